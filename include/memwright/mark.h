@@ -21,4 +21,23 @@
 #define MARK_BEGIN(region) MARK_CODE((region) << 1)
 #define MARK_END(region) MARK_CODE((region) << 1 | 1)
 
+/*
+ * MARK_NAME(1, "toggle"); at file scope, or in a function, calls region 1 "toggle" in every report.
+ *
+ * The region is a number, or a macro of one; the name is a string literal: a letter, then up to 63 letters, digits, "_" and
+ * "-". A header may name a region for all files that include it. Two names for one region, or one name for two, are refused.
+ *
+ * A name is no instruction, and the loader does not read it. It is an entry of the section .memwright.regions, which is not
+ * allocated: the number in 4 bytes, the low one first, then the name and a NUL. Entries follow each other without padding.
+ */
+#ifdef __x86_64__
+#define MARK_NAME(region, name) \
+	__asm__(".pushsection .memwright.regions,\"\",@progbits\n\t" \
+		".long " MARK_TEXT(region) "\n\t.asciz " MARK_TEXT(name) "\n\t.popsection")
+#define MARK_TEXT(tokens) MARK_TEXT_OF(tokens)
+#define MARK_TEXT_OF(tokens) #tokens
+#else
+#define MARK_NAME(region, name) struct mark_name
+#endif
+
 #endif

@@ -63,7 +63,8 @@ impl Found {
             (Self::Series { median, .. }, Statistic::Median) => Some(median),
             (Self::Series { mean, .. }, Statistic::Mean) => Some(mean),
             (Self::Value { .. }, Statistic::Minimum | Statistic::Median | Statistic::Mean)
-            | (Self::Series { .. }, Statistic::Value) => None,
+            | (Self::Series { .. }, Statistic::Value)
+            | (Self::Value { .. } | Self::Series { .. }, Statistic::Pass(_)) => None,
         }
     }
 }
@@ -120,7 +121,7 @@ fn difference(one: &Record, other: &Record) -> String {
         {
             return match statistic {
                 Statistic::Value => format!("{place}: {first} and {second}"),
-                Statistic::Minimum | Statistic::Median | Statistic::Mean => {
+                Statistic::Minimum | Statistic::Median | Statistic::Mean | Statistic::Pass(_) => {
                     format!("{place}, {}: {first} and {second}", statistic.name())
                 }
             };

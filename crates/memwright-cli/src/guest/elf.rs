@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use object::LittleEndian;
 use object::elf::{self, FileHeader64};
 use object::read::StringTable;
-use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -116,6 +116,34 @@ pub fn read(data: &[u8]) -> Result<Image, ElfError> {
         }
     }
     Ok(image)
+}
+
+/// What the sections of a name have, in the order of the file. A file that is no ELF file, or whose section headers cannot be
+/// read, has none: nothing that runs it reads them.
+///
+/// # Errors
+/// [`ElfError::Truncated`]: a section is not in the file as it would be in memory.
+pub fn sections<'a>(data: &'a [u8], name: &[u8]) -> Result<Vec<&'a [u8]>, ElfError> {
+    let table = check_identity(data).ok().and_then(|()| {
+        let header = Header::parse(data).ok()?;
+        header.sections(LITTLE, data).ok()
+    });
+    let mut found = Vec::new();
+    let table = table.unwrap_or_default();
+    for section in table.iter() {
+        if table.section_name(LITTLE, section) != Ok(name) {
+            continue;
+        }
+        let is_compressed = section.sh_flags(LITTLE) & elf::SHF_COMPRESSED == elf::SHF_COMPRESSED;
+        let content = section.data(LITTLE, data);
+        found.push(
+            content
+                .ok()
+                .filter(|_| !is_compressed)
+                .ok_or(ElfError::Truncated)?,
+        );
+    }
+    Ok(found)
 }
 
 /// Checks the first bytes: magic, class, byte order, machine.

@@ -46,8 +46,8 @@ pub fn verdict(judged: &[Judged]) -> Result<u8, Failure> {
     });
     if let Some(one) = absent {
         return Err(Failure::Skipped(format!(
-            "nothing can be claimed: there is no row {}: the program marked no such region",
-            one.limit.row
+            "nothing can be claimed: there is no row {}: the program marked no such region, or passed it only once",
+            one.limit.given()
         )));
     }
     let unmeasured = judged
@@ -56,7 +56,7 @@ pub fn verdict(judged: &[Judged]) -> Result<u8, Failure> {
     if let Some(one) = unmeasured {
         return Err(Failure::Environment(anyhow::anyhow!(
             "{} was not measured (memwright doctor says what is missing)",
-            one.limit.row
+            one.limit.given()
         )));
     }
     let is_bad = |one: &Judged| match one.result {

@@ -5,15 +5,18 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 
 use super::bisect;
+use super::column::other_program;
 use super::identity;
 use super::limit::{Judged, Judgement, Limit, judge};
 use super::names;
+use super::region_names::{self, RegionNames};
 use super::rerun;
 use super::saved::{self, Saved};
 use super::side_by_side;
 use super::verdict::{self, Kind};
 use crate::args::{CheckArgs, FailOn, Vary};
 use crate::failure::Failure;
+use crate::guest::program;
 use crate::output::{Taken, print};
 use crate::outputs::Outputs;
 use crate::report::Ending;
@@ -29,6 +32,7 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     let baseline = args.baseline.as_deref().map(baseline).transpose();
     let baseline = baseline.map_err(Failure::Usage)?;
     check_usage(args, baseline.as_ref()).map_err(Failure::Usage)?;
+    let (rows, limits) = numbered(args).map_err(Failure::Usage)?;
     let mut taken = Taken::default();
     if let Some(path) = &args.baseline {
         taken.read_path("the baseline", path);
@@ -44,9 +48,9 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
         .chain([(NOW.to_owned(), &now)])
         .collect();
     let sheet = saved::sheet(&columns).context("the baseline is of another kind")?;
-    let judged = judge(&args.limits, &sheet);
+    let judged = judge(&limits, &sheet);
     let sheet = sheet
-        .select(&args.shown.rows)
+        .select(&rows)
         .map_err(|unknown| Failure::Usage(anyhow!("--rows: {unknown}")))?;
     let to_people = !outputs.on_output();
     if to_people && (args.limits.is_empty() || !args.bisect) {
@@ -106,6 +110,38 @@ fn check_usage(args: &CheckArgs, baseline: Option<&Saved>) -> anyhow::Result<()>
         })?;
     }
     Ok(())
+}
+
+/// The patterns of rows and the limits, with the number of a region where they have the name that the program gives it.
+fn numbered(args: &CheckArgs) -> anyhow::Result<(Vec<String>, Vec<Limit>)> {
+    let limits = args.limits.iter().map(|limit| &limit.row);
+    let mut rows = args.shown.rows.iter().chain(limits);
+    let by_name = rows.any(|row| region_names::named(row).is_some());
+    let other = args.run.kernel.last().and_then(|text| other_program(text));
+    let program = other.or_else(|| args.run.command.first().cloned());
+    let path = std::env::var_os("PATH");
+    // A program that is not there is for the run to refuse.
+    let path = program
+        .filter(|_| by_name)
+        .and_then(|name| program::locate(&name, path.as_deref()).ok());
+    let names = path.map(|path| {
+        RegionNames::read(&path).map_err(|error| anyhow!("{}: {error}", path.display()))
+    });
+    let names: Vec<RegionNames> = names.into_iter().collect::<Result<_, _>>()?;
+    let number = |row: &String, option: &str| {
+        let row = region_names::numbered(row, &names);
+        row.map_err(|unknown| anyhow!("{option}: {unknown}"))
+    };
+    let rows = args.shown.rows.iter().map(|row| number(row, "--rows"));
+    let limits = args.limits.iter().map(|limit| {
+        let mut limit = limit.clone();
+        limit.row = number(&limit.row, "--limit")?;
+        Ok(limit)
+    });
+    Ok((
+        rows.collect::<anyhow::Result<_>>()?,
+        limits.collect::<anyhow::Result<_>>()?,
+    ))
 }
 
 /// Whether a text that names rows is the name of one: no pattern, and no group, which begins with a capital letter.
@@ -178,7 +214,7 @@ fn exceeded(judged: &[Judged], columns: &[(String, &Saved)]) -> (Vec<Kind>, Vec<
         Judgement::Bad { .. } | Judgement::Absent | Judgement::NotMeasured => true,
     };
     let lines = judged.iter().filter(is_over);
-    let lines = lines.map(|one| format!("the limit of {} does not hold", one.limit.row));
+    let lines = lines.map(|one| format!("the limit of {} does not hold", one.limit.given()));
     with_lines([
         (Kind::Counts, lines.collect()),
         (Kind::Program, verdict::other_programs(columns)),
@@ -213,7 +249,7 @@ fn failing(sheet: &Sheet, on: FailOn) -> Vec<String> {
                 lines.push(format!(
                     "{place}{}: {}: {} before, {} now",
                     row.group,
-                    row.title,
+                    row.label(),
                     cell_text(*before),
                     cell_text(*now)
                 ));

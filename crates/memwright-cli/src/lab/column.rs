@@ -205,6 +205,13 @@ impl Change {
     }
 }
 
+/// The program that a column names in place of the command's. What is wrong with a column is for [`Column::open`] to say.
+pub fn other_program(text: &str) -> Option<OsString> {
+    let (_, changes) = split(text).ok()?;
+    let mut programs = changes.into_iter().filter(|one| one.key == Key::Program);
+    programs.next_back().map(|one| OsString::from(one.value))
+}
+
 /// Whether a column can change this option.
 pub fn can_change(option: &str) -> bool {
     KEYS.iter().any(|(name, _)| *name == option)
@@ -335,6 +342,19 @@ mod tests {
             ("--numa 64M:1,64M:1", ",cpus=1"),
         ] {
             assert!(changed(options, changes).is_err(), "{options} {changes}");
+        }
+    }
+
+    #[test]
+    fn a_column_names_another_program_or_not() {
+        for (text, expected) in [
+            ("k", None),
+            ("k,memory=1G", None),
+            ("n=k,program=/a,memory=1G", Some("/a")),
+            ("k,program=/a,program=/b", Some("/b")),
+            ("k,speed=1,program=/a", None),
+        ] {
+            assert_eq!(other_program(text), expected.map(OsString::from), "{text}");
         }
     }
 

@@ -13,6 +13,7 @@ use super::document::Document;
 use super::image::{Image, System};
 use super::laboratory::{Input, Laboratory, Measured};
 use super::names;
+use super::region_names::{self, RegionNames, UnknownRegion};
 use super::runs::Runs;
 use super::saved::{self, Saved};
 use super::verdict;
@@ -39,6 +40,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
         .iter()
         .map(|group| Laboratory::open(&group.args, &input, group.system));
     let laboratories: Vec<Laboratory<'_>> = laboratories.collect::<Result<_, _>>()?;
+    let rows = regions_by_number(args, &laboratories).map_err(Failure::Usage)?;
     let guests: Vec<(&Laboratory<'_>, &Image)> = columns
         .iter()
         .filter_map(|column| {
@@ -92,13 +94,28 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
         .iter()
         .map(|(name, saved)| (name.clone(), saved))
         .collect();
-    conclude(
-        "memwright compare",
-        &columns,
-        functions,
-        &args.shown,
-        &outputs,
-    )
+    let shown = Shown {
+        all: args.shown.all,
+        rows,
+    };
+    conclude("memwright compare", &columns, functions, &shown, &outputs)
+}
+
+/// The patterns of rows, with the number of a region where they have the name that the programs give it. Programs that give
+/// `--region` another number are refused.
+fn regions_by_number(
+    args: &CompareArgs,
+    laboratories: &[Laboratory<'_>],
+) -> anyhow::Result<Vec<String>> {
+    let programs: Vec<RegionNames> = laboratories.iter().map(|one| one.names().clone()).collect();
+    let rows = args.shown.rows.iter();
+    let rows = rows.map(|row| region_names::numbered(row, &programs));
+    let rows: Result<Vec<String>, UnknownRegion> = rows.collect();
+    if let Some(region) = &args.run.region {
+        region_names::number(region, &programs)
+            .map_err(|unknown| anyhow!("--region: {unknown}"))?;
+    }
+    rows.map_err(|unknown| anyhow!("--rows: {unknown}"))
 }
 
 /// Writes a comparison, with sections beside the counts, to wherever it is wanted, and returns its exit code.

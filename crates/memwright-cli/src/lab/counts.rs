@@ -1,7 +1,5 @@
 //! What is counted of a guest from outside.
 
-use std::ops::{Add, Sub};
-
 use serde::{Deserialize, Serialize};
 
 /// Counts since some moment, or between two.
@@ -89,26 +87,6 @@ impl Faults {
         };
         *place += 1;
     }
-
-    fn since(self, before: Self) -> Self {
-        Self {
-            read: self.read - before.read,
-            write: self.write - before.write,
-            fetch: self.fetch - before.fetch,
-            write_protect: self.write_protect - before.write_protect,
-            refused: self.refused - before.refused,
-        }
-    }
-
-    fn plus(self, other: Self) -> Self {
-        Self {
-            read: self.read + other.read,
-            write: self.write + other.write,
-            fetch: self.fetch + other.fetch,
-            write_protect: self.write_protect + other.write_protect,
-            refused: self.refused + other.refused,
-        }
-    }
 }
 
 impl Counts {
@@ -125,106 +103,117 @@ impl Counts {
 
     /// What was counted from `before` to this.
     pub fn since(self, before: Self) -> Self {
-        Self {
-            user_faults: self.user_faults.since(before.user_faults),
-            kernel_faults: self.kernel_faults.since(before.kernel_faults),
-            full_flushes: both(self.full_flushes, before.full_flushes, u64::sub),
-            switches: both(self.switches, before.switches, u64::sub),
-            cr4_writes: both(self.cr4_writes, before.cr4_writes, u64::sub),
-            invlpg: both(self.invlpg, before.invlpg, u64::sub),
-            invpcid: both(self.invpcid, before.invpcid, u64::sub),
-            call_interrupts: self.call_interrupts - before.call_interrupts,
-            other_interrupts: self.other_interrupts - before.other_interrupts,
-            instructions: both(self.instructions, before.instructions, |one, other| {
-                one.by(other, u64::sub)
-            }),
-        }
+        self.by(before, |now, before| now - before)
     }
 
     /// The sum of both.
     pub fn plus(self, other: Self) -> Self {
+        self.by(other, |one, other| one + other)
+    }
+
+    /// Combines each row with the same row of `other`; a row that one of them did not measure is not measured.
+    pub fn by(self, other: Self, combine: impl Fn(u64, u64) -> u64) -> Self {
+        let mut values = self.values();
+        for (value, other) in values.iter_mut().zip(other.values()) {
+            *value = value.zip(other).map(|(one, other)| combine(one, other));
+        }
+        Self::of_values(values)
+    }
+
+    /// The values of the rows, in the order of [`Counts::rows`].
+    pub fn values(&self) -> [Option<u64>; ROWS] {
+        let (user, kernel) = (&self.user_faults, &self.kernel_faults);
+        let instructions = self.instructions;
+        [
+            Some(user.read),
+            Some(user.write),
+            Some(user.fetch),
+            Some(user.write_protect),
+            Some(user.refused),
+            Some(kernel.read),
+            Some(kernel.write),
+            Some(kernel.fetch),
+            Some(kernel.write_protect),
+            Some(kernel.refused),
+            self.full_flushes,
+            self.switches,
+            self.cr4_writes,
+            self.invlpg,
+            self.invpcid,
+            Some(self.call_interrupts),
+            Some(self.other_interrupts),
+            instructions.map(|one| one.user),
+            instructions.map(|one| one.kernel),
+            instructions.and_then(|one| one.interrupts),
+        ]
+    }
+
+    /// The counts whose [`Counts::values`] these are. Rows that are always measured are 0 where there is no value.
+    pub fn of_values(values: [Option<u64>; ROWS]) -> Self {
+        let faults = |first: usize| {
+            let value = |place: usize| values[first + place].unwrap_or_default();
+            Faults {
+                read: value(0),
+                write: value(1),
+                fetch: value(2),
+                write_protect: value(3),
+                refused: value(4),
+            }
+        };
+        let instructions = values[17].zip(values[18]);
         Self {
-            user_faults: self.user_faults.plus(other.user_faults),
-            kernel_faults: self.kernel_faults.plus(other.kernel_faults),
-            full_flushes: both(self.full_flushes, other.full_flushes, u64::add),
-            switches: both(self.switches, other.switches, u64::add),
-            cr4_writes: both(self.cr4_writes, other.cr4_writes, u64::add),
-            invlpg: both(self.invlpg, other.invlpg, u64::add),
-            invpcid: both(self.invpcid, other.invpcid, u64::add),
-            call_interrupts: self.call_interrupts + other.call_interrupts,
-            other_interrupts: self.other_interrupts + other.other_interrupts,
-            instructions: both(self.instructions, other.instructions, |one, other| {
-                one.by(other, u64::add)
+            user_faults: faults(0),
+            kernel_faults: faults(5),
+            full_flushes: values[10],
+            switches: values[11],
+            cr4_writes: values[12],
+            invlpg: values[13],
+            invpcid: values[14],
+            call_interrupts: values[15].unwrap_or_default(),
+            other_interrupts: values[16].unwrap_or_default(),
+            instructions: instructions.map(|(user, kernel)| Instructions {
+                user,
+                kernel,
+                interrupts: values[19],
             }),
         }
     }
 
     /// The rows of reports: group, title and value.
-    pub fn rows(&self) -> Vec<(&'static str, &'static str, Option<u64>)> {
-        let (user, kernel) = (&self.user_faults, &self.kernel_faults);
-        let measured = [
-            (FAULTS, "user, not present, read", user.read),
-            (FAULTS, "user, not present, write", user.write),
-            (FAULTS, "user, not present, fetch", user.fetch),
-            (FAULTS, "user, write-protect", user.write_protect),
-            (FAULTS, "user, refused otherwise", user.refused),
-            (FAULTS, "kernel, not present, read", kernel.read),
-            (FAULTS, "kernel, not present, write", kernel.write),
-            (FAULTS, "kernel, not present, fetch", kernel.fetch),
-            (FAULTS, "kernel, write-protect", kernel.write_protect),
-            (FAULTS, "kernel, refused otherwise", kernel.refused),
-        ];
-        let instructions = self.instructions;
-        let mut rows: Vec<_> = measured
-            .map(|(group, title, value)| (group, title, Some(value)))
-            .to_vec();
-        rows.extend([
-            (FLUSHES, "CR3 loads, same value", self.full_flushes),
-            (FLUSHES, "CR3 loads, another value", self.switches),
-            (FLUSHES, "CR4 writes", self.cr4_writes),
-            (FLUSHES, "INVLPG", self.invlpg),
-            (FLUSHES, "INVPCID", self.invpcid),
-            (
-                FLUSHES,
-                "call-function interrupts",
-                Some(self.call_interrupts),
-            ),
-            (OTHERS, "other interrupts", Some(self.other_interrupts)),
-            (
-                OTHERS,
-                "instructions, user",
-                instructions.map(|one| one.user),
-            ),
-            (
-                OTHERS,
-                "instructions, kernel",
-                instructions.map(|one| one.kernel),
-            ),
-            (
-                OTHERS,
-                "instructions, interrupts",
-                instructions.and_then(|one| one.interrupts),
-            ),
-        ]);
+    pub fn rows(&self) -> [(&'static str, &'static str, Option<u64>); ROWS] {
+        let mut rows = TITLES.map(|(group, title)| (group, title, None));
+        for (row, value) in rows.iter_mut().zip(self.values()) {
+            row.2 = value;
+        }
         rows
     }
 }
 
-impl Instructions {
-    fn by(self, other: Self, by: fn(u64, u64) -> u64) -> Self {
-        Self {
-            user: by(self.user, other.user),
-            kernel: by(self.kernel, other.kernel),
-            interrupts: both(self.interrupts, other.interrupts, by),
-        }
-    }
-}
-
-/// What was measured in both.
-fn both<T>(one: Option<T>, other: Option<T>, by: fn(T, T) -> T) -> Option<T> {
-    one.zip(other).map(|(one, other)| by(one, other))
-}
-
+/// How many rows there are.
+pub const ROWS: usize = 20;
+/// Group and title of each.
+const TITLES: [(&str, &str); ROWS] = [
+    (FAULTS, "user, not present, read"),
+    (FAULTS, "user, not present, write"),
+    (FAULTS, "user, not present, fetch"),
+    (FAULTS, "user, write-protect"),
+    (FAULTS, "user, refused otherwise"),
+    (FAULTS, "kernel, not present, read"),
+    (FAULTS, "kernel, not present, write"),
+    (FAULTS, "kernel, not present, fetch"),
+    (FAULTS, "kernel, write-protect"),
+    (FAULTS, "kernel, refused otherwise"),
+    (FLUSHES, "CR3 loads, same value"),
+    (FLUSHES, "CR3 loads, another value"),
+    (FLUSHES, "CR4 writes"),
+    (FLUSHES, "INVLPG"),
+    (FLUSHES, "INVPCID"),
+    (FLUSHES, "call-function interrupts"),
+    (OTHERS, "other interrupts"),
+    (OTHERS, "instructions, user"),
+    (OTHERS, "instructions, kernel"),
+    (OTHERS, "instructions, interrupts"),
+];
 const FAULTS: &str = "Page faults";
 const FLUSHES: &str = "Flushes";
 const OTHERS: &str = "Instructions and interrupts";
@@ -291,5 +280,23 @@ mod tests {
             interrupts: Some(10),
         });
         assert_eq!(one.plus(one).since(one), one);
+    }
+
+    /// Each row has a value of its own, or none where it need not be measured.
+    #[test]
+    fn values_are_those_of_the_counts() {
+        let mut values = [None; ROWS];
+        for (value, number) in values.iter_mut().zip(100..) {
+            *value = Some(number);
+        }
+        assert_eq!(Counts::of_values(values).values(), values);
+        for unmeasured in [10, 11, 12, 13, 14, 19] {
+            let mut values = values;
+            values[unmeasured] = None;
+            assert_eq!(Counts::of_values(values).values(), values, "{unmeasured}");
+        }
+        values[17..].fill(None);
+        let without = Counts::of_values(values);
+        assert_eq!((without.values(), without.instructions), (values, None));
     }
 }

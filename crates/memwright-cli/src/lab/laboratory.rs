@@ -7,8 +7,8 @@ use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{slice, thread};
 
 use anyhow::{Context, anyhow};
 use memwright_linux::channel::THE_RUN;
@@ -22,6 +22,7 @@ use super::image::{Image, System};
 use super::kernel_symbols::{self, Names};
 use super::own_guest::OwnGuest;
 use super::plugin;
+use super::region_names::{self, RegionNames};
 use super::runs::Runs;
 use super::said::Said;
 use super::state::{self, State};
@@ -69,6 +70,9 @@ pub struct Laboratory<'a> {
     input: Vec<u8>,
     files: PathBuf,
     swap: Option<u64>,
+    names: RegionNames,
+    // Of which a profile is made, where that is not the whole run.
+    region: Option<u16>,
     machine: Machine,
     qemu: OsString,
     qemu_sha256: OnceLock<String>,
@@ -116,6 +120,14 @@ impl<'a> Laboratory<'a> {
             )));
         }
         let mut prepared = preparing::prepare(args, Terminals::None)?;
+        let names = region_names_or_say(&prepared.program.path);
+        let region = args
+            .region
+            .as_ref()
+            .map(|region| region_names::number(region, slice::from_ref(&names)));
+        let region = region
+            .transpose()
+            .map_err(|unknown| Failure::Usage(anyhow!("--region: {unknown}")))?;
         let missing = Failure::Environment;
         let limit = args.timeout.unwrap_or(USUAL_LIMIT);
         let input = input.read(args.memory(), limit)?;
@@ -159,6 +171,8 @@ impl<'a> Laboratory<'a> {
             input,
             files,
             swap,
+            names,
+            region,
             machine,
             counting,
             qemu,
@@ -239,7 +253,8 @@ impl<'a> Laboratory<'a> {
             .into_iter()
             .collect::<anyhow::Result<Vec<_>>>()
             .map_err(|error| Failure::Guest(error.context(image.name.clone())))?
-            .into_iter();
+            .into_iter()
+            .map(|said| said.with_names(&self.names));
         let first = said.next().context("no run was made")?;
         for line in String::from_utf8_lossy(&first.warnings).lines() {
             say(&format!("{}: {line}", image.name));
@@ -251,6 +266,11 @@ impl<'a> Laboratory<'a> {
             document,
             names: names.flatten(),
         })
+    }
+
+    /// The names that the program gives its regions.
+    pub fn names(&self) -> &RegionNames {
+        &self.names
     }
 
     /// SHA-256 of QEMU's executable.
@@ -327,7 +347,7 @@ impl<'a> Laboratory<'a> {
     /// The region of which there is to be a profile.
     fn profiled(&self) -> Option<u16> {
         let functions = self.args.functions;
-        functions.then(|| self.args.region.unwrap_or(THE_RUN))
+        functions.then(|| self.region.unwrap_or(THE_RUN))
     }
 
     /// Makes the archive of an image that brings the modules for swap.
@@ -353,7 +373,7 @@ impl<'a> Laboratory<'a> {
         let (Some(raw), Some(counted)) = (&said.profile, &said.counted) else {
             return Ok(None);
         };
-        let counts = match self.args.region {
+        let counts = match self.region {
             None => Some(counted.run),
             Some(number) => {
                 let mut regions = counted.regions.iter().flatten();
@@ -364,9 +384,9 @@ impl<'a> Laboratory<'a> {
         };
         let Some(counts) = counts else {
             return Err(Failure::Guest(anyhow!(
-                "{}: the program did not pass region {}",
+                "{}: the program did not pass {}",
                 image.name,
-                self.args.region.unwrap_or(THE_RUN)
+                self.names.title(self.region.unwrap_or(THE_RUN))
             )));
         };
         let total = counts
@@ -389,8 +409,11 @@ impl<'a> Laboratory<'a> {
                 .and_then(|path| names.source.add_debug(&path, build_id, self.args.lines))
                 .map_err(Failure::Environment)?;
         }
-        let region = self.args.region;
-        let profile = Profile::new(raw, &names.source, names.sha256, region, total);
+        let region = self.region;
+        let profile = Profile {
+            region_name: region.and_then(|region| self.names.get(region).map(str::to_owned)),
+            ..Profile::new(raw, &names.source, names.sha256, region, total)
+        };
         Ok(Some((profile, names.source.names())))
     }
 
@@ -615,6 +638,17 @@ fn plugin_or_say(qemu: &OsString, version: Version) -> Counting {
             "only faults, interrupts and loads of CR3 are counted, and no marked regions: {error:#}"
         ));
         Counting::Log
+    })
+}
+
+/// The names that a program gives its regions. Where something is wrong with them, the regions have none, and that is said.
+fn region_names_or_say(program: &Path) -> RegionNames {
+    RegionNames::read(program).unwrap_or_else(|error| {
+        say(&format!(
+            "{}: its regions have numbers alone: {error}",
+            program.display()
+        ));
+        RegionNames::default()
     })
 }
 

@@ -9,7 +9,7 @@ use crate::table::grouped;
 /// What a row may be at most.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
-    /// The row's name.
+    /// The row's name, with the number of its region.
     pub row: String,
     /// The bound.
     pub bound: Bound,
@@ -61,7 +61,7 @@ pub enum Judgement {
         /// The count.
         now: u64,
     },
-    /// There is no such row: the program did not mark the region.
+    /// There is no such row: the program did not mark the region, or passed it only once where the row is about single passes.
     Absent,
     /// Nothing measured the row, here or for the baseline.
     NotMeasured,
@@ -129,6 +129,11 @@ impl Limit {
         }
     }
 
+    /// The row as it was given.
+    pub fn given(&self) -> &str {
+        self.text.rsplit_once('=').unwrap_or_default().0
+    }
+
     /// Judges a row by its cells: the baseline's where there is one, then this run's.
     fn judge(&self, cells: &[Cell]) -> Judgement {
         let count = |cell: Option<&Cell>| match cell {
@@ -172,15 +177,16 @@ pub fn judge(limits: &[Limit], sheet: &Sheet) -> Vec<Judged> {
 impl fmt::Display for Judged {
     /// One line: the judgement, the row, its count, and the limit.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let row = self.limit.given();
         let (word, baseline, now) = match self.result {
             Judgement::Good { baseline, now } => ("good", baseline, now),
             Judgement::Bad { baseline, now } => ("BAD", baseline, now),
-            Judgement::Absent => return write!(formatter, "none: {}: no such row", self.limit.row),
+            Judgement::Absent => return write!(formatter, "none: {row}: no such row"),
             Judgement::NotMeasured => {
-                return write!(formatter, "none: {}: {}", self.limit.row, cell_text(None));
+                return write!(formatter, "none: {row}: {}", cell_text(None));
             }
         };
-        write!(formatter, "{word}: {}: {}, ", self.limit.row, grouped(now))?;
+        write!(formatter, "{word}: {row}: {}, ", grouped(now))?;
         let (_, bound) = self.limit.text.rsplit_once('=').unwrap_or_default();
         match (self.limit.bound, baseline) {
             (Bound::Count(most), _) => write!(formatter, "at most {}", grouped(most)),

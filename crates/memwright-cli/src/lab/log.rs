@@ -7,6 +7,8 @@ use memwright_linux::channel::THE_RUN;
 
 use super::counts::{Counts, Instructions};
 use super::interrupts::Interrupts;
+use super::passes::{Each, Passes};
+use super::region_names;
 use super::tables::PageTables;
 
 /// What a line of the log says.
@@ -146,21 +148,34 @@ fn parse_exception(line: &str) -> Option<Line> {
 }
 
 /// Everything counted between the marks of a region.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Region {
     /// The region's number.
     pub region: u16,
+    /// What the program calls it; absent where it gives no name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// How its marks came.
     #[serde(flatten)]
     pub marks: Marks,
     /// The sum of what was counted in all passes.
     pub counts: Counts,
+    /// What was counted in single passes; absent where there was at most one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub each: Option<Each>,
     /// What the page tables held where it first began; absent where they were not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_beginning: Option<PageTables>,
     /// What they held where it first ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_end: Option<PageTables>,
+}
+
+impl Region {
+    /// What reports call it.
+    pub fn title(&self) -> String {
+        region_names::title(self.region, self.name.as_deref())
+    }
 }
 
 /// How the marks of a region came: a pass is a beginning and the next end.
@@ -247,6 +262,7 @@ pub struct Tally {
     counting: bool,
     open: Vec<(u16, Counts)>,
     regions: Vec<Region>,
+    passes: BTreeMap<u16, Passes>,
     states: BTreeMap<u16, Option<PageTables>>,
 }
 
@@ -273,6 +289,7 @@ impl Tally {
             counting: false,
             open: Vec::new(),
             regions: Vec::new(),
+            passes: BTreeMap::new(),
             states: BTreeMap::new(),
         }
     }
@@ -403,8 +420,9 @@ impl Tally {
             (false, None) => self.region(region).marks.not_begun += 1,
             (false, Some(place)) => {
                 let (_, before) = self.open.swap_remove(place);
-                let known = self.region(region);
                 let passed = now.since(before);
+                self.passes.entry(region).or_default().add(passed);
+                let known = self.region(region);
                 known.counts = match known.marks.passes {
                     0 => passed,
                     _ => known.counts.plus(passed),
@@ -441,6 +459,7 @@ impl Tally {
             let state = |code| self.states.get(&code).copied().flatten();
             one.at_beginning = state(one.region << 1);
             one.at_end = state(one.region << 1 | 1);
+            one.each = self.passes.get(&one.region).and_then(Passes::each);
         }
         Some(Counted {
             run: run.counts,
@@ -613,7 +632,7 @@ mod tests {
             })
         );
         assert_eq!(regions.len(), 1);
-        let one = regions[0];
+        let one = &regions[0];
         let marks = Marks {
             passes: 2,
             not_begun: 1,
@@ -624,6 +643,25 @@ mod tests {
         assert_eq!(
             (one.counts.full_flushes, one.counts.switches),
             (Some(1), Some(1))
+        );
+        // The second pass counted a switch, and a single instruction of each half.
+        let each = one.each.unwrap();
+        let second = Counts {
+            switches: Some(1),
+            instructions: Some(Instructions {
+                user: 1,
+                kernel: 1,
+                interrupts: Some(0),
+            }),
+            ..each.least
+        };
+        assert_eq!(each.first.plus(second), one.counts);
+        assert_eq!(
+            (
+                each.least.user_faults.write_protect,
+                each.most.user_faults.write_protect
+            ),
+            (0, 1)
         );
         // Of the first passing alone.
         assert_eq!(one.at_beginning.map(|state| state.tables), Some(0x1000));

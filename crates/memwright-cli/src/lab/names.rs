@@ -4,7 +4,9 @@
 
 use crate::sheet::{UnknownRow, check_pattern};
 
-use super::counts::Counts;
+use super::counts::{Counts, ROWS};
+use super::region_names;
+use crate::sheet::Pass;
 
 /// The whole run.
 pub const RUN: &str = "run";
@@ -13,7 +15,7 @@ pub const RUN: &str = "run";
 pub type Name = (&'static str, &'static str);
 
 /// The names of [`Counts::rows`], in their order.
-pub const COUNTS: [Name; 20] = [
+pub const COUNTS: [Name; ROWS] = [
     ("user_faults.read", FAULTS),
     ("user_faults.write", FAULTS),
     ("user_faults.fetch", FAULTS),
@@ -68,6 +70,11 @@ pub fn region(number: u16) -> String {
     format!("region.{number}")
 }
 
+/// What the names of rows about single passes of a region begin with.
+pub fn each(region: &str, pass: Pass) -> String {
+    format!("{region}.each.{}", pass.name())
+}
+
 /// The name of a row of the run or of a region.
 pub fn full(section: &str, name: &str) -> String {
     format!("{section}.{name}")
@@ -85,6 +92,10 @@ fn known(regions: &[u16]) -> Vec<(String, &'static str)> {
     for number in regions {
         let section = region(*number);
         all.extend(counts().map(|row| of(&section, row)));
+        for pass in Pass::ALL {
+            let section = each(&section, pass);
+            all.extend(counts().map(|row| of(&section, row)));
+        }
         all.extend(MARKS.map(|(name, _)| of(&section, (super::side_by_side::MARKS, name))));
         for (group, place, _) in super::side_by_side::PLACES {
             let section = full(&section, place);
@@ -94,11 +105,14 @@ fn known(regions: &[u16]) -> Vec<(String, &'static str)> {
     all
 }
 
-/// Checks before anything runs that a pattern can name a row: of the run, of the region that it names, or of any.
+/// Checks before anything runs that a pattern can name a row: of the run, of the region that it names, or of any. Whether
+/// a region has the name that stands for its number is for [`region_names::numbered`].
 ///
 /// # Errors
 /// [`UnknownRow`], with names that are close.
 pub fn check(pattern: &str) -> Result<(), UnknownRow> {
+    let by_number = region_names::named(pattern).map(|(_, rest)| full(&region(1), rest));
+    let pattern = by_number.as_deref().unwrap_or(pattern);
     let named = pattern
         .strip_prefix("region.")
         .and_then(|rest| rest.split('.').next()?.parse().ok());
@@ -111,7 +125,7 @@ pub fn check(pattern: &str) -> Result<(), UnknownRow> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::log::Marks;
+    use super::super::log::{Marks, Region};
     use super::super::tables::PageTables;
     use super::*;
     use serde_json::{Value, json};
@@ -139,6 +153,22 @@ mod tests {
         for ((name, _), (.., value)) in COUNTS.iter().zip(counts.rows()) {
             assert_eq!(Some(at(&document, name)), value, "{name}");
         }
+        let pass = |from: u64| {
+            json!({"user_faults": faults(from), "kernel_faults": faults(from),
+            "call_interrupts": from, "other_interrupts": from})
+        };
+        let document = json!({"each": {"first": pass(1), "min": pass(100), "median": pass(200), "max": pass(300)}});
+        let region = json!({"region": 1, "passes": 2, "counts": pass(0), "each": document["each"]});
+        let read: Region = serde_json::from_value(region).unwrap();
+        for pass in Pass::ALL {
+            let name = full(&each("", pass), "user_faults.write");
+            let counts = read.each.unwrap().of(pass);
+            assert_eq!(
+                at(&document, &name[1..]),
+                counts.user_faults.write,
+                "{name}"
+            );
+        }
         let document = json!({"passes": 1, "begun_again": 2, "not_begun": 3, "not_ended": 4});
         let marks: Marks = serde_json::from_value(document.clone()).unwrap();
         for ((name, _), (_, value)) in MARKS.iter().zip(marks.rows()) {
@@ -159,6 +189,9 @@ mod tests {
             "run.*",
             "region.7.user_faults.write",
             "region.*.invlpg",
+            "region.7.each.max.user_faults.write",
+            "region.toggle.each.max.user_faults.write",
+            "region.*.each.median.*",
             "region.32000.at_end.small_dirty",
             "Page faults",
             "Marks",
@@ -170,10 +203,12 @@ mod tests {
             ("run.instructions.kernal", "run.instructions.kernel"),
             ("region.7.user_fault.write", "region.7.user_faults.write"),
             ("Page fault", "Page faults"),
+            ("region.7.each.mean.invlpg", "region.7.each.median.invlpg"),
         ] {
             let unknown = check(pattern).unwrap_err();
             assert_eq!(unknown.close.first().map(String::as_str), Some(close));
         }
-        assert!(check("run.passes").is_err() && check("region.x.passes").is_err());
+        assert!(check("run.passes").is_err() && check("region.x.pass").is_err());
+        assert!(check("region.9x.passes").is_err() && check("region.x=.passes").is_err());
     }
 }

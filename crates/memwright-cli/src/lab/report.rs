@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::compare;
 use super::comparison;
 use super::image::split_name;
+use super::region_names::{self, RegionNames};
 use super::saved::{self, Saved};
 use super::side_by_side;
 use crate::args::ReportArgs;
@@ -15,7 +16,7 @@ use crate::bench::document::{self as bench, Document as Bench};
 use crate::bench::table;
 use crate::failure::Failure;
 use crate::output::{Taken, print};
-use crate::outputs::Outputs;
+use crate::outputs::{Outputs, Shown};
 use crate::sheet::{self, Sheet};
 use crate::{account_sheet, table as account};
 
@@ -81,13 +82,29 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     conclude(args, &columns, &outputs)
 }
 
+/// The patterns of rows, with the number of a region where they have the name that the documents give it.
+fn rows<'a>(
+    args: &ReportArgs,
+    documents: impl Iterator<Item = &'a Saved>,
+) -> Result<Vec<String>, Failure> {
+    let names: Vec<RegionNames> = documents.map(Saved::region_names).collect();
+    let rows = args.shown.rows.iter().map(|row| {
+        let row = region_names::numbered(row, &names);
+        row.map_err(|unknown| Failure::Usage(anyhow!("--rows: {unknown}")))
+    });
+    rows.collect()
+}
+
 fn conclude(
     args: &ReportArgs,
     columns: &[(String, &Saved)],
     outputs: &Outputs,
 ) -> Result<u8, Failure> {
-    let shown = &args.shown;
-    compare::conclude("memwright report", columns, Vec::new(), shown, outputs)
+    let shown = Shown {
+        all: args.shown.all,
+        rows: rows(args, columns.iter().map(|(_, saved)| *saved))?,
+    };
+    compare::conclude("memwright report", columns, Vec::new(), &shown, outputs)
 }
 
 /// Renders one document.
@@ -109,7 +126,8 @@ fn one(
         Content::Run(saved) => {
             let unknown = |unknown| Failure::Usage(anyhow!("--rows: {unknown}"));
             let sheet = single(file, saved);
-            let sheet = sheet.select(&args.shown.rows).map_err(unknown)?;
+            let rows = rows(args, std::iter::once(saved))?;
+            let sheet = sheet.select(&rows).map_err(unknown)?;
             let text = match saved {
                 Saved::Memwright(document) if args.shown.rows.is_empty() => {
                     account::render(document, false)

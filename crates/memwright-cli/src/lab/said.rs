@@ -4,8 +4,9 @@ use memwright_linux::channel::Outcome;
 
 use super::counts::Counts;
 use super::log::{Counted, Marks, Region};
+use super::region_names::RegionNames;
 use crate::profile::raw::Raw;
-use crate::sheet::NOT_MEASURED;
+use crate::sheet::{NOT_MEASURED, Pass};
 
 /// What a run came to.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,6 +28,15 @@ pub struct Said {
 }
 
 impl Said {
+    /// The same with the names that the program gives its regions.
+    pub fn with_names(mut self, names: &RegionNames) -> Self {
+        let regions = self.counted.as_mut().and_then(|one| one.regions.as_mut());
+        if let Some(regions) = regions {
+            names.give(regions);
+        }
+        self
+    }
+
     /// The titles of what two runs do not have in common.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
@@ -54,9 +64,17 @@ impl Said {
             let run = said.counted.iter();
             let run = run.map(|one| (String::new(), once, one.run));
             let regions = regions(said);
-            let of_region =
-                |one: &Region| (format!("region {}: ", one.region), one.marks, one.counts);
-            run.chain(regions.iter().map(of_region)).collect::<Vec<_>>()
+            let of_region = |one: &Region| {
+                let name = format!("{}: ", one.title());
+                let each = one.each.iter().flat_map(|each| {
+                    Pass::ALL.map(|pass| (format!("{name}{}: ", pass.name()), each.of(pass)))
+                });
+                let all = [(name.clone(), one.counts)].into_iter().chain(each);
+                all.map(|(name, counts)| (name, one.marks, counts))
+                    .collect::<Vec<_>>()
+            };
+            run.chain(regions.iter().flat_map(of_region))
+                .collect::<Vec<_>>()
         };
         let (mine, others) = (columns(self), columns(other));
         let names = |columns: &[(String, Marks, Counts)]| -> Vec<(String, Marks)> {
@@ -107,6 +125,7 @@ fn same_profile(one: &Option<Raw>, other: &Option<Raw>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::passes::Each;
 
     fn said() -> Said {
         let region = Region {
@@ -149,6 +168,19 @@ mod tests {
                 "Flushes: INVLPG: not measured and 3",
                 "region 1: Page faults: user, not present, write: 0 and 1"
             ]
+        );
+        // The sums are the same; one pass is another.
+        let with_most = |most| {
+            let mut said = said();
+            let counted = said.counted.as_mut().unwrap();
+            let mut each = Each::default();
+            each.most.other_interrupts = most;
+            counted.regions.as_mut().unwrap()[0].each = Some(each);
+            said
+        };
+        assert_eq!(
+            with_most(1).differences(&with_most(2)),
+            ["region 1: max: Instructions and interrupts: other interrupts: 1 and 2"]
         );
         let mut other = said();
         let counted = other.counted.as_mut().unwrap();

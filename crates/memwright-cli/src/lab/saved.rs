@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::document::{self, Document, KIND};
+use super::region_names::RegionNames;
 use super::side_by_side;
 use crate::account_sheet;
 use crate::host_file::{self, LARGEST_DOCUMENT};
@@ -48,6 +49,14 @@ impl Saved {
         match self {
             Self::Memwright(document) => Some(document.repeatable),
             Self::Kernel(document) => document.repeats,
+        }
+    }
+
+    /// The names that the program gave the regions which it marked.
+    pub fn region_names(&self) -> RegionNames {
+        match self {
+            Self::Memwright(_) => RegionNames::default(),
+            Self::Kernel(document) => RegionNames::of_regions(document.regions.iter().flatten()),
         }
     }
 

@@ -1,9 +1,10 @@
 //! The published schemas against what the command writes.
 
 use super::comparison::Comparison;
-use super::counts::{Counts, Instructions};
+use super::counts::{Counts, Instructions, ROWS};
 use super::document::{Document, Host, KIND, Kernel, Qemu, SCHEMA};
 use super::log::{Marks, Region};
+use super::passes::Each;
 use super::saved::{self, Saved};
 use super::tables::PageTables;
 use crate::profile::tree::{Call, Line, Profile};
@@ -57,13 +58,21 @@ pub fn document() -> Document {
         run: Some(counts),
         regions: Some(vec![Region {
             region: 1,
+            name: Some("toggle".to_owned()),
             marks: Marks::default(),
             counts,
+            each: Some(Each {
+                first: counts,
+                least: counts,
+                median: counts,
+                most: counts,
+            }),
             at_beginning: Some(PageTables::default()),
             at_end: Some(PageTables::default()),
         }]),
         functions: Some(Profile {
             region: Some(1),
+            region_name: Some("toggle".to_owned()),
             total: 3,
             mismatches: 0,
             symbols_sha256: Some(String::new()),
@@ -178,7 +187,7 @@ fn one_instruction_is_a_difference_and_other_page_tables_are_other_work() {
     assert!(
         notes
             .iter()
-            .any(|line| line.starts_with("NOT THE SAME STATE: region 1: "))
+            .any(|line| line.starts_with("NOT THE SAME STATE: region 1 (toggle): "))
     );
     // How many tables it takes, and what the kernel maps for itself, is no work of the program's.
     let (differs, states, _) = compared(|region| {
@@ -190,12 +199,71 @@ fn one_instruction_is_a_difference_and_other_page_tables_are_other_work() {
     assert_eq!((differs, states), (true, 0));
     let (differs, states, notes) = compared(|region| region.marks.not_ended += 1);
     assert_eq!((differs, states), (true, 1));
-    let line = "k: region 1: beginnings without an end: 1";
+    let line = "k: region 1 (toggle): beginnings without an end: 1";
     assert!(notes.iter().any(|note| note == line), "{notes:?}");
     let (_, _, notes) = compared(|region| region.marks.passes = 3);
-    let line =
-        "k: region 1: the counts are the sum of 3 passes, the page tables those of the first";
+    let line = "k: region 1 (toggle): the counts are the sum of 3 passes, the page tables those of the first";
     assert!(notes.iter().any(|note| note == line), "{notes:?}");
+}
+
+#[test]
+fn regions_that_are_called_differently_are_said() {
+    let notes = |names: [Option<&str>; 2]| -> (Vec<String>, bool) {
+        let mut documents = [document(), document()];
+        for (document, name) in documents.iter_mut().zip(names) {
+            for region in document.regions.iter_mut().flatten() {
+                region.name = name.map(str::to_owned);
+            }
+        }
+        documents[1].kernel.name = "other".to_owned();
+        let (comparison, mut notes) = compared(documents);
+        notes.retain(|line| line.contains("names of region"));
+        (notes, comparison["differs"] == true)
+    };
+    for (names, expected) in [
+        ([Some("a"), Some("a")], None),
+        ([None, None], None),
+        ([Some("a"), Some("b")], Some("k: a, other: b")),
+        ([Some("a"), None], Some("k: a, other: no name")),
+    ] {
+        let expected = expected.map(|text| format!("the names of region 1 differ: {text}"));
+        // What a region is called is no count.
+        assert_eq!(notes(names), (Vec::from_iter(expected), false));
+    }
+}
+
+#[test]
+fn passes_are_compared_where_every_column_has_them() {
+    let with = |change: fn(&mut Region)| {
+        let mut documents = [document(), document()];
+        for region in documents[1].regions.iter_mut().flatten() {
+            change(region);
+        }
+        let [first, other] = documents.map(|one| Saved::Kernel(Box::new(one)));
+        let columns = [("a".to_owned(), &first), ("b".to_owned(), &other)];
+        let sheet = saved::sheet(&columns).unwrap();
+        let rows = sheet.sections.iter().flat_map(|section| &section.rows);
+        let of_passes = rows.clone().filter(|row| row.name.contains(".each."));
+        let differing = rows.filter(|row| row.differs());
+        let differing: Vec<String> = differing.map(|row| row.name.clone()).collect();
+        (of_passes.count(), differing)
+    };
+    assert_eq!(with(|_| {}), (4 * ROWS, Vec::new()));
+    // The sum of all passes is the same, and so is every other statistic.
+    let (count, differing) = with(|region| {
+        if let Some(each) = &mut region.each {
+            each.least.user_faults.write += 1;
+        }
+    });
+    assert_eq!(
+        (count, &*differing),
+        (
+            4 * ROWS,
+            &["region.1.each.min.user_faults.write".to_owned()][..]
+        )
+    );
+    // A document of an earlier version does not tell.
+    assert_eq!(with(|region| region.each = None), (0, Vec::new()));
 }
 
 #[test]
@@ -209,7 +277,7 @@ fn a_region_that_one_kernel_alone_enters_is_a_difference() {
     assert_eq!(comparison["differs"], true);
     assert_eq!(
         comparison["state_differs"],
-        serde_json::json!(["NOT THE SAME STATE: region 1: Marks: passes: 1 and 0"])
+        serde_json::json!(["NOT THE SAME STATE: region 1 (toggle): Marks: passes: 1 and 0"])
     );
     // Without the plugin nothing sees marks.
     documents[1].regions = None;

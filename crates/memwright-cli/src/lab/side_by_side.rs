@@ -5,9 +5,11 @@ use super::document::Document;
 use super::identity;
 use super::log::{Marks, Region};
 use super::names::{self, Name};
+use super::passes::Each;
+use super::region_names;
 use super::tables::PageTables;
 use crate::again;
-use crate::sheet::{NOT_MEASURED, Row, Section, Sheet, Value};
+use crate::sheet::{NOT_MEASURED, Pass, Row, Section, Sheet, Statistic, Value};
 
 /// The group of the rows about marks.
 pub const MARKS: &str = "Marks";
@@ -49,6 +51,7 @@ pub fn sheet(documents: &[Document]) -> Sheet {
         commands: again::on_kernels(documents).into_iter().collect(),
     };
     sheet.notes = differing_states(&sheet);
+    sheet.notes.extend(differing_names(documents));
     sheet.notes.extend(documents.iter().flat_map(notes));
     sheet
 }
@@ -135,6 +138,28 @@ pub fn differing_states(sheet: &Sheet) -> Vec<String> {
     lines
 }
 
+/// A line for each region that was marked in several columns, and that their programs call differently.
+fn differing_names(documents: &[Document]) -> Vec<String> {
+    let line = |number: u16| {
+        let regions = documents
+            .iter()
+            .filter_map(|one| Some((one, region_of(one, number)?)));
+        let named: Vec<_> = regions
+            .map(|(one, region)| (&one.kernel.name, region.name))
+            .collect();
+        let differs = named.iter().any(|(_, name)| *name != named[0].1);
+        let text = |(column, name): &(&String, Option<String>)| {
+            format!("{column}: {}", name.as_deref().unwrap_or("no name"))
+        };
+        let texts: Vec<String> = named.iter().map(text).collect();
+        differs.then(|| format!("the names of region {number} differ: {}", texts.join(", ")))
+    };
+    region_numbers(documents)
+        .into_iter()
+        .filter_map(line)
+        .collect()
+}
+
 /// The regions that any of the documents has.
 fn region_numbers(documents: &[Document]) -> Vec<u16> {
     let regions = documents
@@ -148,7 +173,7 @@ fn region_numbers(documents: &[Document]) -> Vec<u16> {
 
 fn region_of(document: &Document, number: u16) -> Option<Region> {
     let mut regions = document.regions.iter().flatten();
-    regions.find(|region| region.region == number).copied()
+    regions.find(|region| region.region == number).cloned()
 }
 
 /// How the marks of a region came: none did where it was not entered; `None` where no marks are seen.
@@ -169,9 +194,9 @@ fn region_section(documents: &[Document], number: u16) -> Section {
     let mut rows = side_by_side(&prefix, &names::MARKS, &marks, mark_lines);
     let counts: Vec<_> = regions
         .iter()
-        .map(|region| region.map(|region| region.counts))
+        .map(|region| region.as_ref().map(|region| region.counts))
         .collect();
-    rows.extend(count_rows(&prefix, &counts));
+    rows.extend(with_passes(&prefix, count_rows(&prefix, &counts), &regions));
     for (group, place, pick) in PLACES {
         let states = regions.iter().map(|region| region.as_ref().and_then(pick));
         let lines = |tables: Option<PageTables>| -> Vec<Line> {
@@ -184,11 +209,24 @@ fn region_section(documents: &[Document], number: u16) -> Section {
         rows.extend(side_by_side(&prefix, &names::TABLES, &states, lines));
     }
     Section {
-        title: format!("region {number}"),
+        title: title(number, &regions),
         remark: passes(&marks),
         is_ranked: false,
         rows,
     }
+}
+
+/// What a region is called: by every name that the columns' programs give it.
+fn title(number: u16, regions: &[Option<Region>]) -> String {
+    let mut called: Vec<&str> = Vec::new();
+    let names = regions.iter().flatten().flat_map(|one| one.name.as_deref());
+    for name in names {
+        if !called.contains(&name) {
+            called.push(name);
+        }
+    }
+    let called = (!called.is_empty()).then(|| called.join(" and "));
+    region_names::title(number, called.as_deref())
 }
 
 fn count_rows(prefix: &str, columns: &[Option<Counts>]) -> Vec<Row> {
@@ -197,6 +235,30 @@ fn count_rows(prefix: &str, columns: &[Option<Counts>]) -> Vec<Row> {
         rows.map(|(group, title, value)| (group, title, counts.and(value), false))
             .collect()
     })
+}
+
+/// The rows of a region's counts, each with what single passes counted behind it: where every column has that.
+fn with_passes(prefix: &str, sums: Vec<Row>, regions: &[Option<Region>]) -> Vec<Row> {
+    let each = regions
+        .iter()
+        .map(|region| region.as_ref().and_then(|one| one.each));
+    let Some(each) = each.collect::<Option<Vec<Each>>>() else {
+        return sums;
+    };
+    let passes = Pass::ALL.map(|pass| {
+        let columns: Vec<_> = each.iter().map(|each| Some(each.of(pass))).collect();
+        let rows = count_rows(&names::each(prefix, pass), &columns).into_iter();
+        rows.map(move |row| Row {
+            statistic: Some(Statistic::Pass(pass)),
+            ..row
+        })
+    });
+    let mut passes = passes;
+    let with = sums.into_iter().flat_map(|sum| {
+        let behind = passes.iter_mut().filter_map(Iterator::next);
+        [sum].into_iter().chain(behind).collect::<Vec<_>>()
+    });
+    with.collect()
 }
 
 /// A row for each name, with the value that `lines` gives for each column.
@@ -243,16 +305,16 @@ fn passes(marks: &[Option<Marks>]) -> String {
 fn remarks(document: &Document) -> Vec<String> {
     let mut lines = Vec::new();
     for region in document.regions.iter().flatten() {
-        let (name, number, marks) = (&document.kernel.name, region.region, region.marks);
+        let (name, title, marks) = (&document.kernel.name, region.title(), region.marks);
         if marks.passes > 1 {
             let passes = marks.passes;
             lines.push(format!(
-                "{name}: region {number}: the counts are the sum of {passes} passes, the page tables those of the first"
+                "{name}: {title}: the counts are the sum of {passes} passes, the page tables those of the first"
             ));
         }
         let unpaired = marks.rows().into_iter().skip(1);
-        for (title, count) in unpaired.filter(|(_, count)| *count > 0) {
-            lines.push(format!("{name}: region {number}: {title}: {count}"));
+        for (what, count) in unpaired.filter(|(_, count)| *count > 0) {
+            lines.push(format!("{name}: {title}: {what}: {count}"));
         }
     }
     lines

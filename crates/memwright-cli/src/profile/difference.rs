@@ -74,12 +74,10 @@ pub fn section(sides: &[Side<'_>], order: Order, ungroup: bool) -> Section {
         rows.push(row("(others)", title, &rest));
     }
     rows.push(row("(total)", "(total)".to_owned(), &totals));
-    let title = match sides.first().and_then(|side| side.profile.region) {
-        Some(region) => format!("instructions of the kernel by function, region {region}"),
-        None => "instructions of the kernel by function, run".to_owned(),
-    };
+    let subject = sides.first().map(|side| side.profile.subject());
+    let subject = subject.unwrap_or_default();
     Section {
-        title,
+        title: format!("instructions of the kernel by function, {subject}"),
         remark: String::new(),
         is_ranked: true,
         rows,

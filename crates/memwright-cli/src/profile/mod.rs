@@ -30,6 +30,7 @@ mod tests {
         };
         Profile {
             region: None,
+            region_name: None,
             total: calls.iter().map(|(.., count)| count).sum(),
             mismatches: 0,
             symbols_sha256: None,

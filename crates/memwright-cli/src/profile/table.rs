@@ -88,11 +88,8 @@ pub fn text(profile: &Profile, order: Order) -> String {
         sum(rest, format!("({} other functions)", others.len()));
     }
     sum(profile.total, "(total)".to_owned());
-    let title = match profile.region {
-        Some(region) => format!("region {region}"),
-        None => "run".to_owned(),
-    };
-    let mut out = format!("\n  Instructions of the kernel by function, {title}\n");
+    let subject = profile.subject();
+    let mut out = format!("\n  Instructions of the kernel by function, {subject}\n");
     for line in table.lines() {
         out.push_str(&format!("  {}\n", line.trim_end()));
     }

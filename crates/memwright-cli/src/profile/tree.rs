@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::raw::{Block, ENTERED, Kind, Raw};
 use super::source::{Source, UNATTRIBUTED};
+use crate::lab::region_names;
 
 /// What calls the functions of a task that is new, or has slept since before the run.
 const TASKS: &str = "[tasks switched to]";
@@ -16,6 +17,9 @@ pub struct Profile {
     /// The region; absent for the whole run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<u16>,
+    /// What the program calls it; absent where it gives no name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region_name: Option<String>,
     /// All instructions of the kernel, counted without regard to functions.
     pub total: u64,
     /// Frames that ended without a return.
@@ -126,6 +130,14 @@ struct Frame {
 }
 
 impl Profile {
+    /// What it is of, for people.
+    pub fn subject(&self) -> String {
+        match self.region {
+            Some(region) => region_names::title(region, self.region_name.as_deref()),
+            None => "run".to_owned(),
+        }
+    }
+
     /// Names what the plugin counted. `total` is what was counted without the profile.
     pub fn new(
         raw: &Raw,
@@ -178,6 +190,7 @@ impl Profile {
         };
         let mut profile = Self {
             region,
+            region_name: None,
             total,
             mismatches: raw.left_open,
             symbols_sha256,

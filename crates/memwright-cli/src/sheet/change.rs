@@ -66,11 +66,12 @@ impl Changed<'_> {
 impl Section {
     /// What a row is called away from its group: with the group where the title alone is ambiguous in the section.
     pub fn label(&self, row: &Row) -> String {
-        let same = self.rows.iter().filter(|other| other.title == row.title);
+        let label = row.label();
+        let same = self.rows.iter().filter(|other| other.label() == label);
         if same.count() > 1 {
-            format!("{}: {}", row.group, row.title)
+            format!("{}: {label}", row.group)
         } else {
-            row.title.clone()
+            label
         }
     }
 }

@@ -13,6 +13,7 @@ pub fn csv(sheet: &Sheet) -> String {
     for section in &sheet.sections {
         let title = section.heading();
         for row in &section.rows {
+            let label = row.label();
             for (column, cell) in sheet.columns.iter().zip(&row.cells) {
                 // An empty field is no measure.
                 let value = cell.map_or_else(String::new, Value::plain);
@@ -20,7 +21,7 @@ pub fn csv(sheet: &Sheet) -> String {
                     row.name.as_str(),
                     title.as_str(),
                     row.group.as_str(),
-                    row.title.as_str(),
+                    label.as_str(),
                     row.unit.as_str(),
                 ];
                 if sheet.has_statistics() {

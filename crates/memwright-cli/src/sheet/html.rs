@@ -156,10 +156,11 @@ fn word(index: usize, words: usize) -> &'static str {
 
 /// All rows of a section.
 fn table(page: &mut String, sheet: &Sheet, section: &Section) {
-    let (headings, words) = (sheet.headings(), sheet.words());
-    head(page, &headings, words);
+    let (grid, words) = (sheet.grid(section), sheet.words());
+    head(page, &grid.headings, words);
     let mut previous = "";
-    for row in &section.rows {
+    for one in &grid.lines {
+        let row = one.row;
         if row.group != previous {
             let group = escaped(&row.group);
             let _ = writeln!(page, "<tr class=\"group\"><td>{group}</td></tr>");
@@ -170,8 +171,12 @@ fn table(page: &mut String, sheet: &Sheet, section: &Section) {
         } else {
             ""
         };
-        let _ = write!(page, "<tr{other}><td>{}</td>", escaped(&row.title));
-        cells(page, &headings, words, &sheet.texts(row));
+        let title = one.title();
+        let shown = title.trim_start();
+        // Where it stands below the sum of the passes.
+        let indent = "&emsp;".repeat(usize::from(shown.len() < title.len()));
+        let _ = write!(page, "<tr{other}><td>{indent}{}</td>", escaped(shown));
+        cells(page, &grid.headings, words, &one.texts);
         page.push_str("</tr>\n");
     }
     page.push_str("</table>\n");

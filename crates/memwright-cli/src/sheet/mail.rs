@@ -1,7 +1,7 @@
 //! A sheet for a mail: plain text of 72 columns, to stand under a patch.
 
 use super::change::Changed;
-use super::{Cell, Row, Section, Sheet, Value, cell_text};
+use super::{Row, Section, Sheet};
 
 /// The longest line, as mailing lists expect it.
 const WIDTH: usize = 72;
@@ -24,20 +24,22 @@ pub fn mail(sheet: &Sheet, all: bool) -> String {
     }
     let wanted = |section: &&Section| all || !sheet.compares || section.is_ranked;
     for section in sheet.sections.iter().filter(wanted) {
-        let headings = &sheet.headings()[sheet.words()..];
+        let grid = sheet.grid(section);
         if !section.title.is_empty() {
             out.push_str(&wrapped("", &format!("{}:", section.heading())));
         }
-        let rows = section
-            .rows
-            .iter()
-            .filter(|row| sheet.compares || !is_idle(row));
-        let lines = rows.map(|row| line(sheet, section, row));
+        let rows = grid.lines.iter();
+        let rows = rows.filter(|one| sheet.compares || !one.row.is_idle());
+        let lines = rows.map(|one| Line {
+            label: label(section, one.row),
+            texts: one.texts[sheet.words()..].to_vec(),
+        });
+        let headings = &grid.headings[sheet.words()..];
         out.push_str(&table(headings, &lines.collect::<Vec<_>>()));
         out.push('\n');
     }
     let mut rows = sheet.sections.iter().flat_map(|section| &section.rows);
-    if !sheet.compares && rows.any(is_idle) {
+    if !sheet.compares && rows.any(Row::is_idle) {
         out.push_str("Rows that are 0 are left out.\n\n");
     }
     for note in &sheet.notes {
@@ -50,15 +52,6 @@ pub fn mail(sheet: &Sheet, all: bool) -> String {
         out.push_str(&command_lines(command));
     }
     out
-}
-
-/// Whether a row is 0 in every column.
-fn is_idle(row: &Row) -> bool {
-    let is_zero = |cell: &Cell| match cell {
-        Some(Value::Count(count)) => *count == 0,
-        Some(Value::Statistic(_)) | None => false,
-    };
-    row.cells.iter().all(is_zero)
 }
 
 /// A row of a table: its label, then its numbers.
@@ -74,8 +67,9 @@ fn changed_line(changed: &Changed<'_>) -> Line {
     }
 }
 
-fn line(sheet: &Sheet, section: &Section, row: &Row) -> Line {
-    let label = match row.statistic {
+/// What a row is called, with its statistic where tables have a column for that.
+fn label(section: &Section, row: &Row) -> String {
+    match row.statistic.filter(|one| one.has_column()) {
         Some(statistic) => format!(
             "{}: {}, {} ({})",
             row.group,
@@ -84,15 +78,7 @@ fn line(sheet: &Sheet, section: &Section, row: &Row) -> Line {
             row.unit
         ),
         None => section.label(row),
-    };
-    let mut texts = Vec::new();
-    for (column, cell) in row.cells.iter().enumerate() {
-        texts.push(cell_text(*cell));
-        if sheet.compares && column > 0 {
-            texts.push(row.delta(column));
-        }
     }
-    Line { label, texts }
 }
 
 /// Numbers under their headings. A label that does not fit before them has a line of its own; numbers that do not fit

@@ -20,10 +20,11 @@ pub fn markdown(sheet: &Sheet, all: bool) -> String {
         if !section.title.is_empty() {
             out.push_str(&format!("\n**{}**\n", escaped(&section.heading())));
         }
-        out.push_str(&head(sheet.words(), &sheet.headings()));
-        for row in &section.rows {
-            let label = format!("{}: {}", row.group, row.title);
-            out.push_str(&line(&label, &sheet.texts(row)));
+        let grid = sheet.grid(section);
+        out.push_str(&head(sheet.words(), &grid.headings));
+        for one in &grid.lines {
+            let label = format!("{}: {}", one.row.group, one.row.label());
+            out.push_str(&line(&label, &one.texts));
         }
     }
     if !sheet.notes.is_empty() {

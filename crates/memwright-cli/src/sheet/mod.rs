@@ -5,6 +5,7 @@ mod browser;
 mod change;
 mod chart;
 mod csv;
+mod grid;
 mod html;
 mod mail;
 mod markdown;
@@ -87,6 +88,46 @@ pub enum Statistic {
     Median,
     /// The arithmetic mean.
     Mean,
+    /// Of the passes of a region; their sum is a row without a statistic, of the same group and title.
+    Pass(Pass),
+}
+
+/// What a figure says of the passes of a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    /// The first pass.
+    First,
+    /// The least of all passes.
+    Least,
+    /// The median, of an even number of passes the lower one in the middle.
+    Median,
+    /// The most of all passes.
+    Most,
+}
+
+impl Pass {
+    /// All of them, in the order of reports.
+    pub const ALL: [Self; 4] = [Self::First, Self::Least, Self::Median, Self::Most];
+
+    /// Its name in JSON, in the names of rows and in the headings of tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Least => "min",
+            Self::Median => "median",
+            Self::Most => "max",
+        }
+    }
+
+    /// What it adds to the title of a row that stands alone.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::First => "first pass",
+            Self::Least => "min of a pass",
+            Self::Median => "median of a pass",
+            Self::Most => "max of a pass",
+        }
+    }
 }
 
 impl Statistic {
@@ -97,6 +138,7 @@ impl Statistic {
             Self::Minimum => "minimum",
             Self::Median => "median",
             Self::Mean => "mean",
+            Self::Pass(pass) => pass.name(),
         }
     }
 
@@ -104,7 +146,15 @@ impl Statistic {
     fn is_drawn(self) -> bool {
         match self {
             Self::Value | Self::Median => true,
-            Self::Minimum | Self::Mean => false,
+            Self::Minimum | Self::Mean | Self::Pass(_) => false,
+        }
+    }
+
+    /// Whether tables have it in a column of its own.
+    fn has_column(self) -> bool {
+        match self {
+            Self::Value | Self::Minimum | Self::Median | Self::Mean => true,
+            Self::Pass(_) => false,
         }
     }
 }
@@ -125,6 +175,32 @@ impl Section {
 }
 
 impl Row {
+    /// What it is called in its group: the title, and which of the passes of a region it is about.
+    pub fn label(&self) -> String {
+        match self.pass() {
+            Some(pass) => format!("{}, {}", self.title, pass.suffix()),
+            None => self.title.clone(),
+        }
+    }
+
+    /// Which of the passes of a region it is about, if it is about those.
+    fn pass(&self) -> Option<Pass> {
+        match self.statistic {
+            Some(Statistic::Pass(pass)) => Some(pass),
+            Some(Statistic::Value | Statistic::Minimum | Statistic::Median | Statistic::Mean)
+            | None => None,
+        }
+    }
+
+    /// Whether it is 0 in every column.
+    fn is_idle(&self) -> bool {
+        let is_zero = |cell: &Cell| match cell {
+            Some(Value::Count(count)) => *count == 0,
+            Some(Value::Statistic(_)) | None => false,
+        };
+        self.cells.iter().all(is_zero)
+    }
+
     /// The first cell and that of a column, where both were measured.
     fn pair(&self, column: usize) -> Option<(Value, Value)> {
         let cell = |column: usize| self.cells.get(column).copied().flatten();
@@ -163,7 +239,7 @@ impl Sheet {
     /// Whether tables have a column for the unit and one for the statistic.
     fn has_statistics(&self) -> bool {
         let mut rows = self.sections.iter().flat_map(|section| &section.rows);
-        rows.any(|row| row.statistic.is_some())
+        rows.any(|row| row.statistic.is_some_and(Statistic::has_column))
     }
 
     /// How many of [`Sheet::headings`] are of words, not of numbers.

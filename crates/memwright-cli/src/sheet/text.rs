@@ -41,15 +41,16 @@ fn changes(sheet: &Sheet) -> String {
 /// All rows of a section.
 fn table(sheet: &Sheet, section: &Section) -> String {
     let mut table = empty();
-    table.set_header(line("", sheet.words(), &sheet.headings()));
+    let grid = sheet.grid(section);
+    table.set_header(line("", sheet.words(), &grid.headings));
     let mut previous = "";
-    for row in &section.rows {
-        if row.group != previous {
-            table.add_row([Cell::new(&row.group)]);
-            previous = &row.group;
+    for one in &grid.lines {
+        if one.row.group != previous {
+            table.add_row([Cell::new(&one.row.group)]);
+            previous = &one.row.group;
         }
-        let title = format!("  {}", row.title);
-        table.add_row(line(&title, sheet.words(), &sheet.texts(row)));
+        let title = format!("  {}", one.title());
+        table.add_row(line(&title, sheet.words(), &one.texts));
     }
     match section.title.as_str() {
         "" => indented(&table),

@@ -1,5 +1,7 @@
 //! The command line: what may be asked, and how the help reads.
 
+mod help;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,9 +9,11 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use memwright::{Policy, PolicyError};
 
+use self::help::{AFTER_HELP, BENCH_HELP, CHECK_HELP, CODES_HELP};
 use crate::bounded;
 use crate::lab::bisect::OnPanic;
 use crate::lab::limit::Limit;
+use crate::lab::region_names::RegionId;
 use crate::outputs::{Formats, Shown};
 use crate::profile::table;
 use crate::qemu::machine::Apic;
@@ -91,10 +95,9 @@ pub struct RunArgs {
     #[arg(long, requires = "kernel", conflicts_with = "no_count")]
     pub functions: bool,
 
-    /// With --functions: of this region that the program marks, not of the whole run.
-    #[arg(long, value_name = "N", requires = "functions",
-        value_parser = clap::value_parser!(u16).range(..=32766))]
-    pub region: Option<u16>,
+    /// With --functions: of this region that the program marks, by its number or by its name, not of the whole run.
+    #[arg(long, value_name = "N|NAME", requires = "functions")]
+    pub region: Option<RegionId>,
 
     /// With --functions: count functions that the compiler inlined as functions of their own; needs debug information
     /// (memwright kernels add NAME --debug).
@@ -556,93 +559,6 @@ impl RunArgs {
         settings
     }
 }
-
-const AFTER_HELP: &str = "\
-Exit codes:
-  0 to 123  PROGRAM's own code (as are larger ones that PROGRAM itself chose)
-  124       --timeout expired
-  125       Memwright failed: usage, QEMU missing or too old, kernel panic, no result
-  126       PROGRAM cannot be executed
-  127       PROGRAM was not found
-  128 + N   signal N killed PROGRAM
-
-Environment:
-  MEMWRIGHT_QEMU    QEMU to use instead of qemu-system-x86_64 (7.2 or later; 10.0 or later for
-                    several CPUs without --parallel); \"backports\" is the newer one of Debian's
-                    backports, unpacked to a private cache: also the one that several CPUs get
-                    where qemu-system-x86_64 is older
-  MEMWRIGHT_KERNEL  image of Memwright to use instead of the embedded one
-  NO_COLOR          plain text even on a terminal
-
-Examples:
-  memwright run /bin/busybox sh -c 'echo hello'
-  memwright run --file notes.txt:/notes.txt /usr/bin/sort /notes.txt
-  seq 1000 | memwright run --json account.json /usr/bin/sha256sum
-  memwright run --memory 64M --trace events.jsonl ./program
-  memwright run --cpus 4 --timeout 60 ./threads
-  memwright run --kernel ./bzImage ./program";
-
-const CODES_HELP: &str = "\
-Exit codes:
-  0   ok
-  1   difference: a count changed
-  2   usage, also a PROGRAM that is missing or cannot be executed
-  3   something is missing here: QEMU, a C compiler (memwright doctor says what)
-  4   skipped: nothing can be claimed, because a run does not repeat or runs are not comparable
-  5   a guest crashed or was not done in time
-  6   the program ended otherwise, or printed something else
-  7   not the same state: the program had its memory mapped otherwise, or passed its marks otherwise
-  70  internal error
-Of several differences the code is the first of 4, 6, 7, 1.";
-
-const CHECK_HELP: &str = "\
-Exit codes:
-  0   ok
-  1   difference: a count changed, or exceeds its limit
-  2   usage, also a PROGRAM that is missing or cannot be executed
-  3   something is missing here: QEMU, a C compiler (memwright doctor says what)
-  4   skipped: nothing can be claimed, because a run does not repeat or runs are not comparable
-  5   a guest crashed or was not done in time
-  6   the program ended otherwise, or printed something else
-  7   not the same state: the program had its memory mapped otherwise, or passed its marks otherwise
-  70  internal error
-Of several differences the code is the first of 4, 6, 7, 1.
-
-Exit codes with --bisect:
-  0         good: every limit holds
-  1         bad: a limit does not hold (with --panic bad also: the kernel panicked)
-  125       skip: the image is absent, does not boot, or panics
-  128 + N   signal N ended the command; this and all codes below end the bisection
-  194       usage
-  195       something is missing here, or QEMU failed
-  196       nothing can be claimed: the counts do not repeat, or are not comparable
-  197       --timeout expired
-  198       anything else, a full disk for example
-
-Examples:
-  memwright check --baseline base.json --vary kernel --kernel ./bzImage ./program
-  memwright check --limit run.user_faults.write_protect=0 --kernel ./bzImage ./program
-  git bisect run sh -c 'rm -f bzImage; make bzImage; memwright check --bisect --limit run.invlpg=9 --kernel ./bzImage ./prog'";
-
-const BENCH_HELP: &str = "\
-Each experiment is a C program, built here with musl-gcc or cc; every column runs the same binary on the same machine:
-2 GiB, one clock tick for each retired instruction. A measure of many values has a row each for the minimum, the median
-and the mean; a ratio compares the statistic of its row. Linux boots with mitigations=off nokaslr norandmaps.
-
-Every run is made twice, at the same time, and the two are compared.
-
-Exit codes:
-  0   every run gave its figures
-  1   difference: a second run gave other figures
-  2   usage
-  3   something is missing here: a C compiler (memwright doctor says what)
-  5   a run gave none: the guest crashed, or was not done in time
-  70  internal error
-
-Examples:
-  memwright bench basics
-  memwright bench protect-loop --kernel linux=/boot/vmlinuz
-  memwright bench write-after-protect --policy write-upgrade=off --json report.json";
 
 /// The most CPUs of a guest.
 pub const MOST_CPUS: u8 = 64;
