@@ -25,6 +25,7 @@ mod programs;
 mod refusals;
 mod room;
 mod rounds;
+mod rows;
 mod scale;
 mod sequences;
 mod shared;
@@ -46,6 +47,7 @@ fn main() {
     trials.extend(crowd::trials());
     trials.extend(stretches::trials());
     trials.extend(rounds::trials());
+    trials.extend(rows::trials());
     trials.extend(scale::trials());
     trials.extend(bench::trials());
     trials.extend(busybox::trials());
