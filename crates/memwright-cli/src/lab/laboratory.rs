@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
 use super::document::{Document, Host, Kernel, Qemu};
-use super::guest::{Counting, Guest, Said, Start};
+use super::guest::{Counting, Guest, Said, Start, check_command_line};
 use super::image::Image;
 use super::kernel_symbols;
 use super::log::THE_RUN;
@@ -99,6 +99,7 @@ impl<'a> Laboratory<'a> {
                 machine.cpus
             )));
         }
+        check_command_line(&append(args)).map_err(Failure::Usage)?;
         if INIT.is_empty() {
             return Err(Failure::Environment(anyhow!(
                 "this command was built without a first process for Linux guests: no C compiler linked a static program then"
