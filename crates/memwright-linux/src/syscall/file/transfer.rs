@@ -359,7 +359,7 @@ fn copy_file_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let mut source = offset_argument(context, from)?;
     let mut target = offset_argument(context, to)?;
-    let count = count.min(TRANSFER_MAX) as usize;
+    let mut count = count.min(TRANSFER_MAX) as usize;
     if Arc::ptr_eq(input.inode(), output.inode()) {
         let start = |at, open: &OpenFile| match at {
             At::Offset(offset) => offset,
@@ -369,7 +369,8 @@ fn copy_file_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         let distance = begin.abs_diff(start(target, &output));
         // No more than there is up to the end is copied (fs/read_write.c, `generic_copy_file_checks`).
         let there = input.attributes(context).size.saturating_sub(begin);
-        if there > 0 && distance < there.min(count as u64) {
+        count = count.min(usize::try_from(there).unwrap_or(usize::MAX));
+        if distance < count as u64 {
             return Err(Errno::EINVAL);
         }
     }
