@@ -299,8 +299,25 @@ static void sending(void)
 	CHECK_EQ(lseek(from, 0, SEEK_CUR), 110);
 	CHECK_EQ(read(ends[0], copy, LENGTH), 100);
 	CHECK_EQ(memcmp(copy, bytes + 10, 100), 0);
+	/* What has no position, or no bytes, is not sent. */
+	CHECK_EQ(write(ends[1], "sent", 4), 4);
+	CHECK_FAILS(sendfile(to, ends[0], NULL, 4), EINVAL);
+	CHECK_EQ(read(ends[0], copy, LENGTH), 4);
+	int folder = open(".", O_RDONLY | O_DIRECTORY);
+	CHECK_FAILS(sendfile(to, folder, NULL, 4), EINVAL);
+	close(folder);
+	CHECK_EQ(syncfs(ends[0]), 0);
 	close(ends[0]);
 	close(ends[1]);
+	/* Ranges of one file may not overlap, as far as there are bytes. */
+	loff_t first = LENGTH - 100, second = LENGTH + 50;
+	CHECK_EQ(copy_file_range(from, &first, from, &second, 1000, 0), 100);
+	CHECK_EQ(pread(from, copy, 100, LENGTH + 50), 100);
+	CHECK_EQ(memcmp(copy, bytes + LENGTH - 100, 100), 0);
+	first = 0, second = 50;
+	CHECK_FAILS(copy_file_range(from, &first, from, &second, 100, 0), EINVAL);
+	first = LENGTH + 200, second = LENGTH + 100;
+	CHECK_EQ(copy_file_range(from, &first, from, &second, 1000, 0), 0);
 	close(from);
 	close(to);
 	CHECK_EQ(unlink("from"), 0);

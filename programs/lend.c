@@ -2,6 +2,7 @@
  * nobody?
  */
 #include "check.h"
+#include <limits.h>
 #include <sys/uio.h>
 
 #ifndef SYS_memfd_secret
@@ -142,6 +143,15 @@ static void between_processes(void)
 	struct iovec gone = { theirs + 2 * PAGE, 10 };
 	CHECK_FAILS(process_vm_readv(child, own, 2, &gone, 1, 0), EFAULT);
 	CHECK_FAILS(process_vm_readv(child, own, 2, other, 1, 1), EINVAL);
+	/* Of the other's memory only what is copied must be there. */
+	struct iovec endless = { theirs, (size_t)SSIZE_MAX };
+	CHECK_EQ(process_vm_readv(child, own, 1, &endless, 1, 0), 100);
+	CHECK_EQ(process_vm_readv(child, own, 2, &endless, 1, 0), 2 * PAGE);
+	struct iovec negative = { theirs, (size_t)SSIZE_MAX + 1 };
+	CHECK_FAILS(process_vm_readv(child, own, 1, &negative, 1, 0), EINVAL);
+	struct iovec nowhere[] = { { theirs, 50 }, { (void *)-PAGE, PAGE } };
+	CHECK_EQ(process_vm_readv(child, own, 1, nowhere, 2, 0), 50);
+	CHECK_FAILS(process_vm_readv(child, own, 1, nowhere + 1, 1, 0), EFAULT);
 	CHECK_EQ(process_vm_readv(child, own, 0, other, 1, 0), 0);
 	CHECK_EQ(process_vm_readv(child, own, 2, other, 0, 0), 0);
 	CHECK_FAILS(process_vm_readv(0x7ffffff, own, 2, other, 1, 0), ESRCH);

@@ -1,10 +1,10 @@
 /* Does /proc say what is so, in the form that programs parse?
  */
 #include "check.h"
+#include <sys/utsname.h>
 #include <dirent.h>
 #include <sched.h>
 #include <sys/sysinfo.h>
-#include <sys/utsname.h>
 
 struct area {
 	unsigned long start, end, offset, inode;
@@ -214,6 +214,40 @@ static void stat_line(void)
 	CHECK_EQ(fields, 50);
 }
 
+/* A process that has ended has no memory and no mounts: files about them do not open. */
+static void without_memory(pid_t zombie)
+{
+	static const char *const files[] = { "mem", "pagemap", "smaps_rollup", "environ", "auxv" };
+	char name[64];
+	struct utsname system;
+	NEED(uname(&system) == 0);
+	/* Before, some of them opened and were empty. */
+	int opened_before = strverscmp(system.release, "6.18") < 0;
+	for (size_t i = 0; !opened_before && i < sizeof files / sizeof *files; i++) {
+		snprintf(name, sizeof name, "/proc/%d/%s", zombie, files[i]);
+		CHECK_FAILS(open(name, O_RDONLY), ESRCH);
+	}
+	snprintf(name, sizeof name, "/proc/%d/mounts", zombie);
+	CHECK_FAILS(open(name, O_RDONLY), EINVAL);
+	snprintf(name, sizeof name, "/proc/%d/mountinfo", zombie);
+	CHECK_FAILS(open(name, O_RDONLY), EINVAL);
+}
+
+/* Any position in memory can be asked for; it is refused when it is used. */
+static void positions(void)
+{
+	char byte;
+	int memory = open("/proc/self/mem", O_RDONLY);
+	NEED(memory >= 0);
+	CHECK_EQ(lseek(memory, -2 * 4096, SEEK_SET), -2 * 4096);
+	CHECK_EQ(lseek(memory, -4096, SEEK_CUR), -3 * 4096);
+	CHECK_FAILS(read(memory, &byte, 1), EIO);
+	CHECK_FAILS(lseek(memory, 0, SEEK_END), EINVAL);
+	CHECK_EQ(lseek(memory, (off_t)&byte, SEEK_SET), (off_t)&byte);
+	CHECK_EQ(read(memory, &byte, 1), 1);
+	close(memory);
+}
+
 static void others(char *program)
 {
 	char text[512];
@@ -262,6 +296,7 @@ static void others(char *program)
 		is_zombie |= strncmp(text, "State:\tZ", 8) == 0;
 	fclose(zombie);
 	CHECK(is_zombie);
+	without_memory(child);
 	wait_for(child);
 	CHECK_FAILS(open(name, O_RDONLY), ENOENT);
 
@@ -295,6 +330,7 @@ int main(int argc, char **argv)
 	status();
 	stat_line();
 	stat_places();
+	positions();
 	others(argv[0]);
 	return checked("proc");
 }

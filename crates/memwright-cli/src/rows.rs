@@ -45,7 +45,7 @@ const PERSONALITY: &[(&str, &str, &str)] = &[
     (
         "instructions_stretch",
         "instructions: kernel, longest stretch",
-        "The most instructions that the kernel retired between two scheduling points, nanoseconds with --parallel: for so long at most a thread that became ready waited for the kernel. Runs below 500,000 are not all seen.",
+        "The most instructions that the kernel retired between two scheduling points: for so long at most a thread that became ready waited for the kernel. Runs below 500,000 are not all seen.",
     ),
     (
         "locks_contended",

@@ -41,6 +41,11 @@ fn built(folder: &TempDir, name: &str, times: u64) -> PathBuf {
 
 /// The document of a run with these options.
 fn document(folder: &TempDir, options: &[&str], program: &Path) -> Value {
+    document_and_output(folder, options, program).0
+}
+
+/// The same, and what the program wrote to standard output.
+fn document_and_output(folder: &TempDir, options: &[&str], program: &Path) -> (Value, Vec<u8>) {
     let json = folder.path().join("json");
     let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
         .arg("run")
@@ -52,7 +57,8 @@ fn document(folder: &TempDir, options: &[&str], program: &Path) -> Value {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{said}");
-    serde_json::from_slice(&fs::read(json).unwrap()).expect(&said)
+    let document = serde_json::from_slice(&fs::read(json).unwrap()).expect(&said);
+    (document, output.stdout)
 }
 
 /// A row of Memwright's account.
@@ -157,6 +163,33 @@ fn linux_counts_what_was_counted_by_hand() {
         let least = if kind == "fetch" { 1 } else { times };
         assert!(faults[kind].as_u64() >= Some(least), "{name}: {document}");
     }
+}
+
+/// The kernel's instructions are those that the guest's clock counts beside the program's: of two programs that read the clock
+/// a different number of times, the kernel's rows differ by as much as the clock does, less what the program does itself.
+#[test]
+fn the_kernels_instructions_are_what_the_clock_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let counts = [50, 1050].map(|times| {
+        let program = built(&folder, "clock", times);
+        let (document, readings) = document_and_output(&folder, &[], &program);
+        let words: Vec<u64> = readings
+            .chunks_exact(8)
+            .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+            .collect();
+        let [seconds, nanoseconds, last_seconds, last_nanoseconds] = words[..] else {
+            panic!("{readings:?}");
+        };
+        let passed = (last_seconds - seconds) * 1_000_000_000 + last_nanoseconds - nanoseconds;
+        assert_eq!(row(&document, "instructions_user"), 11 + 7 * times);
+        // No tick falls into so short a run.
+        assert_eq!(row(&document, "instructions_interrupts"), 0);
+        let kernel = row(&document, "instructions_kernel");
+        (kernel, passed - 7 * (times - 1))
+    });
+    let [(few, few_passed), (many, many_passed)] = counts;
+    assert!(few_passed > 0 && few > few_passed, "{counts:?}");
+    assert_eq!(many - few, many_passed - few_passed, "{counts:?}");
 }
 
 /// Ticks are in a row of their own, to the last instruction: more of them change neither the user's row nor the kernel's.

@@ -2,7 +2,7 @@
 
 mod skipped;
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Output, Stdio};
 
 /// Burns some time in user mode, then ends with 7.
@@ -55,7 +55,6 @@ fn without_perf_time_is_taken() {
 /// A perf that may not count must not keep the program from running.
 #[test]
 fn with_a_perf_that_refuses_time_is_taken() {
-    use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let perf = folder.path().join("perf");
     std::fs::write(
@@ -83,4 +82,28 @@ fn perf_counts_where_it_is() {
         return;
     }
     assert!(number(&said, "minor faults") > Some(0.0), "{said}");
+}
+
+/// perf would give a file that is no program to a shell, which runs it, or runs nothing and is content.
+#[test]
+fn what_is_no_program_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("text");
+    for (contents, mode, expected) in [
+        ("", 0o755, "neither an ELF file nor a script"),
+        ("echo run\n", 0o755, "neither an ELF file nor a script"),
+        ("#!/bin/sh\n", 0o644, "not marked executable"),
+    ] {
+        std::fs::write(&file, contents).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
+            .args(["run", "--native"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(126), "{contents:?}: {said}");
+        assert!(said.contains(expected), "{contents:?}: {said}");
+        assert!(output.stdout.is_empty(), "{contents:?}: {said}");
+    }
 }

@@ -139,6 +139,11 @@ impl Wait for ForAnswers {
     }
 }
 
+/// Whether CPU `index` has halted in its wait for others to forget translations.
+pub fn halts_for_answers(index: usize) -> bool {
+    SHOOTDOWN.halts(index)
+}
+
 /// Makes `targets` (a bit for each CPU) forget translations of `root`, and waits until they have.
 pub fn invalidate(targets: u64, root: u64, what: &[Invalidation]) {
     let index = this_index();

@@ -206,6 +206,22 @@ impl Context<'_> {
     /// # Errors
     /// `EINVAL` for more than 1,024 vectors or a length beyond `isize::MAX`, `EFAULT`, `ENOMEM`.
     pub fn read_vectors(&self, from: u64, count: u64) -> Result<Vec<IoVector>, Errno> {
+        let mut vectors = self.read_vectors_of_other(from, count)?;
+        let mut room = TRANSFER_MAX;
+        for vector in &mut vectors {
+            vector.length = vector.length.min(room);
+            check_range(vector.base, vector.length as usize)?;
+            room -= vector.length;
+        }
+        Ok(vectors)
+    }
+
+    /// The vectors of an array that names memory of another process: any addresses, and any lengths that are not negative
+    /// (lib/iov_iter.c, `iovec_from_user`).
+    ///
+    /// # Errors
+    /// `EINVAL` for too many vectors or a negative length, `EFAULT` when the array itself cannot be read.
+    pub fn read_vectors_of_other(&self, from: u64, count: u64) -> Result<Vec<IoVector>, Errno> {
         if count > 1024 {
             return Err(Errno::EINVAL);
         }
@@ -213,15 +229,11 @@ impl Context<'_> {
         vectors
             .try_reserve_exact(count as usize)
             .map_err(|_| Errno::ENOMEM)?;
-        let mut room = TRANSFER_MAX;
         for index in 0..count {
-            let mut vector: IoVector = self.read_value(from.wrapping_add(index * 16))?;
+            let vector: IoVector = self.read_value(from.wrapping_add(index * 16))?;
             if vector.length > i64::MAX as u64 {
                 return Err(Errno::EINVAL);
             }
-            vector.length = vector.length.min(room);
-            check_range(vector.base, vector.length as usize)?;
-            room -= vector.length;
             vectors.try_push(vector).map_err(|_| Errno::ENOMEM)?;
         }
         Ok(vectors)

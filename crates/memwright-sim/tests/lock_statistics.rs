@@ -1,5 +1,6 @@
-//! Which lock words and count lines several CPUs write. The statistics are the process's, so all of it is
-//! one test; CPUs take turns on one host thread, so every count is the same on each run.
+//! The rows of the account about locks and lines that several CPUs write, against numbers known in advance. The
+//! statistics are the process's, so all of it is one test. CPUs take turns on one host thread, but where one waits for
+//! another: every count is the same on each run.
 
 mod support;
 
@@ -9,8 +10,8 @@ use memwright::Row;
 use memwright::{Advice, MapRequest, Placement};
 use memwright_sim::MachineOptions;
 use memwright_sim::process::{Host, Process};
-use memwright_table::sync::stat::{self, Line};
-use memwright_table::sync::{RANKS, Rank};
+use memwright_table::sync::stat::{self, Line, Waits};
+use memwright_table::sync::{Lock, Rank};
 use memwright_table::{CpuId, Page, VirtAddr};
 use support::{READ, READ_WRITE, bytes};
 
@@ -19,8 +20,19 @@ const PAGES: u64 = 8;
 /// Pages of a lowest table.
 const TABLE: u64 = 512;
 
-/// Locks that a fault of private anonymous memory has to do with.
-const FAULT_RANKS: [Rank; 4] = [Rank::Space, Rank::Table, Rank::FrameCache, Rank::Frames];
+/// Rounds of a measurement.
+const ROUNDS: u64 = 3;
+
+/// The rows of the account that the policy `locks=count` adds.
+const REQUESTED: [Row; 7] = [
+    Row::LocksTaken,
+    Row::LocksBounced,
+    Row::LockWordsShared,
+    Row::LocksWaited,
+    Row::LinesBounced,
+    Row::LinesShared,
+    Row::LinesMissed,
+];
 
 struct Bench {
     host: Arc<Host>,
@@ -38,6 +50,7 @@ impl Bench {
             cpus: CPUS.into(),
             ..MachineOptions::default()
         });
+        host.memory().policy().set("locks", "count").unwrap();
         let process = Process::new(&host);
         let bench = Self {
             host,
@@ -96,83 +109,150 @@ impl Bench {
         }
     }
 
-    /// Three rounds of `act`, all CPUs in each, counted.
+    /// Rounds of `act`, all CPUs in each, counted.
     fn count(&self, act: impl Fn(&Self, CpuId)) {
+        self.count_rounds(ROUNDS, act);
+    }
+
+    fn count_rounds(&self, rounds: u64, act: impl Fn(&Self, CpuId)) {
         self.host.memory().set_lock_statistics(true);
-        for _ in 0..3 {
+        for _ in 0..rounds {
             self.each(&act);
         }
         self.host.memory().set_lock_statistics(false);
-        assert_eq!(stat::missed(), 0);
     }
 }
 
-fn bounced_lines() -> u64 {
-    Line::ALL.map(|line| stat::lines(line).bounced).iter().sum()
-}
-
-fn bounced_locks() -> u64 {
-    RANKS.map(|rank| stat::locks(rank).bounced).iter().sum()
+/// What was counted, by row of the account.
+fn rows(bench: &Bench) -> [u64; REQUESTED.len()] {
+    let account = bench.host.memory().account();
+    REQUESTED.map(|row| account.count(row))
 }
 
 #[test]
-fn cpus_that_use_memory_of_their_own_write_no_common_line() {
-    let apart = Bench::new(TABLE);
+fn each_row_about_locks_counts_what_it_says() {
+    own_memory_shares_no_line();
+    writers_take_every_word();
+    neighbours_share_a_table();
+    a_wait_is_counted_once();
+    writes_beyond_the_table_are_told();
+    rows_are_there_on_request();
+}
 
-    // Reads, writes and DONTNEED of memory in different lowest tables share nothing at all.
+/// Reads, writes and DONTNEED of memory in different lowest tables share nothing at all.
+fn own_memory_shares_no_line() {
+    let apart = Bench::new(TABLE);
     apart.count(|bench, cpu| {
         bench.touch(cpu);
         bench.drop_pages(cpu);
     });
-    for rank in FAULT_RANKS {
-        let counts = stat::locks(rank);
-        assert_eq!((counts.bounced, counts.shared), (0, 0), "{rank:?}");
-    }
-    for rank in RANKS {
-        let c = stat::locks(rank);
-        if c.taken > 0 {}
-    }
-    assert_eq!((bounced_locks(), bounced_lines()), (0, 0));
     // A read and a write of each page, and DONTNEED, each take the lock of the space, of one table, and of
     // the CPU's frames where one is needed or given back.
-    let faults = 3 * u64::from(CPUS) * PAGES * 2;
-    let calls = 3 * u64::from(CPUS);
+    let faults = ROUNDS * u64::from(CPUS) * PAGES * 2;
+    let calls = ROUNDS * u64::from(CPUS);
     assert_eq!(stat::locks(Rank::Space).taken, faults + calls);
     assert_eq!(stat::locks(Rank::Table).taken, faults + calls);
     assert_eq!(stat::locks(Rank::FrameCache).taken, faults / 2 + calls);
-    assert_eq!(stat::locks(Rank::Frames).taken, 0);
     let frames = stat::lines(Line::Frame);
     assert_eq!((frames.taken, frames.bounced), (faults / 2, 0));
+    // No other lock is taken.
+    let taken = 2 * (faults + calls) + faults / 2 + calls;
+    assert_eq!(rows(&apart), [taken, 0, 0, 0, 0, 0, 0]);
+}
 
-    // Who changes areas takes the word of every CPU.
+/// Who changes areas takes the word of every CPU.
+fn writers_take_every_word() {
+    let apart = Bench::new(TABLE);
     apart.count(Bench::protect);
     let space = stat::locks(Rank::Space);
-    assert_eq!(
-        space.shared,
-        u64::from(CPUS) + 1,
-        "a word per CPU and the writers'"
-    );
-    assert!(space.bounced >= space.shared);
+    let words = u64::from(CPUS) + 1;
+    assert_eq!(space.shared, words, "a word per CPU and the writers'");
+    let writers = ROUNDS * u64::from(CPUS) * 2;
+    assert_eq!(space.taken, writers * words);
+    // Every turn of a CPU but the first takes each word from the CPU before.
+    let turns = ROUNDS * u64::from(CPUS);
+    assert_eq!(space.bounced, (turns - 1) * words);
     assert_eq!(stat::locks(Rank::Table).bounced, 0);
+}
 
-    // The yardstick works: memory in one lowest table shares its lock, and its entries' lines.
+/// The yardstick works: memory in one lowest table shares its lock, and its entries' lines.
+fn neighbours_share_a_table() {
     let together = Bench::new(PAGES);
-    together.count(|bench, cpu| bench.touch(cpu));
+    together.count_rounds(1, |bench, cpu| bench.touch(cpu));
+    let faults = u64::from(CPUS) * PAGES * 2;
+    let taken = faults * 2 + faults / 2;
+    // The lock of the table is one word. Eight entries fill a line, and each CPU has eight.
+    let others = u64::from(CPUS) - 1;
+    assert_eq!(rows(&together), [taken, others, 1, 0, 0, 0, 0]);
     let table = stat::locks(Rank::Table);
-    assert_eq!((table.shared, table.bounced), (1, u64::from(CPUS) - 1));
-    assert_eq!(stat::locks(Rank::Space).bounced, 0);
-    // Eight entries fill a line, and each CPU has eight.
-    assert_eq!(stat::lines(Line::Entries).bounced, 0);
-    let odd = Bench::new(PAGES + 1);
-    odd.count(|bench, cpu| bench.touch(cpu));
-    let entries = stat::lines(Line::Entries);
-    // From the second CPU on each ends in the line in which the next one begins.
-    assert_eq!(
-        (entries.shared, entries.bounced),
-        (u64::from(CPUS) - 2, u64::from(CPUS) - 2)
-    );
+    assert_eq!((table.bounced, table.shared), (others, 1));
 
-    // The account has the rows if they were asked for.
-    let account = odd.host.memory().account();
-    assert!(account.iter().all(|(row, _)| row.row != Row::LocksTaken));
+    let odd = Bench::new(PAGES + 1);
+    odd.count_rounds(1, |bench, cpu| bench.touch(cpu));
+    // From the second CPU on each ends in the line of entries in which the next one begins.
+    let ends = u64::from(CPUS) - 2;
+    assert_eq!(rows(&odd), [taken, others, 1, 0, ends, ends, 0]);
+    let entries = stat::lines(Line::Entries);
+    assert_eq!((entries.bounced, entries.shared), (ends, ends));
+}
+
+/// A CPU waits for a lock that another one holds: one wait, however often the CPU looks and naps.
+fn a_wait_is_counted_once() {
+    let host = Host::boot(MachineOptions {
+        frames: 256,
+        cpus: 2,
+        ..MachineOptions::default()
+    });
+    host.memory().policy().set("locks", "count").unwrap();
+    let waits = || [Waits::Contended, Waits::Halted].map(stat::waits);
+    let before = waits();
+    let lock = Lock::new(Rank::Leaf, ());
+    host.memory().set_lock_statistics(true);
+    std::thread::scope(|scope| {
+        let _cpu = host.machine().run_on(CpuId::new(0));
+        let held = lock.lock();
+        let waiter = scope.spawn(|| {
+            let _cpu = host.machine().run_on(CpuId::new(1));
+            drop(lock.lock());
+        });
+        // Halted waits are the last to be counted: the waiter has spun by then, and has gone on to naps.
+        while waits()[1] == before[1] {
+            std::thread::yield_now();
+        }
+        drop(held);
+        waiter.join().unwrap();
+    });
+    host.memory().set_lock_statistics(false);
+    assert_eq!(waits(), before.map(|count| count + 1));
+    let account = host.memory().account();
+    let expected = [2, 1, 1, 1, 0, 0, 0];
+    assert_eq!(REQUESTED.map(|row| account.count(row)), expected);
+}
+
+/// Each write of a line is either followed or told to be missing.
+fn writes_beyond_the_table_are_told() {
+    let bench = Bench::new(TABLE);
+    let lines: Vec<[u64; 8]> = vec![[0; 8]; 64 * stat::SLOTS];
+    bench.host.memory().set_lock_statistics(true);
+    for line in &lines {
+        stat::line(Line::Frame, line);
+    }
+    bench.host.memory().set_lock_statistics(false);
+    // So many lines find every place of the table.
+    assert_eq!(stat::lines(Line::Frame).taken, stat::SLOTS as u64);
+    let missed = 63 * stat::SLOTS as u64;
+    assert_eq!(rows(&bench), [0, 0, 0, 0, 0, 0, missed]);
+}
+
+fn rows_are_there_on_request() {
+    let bench = Bench::new(TABLE);
+    let policy = bench.host.memory().policy();
+    for (choice, expected) in [("off", 0), ("count", REQUESTED.len())] {
+        policy.set("locks", choice).unwrap();
+        let account = bench.host.memory().account();
+        let shown = account
+            .iter()
+            .filter(|(definition, _)| REQUESTED.contains(&definition.row));
+        assert_eq!(shown.count(), expected, "{choice}");
+    }
 }

@@ -251,7 +251,7 @@ rows! {
     LinesShared, "lines_shared", Requested, "cache lines of several CPUs", "",
         "Such lines that more than one CPU wrote, each counted once.";
     LinesMissed, "lines_untracked", Requested, "cache lines not tracked", "",
-        "Writes to such lines for which the table of lines had no room: unless this is 0, the two rows above are too low.";
+        "Writes to such lines, or to those of locks, for which the table of lines had no room: unless this is 0, the two rows above are too low.";
     PagingStructureHits, "paging_structure_hits", NotObservable, "paging-structure cache hits", "",
         "Page walks that began at a cached upper-level entry.";
     TaggedSwitches, "pcid_switches", NotObservable, "PCID: switches without a flush", "",

@@ -1,8 +1,8 @@
 //! PROGRAM: found on the host, checked, and put into the guest with all that it needs to start.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -75,6 +75,41 @@ fn in_path(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
+/// Checks that this machine itself can execute PROGRAM. perf would hand a file that it cannot to a shell.
+///
+/// # Errors
+/// As for a guest.
+pub fn check_native(path: &Path) -> Result<(), Failure> {
+    let refuse = |why: &str| Failure::NotExecutable(format!("{}: {why}", path.display()));
+    check_file(path)?;
+    let mut start = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(4).read_to_end(&mut start))
+        .map_err(|error| unreadable(path, &error))?;
+    if start == b"\x7fELF" || start.starts_with(b"#!") {
+        return Ok(());
+    }
+    Err(refuse(&ElfError::NotElf.to_string()))
+}
+
+/// Checks that a path names a file that is marked executable, and returns how large it is.
+fn check_file(path: &Path) -> Result<u64, Failure> {
+    let refuse = |why: String| Failure::NotExecutable(format!("{}: {why}", path.display()));
+    let about = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+    if about.is_dir() {
+        return Err(refuse("is a folder".to_owned()));
+    }
+    if let Some(kind) = other_kind(about.file_type()) {
+        return Err(refuse(format!("is {kind}, not a regular file")));
+    }
+    if about.permissions().mode() & 0o111 == 0 {
+        return Err(refuse(
+            "permission denied: the file is not marked executable".to_owned(),
+        ));
+    }
+    Ok(about.len())
+}
+
 /// Checks PROGRAM and adds it, with its interpreters and libraries, to the tree.
 ///
 /// # Errors
@@ -117,20 +152,9 @@ fn add_executable(
     companions: &mut Vec<PathBuf>,
 ) -> Result<(), Failure> {
     let refuse = |why: String| Failure::NotExecutable(format!("{}: {why}", path.display()));
-    let about = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
-    if about.is_dir() {
-        return Err(refuse("is a folder".to_owned()));
-    }
-    if let Some(kind) = other_kind(about.file_type()) {
-        return Err(refuse(format!("is {kind}, not a regular file")));
-    }
-    if about.permissions().mode() & 0o111 == 0 {
-        return Err(refuse(
-            "permission denied: the file is not marked executable".to_owned(),
-        ));
-    }
-    if about.len() > around.memory.bytes() {
-        return Err(too_large(path, about.len(), around.memory));
+    let size = check_file(path)?;
+    if size > around.memory.bytes() {
+        return Err(too_large(path, size, around.memory));
     }
     let data =
         host_file::read(path, around.memory.bytes()).map_err(|error| unreadable(path, &error))?;

@@ -63,6 +63,31 @@ pub enum Start<'a> {
     Saved { monitor: &'a Path },
 }
 
+/// Bytes of a command line that x86-64 kernels read (COMMAND_LINE_SIZE, without the end): they leave out the rest, and say
+/// nothing.
+const LONGEST_COMMAND_LINE: usize = 2047;
+
+/// The kernel's command line with what is appended.
+fn command_line(append: &str) -> String {
+    match append {
+        "" => COMMAND_LINE.to_owned(),
+        more => format!("{COMMAND_LINE} {more}"),
+    }
+}
+
+/// Checks that a kernel reads all of its command line.
+///
+/// # Errors
+/// One line that says how long it is.
+pub fn check_command_line(append: &str) -> anyhow::Result<()> {
+    let length = command_line(append).len();
+    anyhow::ensure!(
+        length <= LONGEST_COMMAND_LINE,
+        "--append: the kernel's command line has {length} bytes, and kernels read {LONGEST_COMMAND_LINE}"
+    );
+    Ok(())
+}
+
 impl Guest {
     /// QEMU's arguments, with the guest's serial line in this file. A run of this command adds [`Wires`].
     pub fn arguments(
@@ -126,10 +151,7 @@ impl Guest {
 
     /// The kernel's command line.
     pub fn command_line(&self) -> String {
-        match self.append.as_str() {
-            "" => COMMAND_LINE.to_owned(),
-            more => format!("{COMMAND_LINE} {more}"),
-        }
+        command_line(&self.append)
     }
 
     /// Runs the program, from a saved state where there is one, and returns what came of it.
@@ -269,6 +291,14 @@ mod tests {
         bytes.extend_from_slice(&(body.len() as u32).to_le_bytes());
         bytes.extend_from_slice(body);
         bytes
+    }
+
+    #[test]
+    fn a_command_line_that_a_kernel_would_cut_is_refused() {
+        let room = LONGEST_COMMAND_LINE - command_line("").len() - 1;
+        assert!(check_command_line(&"x".repeat(room)).is_ok());
+        let error = check_command_line(&"x".repeat(room + 1)).unwrap_err();
+        assert!(error.to_string().contains("has 2048 bytes"), "{error}");
     }
 
     #[test]

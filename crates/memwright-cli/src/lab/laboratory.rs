@@ -17,7 +17,7 @@ use rustix::io::retry_on_intr;
 
 use super::counting::Counting;
 use super::document::{Document, Host, Kernel, Qemu};
-use super::guest::{Guest, Start};
+use super::guest::{Guest, Start, check_command_line};
 use super::image::{Image, System};
 use super::kernel_symbols::{self, Names};
 use super::own_guest::OwnGuest;
@@ -113,6 +113,9 @@ impl<'a> Laboratory<'a> {
                 "--functions: instructions are counted with one CPU, and this guest has {}",
                 machine.cpus
             )));
+        }
+        if system == System::Linux {
+            check_command_line(&append(args)).map_err(Failure::Usage)?;
         }
         if INIT.is_empty() && system == System::Linux {
             return Err(Failure::Environment(anyhow!(

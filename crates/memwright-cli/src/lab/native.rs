@@ -50,6 +50,7 @@ struct Times {
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let name = args.command.first().context("PROGRAM is missing")?;
     let path = program::locate(name, std::env::var_os("PATH").as_deref())?;
+    program::check_native(&path)?;
     let folder = private_folder().context("cannot make a temporary folder")?;
     let file = folder.path().join("perf");
     let rest = args.command[1..].iter().map(AsRef::as_ref);

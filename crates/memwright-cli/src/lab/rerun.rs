@@ -16,7 +16,9 @@ use crate::args::RunArgs;
 use crate::children::Children;
 use crate::failure::{Failure, TIMEOUT};
 use crate::folder::private_folder;
-use crate::qemu::launch;
+use crate::qemu::machine::Machine;
+use crate::qemu::{launch, version};
+use crate::run::{self as preparing, Terminals};
 use crate::session::show;
 
 /// Runs the program on the kernel image that is named, or on Memwright: as the baseline was made, where there is one.
@@ -53,8 +55,13 @@ fn run_kernel(args: &RunArgs, image: &str) -> Result<Saved, Failure> {
     Ok(Saved::Kernel(Box::new(measured.document)))
 }
 
-/// Runs this command itself: what is checked is what its users run.
+/// Runs this command itself: what is checked is what its users run. What it would refuse is refused before, each thing
+/// by the code that other commands than `run` have for it.
 fn run_memwright(args: &RunArgs) -> Result<Saved, Failure> {
+    drop(preparing::prepare(args, Terminals::None)?);
+    let machine = Machine::of(args);
+    let qemu = version::program(&machine, args.patience()).map_err(Failure::Environment)?;
+    version::check_for(&qemu, &machine, args.patience()).map_err(Failure::Environment)?;
     let folder = private_folder().context("cannot make a temporary folder")?;
     let file = folder.path().join("account.json");
     let children = Children::watch().context("cannot receive signals")?;

@@ -26,6 +26,7 @@ mod programs;
 mod refusals;
 mod room;
 mod rounds;
+mod rows;
 mod scale;
 mod sequences;
 mod shared;
@@ -47,6 +48,7 @@ fn main() {
     trials.extend(crowd::trials());
     trials.extend(stretches::trials());
     trials.extend(rounds::trials());
+    trials.extend(rows::trials());
     trials.extend(scale::trials());
     trials.extend(bench::trials());
     trials.extend(busybox::trials());

@@ -163,6 +163,11 @@ impl Shootdown {
         }
     }
 
+    /// Whether `cpu` halts until those that it asked have served.
+    pub fn halts(&self, cpu: usize) -> bool {
+        self.requests[cpu].left.load(Ordering::Relaxed) & 1 << cpu != 0
+    }
+
     /// The CPUs that `cpu` waits for: a bit for each.
     pub fn waits_for(&self, cpu: usize) -> u64 {
         self.requests[cpu].left.load(Ordering::Relaxed) & !(1 << cpu)

@@ -6,13 +6,14 @@ use memwright_linux::arch::x86_64::regs::UserState;
 use memwright_linux::host::{Host, InterruptKind, Trap};
 use memwright_table::addr::MAX_CPUS;
 use memwright_table::machine::Invalidation;
+use memwright_table::sync::stat::{self, Waits};
 use memwright_table::sync::{Lock, Rank};
 use memwright_table::{CpuId, CpuSet, Frame, Machine, PageSize, VirtAddr};
 
 use super::user::{self, UserMemory, with_user_memory};
 use super::{Outcomes, check};
 use crate::machine::HARDWARE;
-use crate::{boot::secondary, clock, ipi, paging, percpu};
+use crate::{arch, boot::secondary, clock, ipi, paging, percpu};
 
 /// What the other CPUs are to do, as a count of jobs given out: each does every job once.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
@@ -29,12 +30,13 @@ const ROUNDS: u64 = 100;
 const PATIENCE: u64 = 5_000_000_000;
 
 /// Jobs, by number.
-const JOBS: [fn(); 5] = [
+const JOBS: [fn(); 6] = [
     || {},
     shoot_at_all,
     keep_busy,
     wait_in_user_mode,
     write_to_shared,
+    answer_late,
 ];
 
 /// How often the tests of races change their entry, or kick.
@@ -205,6 +207,25 @@ pub fn shootdowns_cross() -> Outcomes {
     let cpus = percpu::count() as u64;
     let most = cpus * (cpus - 1) * (ROUNDS + ROUNDS.div_ceil(16));
     check(count() - before <= most, "more interrupts than requests")
+}
+
+/// Answers nothing until the first CPU halts in its wait for answers.
+fn answer_late() {
+    while !ipi::halts_for_answers(0) {
+        arch::pause();
+    }
+}
+
+pub fn long_wait_is_counted() -> Outcomes {
+    give(5);
+    wait_for_begin()?;
+    let before = stat::waits(Waits::FlushHalted);
+    let root = Frame::new((paging::template() / 4096) as u32);
+    let targets = CpuSet::from_bits(everybody());
+    HARDWARE.invalidate_remote(targets, root, &[Invalidation::All]);
+    let counted = stat::waits(Waits::FlushHalted) - before;
+    wait_for_job()?;
+    check(counted == 1, "it was counted otherwise")
 }
 
 pub fn others_stand_still() -> Outcomes {

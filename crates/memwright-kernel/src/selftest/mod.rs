@@ -23,7 +23,7 @@ type Outcomes = Result<(), &'static str>;
 /// What must hold, and the function that finds out.
 type Test = (&'static str, fn() -> Outcomes);
 
-const TESTS: [Test; 16] = [
+const TESTS: [Test; 17] = [
     (
         "no page is writable and executable",
         memory::write_xor_execute,
@@ -68,6 +68,7 @@ const TESTS: [Test; 16] = [
         "the way into user mode and back is short",
         user::round_trip_is_short,
     ),
+    ("the longest stretch is told", time::longest_stretch_is_told),
     (
         "a deadline ends a loop in user mode",
         user::deadline_interrupts,
@@ -79,7 +80,7 @@ const TESTS: [Test; 16] = [
 ];
 
 /// What must hold of several CPUs, where there are several. The first test starts them.
-const CPU_TESTS: [Test; 6] = [
+const CPU_TESTS: [Test; 7] = [
     ("every CPU starts", cpus::all_start),
     ("a kick wakes an idle CPU", cpus::kicks_arrive),
     ("a kick ends user mode", cpus::kicks_end_user_mode),
@@ -90,6 +91,10 @@ const CPU_TESTS: [Test; 6] = [
     (
         "CPUs that make each other forget all come through",
         cpus::shootdowns_cross,
+    ),
+    (
+        "a long wait for an answer halts, and is counted once",
+        cpus::long_wait_is_counted,
     ),
     (
         "a CPU can make the others stand still",

@@ -5,8 +5,9 @@ use memwright_linux::host::Host;
 use memwright_linux::channel::Channel;
 
 use super::{Outcomes, check_time, end};
-use crate::clock;
 use crate::machine::HARDWARE;
+use crate::{arch, clock, percpu, stretch};
+use core::arch::asm;
 
 /// Instructions from the timer's interrupt to the reading behind it, at most.
 const LATE: u64 = 500;
@@ -34,7 +35,7 @@ pub fn pause_takes_no_time() -> Outcomes {
         let before = clock::now();
         clock::stop();
         for _ in 0..work {
-            crate::arch::pause();
+            arch::pause();
         }
         clock::go_on();
         clock::now() - before
@@ -42,6 +43,41 @@ pub fn pause_takes_no_time() -> Outcomes {
     check_time(
         span(10) == span(100_000),
         "work in a pause changed the clock",
+    )
+}
+
+/// Turns of a loop, and what is counted around it at most.
+const TURNS: u32 = 400_000;
+const AROUND: u64 = 100;
+
+/// Takes two instructions for each turn.
+#[inline(always)]
+fn count_down(turns: u32) {
+    // SAFETY: changes a register of its own and the flags.
+    unsafe {
+        asm!("2: dec {0:e}", "jnz 2b", inout(reg) turns => _, options(nomem, nostack));
+    }
+}
+
+/// Of several stretches the longest is told, as long as it was: not those around it, and not time for which the clock
+/// stood still.
+pub fn longest_stretch_is_told() -> Outcomes {
+    let cpu = percpu::current();
+    stretch::forget();
+    count_down(TURNS / 2);
+    stretch::end(cpu);
+    count_down(TURNS);
+    stretch::end(cpu);
+    clock::stop();
+    count_down(TURNS * 2);
+    clock::go_on();
+    stretch::end(cpu);
+    let longest = stretch::longest().instructions;
+    crate::log!("selftest: the longest stretch is {longest}");
+    let least = 2 * u64::from(TURNS);
+    check_time(
+        (least..least + AROUND).contains(&longest),
+        "the longest stretch is not as long as it was",
     )
 }
 

@@ -38,6 +38,8 @@ pub struct Surroundings {
     kicked: AtomicBool,
     pub(super) performed: AtomicU64,
     waits: AtomicU64,
+    /// What happens when the first program begins.
+    pub(super) begins: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// What came out of each channel.
     pub(super) output: Mutex<Vec<(Channel, Vec<u8>)>>,
     pub(super) code: Mutex<Option<u8>>,
@@ -59,6 +61,7 @@ impl Surroundings {
             kicked: AtomicBool::new(false),
             performed: AtomicU64::new(0),
             waits: AtomicU64::new(0),
+            begins: Mutex::new(None),
             output: Mutex::new(Vec::new()),
             code: Mutex::new(None),
             calls: Mutex::new(Calls::default()),

@@ -15,7 +15,7 @@ pub mod program;
 mod user;
 
 use std::cell::Cell;
-use std::mem::take;
+use std::mem::{forget, take};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -25,7 +25,7 @@ use memwright_linux::cpio::CpioArchive;
 use memwright_linux::kernel::Kernel;
 use memwright_linux::manifest::Manifest;
 use memwright_linux::swap;
-use memwright_table::{Frame, FrameRange, Frames, Machine as _, Region};
+use memwright_table::{Frame, FrameKind, FrameRange, Frames, Machine as _, Region};
 
 use crate::machine::{MachineOptions, SimulatedMachine, locked};
 use calls::Calls;
@@ -39,6 +39,8 @@ pub struct Ended {
     pub powered_off: bool,
     /// What the program wrote to standard output.
     pub stdout: Vec<u8>,
+    /// The account, a line for each row; empty where everybody slept.
+    pub account: String,
     /// Operations that all programs performed, and steps at the end of each.
     pub performed: u64,
     /// What its programs asked for, and how often.
@@ -50,13 +52,13 @@ pub struct Ended {
 /// Runs a program of these operations.
 #[must_use]
 pub fn run_operations(operations: Vec<program::Operation>) -> Ended {
-    run(&archive::own_program(), operations)
+    run(&archive::own_program(), operations, false)
 }
 
 /// Executes a file with these bytes; whatever its first instruction is, it exits.
 #[must_use]
 pub fn run_file(file: &[u8]) -> Ended {
-    run(file, Vec::new())
+    run(file, Vec::new(), false)
 }
 
 /// Frames of the machine, half of them in each of two nodes.
@@ -91,10 +93,10 @@ fn fresh_machine() -> SimulatedMachine {
     machine
 }
 
-/// Boots a machine and runs a program.
+/// Boots a machine and runs a program. When that begins, the kernel loses a frame and promises pages if it `leaks`.
 ///
 /// The kernel is never freed: nothing in it knows that a machine may end.
-fn run(file: &[u8], operations: Vec<program::Operation>) -> Ended {
+fn run(file: &[u8], operations: Vec<program::Operation>, leaks: bool) -> Ended {
     let machine = fresh_machine();
     let contexts: &'static Contexts = Box::leak(Box::default());
     let host: &'static Simulated = Box::leak(Box::new(Simulated {
@@ -103,20 +105,20 @@ fn run(file: &[u8], operations: Vec<program::Operation>) -> Ended {
     }));
     let _running = machine.run_on(CPU);
     let files = Box::leak(archive::archive(file).into_boxed_slice());
-    contexts.run_first(|| boot(host, files));
+    contexts.run_first(|| boot(host, files, leaks));
     let panic = contexts.end_all();
     let powered_off = locked(&host.more.code).is_some();
     let mut findings: Vec<String> = panic.into_iter().collect();
     findings.extend(machine.take_violations());
     SPARE.set(Some(machine));
-    let mut stdout = Vec::new();
+    let (mut stdout, mut account) = (Vec::new(), Vec::new());
     for (channel, bytes) in locked(&host.more.output).drain(..) {
         match channel {
             Channel::Stdout => stdout.extend(bytes),
+            Channel::Account => account.extend(bytes),
             Channel::Panic => findings.push(String::from_utf8_lossy(&bytes).into_owned()),
             Channel::Stderr
             | Channel::Log
-            | Channel::Account
             | Channel::Trace
             | Channel::SystemCalls
             | Channel::InputRequest
@@ -126,13 +128,14 @@ fn run(file: &[u8], operations: Vec<program::Operation>) -> Ended {
     Ended {
         powered_off,
         stdout,
+        account: String::from_utf8_lossy(&account).into_owned(),
         performed: host.more.performed.load(Ordering::Relaxed),
         calls: take(&mut *locked(&host.more.calls)),
         findings,
     }
 }
 
-fn boot(host: &'static Simulated, files: &'static [u8]) {
+fn boot(host: &'static Simulated, files: &'static [u8], leaks: bool) {
     let machine: &'static dyn memwright_linux::host::Host = host;
     let half = host.machine.memory().frames() / 2;
     let region = |node, start, count| Region {
@@ -146,6 +149,15 @@ fn boot(host: &'static Simulated, files: &'static [u8]) {
     let frames = Frames::new(machine, &regions).expect("room for the metadata of the frames");
     let memory = memwright::Memory::new(Arc::new(frames), Policy::default());
     let memory = Arc::new(memory.expect("room for the zero frame"));
+    if leaks {
+        let memory = memory.clone();
+        *locked(&host.more.begins) = Some(Box::new(move || {
+            let frame = memory.frames().allocate(0, FrameKind::Anonymous);
+            forget(frame.expect("a free frame"));
+            let promised = memory.commit().charge(CPU, 3);
+            promised.expect("room to promise pages");
+        }));
+    }
     let archive = CpioArchive::new(files);
     let mut manifest = Manifest::parse(archive);
     manifest.program = b"/program".to_vec();
@@ -259,6 +271,23 @@ mod tests {
         let ended = run_file(&archive::own_program());
         assert!(ended.powered_off && ended.findings.is_empty(), "{ended:?}");
         assert_eq!(ended.performed, 1);
+    }
+
+    /// What is lost while a program runs is found, each kind of it once, and counted.
+    #[test]
+    fn the_audit_finds_what_a_run_lost() {
+        let clean = run_clean(Vec::new());
+        assert!(clean.account.contains("\naudit_findings 0\n"), "{clean:?}");
+        let leaked = run(&archive::own_program(), Vec::new(), true);
+        assert!(
+            leaked.account.contains("\naudit_findings 2\n"),
+            "{leaked:?}"
+        );
+        let [frames, promised] = &leaked.findings[..] else {
+            panic!("{leaked:?}");
+        };
+        assert!(frames.contains("Anonymous frames: 0 before the run, 1 after"));
+        assert!(promised.contains("promised pages: 0 before the run, 3 after"));
     }
 
     #[test]

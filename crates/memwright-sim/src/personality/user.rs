@@ -24,6 +24,9 @@ const EXCEPTIONS: [u8; 6] = [0, 3, 4, 6, 13, 17];
 impl Simulated {
     /// Runs user mode as [`Host::run_user`](memwright_linux::host::Host::run_user) says.
     pub(super) fn run_program(&self, context: &Context<'_>) -> Trap {
+        if let Some(begins) = locked(&self.more.begins).take() {
+            begins();
+        }
         loop {
             if let Some(trap) = self.more.interrupt() {
                 return trap;

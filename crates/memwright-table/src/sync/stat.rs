@@ -334,7 +334,7 @@ fn retag(old: u32, epoch: u32, me: usize) -> (u32, Moved) {
 }
 
 /// How many lines can be followed.
-const SLOTS: usize = 1 << 13;
+pub const SLOTS: usize = 1 << 13;
 /// How many places of the table a line may be at.
 const PROBES: usize = 16;
 /// A slot: the number of the line below, its upper half as in a lock word above.

@@ -7,7 +7,7 @@ use crate::{
     errno::Errno,
     fs::{
         open_file::{File, OpenFile},
-        seek::{Whence, sought},
+        seek::Whence,
         transfer::{Sink, Source},
     },
     user::USER_END,
@@ -24,9 +24,9 @@ pub struct MemoryFile {
 impl MemoryFile {
     /// The memory in `space`.
     #[must_use]
-    pub fn new(space: Option<&Arc<Space>>) -> Self {
+    pub fn new(space: &Arc<Space>) -> Self {
         Self {
-            space: space.map_or_else(Weak::new, Arc::downgrade),
+            space: Arc::downgrade(space),
         }
     }
 }
@@ -115,6 +115,11 @@ impl File for MemoryFile {
         offset: i64,
         whence: Whence,
     ) -> Result<u64, Errno> {
-        sought(position, offset, whence, None)
+        // Any position can be asked for, as an unsigned number, and is refused when it is used (`mem_lseek`).
+        match whence {
+            Whence::Start => Ok(offset as u64),
+            Whence::Position => Ok(position.wrapping_add_signed(offset)),
+            Whence::End | Whence::Data | Whence::Hole => Err(Errno::EINVAL),
+        }
     }
 }

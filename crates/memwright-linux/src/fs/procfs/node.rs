@@ -368,19 +368,19 @@ impl ProcNode {
             Self::SystemText(_)
             | Self::ProcessorText(..)
             | Self::SystemControl(_)
-            | Self::ProcessText(..)
             | Self::CgroupText(..)
             | Self::DescriptorInfo(..) => Ok(Box::new(TextFile::new(*self))),
+            Self::ProcessText(id, _, writer) => {
+                writer.needs.check(context, id)?;
+                Ok(Box::new(TextFile::new(*self)))
+            }
             Self::Memory(id) => {
-                let process = context.kernel.tasks.process(id).ok_or(Errno::ESRCH)?;
-                Ok(Box::new(MemoryFile::new(process.space().as_ref())))
+                let space = process::space(context, id)?;
+                Ok(Box::new(MemoryFile::new(&space)))
             }
             Self::Pagemap(id) => {
-                let process = context.kernel.tasks.process(id).ok_or(Errno::ESRCH)?;
-                Ok(Box::new(PagemapFile::new(
-                    context,
-                    process.space().as_ref(),
-                )))
+                let space = process::space(context, id)?;
+                Ok(Box::new(PagemapFile::new(context, &space)))
             }
             Self::Frames(what) => Ok(Box::new(FrameFile(what))),
             Self::SelfLink

@@ -49,10 +49,10 @@ pub struct PagemapFile {
 impl PagemapFile {
     /// The pages of `space`, opened by the caller of `context`.
     #[must_use]
-    pub fn new(context: &Context<'_>, space: Option<&Arc<Space>>) -> Self {
+    pub fn new(context: &Context<'_>, space: &Arc<Space>) -> Self {
         let credentials = context.process().credentials.lock();
         Self {
-            space: space.map_or_else(Weak::new, Arc::downgrade),
+            space: Arc::downgrade(space),
             shows_frames: credentials.has(Capabilities::ADMINISTER),
         }
     }

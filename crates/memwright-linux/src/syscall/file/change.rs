@@ -79,7 +79,7 @@ pub const CALLS: &[SystemCall] = &[
     // Memory is as durable as it gets: once written it is where it will stay.
     real(raw::__NR_fsync, "fsync", &[Fd], fsync),
     real(raw::__NR_fdatasync, "fdatasync", &[Fd], fsync),
-    real(raw::__NR_syncfs, "syncfs", &[Fd], fsync),
+    real(raw::__NR_syncfs, "syncfs", &[Fd], syncfs),
     real(raw::__NR_sync, "sync", &[], sync),
     real(
         raw::__NR_sync_file_range,
@@ -474,6 +474,12 @@ fn fsync(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         | Body::Anonymous
         | Body::Proc(_) => Err(Errno::EINVAL),
     }
+}
+
+/// `syncfs`: every open file is of some file system.
+fn syncfs(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    context.files().get_usable(descriptor(arguments[0]))?;
+    Ok(0)
 }
 
 fn sync(_context: &Context<'_>, _arguments: &Arguments) -> CallResult {

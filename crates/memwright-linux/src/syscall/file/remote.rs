@@ -17,6 +17,7 @@ use crate::{
         memory::{advice, advise},
         table::{Kind, SystemCall},
     },
+    user::USER_END,
 };
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
@@ -158,7 +159,7 @@ impl RemoteCopy {
         if own.iter().all(|piece| piece.length == 0) {
             return Ok(None);
         }
-        let others = context.read_vectors(others, others_count)?;
+        let others = context.read_vectors_of_other(others, others_count)?;
         if others.iter().all(|piece| piece.length == 0) {
             return Ok(None);
         }
@@ -184,8 +185,14 @@ impl RemoteCopy {
         for piece in &self.others {
             let mut at = 0;
             while at < piece.length {
-                let step = (piece.length - at).min(CHUNK as u64) as usize;
-                match copy(VirtAddr::new(piece.base + at), step) {
+                let address = piece.base.saturating_add(at);
+                let room = USER_END.saturating_sub(address);
+                let step = (piece.length - at).min(CHUNK as u64).min(room) as usize;
+                let copied = match step {
+                    0 => Err(Errno::EFAULT),
+                    _ => copy(VirtAddr::new(address), step),
+                };
+                match copied {
                     Ok(count) => {
                         done += count as u64;
                         at += count as u64;

@@ -324,6 +324,10 @@ fn sendfile(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if output.flags() & raw::O_APPEND != 0 {
         return Err(Errno::EINVAL);
     }
+    // A pipe and a socket have no position to read at, a folder no bytes (fs/splice.c, `splice_direct_to_actor`).
+    if !input.has_position() || input.inode().kind() == crate::fs::kind::Kind::Directory {
+        return Err(Errno::EINVAL);
+    }
     let count = count.min(TRANSFER_MAX) as usize;
     let mut to = At::Position;
     let done = copy(context, (&input, &mut from), (&output, &mut to), count)?;
@@ -355,13 +359,17 @@ fn copy_file_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let mut source = offset_argument(context, from)?;
     let mut target = offset_argument(context, to)?;
-    let count = count.min(TRANSFER_MAX) as usize;
+    let mut count = count.min(TRANSFER_MAX) as usize;
     if Arc::ptr_eq(input.inode(), output.inode()) {
         let start = |at, open: &OpenFile| match at {
             At::Offset(offset) => offset,
             At::Position => open.position(),
         };
-        let distance = start(source, &input).abs_diff(start(target, &output));
+        let begin = start(source, &input);
+        let distance = begin.abs_diff(start(target, &output));
+        // No more than there is up to the end is copied (fs/read_write.c, `generic_copy_file_checks`).
+        let there = input.attributes(context).size.saturating_sub(begin);
+        count = count.min(usize::try_from(there).unwrap_or(usize::MAX));
         if distance < count as u64 {
             return Err(Errno::EINVAL);
         }

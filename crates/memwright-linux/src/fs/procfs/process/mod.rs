@@ -109,6 +109,48 @@ pub struct ProcessWriter {
     pub store: Option<StoreText>,
     /// Takes a command (`ioctl`).
     pub control: Option<ControlText>,
+    /// What the process must have when the file is opened.
+    pub needs: Needs,
+}
+
+/// What a process must have for a file about it to be opened. One that has ended, and waits for its parent, has nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// No more than a number.
+    Nothing,
+    /// Memory (Linux 7.3 `fs/proc/base.c`, `proc_mem_open`).
+    Memory,
+    /// A namespace of mounts (`fs/proc_namespace.c`, `mounts_open_common`).
+    Mounts,
+}
+
+impl Needs {
+    /// Checks that process `id` has it.
+    ///
+    /// # Errors
+    /// `ESRCH` without memory, `EINVAL` without mounts.
+    pub fn check(self, context: &Context<'_>, id: u32) -> Result<(), Errno> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Memory => space(context, id).map(drop),
+            Self::Mounts => {
+                let process = context.kernel.tasks.process(id);
+                let has = process.is_some_and(|process| process.fs().is_some());
+                has.then_some(()).ok_or(Errno::EINVAL)
+            }
+        }
+    }
+}
+
+/// The memory of a process.
+///
+/// # Errors
+/// `ESRCH` when it has none any more.
+pub fn space(context: &Context<'_>, id: u32) -> Result<Arc<Space>, Errno> {
+    let process = context.kernel.tasks.process(id);
+    process
+        .and_then(|process| process.space())
+        .ok_or(Errno::ESRCH)
 }
 
 /// Writes the text of a file about a process.
@@ -125,18 +167,28 @@ const fn text(read: ReadText) -> ProcessWriter {
         read: Some(read),
         store: None,
         control: None,
+        needs: Needs::Nothing,
+    }
+}
+
+/// A text that is written only of a process that has `needs`.
+const fn text_with(needs: Needs, read: ReadText) -> ProcessWriter {
+    ProcessWriter {
+        needs,
+        ..text(read)
     }
 }
 
 static CGROUP: ProcessWriter = text(strings::cgroup);
-static AUXILIARY: ProcessWriter = text(strings::auxiliary);
+static AUXILIARY: ProcessWriter = text_with(Needs::Memory, strings::auxiliary);
 static COMMAND_LINE: ProcessWriter = text(strings::command_line);
-static ENVIRONMENT: ProcessWriter = text(strings::environment);
+static ENVIRONMENT: ProcessWriter = text_with(Needs::Memory, strings::environment);
 static LIMITS: ProcessWriter = text(limits::limits);
 static CLEAR: ProcessWriter = ProcessWriter {
     read: None,
     store: Some(clear::clear),
     control: None,
+    needs: Needs::Nothing,
 };
 static MAPS: ProcessWriter = ProcessWriter {
     control: Some(query::control),
@@ -145,10 +197,10 @@ static MAPS: ProcessWriter = ProcessWriter {
 static MERGED: ProcessWriter = text(merge::merging);
 static MERGE_STATISTICS: ProcessWriter = text(merge::statistics);
 static NUMA: ProcessWriter = text(numa::numa_maps);
-static ROLLUP: ProcessWriter = text(smaps::rollup);
+static ROLLUP: ProcessWriter = text_with(Needs::Memory, smaps::rollup);
 static SMAPS: ProcessWriter = text(smaps::smaps);
-static MOUNTS: ProcessWriter = text(mounts::mounts);
-static MOUNT_INFO: ProcessWriter = text(mounts::mount_info);
+static MOUNTS: ProcessWriter = text_with(Needs::Mounts, mounts::mounts);
+static MOUNT_INFO: ProcessWriter = text_with(Needs::Mounts, mounts::mount_info);
 static STAT: ProcessWriter = text(stat::stat);
 static STATM: ProcessWriter = text(stat::statm);
 static STATUS: ProcessWriter = text(status::status);
