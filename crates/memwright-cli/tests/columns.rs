@@ -1,10 +1,12 @@
 //! `--kernel [NAME=]IMAGE,KEY=VALUE`: columns of one comparison that are set otherwise.
 
+mod kept;
 mod skipped;
 
 use std::fs::File;
 use std::process::{Command, Output};
 
+use kept::has_kernel;
 use serde_json::Value;
 
 const KERNEL: &str = "debian:trixie";
@@ -15,16 +17,6 @@ fn memwright(words: &[&str]) -> Command {
     command
 }
 
-/// Whether the kernel is kept here; else a word why the test does nothing.
-fn has_kernel() -> bool {
-    let words = ["run", "--kernel", KERNEL, "--dry-run", "/bin/true"];
-    let has = memwright(&words).output().unwrap().status.success();
-    if !has {
-        skipped::skipped(&format!("no kernel image: memwright kernels add {KERNEL}"));
-    }
-    has
-}
-
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -33,7 +25,7 @@ fn said(output: &Output) -> String {
 /// the printed command makes the same comparison again.
 #[test]
 fn one_kernel_is_compared_in_several_settings() {
-    if !has_kernel() {
+    if !has_kernel(KERNEL) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -119,7 +111,7 @@ fn one_kernel_is_compared_in_several_settings() {
 
 #[test]
 fn a_column_that_cannot_be_is_refused_in_words() {
-    if !has_kernel() {
+    if !has_kernel(KERNEL) {
         return;
     }
     for (changes, expected) in [

@@ -1,6 +1,7 @@
 //! User instructions, held to numbers that were counted by hand: the programs of `programs/lab/counted`, on Memwright and on
 //! Debian's kernel.
 
+mod kept;
 mod skipped;
 
 use std::fs;
@@ -44,7 +45,7 @@ fn document(folder: &TempDir, options: &[&str], program: &Path) -> Value {
     document_and_output(folder, options, program).0
 }
 
-/// The same, and what the program wrote to standard output.
+/// The document of a run, and what the program wrote to standard output.
 fn document_and_output(folder: &TempDir, options: &[&str], program: &Path) -> (Value, Vec<u8>) {
     let json = folder.path().join("json");
     let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
@@ -75,19 +76,8 @@ fn instructions(document: &Value, of: &str) -> u64 {
 
 /// The options of a run on Debian's kernel; `None`, and a word why, where that is not kept here.
 fn on_linux() -> Option<[&'static str; 3]> {
-    let options = ["--no-verify", "--kernel", "debian:trixie"];
-    let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
-        .arg("run")
-        .args(options)
-        .args(["--dry-run", "/bin/true"])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    if output.status.success() {
-        return Some(options);
-    }
-    skipped::skipped("no kernel image: memwright kernels add debian:trixie");
-    None
+    let kernel = "debian:trixie";
+    kept::has_kernel(kernel).then_some(["--no-verify", "--kernel", kernel])
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! Regions that are passed several times, and regions with names.
 
+mod kept;
 mod skipped;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use kept::has_kernel;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -52,16 +54,6 @@ fn text(bytes: &[u8]) -> String {
 /// A text with one space between words.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Whether the kernel is kept here; else a word why the test does nothing.
-fn has_kernel() -> bool {
-    let words = ["run", "--kernel", KERNEL, "--dry-run", "/bin/true"];
-    let has = memwright(&words).status.success();
-    if !has {
-        skipped::skipped(&format!("no kernel image: memwright kernels add {KERNEL}"));
-    }
-    has
 }
 
 /// Compiles source files, each a name and a text, to a program; `None` where there is no such compiler.
@@ -118,7 +110,7 @@ fn write_faults(region: &Value) -> [u64; 5] {
 
 #[test]
 fn passes_have_their_first_least_median_and_most() {
-    if !has_kernel() {
+    if !has_kernel(KERNEL) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -235,7 +227,7 @@ fn passes_have_their_first_least_median_and_most() {
 /// Two programs of equal sums, which differ in the largest pass alone: a difference, in the one row that says so.
 #[test]
 fn one_pass_that_differs_is_a_difference() {
-    if !has_kernel() {
+    if !has_kernel(KERNEL) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -276,7 +268,7 @@ fn one_pass_that_differs_is_a_difference() {
 /// Programs that call their regions differently are not compared by a name, and the table says so.
 #[test]
 fn names_that_differ_are_said() {
-    if !has_kernel() {
+    if !has_kernel(KERNEL) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -315,7 +307,7 @@ fn names_that_differ_are_said() {
 /// A program at one path, with names and without: its regions are counted alike. The whole run has the exec of another file.
 #[test]
 fn names_change_no_count_of_a_region() {
-    if !has_kernel() {
+    if !has_kernel(KERNEL) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -346,7 +338,7 @@ fn names_change_no_count_of_a_region() {
 /// What is wrong with a program's names is said in a line, and none of them is used.
 #[test]
 fn wrong_names_are_said_and_not_used() {
-    if !has_kernel() {
+    if !has_kernel(KERNEL) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -436,7 +428,7 @@ fn a_profile_is_of_a_region_by_its_name() {
         "--functions",
         "--region",
     ];
-    if !has_kernel() {
+    if !has_kernel(KERNEL) {
         return;
     }
     for (region, code, said) in [

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -60,7 +60,7 @@ impl OwnGuest<'_> {
     }
 
     /// Where the files and sockets of a run are, whose own are in this folder.
-    pub fn places(&self, folder: &std::path::Path) -> Places {
+    pub fn places(&self, folder: &Path) -> Places {
         Places {
             kernel: self.kernel.clone(),
             initrd: self.initrd.clone(),

@@ -237,7 +237,7 @@ impl RegionNames {
     pub fn read(path: &Path) -> Result<Self, NamesError> {
         match host_file::read(path, LARGEST_IMAGE) {
             Ok(program) => Self::of_program(&program),
-            // Whoever runs it says so.
+            // The command that runs the program reports the error.
             Err(_) => Ok(Self::default()),
         }
     }

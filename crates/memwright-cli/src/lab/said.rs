@@ -28,7 +28,7 @@ pub struct Said {
 }
 
 impl Said {
-    /// The same with the names that the program gives its regions.
+    /// Gives the regions the names that the program has for them.
     pub fn with_names(mut self, names: &RegionNames) -> Self {
         let regions = self.counted.as_mut().and_then(|one| one.regions.as_mut());
         if let Some(regions) = regions {

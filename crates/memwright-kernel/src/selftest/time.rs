@@ -59,7 +59,7 @@ fn count_down(turns: u32) {
     }
 }
 
-/// Of several stretches the longest is told, as long as it was: not those around it, and not time for which the clock
+/// Checks that the longest stretch is told at its own length: without its neighbours, and without time for which the clock
 /// stood still.
 pub fn longest_stretch_is_told() -> Outcomes {
     let cpu = percpu::current();

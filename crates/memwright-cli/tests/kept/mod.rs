@@ -1,0 +1,20 @@
+//! Kernel images that are kept on this machine.
+
+use std::process::{Command, Stdio};
+
+use crate::skipped;
+
+/// Whether a kernel image is kept under this name; if not, the caller's test is reported as skipped.
+pub fn has_kernel(name: &str) -> bool {
+    let has = Command::new(env!("CARGO_BIN_EXE_memwright"))
+        .args(["run", "--kernel", name, "--dry-run", "/bin/true"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+        .status
+        .success();
+    if !has {
+        skipped::skipped(&format!("no kernel image: memwright kernels add {name}"));
+    }
+    has
+}
