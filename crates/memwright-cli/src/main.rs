@@ -2,162 +2,19 @@
 //! account of its memory that repeats on every machine.
 #![warn(clippy::print_stderr)]
 
-mod account;
-mod account_sheet;
-mod again;
-mod apt;
-mod args;
-mod bench;
-mod bounded;
-mod cache;
-mod channel;
-mod children;
-mod compile;
-mod doctor;
-mod ending;
-mod failure;
-mod folder;
-mod gdb;
-mod guest;
-mod host_file;
-mod input;
-mod kernel;
-mod kernels;
+mod cmd;
+mod compare;
+mod count;
+mod guestfs;
+mod host;
 mod lab;
-mod manual;
-mod output;
-mod outputs;
-mod pairs;
-mod profile;
+mod linux;
+mod memwright;
+mod model;
 mod qemu;
-mod report;
-mod room;
-mod rows;
-mod run;
-#[cfg(test)]
-mod schema;
-mod session;
+mod render;
 mod sheet;
-mod signals;
-mod size;
-mod symbolise;
-mod table;
-mod thp;
-mod trace;
-mod watch;
-mod window;
 
-use std::io::{self, Write};
-use std::panic;
-use std::process::ExitCode;
-
-use anyhow::anyhow;
-use clap::Parser;
-
-use crate::args::{Action, Cli};
-use crate::ending::SIGPIPE;
-use crate::failure::{BROKEN, Failure, SIGNAL_BASE, USAGE};
-use crate::lab::bisect::{self, OnPanic};
-use crate::session::say;
-
-fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => {
-            let printed = error.print().and_then(|()| io::stdout().flush());
-            // Help and version are no errors.
-            let failure = match (error.use_stderr(), printed) {
-                (true, _) => return ExitCode::from(Codes::of_arguments().usage()),
-                (false, Ok(())) => return ExitCode::SUCCESS,
-                (false, Err(error)) => output::failed(error).into(),
-            };
-            return ExitCode::from(end(&failure, Codes::of_arguments()));
-        }
-    };
-    let codes = Codes::of(&cli.action);
-    let result = match codes {
-        // A panic's own code, 101, would call a commit bad.
-        Codes::Bisect(_) => panic::catch_unwind(panic::AssertUnwindSafe(|| act(&cli.action)))
-            .unwrap_or_else(|_| Err(Failure::Broken(anyhow!("memwright panicked")))),
-        Codes::Run | Codes::Others => act(&cli.action),
-    };
-    match result {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => ExitCode::from(end(&failure, codes)),
-    }
-}
-
-fn act(action: &Action) -> Result<u8, Failure> {
-    match action {
-        Action::Run(args) => run::run(args),
-        Action::Bench(args) => bench::bench(args),
-        Action::Check(args) => lab::check::check(args),
-        Action::Compare(args) => lab::compare::compare(args),
-        Action::Report(args) => lab::report::report(args),
-        Action::Doctor => doctor::doctor(),
-        Action::Completions(args) => manual::completions(args.shell).map_err(Failure::from),
-        Action::Manual(args) => manual::manual(&args.folder).map_err(Failure::Usage),
-        Action::Kernels(args) => kernels::kernels(&args.action),
-        Action::Launch(args) => Err(Failure::Broken(qemu::launch::become_program(args))),
-    }
-}
-
-/// Which exit codes failures have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Codes {
-    /// Those of `run`, which are PROGRAM's but for a few.
-    Run,
-    /// Those that `git bisect run` reads.
-    Bisect(OnPanic),
-    /// Those of all other commands.
-    Others,
-}
-
-impl Codes {
-    fn of(action: &Action) -> Self {
-        match action {
-            Action::Run(_) | Action::Launch(_) => Self::Run,
-            Action::Check(args) if args.bisect => Self::Bisect(args.panic),
-            Action::Bench(_)
-            | Action::Check(_)
-            | Action::Compare(_)
-            | Action::Report(_)
-            | Action::Doctor
-            | Action::Completions(_)
-            | Action::Manual(_)
-            | Action::Kernels(_) => Self::Others,
-        }
-    }
-
-    /// The codes of a command line that does not parse.
-    fn of_arguments() -> Self {
-        if std::env::args_os().nth(1).is_some_and(|word| word == "run") {
-            Self::Run
-        } else if bisect::is_asked_for(std::env::args_os()) {
-            Self::Bisect(OnPanic::Skip)
-        } else {
-            Self::Others
-        }
-    }
-
-    fn usage(self) -> u8 {
-        match self {
-            Self::Run => BROKEN,
-            Self::Bisect(_) => bisect::USAGE,
-            Self::Others => USAGE,
-        }
-    }
-}
-
-/// Says why the command failed, and returns its exit code. Where the reader of standard output is gone, it ends quietly.
-fn end(failure: &Failure, codes: Codes) -> u8 {
-    if failure.is_closed_output() {
-        return SIGNAL_BASE + SIGPIPE;
-    }
-    say(&failure.to_string());
-    match codes {
-        Codes::Run => failure.exit_code_of_run(),
-        Codes::Bisect(panic) => bisect::failure_code(failure, panic),
-        Codes::Others => failure.exit_code(),
-    }
+fn main() -> std::process::ExitCode {
+    cmd::main()
 }

@@ -1,16 +1,14 @@
 //! A column of a comparison, as the command line names it: a kernel image, and the options that are other ones for it.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::path::Path;
 
 use anyhow::anyhow;
 
-use super::image::{Image, System, split_name};
-use crate::args::{RunArgs, parse_cpus, parse_policy};
-use crate::qemu::nodes::parse_nodes;
-use crate::size::{parse_huge_pages, parse_memory_size, parse_swap};
-use crate::thp::parse_thp_size;
+use crate::lab::image;
+use crate::model::change::{Change, KEYS, Key, derived_name};
+use crate::model::image::{Image, split_name};
+use crate::model::plan::ImagePlan;
 
 /// A kernel image, and what is changed for the runs on it.
 #[derive(Debug, Clone)]
@@ -21,94 +19,21 @@ pub struct Column {
     pub changes: Vec<Change>,
 }
 
-/// An option that has another value in one column.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
-    key: Key,
-    value: String,
-}
-
-/// The options that a column can change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Key {
-    Append,
-    Cpus,
-    Hugetlb,
-    Memory,
-    Numa,
-    Policy,
-    Program,
-    Swap,
-    Thp,
-    ThpSize,
-}
-
-impl Key {
-    /// Why a kernel of this kind does not have the option, if so.
-    const fn is_refused_by(self, system: System) -> Option<&'static str> {
-        match (self, system) {
-            (Self::Append, System::Memwright) => Some("Memwright's kernel has no command line"),
-            (Self::Policy, System::Linux) => Some("policies are those of Memwright's kernel"),
-            (
-                Self::Append
-                | Self::Cpus
-                | Self::Hugetlb
-                | Self::Memory
-                | Self::Numa
-                | Self::Policy
-                | Self::Program
-                | Self::Swap
-                | Self::Thp
-                | Self::ThpSize,
-                System::Linux | System::Memwright,
-            ) => None,
-        }
-    }
-}
-
-/// What they are called. All but `program` are options of the command too.
-const KEYS: [(&str, Key); 10] = [
-    ("append", Key::Append),
-    ("cpus", Key::Cpus),
-    ("hugetlb", Key::Hugetlb),
-    ("memory", Key::Memory),
-    ("numa", Key::Numa),
-    ("policy", Key::Policy),
-    (PROGRAM, Key::Program),
-    ("swap", Key::Swap),
-    ("thp", Key::Thp),
-    ("thp-size", Key::ThpSize),
-];
-/// The key of another program.
-pub const PROGRAM: &str = "program";
-
-impl fmt::Display for Change {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = KEYS.iter().find(|(_, key)| *key == self.key);
-        write!(
-            formatter,
-            "{}={}",
-            name.map_or("", |(name, _)| name),
-            self.value
-        )
-    }
-}
-
 impl Column {
     /// Reads `[NAME=]IMAGE[,KEY=VALUE]...`, where IMAGE is a path or a name of `memwright kernels`. Without NAME the column
     /// is called like the image, followed by what is changed.
     ///
     /// # Errors
-    /// One line when there is no such image, or it is none; an unknown key. A value is judged by [`Column::args`].
+    /// One line when there is no such image, or it is none; an unknown key. A value is judged by [`Column::plan`].
     pub fn open(text: &str) -> anyhow::Result<Self> {
-        let (image, changes) = split(text)?;
-        let mut opened = Image::open(image)?;
+        let (named, changes) = split(text)?;
+        let mut opened = image::open(named)?;
         for change in &changes {
             if let Some(why) = change.key.is_refused_by(opened.system) {
                 return Err(anyhow!("--kernel {text}: {why}"));
             }
         }
-        if !changes.is_empty() && split_name(image).0.is_none() {
+        if !changes.is_empty() && split_name(named).0.is_none() {
             opened.name = derived_name(&opened.name, &changes);
         }
         Ok(Self {
@@ -117,18 +42,18 @@ impl Column {
         })
     }
 
-    /// The options of a command with what this column changes.
+    /// The plan of a command with what this column changes.
     ///
     /// # Errors
     /// A value that its option would refuse.
-    pub fn args(&self, common: &RunArgs) -> anyhow::Result<RunArgs> {
-        let mut args = common.clone();
+    pub fn plan(&self, common: &ImagePlan) -> anyhow::Result<ImagePlan> {
+        let mut plan = common.clone();
         for change in &self.changes {
             change
-                .apply(&mut args)
+                .apply(&mut plan.setup)
                 .map_err(|why| anyhow!("--kernel IMAGE,{change}: {why}"))?;
         }
-        Ok(args)
+        Ok(plan)
     }
 
     /// What is added to the kernel's command line; `None` where something else is changed too.
@@ -151,70 +76,11 @@ impl Column {
     }
 }
 
-/// What a column without a name is called.
-fn derived_name(image: &str, changes: &[Change]) -> String {
-    let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
-    format!("{image} {}", changes.join(" "))
-}
-
-/// Whether a column's name is that of its image, or made of it by [`Column::open`].
-pub fn is_derived(name: &str, image: &str) -> bool {
-    let rest = name.strip_prefix(image);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
-}
-
-impl Change {
-    fn apply(&self, args: &mut RunArgs) -> Result<(), String> {
-        let value = self.value.as_str();
-        match self.key {
-            Key::Append => args.append.push(value.to_owned()),
-            Key::Cpus => args.cpus = parse_cpus(value)?,
-            Key::Hugetlb => args.hugetlb = Some(parse_huge_pages(value)?),
-            Key::Memory => args.memory = parse_memory_size(value)?,
-            Key::Numa => args.numa = parse_nodes(value)?,
-            Key::Policy => args.policies.push(parse_policy(value)?),
-            Key::Program => match args.command.first_mut() {
-                Some(program) if !value.is_empty() => *program = OsString::from(value),
-                Some(_) | None => return Err("expected a path".to_owned()),
-            },
-            Key::Swap => args.swap = vec![parse_swap(value)?],
-            Key::Thp => {
-                if !matches!(value, "always" | "madvise" | "never") {
-                    return Err("expected always, madvise or never".to_owned());
-                }
-                value.clone_into(&mut args.thp);
-            }
-            Key::ThpSize => args.thp_sizes.push(parse_thp_size(value)?),
-        }
-        let by_nodes = match self.key {
-            Key::Memory => args.numa.memory().is_some(),
-            Key::Cpus => args.numa.cpus().is_some(),
-            Key::Append
-            | Key::Hugetlb
-            | Key::Numa
-            | Key::Policy
-            | Key::Program
-            | Key::Swap
-            | Key::Thp
-            | Key::ThpSize => false,
-        };
-        match by_nodes {
-            true => Err("the nodes say how much there is of it".to_owned()),
-            false => Ok(()),
-        }
-    }
-}
-
 /// The program that a column names in place of the command's. What is wrong with a column is for [`Column::open`] to say.
 pub fn other_program(text: &str) -> Option<OsString> {
     let (_, changes) = split(text).ok()?;
     let mut programs = changes.into_iter().filter(|one| one.key == Key::Program);
     programs.next_back().map(|one| OsString::from(one.value))
-}
-
-/// Whether a column can change this option.
-pub fn can_change(option: &str) -> bool {
-    KEYS.iter().any(|(name, _)| *name == option)
 }
 
 /// Takes `[NAME=]IMAGE[,KEY=VALUE]...` apart. A comma before something else than `KEY=` belongs to the image or the value.
@@ -254,19 +120,11 @@ fn split(text: &str) -> anyhow::Result<(&str, Vec<Change>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Action, Cli};
-    use clap::Parser;
+    use crate::model::image::System;
+    use crate::model::plan::tests::setup;
+    use crate::model::plan::{Care, Measure, Setup};
 
-    fn run_args(options: &str) -> RunArgs {
-        let words = format!("memwright run --kernel k {options} /bin/true x");
-        let cli = Cli::try_parse_from(words.split_ascii_whitespace()).unwrap();
-        match cli.action {
-            Action::Run(args) => *args,
-            _ => panic!("not a run"),
-        }
-    }
-
-    fn changed(options: &str, changes: &str) -> anyhow::Result<RunArgs> {
+    fn changed(options: &str, changes: &str) -> anyhow::Result<Setup> {
         let image = Image {
             system: System::Linux,
             name: "k".to_owned(),
@@ -275,8 +133,19 @@ mod tests {
             config_sha256: None,
             version: String::new(),
         };
+        let plan = ImagePlan {
+            setup: setup(options),
+            care: Care {
+                timeout: None,
+                keep: None,
+                verbose: false,
+            },
+            measure: Measure::Events,
+            verify: true,
+            cold: false,
+        };
         let (_, changes) = split(&format!("k{changes}"))?;
-        Column { image, changes }.args(&run_args(options))
+        Ok(Column { image, changes }.plan(&plan)?.setup)
     }
 
     #[test]
@@ -329,7 +198,7 @@ mod tests {
             (args.thp.as_str(), args.numa.to_string()),
             ("never", "2".to_owned())
         );
-        assert_eq!(args.command, ["/bin/false", "x"]);
+        assert_eq!(args.command, ["/bin/false"]);
         assert_eq!((args.swap.len(), args.thp_sizes.len()), (1, 1));
         assert!(args.hugetlb.is_some());
         for (options, changes) in [
@@ -356,13 +225,5 @@ mod tests {
         ] {
             assert_eq!(other_program(text), expected.map(OsString::from), "{text}");
         }
-    }
-
-    #[test]
-    fn a_derived_name_is_told_from_a_given_one() {
-        let (_, changes) = split("k,thp=never,memory=1G").unwrap();
-        assert_eq!(derived_name("k", &changes), "k thp=never memory=1G");
-        assert!(is_derived("k", "k") && is_derived("k thp=never", "k"));
-        assert!(!is_derived("kernel", "k") && !is_derived("after", "k"));
     }
 }

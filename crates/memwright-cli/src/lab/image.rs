@@ -1,240 +1,51 @@
-//! A Linux kernel image: where it is, what it must look like, and what it says of itself.
-
-use std::path::PathBuf;
-use std::{fmt, io};
+//! Opens the kernel images that the command line names.
 
 use anyhow::Context;
-use object::LittleEndian;
-use object::elf::{ELFMAG, FileHeader64, NoteType};
-use object::read::elf::{FileHeader, ProgramHeader};
 
-use super::log::Marker;
-use super::tables::{LINUX_BITS, MEMWRIGHT_BITS, SoftwareBits};
-use crate::host_file::{self, LARGEST_IMAGE};
-use crate::report::hexadecimal_hash;
-use crate::{kernel, kernels};
+use crate::host::file as host_file;
+use crate::host::file::LARGEST_IMAGE;
+use crate::linux::image::{check, version};
+use crate::linux::kept;
+use crate::memwright::kernel;
+use crate::model::hash::hexadecimal_hash;
+use crate::model::image::{Image, MEMWRIGHT, System, split_name};
 
-/// The kernel that an image is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum System {
-    /// A Linux kernel.
-    Linux,
-    /// Memwright's own.
-    Memwright,
-}
-
-impl System {
-    /// Who marks the run of the program.
-    pub const fn marker(self) -> Marker {
-        match self {
-            Self::Linux => Marker::FirstProcess,
-            Self::Memwright => Marker::Kernel,
-        }
-    }
-
-    /// What it keeps in entries of page tables.
-    pub const fn software_bits(self) -> SoftwareBits {
-        match self {
-            Self::Linux => LINUX_BITS,
-            Self::Memwright => MEMWRIGHT_BITS,
-        }
-    }
-
-    /// Whether it returns to user mode from within calls, and goes on in them at the next entry.
-    pub const fn resumes_calls(self) -> bool {
-        match self {
-            Self::Linux => false,
-            Self::Memwright => true,
-        }
-    }
-}
-
-/// A kernel image of the command line.
-#[derive(Debug, Clone)]
-pub struct Image {
-    /// What kernel it is.
-    pub system: System,
-    /// What it is called in reports.
-    pub name: String,
-    /// Where it is.
-    pub path: PathBuf,
-    /// SHA-256 of it.
-    pub sha256: String,
-    /// SHA-256 of its configuration, where that is known.
-    pub config_sha256: Option<String>,
-    /// What it says of itself.
-    pub version: String,
-}
-
-/// A file that is no kernel image which QEMU boots.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotBootable(String);
-
-impl fmt::Display for NotBootable {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for NotBootable {}
-
-/// Whether an image is absent or cannot boot, as after a build that failed; other errors of [`Image::open`] do not come
-/// from what was built.
-pub fn is_absent_or_broken(error: &anyhow::Error) -> bool {
-    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-    kind == Some(io::ErrorKind::NotFound) || error.is::<NotBootable>()
-}
-
-/// The name of Memwright's own kernel among images; a file of that name is `./memwright`.
-pub const MEMWRIGHT: &str = "memwright";
-
-/// Takes `[NAME=]PATH` apart. What stands before the sign is no name where it is empty or has a slash.
-pub fn split_name(text: &str) -> (Option<&str>, &str) {
-    match text.split_once('=') {
-        Some((name, path)) if !name.is_empty() && !name.contains('/') => (Some(name), path),
-        Some(_) | None => (None, text),
-    }
-}
-
-impl Image {
-    /// Reads `[NAME=]IMAGE`, where IMAGE is a path, a name of `memwright kernels`, or [`MEMWRIGHT`].
-    ///
-    /// # Errors
-    /// One line when there is no such image, or it is none.
-    pub fn open(text: &str) -> anyhow::Result<Self> {
-        let context = || format!("--kernel {text}");
-        let (name, image) = split_name(text);
-        if image == MEMWRIGHT {
-            let bytes = kernel::image().with_context(context)?;
-            return Ok(Self {
-                system: System::Memwright,
-                name: name.unwrap_or(MEMWRIGHT).to_owned(),
-                path: kernel::path(),
-                sha256: hexadecimal_hash(&bytes),
-                config_sha256: None,
-                version: format!("Memwright {}", env!("CARGO_PKG_VERSION")),
-            });
-        }
-        let (path, kept) = kernels::resolve(image).with_context(context)?;
-        let path = std::path::absolute(path).with_context(context)?;
-        let bytes = host_file::read(&path, LARGEST_IMAGE).with_context(context)?;
-        check(&bytes, &context())?;
-        let name = match (name, &kept) {
-            (Some(name), _) => name.to_owned(),
-            (None, Some(kept)) => kept.name.clone(),
-            (None, None) => {
-                let file = path.file_name().unwrap_or_default();
-                file.to_string_lossy().into_owned()
-            }
-        };
-        Ok(Self {
-            system: System::Linux,
-            name,
-            path,
-            sha256: hexadecimal_hash(&bytes),
-            config_sha256: kept.and_then(|kept| kept.config_sha256),
-            version: version(&bytes),
-        })
-    }
-}
-
-/// Where the boot header's magic number is, and the number (Documentation/arch/x86/boot.rst).
-const MAGIC: (std::ops::Range<usize>, &[u8]) = (0x202..0x206, b"HdrS");
-/// Where the header points to the version's text, from the end of the first sector.
-const VERSION: std::ops::Range<usize> = 0x20e..0x210;
-const SECTOR: usize = 0x200;
-
-/// What an uncompressed image says of itself begins so, with a digit behind it (init/version.c).
-const BANNER: &[u8] = b"Linux version ";
-/// The owner and type of the note by which QEMU boots one: where it is entered in 32-bit mode
-/// (include/xen/interface/elfnote.h).
-const PVH_NOTE: (&[u8], NoteType) = (b"Xen", NoteType(18));
-
-/// Checks that bytes are a bzImage, or a vmlinux that QEMU boots; `what` names them in the message.
+/// Reads `[NAME=]IMAGE`, where IMAGE is a path, a name of `memwright kernels`, or [`MEMWRIGHT`].
 ///
 /// # Errors
-/// One line when they are not.
-pub fn check(bytes: &[u8], what: &str) -> Result<(), NotBootable> {
-    let refused = |why: &str| Err(NotBootable(format!("{what}: {why}")));
-    if bytes.starts_with(&ELFMAG) && banner(bytes).is_some() {
-        return match has_entry_note(bytes).unwrap_or(false) {
-            true => Ok(()),
-            false => refused("a vmlinux that QEMU cannot boot: it was built without CONFIG_PVH"),
-        };
+/// One line when there is no such image, or it is none.
+pub fn open(text: &str) -> anyhow::Result<Image> {
+    let context = || format!("--kernel {text}");
+    let (name, image) = split_name(text);
+    if image == MEMWRIGHT {
+        let bytes = kernel::image().with_context(context)?;
+        return Ok(Image {
+            system: System::Memwright,
+            name: name.unwrap_or(MEMWRIGHT).to_owned(),
+            path: kernel::path(),
+            sha256: hexadecimal_hash(&bytes),
+            config_sha256: None,
+            version: format!("Memwright {}", env!("CARGO_PKG_VERSION")),
+        });
     }
-    match bytes.get(MAGIC.0) == Some(MAGIC.1) {
-        true => Ok(()),
-        false => refused("not a Linux kernel image (bzImage or vmlinux)"),
-    }
-}
-
-/// Whether a segment of notes holds that of the entry.
-fn has_entry_note(bytes: &[u8]) -> object::Result<bool> {
-    let header = FileHeader64::<LittleEndian>::parse(bytes)?;
-    for segment in header.program_headers(LittleEndian, bytes)? {
-        let Some(mut notes) = segment.notes(LittleEndian, bytes)? else {
-            continue;
-        };
-        while let Some(note) = notes.next()? {
-            if (note.name(), note.n_type(LittleEndian)) == PVH_NOTE {
-                return Ok(true);
-            }
+    let (path, kept) = kept::resolve(image).with_context(context)?;
+    let path = std::path::absolute(path).with_context(context)?;
+    let bytes = host_file::read(&path, LARGEST_IMAGE).with_context(context)?;
+    check(&bytes, &context())?;
+    let name = match (name, &kept) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(kept)) => kept.name.clone(),
+        (None, None) => {
+            let file = path.file_name().unwrap_or_default();
+            file.to_string_lossy().into_owned()
         }
-    }
-    Ok(false)
-}
-
-/// What an uncompressed image says of itself, behind the words that every version has.
-fn banner(bytes: &[u8]) -> Option<String> {
-    let mut places = bytes.windows(BANNER.len() + 1);
-    let at = places.position(|place| {
-        place.starts_with(BANNER) && place.last().is_some_and(u8::is_ascii_digit)
-    })?;
-    let text = &bytes[at + BANNER.len()..];
-    let end = text.iter().position(|byte| matches!(byte, 0 | b'\n'))?;
-    Some(String::from_utf8_lossy(&text[..end]).into_owned())
-}
-
-/// The version's text: release, builder and time of the build.
-pub fn version(bytes: &[u8]) -> String {
-    if bytes.starts_with(&ELFMAG) {
-        return banner(bytes).unwrap_or_default();
-    }
-    let text = || {
-        let at: [u8; 2] = bytes.get(VERSION)?.try_into().ok()?;
-        let rest = bytes.get(SECTOR + usize::from(u16::from_le_bytes(at))..)?;
-        let end = rest.iter().position(|byte| *byte == 0)?;
-        Some(String::from_utf8_lossy(&rest[..end]).trim().to_owned())
     };
-    text().unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_uncompressed_image_has_a_banner_and_an_entry() {
-        let mut bytes = ELFMAG.to_vec();
-        bytes.extend(b"\0Linux version %s (%s)\0Linux version 6.12.1 (x@y) #1\n\0");
-        assert_eq!(version(&bytes), "6.12.1 (x@y) #1");
-        let error = check(&bytes, "x").unwrap_err().to_string();
-        assert!(error.contains("without CONFIG_PVH"), "{error}");
-        let other = check(&ELFMAG, "x").unwrap_err().to_string();
-        assert!(other.contains("not a Linux kernel image"), "{other}");
-    }
-
-    #[test]
-    fn an_image_says_its_version() {
-        let mut bytes = vec![0; 0x400];
-        assert!(check(&bytes, "x").is_err());
-        bytes[0x202..0x206].copy_from_slice(b"HdrS");
-        assert!(check(&bytes, "x").is_ok());
-        bytes[0x20e..0x210].copy_from_slice(&[0x00, 0x01]);
-        bytes[0x300..0x308].copy_from_slice(b"6.1.0-x\0");
-        assert_eq!(version(&bytes), "6.1.0-x");
-        bytes[0x20e..0x210].copy_from_slice(&[0xff, 0xff]);
-        assert_eq!(version(&bytes), "");
-        assert_eq!(version(b"short"), "");
-    }
+    Ok(Image {
+        system: System::Linux,
+        name,
+        path,
+        sha256: hexadecimal_hash(&bytes),
+        config_sha256: kept.and_then(|kept| kept.config_sha256),
+        version: version(&bytes),
+    })
 }

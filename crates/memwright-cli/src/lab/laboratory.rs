@@ -1,48 +1,50 @@
 //! What every kernel of one command has in common: the program and its files, the machine, the QEMU, the plugin.
 
-use std::cell::OnceCell;
+use crate::count::tree;
+use crate::guestfs::prepare::{Told, check_swap, prepare};
+use crate::host::{bounded, file as host_file};
+use crate::lab::input::Input;
+use crate::model::machine::Clock;
+use crate::model::plan::{Detail, ImagePlan, Measure, Setup};
+use crate::model::settings::settings;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{slice, thread};
 
 use anyhow::{Context, anyhow};
 use memwright_linux::channel::THE_RUN;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::retry_on_intr;
 
-use super::counting::Counting;
-use super::document::{Document, Host, Kernel, Qemu};
-use super::guest::{Guest, Start, check_command_line};
-use super::image::{Image, System};
-use super::kernel_symbols::{self, Names};
-use super::own_guest::OwnGuest;
-use super::plugin;
-use super::region_names::{self, RegionNames};
-use super::runs::Runs;
-use super::said::Said;
-use super::state::{self, State};
-use crate::args::RunArgs;
-use crate::failure::{Failure, TIMEOUT, signal_code};
-use crate::folder::{PrivateFolder, kept_folder, private_folder};
-use crate::guest::initrd::{self, Manifest};
-use crate::guest::tree::Tree;
-use crate::kernel;
-use crate::kernels;
-use crate::output::Taken;
-use crate::profile::tree::Profile;
-use crate::qemu::command::shell_line;
-use crate::qemu::machine::Machine;
-use crate::qemu::process::Cut;
+use crate::count::counting::Counting;
+use crate::count::plugin;
+use crate::count::said::Said;
+use crate::guestfs::initrd::{self, Manifest};
+use crate::guestfs::prepare::Prepared;
+use crate::guestfs::tree::Tree;
+use crate::host::folder::{PrivateFolder, kept_folder, private_folder};
+use crate::host::output::say;
+use crate::host::taken::Taken;
+use crate::linux::guest::{Guest, Start, check_command_line};
+use crate::linux::kept;
+use crate::linux::kernel_symbols::{self, Names};
+use crate::linux::state::{self, State};
+use crate::memwright::guest::OwnGuest;
+use crate::memwright::kernel;
+use crate::model::failure::Failure;
+use crate::model::hash::hexadecimal_hash;
+use crate::model::hashed_file::HashedFile;
+use crate::model::image::{Image, System};
+use crate::model::kernel_run::{Document, Host, Kernel, Qemu};
+use crate::model::machine::Machine;
+use crate::model::profile::Profile;
+use crate::model::region_names::{self, RegionNames};
+use crate::model::shell::shell_line;
+use crate::model::size::{SwapKind, SwapSize};
+use crate::qemu::runs::Runs;
 use crate::qemu::version::{self, Version};
-use crate::report::{HashedFile, hexadecimal_hash};
-use crate::run::{self as preparing, Prepared, Terminals};
-use crate::session::say;
-use crate::size::{MemorySize, SwapKind, SwapSize, in_mebibytes};
 
 /// The guest's first process, built with this command: it takes no compiler where the command runs, and is the same bytes
 /// wherever that is. Empty where it could not be built.
@@ -58,11 +60,11 @@ const KERNEL: &str = "kernel";
 /// Where a dry run says that the files would be.
 const DRY: &str = "/tmp/memwright-run";
 /// How long guests may take where nothing is said.
-const USUAL_LIMIT: Duration = Duration::from_secs(900);
+pub const USUAL_LIMIT: Duration = Duration::from_secs(900);
 
 /// A program that is ready to run on any Linux kernel, or on Memwright's.
 pub struct Laboratory<'a> {
-    args: &'a RunArgs,
+    plan: &'a ImagePlan,
     system: System,
     prepared: Prepared,
     program: HashedFile,
@@ -97,79 +99,93 @@ pub struct Measured {
 }
 
 impl<'a> Laboratory<'a> {
-    /// Finds QEMU, builds what is needed, and packs the guest's files.
+    /// Finds QEMU, builds what is needed, and packs the guest's files. For a `dry_run` nothing is packed without `--keep`.
     ///
     /// # Errors
     /// The program is missing or none; something that is needed is missing here.
-    pub fn open(args: &'a RunArgs, input: &Input, system: System) -> Result<Self, Failure> {
-        let machine = Machine::of(args);
+    pub fn open(
+        plan: &'a ImagePlan,
+        input: &Input,
+        system: System,
+        dry_run: bool,
+    ) -> Result<Self, Failure> {
+        let Setup { swap, .. } = &plan.setup;
+        let machine = Machine::of(&plan.setup, Clock::Instructions);
         let swap = match system {
-            System::Linux => swap_bytes(&args.swap),
-            System::Memwright => own_kernel_takes(args).map(|()| None),
+            System::Linux => swap_bytes(swap),
+            System::Memwright => own_kernel_takes(&plan.setup).map(|()| None),
         };
         let swap = swap.map_err(Failure::Usage)?;
-        if args.functions && machine.cpus > 1 {
+        if matches!(plan.measure, Measure::Functions { .. }) && machine.cpus > 1 {
             return Err(Failure::Usage(anyhow!(
                 "--functions: instructions are counted with one CPU, and this guest has {}",
                 machine.cpus
             )));
         }
         if system == System::Linux {
-            check_command_line(&append(args)).map_err(Failure::Usage)?;
+            check_command_line(&append(&plan.setup)).map_err(Failure::Usage)?;
         }
         if INIT.is_empty() && system == System::Linux {
             return Err(Failure::Environment(anyhow!(
                 "this command was built without a first process for Linux guests: no C compiler linked a static program then"
             )));
         }
-        let mut prepared = preparing::prepare(args, Terminals::None)?;
+        let mut prepared = prepare(&plan.setup, &Told::default())?;
         let names = region_names_or_say(&prepared.program.path);
-        let region = args
-            .region
-            .as_ref()
-            .map(|region| region_names::number(region, slice::from_ref(&names)));
+        let region = match &plan.measure {
+            Measure::Nothing | Measure::Events => None,
+            Measure::Functions { region, .. } => region.as_ref(),
+        };
+        let region = region.map(|region| region_names::number(region, slice::from_ref(&names)));
         let region = region
             .transpose()
             .map_err(|unknown| Failure::Usage(anyhow!("--region: {unknown}")))?;
         let missing = Failure::Environment;
-        let limit = args.timeout.unwrap_or(USUAL_LIMIT);
-        let input = input.read(args.memory(), limit)?;
+        let patience = bounded::patience(plan.care.timeout);
+        let limit = plan.care.timeout.unwrap_or(USUAL_LIMIT);
+        let input = input.read(plan.setup.memory(), limit)?;
         let folder = private_folder().context("cannot make a temporary folder")?;
-        let files = match &args.keep {
+        let files = match &plan.care.keep {
             Some(path) => kept_folder(path)?,
-            None if args.dry_run => PathBuf::from(DRY),
+            None if dry_run => PathBuf::from(DRY),
             None => folder.path().to_owned(),
         };
-        let qemu = if args.dry_run {
-            version::program_to_name(&machine, args.patience())
+        let qemu = if dry_run {
+            version::program_to_name(&machine, patience)
         } else {
-            version::program(&machine, args.patience())
+            version::program(&machine, patience)
         };
         let qemu = qemu.map_err(missing)?;
-        let version = version::check_for(&qemu, &machine, args.patience()).map_err(missing)?;
+        let version = version::check_for(&qemu, &machine, patience).map_err(missing)?;
         if system == System::Linux {
             put_input(&mut prepared, swap, &input);
         }
-        if !args.dry_run || args.keep.is_some() {
+        if !dry_run || plan.care.keep.is_some() {
             initrd::write(&files.join(PROGRAM), &prepared.manifest, &prepared.tree)?;
             match system {
                 System::Linux => initrd::write_tree(&files.join(BOOT), &first_process())?,
                 System::Memwright => write_kernel(&files.join(KERNEL))?,
             }
         }
-        let counting = match (args.no_count, system) {
-            (true, _) => Counting::Nothing,
-            (false, System::Linux) => plugin_or_say(&qemu, version),
-            (false, System::Memwright) => plugin(&qemu, version)
-                .context("Memwright's kernel is counted by a plugin of QEMU alone")
-                .map_err(missing)?,
+        let counting = match (&plan.measure, system) {
+            (Measure::Nothing, _) => Counting::Nothing,
+            (Measure::Events | Measure::Functions { .. }, System::Linux) => {
+                plugin_or_say(&qemu, version)
+            }
+            (Measure::Events | Measure::Functions { .. }, System::Memwright) => {
+                plugin(&qemu, version)
+                    .context("Memwright's kernel is counted by a plugin of QEMU alone")
+                    .map_err(missing)?
+            }
         };
         let companions = prepared.program.companions.iter();
         Ok(Self {
-            args,
+            plan,
             system,
-            program: HashedFile::read(&prepared.program.path),
-            companions: companions.map(|path| HashedFile::read(path)).collect(),
+            program: host_file::hashed_file(&prepared.program.path),
+            companions: companions
+                .map(|path| host_file::hashed_file(path))
+                .collect(),
             prepared,
             input,
             files,
@@ -212,7 +228,7 @@ impl<'a> Laboratory<'a> {
     /// # Errors
     /// When a guest gives no result.
     pub fn measure(&self, image: &Image, runs: &Runs) -> Result<Measured, Failure> {
-        if self.args.verbose {
+        if self.plan.care.verbose {
             say(&format!("QEMU {}: {}", self.version, self.line(image)));
         }
         let count = self.guests_of_an_image();
@@ -249,9 +265,7 @@ impl<'a> Laboratory<'a> {
         command_line: &str,
         names: impl FnOnce() -> anyhow::Result<Names>,
     ) -> Result<Measured, Failure> {
-        if let Some(failure) = runs.was_cut().and_then(cut_short) {
-            return Err(failure);
-        }
+        runs.check()?;
         let mut said = results
             .into_iter()
             .collect::<anyhow::Result<Vec<_>>>()
@@ -283,12 +297,12 @@ impl<'a> Laboratory<'a> {
 
     /// How many guests run at once for an image: a second one verifies the first.
     pub fn guests_of_an_image(&self) -> usize {
-        if self.args.no_verify { 1 } else { 2 }
+        if self.plan.verify { 2 } else { 1 }
     }
 
     /// What runs on this image, in words.
     pub fn heading(&self, image: &Image) -> String {
-        format!("{} on {}", self.args.command[0].display(), image.name)
+        format!("{} on {}", self.plan.setup.command[0].display(), image.name)
     }
 
     /// The state that runs on this image start from, if they do not boot.
@@ -303,7 +317,7 @@ impl<'a> Laboratory<'a> {
         };
         let qemu = format!("{} {}", self.version, self.qemu_sha256());
         let image = (&*image.name, &*image.sha256);
-        state::of(&guest, image, &qemu, self.args.cold, runs)
+        state::of(&guest, image, &qemu, self.plan.cold, runs)
     }
 
     /// The guests that may run at once end when a signal comes or the time is over.
@@ -311,7 +325,7 @@ impl<'a> Laboratory<'a> {
     /// # Errors
     /// Those of installing signal handlers.
     pub fn runs(&self) -> anyhow::Result<Runs> {
-        Runs::start(self.args.timeout.unwrap_or(USUAL_LIMIT)).context("cannot receive signals")
+        Runs::start(self.plan.care.timeout.unwrap_or(USUAL_LIMIT)).context("cannot receive signals")
     }
 
     fn guest(&self, image: &Image) -> Guest {
@@ -320,7 +334,7 @@ impl<'a> Laboratory<'a> {
             image: image.path.clone(),
             boot: self.boot(image),
             program: self.files.join(PROGRAM),
-            append: append(self.args),
+            append: append(&self.plan.setup),
             machine: self.machine,
             counting: self.counting.clone(),
             profile: self.profiled(),
@@ -349,8 +363,10 @@ impl<'a> Laboratory<'a> {
 
     /// The region of which there is to be a profile.
     fn profiled(&self) -> Option<u16> {
-        let functions = self.args.functions;
-        functions.then(|| self.region.unwrap_or(THE_RUN))
+        match self.plan.measure {
+            Measure::Nothing | Measure::Events => None,
+            Measure::Functions { .. } => Some(self.region.unwrap_or(THE_RUN)),
+        }
     }
 
     /// Makes the archive of an image that brings the modules for swap.
@@ -359,7 +375,7 @@ impl<'a> Laboratory<'a> {
             return Ok(());
         }
         let mut tree = first_process();
-        for module in kernels::modules(&image.path)? {
+        for module in kept::modules(&image.path)? {
             let name = module.file_name().unwrap_or_default();
             tree.add_own_copy(&module, &Path::new(OWN).join("modules").join(name))?;
         }
@@ -402,29 +418,42 @@ impl<'a> Laboratory<'a> {
                 )
             })?;
         let mut names = names().map_err(Failure::Guest)?;
-        if self.args.inlined || self.args.lines {
+        if let Some(with_lines) = self.by_source() {
             let debug = match self.system {
                 System::Linux => kernel_symbols::debug_file(image),
                 System::Memwright => Ok(self.files.join(KERNEL)),
             };
             let build_id = said.build_id.as_deref();
             debug
-                .and_then(|path| names.source.add_debug(&path, build_id, self.args.lines))
+                .and_then(|path| names.source.add_debug(&path, build_id, with_lines))
                 .map_err(Failure::Environment)?;
         }
         let region = self.region;
         let profile = Profile {
             region_name: region.and_then(|region| self.names.get(region).map(str::to_owned)),
-            ..Profile::new(raw, &names.source, names.sha256, region, total)
+            ..tree::build(raw, &names.source, names.sha256, region, total)
         };
         Ok(Some((profile, names.source.names())))
+    }
+
+    /// Whether debug information is needed, and whether for lines too.
+    fn by_source(&self) -> Option<bool> {
+        match self.plan.measure {
+            Measure::Functions { detail, .. } => match detail {
+                Detail::Functions => None,
+                Detail::Inlined => Some(false),
+                Detail::Lines => Some(true),
+            },
+            Measure::Nothing | Measure::Events => None,
+        }
     }
 
     /// What else the guest was told, as documents have it.
     fn settings(&self) -> Vec<String> {
         let input = hexadecimal_hash(&self.input);
-        let settings = crate::report::settings(self.args, &self.prepared.files, &input);
-        let policies = self.args.policies.iter();
+        let Setup { policies, .. } = &self.plan.setup;
+        let settings = settings(&self.plan.setup, &self.prepared.files, &input, &[]);
+        let policies = policies.iter();
         let policies = policies.map(|policy| format!("policy={policy}"));
         settings.into_iter().chain(policies).collect()
     }
@@ -445,10 +474,10 @@ impl<'a> Laboratory<'a> {
             .map(|counted| (counted.run, counted.regions))
             .unzip();
         Document {
-            schema: super::document::SCHEMA,
-            kind: super::document::KIND.to_owned(),
+            schema: crate::model::kernel_run::SCHEMA,
+            kind: crate::model::kernel_run::KIND.to_owned(),
             program: self.program.clone(),
-            arguments: self.args.command.iter().map(text).collect(),
+            arguments: self.plan.setup.command.iter().map(text).collect(),
             companions: self.companions.clone(),
             kernel: Kernel {
                 name: image.name.clone(),
@@ -482,21 +511,6 @@ impl<'a> Laboratory<'a> {
     }
 }
 
-/// What becomes of a command whose guests were ended.
-fn cut_short(cut: Cut) -> Option<Failure> {
-    match cut {
-        Cut::TimedOut => Some(Failure::Ended(
-            TIMEOUT,
-            "--timeout expired: the guest gave no result in time".to_owned(),
-        )),
-        Cut::Signalled(signal) => Some(Failure::Ended(
-            signal_code(signal),
-            format!("ended by signal {signal}"),
-        )),
-        Cut::OutputClosed | Cut::OutputFailed(_) => None,
-    }
-}
-
 /// Runs so many guests side by side.
 fn run(count: usize, one: impl Fn() -> anyhow::Result<Said> + Sync) -> Vec<anyhow::Result<Said>> {
     thread::scope(|scope| {
@@ -511,13 +525,13 @@ fn run(count: usize, one: impl Fn() -> anyhow::Result<Said> + Sync) -> Vec<anyho
 }
 
 /// Refuses options that Memwright's kernel does not have.
-fn own_kernel_takes(args: &RunArgs) -> anyhow::Result<()> {
-    if !args.append.is_empty() {
+fn own_kernel_takes(setup: &Setup) -> anyhow::Result<()> {
+    if !setup.append.is_empty() {
         return Err(anyhow!(
             "Memwright's kernel has no command line; give --append to the others: --kernel IMAGE,append=WORD"
         ));
     }
-    preparing::check_swap(&args.swap)
+    check_swap(&setup.swap)
 }
 
 /// Writes Memwright's kernel.
@@ -544,28 +558,6 @@ fn first_process() -> Tree {
     tree
 }
 
-/// Standard input, which is read once for all guests of a command.
-#[derive(Debug, Default)]
-pub struct Input(OnceCell<Vec<u8>>);
-
-impl Input {
-    /// The whole of it. A terminal gives none: standard input is a file in the guest, whatever it is here.
-    fn read(&self, memory: MemorySize, limit: Duration) -> Result<Vec<u8>, Failure> {
-        let input = match self.0.get() {
-            Some(input) => input,
-            None => {
-                let input = match io::stdin().is_terminal() {
-                    true => Vec::new(),
-                    false => read_input(memory, limit)?,
-                };
-                self.0.get_or_init(|| input)
-            }
-        };
-        check_room(input, memory)?;
-        Ok(input.clone())
-    }
-}
-
 /// Puts the program's input, its arguments and what swap it has into a Linux guest's files.
 fn put_input(prepared: &mut Prepared, swap: Option<u64>, input: &[u8]) {
     let place = Path::new(OWN).join("input");
@@ -585,44 +577,6 @@ fn put_input(prepared: &mut Prepared, swap: Option<u64>, input: &[u8]) {
         environment: std::mem::take(&mut prepared.manifest.environment),
         options: Vec::new(),
     };
-}
-
-/// The whole of standard input, which must fit into the guest and end within the time that a run may take.
-fn read_input(memory: MemorySize, limit: Duration) -> Result<Vec<u8>, Failure> {
-    let end = Instant::now() + limit;
-    let stdin = rustix::stdio::stdin();
-    let mut input = Vec::new();
-    let mut piece = vec![0; 1 << 16];
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let left = Timespec::try_from(left).ok();
-        let mut events = [PollFd::from_borrowed_fd(stdin, PollFlags::IN)];
-        let ready = retry_on_intr(|| poll(&mut events, left.as_ref()));
-        if ready == Ok(0) {
-            return Err(Failure::Ended(
-                TIMEOUT,
-                "--timeout expired: standard input has no end yet".to_owned(),
-            ));
-        }
-        // What cannot be waited for is read at once and says why not.
-        let got = retry_on_intr(|| rustix::io::read(stdin, &mut piece[..]));
-        let got = got.context("cannot read standard input")?;
-        if got == 0 {
-            return Ok(input);
-        }
-        input.extend_from_slice(&piece[..got]);
-        check_room(&input, memory)?;
-    }
-}
-
-fn check_room(input: &[u8], memory: MemorySize) -> Result<(), Failure> {
-    if input.len() as u64 > memory.bytes() {
-        return Err(Failure::Broken(anyhow!(
-            "standard input is larger than the guest's memory of {}",
-            in_mebibytes(memory.bytes())
-        )));
-    }
-    Ok(())
 }
 
 /// The plugin for this QEMU.
@@ -646,7 +600,7 @@ fn plugin_or_say(qemu: &OsString, version: Version) -> Counting {
 
 /// The names that a program gives its regions. Where something is wrong with them, the regions have none, and that is said.
 fn region_names_or_say(program: &Path) -> RegionNames {
-    RegionNames::read(program).unwrap_or_else(|error| {
+    crate::guestfs::region_names::read(program).unwrap_or_else(|error| {
         say(&format!(
             "{}: its regions have numbers alone: {error}",
             program.display()
@@ -656,16 +610,17 @@ fn region_names_or_say(program: &Path) -> RegionNames {
 }
 
 /// What the options say to the kernel.
-fn append(args: &RunArgs) -> String {
-    let mut words = vec![format!("transparent_hugepage={}", args.thp)];
-    if !args.thp_sizes.is_empty() {
-        let sizes: Vec<String> = args.thp_sizes.iter().map(ToString::to_string).collect();
+fn append(setup: &Setup) -> String {
+    let mut words = vec![format!("transparent_hugepage={}", setup.thp)];
+    if !setup.thp_sizes.is_empty() {
+        let sizes: Vec<String> = setup.thp_sizes.iter().map(ToString::to_string).collect();
         words.push(format!("thp_anon={}", sizes.join(";")));
     }
     words.extend(
-        args.hugetlb
+        setup
+            .hugetlb
             .map(|pages| format!("hugepages={}", pages.count())),
     );
-    words.extend(args.append.iter().cloned());
+    words.extend(setup.append.iter().cloned());
     words.join(" ")
 }

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::apt::{Archive, mirror_of};
-use crate::cache;
-use crate::folder::PrivateFolder;
-use crate::session::say;
+use crate::host::apt::{Archive, mirror_of};
+use crate::host::cache;
+use crate::host::folder::PrivateFolder;
+use crate::host::output::say;
 
 /// The value of `MEMWRIGHT_QEMU` that asks for this one.
 pub const NAME: &str = "backports";

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use memwright_linux::channel::{DISK_QUEUE, DISK_SLOT, WINDOW, WINDOW_SLOT};
 
-use super::machine::{Apic, Clock, Machine};
-use super::nodes::Backing;
+use crate::model::machine::{Apic, Clock, Machine};
+use crate::qemu::nodes::{self, Backing};
 
 /// The oldest machine of the oldest supported QEMU: its defaults never change.
 const MACHINE: &str = "pc-i440fx-7.2";
@@ -18,7 +18,7 @@ const CPU_WITH_XAPIC: &str = "Haswell-v4,-pcid,-x2apic,-tsc-deadline,-invpcid,-s
 /// The same with an x2APIC, which later versions offer.
 const CPU_WITH_X2APIC: &str = "Haswell-v4,-pcid,+x2apic,-tsc-deadline,-invpcid,-spec-ctrl,-erms,\
     +smap,+pku,+pdpe1gb,+umip,+adx,+clflushopt,+clwb,+xgetbv1,enforce";
-/// The time at which [`crate::guest::initrd::EPOCH`] is.
+/// The time at which [`crate::guestfs::initrd::EPOCH`] is.
 const CLOCK: &str = "base=2026-01-01T00:00:00,clock=vm";
 
 /// The files and sockets of one run.
@@ -77,8 +77,7 @@ pub fn machine_arguments(machine: &Machine, backing: &Backing<'_>) -> Vec<OsStri
     add(&[word("-cpu"), word(model)]);
     add(&[word("-smp"), word(&machine.cpus.to_string())]);
     add(&[word("-m"), word(&machine.memory.to_string())]);
-    let nodes = machine.nodes;
-    for option in nodes.options(machine.memory, machine.cpus, backing) {
+    for option in nodes::options(machine.nodes, machine.memory, machine.cpus, backing) {
         add(&[word(option.name), word(&option.value)]);
     }
     add(&[
@@ -157,39 +156,12 @@ pub fn option(before: &str, path: &Path) -> OsString {
     OsString::from_vec(text)
 }
 
-/// A command as one line that a shell takes as it is meant.
-pub fn shell_line(program: &OsStr, arguments: &[OsString]) -> String {
-    let mut line = shell_word(program);
-    for argument in arguments {
-        line.push(' ');
-        line.push_str(&shell_word(argument));
-    }
-    line
-}
-
-fn shell_word(word: &OsStr) -> String {
-    let text = word.to_string_lossy();
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=,+@%".contains(&byte);
-    if !text.is_empty() && text.bytes().all(plain) {
-        return text.into_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::qemu::nodes::Nodes;
-    use crate::size::MemorySize;
-
-    #[test]
-    fn words_are_quoted_where_a_shell_would_read_more() {
-        let arguments: Vec<OsString> = ["-m", "512M", "a b", "it's", "", "$HOME"]
-            .map(OsString::from)
-            .to_vec();
-        let line = shell_line(OsStr::new("qemu"), &arguments);
-        assert_eq!(line, r"qemu -m 512M 'a b' 'it'\''s' '' '$HOME'");
-    }
+    use crate::model::nodes::Nodes;
+    use crate::model::shell::shell_line;
+    use crate::model::size::MemorySize;
 
     #[test]
     fn commas_in_socket_paths_are_doubled() {

@@ -1,7 +1,7 @@
-//! Starts QEMU, or the command again, so that it never outlives the command.
+//! Starts QEMU so that it never outlives the command.
 //!
 //! The command starts itself with a hidden subcommand; that process asks the kernel for a signal at its parent's death,
-//! which `execve` keeps, and becomes the other program. So that ends even when the command is killed outright.
+//! which `execve` keeps, and becomes QEMU. So that ends even when the command is killed outright.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader};
@@ -9,13 +9,22 @@ use std::os::unix::process::{CommandExt, parent_id};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, ensure};
+use clap::Args;
 use memwright_linux::channel::STREAM_PIPE;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use crate::args::LaunchArgs;
-
 /// Name of the hidden subcommand.
 pub const SUBCOMMAND: &str = "__launch";
+
+/// What the hidden launcher takes: the program to become, then its arguments.
+#[derive(Debug, Args)]
+pub struct LaunchArgs {
+    /// Process that must still be the parent.
+    pub parent: i32,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true)]
+    pub command: Vec<OsString>,
+}
 
 /// Starts `program` in a process group of its own (a terminal's Ctrl-C is for the guest to receive, not for QEMU), with
 /// its output in a small pipe. To be called by the thread that stays to the end: the death signal is tied to it.
@@ -23,18 +32,6 @@ pub const SUBCOMMAND: &str = "__launch";
 /// # Errors
 /// Those of making the pipe and of starting the command itself again.
 pub fn start(
-    program: &OsString,
-    arguments: &[OsString],
-    errors: Stdio,
-) -> anyhow::Result<(PipeReader, Child)> {
-    start_with_input(program, arguments, Stdio::null(), errors)
-}
-
-/// The same with a standard input.
-///
-/// # Errors
-/// As for [`start`].
-pub fn start_with_input(
     program: &OsString,
     arguments: &[OsString],
     input: Stdio,
@@ -45,7 +42,10 @@ pub fn start_with_input(
     let size = rustix::pipe::fcntl_setpipe_size(&output, STREAM_PIPE);
     let size = size.context("cannot size a pipe")?;
     ensure!(size <= STREAM_PIPE, "a pipe holds {size} bytes at least");
-    let child = command(Signal::KILL)
+    let child = Command::new("/proc/self/exe")
+        .arg(SUBCOMMAND)
+        .arg(std::process::id().to_string())
+        .arg("--")
         .arg(program)
         .args(arguments)
         .stdin(input)
@@ -57,22 +57,9 @@ pub fn start_with_input(
     Ok((output, child))
 }
 
-/// What starts the program that is its first argument, and ends it by this signal when the thread that started it is
-/// gone.
-pub fn command(at_the_end: Signal) -> Command {
-    let mut command = Command::new("/proc/self/exe");
-    command
-        .arg(SUBCOMMAND)
-        .arg(std::process::id().to_string())
-        .arg(at_the_end.as_raw().to_string())
-        .arg("--");
-    command
-}
-
 /// The hidden subcommand: becomes the program, or returns why not.
 pub fn become_program(args: &LaunchArgs) -> anyhow::Error {
-    let signal = Signal::from_named_raw(args.signal);
-    if let Err(error) = set_parent_process_death_signal(signal) {
+    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         return io::Error::from(error).into();
     }
     // The parent may have died before the request was in place.

@@ -3,8 +3,8 @@
 pub mod backports;
 pub mod command;
 pub mod launch;
-pub mod machine;
 pub mod nodes;
 pub mod process;
 pub mod qmp;
+pub mod runs;
 pub mod version;

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use super::backports;
-use super::machine::Machine;
-use crate::bounded::{self, Unanswered};
-use crate::host_file::{self, LARGEST_IMAGE};
-use crate::report::hexadecimal_hash;
+use crate::host::bounded::{self, Unanswered};
+use crate::host::file as host_file;
+use crate::host::file::LARGEST_IMAGE;
+use crate::model::hash::hexadecimal_hash;
+use crate::model::machine::Machine;
+use crate::qemu::backports;
 
 /// The program to look for where nothing else is said.
 const USUAL: &str = "qemu-system-x86_64";

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use super::value::{Share, percent_text};
-use super::{Row, Section, Sheet, cell_text};
+use crate::sheet::value::{Share, percent_text};
+use crate::sheet::{Row, Section, Sheet, cell_text};
 
 /// A row that differs in some column from the first.
 #[derive(Debug, Clone, Copy)]

@@ -1,25 +1,13 @@
-//! A result as a sheet: measures down, columns across, in sections. Each format is a pure function of a sheet.
+//! A result as a sheet: measures down, columns across, in sections.
 
-#[cfg(test)]
-mod browser;
-mod change;
-mod chart;
-mod csv;
-mod grid;
-mod html;
-mod mail;
-mod markdown;
-mod select;
-mod text;
-mod value;
+pub mod change;
+pub mod select;
+pub mod value;
 
-pub use csv::csv;
-pub use html::html;
-pub use mail::mail;
-pub use markdown::markdown;
 pub use select::{UnknownRow, check as check_pattern};
-pub use text::text;
 pub use value::Value;
+
+use crate::model::statistic::{Pass, Statistic};
 
 /// What nothing could count.
 pub const NOT_MEASURED: &str = "not measured";
@@ -77,88 +65,6 @@ pub struct Row {
     pub cells: Vec<Cell>,
 }
 
-/// What a figure says of the values that were measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Statistic {
-    /// The only value.
-    Value,
-    /// The least of several.
-    Minimum,
-    /// The middle one.
-    Median,
-    /// The arithmetic mean.
-    Mean,
-    /// Of the passes of a region; their sum is a row without a statistic, of the same group and title.
-    Pass(Pass),
-}
-
-/// What a figure says of the passes of a region.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pass {
-    /// The first pass.
-    First,
-    /// The least of all passes.
-    Least,
-    /// The median, of an even number of passes the lower one in the middle.
-    Median,
-    /// The most of all passes.
-    Most,
-}
-
-impl Pass {
-    /// All of them, in the order of reports.
-    pub const ALL: [Self; 4] = [Self::First, Self::Least, Self::Median, Self::Most];
-
-    /// Its name in JSON, in the names of rows and in the headings of tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::First => "first",
-            Self::Least => "min",
-            Self::Median => "median",
-            Self::Most => "max",
-        }
-    }
-
-    /// What it adds to the title of a row that stands alone.
-    fn suffix(self) -> &'static str {
-        match self {
-            Self::First => "first pass",
-            Self::Least => "min of a pass",
-            Self::Median => "median of a pass",
-            Self::Most => "max of a pass",
-        }
-    }
-}
-
-impl Statistic {
-    /// Its name in tables and exports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Value => "value",
-            Self::Minimum => "minimum",
-            Self::Median => "median",
-            Self::Mean => "mean",
-            Self::Pass(pass) => pass.name(),
-        }
-    }
-
-    /// Whether a chart draws it: one bar stands for a series.
-    fn is_drawn(self) -> bool {
-        match self {
-            Self::Value | Self::Median => true,
-            Self::Minimum | Self::Mean | Self::Pass(_) => false,
-        }
-    }
-
-    /// Whether tables have it in a column of its own.
-    fn has_column(self) -> bool {
-        match self {
-            Self::Value | Self::Minimum | Self::Median | Self::Mean => true,
-            Self::Pass(_) => false,
-        }
-    }
-}
-
 /// A cell for people.
 pub fn cell_text(cell: Cell) -> String {
     cell.map_or_else(|| NOT_MEASURED.to_owned(), Value::text)
@@ -184,7 +90,7 @@ impl Row {
     }
 
     /// Which of the passes of a region it is about, if it is about those.
-    fn pass(&self) -> Option<Pass> {
+    pub fn pass(&self) -> Option<Pass> {
         match self.statistic {
             Some(Statistic::Pass(pass)) => Some(pass),
             Some(Statistic::Value | Statistic::Minimum | Statistic::Median | Statistic::Mean)
@@ -193,7 +99,7 @@ impl Row {
     }
 
     /// Whether it is 0 in every column.
-    fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         let is_zero = |cell: &Cell| match cell {
             Some(Value::Count(count)) => *count == 0,
             Some(Value::Statistic(_)) | None => false,
@@ -237,19 +143,19 @@ impl Sheet {
     }
 
     /// Whether tables have a column for the unit and one for the statistic.
-    fn has_statistics(&self) -> bool {
+    pub fn has_statistics(&self) -> bool {
         let mut rows = self.sections.iter().flat_map(|section| &section.rows);
         rows.any(|row| row.statistic.is_some_and(Statistic::has_column))
     }
 
     /// How many of [`Sheet::headings`] are of words, not of numbers.
-    fn words(&self) -> usize {
+    pub fn words(&self) -> usize {
         if self.has_statistics() { 2 } else { 0 }
     }
 
     /// The headings of the columns: unit and statistic where the rows have them, then the kernels, with one for the
     /// difference after each but the first where they are compared.
-    fn headings(&self) -> Vec<String> {
+    pub fn headings(&self) -> Vec<String> {
         let mut headings = Vec::new();
         if self.has_statistics() {
             headings.extend(["unit".to_owned(), "statistic".to_owned()]);
@@ -264,7 +170,7 @@ impl Sheet {
     }
 
     /// The texts of a row under [`Sheet::headings`].
-    fn texts(&self, row: &Row) -> Vec<String> {
+    pub fn texts(&self, row: &Row) -> Vec<String> {
         let mut texts = Vec::new();
         if self.has_statistics() {
             texts.push(row.unit.clone());

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Section, Sheet};
+use crate::sheet::{Section, Sheet};
 
 /// The most names that an error suggests.
 const MOST_CLOSE: usize = 3;

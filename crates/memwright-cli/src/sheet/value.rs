@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::table::grouped;
+use crate::model::words::grouped;
 
 /// A measured value. Counts are compared and subtracted as integers, so nothing is lost above 2^53.
 #[derive(Debug, Clone, Copy, PartialEq)]

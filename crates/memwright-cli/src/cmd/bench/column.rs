@@ -1,0 +1,206 @@
+//! The columns of a table: Memwright with its policies, and Linux kernels.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail};
+use memwright_linux::channel::Outcome;
+
+use super::experiments::Run;
+use crate::lab::column::Column as Named;
+use crate::lab::run::Ready;
+use crate::memwright::kernel;
+use crate::model::bench::Kernel;
+use crate::model::failure::Failure;
+use crate::model::hash::hexadecimal_hash;
+use crate::model::image::Image;
+use crate::model::nodes::Nodes;
+use crate::model::plan::{Care, ImagePlan, Measure, OwnPlan, Plan, Setup};
+use crate::model::records::{self, Record};
+use crate::model::size::parse_swap;
+use crate::model::words;
+use crate::qemu::runs::Runs;
+
+/// A kernel that the experiments run on.
+#[derive(Debug, Clone)]
+pub enum Column {
+    /// The kernel of this command, with these policies.
+    Memwright {
+        /// As for `--policy`; may be empty.
+        policies: String,
+    },
+    /// A Linux kernel image.
+    Linux {
+        /// The image.
+        image: Image,
+        /// What is added to its command line; may be empty.
+        append: String,
+    },
+}
+
+impl Column {
+    /// Reads `[NAME=]IMAGE[,append=WORDS]...`, where IMAGE is a path or a name of `memwright kernels`.
+    ///
+    /// # Errors
+    /// A file that is no kernel image; a change of the machine, which each experiment chooses.
+    pub fn of_image(text: &str) -> anyhow::Result<Self> {
+        let named = Named::open(text)?;
+        let append = named.appended();
+        Ok(Self::Linux {
+            append: append.ok_or_else(|| {
+                anyhow!("--kernel {text}: an experiment chooses its machine: a column of bench has append alone")
+            })?,
+            image: named.image,
+        })
+    }
+
+    /// This kernel with these words on its command line. Memwright's kernel has no command line.
+    #[must_use]
+    pub fn with(&self, words: &str) -> Self {
+        match self {
+            Self::Linux { image, append } => Self::Linux {
+                image: Image {
+                    name: format!("{} {words}", image.name),
+                    ..image.clone()
+                },
+                append: format!("{append} {words}").trim_start().to_owned(),
+            },
+            Self::Memwright { .. } => self.clone(),
+        }
+    }
+
+    /// What stands above it.
+    pub fn title(&self) -> String {
+        match self {
+            Self::Memwright { policies } if policies.is_empty() => "memwright".to_owned(),
+            Self::Memwright { policies } => format!("memwright {policies}"),
+            Self::Linux { image, .. } => image.name.clone(),
+        }
+    }
+
+    /// What is known of its kernel.
+    ///
+    /// # Errors
+    /// Those of reading the image.
+    pub fn kernel(&self) -> anyhow::Result<Kernel> {
+        let name = self.title();
+        Ok(match self {
+            Self::Memwright { .. } => Kernel {
+                name,
+                sha256: hexadecimal_hash(&kernel::image()?),
+                version: concat!("memwright ", env!("CARGO_PKG_VERSION")).to_owned(),
+                append: String::new(),
+                config_sha256: None,
+            },
+            Self::Linux { image, append } => Kernel {
+                name,
+                sha256: image.sha256.clone(),
+                version: image.version.clone(),
+                append: append.clone(),
+                config_sha256: image.config_sha256.clone(),
+            },
+        })
+    }
+
+    /// A run of a program on it. The program itself measures, so that nothing is counted from outside.
+    ///
+    /// # Errors
+    /// A run with swap that no guest has.
+    pub fn plan(
+        &self,
+        program: &Path,
+        run: &Run,
+        limit: Duration,
+        cold: bool,
+    ) -> anyhow::Result<Plan> {
+        let swap = (!run.swap.is_empty()).then(|| parse_swap(run.swap));
+        let swap = swap
+            .transpose()
+            .map_err(|why| anyhow!("{}: {why}", run.swap))?;
+        let words = run.arguments.iter().map(OsString::from);
+        let mut setup = Setup {
+            append: Vec::new(),
+            memory: run.memory,
+            cpus: run.cpus,
+            thp: "madvise".to_owned(),
+            thp_sizes: Vec::new(),
+            swap: swap.into_iter().collect(),
+            hugetlb: None,
+            numa: Nodes::even(run.nodes),
+            files: Vec::new(),
+            environment: Vec::new(),
+            policies: Vec::new(),
+            command: [program.into()].into_iter().chain(words).collect(),
+        };
+        let care = Care {
+            timeout: Some(limit),
+            keep: None,
+            verbose: false,
+        };
+        Ok(match self {
+            Self::Memwright { policies } => {
+                let policies = policies.split(',').filter(|one| !one.is_empty());
+                setup.policies = policies.map(str::to_owned).collect();
+                Plan::Own(OwnPlan::new(setup, care))
+            }
+            Self::Linux { image, append } => {
+                setup.append = [append]
+                    .into_iter()
+                    .filter(|one| !one.is_empty())
+                    .cloned()
+                    .collect();
+                let plan = ImagePlan {
+                    setup,
+                    care,
+                    measure: Measure::Nothing,
+                    verify: false,
+                    cold,
+                };
+                Plan::Image(plan, image.clone())
+            }
+        })
+    }
+}
+
+/// Runs a program that measures, and returns what it printed.
+///
+/// # Errors
+/// When the guest does not boot, or the program fails, with what it wrote to standard error.
+pub fn records(ready: &Ready<'_>, runs: &Runs) -> Result<Vec<Record>, Failure> {
+    let answer = ready.run(runs)?;
+    let output = || {
+        if answer.outcome != Outcome::Exited(0) {
+            let said = String::from_utf8_lossy(&answer.errors);
+            let ending = words::ending(answer.document.outcome());
+            let lines: Vec<&str> = said.lines().take(20).collect();
+            bail!("the program {}: {}", ending, lines.join("\n  "));
+        }
+        records::parse(std::str::from_utf8(&answer.output)?)
+    };
+    output().map_err(Failure::Guest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_are_named_and_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("vmlinuz-6");
+        let mut bytes = vec![0; 0x300];
+        bytes[0x202..0x206].copy_from_slice(b"HdrS");
+        std::fs::write(&image, &bytes).unwrap();
+        let title = |text: String| Column::of_image(&text).unwrap().title();
+        assert_eq!(title(image.display().to_string()), "vmlinuz-6");
+        assert_eq!(title(format!("old={}", image.display())), "old");
+        let old = Column::of_image(&format!("old={}", image.display())).unwrap();
+        assert_eq!(old.with("audit=0").title(), "old audit=0");
+        assert_eq!(old.with("audit=0").kernel().unwrap().append, "audit=0");
+        std::fs::write(&image, "text").unwrap();
+        let error = Column::of_image(&image.display().to_string()).unwrap_err();
+        assert!(error.to_string().contains("not a Linux kernel image"));
+        assert!(Column::of_image("x=/no/such/image").is_err());
+    }
+}

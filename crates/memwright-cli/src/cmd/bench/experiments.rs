@@ -1,0 +1,329 @@
+//! The experiments: what each asks, its program, and how it is run.
+
+use crate::model::size::MemorySize;
+
+/// A question about a kernel's memory management, with the program that answers it.
+#[derive(Debug, Clone, Copy)]
+pub struct Experiment {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it asks, in one line.
+    pub question: &'static str,
+    /// The program's source.
+    pub source: &'static str,
+    /// The runs that it takes.
+    pub runs: &'static [Run],
+}
+
+/// One run of an experiment's program.
+#[derive(Debug, Clone, Copy)]
+pub struct Run {
+    /// What distinguishes it from the experiment's others; empty if there are none.
+    pub label: &'static str,
+    /// The program's arguments.
+    pub arguments: &'static [&'static str],
+    /// CPUs of the guest.
+    pub cpus: u8,
+    /// Its nodes, which share CPUs and memory evenly.
+    pub nodes: u8,
+    /// Its memory.
+    pub memory: MemorySize,
+    /// Swap of the guest, as for `--swap`. Empty for none.
+    pub swap: &'static str,
+}
+
+/// The usual run.
+const RUN: Run = Run {
+    label: "",
+    arguments: &[],
+    cpus: 1,
+    nodes: 1,
+    memory: MemorySize::of_bench(),
+    swap: "",
+};
+
+const ONCE: &[Run] = &[RUN];
+
+/// Two nodes, each with a CPU and 128 MiB.
+const TWO_NODES: Run = Run {
+    cpus: 2,
+    nodes: 2,
+    memory: MemorySize::from_mebibytes(256),
+    ..RUN
+};
+
+/// Every experiment, in the order in which they are run.
+pub const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "basics",
+        question: "What do a system call, a fault, a mapping and a fork cost?",
+        source: include_str!("../../../../../programs/experiments/basics.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "write-after-protect",
+        question: "What does a write cost after mprotect took the right and gave it back?",
+        source: include_str!("../../../../../programs/experiments/write_after_protect.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "protect-loop",
+        question: "What do mprotect(R), mprotect(RW) and a write cost, over and over?",
+        source: include_str!("../../../../../programs/experiments/protect_loop.c"),
+        runs: &[
+            Run {
+                label: "1 thread",
+                arguments: &["1"],
+                ..RUN
+            },
+            Run {
+                label: "2 threads on 2 CPUs, one busy",
+                arguments: &["2"],
+                cpus: 2,
+                ..RUN
+            },
+        ],
+    },
+    Experiment {
+        name: "protect-bulk",
+        question: "What does mprotect cost for each page of a large populated mapping?",
+        source: include_str!("../../../../../programs/experiments/protect_bulk.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "huge-protect",
+        question: "What does mprotect cost for each 2 MiB page, and is one split?",
+        source: include_str!("../../../../../programs/experiments/huge_protect.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "many-areas",
+        question: "One mprotect over 64 areas: how much work, how many flushes?",
+        source: include_str!("../../../../../programs/experiments/many_areas.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "fork-reuse",
+        question: "Does the parent get its pages back when the child is gone?",
+        source: include_str!("../../../../../programs/experiments/fork_reuse.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "wp-unpopulated",
+        question: "What does it cost to write-protect 10 GiB that nobody touched, and what later?",
+        source: include_str!("../../../../../programs/experiments/wp_unpopulated.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "write-after-clear",
+        question: "What does a write cost when the kernel was asked to notice it?",
+        source: include_str!("../../../../../programs/experiments/write_after_clear.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "async-scan",
+        question: "Which pages were written since: what does asking cost, and what does a write?",
+        source: include_str!("../../../../../programs/experiments/async_scan.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "unprotect",
+        question: "What does a write cost after userfaultfd protected the page and gave it back?",
+        source: include_str!("../../../../../programs/experiments/unprotect.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "snapshot-pause",
+        question: "How long does a program stand still while its memory is write-protected?",
+        source: include_str!("../../../../../programs/experiments/snapshot_pause.c"),
+        runs: &[Run {
+            memory: MemorySize::of_large_bench(),
+            ..RUN
+        }],
+    },
+    Experiment {
+        name: "live-snapshot",
+        question: "What does it cost to save a running program as it was at one instant?",
+        source: include_str!("../../../../../programs/live_snapshot.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "write-watch",
+        question: "Which pages were written: what does it cost to ask as GetWriteWatch does?",
+        source: include_str!("../../../../../programs/write_watch.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "incremental-checkpoint",
+        question: "How much of a program is saved again, and does what is restored equal it?",
+        source: include_str!("../../../../../programs/incremental_checkpoint.c"),
+        runs: ONCE,
+    },
+    Experiment {
+        name: "swapin-reuse",
+        question: "A page comes back from swap by a load: does the store that follows fault again?",
+        source: include_str!("../../../../../programs/experiments/swapin_reuse.c"),
+        runs: &[Run {
+            swap: "zram:256M",
+            ..RUN
+        }],
+    },
+    Experiment {
+        name: "swap",
+        question: "What does a program pay that uses one and a half times the memory that there is?",
+        source: include_str!("../../../../../programs/experiments/swap_scan.c"),
+        runs: &[Run {
+            memory: MemorySize::of_small_bench(),
+            swap: "zram:256M",
+            ..RUN
+        }],
+    },
+    Experiment {
+        name: "numa-hint",
+        question: "A program writes while it is asked who uses its pages: which faults does it pay?",
+        source: include_str!("../../../../../programs/experiments/numa_hint.c"),
+        runs: &[
+            Run {
+                label: "pages on the own node",
+                arguments: &["own"],
+                ..TWO_NODES
+            },
+            Run {
+                label: "pages on the other node",
+                arguments: &["other"],
+                ..TWO_NODES
+            },
+            Run {
+                label: "pages on the other node, and the own is full",
+                arguments: &["full"],
+                ..TWO_NODES
+            },
+        ],
+    },
+    Experiment {
+        name: "autonuma",
+        question: "Does memory follow the threads that use it, and twice the same?",
+        source: include_str!("../../../../../programs/experiments/autonuma.c"),
+        runs: &[
+            Run {
+                label: "numa01",
+                arguments: &["numa01"],
+                cpus: 4,
+                ..TWO_NODES
+            },
+            Run {
+                label: "numa02",
+                arguments: &["numa02"],
+                cpus: 4,
+                ..TWO_NODES
+            },
+        ],
+    },
+    Experiment {
+        name: "merge",
+        question: "What does it cost to merge 100 MiB of equal pages, and to write them again?",
+        source: include_str!("../../../../../programs/experiments/merge_equal.c"),
+        runs: ONCE,
+    },
+];
+
+/// What every program includes.
+pub const HEADERS: &[(&str, &str)] = &[
+    (
+        "experiment.h",
+        include_str!("../../../../../programs/experiments/experiment.h"),
+    ),
+    (
+        "mark.h",
+        include_str!("../../../../../include/memwright/mark.h"),
+    ),
+    (
+        "numa.h",
+        include_str!("../../../../../programs/experiments/numa.h"),
+    ),
+    (
+        "swap.h",
+        include_str!("../../../../../programs/experiments/swap.h"),
+    ),
+    (
+        "track.h",
+        include_str!("../../../../../programs/experiments/track.h"),
+    ),
+    (
+        "write_after.h",
+        include_str!("../../../../../programs/experiments/write_after.h"),
+    ),
+];
+
+/// The experiments of these names, in the order of the list; all if there is none.
+///
+/// # Errors
+/// The first name that is no experiment's.
+pub fn select(names: &[String]) -> Result<Vec<&'static Experiment>, String> {
+    let known = |name: &String| EXPERIMENTS.iter().any(|one| one.name == name);
+    if let Some(unknown) = names.iter().find(|name| !known(name)) {
+        let all: Vec<&str> = EXPERIMENTS.iter().map(|one| one.name).collect();
+        return Err(format!(
+            "no such experiment: {unknown}; there are {}",
+            all.join(", ")
+        ));
+    }
+    Ok(EXPERIMENTS
+        .iter()
+        .filter(|one| names.is_empty() || names.iter().any(|name| name == one.name))
+        .collect())
+}
+
+impl Experiment {
+    /// Its runs of these labels; all where none is named.
+    pub fn runs_of(&self, labels: &[String]) -> Vec<&'static Run> {
+        let wanted = |run: &&Run| labels.is_empty() || labels.iter().any(|one| one == run.label);
+        self.runs.iter().filter(wanted).collect()
+    }
+}
+
+/// The first label that no run of these experiments has.
+pub fn unknown_label<'a>(chosen: &[&Experiment], labels: &'a [String]) -> Option<&'a String> {
+    let is_known = |label: &String| {
+        let mut runs = chosen.iter().flat_map(|one| one.runs);
+        runs.any(|run| run.label == label)
+    };
+    labels.iter().find(|label| !is_known(label))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_select() {
+        let chosen = select(&["autonuma".to_owned(), "basics".to_owned()]).unwrap();
+        let wanted = |labels: &[&str]| -> Vec<String> {
+            labels.iter().map(|label| (*label).to_owned()).collect()
+        };
+        let one = wanted(&["numa02"]);
+        let runs = |labels: &[String]| -> Vec<usize> {
+            let counts = chosen.iter().map(|one| one.runs_of(labels).len());
+            counts.collect()
+        };
+        assert_eq!(runs(&one), [0, 1]);
+        assert_eq!(runs(&[]), [1, 2]);
+        assert_eq!(unknown_label(&chosen, &one), None);
+        let odd = wanted(&["numa02", "numa03"]);
+        assert_eq!(unknown_label(&chosen, &odd), Some(&odd[1]));
+    }
+
+    #[test]
+    fn names_select() {
+        let names = |wanted: &[&str]| {
+            let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
+            select(&wanted).map(|found| found.iter().map(|one| one.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&[]).unwrap().len(), EXPERIMENTS.len());
+        assert_eq!(
+            names(&["fork-reuse", "basics"]).unwrap(),
+            ["basics", "fork-reuse"]
+        );
+        assert!(names(&["basics", "fast"]).unwrap_err().contains("fast"));
+    }
+}

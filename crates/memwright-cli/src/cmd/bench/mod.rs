@@ -1,0 +1,251 @@
+//! `memwright bench`: the experiments, on Memwright and on Linux kernels in the same QEMU, one table each.
+
+mod column;
+mod compile;
+mod experiments;
+
+use std::path::Path;
+use std::thread;
+
+use anyhow::{Context, anyhow};
+
+use self::column::Column;
+use self::compile::Workshop;
+use self::experiments::{Experiment, Run};
+use crate::cmd::args::BenchArgs;
+use crate::compare::bench_sheet;
+use crate::host::file::LARGEST_IMAGE;
+use crate::host::output::{self, progress};
+use crate::host::taken::Taken;
+use crate::host::{bounded, file as host_file};
+use crate::lab::input::Input;
+use crate::lab::run::Ready;
+use crate::model::bench::{Document, KIND, Measured, MeasuredRun, SCHEMA};
+use crate::model::failure::{DIFFERENCE, Failure};
+use crate::model::hash::hexadecimal_hash;
+use crate::model::kernel_run::Qemu;
+use crate::model::machine::Machine;
+use crate::model::records;
+use crate::qemu::runs::Runs;
+use crate::qemu::version;
+use crate::render;
+use crate::render::outputs::Outputs;
+
+/// Runs the experiments that were asked for, and prints what they found.
+///
+/// # Errors
+/// Usage; a run that gave no figures, with its experiment and column.
+pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
+    let chosen =
+        experiments::select(&args.experiments).map_err(|line| Failure::Usage(anyhow!(line)))?;
+    if args.list {
+        return Ok(list(&chosen)?);
+    }
+    if let Some(label) = experiments::unknown_label(&chosen, &args.labels) {
+        return Err(Failure::Usage(anyhow!("no run has the label {label:?}")));
+    }
+    let columns = columns(args).map_err(Failure::Usage)?;
+    let workshop = Workshop::open().map_err(Failure::Environment)?;
+    if args.dry_run {
+        return lines(&workshop, &chosen, &columns, args);
+    }
+    let mut taken = Taken::default();
+    for column in &columns {
+        if let Column::Linux { image, .. } = column {
+            taken.read_path("a kernel image", &image.path);
+        }
+    }
+    let outputs = Outputs::open(args.json.as_deref(), &args.formats, &mut taken)?;
+    let kernels = columns.iter().map(Column::kernel);
+    let mut document = Document {
+        schema: SCHEMA,
+        kind: KIND.to_owned(),
+        columns: kernels.collect::<anyhow::Result<_>>()?,
+        experiments: Vec::new(),
+    };
+    for run in chosen.iter().flat_map(|one| one.runs_of(&args.labels)) {
+        // A QEMU that has to be fetched first is fetched here, while signals still end the command at once.
+        qemu(run, args)?;
+    }
+    let runs = Runs::start(args.timeout).context("cannot receive signals")?;
+    let mut sheets = Vec::new();
+    let has_runs = |one: &&Experiment| !one.runs_of(&args.labels).is_empty();
+    for experiment in chosen.into_iter().filter(has_runs) {
+        let measured = measure(&workshop, experiment, &columns, args, &runs)?;
+        let mut sheet = bench_sheet::sheet(&measured, &document.columns);
+        if !outputs.on_output() {
+            print(&render::text(&sheet, true))?;
+        }
+        sheet
+            .notes
+            .extend(bench_sheet::origins(&measured, &document.columns));
+        sheets.push(sheet);
+        document.experiments.push(measured);
+    }
+    outputs.write("memwright bench", &sheets, true, &document)?;
+    Ok(if document.differs() { DIFFERENCE } else { 0 })
+}
+
+/// Prints the QEMU line of every run.
+fn lines(
+    workshop: &Workshop,
+    chosen: &[&'static Experiment],
+    columns: &[Column],
+    args: &BenchArgs,
+) -> Result<u8, Failure> {
+    for experiment in chosen {
+        let program = workshop
+            .experiment(experiment)
+            .map_err(Failure::Environment)?;
+        for run in experiment.runs_of(&args.labels) {
+            for column in columns {
+                let plan = column.plan(&program, run, args.timeout, args.cold)?;
+                let line = Ready::open(&plan, &Input::none(), true)?.line()?;
+                print(&format!("{line}\n"))?;
+            }
+        }
+    }
+    Ok(0)
+}
+
+/// Memwright as it is and with each set of policies; each kernel image as it is and with each addition to its command line.
+fn columns(args: &BenchArgs) -> anyhow::Result<Vec<Column>> {
+    let policies = std::iter::once(String::new()).chain(args.policies.iter().cloned());
+    let mut columns: Vec<Column> = policies
+        .map(|policies| Column::Memwright { policies })
+        .collect();
+    for text in &args.kernels {
+        let column = Column::of_image(text)?;
+        let variants = args.append.iter().map(|words| column.with(words));
+        let variants: Vec<Column> = variants.collect();
+        columns.push(column);
+        columns.extend(variants);
+    }
+    for (index, column) in columns.iter().enumerate() {
+        let title = column.title();
+        if columns[..index].iter().any(|other| other.title() == title) {
+            return Err(match column {
+                Column::Memwright { policies } => anyhow!("--policy {policies} is there twice"),
+                Column::Linux { .. } => {
+                    anyhow!("two columns are called {title}; name one: --kernel NAME=IMAGE")
+                }
+            });
+        }
+    }
+    Ok(columns)
+}
+
+/// Runs one experiment in every column.
+fn measure(
+    workshop: &Workshop,
+    experiment: &'static Experiment,
+    columns: &[Column],
+    args: &BenchArgs,
+    runs: &Runs,
+) -> Result<Measured, Failure> {
+    let program = workshop
+        .experiment(experiment)
+        .map_err(Failure::Environment)?;
+    let mut measured = Vec::new();
+    for run in experiment.runs_of(&args.labels) {
+        measured.push(measure_run(experiment, &program, run, columns, args, runs)?);
+    }
+    Ok(Measured {
+        experiment: experiment.name.to_owned(),
+        question: experiment.question.to_owned(),
+        program_sha256: hash(&program)?,
+        runs: measured,
+    })
+}
+
+/// Makes one run in every column, twice at the same time unless that was not wanted.
+fn measure_run(
+    experiment: &Experiment,
+    program: &Path,
+    run: &Run,
+    columns: &[Column],
+    args: &BenchArgs,
+    runs: &Runs,
+) -> Result<MeasuredRun, Failure> {
+    let (mut records, mut differs) = (Vec::new(), Vec::new());
+    for column in columns {
+        let title = column.title();
+        progress(&format!("{} on {title} {}", experiment.name, run.label));
+        let named = |failure: Failure| match failure {
+            Failure::Guest(error) => {
+                Failure::Guest(error.context(format!("{} on {title}", experiment.name)))
+            }
+            other => other,
+        };
+        let plan = column.plan(program, run, args.timeout, args.cold)?;
+        let input = Input::none();
+        let ready = Ready::open(&plan, &input, false)?;
+        runs.renew();
+        let once = || column::records(&ready, runs).map_err(named);
+        let (found, again) = thread::scope(|scope| {
+            let second = (!args.no_verify).then(|| scope.spawn(once));
+            let first = once();
+            let second = second.map(|thread| {
+                let panicked = |_| Err(anyhow!("a run panicked").into());
+                thread.join().unwrap_or_else(panicked)
+            });
+            (first, second)
+        });
+        let found = found?;
+        if let Some(again) = again {
+            let lines = records::differences(&found, &again?);
+            differs.extend(lines.into_iter().map(|line| format!("{title}: {line}")));
+        }
+        records.push((title, found));
+    }
+    Ok(MeasuredRun {
+        label: run.label.to_owned(),
+        arguments: run
+            .arguments
+            .iter()
+            .map(|word| (*word).to_owned())
+            .collect(),
+        cpus: run.cpus,
+        nodes: run.nodes,
+        memory: run.memory.bytes(),
+        swap: run.swap.to_owned(),
+        qemu: qemu(run, args)?,
+        repeats: (!args.no_verify).then_some(differs.is_empty()),
+        differs,
+        records,
+    })
+}
+
+/// The QEMU of a run.
+fn qemu(run: &Run, args: &BenchArgs) -> Result<Qemu, Failure> {
+    let machine = Machine::of_bench(run.cpus, run.nodes, run.memory);
+    let patience = bounded::patience(Some(args.timeout));
+    let qemu = version::program(&machine, patience).map_err(Failure::Environment)?;
+    let version = version::check_for(&qemu, &machine, patience).map_err(Failure::Environment)?;
+    Ok(Qemu {
+        version: version.to_string(),
+        sha256: version::hash(&qemu),
+    })
+}
+
+/// SHA-256 of a file.
+fn hash(path: &Path) -> anyhow::Result<String> {
+    let bytes = host_file::read(path, LARGEST_IMAGE)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(hexadecimal_hash(&bytes))
+}
+
+fn list(chosen: &[&Experiment]) -> anyhow::Result<u8> {
+    let width = chosen.iter().map(|one| one.name.len()).max();
+    let width = width.unwrap_or_default();
+    let mut text = String::new();
+    for one in chosen {
+        text.push_str(&format!("{:width$}  {}\n", one.name, one.question));
+    }
+    print(&text)?;
+    Ok(0)
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    output::print(text.as_bytes())
+}

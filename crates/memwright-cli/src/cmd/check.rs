@@ -1,0 +1,328 @@
+//! `memwright check`: a program's counts against those of an earlier run, or against limits.
+
+use crate::compare::comparison;
+use crate::host::file as host_file;
+use crate::render;
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+
+use crate::cmd::args::{CheckArgs, FailOn};
+use crate::cmd::{bisect, rerun};
+use crate::compare::identity::{self, Vary};
+use crate::compare::limit::{Judged, Judgement, Limit, judge};
+use crate::compare::verdict::{self, Kind};
+use crate::compare::{names, rows, side_by_side};
+use crate::guestfs::program;
+use crate::host::output::{print, say};
+use crate::host::taken::Taken;
+use crate::lab::column::other_program;
+use crate::model::failure::Failure;
+use crate::model::memwright_run::Ending;
+use crate::model::region_names::{self, RegionNames};
+use crate::model::saved::Saved;
+use crate::render::outputs::Outputs;
+use crate::sheet::{Sheet, cell_text};
+
+/// Runs the program as the baseline was made, and judges its counts; the exit code says what is wrong with them.
+///
+/// # Errors
+/// Usage; something is missing; a guest that gives no result; counts that cannot be compared.
+pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
+    let baseline = args.baseline.as_deref().map(baseline).transpose();
+    let baseline = baseline.map_err(Failure::Usage)?;
+    check_usage(args, baseline.as_ref()).map_err(Failure::Usage)?;
+    let (rows, limits) = numbered(args).map_err(Failure::Usage)?;
+    let mut taken = Taken::default();
+    if let Some(path) = &args.baseline {
+        taken.read_path("the baseline", path);
+    }
+    let program = args.run.setup.command.first().map(Path::new);
+    taken.read_path("the program", program.unwrap_or(Path::new("")));
+    let outputs = Outputs::open(args.run.json.as_deref(), &args.run.formats, &mut taken)?;
+    let now = rerun::run(&args.run, baseline.as_ref())?;
+    claim(args, baseline.as_ref(), &now)?;
+    let columns: Vec<(String, &Saved)> = baseline
+        .iter()
+        .map(|saved| (BASELINE.to_owned(), saved))
+        .chain([(NOW.to_owned(), &now)])
+        .collect();
+    let sheet = comparison::sheet(&columns).context("the baseline is of another kind")?;
+    let judged = judge(&limits, &sheet);
+    let sheet = sheet
+        .select(&rows)
+        .map_err(|unknown| Failure::Usage(anyhow!("--rows: {unknown}")))?;
+    let to_people = !outputs.on_output();
+    if to_people && (args.limits.is_empty() || !args.bisect) {
+        print(render::text(&sheet, args.shown.all).as_bytes())?;
+    }
+    for one in judged.iter().filter(|_| to_people) {
+        print(format!("{one}\n").as_bytes())?;
+    }
+    let sheets = std::slice::from_ref(&sheet);
+    outputs.write("memwright check", sheets, args.shown.all, &now)?;
+    if args.bisect {
+        return bisect::verdict(&judged);
+    }
+    let (kinds, lines) = if args.limits.is_empty() {
+        differences(&sheet, args.fail_on, &columns)
+    } else {
+        exceeded(&judged, &columns)
+    };
+    for line in &lines {
+        say(line);
+    }
+    Ok(verdict::code(&kinds))
+}
+
+const BASELINE: &str = "baseline";
+const NOW: &str = "now";
+
+fn baseline(path: &Path) -> anyhow::Result<Saved> {
+    let parse = |value| Saved::parse(value).with_context(|| path.display().to_string());
+    let parsed = host_file::read_json(path).and_then(parse);
+    parsed.map_err(|error| anyhow!("--baseline {error:#}"))
+}
+
+/// What can be said against the options before anything runs.
+fn check_usage(args: &CheckArgs, baseline: Option<&Saved>) -> anyhow::Result<()> {
+    if let Some(limit) = args.limits.iter().find(|limit| limit.is_relative())
+        && baseline.is_none()
+    {
+        return Err(anyhow!(
+            "--limit {}: a percentage needs --baseline",
+            limit.row
+        ));
+    }
+    let is_kernel = !args.run.kernel.is_empty();
+    let known = |name: &str| match is_kernel {
+        true => names::check(name),
+        false => rows::check(name),
+    };
+    for pattern in &args.shown.rows {
+        known(pattern).map_err(|unknown| anyhow!("--rows: {unknown}"))?;
+    }
+    for Limit { row, .. } in &args.limits {
+        let exact = known(row).map_err(|unknown| anyhow!("--limit: {unknown}"));
+        exact.and_then(|()| match is_name(row) {
+            true => Ok(()),
+            false => Err(anyhow!("--limit {row}: a limit is of one row, by its name")),
+        })?;
+    }
+    Ok(())
+}
+
+/// The patterns of rows and the limits, with the number of a region where they have the name that the program gives it.
+fn numbered(args: &CheckArgs) -> anyhow::Result<(Vec<String>, Vec<Limit>)> {
+    let limits = args.limits.iter().map(|limit| &limit.row);
+    let mut rows = args.shown.rows.iter().chain(limits);
+    let by_name = rows.any(|row| region_names::named(row).is_some());
+    let other = args.run.kernel.last().and_then(|text| other_program(text));
+    let program = other.or_else(|| args.run.setup.command.first().cloned());
+    let path = std::env::var_os("PATH");
+    // A program that is not there is for the run to refuse.
+    let path = program
+        .filter(|_| by_name)
+        .and_then(|name| program::locate(&name, path.as_deref()).ok());
+    let names = path.map(|path| {
+        crate::guestfs::region_names::read(&path)
+            .map_err(|error| anyhow!("{}: {error}", path.display()))
+    });
+    let names: Vec<RegionNames> = names.into_iter().collect::<Result<_, _>>()?;
+    let number = |row: &String, option: &str| {
+        let row = region_names::numbered(row, &names);
+        row.map_err(|unknown| anyhow!("{option}: {unknown}"))
+    };
+    let rows = args.shown.rows.iter().map(|row| number(row, "--rows"));
+    let limits = args.limits.iter().map(|limit| {
+        let mut limit = limit.clone();
+        limit.row = number(&limit.row, "--limit")?;
+        Ok(limit)
+    });
+    Ok((
+        rows.collect::<anyhow::Result<_>>()?,
+        limits.collect::<anyhow::Result<_>>()?,
+    ))
+}
+
+/// Whether a text that names rows is the name of one: no pattern, and no group, which begins with a capital letter.
+fn is_name(text: &str) -> bool {
+    !text.contains('*') && text.starts_with(|letter: char| letter.is_ascii_lowercase())
+}
+
+/// Whether anything can be claimed: the runs are comparable, and they repeat.
+fn claim(args: &CheckArgs, baseline: Option<&Saved>, now: &Saved) -> Result<(), Failure> {
+    let json = |saved: &Saved| serde_json::to_value(saved).context("cannot write JSON");
+    let mut vary = args.vary.clone();
+    // The kernel is what a bisection varies.
+    vary.extend(args.bisect.then_some(Vary::Kernel));
+    if let Some(baseline) = baseline {
+        let differing = identity::differing(&json(baseline)?, &json(now)?, &vary);
+        if !differing.is_empty() {
+            return Err(Failure::Skipped(format!(
+                "nothing can be claimed: the baseline was made with another {} (--vary says what may differ)",
+                differing.join(", another ")
+            )));
+        }
+    }
+    for (which, saved) in [("the baseline", baseline), ("this run", Some(now))] {
+        if saved.and_then(Saved::repeats) == Some(false) {
+            return Err(Failure::Skipped(format!(
+                "nothing can be claimed: {which} does not repeat"
+            )));
+        }
+    }
+    let ended = other_ending(baseline.map(Saved::outcome), now.outcome());
+    match ended.filter(|_| args.bisect) {
+        Some(line) => Err(Failure::Skipped(format!("nothing can be claimed: {line}"))),
+        None => Ok(()),
+    }
+}
+
+/// A line if the program did not end as before, or, where nothing is known of before, did not run to its end: its counts
+/// are those of something else.
+fn other_ending(before: Option<Option<Ending>>, now: Option<Ending>) -> Option<String> {
+    let text = crate::model::words::ending;
+    match (before, now) {
+        (Some(before), now) => (before != now)
+            .then(|| format!("the program: {} before, {} now", text(before), text(now))),
+        (None, Some(Ending::Exited(_))) => None,
+        (None, Some(Ending::Killed(_) | Ending::NotStarted(_)) | None) => {
+            Some(format!("the program: {}", text(now)))
+        }
+    }
+}
+
+/// What a check against a baseline finds: the kinds of difference, and a line for each.
+fn differences(
+    sheet: &Sheet,
+    on: FailOn,
+    columns: &[(String, &Saved)],
+) -> (Vec<Kind>, Vec<String>) {
+    let found = [
+        (Kind::Counts, failing(sheet, on)),
+        (Kind::State, side_by_side::differing_states(sheet)),
+        (Kind::Program, verdict::other_programs(columns)),
+    ];
+    with_lines(found)
+}
+
+/// What a check against limits finds.
+fn exceeded(judged: &[Judged], columns: &[(String, &Saved)]) -> (Vec<Kind>, Vec<String>) {
+    let is_over = |one: &&Judged| match one.result {
+        Judgement::Good { .. } => false,
+        // What nothing measured must not pass unseen.
+        Judgement::Bad { .. } | Judgement::Absent | Judgement::NotMeasured => true,
+    };
+    let lines = judged.iter().filter(is_over);
+    let lines = lines.map(|one| format!("the limit of {} does not hold", one.limit.given()));
+    with_lines([
+        (Kind::Counts, lines.collect()),
+        (Kind::Program, verdict::other_programs(columns)),
+    ])
+}
+
+fn with_lines(found: impl IntoIterator<Item = (Kind, Vec<String>)>) -> (Vec<Kind>, Vec<String>) {
+    let found = found.into_iter().filter(|(_, lines)| !lines.is_empty());
+    let (kinds, lines): (Vec<_>, Vec<_>) = found.unzip();
+    (kinds, lines.concat())
+}
+
+/// A line for each row that makes the check fail. What one side did not measure makes it fail too: it must not pass unseen.
+fn failing(sheet: &Sheet, on: FailOn) -> Vec<String> {
+    let mut lines = Vec::new();
+    for section in &sheet.sections {
+        for row in &section.rows {
+            let [before, now] = row.cells.as_slice() else {
+                continue;
+            };
+            let fails = match (before, now, on) {
+                (Some(before), Some(now), FailOn::Increase) => now.order(*before).is_gt(),
+                (Some(before), Some(now), FailOn::Difference) => now.order(*before).is_ne(),
+                (None, None, _) => false,
+                (None, Some(_), _) | (Some(_), None, _) => true,
+            };
+            if fails {
+                let place = match section.title.as_str() {
+                    "" => String::new(),
+                    title => format!("{title}: "),
+                };
+                lines.push(format!(
+                    "{place}{}: {}: {} before, {} now",
+                    row.group,
+                    row.label(),
+                    cell_text(*before),
+                    cell_text(*now)
+                ));
+            }
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sheet::tests::counts;
+    use crate::sheet::{Section, Sheet};
+
+    #[test]
+    fn a_program_that_ends_otherwise_is_noticed() {
+        let exited = |code| Some(Ending::Exited(code));
+        for (before, now, expected) in [
+            (Some(exited(1)), exited(1), None),
+            (
+                Some(exited(0)),
+                exited(1),
+                Some("the program: exited with code 0 before, exited with code 1 now"),
+            ),
+            (
+                Some(exited(0)),
+                Some(Ending::Killed(6)),
+                Some("the program: exited with code 0 before, killed by signal 6 now"),
+            ),
+            (None, exited(7), None),
+            (
+                None,
+                Some(Ending::Killed(11)),
+                Some("the program: killed by signal 11"),
+            ),
+            (None, None, Some("the program: no result")),
+        ] {
+            assert_eq!(other_ending(before, now).as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn only_what_was_asked_for_fails() {
+        const LARGE: u64 = 1 << 60;
+        for (before, now, increase, difference) in [
+            (Some(1), Some(1), 0, 0),
+            (Some(1), Some(2), 1, 1),
+            (Some(2), Some(1), 0, 1),
+            // As floating-point numbers these are equal.
+            (Some(LARGE), Some(LARGE + 1), 1, 1),
+            (Some(LARGE + 1), Some(LARGE), 0, 1),
+            (Some(1), None, 1, 1),
+            (None, Some(1), 1, 1),
+            (None, None, 0, 0),
+        ] {
+            let sheet = Sheet {
+                heading: String::new(),
+                columns: vec![BASELINE.to_owned(), NOW.to_owned()],
+                compares: true,
+                sections: vec![Section {
+                    title: String::new(),
+                    remark: String::new(),
+                    is_ranked: false,
+                    rows: vec![counts("x", "x", &[before, now])],
+                }],
+                notes: Vec::new(),
+                commands: Vec::new(),
+            };
+            let failures = |on| failing(&sheet, on).len();
+            assert_eq!(failures(FailOn::Increase), increase, "{before:?} {now:?}");
+            assert_eq!(failures(FailOn::Difference), difference);
+        }
+    }
+}

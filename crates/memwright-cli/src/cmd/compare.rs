@@ -1,0 +1,271 @@
+//! `memwright compare`: one program on several kernels, side by side.
+
+use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::thread;
+
+use anyhow::{Context, anyhow};
+
+use crate::cmd::args::CompareArgs;
+use crate::compare::comparison::{self, Comparison};
+use crate::compare::functions::Side;
+use crate::compare::{functions as difference, names, verdict};
+use crate::host::output::{print, progress, say, show};
+use crate::host::taken::Taken;
+use crate::lab::column::Column;
+use crate::lab::input::Input;
+use crate::lab::laboratory::{Laboratory, Measured};
+use crate::model::change::Change;
+use crate::model::failure::Failure;
+use crate::model::image::{Image, System};
+use crate::model::kernel_run::Document;
+use crate::model::plan::ImagePlan;
+use crate::model::region_names::{self, RegionNames, UnknownRegion};
+use crate::model::saved::Saved;
+use crate::qemu::runs::Runs;
+use crate::render;
+use crate::render::outputs::{Outputs, Shown};
+use crate::render::profile_outputs::ProfileOutputs;
+use crate::sheet::Section;
+
+/// Runs the program on each kernel and prints what they counted; the exit code says which kind of difference there is.
+///
+/// # Errors
+/// Usage; something is missing; a guest that gives no result.
+pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
+    let run = &args.run;
+    let columns = columns(args).map_err(Failure::Usage)?;
+    let groups = groups(&columns, &run.image_plan()).map_err(Failure::Usage)?;
+    let input = Input::default();
+    let laboratories = groups
+        .iter()
+        .map(|group| Laboratory::open(&group.plan, &input, group.system, run.dry_run));
+    let laboratories: Vec<Laboratory<'_>> = laboratories.collect::<Result<_, _>>()?;
+    let rows = regions_by_number(args, &laboratories).map_err(Failure::Usage)?;
+    let guests: Vec<(&Laboratory<'_>, &Image)> = columns
+        .iter()
+        .filter_map(|column| {
+            let group = groups.iter().position(|group| group.has(column));
+            Some((laboratories.get(group?)?, &column.image))
+        })
+        .collect();
+    if run.dry_run {
+        for (laboratory, image) in &guests {
+            print(format!("{}\n", laboratory.line(image)).as_bytes())?;
+        }
+        return Ok(0);
+    }
+    let mut taken = Taken::default();
+    for (laboratory, image) in &guests {
+        taken.extend(laboratory.taken(image));
+    }
+    let outputs = Outputs::open(run.json.as_deref(), &run.formats, &mut taken)?;
+    let profiles = ProfileOutputs::open(&run.profiles, &mut taken)?;
+    let runs = guests[0].0.runs()?;
+    let (mut documents, mut names) = (Vec::new(), Vec::new());
+    for ((_, image), measured) in guests.iter().zip(measure(&guests, &runs)?) {
+        let (first, said) = (documents.is_empty(), &measured.said);
+        if first {
+            show(&said.errors);
+        }
+        if said.outcome != memwright_linux::channel::Outcome::Exited(0) {
+            let ending = crate::model::words::ending(Some(measured.document.outcome));
+            say(&format!("on {} the program {ending}", image.name));
+        }
+        documents.push(measured.document);
+        names.push(measured.names);
+    }
+    if let [first, .., last] = documents.as_slice() {
+        write_profiles(&profiles, first, last)?;
+    }
+    // Memwright's functions and Linux's are none of each other's parts.
+    if columns
+        .iter()
+        .any(|column| column.image.system != columns[0].image.system)
+    {
+        names.fill(None);
+    }
+    let functions = functions(args, &documents, &names);
+    let saved = documents.into_iter().map(|document| {
+        let name = document.kernel.name.clone();
+        (name, Saved::Kernel(Box::new(document)))
+    });
+    let documents: Vec<(String, Saved)> = saved.collect();
+    let columns: Vec<(String, &Saved)> = documents
+        .iter()
+        .map(|(name, saved)| (name.clone(), saved))
+        .collect();
+    let shown = Shown {
+        all: args.shown.all,
+        rows,
+    };
+    conclude("memwright compare", &columns, functions, &shown, &outputs)
+}
+
+/// The patterns of rows, with the number of a region where they have the name that the programs give it. Programs that give
+/// `--region` another number are refused.
+fn regions_by_number(
+    args: &CompareArgs,
+    laboratories: &[Laboratory<'_>],
+) -> anyhow::Result<Vec<String>> {
+    let programs: Vec<RegionNames> = laboratories.iter().map(|one| one.names().clone()).collect();
+    let rows = args.shown.rows.iter();
+    let rows = rows.map(|row| region_names::numbered(row, &programs));
+    let rows: Result<Vec<String>, UnknownRegion> = rows.collect();
+    if let Some(region) = &args.run.region {
+        region_names::number(region, &programs)
+            .map_err(|unknown| anyhow!("--region: {unknown}"))?;
+    }
+    rows.map_err(|unknown| anyhow!("--rows: {unknown}"))
+}
+
+/// Writes a comparison, with sections beside the counts, to wherever it is wanted, and returns its exit code.
+///
+/// # Errors
+/// Documents of two kinds; a pattern that names no row; those of writing.
+pub fn conclude(
+    title: &str,
+    columns: &[(String, &Saved)],
+    sections: Vec<Section>,
+    shown: &Shown,
+    outputs: &Outputs,
+) -> Result<u8, Failure> {
+    let sheet = comparison::sheet(columns)
+        .context("runs on Memwright and on kernel images have other rows")
+        .map_err(Failure::Usage)?;
+    let unknown = |unknown| Failure::Usage(anyhow!("--rows: {unknown}"));
+    let mut sheet = sheet.select(&shown.rows).map_err(unknown)?;
+    sheet.sections.extend(sections);
+    let document = Comparison::new(columns, &sheet);
+    sheet
+        .notes
+        .splice(0..0, document.program_differs.iter().cloned());
+    if !outputs.on_output() {
+        print(render::text(&sheet, shown.all).as_bytes())?;
+    }
+    outputs.write(title, std::slice::from_ref(&sheet), shown.all, &document)?;
+    Ok(verdict::code(&document.kinds))
+}
+
+/// Columns that one laboratory serves.
+struct Group<'a> {
+    system: System,
+    changes: &'a [Change],
+    plan: ImagePlan,
+}
+
+impl Group<'_> {
+    fn has(&self, column: &Column) -> bool {
+        self.system == column.image.system && *self.changes == column.changes
+    }
+}
+
+/// The options of the columns, once for all that change the same. With `--keep` each has a folder in that one.
+fn groups<'a>(columns: &'a [Column], plan: &ImagePlan) -> anyhow::Result<Vec<Group<'a>>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for column in columns {
+        if !groups.iter().any(|group| group.has(column)) {
+            groups.push(Group {
+                system: column.image.system,
+                changes: &column.changes,
+                plan: column.plan(plan)?,
+            });
+        }
+    }
+    if groups.len() > 1 {
+        for (number, group) in groups.iter_mut().enumerate() {
+            let folder = |keep: PathBuf| keep.join((number + 1).to_string());
+            group.plan.care.keep = group.plan.care.keep.take().map(folder);
+        }
+    }
+    Ok(groups)
+}
+
+/// The columns, each under a name of its own, with what else can be said against the options before anything runs.
+fn columns(args: &CompareArgs) -> anyhow::Result<Vec<Column>> {
+    if args.run.kernel.len() < 2 {
+        return Err(anyhow!("compare takes two or more --kernel NAME=IMAGE"));
+    }
+    for pattern in &args.shown.rows {
+        names::check(pattern).map_err(|unknown| anyhow!("--rows: {unknown}"))?;
+    }
+    let columns = args.run.kernel.iter().map(|text| Column::open(text));
+    let columns: Vec<Column> = columns.collect::<anyhow::Result<_>>()?;
+    for (index, column) in columns.iter().enumerate() {
+        let name = &column.image.name;
+        if columns[..index]
+            .iter()
+            .any(|other| other.image.name == *name)
+        {
+            return Err(anyhow!(
+                "two kernels are called {name}; name one: --kernel NAME=IMAGE"
+            ));
+        }
+    }
+    Ok(columns)
+}
+
+/// Writes the files of profiles, where functions were counted.
+fn write_profiles(
+    outputs: &ProfileOutputs,
+    first: &Document,
+    last: &Document,
+) -> anyhow::Result<()> {
+    let (Some(before), Some(after)) = (&first.functions, &last.functions) else {
+        return Ok(());
+    };
+    let names = [first, last].map(|one| one.kernel.name.as_str());
+    outputs.write_two([before, after], names, &first.arguments.join(" "))
+}
+
+/// The functions of the kernels, where they were asked for.
+fn functions(
+    args: &CompareArgs,
+    documents: &[Document],
+    names: &[Option<BTreeSet<String>>],
+) -> Vec<Section> {
+    let sides = documents.iter().zip(names).map(|(document, names)| {
+        let profile = document.functions.as_ref()?;
+        Some(Side {
+            profile,
+            names: names.as_ref(),
+        })
+    });
+    let Some(sides) = sides.collect::<Option<Vec<Side<'_>>>>() else {
+        return Vec::new();
+    };
+    let order = args.run.order();
+    let functions = difference::section(&sides, order, args.ungroup);
+    let lines = difference::lines(&sides, order);
+    [functions].into_iter().chain(lines).collect()
+}
+
+/// Runs a program on each image, as many at once as there are cores for, and returns what came of it in their order.
+fn measure(guests: &[(&Laboratory<'_>, &Image)], runs: &Runs) -> Result<Vec<Measured>, Failure> {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let at_once = guests
+        .first()
+        .map_or(1, |(first, _)| cores / first.guests_of_an_image());
+    let mut all = Vec::new();
+    for some in guests.chunks(at_once.max(1)) {
+        let one = |(laboratory, image): (&Laboratory<'_>, &Image)| {
+            progress(&laboratory.heading(image));
+            laboratory.measure(image, runs)
+        };
+        let results: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = some
+                .iter()
+                .map(|guest| scope.spawn(move || one(*guest)))
+                .collect();
+            let panicked = |_| Err(anyhow!("a run panicked").into());
+            let join =
+                |thread: thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(panicked);
+            threads.into_iter().map(join).collect()
+        });
+        for result in results {
+            all.push(result?);
+        }
+    }
+    Ok(all)
+}

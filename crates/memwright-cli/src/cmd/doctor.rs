@@ -1,0 +1,175 @@
+//! `memwright doctor`: what is here, what is missing, and the command that mends it.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+use crate::count::plugin;
+use crate::host::bounded::{self, PATIENCE};
+use crate::host::compile::Compiler;
+use crate::host::folder::PrivateFolder;
+use crate::host::{cache, output};
+use crate::model::failure::{ENVIRONMENT, Failure};
+use crate::qemu::version;
+
+/// How a finding weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Weight {
+    /// It is here.
+    Here,
+    /// Some commands need it.
+    Useful,
+    /// Nothing runs without it.
+    Needed,
+}
+
+/// One line of the report.
+#[derive(Debug)]
+struct Finding {
+    what: &'static str,
+    weight: Weight,
+    detail: String,
+}
+
+/// Looks for everything and prints a line for each; 3 where something needed is missing.
+///
+/// # Errors
+/// Those of printing.
+pub fn doctor() -> Result<u8, Failure> {
+    let findings = [
+        qemu(),
+        compiler(
+            "C compiler for experiments and the plugin",
+            &["musl-gcc", "cc"],
+        ),
+        counting(),
+        program(
+            "apt-get",
+            "fetches kernels and a later QEMU",
+            "only on Debian and its kin",
+        ),
+        program("perf", "counts for run --native", "apt install linux-perf"),
+        cache_folder(),
+        kernels(),
+    ];
+    let text: String = findings.iter().map(line).collect();
+    output::print(text.as_bytes())?;
+    let sick = findings.iter().any(|one| one.weight == Weight::Needed);
+    Ok(if sick { ENVIRONMENT } else { 0 })
+}
+
+fn line(finding: &Finding) -> String {
+    let mark = match finding.weight {
+        Weight::Here => "ok      ",
+        Weight::Useful => "absent  ",
+        Weight::Needed => "MISSING ",
+    };
+    format!("{mark}{}: {}\n", finding.what, finding.detail)
+}
+
+fn found<T>(
+    what: &'static str,
+    result: anyhow::Result<T>,
+    weight: Weight,
+    say: impl Fn(&T) -> String,
+) -> Finding {
+    match result {
+        Ok(value) => Finding {
+            what,
+            weight: Weight::Here,
+            detail: say(&value),
+        },
+        Err(error) => Finding {
+            what,
+            weight,
+            detail: format!("{error:#}"),
+        },
+    }
+}
+
+fn qemu() -> Finding {
+    found(
+        "QEMU",
+        version::usual(),
+        Weight::Needed,
+        |(name, version)| {
+            let later = if *version < version::Version::NEWER {
+                "; several CPUs take a later one from Debian's backports, by themselves"
+            } else {
+                ""
+            };
+            format!("{} is {version}{later}", name.display())
+        },
+    )
+}
+
+fn compiler(what: &'static str, names: &[&'static str]) -> Finding {
+    found(
+        what,
+        Compiler::first_of(names),
+        Weight::Useful,
+        |compiler| compiler.name().to_owned(),
+    )
+}
+
+fn counting() -> Finding {
+    let built = version::usual().and_then(|(qemu, version)| {
+        ensure!(
+            version::takes_plugins(&qemu),
+            "{} was built without support for plugins",
+            qemu.display()
+        );
+        plugin::build(version)
+    });
+    found("counting plugin", built, Weight::Useful, |path| {
+        path.display().to_string()
+    })
+}
+
+fn program(what: &'static str, purpose: &str, mend: &str) -> Finding {
+    let answers = bounded::output(Command::new(what).arg("--version"), PATIENCE)
+        .is_ok_and(|output| output.status.success());
+    if answers {
+        return Finding {
+            what,
+            weight: Weight::Here,
+            detail: purpose.to_owned(),
+        };
+    }
+    Finding {
+        what,
+        weight: Weight::Useful,
+        detail: format!("{purpose} ({mend})"),
+    }
+}
+
+fn cache_folder() -> Finding {
+    let made = cache::folder().and_then(|folder| {
+        fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        PrivateFolder::within(&folder)
+            .with_context(|| format!("cannot write to {}", folder.display()))?;
+        Ok(folder)
+    });
+    found("cache", made, Weight::Needed, |folder| {
+        folder.display().to_string()
+    })
+}
+
+fn kernels() -> Finding {
+    let kept = crate::linux::kept::all().unwrap_or_default();
+    if kept.is_empty() {
+        return Finding {
+            what: "kernels",
+            weight: Weight::Useful,
+            detail: "none was added (memwright kernels add debian:trixie)".to_owned(),
+        };
+    }
+    let names: Vec<String> = kept.into_iter().map(|kept| kept.name).collect();
+    Finding {
+        what: "kernels",
+        weight: Weight::Here,
+        detail: names.join(", "),
+    }
+}

@@ -1,0 +1,38 @@
+//! `memwright kernels`: Linux kernel images with names, kept in the cache.
+
+use crate::cmd::args::KernelsAction;
+use crate::host::output::{self, say};
+use crate::linux::fetch;
+use crate::linux::kept::{self, Kept};
+use crate::model::failure::Failure;
+
+/// Adds, lists or removes.
+///
+/// # Errors
+/// One line: usage, apt, the cache.
+pub fn kernels(action: &KernelsAction) -> Result<u8, Failure> {
+    match action {
+        KernelsAction::Add { name, debug } => print(&line(&fetch::add(name, debug.as_ref())?))?,
+        KernelsAction::List => list()?,
+        KernelsAction::Remove { name } => kept::remove(name).map_err(Failure::Usage)?,
+    }
+    Ok(0)
+}
+
+fn list() -> anyhow::Result<()> {
+    let kept = kept::all()?;
+    if kept.is_empty() {
+        say("no kernel was added yet; for example: memwright kernels add debian:trixie");
+    }
+    print(&kept.iter().map(line).collect::<String>())
+}
+
+fn line(kept: &Kept) -> String {
+    // A document in the cache that something else wrote can hold anything.
+    let beginning: String = kept.sha256.chars().take(12).collect();
+    format!("{}  {beginning}  {}\n", kept.name, kept.version)
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    output::print(text.as_bytes())
+}

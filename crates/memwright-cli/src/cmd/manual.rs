@@ -1,0 +1,33 @@
+//! Completions for shells, and manual pages, made from the command line itself.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::cmd::args::Cli;
+use crate::host::output;
+
+/// Prints the completions of a shell.
+///
+/// # Errors
+/// Those of printing.
+pub fn completions(shell: Shell) -> anyhow::Result<u8> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "memwright", &mut text);
+    output::print(&text)?;
+    Ok(0)
+}
+
+/// Writes a manual page for the command and one for each of its subcommands.
+///
+/// # Errors
+/// Those of writing.
+pub fn manual(folder: &Path) -> anyhow::Result<u8> {
+    let context = || format!("cannot write to {}", folder.display());
+    fs::create_dir_all(folder).with_context(context)?;
+    clap_mangen::generate_to(Cli::command().flatten_help(false), folder).with_context(context)?;
+    Ok(0)
+}

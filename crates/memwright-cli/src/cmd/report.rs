@@ -1,0 +1,280 @@
+//! `memwright report`: saved documents in every format, one or several side by side.
+
+use crate::host::file as host_file;
+use crate::render;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, bail};
+use serde_json::Value;
+
+use crate::cmd::args::ReportArgs;
+use crate::cmd::compare;
+use crate::compare::{account_sheet, bench_sheet as table, comparison, side_by_side};
+use crate::host::output::print;
+use crate::host::taken::Taken;
+use crate::model::bench::{self, Document as Bench};
+use crate::model::failure::Failure;
+use crate::model::image::split_name;
+use crate::model::region_names::{self, RegionNames};
+use crate::model::saved::Saved;
+use crate::render::account;
+use crate::render::outputs::{Outputs, Shown};
+use crate::sheet::Sheet;
+
+/// A file that the user named.
+struct File {
+    name: Option<String>,
+    path: PathBuf,
+}
+
+impl File {
+    /// Reads `[NAME=]FILE`.
+    fn of(text: &str) -> Self {
+        let (name, path) = split_name(text);
+        Self {
+            name: name.map(str::to_owned),
+            path: path.into(),
+        }
+    }
+
+    /// What its column is called where another has the name of the kernel: the file without its ending.
+    fn stem(&self) -> String {
+        let stem = self.path.file_stem().unwrap_or_default();
+        stem.to_string_lossy().into_owned()
+    }
+}
+
+/// What a file holds.
+enum Content {
+    Run(Saved),
+    Comparison(Vec<Saved>),
+    Bench(Bench),
+}
+
+/// Renders one document, or compares several runs; the exit code of a comparison is that of `compare`.
+///
+/// # Errors
+/// Usage: a file that is no such document, documents that cannot be compared.
+pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
+    let files: Vec<File> = args.files.iter().map(|text| File::of(text)).collect();
+    let mut taken = Taken::default();
+    for file in &files {
+        taken.read_path("a document that is read", &file.path);
+    }
+    let contents = files.iter().map(|file| content(&file.path));
+    let contents: Vec<Content> = contents
+        .collect::<anyhow::Result<_>>()
+        .map_err(Failure::Usage)?;
+    let outputs = Outputs::open(args.json.as_deref(), &args.formats, &mut taken)?;
+    if let [file] = files.as_slice() {
+        return one(args, file, &contents[0], &outputs);
+    }
+    let saved = contents
+        .iter()
+        .map(|content| match content {
+            Content::Run(saved) => Ok(saved),
+            Content::Comparison(_) | Content::Bench(_) => {
+                Err(anyhow!("only documents of run are compared"))
+            }
+        })
+        .collect::<anyhow::Result<Vec<_>>>()
+        .map_err(Failure::Usage)?;
+    let columns: Vec<(String, &Saved)> = names(&files, &saved).into_iter().zip(saved).collect();
+    conclude(args, &columns, &outputs)
+}
+
+/// The patterns of rows, with the number of a region where they have the name that the documents give it.
+fn rows<'a>(
+    args: &ReportArgs,
+    documents: impl Iterator<Item = &'a Saved>,
+) -> Result<Vec<String>, Failure> {
+    let names: Vec<RegionNames> = documents.map(Saved::region_names).collect();
+    let rows = args.shown.rows.iter().map(|row| {
+        let row = region_names::numbered(row, &names);
+        row.map_err(|unknown| Failure::Usage(anyhow!("--rows: {unknown}")))
+    });
+    rows.collect()
+}
+
+fn conclude(
+    args: &ReportArgs,
+    columns: &[(String, &Saved)],
+    outputs: &Outputs,
+) -> Result<u8, Failure> {
+    let shown = Shown {
+        all: args.shown.all,
+        rows: rows(args, columns.iter().map(|(_, saved)| *saved))?,
+    };
+    compare::conclude("memwright report", columns, Vec::new(), &shown, outputs)
+}
+
+/// Renders one document.
+fn one(
+    args: &ReportArgs,
+    file: &File,
+    content: &Content,
+    outputs: &Outputs,
+) -> Result<u8, Failure> {
+    match content {
+        Content::Comparison(columns) => {
+            let columns: Vec<&Saved> = columns.iter().collect();
+            let names = names(&[], &columns).into_iter();
+            // What was found when it was made is no failure of the rendering.
+            let columns: Vec<(String, &Saved)> = names.zip(columns).collect();
+            conclude(args, &columns, outputs)?;
+            Ok(0)
+        }
+        Content::Run(saved) => {
+            let unknown = |unknown| Failure::Usage(anyhow!("--rows: {unknown}"));
+            let sheet = single(file, saved);
+            let rows = rows(args, std::iter::once(saved))?;
+            let sheet = sheet.select(&rows).map_err(unknown)?;
+            let text = match saved {
+                Saved::Memwright(document) if args.shown.rows.is_empty() => {
+                    account::render(document, false)
+                }
+                Saved::Memwright(_) | Saved::Kernel(_) => render::text(&sheet, true),
+            };
+            write(&text, &[sheet], saved, outputs)
+        }
+        Content::Bench(document) => {
+            if !args.shown.rows.is_empty() {
+                return Err(Failure::Usage(anyhow!("--rows: a bench has cases instead")));
+            }
+            let sheets = document.experiments.iter().map(|measured| {
+                let mut sheet = table::sheet(measured, &document.columns);
+                sheet
+                    .notes
+                    .extend(table::origins(measured, &document.columns));
+                sheet
+            });
+            let sheets: Vec<Sheet> = sheets.collect();
+            let text = sheets.iter().map(|one| render::text(one, true));
+            write(&text.collect::<String>(), &sheets, document, outputs)
+        }
+    }
+}
+
+fn write(
+    text: &str,
+    sheets: &[Sheet],
+    document: &impl serde::Serialize,
+    outputs: &Outputs,
+) -> Result<u8, Failure> {
+    if !outputs.on_output() {
+        print(text.as_bytes())?;
+    }
+    outputs.write("memwright report", sheets, true, document)?;
+    Ok(0)
+}
+
+/// The sheet of a single run.
+fn single(file: &File, saved: &Saved) -> Sheet {
+    match saved {
+        Saved::Kernel(document) => {
+            let mut document = (**document).clone();
+            if let Some(name) = &file.name {
+                document.kernel.name.clone_from(name);
+            }
+            side_by_side::account(&document)
+        }
+        Saved::Memwright(document) => {
+            let name = file.name.as_deref().unwrap_or(account_sheet::COLUMN);
+            account_sheet::sheet(&[(name.to_owned(), document)])
+        }
+    }
+}
+
+/// What the columns are called: as the user says; else as their kernels, or as their files where two kernels have one name.
+fn names(files: &[File], columns: &[&Saved]) -> Vec<String> {
+    let kernel = |saved: &Saved| match saved {
+        Saved::Kernel(document) => document.kernel.name.clone(),
+        Saved::Memwright(_) => account_sheet::COLUMN.to_owned(),
+    };
+    let kernels: Vec<String> = columns.iter().map(|saved| kernel(saved)).collect();
+    let name = |(index, own): (usize, &String)| {
+        let is_alone = kernels.iter().filter(|other| *other == own).count() == 1;
+        match files.get(index) {
+            Some(file) => match &file.name {
+                Some(name) => name.clone(),
+                None if is_alone => own.clone(),
+                None => file.stem(),
+            },
+            None => own.clone(),
+        }
+    };
+    kernels.iter().enumerate().map(name).collect()
+}
+
+fn content(path: &Path) -> anyhow::Result<Content> {
+    let value = host_file::read_json(path)?;
+    parse(value).with_context(|| path.display().to_string())
+}
+
+/// What a document is, by its kind.
+fn parse(mut value: Value) -> anyhow::Result<Content> {
+    if value["kind"] == bench::KIND {
+        if value["schema"] != bench::SCHEMA {
+            bail!("a bench of another version");
+        }
+        return Ok(Content::Bench(
+            serde_json::from_value(value).context("damaged")?,
+        ));
+    }
+    if value["kind"] == comparison::KIND {
+        let columns = match value["columns"].take() {
+            Value::Array(columns) => columns,
+            _ => bail!("damaged: no columns"),
+        };
+        let columns = columns.into_iter().map(Saved::parse);
+        return Ok(Content::Comparison(columns.collect::<anyhow::Result<_>>()?));
+    }
+    Saved::parse(value)
+        .map(Content::Run)
+        .map_err(|_| anyhow!("no document that memwright wrote"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::schema::document;
+
+    #[test]
+    fn columns_have_names_of_their_own() {
+        let saved = |name: &str| {
+            let mut document = document();
+            document.kernel.name = name.to_owned();
+            Saved::Kernel(Box::new(document))
+        };
+        let (one, two) = (saved("a"), saved("b"));
+        for (texts, columns, expected) in [
+            (["x/1.json", "x/2.json"], [&one, &two], ["a", "b"]),
+            (["x/1.json", "x/2.json"], [&one, &one], ["1", "2"]),
+            (["before=1.json", "2.json"], [&one, &one], ["before", "2"]),
+            (["./a=1.json", "2.json"], [&one, &two], ["a", "b"]),
+        ] {
+            let files = texts.map(File::of);
+            assert_eq!(names(&files, &columns), expected, "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn kinds_are_known_by_what_they_say() {
+        let run = serde_json::to_value(document()).unwrap();
+        let comparison =
+            serde_json::json!({"schema": 2, "kind": "comparison", "columns": [run.clone()]});
+        assert!(matches!(parse(run), Ok(Content::Run(_))));
+        assert!(
+            matches!(parse(comparison), Ok(Content::Comparison(columns)) if columns.len() == 1)
+        );
+        for wrong in [
+            serde_json::json!({}),
+            serde_json::json!({"schema": 1, "kind": "kernel-run"}),
+            serde_json::json!({"schema": 9, "kind": "bench"}),
+            serde_json::json!({"schema": 2, "kind": "comparison"}),
+            serde_json::json!([1]),
+        ] {
+            assert!(parse(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `memwright run --kernel IMAGE`: the account of a program on that kernel.
+
+use std::{io, slice};
+
+use anyhow::anyhow;
+use memwright_linux::channel::Outcome;
+
+use crate::cmd::args::RunArgs;
+use crate::compare::side_by_side;
+use crate::host::output::{print, say, show};
+use crate::lab::column::Column;
+use crate::lab::input::Input;
+use crate::lab::laboratory::{Laboratory, Measured};
+use crate::model::failure::{Failure, exit_code};
+use crate::model::profile::Order;
+use crate::render::outputs::Outputs;
+use crate::render::profile_outputs::ProfileOutputs;
+use crate::render::{self, functions};
+
+/// Runs the program on a kernel image.
+///
+/// # Errors
+/// Everything that keeps it from running; what becomes of the program is an exit code.
+pub fn run(args: &RunArgs) -> Result<u8, Failure> {
+    let [image] = args.kernel.as_slice() else {
+        return Err(anyhow!("run takes one --kernel; memwright compare compares several").into());
+    };
+    let column = Column::open(image)?;
+    let plan = column.plan(&args.image_plan()).map_err(Failure::Usage)?;
+    let image = column.image;
+    let laboratory = Laboratory::open(&plan, &Input::default(), image.system, args.dry_run)?;
+    if args.dry_run {
+        print(format!("{}\n", laboratory.line(&image)).as_bytes())?;
+        return Ok(0);
+    }
+    let mut taken = laboratory.taken(&image);
+    let outputs = Outputs::open(args.json.as_deref(), &args.formats, &mut taken)?;
+    let profiles = ProfileOutputs::open(&args.profiles, &mut taken)?;
+    let measured = laboratory.measure(&image, &laboratory.runs()?)?;
+    let code = conclude(&measured, args.order(), &outputs)?;
+    if let Some(profile) = &measured.document.functions {
+        let command = measured.document.arguments.join(" ");
+        profiles.write(profile, &image.name, &command)?;
+    }
+    Ok(code)
+}
+
+/// Prints what the program printed, then the account, and returns the exit code.
+fn conclude(measured: &Measured, order: Order, outputs: &Outputs) -> Result<u8, Failure> {
+    let Measured { said, document, .. } = measured;
+    show(&said.errors);
+    print(&said.output)?;
+    let sheet = side_by_side::account(document);
+    show(render::text(&sheet, true).as_bytes());
+    if let Some(profile) = &document.functions {
+        show(functions::text(profile, order).as_bytes());
+    }
+    if let Outcome::NotStarted(number) = said.outcome {
+        let error = io::Error::from_raw_os_error(number);
+        say(&format!("{}: {error}", document.program.path));
+    }
+    outputs.write("memwright run", slice::from_ref(&sheet), true, document)?;
+    Ok(exit_code(said.outcome))
+}

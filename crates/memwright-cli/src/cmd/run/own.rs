@@ -1,0 +1,101 @@
+//! `memwright run` on Memwright's kernel: the program's output as it comes, then the account.
+
+use std::io;
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use memwright_linux::channel::{NO_ROOM, Outcome};
+
+use crate::cmd::args::RunArgs;
+use crate::compare::account_sheet;
+use crate::host::output::{self, say, show};
+use crate::memwright::input::Source;
+use crate::memwright::run::{Attendance, Finished, Run, Wiring};
+use crate::memwright::session::Streams;
+use crate::memwright::trace::TraceFile;
+use crate::memwright::watch::SignalWatch;
+use crate::model::failure::{Failure, SIGNAL_BASE, SIGPIPE, TIMEOUT, exit_code, signal_code};
+use crate::qemu::process::Cut;
+use crate::render::account;
+use crate::render::outputs::Outputs;
+
+/// Runs the program and returns the exit code.
+///
+/// # Errors
+/// Everything that keeps it from running; what happens inside the guest is an exit code.
+pub fn run(args: &RunArgs) -> Result<u8, Failure> {
+    let plan = args.own_plan();
+    let run = Run::open(&plan)?;
+    if args.dry_run {
+        output::print(format!("{}\n", run.line()?).as_bytes())?;
+        return Ok(0);
+    }
+    let mut taken = run.taken();
+    let outputs = Outputs::open(args.json.as_deref(), &args.formats, &mut taken)?;
+    let trace = args.trace.as_deref();
+    let trace = trace
+        .map(|path| {
+            let file = taken.create("the file of --trace", path)?;
+            TraceFile::begin(file, args.trace_format)
+        })
+        .transpose()?;
+    let signals = SignalWatch::start().context("cannot receive signals")?;
+    let wiring = Wiring {
+        source: Source::Descriptor,
+        streams: Streams::Forward,
+        trace,
+        taken: &taken,
+    };
+    let finished = run.run(&Attendance::Alone(&signals), wiring)?;
+    conclude(&finished, run.program(), args.care.verbose, &outputs)
+}
+
+/// Says how the run ended and returns the exit code.
+///
+/// # Errors
+/// When the guest did not say how it ended: then Memwright failed.
+fn conclude(
+    run: &Finished,
+    program: &Path,
+    verbose: bool,
+    outputs: &Outputs,
+) -> Result<u8, Failure> {
+    match run.cut {
+        Some(Cut::OutputClosed) => return Ok(SIGNAL_BASE + SIGPIPE),
+        Some(Cut::OutputFailed(number)) => {
+            return Err(output::failed(io::Error::from_raw_os_error(number)).into());
+        }
+        Some(Cut::TimedOut) => {
+            say("--timeout expired");
+            return Ok(TIMEOUT);
+        }
+        Some(Cut::Signalled(signal)) => {
+            say(&format!("ended by signal {signal}"));
+            return Ok(signal_code(signal));
+        }
+        None => {}
+    }
+    let (report, document) = (&run.report, &run.document);
+    if let Some((Outcome::NotStarted(NO_ROOM), text)) = &report.outcome {
+        return Err(Failure::Broken(anyhow!(
+            "the guest could not start: {text}"
+        )));
+    }
+    if report.outcome.is_some() || !report.account.rows.is_empty() {
+        show(account::render(document, account::styled()).as_bytes());
+    }
+    let Some((outcome, text)) = &report.outcome else {
+        // What there is to see of a guest that did not say how it ended.
+        if !verbose {
+            show(&report.log);
+        }
+        show(run.errors.as_bytes());
+        return Err(Failure::Broken(anyhow!("{}", report.silence())));
+    };
+    if let Outcome::NotStarted(_) = outcome {
+        say(&format!("{}: {text}", program.display()));
+    }
+    let sheet = account_sheet::sheet(&[(account_sheet::COLUMN.to_owned(), document)]);
+    outputs.write("memwright run", &[sheet], true, document)?;
+    Ok(exit_code(*outcome))
+}

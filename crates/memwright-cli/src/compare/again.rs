@@ -1,0 +1,218 @@
+//! The command that makes a document again, put together from what the document says.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use crate::model::kernel_run::Document;
+use crate::model::shell::shell_line;
+use crate::model::{change, memwright_run as report};
+
+/// The settings that are options of the same name, and what each is where nothing is said.
+const OPTIONS: [(&str, &str); 7] = [
+    ("thp", "madvise"),
+    ("thp-size", ""),
+    ("swap", ""),
+    ("hugetlb", ""),
+    ("numa", "1"),
+    ("env", ""),
+    ("append", ""),
+];
+const USUAL_MEMORY: u64 = 512 << 20;
+
+/// The command that runs the program of these documents on their kernels; `None` without documents.
+pub fn on_kernels(documents: &[Document]) -> Option<String> {
+    let first = documents.first()?;
+    let mut words = vec!["memwright".to_owned()];
+    words.push(
+        if documents.len() > 1 {
+            "compare"
+        } else {
+            "run"
+        }
+        .to_owned(),
+    );
+    // What is added to a command cannot be taken away for one column.
+    let added = |key: &str| change::can_change(key) && !is_always_set(key);
+    let everywhere = |setting: &String| documents.iter().all(|one| one.settings.contains(setting));
+    for document in documents {
+        let mut kernel = column(document);
+        if document.memory != first.memory {
+            kernel += &format!(",memory={}M", document.memory >> 20);
+        }
+        if document.cpus != first.cpus {
+            kernel += &format!(",cpus={}", document.cpus);
+        }
+        for setting in &document.settings {
+            let is_own = match setting.split_once('=') {
+                Some((key, _)) if added(key) => !everywhere(setting),
+                Some((key, _)) => is_always_set(key) && !first.settings.contains(setting),
+                None => false,
+            };
+            if is_own {
+                kernel += &format!(",{setting}");
+            }
+        }
+        let program = document.arguments.first();
+        if let Some(program) = program.filter(|_| program != first.arguments.first()) {
+            kernel += &format!(",{}={program}", change::PROGRAM);
+        }
+        words.extend(["--kernel".to_owned(), kernel]);
+    }
+    let is_common = |setting: &&String| {
+        let key = setting.split_once('=').map(|(key, _)| key);
+        !key.is_some_and(added) || everywhere(setting)
+    };
+    let common: Vec<String> = first.settings.iter().filter(is_common).cloned().collect();
+    words.extend(machine(first.memory, first.cpus, &common));
+    words.extend(first.arguments.iter().cloned());
+    Some(line(&words))
+}
+
+/// Whether every document has this setting: it has a value where nothing is said.
+fn is_always_set(key: &str) -> bool {
+    let mut options = OPTIONS.iter();
+    options.any(|(option, usual)| *option == key && !usual.is_empty())
+}
+
+/// `[NAME=]IMAGE` of a document's kernel.
+fn column(document: &Document) -> String {
+    let (name, path) = (&document.kernel.name, &document.host.image);
+    let image = kept(path).unwrap_or(path);
+    let own_name = kept(path).or_else(|| Path::new(path).file_name()?.to_str());
+    match own_name.is_some_and(|own| change::is_derived(name, own)) {
+        true => image.to_owned(),
+        false => format!("{name}={image}"),
+    }
+}
+
+/// The name that an image is kept under, on whichever machine that was; `None` for an image of the user's own.
+fn kept(image: &str) -> Option<&str> {
+    let (_, name) = image.strip_suffix("/vmlinuz")?.rsplit_once("/kernels/")?;
+    (!name.contains('/')).then_some(name)
+}
+
+/// The command that runs the program of this document on Memwright.
+pub fn on_memwright(document: &report::Document) -> String {
+    let mut words = vec!["memwright".to_owned(), "run".to_owned()];
+    words.extend(machine(document.memory, document.cpus, &document.settings));
+    for policy in &document.policies {
+        words.extend(["--policy".to_owned(), policy.clone()]);
+    }
+    words.extend(document.arguments.iter().cloned());
+    line(&words)
+}
+
+/// The options of a machine, without those that are as they usually are.
+fn machine(memory: u64, cpus: u8, settings: &[String]) -> Vec<String> {
+    let mut words = Vec::new();
+    if memory != USUAL_MEMORY {
+        words.extend(["--memory".to_owned(), format!("{}M", memory >> 20)]);
+    }
+    if cpus != 1 {
+        words.extend(["--cpus".to_owned(), cpus.to_string()]);
+    }
+    for setting in settings {
+        let Some((name, value)) = setting.split_once('=') else {
+            continue;
+        };
+        if let Some((place, _)) = value.split_once(" sha256 ")
+            && name == "file"
+        {
+            words.extend(["--file".to_owned(), place.to_owned()]);
+        }
+        let option = OPTIONS.iter().find(|(option, _)| *option == name);
+        if option.is_some_and(|(_, usual)| *usual != value) {
+            words.extend([format!("--{name}"), value.to_owned()]);
+        }
+    }
+    words
+}
+
+/// Words as a shell takes them.
+fn line(words: &[String]) -> String {
+    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+    match words.split_first() {
+        Some((program, arguments)) => shell_line(program, arguments),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_named() {
+        let mut one = crate::compare::schema::document();
+        (one.memory, one.settings) = (USUAL_MEMORY, Vec::new());
+        one.kernel.name = "debian:trixie".to_owned();
+        one.host.image = "/home/x/.cache/memwright/kernels/debian:trixie/vmlinuz".to_owned();
+        let mut other = one.clone();
+        (other.kernel.name, other.host.image) = ("after".to_owned(), "/x/b z".to_owned());
+        assert_eq!(on_kernels(&[]), None);
+        assert_eq!(
+            on_kernels(&[one, other]).unwrap(),
+            "memwright compare --kernel debian:trixie --kernel 'after=/x/b z' x"
+        );
+    }
+
+    #[test]
+    fn a_column_keeps_what_it_alone_has() {
+        let mut one = crate::compare::schema::document();
+        (one.memory, one.settings) = (USUAL_MEMORY, vec!["env=A=1".to_owned()]);
+        one.settings.push("append=quiet".to_owned());
+        one.settings.push("thp=madvise".to_owned());
+        one.kernel.name = "k".to_owned();
+        one.host.image = "/x/k".to_owned();
+        let mut other = one.clone();
+        other.kernel.name = "k thp=never memory=1G".to_owned();
+        other.memory = 1 << 30;
+        other.settings = vec!["env=A=1".to_owned(), "thp=never".to_owned()];
+        other.arguments[0] = "/y".to_owned();
+        assert_eq!(
+            on_kernels(&[one, other]).unwrap(),
+            "memwright compare --kernel /x/k,append=quiet \
+             --kernel /x/k,memory=1024M,thp=never,program=/y --env A=1 x"
+        );
+    }
+
+    #[test]
+    fn a_kept_kernel_is_named_without_a_path() {
+        for (image, expected) in [
+            (
+                "/x/memwright/kernels/debian:trixie/vmlinuz",
+                Some("debian:trixie"),
+            ),
+            ("/x/kernels/a/b/vmlinuz", None),
+            ("/x/kernels/debian:trixie/bzImage", None),
+            ("/boot/vmlinuz", None),
+        ] {
+            assert_eq!(kept(image), expected, "{image}");
+        }
+    }
+
+    #[test]
+    fn options_are_those_that_are_unusual() {
+        let words = |memory, cpus, settings: &[&str]| {
+            let settings: Vec<String> = settings.iter().map(|one| (*one).to_owned()).collect();
+            machine(memory, cpus, &settings).join(" ")
+        };
+        let empty = crate::model::settings::empty_input();
+        assert_eq!(words(512 << 20, 1, &["thp=madvise", "numa=1", &empty]), "");
+        assert_eq!(
+            words(
+                1 << 30,
+                2,
+                &[
+                    "thp=never",
+                    "swap=zram:64M",
+                    "env=A=1",
+                    "file=/x sha256 00",
+                    "append=quiet x",
+                    "trace=on"
+                ]
+            ),
+            "--memory 1024M --cpus 2 --thp never --swap zram:64M --env A=1 --file /x --append quiet x"
+        );
+    }
+}

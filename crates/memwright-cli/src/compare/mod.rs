@@ -1,0 +1,16 @@
+//! Documents side by side: as a sheet, with the rows that differ, and what is to be said of the difference.
+
+pub mod account_sheet;
+pub mod again;
+pub mod bench_sheet;
+pub mod comparison;
+pub mod functions;
+pub mod identity;
+pub mod limit;
+pub mod matching;
+pub mod names;
+pub mod rows;
+#[cfg(test)]
+pub mod schema;
+pub mod side_by_side;
+pub mod verdict;

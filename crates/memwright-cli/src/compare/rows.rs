@@ -1,0 +1,294 @@
+//! What the rows of the account are called, and how reports group them.
+
+use crate::model::account::Value;
+use crate::model::machine::{Clock, Machine};
+use crate::sheet::{UnknownRow, check_pattern};
+
+/// Groups in the order of reports, each with the beginnings of its rows' names. Rows of no group come last.
+const GROUPS: &[(&str, &[&str])] = &[
+    (
+        "Page faults",
+        &["fault_", "stack_expansions", "write_faults_avoided_max"],
+    ),
+    ("Page-table entries changed", &["entries_"]),
+    ("TLB flushes", &["flush_", "paging_structure_", "pcid_"]),
+    ("Frames", &["frames_", "lazyfree"]),
+    ("Page tables", &["page_tables"]),
+    ("Huge pages", &["thp_", "hugetlb_", "folio_"]),
+    ("NUMA and migration", &["numa_", "migrated", "migration_"]),
+    ("Swap", &["swap_", "written_back"]),
+    ("KSM", &["ksm_"]),
+    ("Address spaces", &["fork", "vmas_"]),
+    ("Locks", &["lock_", "locks_", "lines_"]),
+    ("Instructions", &["instructions_"]),
+];
+/// The group of all other rows.
+const OTHERS: &str = "Processes";
+
+/// The rows that the personality adds to those of the memory manager: name, title, definition.
+const PERSONALITY: &[(&str, &str, &str)] = &[
+    (
+        "instructions_user",
+        "instructions: user mode",
+        "Instructions that programs retired in user mode, from the start of PROGRAM to its end.",
+    ),
+    (
+        "instructions_kernel",
+        "instructions: kernel",
+        "Instructions that the kernel retired outside interrupts from the start of PROGRAM, its exec included, to its end, without those spent on the account itself and on waiting for input.",
+    ),
+    (
+        "instructions_interrupts",
+        "instructions: interrupts",
+        "Instructions that the kernel retired in interrupts that struck in user mode, timer ticks above all: from the interrupt's entry to the return to user mode, or to the switch to another thread.",
+    ),
+    (
+        "instructions_stretch",
+        "instructions: kernel, longest stretch",
+        "The most instructions that the kernel retired between two scheduling points: for so long at most a thread that became ready waited for the kernel. Runs below 500,000 are not all seen.",
+    ),
+    (
+        "locks_contended",
+        "waits for another CPU",
+        "Waits for a lock that another CPU held, or for something else that another CPU did. With several CPUs.",
+    ),
+    (
+        "locks_halted",
+        "waits for another CPU that blocked",
+        "Of these, long waits: the thread yielded its CPU, or the CPU halted until the holder or a timer woke it.",
+    ),
+    (
+        "flush_waits_halted",
+        "TLB shootdowns: waits that halted",
+        "Long waits for the acknowledgement of a shootdown in which the CPU halted until the last of the other CPUs woke it. With several CPUs.",
+    ),
+    (
+        "processes",
+        "processes",
+        "Processes that were started: PROGRAM is counted, process 1 is not.",
+    ),
+    (
+        "processes_killed",
+        "processes killed at the end",
+        "Processes that were still alive when PROGRAM ended, and were killed.",
+    ),
+    (
+        "oom_kills",
+        "processes killed by the OOM killer",
+        "Processes that were killed because no frame was left.",
+    ),
+    (
+        "audit_findings",
+        "audit findings",
+        "Contradictions between frames, page tables, references and VMAs that the audit found after the run: any but 0 is a bug of Memwright.",
+    ),
+];
+
+/// A row that a kernel of this build counts.
+struct Definition {
+    name: &'static str,
+    title: &'static str,
+    /// Linux's counter; empty where there is none.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for the page about the account")
+    )]
+    linux: &'static str,
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for the page about the account")
+    )]
+    meaning: &'static str,
+}
+
+/// Linux's counter for a row of the personality.
+fn linux_counter(name: &str) -> &'static str {
+    match name {
+        "oom_kills" => "oom_kill",
+        _ => "",
+    }
+}
+
+/// Every row that a kernel of this build counts.
+fn definitions() -> impl Iterator<Item = Definition> {
+    let memory = memwright::ROWS.iter().map(|row| Definition {
+        name: row.name,
+        title: row.title,
+        linux: row.linux,
+        meaning: row.definition,
+    });
+    let personality = PERSONALITY.iter().map(|(name, title, meaning)| Definition {
+        name,
+        title,
+        linux: linux_counter(name),
+        meaning,
+    });
+    memory.chain(personality)
+}
+
+/// The names of them, in the order of reports.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    definitions().map(|row| row.name)
+}
+
+/// A row's name in reports; one that this command does not know keeps its own.
+pub fn title(name: &str) -> &str {
+    definitions()
+        .find(|row| row.name == name)
+        .map_or(name, |row| row.title)
+}
+
+/// What the names of rows begin with, and what these rows count.
+const UNITS: &[(&str, &str)] = &[
+    ("fault_", "faults"),
+    ("entries_", "entries"),
+    ("flush_", "flushes"),
+    ("frames_", "frames"),
+    ("page_tables", "tables"),
+    ("numa_", "pages"),
+    ("migrated", "pages"),
+    ("instructions_", "instructions"),
+    ("processes", "processes"),
+];
+
+/// What a row counts; empty where its title says all.
+pub fn unit(name: &str) -> &'static str {
+    UNITS
+        .iter()
+        .find(|(beginning, _)| name.starts_with(beginning))
+        .map_or("", |(_, unit)| unit)
+}
+
+/// Checks before anything runs that a pattern can name a row.
+///
+/// # Errors
+/// [`UnknownRow`], with names that are close.
+pub fn check(pattern: &str) -> Result<(), UnknownRow> {
+    let known: Vec<_> = names().map(|name| (name, group(name))).collect();
+    check_pattern(pattern, known.iter().copied())
+}
+
+/// A row's value as far as this machine can tell it: which instructions were the kernel's and which a program's is counted
+/// for one CPU only, and by the clock that counts them.
+pub fn shown(name: &str, value: Value, machine: &Machine) -> Value {
+    let counted = machine.cpus == 1 && machine.clock == Clock::Instructions;
+    if name.starts_with("instructions_") && !counted {
+        return Value::Unobservable;
+    }
+    value
+}
+
+/// The titles of all groups in order.
+pub fn groups() -> impl Iterator<Item = &'static str> {
+    GROUPS.iter().map(|(title, _)| *title).chain([OTHERS])
+}
+
+/// The group that a row belongs to.
+pub fn group(name: &str) -> &'static str {
+    let belongs = |beginnings: &[&str]| {
+        beginnings
+            .iter()
+            .any(|beginning| name.starts_with(beginning))
+    };
+    GROUPS
+        .iter()
+        .find(|(_, beginnings)| belongs(beginnings))
+        .map_or(OTHERS, |(title, _)| title)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::machine::Apic;
+    use crate::model::size::MemorySize;
+    use std::fmt::Write;
+
+    #[test]
+    fn rows_have_titles_and_groups() {
+        assert_eq!(
+            (title("fault_cow"), group("fault_cow")),
+            ("faults: copy-on-write", "Page faults")
+        );
+        assert_eq!(
+            (title("later_row"), group("later_row")),
+            ("later_row", "Processes")
+        );
+        for definition in memwright::ROWS {
+            assert_ne!(group(definition.name), OTHERS, "{}", definition.name);
+        }
+    }
+
+    #[test]
+    fn instructions_are_counted_where_one_cpu_counts_them() {
+        let machine = |cpus, clock| Machine {
+            memory: MemorySize::least(),
+            cpus,
+            nodes: crate::model::nodes::Nodes::even(1),
+            clock,
+            apic: Apic::Xapic,
+            disk: None,
+        };
+        let count = Value::Count(7);
+        for (name, machine, expected) in [
+            ("instructions_user", machine(1, Clock::Instructions), count),
+            (
+                "instructions_user",
+                machine(2, Clock::Instructions),
+                Value::Unobservable,
+            ),
+            (
+                "instructions_kernel",
+                machine(1, Clock::Host),
+                Value::Unobservable,
+            ),
+            ("forks", machine(4, Clock::Host), count),
+        ] {
+            assert_eq!(shown(name, count, &machine), expected, "{name} {machine:?}");
+        }
+    }
+
+    /// The page about the account: its head, and a table for every group.
+    fn page() -> String {
+        let mut page = include_str!("account-head.md").to_owned();
+        for group_title in groups() {
+            let mut rows = definitions()
+                .filter(|row| group(row.name) == group_title)
+                .peekable();
+            if rows.peek().is_some() {
+                write!(
+                    page,
+                    "\n## {group_title}\n\n| Name | In the table | Meaning | Linux |\n|---|---|---|---|\n"
+                )
+                .unwrap();
+            }
+            for row in rows {
+                let linux = match row.linux {
+                    "" => "-",
+                    counter => counter,
+                };
+                let Definition {
+                    name,
+                    title,
+                    meaning,
+                    ..
+                } = row;
+                writeln!(page, "| `{name}` | {title} | {meaning} | {linux} |").unwrap();
+            }
+        }
+        page
+    }
+
+    /// `MEMWRIGHT_UPDATE_DOCS=1 cargo test -p memwright-cli` writes the page anew.
+    #[test]
+    fn the_page_about_the_account_is_current() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/account.md");
+        if std::env::var_os("MEMWRIGHT_UPDATE_DOCS").is_some() {
+            std::fs::write(path, page()).unwrap();
+        }
+        let current = std::fs::read_to_string(path).unwrap() == page();
+        assert!(
+            current,
+            "docs/account.md is stale: MEMWRIGHT_UPDATE_DOCS=1 cargo test -p memwright-cli account"
+        );
+    }
+}

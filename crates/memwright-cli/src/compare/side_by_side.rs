@@ -1,0 +1,336 @@
+//! Documents of runs on kernel images, side by side in a sheet.
+
+use crate::compare::names::{self, Name};
+use crate::compare::{again, identity};
+use crate::model::counts::Counts;
+use crate::model::kernel_run::Document;
+use crate::model::page_tables::PageTables;
+use crate::model::passes::Each;
+use crate::model::region::{Marks, Region};
+use crate::model::region_names;
+use crate::model::statistic::{Pass, Statistic};
+use crate::sheet::{NOT_MEASURED, Row, Section, Sheet, Value};
+
+/// The group of the rows about marks.
+pub const MARKS: &str = "Marks";
+/// Where page tables are read: the group of the rows, the name, and how to get them.
+pub const PLACES: [(&str, &str, PickTables); 2] = [
+    ("Page tables where it begins", "at_beginning", |region| {
+        region.at_beginning
+    }),
+    ("Page tables where it ends", "at_end", |region| {
+        region.at_end
+    }),
+];
+/// Which of a region's page tables.
+pub type PickTables = fn(&Region) -> Option<PageTables>;
+/// A group of a report, a title, a value, and whether it counts what the program did.
+type Line = (&'static str, &'static str, Option<u64>, bool);
+
+/// The documents side by side, the first being what the others are compared with.
+pub fn sheet(documents: &[Document]) -> Sheet {
+    let arguments = documents.first().map(|one| one.arguments.join(" "));
+    let runs: Vec<_> = documents.iter().map(|one| one.run).collect();
+    let mut sections = vec![Section {
+        title: names::RUN.to_owned(),
+        remark: String::new(),
+        is_ranked: false,
+        rows: count_rows(names::RUN, &runs),
+    }];
+    let numbers = region_numbers(documents).into_iter();
+    sections.extend(numbers.map(|number| region_section(documents, number)));
+    let mut sheet = Sheet {
+        heading: arguments.unwrap_or_default(),
+        columns: documents
+            .iter()
+            .map(|one| one.kernel.name.clone())
+            .collect(),
+        compares: documents.len() > 1,
+        sections,
+        notes: Vec::new(),
+        commands: again::on_kernels(documents).into_iter().collect(),
+    };
+    sheet.notes = differing_states(&sheet);
+    sheet.notes.extend(differing_names(documents));
+    sheet.notes.extend(documents.iter().flat_map(notes));
+    sheet
+}
+
+/// One document, for people.
+pub fn account(document: &Document) -> Sheet {
+    let mut sheet = sheet(std::slice::from_ref(document));
+    sheet.heading = format!("Account of {} on {}", sheet.heading, document.kernel.name);
+    sheet.notes.push(format!(
+        "{} of memory, {}",
+        crate::model::size::in_mebibytes(document.memory),
+        crate::model::words::cpus(document.cpus)
+    ));
+    sheet.notes.push(format!(
+        "QEMU {} (sha256 {})",
+        document.qemu.version, document.qemu.sha256
+    ));
+    for file in std::iter::once(&document.program).chain(&document.companions) {
+        sheet
+            .notes
+            .push(format!("sha256 {} {}", file.sha256, file.path));
+    }
+    sheet
+}
+
+/// The documents side by side, with what they have in common below, and what they have not.
+pub fn comparison(documents: &[Document]) -> Sheet {
+    let mut sheet = sheet(documents);
+    sheet.notes.extend(other_settings(documents));
+    sheet.notes.extend(documents.first().map(|common| {
+        format!(
+            "QEMU {}, {} of memory, {}; {} sha256 {}",
+            common.qemu.version,
+            crate::model::size::in_mebibytes(common.memory),
+            crate::model::words::cpus(common.cpus),
+            common.program.path,
+            common.program.sha256
+        )
+    }));
+    sheet
+}
+
+/// A line for each column of which the guest was set otherwise than the first's.
+fn other_settings(documents: &[Document]) -> Vec<String> {
+    let options = |one: &Document| {
+        let memory = format!("memory={}", crate::model::size::in_mebibytes(one.memory));
+        let machine = [memory, format!("cpus={}", one.cpus)];
+        let program = format!("program={}", one.program.path);
+        let all = machine.into_iter().chain([program]);
+        all.chain(one.settings.iter().cloned()).collect::<Vec<_>>()
+    };
+    let Some((first, others)) = documents.split_first() else {
+        return Vec::new();
+    };
+    let first = options(first);
+    let line = |other: &Document| {
+        let own = options(other);
+        let lacking = identity::lacking(&own, &first);
+        (own != first).then(|| format!("{}: {lacking}", other.kernel.name))
+    };
+    others.iter().filter_map(line).collect()
+}
+
+/// A line for each row by which the columns did not do the same work: marks that came otherwise, and memory that the
+/// program has mapped otherwise at one of them.
+pub fn differing_states(sheet: &Sheet) -> Vec<String> {
+    let mut lines = Vec::new();
+    for section in &sheet.sections {
+        for row in section.rows.iter().filter(|row| row.is_state) {
+            let known: Vec<Value> = row.cells.iter().copied().flatten().collect();
+            if known.iter().any(|value| *value != known[0]) {
+                let cells = row.cells.iter().map(|cell| crate::sheet::cell_text(*cell));
+                let cells: Vec<String> = cells.collect();
+                lines.push(format!(
+                    "NOT THE SAME STATE: {}: {}: {}: {}",
+                    section.title,
+                    row.group,
+                    row.title,
+                    cells.join(" and ")
+                ));
+            }
+        }
+    }
+    lines
+}
+
+/// A line for each region that was marked in several columns, and that their programs call differently.
+fn differing_names(documents: &[Document]) -> Vec<String> {
+    let line = |number: u16| {
+        let regions = documents
+            .iter()
+            .filter_map(|one| Some((one, region_of(one, number)?)));
+        let named: Vec<_> = regions
+            .map(|(one, region)| (&one.kernel.name, region.name))
+            .collect();
+        let differs = named.iter().any(|(_, name)| *name != named[0].1);
+        let text = |(column, name): &(&String, Option<String>)| {
+            format!("{column}: {}", name.as_deref().unwrap_or("no name"))
+        };
+        let texts: Vec<String> = named.iter().map(text).collect();
+        differs.then(|| format!("the names of region {number} differ: {}", texts.join(", ")))
+    };
+    region_numbers(documents)
+        .into_iter()
+        .filter_map(line)
+        .collect()
+}
+
+/// The regions that any of the documents has.
+fn region_numbers(documents: &[Document]) -> Vec<u16> {
+    let regions = documents
+        .iter()
+        .flat_map(|one| one.regions.iter().flatten());
+    let mut numbers: Vec<u16> = regions.map(|region| region.region).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
+fn region_of(document: &Document, number: u16) -> Option<Region> {
+    let mut regions = document.regions.iter().flatten();
+    regions.find(|region| region.region == number).cloned()
+}
+
+/// How the marks of a region came: none did where it was not entered; `None` where no marks are seen.
+fn marks_of(document: &Document, number: u16) -> Option<Marks> {
+    document.regions.as_ref()?;
+    let region = region_of(document, number);
+    Some(region.map(|region| region.marks).unwrap_or_default())
+}
+
+fn region_section(documents: &[Document], number: u16) -> Section {
+    let prefix = names::region(number);
+    let marks: Vec<Option<Marks>> = documents.iter().map(|one| marks_of(one, number)).collect();
+    let regions: Vec<Option<Region>> = documents.iter().map(|one| region_of(one, number)).collect();
+    let mark_lines = |marks: Option<Marks>| -> Vec<Line> {
+        let line = |(title, value)| (MARKS, title, marks.map(|_| value), true);
+        marks.unwrap_or_default().rows().map(line).to_vec()
+    };
+    let mut rows = side_by_side(&prefix, &names::MARKS, &marks, mark_lines);
+    let counts: Vec<_> = regions
+        .iter()
+        .map(|region| region.as_ref().map(|region| region.counts))
+        .collect();
+    rows.extend(with_passes(&prefix, count_rows(&prefix, &counts), &regions));
+    for (group, place, pick) in PLACES {
+        let states = regions.iter().map(|region| region.as_ref().and_then(pick));
+        let lines = |tables: Option<PageTables>| -> Vec<Line> {
+            let rows = tables.unwrap_or_default().rows();
+            rows.map(|row| (group, row.title, tables.map(|_| row.value), row.of_program))
+                .to_vec()
+        };
+        let prefix = names::full(&prefix, place);
+        let states: Vec<_> = states.collect();
+        rows.extend(side_by_side(&prefix, &names::TABLES, &states, lines));
+    }
+    Section {
+        title: title(number, &regions),
+        remark: passes(&marks),
+        is_ranked: false,
+        rows,
+    }
+}
+
+/// What a region is called: by every name that the columns' programs give it.
+fn title(number: u16, regions: &[Option<Region>]) -> String {
+    let mut called: Vec<&str> = Vec::new();
+    let names = regions.iter().flatten().flat_map(|one| one.name.as_deref());
+    for name in names {
+        if !called.contains(&name) {
+            called.push(name);
+        }
+    }
+    let called = (!called.is_empty()).then(|| called.join(" and "));
+    region_names::title(number, called.as_deref())
+}
+
+fn count_rows(prefix: &str, columns: &[Option<Counts>]) -> Vec<Row> {
+    side_by_side(prefix, &names::COUNTS, columns, |counts| {
+        let rows = counts.unwrap_or_default().rows().into_iter();
+        rows.map(|(group, title, value)| (group, title, counts.and(value), false))
+            .collect()
+    })
+}
+
+/// The rows of a region's counts, each with what single passes counted behind it: where every column has that.
+fn with_passes(prefix: &str, sums: Vec<Row>, regions: &[Option<Region>]) -> Vec<Row> {
+    let each = regions
+        .iter()
+        .map(|region| region.as_ref().and_then(|one| one.each));
+    let Some(each) = each.collect::<Option<Vec<Each>>>() else {
+        return sums;
+    };
+    let passes = Pass::ALL.map(|pass| {
+        let columns: Vec<_> = each.iter().map(|each| Some(each.of(pass))).collect();
+        let rows = count_rows(&names::each(prefix, pass), &columns).into_iter();
+        rows.map(move |row| Row {
+            statistic: Some(Statistic::Pass(pass)),
+            ..row
+        })
+    });
+    let mut passes = passes;
+    let with = sums.into_iter().flat_map(|sum| {
+        let behind = passes.iter_mut().filter_map(Iterator::next);
+        [sum].into_iter().chain(behind).collect::<Vec<_>>()
+    });
+    with.collect()
+}
+
+/// A row for each name, with the value that `lines` gives for each column.
+fn side_by_side<T: Copy>(
+    prefix: &str,
+    names: &[Name],
+    columns: &[Option<T>],
+    lines: impl Fn(Option<T>) -> Vec<Line>,
+) -> Vec<Row> {
+    let columns: Vec<Vec<Line>> = columns.iter().map(|column| lines(*column)).collect();
+    let rows = lines(None).into_iter().zip(names).enumerate();
+    rows.map(|(index, ((group, title, _, is_state), (name, unit)))| Row {
+        name: names::full(prefix, name),
+        group: group.to_owned(),
+        title: title.to_owned(),
+        unit: (*unit).to_owned(),
+        statistic: None,
+        is_state,
+        cells: columns
+            .iter()
+            .map(|lines| lines[index].2.map(Value::Count))
+            .collect(),
+    })
+    .collect()
+}
+
+/// How often a region was passed, where that is not once everywhere.
+fn passes(marks: &[Option<Marks>]) -> String {
+    let passes: Vec<u64> = marks.iter().flatten().map(|marks| marks.passes).collect();
+    match passes.as_slice() {
+        [1, rest @ ..] if rest.iter().all(|other| *other == 1) => String::new(),
+        [first, rest @ ..] if rest.iter().all(|other| other == first) => {
+            format!("passed {first} times")
+        }
+        [] => NOT_MEASURED.to_owned(),
+        _ => {
+            let list: Vec<String> = passes.iter().map(u64::to_string).collect();
+            format!("passed {} times", list.join(" and "))
+        }
+    }
+}
+
+/// A line for each region of which not all marks pair, or that was passed more than once.
+fn remarks(document: &Document) -> Vec<String> {
+    let mut lines = Vec::new();
+    for region in document.regions.iter().flatten() {
+        let (name, title, marks) = (&document.kernel.name, region.title(), region.marks);
+        if marks.passes > 1 {
+            let passes = marks.passes;
+            lines.push(format!(
+                "{name}: {title}: the counts are the sum of {passes} passes, the page tables those of the first"
+            ));
+        }
+        let unpaired = marks.rows().into_iter().skip(1);
+        for (what, count) in unpaired.filter(|(_, count)| *count > 0) {
+            lines.push(format!("{name}: {title}: {what}: {count}"));
+        }
+    }
+    lines
+}
+
+fn notes(document: &Document) -> Vec<String> {
+    let name = &document.kernel.name;
+    let mut notes = vec![format!(
+        "{name}: {}; {}",
+        crate::model::words::ending(Some(document.outcome)),
+        document.repetition()
+    )];
+    notes.push(format!(
+        "{name}: {} (sha256 {})",
+        document.kernel.version, document.kernel.sha256
+    ));
+    notes.extend(remarks(document));
+    notes
+}

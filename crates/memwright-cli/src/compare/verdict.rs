@@ -1,0 +1,175 @@
+//! What kinds of difference a comparison found, and the exit code that says so.
+
+use serde::Serialize;
+
+use crate::compare::side_by_side;
+use crate::model::failure::{DIFFERENCE, OTHER_PROGRAM, OTHER_STATE, SKIPPED};
+use crate::model::saved::Saved;
+use crate::sheet::Sheet;
+
+/// A kind of difference. The order is that of their weight: each makes the kinds before it mean less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A count is another.
+    Counts,
+    /// The program has its memory mapped otherwise at a mark, or its marks came otherwise.
+    State,
+    /// The program ended otherwise, or printed something else.
+    Program,
+    /// A second run on the same kernel was another.
+    Repetition,
+}
+
+impl Kind {
+    /// The exit code.
+    fn code(self) -> u8 {
+        match self {
+            Self::Counts => DIFFERENCE,
+            Self::State => OTHER_STATE,
+            Self::Program => OTHER_PROGRAM,
+            Self::Repetition => SKIPPED,
+        }
+    }
+}
+
+/// The exit code of these kinds: that of the weightiest, 0 if there is none.
+pub fn code(kinds: &[Kind]) -> u8 {
+    kinds.iter().max().map_or(0, |kind| kind.code())
+}
+
+/// A line for each way in which the program did something else on a column than on the first.
+pub fn other_programs(columns: &[(String, &Saved)]) -> Vec<String> {
+    let Some(((first_name, first), others)) = columns.split_first() else {
+        return Vec::new();
+    };
+    let mut lines = Vec::new();
+    for (name, other) in others {
+        if first.outcome() != other.outcome() {
+            let text = |saved: &Saved| crate::model::words::ending(saved.outcome());
+            lines.push(format!(
+                "the program: {}: {first_name}, {}: {name}",
+                text(first),
+                text(other)
+            ));
+        }
+        let (output, errors) = first.printed();
+        let (others_output, others_errors) = other.printed();
+        for (what, one, other) in [
+            ("standard output", output, others_output),
+            ("standard error", errors, others_errors),
+        ] {
+            // A document of an earlier version does not tell.
+            if one.zip(other).is_some_and(|(one, other)| one != other) {
+                lines.push(format!("the program: {what} differs: {first_name}, {name}"));
+            }
+        }
+    }
+    lines
+}
+
+/// Every kind of difference between columns.
+pub fn kinds(sheet: &Sheet, columns: &[(String, &Saved)]) -> Vec<Kind> {
+    let all = [
+        (Kind::Counts, sheet.differs()),
+        (
+            Kind::State,
+            !side_by_side::differing_states(sheet).is_empty(),
+        ),
+        (Kind::Program, !other_programs(columns).is_empty()),
+        (
+            Kind::Repetition,
+            columns
+                .iter()
+                .any(|(_, saved)| saved.repeats() == Some(false)),
+        ),
+    ];
+    let found = all.into_iter().filter(|(_, is)| *is);
+    found.map(|(kind, _)| kind).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::comparison;
+    use crate::compare::schema::document;
+    use crate::model::kernel_run::Document;
+    use crate::model::memwright_run::Ending;
+
+    #[test]
+    fn each_kind_of_difference_has_a_code() {
+        type Change = fn(&mut Document);
+        let changes: [(&str, Change, &[Kind], u8); 9] = [
+            ("nothing", |_| {}, &[], 0),
+            (
+                "a count",
+                |one| one.run.as_mut().unwrap().call_interrupts += 1,
+                &[Kind::Counts],
+                1,
+            ),
+            (
+                "page tables of the kernel",
+                |one| {
+                    let region = &mut one.regions.as_mut().unwrap()[0];
+                    region.at_end.as_mut().unwrap().tables += 1;
+                },
+                &[Kind::Counts],
+                1,
+            ),
+            (
+                "page tables of the program",
+                |one| {
+                    let region = &mut one.regions.as_mut().unwrap()[0];
+                    region.at_end.as_mut().unwrap().small_dirty += 1;
+                },
+                &[Kind::Counts, Kind::State],
+                7,
+            ),
+            (
+                "marks",
+                |one| one.regions.as_mut().unwrap()[0].marks.passes += 1,
+                &[Kind::Counts, Kind::State],
+                7,
+            ),
+            (
+                "the outcome",
+                |one| one.outcome = Ending::Killed(11),
+                &[Kind::Program],
+                6,
+            ),
+            (
+                "the output",
+                |one| one.output_sha256 = Some("11".to_owned()),
+                &[Kind::Program],
+                6,
+            ),
+            (
+                "an output that is not told",
+                |one| one.output_sha256 = None,
+                &[],
+                0,
+            ),
+            (
+                "everything",
+                |one| {
+                    one.repeats = Some(false);
+                    one.errors_sha256 = Some("11".to_owned());
+                    one.regions.as_mut().unwrap()[0].marks.passes += 1;
+                },
+                &[Kind::Counts, Kind::State, Kind::Program, Kind::Repetition],
+                4,
+            ),
+        ];
+        for (what, change, expected, exit) in changes {
+            let mut first = document();
+            first.repeats = Some(true);
+            let mut other = first.clone();
+            change(&mut other);
+            let [first, other] = [first, other].map(|one| Saved::Kernel(Box::new(one)));
+            let columns = [("a".to_owned(), &first), ("b".to_owned(), &other)];
+            let sheet = comparison::sheet(&columns).unwrap();
+            let found = kinds(&sheet, &columns);
+            assert_eq!((found.as_slice(), code(&found)), (expected, exit), "{what}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What counts in a guest.
+
+use crate::count::system::resumes_calls;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::bail;
+
+use crate::count::log::{Counted, Tally};
+use crate::count::wires::Wires;
+use crate::model::image::System;
+use crate::qemu::command::option;
+
+/// What counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Counting {
+    /// The plugin, and QEMU's log of exceptions.
+    Plugin(PathBuf),
+    /// QEMU's log alone: the rows that the plugin feeds are not measured.
+    Log,
+    /// Nothing.
+    Nothing,
+}
+
+impl Counting {
+    /// QEMU's arguments for a guest with so many CPUs. With `profile` the plugin makes a profile of that region.
+    pub fn arguments(
+        &self,
+        system: System,
+        cpus: u8,
+        wires: Option<&Wires>,
+        profile: Option<u16>,
+    ) -> Vec<OsString> {
+        let mut line = Vec::new();
+        if let Self::Plugin(plugin) = self {
+            let mut words = option("file=", plugin);
+            if cpus > 1 {
+                words.push(",instructions=off");
+            }
+            if let Some(wires) = wires {
+                words.push(option(",answers=", wires.answers_path()));
+                if let Some(region) = profile {
+                    words.push(option(",profile=", wires.profile_path()));
+                    words.push(format!(",region={region}"));
+                    if resumes_calls(system) {
+                        words.push(",resumes=on");
+                    }
+                }
+            }
+            line.extend([OsString::from("-plugin"), words]);
+        }
+        let log = match self {
+            Self::Plugin(_) => Some("int,mmu,plugin"),
+            Self::Log => Some("int,mmu"),
+            Self::Nothing => None,
+        };
+        if let Some(log) = log {
+            // QEMU's standard input is a pipe to the reader of the log.
+            line.extend(["-d", log, "-D", "/dev/stdin"].map(OsString::from));
+        }
+        line
+    }
+
+    /// What was counted by the end of the log.
+    ///
+    /// # Errors
+    /// The log shows no end of the run.
+    pub fn result(&self, tally: Tally) -> anyhow::Result<Option<Counted>> {
+        let counted = tally.finish();
+        if *self != Self::Nothing && counted.is_none() {
+            bail!("QEMU's log shows no end of the run");
+        }
+        Ok(counted)
+    }
+}

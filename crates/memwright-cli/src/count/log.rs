@@ -1,0 +1,702 @@
+//! Reads QEMU's log: exceptions (`-d int`), loads of CR3 (`-d mmu`), and the lines of the plugin, in the order in which
+//! they happened.
+
+use std::collections::BTreeMap;
+
+use memwright_linux::channel::THE_RUN;
+
+use crate::count::interrupts::Interrupts;
+use crate::count::system::Marker;
+use crate::model::counts::{Counts, Instructions};
+use crate::model::page_tables::PageTables;
+use crate::model::passes::Passes;
+use crate::model::region::Region;
+
+/// What a line of the log says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Line {
+    /// An exception or interrupt is delivered.
+    Exception {
+        /// Its vector.
+        vector: u8,
+        /// Its error code, 0 where it has none.
+        error: u16,
+        /// Whether an instruction asked for it (INT).
+        by_instruction: bool,
+        /// Where it strikes.
+        at: u64,
+        /// CR2, where the line tells it: the address of a page fault.
+        address: Option<u64>,
+    },
+    /// Where the CPU of the exception before has its interrupt descriptor table.
+    Idt(u64),
+    /// CR3 was loaded.
+    Cr3(u64),
+    /// The plugin is there.
+    Counting,
+    /// CR3 is loaded next.
+    Cr3Next {
+        /// By which CPU.
+        cpu: usize,
+        /// What it holds, where QEMU tells that; then it does not tell the CPU.
+        holds: Option<u64>,
+        /// The plugin's counts since the guest began: INVLPG, INVPCID, CR4 writes.
+        flushes: [u64; 3],
+        /// Instructions by then, if the plugin counts them.
+        instructions: Option<Instructions>,
+    },
+    /// The first instruction of an interrupt's handler is next.
+    Enter(Instructions),
+    /// IRETQ is next.
+    Return(Instructions),
+    /// The kernel goes on with another task.
+    Switch(Instructions),
+    /// A mark was executed.
+    Mark {
+        /// Twice the region's number, plus one at its end.
+        code: u16,
+        /// By which CPU.
+        cpu: usize,
+        /// What its CR3 holds, where QEMU tells that; then it does not tell the CPU.
+        cr3: Option<u64>,
+        /// The plugin's counts since the guest began: INVLPG, INVPCID, CR4 writes.
+        flushes: [u64; 3],
+        /// Instructions by then, if the plugin counts them.
+        instructions: Option<Instructions>,
+    },
+}
+
+/// Reads a line; most say nothing that is counted.
+pub fn parse(line: &[u8]) -> Option<Line> {
+    let line = str::from_utf8(line).ok()?;
+    if let Some(rest) = line.strip_prefix("memwright ") {
+        return parse_plugin(rest);
+    }
+    if let Some(value) = line.strip_prefix("CR3 update: CR3=") {
+        return u64::from_str_radix(value.trim_end(), 16)
+            .ok()
+            .map(Line::Cr3);
+    }
+    if let Some(table) = line.strip_prefix("IDT=") {
+        let base = table.split_ascii_whitespace().next()?;
+        return u64::from_str_radix(base, 16).ok().map(Line::Idt);
+    }
+    parse_exception(line)
+}
+
+/// The last words of the plugin's lines: instructions that began.
+fn begun(words: &[u64]) -> Option<Instructions> {
+    match *words {
+        [user, kernel] => Some(Instructions {
+            user,
+            kernel,
+            interrupts: None,
+        }),
+        _ => None,
+    }
+}
+
+fn parse_plugin(line: &str) -> Option<Line> {
+    let mut words = line.split_ascii_whitespace();
+    let what = words.next()?;
+    let numbers: Vec<u64> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
+    match (what, numbers.as_slice()) {
+        ("count", [_]) => Some(Line::Counting),
+        ("enter", words) => begun(words).map(Line::Enter),
+        ("return", words) => begun(words).map(Line::Return),
+        ("switch", words) => begun(words).map(Line::Switch),
+        ("cr3", [cpu, holds, invlpg, invpcid, cr4, instructions @ ..]) => Some(Line::Cr3Next {
+            cpu: usize::try_from(*cpu).ok()?,
+            holds: Some(*holds).filter(|value| *value != 0),
+            flushes: [*invlpg, *invpcid, *cr4],
+            instructions: match instructions {
+                [] => None,
+                words => Some(begun(words)?),
+            },
+        }),
+        ("mark", [code, cpu, cr3, invlpg, invpcid, cr4, instructions @ ..]) => Some(Line::Mark {
+            code: u16::try_from(*code).ok()?,
+            cpu: usize::try_from(*cpu).ok()?,
+            cr3: Some(*cr3).filter(|value| *value != 0),
+            flushes: [*invlpg, *invpcid, *cr4],
+            instructions: match instructions {
+                [] => None,
+                words => Some(begun(words)?),
+            },
+        }),
+        _ => None,
+    }
+}
+
+/// Reads `   472: v=0e e=0006 i=0 cpl=3 IP=0033:...`.
+fn parse_exception(line: &str) -> Option<Line> {
+    let (number, rest) = line.trim_start().split_once(": v=")?;
+    number.parse::<u64>().ok()?;
+    let mut words = rest.split_ascii_whitespace();
+    let vector = u8::from_str_radix(words.next()?, 16).ok()?;
+    let error = u32::from_str_radix(words.next()?.strip_prefix("e=")?, 16).ok()?;
+    let by_instruction = words.next()?.strip_prefix("i=")? != "0";
+    let at = words.find_map(|word| word.strip_prefix("IP=")?.split_once(':'))?;
+    let at = u64::from_str_radix(at.1, 16).ok()?;
+    let address = words.find_map(|word| word.strip_prefix("CR2="));
+    Some(Line::Exception {
+        vector,
+        error: error as u16,
+        by_instruction,
+        at,
+        address: address.and_then(|text| u64::from_str_radix(text, 16).ok()),
+    })
+}
+
+/// What was counted of a guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counted {
+    /// Of the program's run.
+    pub run: Counts,
+    /// Of each region that it marked, by number; `None` without the plugin, which alone sees marks.
+    pub regions: Option<Vec<Region>>,
+}
+
+/// Where the guest's first process touches no memory just before [`THE_RUN`] begins, and just after it ended: page faults
+/// that the log tells of without the plugin too.
+const RUN_BEGINS: u64 = 0x4d57_0000_0000;
+const RUN_ENDS: u64 = 0x4d57_0000_1000;
+
+/// Follows a log.
+#[derive(Debug)]
+pub struct Tally {
+    now: Counts,
+    cr3: Vec<u64>,
+    next: (usize, Option<u64>),
+    cpus: u8,
+    marker: Marker,
+    interrupts: Interrupts,
+    idt: Option<u64>,
+    // CR3 and the interrupt descriptor table's address at the start of the run, until the caller takes them.
+    gates: Option<(u64, u64)>,
+    // What was counted when CR3 was last changed, and the plugin's own count of the kernel's instructions then.
+    at_switch: Option<(Counts, Option<u64>)>,
+    begun: Option<u64>,
+    // That count at the end of the run, until the caller takes it.
+    end: Option<u64>,
+    counting: bool,
+    open: Vec<(u16, Counts)>,
+    regions: Vec<Region>,
+    passes: BTreeMap<u16, Passes>,
+    states: BTreeMap<u16, Option<PageTables>>,
+}
+
+impl Tally {
+    /// Before the first line of a guest with so many CPUs. Without the plugin nothing tells which of several loads CR3.
+    pub fn new(cpus: u8, marker: Marker) -> Self {
+        let told = (cpus == 1).then_some(0);
+        Self {
+            now: Counts {
+                full_flushes: told,
+                switches: told,
+                ..Counts::default()
+            },
+            cr3: Vec::new(),
+            next: (0, None),
+            cpus,
+            marker,
+            interrupts: Interrupts::default(),
+            idt: None,
+            gates: None,
+            at_switch: None,
+            begun: None,
+            end: None,
+            counting: false,
+            open: Vec::new(),
+            regions: Vec::new(),
+            passes: BTreeMap::new(),
+            states: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a line; says whether it is a mark, at which the guest stands still. `look` reads the page tables that a CR3
+    /// points to.
+    pub fn line(&mut self, line: Line, look: impl Fn(u64) -> Option<PageTables>) -> bool {
+        match line {
+            Line::Exception {
+                vector,
+                error,
+                by_instruction,
+                at,
+                address,
+            } => {
+                self.interrupts.exception(vector, error, by_instruction, at);
+                match (self.counting, address) {
+                    (false, Some(RUN_BEGINS)) => self.mark(THE_RUN, true),
+                    (false, Some(RUN_ENDS)) => self.mark(THE_RUN, false),
+                    (_, _) => self.now.exception(vector, error, by_instruction),
+                }
+            }
+            Line::Idt(base) => self.idt = Some(base),
+            Line::Enter(counted) => self.interrupts.enter(counted),
+            Line::Return(counted) => self.interrupts.leave(counted),
+            Line::Switch(counted) => self.interrupts.switch(counted),
+            Line::Counting => {
+                self.counting = true;
+                (self.now.full_flushes, self.now.switches) = (Some(0), Some(0));
+            }
+            Line::Cr3Next {
+                cpu,
+                holds,
+                flushes,
+                instructions,
+            } => {
+                self.next = (cpu, holds);
+                self.take(flushes, instructions);
+            }
+            Line::Cr3(value) => self.load_cr3(value),
+            Line::Mark {
+                code,
+                cpu,
+                cr3,
+                flushes,
+                instructions,
+            } => {
+                // Large tables take a while: they are read once for each mark, not at every passing.
+                if code >> 1 != THE_RUN && !self.states.contains_key(&code) {
+                    let cr3 = cr3.or_else(|| self.cr3.get(cpu).copied());
+                    let state = cr3.and_then(look);
+                    self.states.insert(code, state);
+                }
+                if code == THE_RUN << 1 && instructions.is_some() {
+                    let cr3 = cr3.or_else(|| self.cr3.get(cpu).copied());
+                    self.gates = cr3.zip(self.idt);
+                    self.interrupts.handlers_are_known();
+                }
+                self.take(flushes, instructions);
+                self.mark(code >> 1, code & 1 == 0);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// CR3 and the address of the interrupt descriptor table, once: where the run begins.
+    pub fn take_gates(&mut self) -> Option<(u64, u64)> {
+        self.gates.take()
+    }
+
+    /// How many instructions of the kernel the plugin had seen begin where the run ended, once.
+    pub fn take_end(&mut self) -> Option<u64> {
+        self.end.take()
+    }
+
+    /// Takes over what the plugin counted.
+    fn take(&mut self, flushes: [u64; 3], instructions: Option<Instructions>) {
+        self.begun = instructions.map(|counted| counted.kernel);
+        [self.now.invlpg, self.now.invpcid, self.now.cr4_writes] = flushes.map(Some);
+        self.now.instructions = instructions.map(|counted| self.interrupts.count(counted));
+    }
+
+    fn load_cr3(&mut self, value: u64) {
+        let (cpu, holds) = self.next;
+        if self.cr3.len() <= cpu {
+            self.cr3.resize(cpu + 1, 0);
+        }
+        let last = &mut self.cr3[cpu];
+        let count = if holds.unwrap_or(*last) == value {
+            &mut self.now.full_flushes
+        } else {
+            self.at_switch = Some((self.now, self.begun));
+            &mut self.now.switches
+        };
+        if let Some(count) = count {
+            *count += 1;
+        }
+        *last = value;
+    }
+
+    /// A region that begins again before its end begins anew; an end without a beginning ends nothing.
+    fn mark(&mut self, region: u16, begins: bool) {
+        let open = self.open.iter().position(|(other, _)| *other == region);
+        let now = match (region, begins) {
+            (THE_RUN, true) => {
+                self.at_switch = None;
+                if let Some(counted) = &mut self.now.instructions {
+                    counted.user += self.marker.before_exec();
+                }
+                self.now
+            }
+            (THE_RUN, false) => {
+                let is_earlier = self.cpus == 1 && self.marker == Marker::FirstProcess;
+                let switch = self.at_switch.filter(|_| is_earlier);
+                let (now, begun) = switch.unwrap_or((self.now, self.begun));
+                self.end = begun;
+                now
+            }
+            (_, _) => self.now,
+        };
+        match (begins, open) {
+            (true, None) => self.open.push((region, now)),
+            (true, Some(place)) => {
+                self.open[place].1 = now;
+                self.region(region).marks.begun_again += 1;
+            }
+            (false, None) => self.region(region).marks.not_begun += 1,
+            (false, Some(place)) => {
+                let (_, before) = self.open.swap_remove(place);
+                let passed = now.since(before);
+                self.passes.entry(region).or_default().add(passed);
+                let known = self.region(region);
+                known.counts = match known.marks.passes {
+                    0 => passed,
+                    _ => known.counts.plus(passed),
+                };
+                known.marks.passes += 1;
+            }
+        }
+    }
+
+    /// What is known of a region.
+    fn region(&mut self, region: u16) -> &mut Region {
+        let known = self.regions.iter().position(|one| one.region == region);
+        let place = known.unwrap_or_else(|| {
+            self.regions.push(Region {
+                region,
+                ..Region::default()
+            });
+            self.regions.len() - 1
+        });
+        &mut self.regions[place]
+    }
+
+    /// What was counted; `None` where the run has no end.
+    pub fn finish(mut self) -> Option<Counted> {
+        let is_run = |one: &Region| one.region == THE_RUN && one.marks.passes > 0;
+        let run = self.regions.iter().position(is_run)?;
+        let run = self.regions.swap_remove(run);
+        let open = std::mem::take(&mut self.open);
+        for (region, _) in open.into_iter().filter(|(region, _)| *region != THE_RUN) {
+            self.region(region).marks.not_ended += 1;
+        }
+        self.regions.sort_by_key(|one| one.region);
+        for one in &mut self.regions {
+            let state = |code| self.states.get(&code).copied().flatten();
+            one.at_beginning = state(one.region << 1);
+            one.at_end = state(one.region << 1 | 1);
+            one.each = self.passes.get(&one.region).and_then(Passes::each);
+        }
+        Some(Counted {
+            run: run.counts,
+            regions: self.counting.then_some(self.regions),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::region::Marks;
+
+    fn instructions(user: u64, kernel: u64) -> Instructions {
+        Instructions {
+            user,
+            kernel,
+            interrupts: None,
+        }
+    }
+
+    #[test]
+    fn lines_parse() {
+        let exception = |vector, error, by_instruction| {
+            Some(Line::Exception {
+                vector,
+                error,
+                by_instruction,
+                at: 0x40_1000,
+                address: (vector == 0x0e).then_some(0x1000),
+            })
+        };
+        for (text, expected) in [
+            (
+                "   472: v=0e e=0006 i=0 cpl=3 IP=0033:00401000 pc=00401000 SP=002b:7ffd CR2=0000000000001000",
+                exception(0x0e, 6, false),
+            ),
+            (
+                "     1: v=80 e=0000 i=1 cpl=3 IP=0033:0000000000401000",
+                exception(0x80, 0, true),
+            ),
+            (
+                "CR3 update: CR3=0000000002c1a000",
+                Some(Line::Cr3(0x2c1_a000)),
+            ),
+            ("memwright count 3", Some(Line::Counting)),
+            (
+                "memwright cr3 1 0 7 8 9 10 20",
+                Some(Line::Cr3Next {
+                    cpu: 1,
+                    holds: None,
+                    flushes: [7, 8, 9],
+                    instructions: Some(instructions(10, 20)),
+                }),
+            ),
+            (
+                "memwright cr3 0 4096 7 8 9 10 20",
+                Some(Line::Cr3Next {
+                    cpu: 0,
+                    holds: Some(4096),
+                    flushes: [7, 8, 9],
+                    instructions: Some(instructions(10, 20)),
+                }),
+            ),
+            (
+                "memwright mark 65534 1 0 30 40 50 10 20",
+                Some(Line::Mark {
+                    code: 65534,
+                    cpu: 1,
+                    cr3: None,
+                    flushes: [30, 40, 50],
+                    instructions: Some(instructions(10, 20)),
+                }),
+            ),
+            (
+                "memwright mark 1 0 4096 30 40 50",
+                Some(Line::Mark {
+                    code: 1,
+                    cpu: 0,
+                    cr3: Some(4096),
+                    flushes: [30, 40, 50],
+                    instructions: None,
+                }),
+            ),
+            ("memwright mark 65534 1 10 20", None),
+            (
+                "memwright enter 10 20",
+                Some(Line::Enter(instructions(10, 20))),
+            ),
+            (
+                "memwright return 10 20",
+                Some(Line::Return(instructions(10, 20))),
+            ),
+            (
+                "memwright switch 10 20",
+                Some(Line::Switch(instructions(10, 20))),
+            ),
+            ("memwright enter", None),
+            (
+                "IDT=     fffffe0000000000 00000fff",
+                Some(Line::Idt(0xffff_fe00_0000_0000)),
+            ),
+            ("RAX=0000000000010068 RBX=0000000000000003", None),
+            ("check_exception old: 0xffffffff new 0xe", None),
+            ("Servicing hardware INT=0x30", None),
+            ("", None),
+        ] {
+            assert_eq!(parse(text.as_bytes()), expected, "{text}");
+        }
+        assert_eq!(parse(&[0xff, 0xfe]), None);
+    }
+
+    fn tally(lines: &[&str]) -> Tally {
+        tally_of(1, lines)
+    }
+
+    fn tally_of(cpus: u8, lines: &[&str]) -> Tally {
+        let mut tally = Tally::new(cpus, Marker::FirstProcess);
+        for line in lines {
+            if let Some(line) = parse(line.as_bytes()) {
+                tally.line(line, |cr3| {
+                    Some(PageTables {
+                        tables: cr3,
+                        ..PageTables::default()
+                    })
+                });
+            }
+        }
+        tally
+    }
+
+    #[test]
+    fn regions_are_counted_between_their_marks() {
+        let Counted { run, regions } = tally(&[
+            "memwright count 1",
+            "CR3 update: CR3=1000",
+            "    1: v=0e e=0006 i=0 cpl=3 IP=0033:00401000",
+            "memwright mark 65534 0 0 1 0 0 100 200",
+            "    2: v=0e e=0006 i=0 cpl=3 IP=0033:00401000",
+            "memwright mark 2 0 0 1 0 0 110 220",
+            "    3: v=0e e=0007 i=0 cpl=3 IP=0033:00401000",
+            "CR3 update: CR3=1000",
+            "memwright mark 3 0 0 2 0 0 111 225",
+            "memwright mark 3 0 0 2 0 0 111 225",
+            "memwright mark 2 0 0 2 0 0 120 230",
+            "CR3 update: CR3=2000",
+            "memwright mark 3 0 0 2 0 0 121 231",
+            // The last change of CR3 is the switch to init, which waits.
+            "memwright cr3 0 0 4 0 0 200 400",
+            "CR3 update: CR3=3000",
+            "memwright mark 65535 0 0 5 0 0 210 450",
+        ])
+        .finish()
+        .unwrap();
+        assert_eq!(
+            (run.user_faults.write, run.user_faults.write_protect),
+            (1, 1)
+        );
+        assert_eq!(
+            (run.full_flushes, run.switches, run.invlpg),
+            (Some(1), Some(1), Some(3))
+        );
+        let regions = regions.unwrap();
+        assert_eq!(
+            run.instructions,
+            // Less two faults, and what the first process executes before the exec.
+            Some(Instructions {
+                user: 100 - 2 - Marker::FirstProcess.before_exec(),
+                kernel: 200,
+                interrupts: Some(0),
+            })
+        );
+        assert_eq!(regions.len(), 1);
+        let one = &regions[0];
+        let marks = Marks {
+            passes: 2,
+            not_begun: 1,
+            ..Marks::default()
+        };
+        assert_eq!((one.region, one.marks), (1, marks));
+        assert_eq!(one.counts.user_faults.write_protect, 1);
+        assert_eq!(
+            (one.counts.full_flushes, one.counts.switches),
+            (Some(1), Some(1))
+        );
+        // The second pass counted a switch, and a single instruction of each half.
+        let each = one.each.unwrap();
+        let second = Counts {
+            switches: Some(1),
+            instructions: Some(Instructions {
+                user: 1,
+                kernel: 1,
+                interrupts: Some(0),
+            }),
+            ..each.least
+        };
+        assert_eq!(each.first.plus(second), one.counts);
+        assert_eq!(
+            (
+                each.least.user_faults.write_protect,
+                each.most.user_faults.write_protect
+            ),
+            (0, 1)
+        );
+        // Of the first passing alone.
+        assert_eq!(one.at_beginning.map(|state| state.tables), Some(0x1000));
+        assert_eq!(one.at_end.map(|state| state.tables), Some(0x1000));
+        assert_eq!(
+            one.counts.instructions,
+            // Less the fault.
+            Some(Instructions {
+                user: 1,
+                kernel: 6,
+                interrupts: Some(0),
+            })
+        );
+    }
+
+    #[test]
+    fn marks_that_do_not_pair_are_counted() {
+        // Each mark a hundred user instructions after the one before.
+        let mark = |(place, code): (usize, u16)| {
+            let user = 100 * (place + 1);
+            format!("memwright mark {code} 0 0 0 0 0 {user} 0")
+        };
+        let none = Marks::default();
+        #[rustfmt::skip]
+        let rows: [(&str, &[u16], Marks); 6] = [
+            ("passed twice",           &[2, 3, 2, 3],    Marks { passes: 2, ..none }),
+            ("begun twice",            &[2, 2, 3],       Marks { passes: 1, begun_again: 1, ..none }),
+            ("in itself",              &[2, 2, 3, 3],    Marks { passes: 1, begun_again: 1, not_begun: 1, ..none }),
+            ("ended alone",            &[3],             Marks { not_begun: 1, ..none }),
+            ("begun alone",            &[2],             Marks { not_ended: 1, ..none }),
+            ("begun alone after all",  &[2, 3, 2],       Marks { passes: 1, not_ended: 1, ..none }),
+        ];
+        for (name, codes, expected) in rows {
+            let codes = [&[65534][..], codes, &[65535]].concat();
+            let lines: Vec<String> = codes.into_iter().enumerate().map(mark).collect();
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            let first = ["memwright count 1"];
+            let counted = tally(&[&first[..], &lines].concat()).finish().unwrap();
+            let regions = counted.regions.unwrap();
+            let found: Vec<_> = regions.iter().map(|one| (one.region, one.marks)).collect();
+            assert_eq!(found, [(1, expected)], "{name}");
+        }
+    }
+
+    #[test]
+    fn each_cpu_has_a_cr3_of_its_own() {
+        let Counted { run, .. } = tally_of(
+            2,
+            &[
+                "memwright count 1",
+                "memwright mark 65534 0 0 0 0 0",
+                "memwright cr3 0 0 0 0 0",
+                "CR3 update: CR3=1000",
+                "memwright cr3 1 0 0 0 0",
+                "CR3 update: CR3=2000",
+                "memwright cr3 0 0 0 0 0",
+                "CR3 update: CR3=1000",
+                "memwright mark 65535 0 0 0 0 0",
+            ],
+        )
+        .finish()
+        .unwrap();
+        assert_eq!((run.full_flushes, run.switches), (Some(1), Some(2)));
+    }
+
+    #[test]
+    fn what_cr3_held_goes_before_what_the_cpu_loaded_last() {
+        let Counted { run, .. } = tally(&[
+            "memwright mark 65534 0 4096 0 0 0",
+            "memwright cr3 0 4096 0 0 0",
+            "CR3 update: CR3=1000",
+            "memwright cr3 0 8192 0 0 0",
+            "CR3 update: CR3=1000",
+            "memwright cr3 0 8192 0 0 0",
+            "CR3 update: CR3=1000",
+            "memwright mark 65535 0 4096 0 0 0",
+        ])
+        .finish()
+        .unwrap();
+        assert_eq!((run.full_flushes, run.switches), (Some(1), Some(1)));
+        assert_eq!(run.instructions, None);
+    }
+
+    #[test]
+    fn without_the_plugin_the_log_tells_faults_and_no_marks() {
+        let lines = [
+            "    1: v=0e e=0006 i=0 cpl=3 IP=0033:00401000 CR2=0000000000001000",
+            "CR3 update: CR3=1000",
+            "    2: v=0e e=0000 i=0 cpl=0 IP=0033:00401000 CR2=00004d5700000000",
+            "    3: v=0e e=0007 i=0 cpl=3 IP=0033:00401000 CR2=0000000000001000",
+            "CR3 update: CR3=1000",
+            "CR3 update: CR3=2000",
+            "CR3 update: CR3=3000",
+            "    4: v=0e e=0000 i=0 cpl=0 IP=0033:00401000 CR2=00004d5700001000",
+            "    5: v=0e e=0007 i=0 cpl=3 IP=0033:00401000 CR2=0000000000001000",
+        ];
+        let counted = tally(&lines).finish().unwrap();
+        let mut expected = Counts {
+            full_flushes: Some(1),
+            switches: Some(1),
+            ..Counts::default()
+        };
+        expected.user_faults.write_protect = 1;
+        assert_eq!((counted.run, counted.regions), (expected, None));
+        (expected.full_flushes, expected.switches) = (None, None);
+        assert_eq!(tally_of(2, &lines).finish().unwrap().run, expected);
+    }
+
+    #[test]
+    fn a_run_without_end_counts_nothing() {
+        assert!(
+            tally(&["memwright mark 65534 0 0 0 0 0 0 0"])
+                .finish()
+                .is_none()
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! The plugin that counts in QEMU: built here, for the QEMU that is found.
+
+use std::path::PathBuf;
+
+use crate::host::compile::{Compiler, Source};
+use crate::qemu::version::Version;
+
+/// Its source, GPL-2.0-or-later, in a folder of its own: it is no part of this command, which only has it compiled.
+const SOURCES: [Source; 6] = [
+    ("main.c", include_str!("../../../../plugin/count.c")),
+    ("profile.c", include_str!("../../../../plugin/profile.c")),
+    ("profile.h", include_str!("../../../../plugin/profile.h")),
+    ("bytes.c", include_str!("../../../../plugin/bytes.c")),
+    ("bytes.h", include_str!("../../../../plugin/bytes.h")),
+    ("api.h", include_str!("../../../../plugin/api.h")),
+];
+/// QEMU loads it: the system's own C library.
+const COMPILERS: &[&str] = &["cc", "gcc", "clang"];
+const FLAGS: &[&str] = &[
+    "-std=gnu11",
+    "-O2",
+    "-shared",
+    "-fPIC",
+    "-fvisibility=hidden",
+];
+
+/// The version of the interface for plugins that a QEMU has and the plugin knows.
+fn api(version: Version) -> u32 {
+    let since = |major, minor| version >= Version::new(major, minor, 0);
+    match (since(9, 1), since(9, 0)) {
+        (true, _) => 3,
+        (false, true) => 2,
+        (false, false) => 1,
+    }
+}
+
+/// Builds the plugin for this QEMU, once.
+///
+/// # Errors
+/// When there is no C compiler, or it refuses.
+pub fn build(version: Version) -> anyhow::Result<PathBuf> {
+    let compiler = Compiler::first_of(COMPILERS)?;
+    let define = format!("-DPLUGIN_API={}", api(version));
+    let mut parts = SOURCES.map(|(_, text)| text).to_vec();
+    parts.push(&define);
+    let folder = compiler.folder("plugin", &parts)?;
+    let flags = [FLAGS, &[&define]].concat();
+    compiler.build(&folder, "count.so", &flags, &SOURCES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_qemu_has_its_interface() {
+        for (version, expected) in [
+            ((7, 2, 22), 1),
+            ((8, 2, 0), 1),
+            ((9, 0, 4), 2),
+            ((9, 1, 0), 3),
+            ((10, 0, 2), 3),
+            ((11, 0, 0), 3),
+        ] {
+            let (major, minor, micro) = version;
+            assert_eq!(
+                api(Version::new(major, minor, micro)),
+                expected,
+                "{version:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What came of a run, whatever kernel it was on.
+
+use memwright_linux::channel::Outcome;
+
+use crate::count::log::Counted;
+use crate::count::raw::Raw;
+use crate::model::counts::Counts;
+use crate::model::region::{Marks, Region};
+use crate::model::region_names::RegionNames;
+use crate::model::statistic::Pass;
+use crate::sheet::NOT_MEASURED;
+
+/// What a run came to.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Said {
+    /// What the program printed.
+    pub output: Vec<u8>,
+    /// What it printed to standard error.
+    pub errors: Vec<u8>,
+    /// What its guest could not set up for it, a line each.
+    pub warnings: Vec<u8>,
+    /// The kernel's build ID, where it tells one.
+    pub build_id: Option<String>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What was counted, where anything was.
+    pub counted: Option<Counted>,
+    /// Where the kernel's instructions were executed, where that was asked for.
+    pub profile: Option<Raw>,
+}
+
+impl Said {
+    /// Gives the regions the names that the program has for them.
+    pub fn with_names(mut self, names: &RegionNames) -> Self {
+        let regions = self.counted.as_mut().and_then(|one| one.regions.as_mut());
+        if let Some(regions) = regions {
+            names.give(regions);
+        }
+        self
+    }
+
+    /// The titles of what two runs do not have in common.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (what, differs) in [
+            ("output", self.output != other.output),
+            ("standard error", self.errors != other.errors),
+            ("outcome", self.outcome != other.outcome),
+            ("functions", !same_profile(&self.profile, &other.profile)),
+        ] {
+            if differs {
+                found.push(what.to_owned());
+            }
+        }
+        let regions = |said: &Self| -> Vec<Region> {
+            let counted = said.counted.iter();
+            counted
+                .flat_map(|one| one.regions.clone().unwrap_or_default())
+                .collect()
+        };
+        let columns = |said: &Self| {
+            let once = Marks {
+                passes: 1,
+                ..Marks::default()
+            };
+            let run = said.counted.iter();
+            let run = run.map(|one| (String::new(), once, one.run));
+            let regions = regions(said);
+            let of_region = |one: &Region| {
+                let name = format!("{}: ", one.title());
+                let each = one.each.iter().flat_map(|each| {
+                    Pass::ALL.map(|pass| (format!("{name}{}: ", pass.name()), each.of(pass)))
+                });
+                let all = [(name.clone(), one.counts)].into_iter().chain(each);
+                all.map(|(name, counts)| (name, one.marks, counts))
+                    .collect::<Vec<_>>()
+            };
+            run.chain(regions.iter().flat_map(of_region))
+                .collect::<Vec<_>>()
+        };
+        let (mine, others) = (columns(self), columns(other));
+        let names = |columns: &[(String, Marks, Counts)]| -> Vec<(String, Marks)> {
+            columns
+                .iter()
+                .map(|(name, marks, _)| (name.clone(), *marks))
+                .collect()
+        };
+        if names(&mine) != names(&others) {
+            found.push("marks".to_owned());
+            return found;
+        }
+        let states = |said: &Self| -> Vec<_> {
+            let regions = regions(said);
+            let states = regions.iter().map(|one| (one.at_beginning, one.at_end));
+            states.collect()
+        };
+        if states(self) != states(other) {
+            found.push("page tables at marks".to_owned());
+        }
+        for ((name, _, counts), (.., other)) in mine.iter().zip(&others) {
+            for ((group, title, value), (.., again)) in counts.rows().into_iter().zip(other.rows())
+            {
+                if value != again {
+                    let text = |value: Option<u64>| {
+                        value.map_or_else(|| NOT_MEASURED.to_owned(), |value| value.to_string())
+                    };
+                    found.push(format!(
+                        "{name}{group}: {title}: {} and {}",
+                        text(value),
+                        text(again)
+                    ));
+                }
+            }
+        }
+        found
+    }
+}
+
+fn same_profile(one: &Option<Raw>, other: &Option<Raw>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => one.equals(other),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::passes::Each;
+
+    fn said() -> Said {
+        let region = Region {
+            region: 1,
+            marks: Marks {
+                passes: 2,
+                ..Marks::default()
+            },
+            ..Region::default()
+        };
+        Said {
+            output: b"x".to_vec(),
+            errors: Vec::new(),
+            warnings: Vec::new(),
+            build_id: None,
+            outcome: Outcome::Exited(0),
+            counted: Some(Counted {
+                run: Counts::default(),
+                regions: Some(vec![region]),
+            }),
+            profile: None,
+        }
+    }
+
+    #[test]
+    fn what_differs_is_named() {
+        assert!(said().differences(&said()).is_empty());
+        let mut other = said();
+        other.output = b"y".to_vec();
+        let counted = other.counted.as_mut().unwrap();
+        counted.run.invlpg = Some(3);
+        counted.regions.as_mut().unwrap()[0]
+            .counts
+            .user_faults
+            .write = 1;
+        assert_eq!(
+            said().differences(&other),
+            [
+                "output",
+                "Flushes: INVLPG: not measured and 3",
+                "region 1: Page faults: user, not present, write: 0 and 1"
+            ]
+        );
+        // The sums are the same; one pass is another.
+        let with_most = |most| {
+            let mut said = said();
+            let counted = said.counted.as_mut().unwrap();
+            let mut each = Each::default();
+            each.most.other_interrupts = most;
+            counted.regions.as_mut().unwrap()[0].each = Some(each);
+            said
+        };
+        assert_eq!(
+            with_most(1).differences(&with_most(2)),
+            ["region 1: max: Instructions and interrupts: other interrupts: 1 and 2"]
+        );
+        let mut other = said();
+        let counted = other.counted.as_mut().unwrap();
+        counted.regions.as_mut().unwrap()[0].marks.passes = 3;
+        assert_eq!(said().differences(&other), ["marks"]);
+    }
+}

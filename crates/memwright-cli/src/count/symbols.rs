@@ -1,0 +1,195 @@
+//! The names of a kernel's functions.
+
+use std::collections::BTreeSet;
+
+use object::LittleEndian;
+use object::elf::{self, FileHeader64};
+use object::read::elf::{FileHeader, SectionHeader, Sym};
+
+use crate::compare::matching::source_name;
+
+/// Where the kernel's own addresses begin (Documentation/arch/x86/x86_64/mm.rst of Linux; Memwright's kernel is there too).
+const KERNEL: u64 = 0xffff_ffff_8000_0000;
+/// Where Linux loads modules, and what it generates: programs of BPF, trampolines.
+const MODULES: std::ops::Range<u64> = 0xffff_ffff_c000_0000..0xffff_ffff_ff00_0000;
+/// Where Linux maps what each CPU needs at its entries.
+const CPU_ENTRY_AREA: std::ops::Range<u64> = 0xffff_fe00_0000_0000..0xffff_fe80_0000_0000;
+
+/// What an address belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place<'a> {
+    /// A function.
+    Function(&'a str),
+    /// Code without symbols, of which the range alone is known.
+    Range(&'static str),
+    /// Nothing that is known.
+    Unknown,
+}
+
+/// The functions of a kernel, by address.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Symbols {
+    // In order of addresses, each of which is there once.
+    functions: Vec<(u64, String)>,
+}
+
+/// A name as a list of symbols has it.
+struct Name {
+    address: u64,
+    is_local: bool,
+    text: String,
+}
+
+impl Name {
+    /// What is compared of two names of one address.
+    fn rank(&self) -> (u64, bool, bool, usize, usize, &str) {
+        let name = self.text.as_str();
+        // What stands before a function for tracing, and the entry for 32-bit programs beside the usual one.
+        let aside = ["__pfx_", "__cfi_", "__ia32_"];
+        let is_aside = aside.iter().any(|prefix| name.starts_with(prefix));
+        let underscores = name.len() - name.trim_start_matches('_').len();
+        (
+            self.address,
+            is_aside,
+            self.is_local,
+            underscores,
+            name.len(),
+            name,
+        )
+    }
+}
+
+impl Symbols {
+    /// Reads the lines of `/proc/kallsyms`: an address, a letter for the kind, a name, and the module in brackets.
+    pub fn of_kallsyms(text: &str) -> Self {
+        let functions = text.lines().filter_map(|line| {
+            let mut words = line.split_ascii_whitespace();
+            let address = u64::from_str_radix(words.next()?, 16).ok()?;
+            let kind = words.next()?;
+            let is_code = matches!(kind, "t" | "T" | "w" | "W");
+            let name = words.next()?;
+            let name = match words.next() {
+                Some(module) => format!("{name} {module}"),
+                None => name.to_owned(),
+            };
+            let name = Name {
+                address,
+                is_local: kind == "t",
+                text: name,
+            };
+            (is_code && address != 0).then_some(name)
+        });
+        Self::of(functions.collect())
+    }
+
+    /// Reads the table of symbols of an ELF file; empty where it has none.
+    pub fn of_elf(bytes: &[u8]) -> Self {
+        Self::of(functions_of_elf(bytes).unwrap_or_default())
+    }
+
+    /// Of several names of an address one is taken, the same wherever they come from: one for the whole kernel before one of
+    /// its file.
+    fn of(mut names: Vec<Name>) -> Self {
+        names.sort_by(|one, other| one.rank().cmp(&other.rank()));
+        names.dedup_by_key(|name| name.address);
+        let functions = names.into_iter().map(|name| (name.address, name.text));
+        Self {
+            functions: functions.collect(),
+        }
+    }
+
+    /// Whether there is no function.
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty()
+    }
+
+    /// The names in the source of all functions.
+    pub fn source_names(&self) -> BTreeSet<String> {
+        let names = self.functions.iter().map(|(_, name)| name);
+        names.map(|name| source_name(name).to_owned()).collect()
+    }
+
+    /// Whether a function begins at this address.
+    pub fn begins(&self, address: u64) -> bool {
+        let found = self
+            .functions
+            .binary_search_by_key(&address, |(start, _)| *start);
+        found.is_ok()
+    }
+
+    /// What an address belongs to.
+    pub fn place(&self, address: u64) -> Place<'_> {
+        let after = self
+            .functions
+            .partition_point(|(start, _)| *start <= address);
+        let before = after
+            .checked_sub(1)
+            .and_then(|index| self.functions.get(index));
+        let same_range = |start: u64| MODULES.contains(&start) == MODULES.contains(&address);
+        match before {
+            Some((start, name)) if *start >= KERNEL && same_range(*start) => Place::Function(name),
+            Some(_) | None if MODULES.contains(&address) => Place::Range("[modules]"),
+            Some(_) | None if CPU_ENTRY_AREA.contains(&address) => Place::Range("[CPU entry area]"),
+            Some(_) | None => Place::Unknown,
+        }
+    }
+}
+
+/// The symbols of an ELF file that lie in its code.
+fn functions_of_elf(bytes: &[u8]) -> object::Result<Vec<Name>> {
+    let header = FileHeader64::<LittleEndian>::parse(bytes)?;
+    let sections = header.sections(LittleEndian, bytes)?;
+    let symbols = sections.symbols(LittleEndian, bytes, elf::SHT_SYMTAB)?;
+    let is_code = |symbol: &elf::Sym64<LittleEndian>| {
+        let index = object::SectionIndex(symbol.st_shndx(LittleEndian).0.into());
+        let section = sections.section(index);
+        section.is_ok_and(|section| section.sh_flags(LittleEndian).contains(elf::SHF_EXECINSTR))
+    };
+    let mut functions = Vec::new();
+    for symbol in symbols.iter() {
+        let in_code = matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_NOTYPE);
+        let address = symbol.st_value(LittleEndian);
+        let name = symbol.name(LittleEndian, symbols.strings())?;
+        if in_code && address >= KERNEL && !name.is_empty() && is_code(symbol) {
+            let name = String::from_utf8_lossy(name);
+            functions.push(Name {
+                address,
+                is_local: symbol.st_bind() == elf::STB_LOCAL,
+                text: format!("{:#}", rustc_demangle::demangle(&name)),
+            });
+        }
+    }
+    Ok(functions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_names() {
+        let text = "ffffffff81000000 T _stext\nffffffff81000000 T startup_64\nffffffff81000100 t __pfx_f\n\
+            ffffffff81000110 T f\nffffffff81000110 W __f\nffffffff81000110 t e\nffffffff82000000 D data\nffffffffc0001000 t g\t[zram]\n\
+            0000000000000000 A fixed\nnonsense\n";
+        let symbols = Symbols::of_kallsyms(text);
+        for (address, expected) in [
+            (0xffff_ffff_8000_0000, Place::Unknown),
+            (0xffff_ffff_8100_0000, Place::Function("startup_64")),
+            (0xffff_ffff_8100_0105, Place::Function("__pfx_f")),
+            (0xffff_ffff_8100_0110, Place::Function("f")),
+            (0xffff_ffff_8100_0fff, Place::Function("f")),
+            (0xffff_ffff_c000_0fff, Place::Range("[modules]")),
+            (0xffff_ffff_c000_1fff, Place::Function("g [zram]")),
+            (0xffff_fe00_0000_1000, Place::Range("[CPU entry area]")),
+            (0xffff_ffff_ff60_0000, Place::Unknown),
+            (0x1000, Place::Unknown),
+        ] {
+            assert_eq!(symbols.place(address), expected, "{address:x}");
+        }
+        assert!(Symbols::of_elf(text.as_bytes()).is_empty());
+        assert_eq!(
+            Symbols::default().place(0xffff_ffff_8100_0000),
+            Place::Unknown
+        );
+    }
+}

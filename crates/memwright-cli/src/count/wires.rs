@@ -1,0 +1,130 @@
+//! What connects this command with a guest that it counts: the guest's memory, QEMU's log, and the pipe by which it goes on
+//! after a mark.
+
+use crate::count::system::{marker, software_bits};
+use crate::count::tables;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, MemfdFlags, Mode};
+
+use crate::count::gates;
+use crate::count::log::{self, Tally};
+use crate::count::raw::{self, Raw};
+use crate::count::tables::{Memory, Part};
+use crate::model::image::System;
+use crate::model::machine::Machine;
+use crate::model::page_tables::PageTables;
+
+/// What connects this command with a guest: its memory, and the pipe that lets it go on after a mark.
+#[derive(Debug)]
+pub struct Wires {
+    // Of each node, in order of addresses.
+    memory: Vec<Part>,
+    answers: PathBuf,
+    // Where the plugin writes a profile.
+    profile: PathBuf,
+    // Open for reading too, so that neither end waits for the other to come.
+    answer: File,
+}
+
+impl Wires {
+    /// Makes the memory of a machine, and the pipe in a folder.
+    ///
+    /// # Errors
+    /// Those of making them.
+    pub fn make(folder: &Path, machine: &Machine) -> io::Result<Self> {
+        let sizes = machine.nodes.sizes(machine.memory).into_iter();
+        let part = |size| -> io::Result<Part> {
+            let file = rustix::fs::memfd_create("guest", MemfdFlags::CLOEXEC)?.into();
+            Ok(Part { file, size })
+        };
+        let memory = sizes.map(part).collect::<io::Result<_>>()?;
+        let answers = folder.join("answers");
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &answers, FileType::Fifo, mode, 0)?;
+        let answer = File::options().read(true).write(true).open(&answers)?;
+        Ok(Self {
+            memory,
+            answers,
+            profile: folder.join("profile"),
+            answer,
+        })
+    }
+
+    /// The memory, a file for each node.
+    pub fn memory(&self) -> &[Part] {
+        &self.memory
+    }
+
+    /// The pipe in which the plugin waits for answers.
+    pub fn answers_path(&self) -> &Path {
+        &self.answers
+    }
+
+    /// The file in which the plugin puts a profile.
+    pub fn profile_path(&self) -> &Path {
+        &self.profile
+    }
+
+    /// The profile that the plugin has written.
+    ///
+    /// # Errors
+    /// When there is none, or it is damaged.
+    pub fn profile(&self) -> anyhow::Result<Raw> {
+        Ok(raw::parse(&fs::read(&self.profile).unwrap_or_default())?)
+    }
+
+    /// The names by which QEMU can open the memory.
+    pub fn memory_paths(&self) -> Vec<String> {
+        let process = std::process::id();
+        let path = |part: &Part| format!("/proc/{process}/fd/{}", part.file.as_raw_fd());
+        self.memory.iter().map(path).collect()
+    }
+
+    /// Reads the log of QEMU to its end, and answers at each mark.
+    ///
+    /// # Errors
+    /// Those of reading the log, and of answering.
+    pub fn follow(&self, log: impl Read, system: System, cpus: u8) -> io::Result<Tally> {
+        let mut reader = BufReader::with_capacity(1 << 16, log);
+        let mut tally = Tally::new(cpus, marker(system));
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            if reader.read_until(b'\n', &mut line)? == 0 {
+                return Ok(tally);
+            }
+            let Some(line) = log::parse(&line) else {
+                continue;
+            };
+            if tally.line(line, |cr3| self.look(system, cr3)) {
+                let gates = tally.take_gates();
+                let gates = gates.and_then(|(cr3, table)| self.gates(cr3, table));
+                let answer = answer(gates.as_ref(), tally.take_end());
+                (&self.answer).write_all(&answer)?;
+            }
+        }
+    }
+
+    fn look(&self, system: System, cr3: u64) -> Option<PageTables> {
+        tables::read(&Memory(&self.memory), cr3, software_bits(system))
+    }
+
+    fn gates(&self, cr3: u64, table: u64) -> Option<[u64; gates::COUNT]> {
+        gates::read(&Memory(&self.memory), cr3, table)
+    }
+}
+
+/// What lets the guest go on after a mark: with the places where handlers begin, with the end of the run, or with nothing.
+fn answer(gates: Option<&[u64; gates::COUNT]>, end: Option<u64>) -> Vec<u8> {
+    let (letter, words) = match (gates, end) {
+        (Some(gates), _) => (b'g', gates.as_slice()),
+        (None, Some(end)) => (b'e', &[end][..]),
+        (None, None) => (b'.', &[][..]),
+    };
+    let words = words.iter().flat_map(|word| word.to_le_bytes());
+    [letter].into_iter().chain(words).collect()
+}

@@ -1,9 +1,0 @@
-//! What the guest finds when it starts: files, arguments, environment, options.
-
-pub mod cpio;
-pub mod digest;
-pub mod elf;
-pub mod initrd;
-pub mod library;
-pub mod program;
-pub mod tree;

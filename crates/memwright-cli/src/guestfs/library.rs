@@ -1,0 +1,416 @@
+//! Finds the interpreter and the libraries of a dynamic program, as its own loader would.
+//!
+//! The order is that of ld.so(8): DT_RPATH of the object and of those that asked for it (unless the object has a
+//! DT_RUNPATH), LD_LIBRARY_PATH, DT_RUNPATH, the folders of /etc/ld.so.conf (through its cache), the default folders.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use crate::guestfs::elf::{self, Image};
+use crate::host::file as host_file;
+use crate::host::file::{LARGEST_DOCUMENT, LARGEST_IMAGE};
+
+/// The folders that Debian's and other loaders know without configuration.
+const DEFAULT_FOLDERS: &[&str] = &[
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
+];
+/// musl's, when /etc/ld-musl-x86_64.path does not say otherwise.
+const MUSL_FOLDERS: &[&str] = &["/lib", "/usr/local/lib", "/usr/lib"];
+/// Names that musl's loader answers itself (ldso/dynlink.c, `reserved`).
+const MUSL_ITSELF: &[&str] = &[
+    "libc.",
+    "libpthread.",
+    "librt.",
+    "libm.",
+    "libdl.",
+    "libutil.",
+    "libxnet.",
+];
+
+/// What a dynamic program needs beside itself.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// The loader, when the program is dynamic.
+    pub interpreter: Option<PathBuf>,
+    /// Libraries, at the paths where the loader will open them.
+    pub libraries: Vec<PathBuf>,
+    /// Whether one was found only through /etc/ld.so.conf, so that the guest needs the cache.
+    pub through_cache: bool,
+}
+
+/// A file that a program cannot start without.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The loader named by PT_INTERP.
+    Interpreter(PathBuf),
+    /// A library, and who asks for it.
+    Library { name: OsString, wanted_by: PathBuf },
+}
+
+/// One loaded object and its place in the chain of those that asked for it.
+struct Loaded {
+    path: PathBuf,
+    image: Image,
+    parent: Option<usize>,
+}
+
+/// Finds everything that `program`, whose headers are `image`, needs.
+///
+/// # Errors
+/// The first file that is missing.
+pub fn find(program: &Path, image: Image, library_path: Option<&OsStr>) -> Result<Needs, Missing> {
+    let Some(interpreter) = image.interpreter.clone() else {
+        return Ok(Needs::default());
+    };
+    if !interpreter.is_file() {
+        return Err(Missing::Interpreter(interpreter));
+    }
+    let search = Search::new(&interpreter, library_path);
+    let mut needs = Needs {
+        interpreter: Some(interpreter),
+        ..Needs::default()
+    };
+    let mut seen: BTreeSet<OsString> = needs
+        .interpreter
+        .iter()
+        .filter_map(|path| path.file_name())
+        .map(OsStr::to_owned)
+        .collect();
+    let mut loaded = vec![Loaded {
+        path: program.to_owned(),
+        image,
+        parent: None,
+    }];
+    let mut next = 0;
+    while next < loaded.len() {
+        for name in loaded[next].image.needed.clone() {
+            if search.answered_by_loader(&name) || !seen.insert(name.clone()) {
+                continue;
+            }
+            let (path, image, through_cache) =
+                search
+                    .library(&name, &loaded, next)
+                    .ok_or_else(|| Missing::Library {
+                        name,
+                        wanted_by: loaded[next].path.clone(),
+                    })?;
+            needs.through_cache |= through_cache;
+            needs.libraries.push(path.clone());
+            loaded.push(Loaded {
+                path,
+                image,
+                parent: Some(next),
+            });
+        }
+        next += 1;
+    }
+    Ok(needs)
+}
+
+/// Where a loader looks.
+struct Search {
+    musl: bool,
+    library_path: Vec<PathBuf>,
+    configured: Vec<PathBuf>,
+    defaults: Vec<PathBuf>,
+}
+
+impl Search {
+    fn new(interpreter: &Path, library_path: Option<&OsStr>) -> Self {
+        let musl = interpreter
+            .file_name()
+            .is_some_and(|name| name.as_bytes().starts_with(b"ld-musl"));
+        let (configured, defaults) = if musl {
+            let text = settings(Path::new("/etc/ld-musl-x86_64.path")).unwrap_or_default();
+            let folders: Vec<_> = text
+                .split([':', '\n'])
+                .filter(|part| !part.is_empty())
+                .map(PathBuf::from)
+                .collect();
+            let builtin = MUSL_FOLDERS.iter().map(PathBuf::from).collect();
+            (
+                Vec::new(),
+                if folders.is_empty() { builtin } else { folders },
+            )
+        } else {
+            let mut configured = Vec::new();
+            read_configuration(Path::new("/etc/ld.so.conf"), 0, &mut configured);
+            (
+                configured,
+                DEFAULT_FOLDERS.iter().map(PathBuf::from).collect(),
+            )
+        };
+        Self {
+            musl,
+            library_path: split_paths(library_path, Path::new("/")),
+            configured,
+            defaults,
+        }
+    }
+
+    fn answered_by_loader(&self, name: &OsStr) -> bool {
+        self.musl
+            && MUSL_ITSELF
+                .iter()
+                .any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
+    }
+
+    /// Finds one library for the object `asker`; tells whether only the configured folders have it.
+    fn library(
+        &self,
+        name: &OsStr,
+        loaded: &[Loaded],
+        asker: usize,
+    ) -> Option<(PathBuf, Image, bool)> {
+        if name.as_bytes().contains(&b'/') {
+            let origin = origin(&loaded[asker].path);
+            let path = expand(name, &origin);
+            return read_library(&path).map(|image| (path, image, false));
+        }
+        let mut folders = inherited_rpath(loaded, asker);
+        folders.extend(self.library_path.iter().cloned());
+        folders.extend(split_paths(
+            loaded[asker].image.runpath.as_deref(),
+            &origin(&loaded[asker].path),
+        ));
+        let try_folders = |folders: &[PathBuf]| {
+            folders.iter().find_map(|folder| {
+                let path = folder.join(name);
+                read_library(&path).map(|image| (path, image))
+            })
+        };
+        let found = |(path, image)| (path, image, false);
+        try_folders(&folders)
+            .map(found)
+            .or_else(|| try_folders(&self.defaults).map(found))
+            .or_else(|| try_folders(&self.configured).map(|(path, image)| (path, image, true)))
+    }
+}
+
+/// DT_RPATH of the asking object and of its parents; an object with DT_RUNPATH has none of it.
+fn inherited_rpath(loaded: &[Loaded], asker: usize) -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    if loaded[asker].image.runpath.is_some() {
+        return folders;
+    }
+    let mut object = Some(asker);
+    while let Some(index) = object {
+        let Loaded {
+            path,
+            image,
+            parent,
+        } = &loaded[index];
+        if image.runpath.is_none() {
+            folders.extend(split_paths(image.rpath.as_deref(), &origin(path)));
+        }
+        object = *parent;
+    }
+    folders
+}
+
+/// The folder that `$ORIGIN` stands for.
+fn origin(path: &Path) -> PathBuf {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    path.parent().unwrap_or(Path::new("/")).to_owned()
+}
+
+/// Splits a list of folders; relative ones start at the guest's working folder, `/`.
+fn split_paths(list: Option<&OsStr>, origin: &Path) -> Vec<PathBuf> {
+    list.map(OsStr::as_bytes)
+        .unwrap_or_default()
+        .split(|byte| *byte == b':')
+        .filter(|part| !part.is_empty())
+        .map(|part| Path::new("/").join(expand(OsStr::from_bytes(part), origin)))
+        .collect()
+}
+
+/// Replaces `$ORIGIN` and `$LIB`.
+fn expand(text: &OsStr, origin: &Path) -> PathBuf {
+    let tokens: [(&[u8], &[u8]); 4] = [
+        (b"${ORIGIN}", origin.as_os_str().as_bytes()),
+        (b"$ORIGIN", origin.as_os_str().as_bytes()),
+        (b"${LIB}", b"lib/x86_64-linux-gnu"),
+        (b"$LIB", b"lib/x86_64-linux-gnu"),
+    ];
+    let mut rest = text.as_bytes();
+    let mut expanded = Vec::new();
+    while let Some((&byte, after)) = rest.split_first() {
+        // What a token stands for is not looked at again: a folder can be called `$ORIGIN`.
+        let token = tokens.iter().find(|(name, _)| rest.starts_with(name));
+        match token {
+            Some((name, value)) => {
+                expanded.extend_from_slice(value);
+                rest = &rest[name.len()..];
+            }
+            None => {
+                expanded.push(byte);
+                rest = after;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(expanded))
+}
+
+/// A loader passes over files that are not for its machine.
+fn read_library(path: &Path) -> Option<Image> {
+    elf::read(&host_file::read(path, LARGEST_IMAGE).ok()?).ok()
+}
+
+/// The text of a loader's settings.
+fn settings(path: &Path) -> Option<String> {
+    String::from_utf8(host_file::read(path, LARGEST_DOCUMENT).ok()?).ok()
+}
+
+/// Reads a file of /etc/ld.so.conf's format; nested includes end at a depth no distribution reaches.
+fn read_configuration(path: &Path, depth: usize, folders: &mut Vec<PathBuf>) {
+    let Some(text) = settings(path) else {
+        return;
+    };
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if let Some(pattern) = line
+            .strip_prefix("include")
+            .filter(|rest| rest.starts_with([' ', '\t']))
+        {
+            if depth < 8 {
+                for file in matching_files(path, pattern.trim()) {
+                    read_configuration(&file, depth + 1, folders);
+                }
+            }
+        } else if line.starts_with('/') {
+            folders.push(PathBuf::from(line));
+        }
+    }
+}
+
+/// The files that a pattern with one `*` in its last part names, in order.
+fn matching_files(includer: &Path, pattern: &str) -> Vec<PathBuf> {
+    let pattern = includer.parent().unwrap_or(Path::new("/")).join(pattern);
+    let (Some(folder), Some(name)) = (
+        pattern.parent(),
+        pattern.file_name().and_then(OsStr::to_str),
+    ) else {
+        return Vec::new();
+    };
+    let Some((before, after)) = name.split_once('*') else {
+        return vec![pattern.clone()];
+    };
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().as_bytes();
+            name.len() >= before.len() + after.len()
+                && name.starts_with(before.as_bytes())
+                && name.ends_with(after.as_bytes())
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(needed: &[&str]) -> Image {
+        Image {
+            interpreter: Some(PathBuf::from("/lib64/ld-linux-x86-64.so.2")),
+            needed: needed.iter().map(OsString::from).collect(),
+            ..Image::default()
+        }
+    }
+
+    #[test]
+    fn a_static_program_needs_nothing() {
+        assert_eq!(
+            find(Path::new("/bin/x"), Image::default(), None),
+            Ok(Needs::default())
+        );
+    }
+
+    #[test]
+    fn libraries_are_found_and_missing_ones_named() {
+        let needs = find(Path::new("/bin/x"), image(&["libc.so.6"]), None).unwrap();
+        assert!(needs.libraries[0].ends_with("libc.so.6") && !needs.through_cache);
+        let missing = find(
+            Path::new("/bin/x"),
+            image(&["libc.so.6", "libnowhere.so.9"]),
+            None,
+        );
+        let expected = Missing::Library {
+            name: "libnowhere.so.9".into(),
+            wanted_by: "/bin/x".into(),
+        };
+        assert_eq!(missing, Err(expected));
+        let other = Image {
+            interpreter: Some("/lib/ld-none.so".into()),
+            ..Image::default()
+        };
+        assert_eq!(
+            find(Path::new("/bin/x"), other, None),
+            Err(Missing::Interpreter("/lib/ld-none.so".into()))
+        );
+    }
+
+    #[test]
+    fn paths_in_the_file_and_in_the_environment_are_searched_first() {
+        let host = tempfile::tempdir().unwrap();
+        let folder = host.path().canonicalize().unwrap();
+        fs::create_dir(folder.join("deep")).unwrap();
+        let libc = find(Path::new("/bin/x"), image(&["libc.so.6"]), None)
+            .unwrap()
+            .libraries
+            .remove(0);
+        fs::copy(&libc, folder.join("deep/libmine.so")).unwrap();
+        fs::write(folder.join("libmine.so"), "not for this machine").unwrap();
+        let program = folder.join("program");
+        fs::write(&program, "").unwrap();
+        let expected = folder.join("deep/libmine.so");
+        let with = |rpath: Option<&str>, runpath: Option<&str>| Image {
+            rpath: rpath.map(OsString::from),
+            runpath: runpath.map(OsString::from),
+            ..image(&["libmine.so"])
+        };
+        for (image, variable) in [
+            (with(Some("$ORIGIN:$ORIGIN/deep"), None), None),
+            (with(None, Some("${ORIGIN}/deep")), None),
+            (with(None, None), Some(folder.join("deep").into_os_string())),
+        ] {
+            let needs = find(&program, image, variable.as_deref()).unwrap();
+            assert_eq!(needs.libraries[0], expected);
+        }
+        // An object with DT_RUNPATH ignores DT_RPATH.
+        assert!(find(&program, with(Some("$ORIGIN/deep"), Some("/nowhere")), None).is_err());
+    }
+
+    #[test]
+    fn tokens_are_expanded_once() {
+        for (text, origin, expected) in [
+            ("$ORIGIN/../$LIB", "/a", "/a/../lib/x86_64-linux-gnu"),
+            ("${ORIGIN}${LIB}x", "/a/", "/a/lib/x86_64-linux-gnux"),
+            ("$ORIGIN/b", "/$ORIGIN", "/$ORIGIN/b"),
+            ("$$ORIGIN$", "/${LIB}", "$/${LIB}$"),
+            ("plain", "/a", "plain"),
+        ] {
+            let expanded = expand(OsStr::new(text), Path::new(origin));
+            assert_eq!(expanded, Path::new(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn musl_answers_for_libc_itself() {
+        let search = Search::new(Path::new("/lib/ld-musl-x86_64.so.1"), None);
+        assert!(search.answered_by_loader(OsStr::new("libc.so")));
+        assert!(!search.answered_by_loader(OsStr::new("libz.so.1")));
+    }
+}

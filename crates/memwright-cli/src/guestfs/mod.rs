@@ -1,0 +1,12 @@
+//! What the guest finds when it starts: files, arguments, environment, options.
+
+pub mod cpio;
+pub mod digest;
+pub mod elf;
+pub mod initrd;
+pub mod library;
+pub mod prepare;
+pub mod program;
+pub mod region_names;
+pub mod room;
+pub mod tree;

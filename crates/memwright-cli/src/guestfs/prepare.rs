@@ -1,0 +1,339 @@
+//! Finds the program, and collects what the guest is to have.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+
+use crate::guestfs::digest;
+use crate::guestfs::initrd::{self, Manifest};
+use crate::guestfs::program::{self, Program, Surroundings};
+use crate::guestfs::room::{Files, Wanted};
+use crate::guestfs::tree::{Node, Tree};
+use crate::host::output::say;
+use crate::host::taken::Taken;
+use crate::model::failure::Failure;
+use crate::model::plan::{Setup, Terminals};
+use crate::model::size::{HugePages, SwapKind, SwapSize, in_mebibytes};
+
+/// The most swap devices of a guest.
+const MOST_DEVICES: usize = 32;
+/// How many files that were left out are named.
+const MOST_SKIPPED: usize = 10;
+
+/// What Memwright's kernel is told beside what the guest is.
+#[derive(Debug, Clone, Default)]
+pub struct Told {
+    /// Which of the program's descriptors are terminals.
+    pub terminals: Terminals,
+    /// To write every memory event.
+    pub trace: bool,
+    /// To print system calls.
+    pub strace: bool,
+    /// That its CPUs run in parallel.
+    pub parallel: bool,
+    /// What to do in place of the program.
+    pub selftest: Option<String>,
+}
+
+/// Everything that is known before QEMU starts.
+pub struct Prepared {
+    /// PROGRAM in the guest.
+    pub program: Program,
+    /// The working folder that it starts in.
+    pub folder: PathBuf,
+    /// The guest's files.
+    pub tree: Tree,
+    /// What the kernel is told.
+    pub manifest: Manifest,
+    /// What `--file` put there: the place in the guest and a hash, one of each.
+    pub files: Vec<String>,
+}
+
+impl Prepared {
+    /// The files of the host that the guest gets: none is to be written over.
+    pub fn taken(&self) -> Taken {
+        let mut taken = Taken::default();
+        for (_, node) in self.tree.nodes() {
+            if let Node::HostFile { path, .. } = node {
+                taken.read_path("a file of the guest", path);
+            }
+        }
+        taken
+    }
+}
+
+/// Refuses swap devices that a guest of Memwright's kernel cannot have.
+///
+/// # Errors
+/// One line that says why.
+pub fn check_swap(swap: &[SwapSize]) -> anyhow::Result<()> {
+    let disks = swap.iter().filter(|swap| swap.kind == SwapKind::Disk);
+    if disks.count() > 1 {
+        return Err(anyhow!("--swap disk:SIZE: there is one disk"));
+    }
+    if swap.len() > MOST_DEVICES {
+        return Err(anyhow!(
+            "--swap: a guest has {MOST_DEVICES} devices at most"
+        ));
+    }
+    Ok(())
+}
+
+/// Finds PROGRAM and collects the guest's files.
+///
+/// # Errors
+/// The exit codes are those of a shell where PROGRAM is missing or no program.
+pub fn prepare(setup: &Setup, told: &Told) -> Result<Prepared, Failure> {
+    let name = setup
+        .command
+        .first()
+        .ok_or_else(|| anyhow!("PROGRAM is missing"))?;
+    let environment = initrd::environment(&setup.environment);
+    let around = Surroundings {
+        memory: setup.memory(),
+        library_path: initrd::variable(&environment, "LD_LIBRARY_PATH"),
+        path: initrd::variable(&environment, "PATH").unwrap_or_default(),
+    };
+    let path = program::locate(name, std::env::var_os("PATH").as_deref())?;
+    let folder = program::working_folder(name);
+    let mut tree = Tree::default();
+    if folder.exists() {
+        tree.add_host_folder(&folder)?;
+    }
+    let program = program::add(&mut tree, &path, around)?;
+    let mut files = Vec::new();
+    for file in &setup.files {
+        files.push(add_file(&mut tree, file, around)?);
+    }
+    tree.add_empty_folder(Path::new("/tmp"), 0o1777);
+    tree.add_text(
+        "/etc/passwd",
+        0o644,
+        "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
+    );
+    tree.add_text("/etc/group", 0o644, "root:x:0:\nnogroup:x:65534:\n");
+    let options = options(setup, told, &program.path, &folder)?;
+    let manifest = Manifest {
+        arguments: setup.command.clone(),
+        environment,
+        options,
+    };
+    check_size(&tree, setup)?;
+    say_skipped(&tree);
+    Ok(Prepared {
+        program,
+        folder,
+        tree,
+        manifest,
+        files,
+    })
+}
+
+/// Says what of the folders of `--file` the guest does not get.
+fn say_skipped(tree: &Tree) {
+    let (shown, more) = tree
+        .skipped()
+        .split_at(tree.skipped().len().min(MOST_SKIPPED));
+    for (path, why) in shown {
+        say(&format!("{}: left out: {why}", path.display()));
+    }
+    if !more.is_empty() {
+        say(&format!("{} more were left out", more.len()));
+    }
+}
+
+/// Adds one `--file`, and returns what documents say of it. A program that is given so brings what it needs, like PROGRAM
+/// itself.
+fn add_file(
+    tree: &mut Tree,
+    argument: &OsStr,
+    around: Surroundings<'_>,
+) -> Result<String, Failure> {
+    let (host, guest) = split_file(argument);
+    let host =
+        std::path::absolute(host).with_context(|| format!("--file {}", argument.display()))?;
+    let context = || format!("--file {}", argument.display());
+    let add = |tree: &mut Tree| match &guest {
+        Some(guest) => tree.add_copy(&host, guest).with_context(context),
+        None => tree.add_host_path(&host).map(drop).with_context(context),
+    };
+    add(tree)?;
+    let mut alone = Tree::default();
+    add(&mut alone)?;
+    let hash = digest::digest(&alone).with_context(context)?;
+    program::add_companions(tree, &host, around)?;
+    let place = guest.as_deref().unwrap_or(&host);
+    Ok(format!("{} sha256 {hash}", place.display()))
+}
+
+/// Splits `HOST[:GUEST]`. A host path may itself hold colons; then the last one counts, if any does.
+fn split_file(argument: &OsStr) -> (PathBuf, Option<PathBuf>) {
+    let bytes = argument.as_bytes();
+    let whole = Path::new(argument);
+    let Some(colon) = bytes
+        .iter()
+        .rposition(|byte| *byte == b':')
+        .filter(|_| !whole.exists())
+    else {
+        return (whole.to_owned(), None);
+    };
+    let (host, guest) = (
+        Path::new(OsStr::from_bytes(&bytes[..colon])),
+        OsStr::from_bytes(&bytes[colon + 1..]),
+    );
+    let mut place = PathBuf::from("/");
+    for part in Path::new(guest).components() {
+        match part {
+            std::path::Component::Normal(part) => place.push(part),
+            std::path::Component::ParentDir => drop(place.pop()),
+            std::path::Component::RootDir
+            | std::path::Component::CurDir
+            | std::path::Component::Prefix(_) => {}
+        }
+    }
+    // Into a folder, as `cp` reads a path that ends in a slash.
+    if guest.as_bytes().ends_with(b"/") {
+        place.extend(host.file_name());
+    }
+    (host.to_owned(), Some(place))
+}
+
+/// The lines of the guest's options.
+fn options(
+    setup: &Setup,
+    told: &Told,
+    program: &Path,
+    folder: &Path,
+) -> Result<Vec<String>, Failure> {
+    let text = |path: &Path| {
+        let plain = path.to_str().filter(|path| !path.contains('\n'));
+        plain.map(str::to_owned).ok_or_else(|| {
+            Failure::NotExecutable(format!(
+                "{}: a program's path must be UTF-8 text in one line",
+                path.display()
+            ))
+        })
+    };
+    let mut lines = vec![
+        format!("program={}", text(program)?),
+        format!("epoch={}", initrd::EPOCH),
+        "seed=1".to_owned(),
+    ];
+    let descriptors = told.terminals.descriptors().into_iter();
+    lines.extend(descriptors.map(|(name, terminal)| {
+        let kind = if terminal { "tty" } else { "pipe" };
+        format!("{name}={kind}")
+    }));
+    if let Some((columns, rows)) = told.terminals.size {
+        lines.push(format!("columns={columns}"));
+        lines.push(format!("rows={rows}"));
+    }
+    if folder != Path::new("/") {
+        lines.push(format!("folder={}", text(folder)?));
+    }
+    for (name, is) in [
+        ("trace", told.trace),
+        ("strace", told.strace),
+        ("parallel", told.parallel),
+    ] {
+        if is {
+            lines.push(format!("{name}=1"));
+        }
+    }
+    lines.extend(setup.swap.iter().map(|swap| format!("swap={swap}")));
+    lines.push(format!("policy.thp={}", setup.thp));
+    let sizes = setup.thp_sizes.iter();
+    lines.extend(sizes.map(|size| format!("thp_size={}", size.for_manifest())));
+    lines.extend(
+        setup
+            .hugetlb
+            .map(|pages| format!("hugetlb={}", pages.count())),
+    );
+    lines.extend(
+        setup
+            .policies
+            .iter()
+            .map(|policy| format!("policy.{policy}")),
+    );
+    lines.extend(told.selftest.iter().map(|what| format!("selftest={what}")));
+    Ok(lines)
+}
+
+/// Refuses a guest without room for what it was asked for: the archive and the files that the kernel unpacks from it,
+/// which stand in memory at once, and what the kernel sets aside.
+fn check_size(tree: &Tree, setup: &Setup) -> Result<(), Failure> {
+    let wanted = Wanted {
+        files: Files::of(tree),
+        cpus: setup.cpus(),
+        pool: setup.hugetlb.map_or(0, HugePages::bytes),
+        swap: &setup.swap,
+    };
+    if wanted.fits(setup.memory().bytes()) {
+        return Ok(());
+    }
+    let mut beside = Vec::new();
+    if wanted.cpus > 1 {
+        beside.push(format!("{} CPUs", wanted.cpus));
+    }
+    if wanted.pool > 0 {
+        beside.push(format!("the {} of --hugetlb", in_mebibytes(wanted.pool)));
+    }
+    if !setup.swap.is_empty() {
+        beside.push("the tables of --swap".to_owned());
+    }
+    let beside = match beside.as_slice() {
+        [] => String::new(),
+        all => format!(" beside {}", all.join(" and ")),
+    };
+    Err(Failure::Broken(anyhow!(
+        "the guest's {} files take {}; unpacking them{beside} needs --memory {}M or more",
+        tree.nodes().count(),
+        in_mebibytes(tree.size()),
+        wanted.mebibytes()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn file_arguments_split() {
+        let host = tempfile::tempdir().unwrap();
+        let colon = host.path().join("a:b");
+        fs::write(&colon, "").unwrap();
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        for (argument, expected) in [
+            ("x".to_owned(), ("x".to_owned(), None)),
+            ("x:/y".to_owned(), ("x".to_owned(), Some("/y".to_owned()))),
+            (
+                "x:y/./z".to_owned(),
+                ("x".to_owned(), Some("/y/z".to_owned())),
+            ),
+            (
+                "d/x:/y/".to_owned(),
+                ("d/x".to_owned(), Some("/y/x".to_owned())),
+            ),
+            (
+                "x:/../y".to_owned(),
+                ("x".to_owned(), Some("/y".to_owned())),
+            ),
+            (text(&colon), (text(&colon), None)),
+            (
+                format!("{}:/y", text(&colon)),
+                (text(&colon), Some("/y".to_owned())),
+            ),
+        ] {
+            let (path, guest) = split_file(OsStr::new(&argument));
+            assert_eq!(
+                (text(&path), guest.as_deref().map(text)),
+                expected,
+                "{argument}"
+            );
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! How much memory a guest needs for what it was asked for, before its program runs.
+//!
+//! The figures are generous: a guest that passes boots, and one that does not would have next to nothing left.
+
+use crate::guestfs::tree::{Node, Tree};
+use crate::model::size::{SwapKind, SwapSize};
+
+/// What the kernel itself takes: image, first tables, heap.
+const KERNEL: u64 = 8 << 20;
+/// What each further CPU takes: stacks, and lists of its own.
+const CPU: u64 = 170 << 10;
+/// What the frame allocator keeps for each page of memory.
+const PAGE_RECORD: u64 = 72;
+/// What a file, folder or link takes beside its contents, in the tree and in its folder.
+const NODE: u64 = 1100;
+/// Files, folders and devices that a guest has by itself, with some to spare.
+const OWN_NODES: u64 = 100;
+/// What each page of a swap device takes while nothing is there: records, and for compressed memory where it is kept.
+const SLOT_OF_DISK: u64 = 11;
+const SLOT_OF_ZRAM: u64 = 33;
+/// One page in so many is kept from the pool of huge pages, between these bounds.
+const RESERVE_SHARE: u64 = 64;
+const LEAST_RESERVE: u64 = 1 << 20;
+const MOST_RESERVE: u64 = 16 << 20;
+
+const PAGE: u64 = 4096;
+
+/// What a guest was asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Its files.
+    pub files: Files,
+    /// Its CPUs.
+    pub cpus: u8,
+    /// Bytes of its pool of huge pages.
+    pub pool: u64,
+    /// Its swap devices.
+    pub swap: &'a [SwapSize],
+}
+
+impl Wanted<'_> {
+    /// Whether this much memory is enough.
+    pub fn fits(&self, memory: u64) -> bool {
+        self.missing(memory) == 0
+    }
+
+    /// Bytes that this much memory lacks.
+    fn missing(&self, memory: u64) -> u64 {
+        let files = &self.files;
+        // The file system takes half of the frames at most, and has a node for every two (mm/shmem.c,
+        // `shmem_default_max_blocks` and `shmem_default_max_inodes`).
+        let halves = files.pages.max(files.nodes.saturating_add(OWN_NODES));
+        let halves = halves.saturating_mul(2 * PAGE);
+        // The kernel's heap takes half of the frames at most, too.
+        let heap = files
+            .nodes
+            .saturating_mul(NODE)
+            .saturating_add(self.slots());
+        let halves = halves.max(heap.saturating_mul(2)).saturating_add(KERNEL);
+        let usable = self.usable(memory);
+        self.bytes().max(halves).saturating_sub(usable)
+    }
+
+    /// The least MiB of memory that are enough.
+    pub fn mebibytes(&self) -> u64 {
+        let mut memory: u64 = 0;
+        // What is missing needs records itself, a fraction of it: this ends after a few steps.
+        while memory < u64::MAX && !self.fits(memory) {
+            memory = memory.saturating_add(self.missing(memory).max(PAGE));
+        }
+        memory.div_ceil(1 << 20)
+    }
+
+    /// Bytes of the records of swap devices.
+    fn slots(&self) -> u64 {
+        let slots = |swap: &SwapSize| {
+            let each = match swap.kind {
+                SwapKind::Disk => SLOT_OF_DISK,
+                SwapKind::Zram => SLOT_OF_ZRAM,
+            };
+            swap.bytes() / PAGE * each
+        };
+        self.swap.iter().map(slots).sum()
+    }
+
+    /// Bytes that do not depend on the size of memory.
+    fn bytes(&self) -> u64 {
+        let swap = self.slots();
+        let cpus = CPU * u64::from(self.cpus.saturating_sub(1));
+        let Files {
+            archived,
+            pages,
+            nodes,
+        } = self.files;
+        let (contents, nodes) = (pages.saturating_mul(PAGE), nodes.saturating_mul(NODE));
+        [archived, contents, nodes, cpus, self.pool, swap]
+            .into_iter()
+            .fold(KERNEL, u64::saturating_add)
+    }
+
+    /// What of this much memory is left for [`Wanted::bytes`].
+    fn usable(&self, memory: u64) -> u64 {
+        let records = memory / PAGE * PAGE_RECORD;
+        let reserve = match self.pool {
+            0 => 0,
+            _ => (memory / RESERVE_SHARE).clamp(LEAST_RESERVE, MOST_RESERVE),
+        };
+        memory.saturating_sub(records).saturating_sub(reserve)
+    }
+}
+
+/// The files of a guest, in the archive and as they come out of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Files {
+    /// Bytes of the archive.
+    pub archived: u64,
+    /// Pages of contents.
+    pub pages: u64,
+    /// Files, folders and links.
+    pub nodes: u64,
+}
+
+impl Files {
+    /// Those of a tree.
+    pub fn of(tree: &Tree) -> Self {
+        let mut files = Self::default();
+        for (path, node) in tree.nodes() {
+            let (contents, pages) = match node {
+                Node::Folder { .. } => (0, 0),
+                Node::Link { target } => (target.as_os_str().len() as u64, 0),
+                Node::HostFile { size, .. } => (*size, size.div_ceil(PAGE)),
+                Node::Text { contents, .. } => {
+                    let size = contents.len() as u64;
+                    (size, size.div_ceil(PAGE))
+                }
+            };
+            // A header of 110 bytes, and what fills the name and the contents up to multiples of four.
+            let name = path.as_os_str().len() as u64 + 120;
+            let archived = name.saturating_add(contents);
+            files.archived = files.archived.saturating_add(archived);
+            files.pages = files.pages.saturating_add(pages);
+            files.nodes += 1;
+        }
+        files
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::size::parse_swap;
+
+    const MEBIBYTE: u64 = 1 << 20;
+
+    #[test]
+    fn what_does_not_fit_says_how_much_would() {
+        let swap = |text: &str| -> Vec<SwapSize> {
+            let words = text.split_whitespace();
+            words.map(|text| parse_swap(text).unwrap()).collect()
+        };
+        for (cpus, pool, devices, least) in [
+            (1, 0, "", 9),
+            (8, 0, "", 10),
+            (64, 0, "", 19),
+            (1, 0, "zram:1G", 25),
+            (1, 0, "disk:1G", 14),
+            (1, 0, "zram:16G", 277),
+            (1, 0, "disk:63G zram:63G", 1419),
+            (1, 4, "", 14),
+            (1, 500, "", 526),
+            (1, 1 << 20, "", 1_067_363),
+            (64, 4, "zram:1G", 33),
+        ] {
+            let wanted = Wanted {
+                files: Files::default(),
+                cpus,
+                pool: pool * MEBIBYTE,
+                swap: &swap(devices),
+            };
+            assert_eq!(wanted.mebibytes(), least, "{cpus} {pool} {devices}");
+            assert!(wanted.fits(least * MEBIBYTE) && !wanted.fits((least - 1) * MEBIBYTE));
+        }
+        let endless = Files {
+            archived: u64::MAX,
+            pages: u64::MAX,
+            nodes: u64::MAX,
+        };
+        let all = Wanted {
+            files: endless,
+            cpus: 1,
+            pool: u64::MAX,
+            swap: &[],
+        };
+        assert!(!all.fits(u64::MAX) && all.mebibytes() == u64::MAX.div_ceil(MEBIBYTE));
+    }
+
+    #[test]
+    fn files_take_pages_and_nodes() {
+        let mut tree = Tree::default();
+        for number in 0..1000 {
+            tree.add_text(&format!("/{number}"), 0o644, "");
+        }
+        tree.add_text("/one", 0o644, "x");
+        let files = Files::of(&tree);
+        // The root is one too.
+        assert_eq!((files.pages, files.nodes), (1, 1002));
+        assert!((122_000..125_000).contains(&files.archived), "{files:?}");
+        for (nodes, pages, least) in [
+            (100_000, 0, 805),
+            (100_000, 100_000, 805),
+            (1000, 100_000, 804),
+            (1000, 1000, 17),
+        ] {
+            let wanted = Wanted {
+                files: Files {
+                    archived: nodes * 128,
+                    pages,
+                    nodes,
+                },
+                cpus: 1,
+                pool: 0,
+                swap: &[],
+            };
+            assert_eq!(wanted.mebibytes(), least, "{nodes} {pages}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! What this machine gives: files, folders, processes, signals, a cache, a C compiler, archives of packages.
+
+pub mod apt;
+pub mod bounded;
+pub mod cache;
+pub mod compile;
+pub mod file;
+pub mod folder;
+pub mod output;
+pub mod signals;
+pub mod taken;

@@ -1,0 +1,84 @@
+//! What the command itself writes to standard output and standard error.
+
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use crate::model::failure::Closed;
+
+/// Writes to standard output.
+///
+/// # Errors
+/// [`Closed`], or those of writing.
+pub fn print(text: &[u8]) -> anyhow::Result<()> {
+    write_fully(io::stdout().as_fd(), text).map_err(failed)
+}
+
+/// The error of a write to standard output that failed.
+pub fn failed(error: io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Closed.into(),
+        _ => anyhow::Error::new(error).context("cannot write to standard output"),
+    }
+}
+
+/// Writes to standard error; one that is closed loses what is said there, as for any program.
+pub fn show(text: &[u8]) {
+    let _ = write_fully(io::stderr().as_fd(), text);
+}
+
+/// Says one line to the user, as [`show`] does: `eprintln!` would panic where standard error is closed.
+pub fn say(line: &str) {
+    show(format!("memwright: {line}\n").as_bytes());
+}
+
+/// Writes everything, at once and unbuffered, also to a descriptor that someone made non-blocking.
+///
+/// # Errors
+/// Those of write(2).
+pub fn write_fully(descriptor: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    while !bytes.is_empty() {
+        match rustix::io::write(descriptor, bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => {
+                let mut wait = [PollFd::from_borrowed_fd(descriptor, PollFlags::OUT)];
+                // An interrupted wait is repeated with the write.
+                let _ = poll(&mut wait, None);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Says what is being done, to a terminal alone.
+pub fn progress(line: &str) {
+    if io::stderr().is_terminal() {
+        say(line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::failure::Failure;
+
+    #[test]
+    fn a_closed_output_is_seen_below_its_context() {
+        use anyhow::Context;
+        use std::io::{Error, ErrorKind};
+        let write = |kind: ErrorKind| {
+            let failed = Err::<(), _>(failed(Error::from(kind)));
+            Failure::from(failed.context("a result").unwrap_err())
+        };
+        assert!(write(ErrorKind::BrokenPipe).is_closed_output());
+        let full = write(ErrorKind::StorageFull);
+        assert!(!full.is_closed_output());
+        assert!(
+            full.to_string()
+                .starts_with("a result: cannot write to standard output: ")
+        );
+        assert!(!Failure::Ended(141, String::new()).is_closed_output());
+    }
+}

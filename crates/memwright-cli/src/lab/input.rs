@@ -1,0 +1,90 @@
+//! Standard input of the runs of a command.
+
+use std::io::{self, IsTerminal};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
+
+use crate::memwright::input::Source;
+use crate::model::failure::{Failure, TIMEOUT};
+use crate::model::size::{MemorySize, in_mebibytes};
+
+/// Standard input, which is read once for all guests of a command.
+#[derive(Debug, Default)]
+pub struct Input(OnceLock<Vec<u8>>);
+
+impl Input {
+    /// No input, whatever standard input has.
+    pub fn none() -> Self {
+        Self(OnceLock::from(Vec::new()))
+    }
+
+    /// What a guest of Memwright's kernel reads, which asks for it piece by piece. A terminal gives nothing.
+    pub fn source(&self) -> Source {
+        match self.0.get() {
+            Some(bytes) => Source::Bytes(bytes.clone()),
+            None if io::stdin().is_terminal() => Source::Bytes(Vec::new()),
+            None => Source::Descriptor,
+        }
+    }
+
+    /// The whole of it. A terminal gives none: standard input is a file in the guest, whatever it is here.
+    ///
+    /// # Errors
+    /// Input that has no end within `limit`, or does not fit into the memory of the guest.
+    pub fn read(&self, memory: MemorySize, limit: Duration) -> Result<Vec<u8>, Failure> {
+        let input = match self.0.get() {
+            Some(input) => input,
+            None => {
+                let input = match io::stdin().is_terminal() {
+                    true => Vec::new(),
+                    false => read_input(memory, limit)?,
+                };
+                self.0.get_or_init(|| input)
+            }
+        };
+        check_room(input, memory)?;
+        Ok(input.clone())
+    }
+}
+
+/// The whole of standard input, which must fit into the guest and end within the time that a run may take.
+fn read_input(memory: MemorySize, limit: Duration) -> Result<Vec<u8>, Failure> {
+    let end = Instant::now() + limit;
+    let stdin = rustix::stdio::stdin();
+    let mut input = Vec::new();
+    let mut piece = vec![0; 1 << 16];
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).ok();
+        let mut events = [PollFd::from_borrowed_fd(stdin, PollFlags::IN)];
+        let ready = retry_on_intr(|| poll(&mut events, left.as_ref()));
+        if ready == Ok(0) {
+            return Err(Failure::Ended(
+                TIMEOUT,
+                "--timeout expired: standard input has no end yet".to_owned(),
+            ));
+        }
+        // What cannot be waited for is read at once and says why not.
+        let got = retry_on_intr(|| rustix::io::read(stdin, &mut piece[..]));
+        let got = got.context("cannot read standard input")?;
+        if got == 0 {
+            return Ok(input);
+        }
+        input.extend_from_slice(&piece[..got]);
+        check_room(&input, memory)?;
+    }
+}
+
+fn check_room(input: &[u8], memory: MemorySize) -> Result<(), Failure> {
+    if input.len() as u64 > memory.bytes() {
+        return Err(Failure::Broken(anyhow!(
+            "standard input is larger than the guest's memory of {}",
+            in_mebibytes(memory.bytes())
+        )));
+    }
+    Ok(())
+}

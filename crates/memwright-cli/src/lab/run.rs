@@ -1,0 +1,111 @@
+//! Runs a plan, and answers with its document.
+
+use anyhow::anyhow;
+use memwright_linux::channel::{NO_ROOM, Outcome};
+
+use crate::host::output::show;
+use crate::lab::input::Input;
+use crate::lab::laboratory::Laboratory;
+use crate::memwright::run::{Attendance, Run, Wiring};
+use crate::memwright::session::Streams;
+use crate::model::failure::Failure;
+use crate::model::image::Image;
+use crate::model::plan::Plan;
+use crate::model::saved::Saved;
+use crate::qemu::runs::Runs;
+
+/// A plan that is ready to run.
+pub enum Ready<'a> {
+    /// On Memwright's kernel, which counts.
+    Own(Box<Run<'a>>, &'a Input),
+    /// On a kernel image.
+    Image(Box<Laboratory<'a>>, &'a Image),
+}
+
+/// What a run came to.
+pub struct Answer {
+    /// What was counted.
+    pub document: Saved,
+    /// How the program ended.
+    pub outcome: Outcome,
+    /// What it wrote to standard output.
+    pub output: Vec<u8>,
+    /// What it wrote to standard error.
+    pub errors: Vec<u8>,
+}
+
+impl<'a> Ready<'a> {
+    /// Finds the program and what it takes to run it. For a `dry_run` nothing is packed without `--keep`.
+    ///
+    /// # Errors
+    /// The program is missing or none; something that is needed is missing here.
+    pub fn open(plan: &'a Plan, input: &'a Input, dry_run: bool) -> Result<Self, Failure> {
+        Ok(match plan {
+            Plan::Own(plan) => Self::Own(Box::new(Run::open(plan)?), input),
+            Plan::Image(plan, image) => {
+                let laboratory = Laboratory::open(plan, input, image.system, dry_run)?;
+                Self::Image(Box::new(laboratory), image)
+            }
+        })
+    }
+
+    /// The QEMU line, as a shell takes it.
+    ///
+    /// # Errors
+    /// When it cannot be said.
+    pub fn line(&self) -> anyhow::Result<String> {
+        match self {
+            Self::Own(run, _) => run.line(),
+            Self::Image(laboratory, image) => Ok(laboratory.line(image)),
+        }
+    }
+
+    /// Runs it, and keeps back what the program prints.
+    ///
+    /// # Errors
+    /// When a guest gives no result.
+    pub fn run(&self, runs: &Runs) -> Result<Answer, Failure> {
+        match self {
+            Self::Own(run, input) => own(run, input, runs),
+            Self::Image(laboratory, image) => {
+                let measured = laboratory.measure(image, runs)?;
+                Ok(Answer {
+                    document: Saved::Kernel(Box::new(measured.document)),
+                    outcome: measured.said.outcome,
+                    output: measured.said.output,
+                    errors: measured.said.errors,
+                })
+            }
+        }
+    }
+}
+
+fn own(run: &Run<'_>, input: &Input, runs: &Runs) -> Result<Answer, Failure> {
+    let wiring = Wiring {
+        source: input.source(),
+        streams: Streams::Keep,
+        trace: None,
+        taken: &run.taken(),
+    };
+    let finished = run.run(&Attendance::Among(runs), wiring)?;
+    runs.check()?;
+    let report = finished.report;
+    let failed = |why: String| Err(Failure::Guest(anyhow!(why)));
+    match report.outcome {
+        Some((Outcome::NotStarted(NO_ROOM), text)) => {
+            failed(format!("the guest could not start: {text}"))
+        }
+        Some((outcome, _)) => Ok(Answer {
+            document: Saved::Memwright(Box::new(finished.document)),
+            outcome,
+            output: report.output,
+            errors: report.errors,
+        }),
+        None => {
+            for text in [&*report.errors, &*report.log, finished.errors.as_bytes()] {
+                show(text);
+            }
+            failed(format!("{}, and gave no account", report.silence()))
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Keeps a kernel image under a name: one of Debian's packages, or a copy of the user's own.
+
+use std::borrow::Cow;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+
+use crate::host::apt::{Archive, mirror};
+use crate::host::file as host_file;
+use crate::host::file::{LARGEST_DOCUMENT, LARGEST_IMAGE};
+use crate::host::folder::PrivateFolder;
+use crate::host::output::say;
+use crate::linux::image;
+use crate::linux::kept::{
+    ABOUT, CONFIGURATION, DEBIAN, DEBUG, IMAGE, Kept, MODULE_FOLDER, folder, place,
+};
+use crate::model::failure::Failure;
+use crate::model::hash::hexadecimal_hash;
+use crate::model::image::split_name;
+
+/// The package that depends on the newest image.
+const PACKAGE: &str = "linux-image-cloud-amd64";
+/// Modules that are kept beside the image: what Linux needs for swap in compressed memory, in the order in which they
+/// are loaded. A kernel lacks those that are built in, or that it has no use for.
+const MODULES: [&str; 6] = [
+    "lib/lz4/lz4_compress",
+    "lib/lz4/lz4hc_compress",
+    "crypto/lz4",
+    "crypto/lz4hc",
+    "mm/zsmalloc",
+    "drivers/block/zram/zram",
+];
+
+/// Keeps an image under a name. One that is not what the user said is usage; whatever keeps it from being fetched or kept
+/// is missing here.
+///
+/// # Errors
+/// Usage; apt, the cache.
+pub fn add(text: &str, debug: Option<&Option<PathBuf>>) -> Result<Kept, Failure> {
+    let work = work_folder().map_err(Failure::Environment)?;
+    let fresh = work.path().join("kernel");
+    fs::create_dir(&fresh).context("cannot write to the cache")?;
+    let (name, source) = match text.strip_prefix(DEBIAN) {
+        Some(suite) => {
+            place(text).map_err(Failure::Usage)?;
+            let source = fetch(suite, work.path(), &fresh, debug.is_some());
+            (text.to_owned(), source.map_err(Failure::Environment)?)
+        }
+        None => copy(text, &fresh).map_err(Failure::Usage)?,
+    };
+    if let Some(Some(path)) = debug {
+        let context = || path.display().to_string();
+        let bytes = host_file::read(path, LARGEST_IMAGE).with_context(context);
+        let bytes = bytes.map_err(Failure::Usage)?;
+        fs::write(fresh.join(DEBUG), bytes).context("cannot write to the cache")?;
+    }
+    let bytes =
+        host_file::read(&fresh.join(IMAGE), LARGEST_IMAGE).context("cannot read the image")?;
+    image::check(&bytes, text).map_err(|error| Failure::Usage(error.into()))?;
+    keep(&fresh, &name, source, &bytes).map_err(Failure::Environment)
+}
+
+/// A folder in which an image is made ready: nothing half-made gets a name.
+fn work_folder() -> anyhow::Result<PrivateFolder> {
+    let parent = folder()?;
+    fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
+    PrivateFolder::within(&parent).with_context(|| format!("cannot write to {}", parent.display()))
+}
+
+/// Describes what is ready, and gives it its name.
+fn keep(fresh: &Path, name: &str, source: String, bytes: &[u8]) -> anyhow::Result<Kept> {
+    let configuration = host_file::read(&fresh.join(CONFIGURATION), LARGEST_DOCUMENT).ok();
+    let kept = Kept {
+        name: name.to_owned(),
+        source,
+        sha256: hexadecimal_hash(bytes),
+        config_sha256: configuration.map(|bytes| hexadecimal_hash(&bytes)),
+        version: image::version(bytes),
+    };
+    fs::write(fresh.join(ABOUT), serde_json::to_vec_pretty(&kept)?)?;
+    let folder = place(name)?;
+    if folder.exists() {
+        fs::remove_dir_all(&folder)
+            .with_context(|| format!("cannot replace {}", folder.display()))?;
+    }
+    fs::rename(fresh, &folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    Ok(kept)
+}
+
+/// Copies the image of `[NAME=]PATH`.
+fn copy(text: &str, fresh: &Path) -> anyhow::Result<(String, String)> {
+    let (name, path) = split_name(text);
+    let path = Path::new(path);
+    let name = name.map_or_else(
+        || path.file_name().unwrap_or_default().to_string_lossy(),
+        Cow::from,
+    );
+    place(&name)?;
+    let context = || path.display().to_string();
+    let bytes = host_file::read(path, LARGEST_IMAGE).with_context(context)?;
+    fs::write(fresh.join(IMAGE), bytes).context("cannot write to the cache")?;
+    let source = std::path::absolute(path)?.display().to_string();
+    Ok((name.into_owned(), source))
+}
+
+/// Unpacks the newest image of a suite.
+fn fetch(suite: &str, work: &Path, fresh: &Path, debug: bool) -> anyhow::Result<String> {
+    say(&format!(
+        "fetching {PACKAGE} of Debian's {suite} (nothing is installed)"
+    ));
+    let archive = Archive::open(work, &mirror()?, suite)?;
+    let shown = archive.show(PACKAGE)?;
+    let (package, version) =
+        newest(&shown).with_context(|| format!("{PACKAGE} of {suite} depends on no image"))?;
+    let parts = parts(&archive.show(&package)?);
+    let mut packages = vec![package.as_str()];
+    packages.extend(parts.iter().map(String::as_str));
+    archive.unpack(&packages)?;
+    keep_image(&work.join("root"), fresh)?;
+    ensure!(fresh.join(IMAGE).exists(), "{package} has no image");
+    keep_modules(&work.join("root"), &fresh.join(MODULE_FOLDER))?;
+    if debug {
+        let package = format!("{package}-dbg");
+        say(&format!("fetching {package}: this takes a while"));
+        archive.unpack_one(&package, "*/vmlinux*", &fresh.join(DEBUG))?;
+    }
+    Ok(format!("{package} {version}"))
+}
+
+/// Moves the image and its configuration out of an unpacked package: from `/boot`, or from beside the modules, where Debian
+/// has them since 7.2.
+fn keep_image(root: &Path, fresh: &Path) -> anyhow::Result<()> {
+    let mut folders = vec![root.join("boot")];
+    let modules = fs::read_dir(root.join("usr/lib/modules"));
+    for version in modules.into_iter().flatten() {
+        folders.push(version?.path());
+    }
+    for entry in folders.iter().flat_map(fs::read_dir).flatten() {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        for kind in [IMAGE, CONFIGURATION] {
+            let rest = name.strip_prefix(kind);
+            if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-')) {
+                fs::rename(&path, fresh.join(kind))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The packages that the first stanza's image is spread over beside its own, where it is.
+fn parts(shown: &str) -> Vec<String> {
+    let depends = shown
+        .lines()
+        .find_map(|line| line.strip_prefix("Depends: "));
+    let names = depends.unwrap_or_default().split(',').filter_map(|name| {
+        let name = name.split_whitespace().next()?;
+        let part = ["linux-base-", "linux-binary-", "linux-modules-"];
+        let is_part = part.iter().any(|prefix| name.starts_with(prefix));
+        is_part.then(|| name.to_owned())
+    });
+    names.collect()
+}
+
+/// Copies the modules that an unpacked package has to `folder`, with names that sort as they are to be loaded.
+fn keep_modules(root: &Path, folder: &Path) -> anyhow::Result<()> {
+    fs::create_dir(folder)?;
+    for parent in ["usr/lib/modules", "lib/modules"] {
+        for version in fs::read_dir(root.join(parent)).into_iter().flatten() {
+            let kernel = version?.path().join("kernel");
+            for (index, module) in MODULES.iter().enumerate() {
+                let (from, name) = module.rsplit_once('/').unwrap_or(("", module));
+                for suffix in ["ko", "ko.xz", "ko.zst"] {
+                    let path = kernel.join(from).join(format!("{name}.{suffix}"));
+                    if path.exists() {
+                        fs::rename(&path, folder.join(format!("{index}-{name}.{suffix}")))?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The image that the first stanza depends on, and its version.
+fn newest(shown: &str) -> Option<(String, String)> {
+    let value = |field: &str| shown.lines().find_map(|line| line.strip_prefix(field));
+    let depends = value("Depends: ")?.split(',');
+    let image = depends
+        .map(str::trim)
+        .find(|name| name.starts_with("linux-image-"))?;
+    let name = image.split_whitespace().next()?;
+    Some((name.to_owned(), value("Version: ")?.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_package_is_what_the_newest_depends_on() {
+        let shown = "Package: linux-image-cloud-amd64\nVersion: 6.12.107-1\n\
+            Depends: linux-image-6.12.107+deb13-cloud-amd64 (= 6.12.107-1)\n\nVersion: 5\n";
+        let expected = ("linux-image-6.12.107+deb13-cloud-amd64", "6.12.107-1");
+        let found = newest(shown).unwrap();
+        assert_eq!((found.0.as_str(), found.1.as_str()), expected);
+        assert_eq!(newest("Version: 1\nDepends: other\n"), None);
+    }
+
+    #[test]
+    fn an_image_may_be_spread_over_packages() {
+        let shown = "Package: linux-image-7\nDepends: dracut | initramfs-tools (>= 0.120), linux-base-7 (= 7-1), \
+            linux-binary-7 (= 7-1), linux-modules-7 (= 7-1)\n";
+        let expected = ["linux-base-7", "linux-binary-7", "linux-modules-7"];
+        assert_eq!(parts(shown), expected);
+        assert!(parts("Package: x\nDepends: kmod, linux-base (>= 4.3~)\n").is_empty());
+    }
+
+    #[test]
+    fn images_are_found_where_packages_have_them() {
+        for place in ["boot/vmlinuz-6.1", "usr/lib/modules/7.2/vmlinuz"] {
+            let folder = tempfile::tempdir().unwrap();
+            let (root, fresh) = (folder.path().join("root"), folder.path().join("fresh"));
+            fs::create_dir_all(root.join(place).parent().unwrap()).unwrap();
+            fs::create_dir(&fresh).unwrap();
+            fs::write(root.join(place), "image").unwrap();
+            keep_image(&root, &fresh).unwrap();
+            assert!(fresh.join(IMAGE).is_file(), "{place}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! A Linux kernel image: where it is, what it must look like, and what it says of itself.
+
+use std::{fmt, io};
+
+use object::LittleEndian;
+use object::elf::{ELFMAG, FileHeader64, NoteType};
+use object::read::elf::{FileHeader, ProgramHeader};
+
+/// A file that is no kernel image which QEMU boots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotBootable(String);
+
+impl fmt::Display for NotBootable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotBootable {}
+
+/// Whether an image is absent or cannot boot, as after a build that failed; other errors of [`Image::open`] do not come
+/// from what was built.
+pub fn is_absent_or_broken(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    kind == Some(io::ErrorKind::NotFound) || error.is::<NotBootable>()
+}
+
+/// Where the boot header's magic number is, and the number (Documentation/arch/x86/boot.rst).
+const MAGIC: (std::ops::Range<usize>, &[u8]) = (0x202..0x206, b"HdrS");
+/// Where the header points to the version's text, from the end of the first sector.
+const VERSION: std::ops::Range<usize> = 0x20e..0x210;
+const SECTOR: usize = 0x200;
+
+/// What an uncompressed image says of itself begins so, with a digit behind it (init/version.c).
+const BANNER: &[u8] = b"Linux version ";
+/// The owner and type of the note by which QEMU boots one: where it is entered in 32-bit mode
+/// (include/xen/interface/elfnote.h).
+const PVH_NOTE: (&[u8], NoteType) = (b"Xen", NoteType(18));
+
+/// Checks that bytes are a bzImage, or a vmlinux that QEMU boots; `what` names them in the message.
+///
+/// # Errors
+/// One line when they are not.
+pub fn check(bytes: &[u8], what: &str) -> Result<(), NotBootable> {
+    let refused = |why: &str| Err(NotBootable(format!("{what}: {why}")));
+    if bytes.starts_with(&ELFMAG) && banner(bytes).is_some() {
+        return match has_entry_note(bytes).unwrap_or(false) {
+            true => Ok(()),
+            false => refused("a vmlinux that QEMU cannot boot: it was built without CONFIG_PVH"),
+        };
+    }
+    match bytes.get(MAGIC.0) == Some(MAGIC.1) {
+        true => Ok(()),
+        false => refused("not a Linux kernel image (bzImage or vmlinux)"),
+    }
+}
+
+/// Whether a segment of notes holds that of the entry.
+fn has_entry_note(bytes: &[u8]) -> object::Result<bool> {
+    let header = FileHeader64::<LittleEndian>::parse(bytes)?;
+    for segment in header.program_headers(LittleEndian, bytes)? {
+        let Some(mut notes) = segment.notes(LittleEndian, bytes)? else {
+            continue;
+        };
+        while let Some(note) = notes.next()? {
+            if (note.name(), note.n_type(LittleEndian)) == PVH_NOTE {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// What an uncompressed image says of itself, behind the words that every version has.
+fn banner(bytes: &[u8]) -> Option<String> {
+    let mut places = bytes.windows(BANNER.len() + 1);
+    let at = places.position(|place| {
+        place.starts_with(BANNER) && place.last().is_some_and(u8::is_ascii_digit)
+    })?;
+    let text = &bytes[at + BANNER.len()..];
+    let end = text.iter().position(|byte| matches!(byte, 0 | b'\n'))?;
+    Some(String::from_utf8_lossy(&text[..end]).into_owned())
+}
+
+/// The version's text: release, builder and time of the build.
+pub fn version(bytes: &[u8]) -> String {
+    if bytes.starts_with(&ELFMAG) {
+        return banner(bytes).unwrap_or_default();
+    }
+    let text = || {
+        let at: [u8; 2] = bytes.get(VERSION)?.try_into().ok()?;
+        let rest = bytes.get(SECTOR + usize::from(u16::from_le_bytes(at))..)?;
+        let end = rest.iter().position(|byte| *byte == 0)?;
+        Some(String::from_utf8_lossy(&rest[..end]).trim().to_owned())
+    };
+    text().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_uncompressed_image_has_a_banner_and_an_entry() {
+        let mut bytes = ELFMAG.to_vec();
+        bytes.extend(b"\0Linux version %s (%s)\0Linux version 6.12.1 (x@y) #1\n\0");
+        assert_eq!(version(&bytes), "6.12.1 (x@y) #1");
+        let error = check(&bytes, "x").unwrap_err().to_string();
+        assert!(error.contains("without CONFIG_PVH"), "{error}");
+        let other = check(&ELFMAG, "x").unwrap_err().to_string();
+        assert!(other.contains("not a Linux kernel image"), "{other}");
+    }
+
+    #[test]
+    fn an_image_says_its_version() {
+        let mut bytes = vec![0; 0x400];
+        assert!(check(&bytes, "x").is_err());
+        bytes[0x202..0x206].copy_from_slice(b"HdrS");
+        assert!(check(&bytes, "x").is_ok());
+        bytes[0x20e..0x210].copy_from_slice(&[0x00, 0x01]);
+        bytes[0x300..0x308].copy_from_slice(b"6.1.0-x\0");
+        assert_eq!(version(&bytes), "6.1.0-x");
+        bytes[0x20e..0x210].copy_from_slice(&[0xff, 0xff]);
+        assert_eq!(version(&bytes), "");
+        assert_eq!(version(b"short"), "");
+    }
+}

@@ -1,0 +1,162 @@
+//! Linux kernel images that are kept in the cache under names.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use anyhow::{Context, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::host::file::LARGEST_DOCUMENT;
+use crate::host::{cache, file as host_file};
+use crate::model::image::MEMWRIGHT;
+
+/// What a name begins with that stands for a package.
+pub const DEBIAN: &str = "debian:";
+/// The image.
+pub const IMAGE: &str = "vmlinuz";
+/// Its configuration.
+pub const CONFIGURATION: &str = "config";
+/// What is known of it.
+pub const ABOUT: &str = "about.json";
+/// The folder of the modules that are kept beside the image.
+pub const MODULE_FOLDER: &str = "modules";
+/// The kernel with its debug information, where that was fetched.
+pub const DEBUG: &str = "vmlinux.debug";
+
+/// What is known of a kept image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Its name on the command line.
+    pub name: String,
+    /// The package and its version, or the path it was copied from.
+    pub source: String,
+    /// SHA-256 of the image.
+    pub sha256: String,
+    /// SHA-256 of its configuration, where that came with it.
+    pub config_sha256: Option<String>,
+    /// What the image says of itself.
+    pub version: String,
+}
+
+/// An image on the command line: a path, else the name of a kept one.
+///
+/// # Errors
+/// One line when it is neither: an [`io::Error`] of the kind `NotFound`, but for a name of Debian's.
+pub fn resolve(text: &str) -> anyhow::Result<(PathBuf, Option<Kept>)> {
+    let path = Path::new(text);
+    if path.is_file() || text.contains('/') {
+        return Ok((path.to_owned(), None));
+    }
+    let folder = place(text)?;
+    match read(&folder) {
+        Some(kept) => Ok((folder.join(IMAGE), Some(kept))),
+        None if text.starts_with(DEBIAN) => {
+            bail!("{text} is not here yet: memwright kernels add {text}")
+        }
+        None => {
+            let words = format!(
+                "{text}: no such file, and no kernel of that name (memwright kernels list)"
+            );
+            Err(io::Error::new(io::ErrorKind::NotFound, words).into())
+        }
+    }
+}
+
+/// The folder of all kept images.
+///
+/// # Errors
+/// One line when there is no home for a cache.
+pub fn folder() -> anyhow::Result<PathBuf> {
+    Ok(cache::folder()?.join("kernels"))
+}
+
+/// The folder of a name, which must be one that a folder can have.
+///
+/// # Errors
+/// Another name; no home for a cache.
+pub fn place(name: &str) -> anyhow::Result<PathBuf> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:+~".contains(&byte);
+    ensure!(
+        !name.is_empty() && !name.starts_with('.') && name.bytes().all(plain),
+        "{name:?}: a kernel's name is of letters, digits and -_.:+~"
+    );
+    ensure!(name != MEMWRIGHT, "{name} is Memwright's own kernel");
+    Ok(folder()?.join(name))
+}
+
+fn read(folder: &Path) -> Option<Kept> {
+    let text = host_file::read(&folder.join(ABOUT), LARGEST_DOCUMENT);
+    serde_json::from_slice(&text.ok()?).ok()
+}
+
+/// Where the debug information of an image may be: beside it, or in it where it is an ELF file.
+pub fn debug_file(image: &Path) -> Option<PathBuf> {
+    let beside = image.with_file_name(DEBUG);
+    if beside.is_file() {
+        return Some(beside);
+    }
+    let mut magic = [0; 4];
+    let mut file = fs::File::open(image).ok()?;
+    std::io::Read::read_exact(&mut file, &mut magic).ok()?;
+    (magic == object::elf::ELFMAG).then(|| image.to_owned())
+}
+
+/// The modules that are kept beside an image, in the order in which they are loaded.
+///
+/// # Errors
+/// One that cannot be read.
+pub fn modules(image: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let folder = image.with_file_name(MODULE_FOLDER);
+    let Ok(entries) = fs::read_dir(&folder) else {
+        return Ok(Vec::new());
+    };
+    let paths: Result<Vec<PathBuf>, _> = entries.map(|entry| Ok(entry?.path())).collect();
+    let mut paths = paths
+        .map_err(|error: std::io::Error| error)
+        .with_context(|| folder.display().to_string())?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// Every kept image, by name.
+///
+/// # Errors
+/// One line when there is no home for a cache.
+pub fn all() -> anyhow::Result<Vec<Kept>> {
+    let entries = fs::read_dir(folder()?).into_iter().flatten().flatten();
+    let mut kept: Vec<Kept> = entries.filter_map(|entry| read(&entry.path())).collect();
+    kept.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(kept)
+}
+
+/// Removes a kept image.
+///
+/// # Errors
+/// No kernel of this name; those of removing a folder.
+pub fn remove(name: &str) -> anyhow::Result<()> {
+    let folder = place(name)?;
+    ensure!(
+        folder.join(ABOUT).exists(),
+        "no kernel is called {name} (memwright kernels list)"
+    );
+    fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_plain() {
+        for (name, good) in [
+            ("debian:trixie", true),
+            ("6.12.1+x~1", true),
+            ("", false),
+            (".hidden", false),
+            ("a/b", false),
+            ("a b", false),
+        ] {
+            assert_eq!(place(name).is_ok(), good, "{name}");
+        }
+    }
+}

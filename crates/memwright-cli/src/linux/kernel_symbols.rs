@@ -1,0 +1,147 @@
+//! The names of a kernel's functions: from the image itself, or from `/proc/kallsyms` of a boot of its own.
+//!
+//! The boot is not the one that is counted: what a program reads changes counts. Its list is kept in the cache under the
+//! image's hash; `nokaslr` makes its addresses those of every boot.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use memwright_linux::channel::Outcome;
+
+use crate::count::counting::Counting;
+use crate::count::source::Source;
+use crate::count::symbols::Symbols;
+use crate::guestfs::initrd::{self, Manifest};
+use crate::guestfs::tree::Tree;
+use crate::host::file::{LARGEST_DOCUMENT, LARGEST_IMAGE};
+use crate::host::folder::{PrivateFolder, private_folder};
+use crate::host::output::say;
+use crate::host::{cache, file as host_file};
+use crate::linux::guest::Guest;
+use crate::linux::kept;
+use crate::linux::state::State;
+use crate::model::hash::hexadecimal_hash;
+use crate::model::image::Image;
+use crate::qemu::runs::Runs;
+
+/// The list of a kernel's functions, and its hash.
+pub struct Names {
+    /// The functions, with debug information where that was asked for.
+    pub source: Source,
+    /// SHA-256 of the list; `None` where there are no functions.
+    pub sha256: Option<String>,
+}
+
+impl Names {
+    fn new(symbols: Symbols, source: &[u8]) -> Self {
+        let sha256 = (!symbols.is_empty()).then(|| hexadecimal_hash(source));
+        Self {
+            source: Source::of(symbols),
+            sha256,
+        }
+    }
+}
+
+/// Where the debug information of an image is: kept with it, or in it.
+///
+/// # Errors
+/// When there is none.
+pub fn debug_file(image: &Image) -> anyhow::Result<PathBuf> {
+    kept::debug_file(&image.path).with_context(|| {
+        let name = &image.name;
+        format!("{name}: there is no debug information (memwright kernels add {name} --debug)")
+    })
+}
+
+/// Finds the functions of Memwright's kernel, which is this file.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn of_own_kernel(path: &Path) -> anyhow::Result<Names> {
+    let bytes = host_file::read(path, LARGEST_IMAGE).with_context(|| path.display().to_string())?;
+    Ok(Names::new(Symbols::of_elf(&bytes), &bytes))
+}
+
+/// Finds the functions of an image. `guest` is one like those that are counted, `state` what these start from.
+///
+/// # Errors
+/// When the image cannot be read, or a boot that is needed gives no result.
+pub fn find(
+    image: &Image,
+    guest: &Guest,
+    state: Option<&State>,
+    runs: &Runs,
+) -> anyhow::Result<Names> {
+    let bytes = host_file::read(&image.path, LARGEST_IMAGE)
+        .with_context(|| image.path.display().to_string())?;
+    let own = Symbols::of_elf(&bytes);
+    if !own.is_empty() {
+        return Ok(Names::new(own, &bytes));
+    }
+    let place = cache::folder()?.join("names").join(&image.sha256);
+    let text = match host_file::read(&place, LARGEST_DOCUMENT) {
+        Ok(text) => text,
+        Err(_) => {
+            say(&format!(
+                "asking {} once for the names of its functions",
+                image.name
+            ));
+            let text = boot(guest, state, runs).with_context(|| image.name.clone())?;
+            if !text.is_empty() {
+                keep(&place, &text).with_context(|| place.display().to_string())?;
+            }
+            text
+        }
+    };
+    let symbols = Symbols::of_kallsyms(&String::from_utf8_lossy(&text));
+    if symbols.is_empty() {
+        say(&format!(
+            "{}: neither the image nor the kernel (CONFIG_KALLSYMS) has a list of functions: all is unattributed",
+            image.name
+        ));
+    }
+    Ok(Names::new(symbols, &text))
+}
+
+/// Boots a guest whose program is its first process, which prints the list.
+fn boot(guest: &Guest, state: Option<&State>, runs: &Runs) -> anyhow::Result<Vec<u8>> {
+    let folder = private_folder().context("cannot make a temporary folder")?;
+    let archive = folder.path().join("initrd.cpio");
+    write_archive(&archive)?;
+    let guest = Guest {
+        program: archive,
+        counting: Counting::Nothing,
+        profile: None,
+        ..guest.clone()
+    };
+    let said = guest.run(runs, state)?;
+    match said.outcome {
+        Outcome::Exited(0) => Ok(said.output),
+        // A kernel without the file: there are no names.
+        Outcome::Exited(_) | Outcome::Killed(_) | Outcome::NotStarted(_) => Ok(Vec::new()),
+    }
+}
+
+fn write_archive(archive: &Path) -> anyhow::Result<()> {
+    let place = PathBuf::from("/.memwright/init");
+    let mut tree = Tree::default();
+    tree.add_bytes(Path::new("/.memwright/input"), 0o600, Vec::new());
+    tree.add_bytes(Path::new("/.memwright/folder"), 0o600, b"/".to_vec());
+    let manifest = Manifest {
+        arguments: vec![place.clone().into(), place.into(), "functions".into()],
+        environment: Vec::new(),
+        options: Vec::new(),
+    };
+    initrd::write(archive, &manifest, &tree).map(drop)
+}
+
+/// Writes the list where other commands find it whole or not at all.
+fn keep(place: &Path, text: &[u8]) -> anyhow::Result<()> {
+    let parent = place.parent().context("the cache has no folder")?;
+    fs::create_dir_all(parent)?;
+    let work = PrivateFolder::within(parent)?;
+    let fresh = work.path().join("names");
+    fs::write(&fresh, text)?;
+    Ok(fs::rename(&fresh, place)?)
+}

@@ -1,0 +1,155 @@
+//! Boots a guest to the point where nothing depends on the program yet, and takes its state.
+
+use std::fs::File;
+use std::io::{self, PipeReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::{Context, anyhow, bail, ensure};
+use serde_json::json;
+
+use crate::count::wires::Wires;
+use crate::host::folder::private_folder;
+use crate::linux::guest::{Guest, Start};
+use crate::linux::no_result::NoResult;
+use crate::linux::state::clock;
+use crate::linux::state::monitor::Listener;
+use crate::qemu::launch;
+use crate::qemu::process::Process;
+use crate::qemu::qmp::{Event, Monitor, QmpError};
+use crate::qemu::runs::Runs;
+
+/// What was taken of a machine: its devices, and the wires that hold its memory.
+pub type Taken = (Vec<u8>, Wires);
+
+/// Why there is no state.
+#[derive(Debug)]
+pub enum Unmade {
+    /// The guest did not come to that point: one line that says what is known of it.
+    Guest(anyhow::Error),
+    /// It did, and cannot be saved.
+    Saving(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Unmade {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Saving(error)
+    }
+}
+
+/// Boots the guest, which must count nothing.
+///
+/// # Errors
+/// See [`Unmade`].
+pub fn boot(guest: &Guest, runs: &Runs) -> Result<Taken, Unmade> {
+    let folder = private_folder().context("cannot make a folder for the guest")?;
+    let within = |name: &str| folder.path().join(name);
+    let (serial, errors) = (within("serial"), within("qemu.log"));
+    let wires =
+        Wires::make(folder.path(), &guest.machine).context("cannot make the guest's memory")?;
+    let listen = |name: &str| Listener::bind(within(name)).context("cannot make a socket");
+    let (monitor, stream) = (listen("monitor.sock")?, listen("stream.sock")?);
+    let start = Start::Stop {
+        monitor: monitor.path(),
+    };
+    let line = guest.arguments(&serial, Some(&wires), start);
+    let create = File::create(&errors).context("cannot write to the guest's folder")?;
+    let (output, child) = launch::start(&guest.qemu, &line, Stdio::null(), Stdio::from(create))?;
+    let process = Arc::new(Process::new(child));
+    runs.add(&process);
+    let (taken, said) = thread::scope(|scope| {
+        let reading = scope.spawn(|| read(&output));
+        let taken = take(&monitor, &stream, &output);
+        if taken.is_err() {
+            process.kill();
+        }
+        (taken, reading.join())
+    });
+    let said = said
+        .map_err(|_| anyhow!("reading from QEMU panicked"))?
+        .context("cannot read from QEMU")?;
+    let status = process.wait().context("cannot wait for QEMU")?;
+    // A kernel that panics may stop the machine by the same device.
+    let Some(time) = time_of(&said) else {
+        // Where saving failed, QEMU was killed here.
+        let signal = status.signal().filter(|_| taken.is_ok());
+        let why = NoResult::read(&serial, &errors, signal);
+        return Err(Unmade::Guest(why.into()));
+    };
+    let mut devices = taken?;
+    clock::set(&mut devices, time).context("cannot set the clock")?;
+    Ok((devices, wires))
+}
+
+fn read(mut output: &PipeReader) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    output.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// What the guest's clock read before it stopped; `None` if it wrote anything else than that.
+fn time_of(said: &[u8]) -> Option<u64> {
+    let time = said.strip_prefix(b"r\x08\0\0\0")?;
+    Some(u64::from_le_bytes(time.try_into().ok()?))
+}
+
+/// Waits for the guest to stop, and takes everything but its memory. QEMU then ends.
+fn take(listener: &Listener, stream: &Listener, output: &PipeReader) -> anyhow::Result<Vec<u8>> {
+    let mut monitor = Monitor::open(listener.accept(output)?)?;
+    monitor.wait_for(|event| event.name == "STOP")?;
+    prepare(&mut monitor)?;
+    let uri = format!("unix:{}", stream.path().display());
+    monitor.execute("migrate", &json!({ "uri": uri }))?;
+    let mut devices = Vec::new();
+    stream.accept(output)?.read_to_end(&mut devices)?;
+    finish(&mut monitor)?;
+    match monitor.execute("quit", &json!({})) {
+        // It may be gone before it answers.
+        Ok(_) | Err(QmpError::Io(_)) => Ok(devices),
+        Err(error) => bail!(error),
+    }
+}
+
+/// Memory stays in its files, and the end of the stream is reported.
+pub fn prepare(monitor: &mut Monitor) -> Result<(), QmpError> {
+    let on = |name: &str| json!({ "capability": name, "state": true });
+    let capabilities = [on("x-ignore-shared"), on("events")];
+    let arguments = json!({ "capabilities": capabilities });
+    monitor
+        .execute("migrate-set-capabilities", &arguments)
+        .map(drop)
+}
+
+/// Waits for the end of the stream.
+pub fn finish(monitor: &mut Monitor) -> anyhow::Result<()> {
+    let status = |event: &Event| event.data["status"].as_str().unwrap_or_default().to_owned();
+    let ended = |event: &Event| {
+        event.name == "MIGRATION" && ["completed", "failed", "cancelled"].contains(&&*status(event))
+    };
+    let event = monitor.wait_for(ended)?;
+    ensure!(
+        status(&event) == "completed",
+        "QEMU failed to move the machine"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_guest_that_came_to_the_point_has_a_time() {
+        for (said, expected) in [
+            (&b"r\x08\0\0\0\x01\x02\0\0\0\0\0\0"[..], Some(0x201)),
+            (b"r\x08\0\0\0\x01\x02\0\0\0\0\0", None),
+            (b"r\x08\0\0\0\x01\x02\0\0\0\0\0\0x", None),
+            (b"", None),
+            (b"SeaBIOS", None),
+        ] {
+            assert_eq!(time_of(said), expected, "{said:?}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! A guest saved after its boot, from which later runs start.
+//!
+//! The guest's first process comes to a point at which nothing depends on the program, and stops the machine there. QEMU's
+//! devices are saved by its migration, memory from the files that it is in. A run then starts from these, and gets the
+//! program after that. Only the boot is kept, never a result.
+//!
+//! A command that is to boot (`--cold`) saves and restores as well, and keeps nothing: a QEMU that goes on has another
+//! sequence of random numbers for RDRAND than one that starts, and Linux's random numbers decide where its slabs lie.
+
+mod clock;
+mod file;
+mod keep;
+mod key;
+mod make;
+mod monitor;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::time::SystemTime;
+
+use anyhow::Context;
+use rustix::fs::MemfdFlags;
+use serde_json::json;
+
+use crate::count::tables::Part;
+use crate::host::cache;
+use crate::host::folder::PrivateFolder;
+use crate::host::output::{progress, say};
+use crate::linux::guest::Guest;
+use crate::linux::state::file::StateError;
+use crate::linux::state::make::{Taken, Unmade, finish, prepare};
+pub use crate::linux::state::monitor::Listener;
+use crate::qemu::qmp::Monitor;
+use crate::qemu::runs::Runs;
+
+/// A saved machine, from which several runs may start at once.
+#[derive(Debug)]
+pub struct State {
+    saved: file::State,
+    told: Once,
+}
+
+/// Where states are kept: `states` in the cache.
+///
+/// # Errors
+/// One line when there is no home for a cache.
+pub fn folder() -> anyhow::Result<PathBuf> {
+    Ok(cache::folder()?.join("states"))
+}
+
+/// The state of a guest, which counts nothing: the kept one, else that of a boot, which is then kept. With `cold`, that of a
+/// boot, and it is not kept. `None`, after a line that says why, where QEMU cannot save it.
+///
+/// # Errors
+/// A guest that does not come to the point where it is saved: one line that says what is known of it.
+pub fn of(
+    guest: &Guest,
+    image: (&str, &str),
+    qemu: &str,
+    cold: bool,
+    runs: &Runs,
+) -> anyhow::Result<Option<State>> {
+    let (name, sha256) = image;
+    let place = match cold {
+        true => None,
+        false => {
+            let place =
+                folder().and_then(|folder| Place::of(&folder, &key::name(guest, sha256, qemu)?));
+            place.map_err(|error| say_not_kept(name, &error)).ok()
+        }
+    };
+    if let Some(place) = &place
+        && let Some(state) = place.look(name)
+    {
+        return Ok(Some(state));
+    }
+    if place.is_some() {
+        progress(&format!(
+            "booting {name} once; later runs start from its saved state"
+        ));
+    }
+    match make::boot(guest, runs) {
+        Ok(taken) => Ok(Some(keep(name, place.as_ref(), &taken)?)),
+        Err(Unmade::Guest(error)) => Err(error),
+        // The end of the runs is no failure to save, and is reported elsewhere.
+        Err(Unmade::Saving(_)) if runs.was_cut().is_some() => Ok(None),
+        Err(Unmade::Saving(error)) => {
+            say(&format!(
+                "{name} boots for each run, its state cannot be saved: {error:#}"
+            ));
+            Ok(None)
+        }
+    }
+}
+
+/// Keeps a state in its place, or in memory as long as the command lives where there is none, or no room.
+fn keep(name: &str, place: Option<&Place>, taken: &Taken) -> anyhow::Result<State> {
+    if let Some(place) = place {
+        match place.keep(taken) {
+            Ok(state) => return Ok(state),
+            Err(error) => say_not_kept(name, &error),
+        }
+    }
+    let file = rustix::fs::memfd_create("state", MemfdFlags::CLOEXEC);
+    let file = File::from(file.context("cannot make memory for a state")?);
+    let (devices, wires) = taken;
+    let saved = file::write(file, devices.clone(), wires.memory());
+    Ok(State::new(saved.context("cannot write a state")?))
+}
+
+fn say_not_kept(name: &str, error: &anyhow::Error) {
+    say(&format!(
+        "{name}: its saved state cannot be kept: {error:#}"
+    ));
+}
+
+/// Opens a kept state, and notes its use.
+fn open(path: &Path) -> Result<State, StateError> {
+    let file = File::open(path)?;
+    // Where the time cannot be set, another state may be removed before this one.
+    let _ = file.set_modified(SystemTime::now());
+    Ok(State::new(file::State::open(file)?))
+}
+
+/// Where a state is, or will be.
+struct Place {
+    folder: PathBuf,
+    path: PathBuf,
+}
+
+impl Place {
+    /// The place of a name. The folder is made: one that cannot be is no place.
+    fn of(folder: &Path, name: &str) -> anyhow::Result<Self> {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            path: folder.join(format!("{name}{}", keep::SUFFIX)),
+        })
+    }
+
+    /// The state that is here. One that cannot be used is removed, after a line that says so.
+    fn look(&self, name: &str) -> Option<State> {
+        let error = match open(&self.path) {
+            Ok(state) => return Some(state),
+            Err(StateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => error,
+        };
+        say(&format!(
+            "{name}: its saved state cannot be used, it boots again: {error}"
+        ));
+        let _ = fs::remove_file(&self.path);
+        None
+    }
+
+    /// Writes a state, under its name when it is whole.
+    fn keep(&self, (devices, wires): &Taken) -> anyhow::Result<State> {
+        let context = || format!("cannot write {}", self.path.display());
+        // Another command may write the same state: each works in a folder of its own, the last rename stands.
+        let work = PrivateFolder::within(&self.folder).with_context(context)?;
+        let fresh = work.path().join("state");
+        let mut options = File::options();
+        let file = options.read(true).write(true).create_new(true).open(&fresh);
+        let file = file.with_context(context)?;
+        let saved = file::write(file, devices.clone(), wires.memory()).with_context(context)?;
+        fs::rename(&fresh, &self.path).with_context(context)?;
+        keep::bound(&self.folder, keep::MOST).with_context(context)?;
+        Ok(State::new(saved))
+    }
+}
+
+impl State {
+    fn new(saved: file::State) -> Self {
+        Self {
+            saved,
+            told: Once::new(),
+        }
+    }
+
+    /// Writes its memory into empty files.
+    ///
+    /// # Errors
+    /// Those of reading and writing.
+    pub fn fill(&self, memory: &[Part]) -> anyhow::Result<()> {
+        self.saved
+            .fill(memory)
+            .context("cannot read the saved state")
+    }
+
+    /// Lets a QEMU that waits for a machine go on with this one.
+    ///
+    /// # Errors
+    /// Those of the sockets, and QEMU's refusal.
+    pub fn resume(&self, stream: UnixStream, folder: &Path) -> anyhow::Result<()> {
+        let mut monitor = Monitor::open(stream)?;
+        prepare(&mut monitor)?;
+        let path = folder.join("stream.sock");
+        let uri = format!("unix:{}", path.display());
+        monitor.execute("migrate-incoming", &json!({ "uri": uri }))?;
+        let mut stream = UnixStream::connect(path)?;
+        stream.write_all(self.saved.devices())?;
+        stream.shutdown(Shutdown::Write)?;
+        finish(&mut monitor)?;
+        monitor.execute("cont", &json!({}))?;
+        Ok(())
+    }
+
+    /// Says that a run could not start from it, once.
+    pub fn say_unusable(&self, error: &anyhow::Error) {
+        self.told.call_once(|| {
+            say(&format!(
+                "a saved state cannot be used, the guest boots: {error:#}"
+            ));
+        });
+    }
+}

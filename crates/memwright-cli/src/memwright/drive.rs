@@ -1,0 +1,100 @@
+//! One guest with Memwright's kernel, from the start of QEMU to its end.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use anyhow::Context;
+
+use crate::memwright::input::{InputServer, Source};
+use crate::memwright::session::{Report, Session, Streams};
+use crate::memwright::symbolise::Symbols;
+use crate::memwright::trace::TraceFile;
+use crate::memwright::window::Window;
+use crate::qemu::command::Places;
+use crate::qemu::launch;
+use crate::qemu::process::{Cut, Process};
+
+/// What a guest is started from, and where goes what it says.
+pub struct Drive<'a> {
+    /// The QEMU to use.
+    pub qemu: &'a OsString,
+    /// Its arguments.
+    pub line: &'a [OsString],
+    /// The files and sockets that the arguments name.
+    pub places: &'a Places,
+    /// What QEMU's standard input is: a pipe where it writes its log into one.
+    pub stdin: Stdio,
+    /// The file of QEMU's standard error.
+    pub errors: &'a Path,
+    /// Where the program's standard input comes from.
+    pub source: Source,
+    /// Where its output goes.
+    pub streams: Streams,
+    /// Names functions in backtraces.
+    pub symbols: &'a Symbols,
+    /// The `--trace` file.
+    pub trace: Option<TraceFile>,
+    /// The log that `--keep` keeps.
+    pub kept_log: Option<File>,
+    /// Whether the kernel's log goes to standard error.
+    pub verbose: bool,
+    /// Gets a message for every backtrace, and is dropped when the run is over.
+    pub progress: Sender<()>,
+}
+
+/// What became of a guest.
+pub struct Driven {
+    /// What it said.
+    pub report: Report,
+    /// Why it was cut short, if it was.
+    pub cut: Option<Cut>,
+    /// SHA-256 of what the program was given.
+    pub input: String,
+    /// Whether a terminal was read.
+    pub was_live: bool,
+}
+
+impl Drive<'_> {
+    /// Starts QEMU and stays with it to its end. `attend` gets the process as soon as there is one, and who serves its input.
+    ///
+    /// # Errors
+    /// When QEMU cannot be started, or what the guest says is damaged. QEMU has ended then.
+    pub fn run(self, attend: impl FnOnce(&Arc<Process>, &InputServer)) -> anyhow::Result<Driven> {
+        let window =
+            Window::create(&self.places.window).context("cannot make the window to the guest")?;
+        let errors = File::create(self.errors)
+            .with_context(|| format!("cannot write {}", self.errors.display()))?;
+        let (output, child) = launch::start(self.qemu, self.line, self.stdin, Stdio::from(errors))?;
+        let process = Arc::new(Process::new(child));
+        let answers = window.answers().context("cannot serve input")?;
+        let input = InputServer::start(self.places.input.clone(), answers, self.source)
+            .context("cannot serve input")?;
+        attend(&process, &input);
+        let session = Session {
+            process: &process,
+            input: &input,
+            streams: self.streams,
+            symbols: self.symbols,
+            trace: self.trace,
+            kept_log: self.kept_log,
+            verbose: self.verbose,
+            progress: self.progress,
+        };
+        let report = session.run(output, window);
+        if report.is_err() {
+            process.kill();
+        }
+        let report = report?;
+        process.wait().context("cannot wait for QEMU")?;
+        Ok(Driven {
+            report,
+            cut: process.was_cut(),
+            input: input.hash(),
+            was_live: input.was_live(),
+        })
+    }
+}

@@ -1,0 +1,180 @@
+//! Answers the guest's requests for input from the command's own standard input.
+//!
+//! The guest stands still until the answer has come, so how long it takes cannot be noticed in there. From a pipe or
+//! file the answer is as long as was asked for, unless the end comes first: the same bytes in the same pieces on every
+//! run. From a terminal it is a line, as a terminal's own reads are; then the run does not repeat. After Ctrl-C a request
+//! that still waits is withdrawn, so that the guest can go on and PROGRAM gets its signal.
+
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use memwright_linux::channel::{INPUT_AREA, INPUT_WITHDRAWN};
+use rustix::event::{PollFd, PollFlags, poll};
+use sha2::{Digest, Sha256};
+
+use crate::memwright::window::AnswerArea;
+use crate::model::hash::hexadecimal;
+
+/// Where the program's standard input comes from.
+#[derive(Debug)]
+pub enum Source {
+    /// This command's own.
+    Descriptor,
+    /// These bytes.
+    Bytes(Vec<u8>),
+}
+
+/// The requesting end of the input server.
+#[derive(Debug)]
+pub struct InputServer {
+    requests: Sender<u32>,
+    live: Arc<AtomicBool>,
+    given: Arc<Mutex<Sha256>>,
+    waker: Arc<UnixStream>,
+}
+
+impl InputServer {
+    /// Starts a server that puts answers into the window and their lengths into the socket of COM1.
+    ///
+    /// # Errors
+    /// Those of making a pair of sockets.
+    pub fn start(socket: PathBuf, area: AnswerArea, source: Source) -> io::Result<Self> {
+        let (requests, waiting) = mpsc::channel::<u32>();
+        let (waker, woken) = UnixStream::pair()?;
+        woken.set_nonblocking(true)?;
+        let live = Arc::new(AtomicBool::new(false));
+        let told = live.clone();
+        let given = Arc::new(Mutex::new(Sha256::new()));
+        let hash = given.clone();
+        // The thread may sit in a read when the run ends; the end of the process ends it.
+        thread::spawn(move || {
+            let is_descriptor = matches!(source, Source::Descriptor);
+            let (taken, ended) = match source {
+                Source::Descriptor => (Vec::new(), false),
+                Source::Bytes(bytes) => (bytes, true),
+            };
+            let mut server = Server {
+                woken,
+                taken,
+                ended,
+            };
+            let mut connection = None;
+            for wanted in waiting {
+                let terminal = is_descriptor && io::stdin().is_terminal();
+                told.fetch_or(terminal, Ordering::Relaxed);
+                let answer = server.answer(wanted as usize, terminal);
+                // A panic elsewhere is no reason to forget what was given.
+                let mut hash = hash.lock().unwrap_or_else(PoisonError::into_inner);
+                hash.update(answer.as_deref().unwrap_or_default());
+                drop(hash);
+                if send(&socket, &mut connection, &area, answer.as_deref()).is_err() {
+                    // A guest that has gone needs no answers.
+                    return;
+                }
+            }
+        });
+        Ok(Self {
+            requests,
+            live,
+            given,
+            waker: Arc::new(waker),
+        })
+    }
+
+    /// Passes on a request for at most so many bytes.
+    pub fn request(&self, wanted: u32) {
+        // The server ends before its requests do only when QEMU has gone.
+        let _ = self.requests.send(wanted.min(INPUT_AREA as u32));
+    }
+
+    /// What withdraws a request that still waits; it does nothing to later ones.
+    pub fn withdrawer(&self) -> impl Fn() + Send + use<> {
+        let waker = self.waker.clone();
+        // The other end goes only with the server.
+        move || drop((&*waker).write_all(&[0]))
+    }
+
+    /// SHA-256 of what the guest has been given.
+    pub fn hash(&self) -> String {
+        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        hexadecimal(&given.clone().finalize())
+    }
+
+    /// Whether a terminal has been asked for input.
+    pub fn was_live(&self) -> bool {
+        self.live.load(Ordering::Relaxed)
+    }
+}
+
+/// The answering end.
+struct Server {
+    woken: UnixStream,
+    /// What is there for requests: all of it, or what was read for a request that was withdrawn.
+    taken: Vec<u8>,
+    ended: bool,
+}
+
+impl Server {
+    /// At most `wanted` bytes of standard input; none at its end, or where it cannot be read. `None` when the request is
+    /// withdrawn.
+    fn answer(&mut self, wanted: usize, terminal: bool) -> Option<Vec<u8>> {
+        self.forget_wakes();
+        loop {
+            if self.taken.len() >= wanted || self.ended || terminal && !self.taken.is_empty() {
+                let rest = self.taken.split_off(self.taken.len().min(wanted));
+                // Behind an end typed at a terminal more may come.
+                self.ended &= !terminal;
+                return Some(std::mem::replace(&mut self.taken, rest));
+            }
+            if !self.wait() {
+                return None;
+            }
+            let start = self.taken.len();
+            self.taken.resize(wanted, 0);
+            // Not `io::stdin()`, which reads ahead: what PROGRAM leaves unread belongs to whoever comes after.
+            let got = rustix::io::retry_on_intr(|| {
+                rustix::io::read(rustix::stdio::stdin(), &mut self.taken[start..])
+            });
+            let got = got.unwrap_or(0);
+            self.taken.truncate(start + got);
+            self.ended = got == 0;
+        }
+    }
+
+    /// Waits until something can be read; false when the request is withdrawn first.
+    fn wait(&mut self) -> bool {
+        let mut events = [
+            PollFd::new(&self.woken, PollFlags::IN),
+            PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::IN),
+        ];
+        // What cannot be waited for is read at once and says why not.
+        let waited = rustix::io::retry_on_intr(|| poll(&mut events, None));
+        waited.is_err() || events[0].revents().is_empty()
+    }
+
+    fn forget_wakes(&mut self) {
+        let mut buffer = [0; 16];
+        while matches!(self.woken.read(&mut buffer), Ok(1..)) {}
+    }
+}
+
+/// Sends an answer, or that there will be none.
+fn send(
+    socket: &Path,
+    connection: &mut Option<UnixStream>,
+    area: &AnswerArea,
+    answer: Option<&[u8]>,
+) -> io::Result<()> {
+    area.put(answer.unwrap_or_default())?;
+    let length = answer.map_or(INPUT_WITHDRAWN, |bytes| bytes.len() as u32);
+    let stream = match connection {
+        Some(stream) => stream,
+        None => connection.insert(UnixStream::connect(socket)?),
+    };
+    stream.write_all(&length.to_le_bytes())
+}

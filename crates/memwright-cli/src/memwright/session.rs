@@ -1,0 +1,171 @@
+//! One run of the guest, from its first frame to the end of QEMU.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::sync::mpsc::Sender;
+
+use anyhow::Context;
+use memwright_linux::channel::{Channel, Outcome, STREAM_BUFFER};
+use rustix::io::Errno;
+
+use crate::host::output::{show, write_fully};
+use crate::memwright::channel::{Frames, decode_result};
+use crate::memwright::input::InputServer;
+use crate::memwright::symbolise::Symbols;
+use crate::memwright::trace::TraceFile;
+use crate::memwright::window::Window;
+use crate::model::account::Account;
+use crate::qemu::process::{Cut, Process};
+
+/// Where the program's output goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streams {
+    /// To this command's own, at once.
+    Forward,
+    /// Into the [`Report`].
+    Keep,
+}
+
+/// Where the guest's frames go.
+pub struct Session<'a> {
+    /// The process to end when standard output is closed.
+    pub process: &'a Process,
+    /// Answers input requests.
+    pub input: &'a InputServer,
+    /// Where the program's output goes.
+    pub streams: Streams,
+    /// Names functions in backtraces.
+    pub symbols: &'a Symbols,
+    /// The `--trace` file.
+    pub trace: Option<TraceFile>,
+    /// The log that `--keep` keeps.
+    pub kept_log: Option<File>,
+    /// Whether the kernel's log goes to standard error.
+    pub verbose: bool,
+    /// Told of every backtrace, and by its end that the run is over.
+    pub progress: Sender<()>,
+}
+
+/// What a run left behind.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// How PROGRAM ended, with the guest's words; none when it did not say.
+    pub outcome: Option<(Outcome, String)>,
+    /// What the guest counted.
+    pub account: Account,
+    /// The end of the kernel's log, for a run that fails.
+    pub log: Vec<u8>,
+    /// Whether the kernel panicked or printed backtraces.
+    pub backtrace: bool,
+    /// What the program printed, where that is kept.
+    pub output: Vec<u8>,
+    /// What it printed to standard error, likewise.
+    pub errors: Vec<u8>,
+}
+
+impl Report {
+    /// What became of a guest that did not say how it ended.
+    pub fn silence(&self) -> &'static str {
+        match self.backtrace {
+            true => "the kernel panicked",
+            false => "the guest ended without a result",
+        }
+    }
+}
+
+/// How much of the log is worth showing after a failure.
+const LOG_TAIL: usize = 4096;
+
+impl Session<'_> {
+    /// Forwards frames until the guest's output ends.
+    ///
+    /// # Errors
+    /// When the stream is damaged, or a file cannot be written. The caller ends QEMU then.
+    pub fn run(mut self, output: impl Read, window: Window) -> anyhow::Result<Report> {
+        let report = self.forward(output, window)?;
+        self.trace.map_or(Ok(()), TraceFile::end)?;
+        Ok(report)
+    }
+
+    fn forward(&mut self, output: impl Read, window: Window) -> anyhow::Result<Report> {
+        let mut report = Report::default();
+        let mut frames = Frames::new(BufReader::with_capacity(STREAM_BUFFER, output), window);
+        loop {
+            match frames.next() {
+                Ok(Some((kind, payload))) => self.frame(kind, payload, &mut report)?,
+                Ok(None) => return Ok(report),
+                // QEMU was killed in the middle of a frame.
+                Err(_) if self.process.was_cut().is_some() => return Ok(report),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn frame(&mut self, kind: Channel, payload: &[u8], report: &mut Report) -> anyhow::Result<()> {
+        match kind {
+            Channel::Stdout => match self.streams {
+                Streams::Forward => self.forward_output(payload),
+                Streams::Keep => report.output.extend_from_slice(payload),
+            },
+            Channel::Stderr | Channel::SystemCalls => match self.streams {
+                Streams::Forward => show(payload),
+                Streams::Keep => report.errors.extend_from_slice(payload),
+            },
+            Channel::Log => self.log(payload, report)?,
+            Channel::Account => report.account.add_lines(&String::from_utf8_lossy(payload)),
+            Channel::Trace => {
+                if let Some(trace) = &mut self.trace {
+                    trace.write(payload)?;
+                }
+            }
+            Channel::InputRequest => {
+                let wanted = payload
+                    .first_chunk()
+                    .map_or(0, |bytes| u32::from_le_bytes(*bytes));
+                self.input.request(wanted);
+            }
+            Channel::Panic => {
+                report.backtrace = true;
+                let text = self.symbols.annotate(&String::from_utf8_lossy(payload));
+                show(text.as_bytes());
+                self.keep(text.as_bytes())?;
+                // Nobody listens without a timeout.
+                let _ = self.progress.send(());
+            }
+            Channel::Result => report.outcome = Some(decode_result(payload)?),
+        }
+        Ok(())
+    }
+
+    fn forward_output(&self, payload: &[u8]) {
+        if let Some(Cut::OutputClosed | Cut::OutputFailed(_)) = self.process.was_cut() {
+            return;
+        }
+        if let Err(error) = write_fully(io::stdout().as_fd(), payload) {
+            // A closed reader ends the run as SIGPIPE ends a program; a full disk is a failure.
+            self.process.cut(match error.raw_os_error() {
+                Some(number) if number != Errno::PIPE.raw_os_error() => Cut::OutputFailed(number),
+                Some(_) | None => Cut::OutputClosed,
+            });
+        }
+    }
+
+    fn log(&mut self, payload: &[u8], report: &mut Report) -> anyhow::Result<()> {
+        if self.verbose {
+            show(payload);
+        }
+        report.log.extend_from_slice(payload);
+        if report.log.len() > 2 * LOG_TAIL {
+            report.log.drain(..report.log.len() - LOG_TAIL);
+        }
+        self.keep(payload)
+    }
+
+    fn keep(&mut self, text: &[u8]) -> anyhow::Result<()> {
+        match &mut self.kept_log {
+            Some(file) => file.write_all(text).context("cannot write the log"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The two threads beside a run: one for signals, one for `--timeout`.
+
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::exit;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use memwright_linux::channel::CONTROL_INTERRUPT;
+use signal_hook::consts::SIGINT;
+use signal_hook::iterator::{Handle, Signals};
+
+use crate::host::output::say;
+use crate::host::signals;
+use crate::model::failure::{Failure, TIMEOUT, signal_code};
+use crate::qemu::process::{Cut, Process};
+use crate::qemu::qmp;
+
+/// How long the guest may take to begin its backtraces.
+const FIRST_BACKTRACE: Duration = Duration::from_secs(5);
+/// Silence after which they are complete.
+const BACKTRACES_END: Duration = Duration::from_millis(300);
+
+/// Time in which what the guest wrote before its end is read by whatever reads the output of the command.
+const OUTPUT_PASSES: Duration = Duration::from_secs(10);
+
+/// Time in which QEMU passes on a control byte.
+const CONTROL_ARRIVES: Duration = Duration::from_millis(50);
+
+/// Receives the command's signals, from before there is anything to tidy up.
+pub struct SignalWatch {
+    handle: Handle,
+    state: Arc<Mutex<State>>,
+}
+
+/// What a signal finds.
+#[derive(Default)]
+struct State {
+    /// The signal that came before there was a guest.
+    early: Option<i32>,
+    guest: Option<Running>,
+    forwarded: bool,
+}
+
+/// A guest to which signals are passed on.
+struct Running {
+    process: Arc<Process>,
+    control: PathBuf,
+    withdraw_input: Box<dyn Fn() + Send>,
+    // The connection must stay open until the guest has taken the control byte.
+    connection: Option<UnixStream>,
+}
+
+impl SignalWatch {
+    /// From now on signals end the command in order: it tidies up first. A second one ends it at once.
+    ///
+    /// # Errors
+    /// Those of installing signal handlers.
+    pub fn start() -> io::Result<Self> {
+        let mut signals = Signals::new(signals::ending())?;
+        let handle = signals.handle();
+        let state = Arc::new(Mutex::new(State::default()));
+        let received = state.clone();
+        thread::spawn(move || {
+            for signal in signals.forever() {
+                hold(&received).receive(signal);
+            }
+        });
+        Ok(Self { handle, state })
+    }
+
+    /// From now on the first SIGINT goes to PROGRAM; the second, SIGTERM and SIGHUP end the run.
+    pub fn watch(
+        &self,
+        process: &Arc<Process>,
+        control: PathBuf,
+        withdraw_input: impl Fn() + Send + 'static,
+    ) {
+        let mut state = hold(&self.state);
+        if let Some(signal) = state.early {
+            process.cut(Cut::Signalled(signal));
+        }
+        state.guest = Some(Running {
+            process: process.clone(),
+            control,
+            withdraw_input: Box::new(withdraw_input),
+            connection: None,
+        });
+    }
+
+    /// Fails if a signal came already.
+    ///
+    /// # Errors
+    /// [`Failure::Ended`].
+    pub fn check(&self) -> Result<(), Failure> {
+        match hold(&self.state).early {
+            None => Ok(()),
+            Some(signal) => Err(Failure::Ended(
+                signal_code(signal),
+                format!("ended by signal {signal}"),
+            )),
+        }
+    }
+
+    /// Whether PROGRAM was interrupted, so that the run does not repeat.
+    pub fn was_used(&self) -> bool {
+        hold(&self.state).forwarded
+    }
+}
+
+impl State {
+    fn receive(&mut self, signal: i32) {
+        let Some(guest) = &mut self.guest else {
+            if self.early.replace(signal).is_some() {
+                exit(signal_code(signal).into());
+            }
+            return;
+        };
+        if guest.process.was_cut().is_some() {
+            // The command was to end before, and cannot: its output is not read. QEMU ends with it.
+            exit(signal_code(signal).into());
+        }
+        let first = !std::mem::replace(&mut self.forwarded, true);
+        if signal == SIGINT && first {
+            guest.connection = interrupt_program(&guest.control);
+            // The control byte comes first; a guest that waits for input stands still until the request is withdrawn.
+            thread::sleep(CONTROL_ARRIVES);
+            (guest.withdraw_input)();
+        }
+        // QEMU that does not listen yet has started no PROGRAM either.
+        if signal != SIGINT || !first || guest.connection.is_none() {
+            guest.process.cut(Cut::Signalled(signal));
+        }
+    }
+}
+
+impl Drop for SignalWatch {
+    fn drop(&mut self) {
+        self.handle.close();
+    }
+}
+
+/// A panic elsewhere must not keep QEMU alive.
+fn hold(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sends the control byte; the connection must stay open until the guest has taken it.
+fn interrupt_program(control: &PathBuf) -> Option<UnixStream> {
+    let mut stream = UnixStream::connect(control).ok()?;
+    stream.write_all(&[CONTROL_INTERRUPT]).ok()?;
+    Some(stream)
+}
+
+/// Ends the run when the time is over: asks the guest for its backtraces, lets them come, kills QEMU.
+///
+/// `progress` carries a message for every backtrace; its other end goes when the run is over.
+pub fn start_timeout(
+    limit: Duration,
+    process: Arc<Process>,
+    monitor: PathBuf,
+    progress: Receiver<()>,
+) {
+    thread::spawn(move || {
+        let end = std::time::Instant::now() + limit;
+        loop {
+            match progress.recv_timeout(end.saturating_duration_since(std::time::Instant::now())) {
+                Ok(()) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => break,
+            }
+        }
+        process.note(Cut::TimedOut);
+        if qmp::inject_nmi(&monitor).is_ok() {
+            let mut patience = FIRST_BACKTRACE;
+            while progress.recv_timeout(patience).is_ok() {
+                patience = BACKTRACES_END;
+            }
+        }
+        process.kill();
+        thread::sleep(OUTPUT_PASSES);
+        say("--timeout expired: what the guest wrote last is not read");
+        exit(TIMEOUT.into());
+    });
+}

@@ -1,0 +1,177 @@
+//! What a bench found, as a document: what `--json` writes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::kernel_run::Qemu;
+use crate::model::pairs;
+use crate::model::records::Record;
+
+/// Version of the document's form: a higher one when a name changes its meaning or goes. New names keep it.
+pub const SCHEMA: u32 = 2;
+
+/// What says that a document is one of these.
+pub const KIND: &str = "bench";
+
+/// The document. It holds nothing of this machine: equal runs give equal bytes everywhere.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Document {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// [`KIND`].
+    pub kind: String,
+    /// The kernels, in the order of the tables.
+    pub columns: Vec<Kernel>,
+    /// The experiments.
+    pub experiments: Vec<Measured>,
+}
+
+/// A kernel that the experiments ran on.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Kernel {
+    /// What its column is called.
+    pub name: String,
+    /// SHA-256 of its image.
+    pub sha256: String,
+    /// What the image says of itself: release, builder, time.
+    pub version: String,
+    /// What was added to a Linux kernel's command line; absent where nothing was.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub append: String,
+    /// SHA-256 of its configuration, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_sha256: Option<String>,
+}
+
+/// One experiment.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Measured {
+    /// Its name.
+    pub experiment: String,
+    /// What it asks.
+    pub question: String,
+    /// SHA-256 of the program that every column ran.
+    pub program_sha256: String,
+    /// Its runs.
+    pub runs: Vec<MeasuredRun>,
+}
+
+/// One run of an experiment, in every column.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct MeasuredRun {
+    /// What distinguishes it.
+    pub label: String,
+    /// The program's arguments.
+    pub arguments: Vec<String>,
+    /// CPUs of the guest.
+    pub cpus: u8,
+    /// Its nodes; absent where there is one.
+    #[serde(default = "single", skip_serializing_if = "is_single")]
+    pub nodes: u8,
+    /// Its memory in bytes.
+    pub memory: u64,
+    /// Swap of the guest, as for `--swap`; absent where it has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub swap: String,
+    /// The emulator.
+    pub qemu: Qemu,
+    /// Whether second runs were the same in every column; absent where there were none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<bool>,
+    /// What was different in second runs: column, case and measure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differs: Vec<String>,
+    /// What the program printed, by column.
+    #[serde(with = "pairs")]
+    pub records: Vec<(String, Vec<Record>)>,
+}
+
+fn is_single(nodes: &u8) -> bool {
+    *nodes == 1
+}
+
+fn single() -> u8 {
+    1
+}
+
+impl Document {
+    /// Whether a run was not the same twice.
+    pub fn differs(&self) -> bool {
+        let mut runs = self.experiments.iter().flat_map(|one| &one.runs);
+        runs.any(|run| run.repeats == Some(false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::records::Found;
+    use crate::model::schema::{faults, published};
+
+    #[test]
+    fn what_is_written_is_what_is_published() {
+        let record = |found| Record {
+            case: "a".into(),
+            measure: "b".into(),
+            unit: "c".into(),
+            found,
+        };
+        let value = record(Found::Value { value: 1.5 });
+        let series = record(Found::Series {
+            minimum: 1.0,
+            median: 2.0,
+            mean: 2.5,
+            maximum: 4.0,
+        });
+        let mut document = Document {
+            schema: SCHEMA,
+            kind: KIND.to_owned(),
+            columns: vec![Kernel {
+                name: "k".into(),
+                sha256: "00".into(),
+                version: "1".into(),
+                append: "preempt=none".into(),
+                config_sha256: Some("00".into()),
+            }],
+            experiments: vec![Measured {
+                experiment: "x".into(),
+                question: "?".into(),
+                program_sha256: "00".into(),
+                runs: vec![MeasuredRun {
+                    label: String::new(),
+                    arguments: vec!["1".into()],
+                    cpus: 4,
+                    nodes: 2,
+                    memory: 1,
+                    swap: "zram:1M".into(),
+                    qemu: Qemu {
+                        version: "7.2".into(),
+                        sha256: "00".into(),
+                    },
+                    repeats: Some(false),
+                    differs: vec!["k: a: b: 1 and 2".into()],
+                    records: vec![("k".into(), vec![value, series])],
+                }],
+            }],
+        };
+        let whole = serde_json::to_value(&document).unwrap();
+        assert_eq!(faults("bench.json", &whole), Vec::<String>::new());
+        let read: Document = serde_json::from_value(whole.clone()).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), whole);
+        let schema = published("bench.json");
+        let run = &whole["experiments"][0]["runs"][0];
+        for name in schema["$defs"]["run"]["properties"]
+            .as_object()
+            .unwrap()
+            .keys()
+        {
+            assert!(run.get(name).is_some(), "{name}");
+        }
+        assert!(document.differs());
+        let run = &mut document.experiments[0].runs[0];
+        (run.swap, run.repeats, run.differs) = (String::new(), None, Vec::new());
+        document.columns[0].config_sha256 = None;
+        let bare = serde_json::to_value(&document).unwrap();
+        assert_eq!(faults("bench.json", &bare), Vec::<String>::new());
+        assert!(!document.differs());
+    }
+}

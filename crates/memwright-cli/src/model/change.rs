@@ -1,0 +1,177 @@
+//! Options that have another value in one column of a comparison.
+
+use std::ffi::OsString;
+use std::fmt;
+
+use crate::model::image::System;
+use crate::model::machine::parse_cpus;
+use crate::model::nodes::parse_nodes;
+use crate::model::plan::Setup;
+use crate::model::policy::parse_policy;
+use crate::model::size::{parse_huge_pages, parse_memory_size, parse_swap};
+use crate::model::thp::parse_thp_size;
+
+/// An option that has another value in one column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Which.
+    pub key: Key,
+    /// Its value, as it was given.
+    pub value: String,
+}
+
+/// The options that a column can change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    /// Adds to the kernel's command line.
+    Append,
+    /// CPUs.
+    Cpus,
+    /// Memory set aside for huge pages.
+    Hugetlb,
+    /// Memory.
+    Memory,
+    /// Nodes.
+    Numa,
+    /// Adds a policy of Memwright's kernel.
+    Policy,
+    /// Another program.
+    Program,
+    /// Swap.
+    Swap,
+    /// Which memory gets 2 MiB pages.
+    Thp,
+    /// Which memory gets pages of another size.
+    ThpSize,
+}
+
+impl Key {
+    /// Why a kernel of this kind does not have the option, if so.
+    pub const fn is_refused_by(self, system: System) -> Option<&'static str> {
+        match (self, system) {
+            (Self::Append, System::Memwright) => Some("Memwright's kernel has no command line"),
+            (Self::Policy, System::Linux) => Some("policies are those of Memwright's kernel"),
+            (
+                Self::Append
+                | Self::Cpus
+                | Self::Hugetlb
+                | Self::Memory
+                | Self::Numa
+                | Self::Policy
+                | Self::Program
+                | Self::Swap
+                | Self::Thp
+                | Self::ThpSize,
+                System::Linux | System::Memwright,
+            ) => None,
+        }
+    }
+}
+
+/// What they are called. All but `program` are options of the command too.
+pub const KEYS: [(&str, Key); 10] = [
+    ("append", Key::Append),
+    ("cpus", Key::Cpus),
+    ("hugetlb", Key::Hugetlb),
+    ("memory", Key::Memory),
+    ("numa", Key::Numa),
+    ("policy", Key::Policy),
+    (PROGRAM, Key::Program),
+    ("swap", Key::Swap),
+    ("thp", Key::Thp),
+    ("thp-size", Key::ThpSize),
+];
+/// The key of another program.
+pub const PROGRAM: &str = "program";
+
+impl fmt::Display for Change {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = KEYS.iter().find(|(_, key)| *key == self.key);
+        write!(
+            formatter,
+            "{}={}",
+            name.map_or("", |(name, _)| name),
+            self.value
+        )
+    }
+}
+
+impl Change {
+    /// Changes the option.
+    ///
+    /// # Errors
+    /// What is wrong with the value.
+    pub fn apply(&self, setup: &mut Setup) -> Result<(), String> {
+        let value = self.value.as_str();
+        match self.key {
+            Key::Append => setup.append.push(value.to_owned()),
+            Key::Cpus => setup.cpus = parse_cpus(value)?,
+            Key::Hugetlb => setup.hugetlb = Some(parse_huge_pages(value)?),
+            Key::Memory => setup.memory = parse_memory_size(value)?,
+            Key::Numa => setup.numa = parse_nodes(value)?,
+            Key::Policy => setup.policies.push(parse_policy(value)?),
+            Key::Program => match setup.command.first_mut() {
+                Some(program) if !value.is_empty() => *program = OsString::from(value),
+                Some(_) | None => return Err("expected a path".to_owned()),
+            },
+            Key::Swap => setup.swap = vec![parse_swap(value)?],
+            Key::Thp => {
+                if !matches!(value, "always" | "madvise" | "never") {
+                    return Err("expected always, madvise or never".to_owned());
+                }
+                value.clone_into(&mut setup.thp);
+            }
+            Key::ThpSize => setup.thp_sizes.push(parse_thp_size(value)?),
+        }
+        let by_nodes = match self.key {
+            Key::Memory => setup.numa.memory().is_some(),
+            Key::Cpus => setup.numa.cpus().is_some(),
+            Key::Append
+            | Key::Hugetlb
+            | Key::Numa
+            | Key::Policy
+            | Key::Program
+            | Key::Swap
+            | Key::Thp
+            | Key::ThpSize => false,
+        };
+        match by_nodes {
+            true => Err("the nodes say how much there is of it".to_owned()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What a column without a name is called.
+pub fn derived_name(image: &str, changes: &[Change]) -> String {
+    let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
+    format!("{image} {}", changes.join(" "))
+}
+
+/// Whether a column's name is that of its image, or made of it by [`derived_name`].
+pub fn is_derived(name: &str, image: &str) -> bool {
+    let rest = name.strip_prefix(image);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+}
+
+/// Whether a column can change this option.
+pub fn can_change(option: &str) -> bool {
+    KEYS.iter().any(|(name, _)| *name == option)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_derived_name_is_told_from_a_given_one() {
+        let change = |key, value: &str| Change {
+            key,
+            value: value.to_owned(),
+        };
+        let changes = [change(Key::Thp, "never"), change(Key::Memory, "1G")];
+        assert_eq!(derived_name("k", &changes), "k thp=never memory=1G");
+        assert!(is_derived("k", "k") && is_derived("k thp=never", "k"));
+        assert!(!is_derived("kernel", "k") && !is_derived("after", "k"));
+    }
+}

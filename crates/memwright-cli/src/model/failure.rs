@@ -1,0 +1,217 @@
+//! What can go wrong before and around a run, and the exit code of each.
+
+use std::fmt;
+
+use memwright_linux::channel::Outcome;
+
+/// Exit code when `--timeout` expired.
+pub const TIMEOUT: u8 = 124;
+/// Exit code of `run` when Memwright itself failed.
+pub const BROKEN: u8 = 125;
+/// Exit code when PROGRAM cannot be executed.
+pub const NOT_EXECUTABLE: u8 = 126;
+/// Exit code when PROGRAM, or a file that it cannot start without, was not found.
+pub const NOT_FOUND: u8 = 127;
+/// Added to a signal's number.
+pub const SIGNAL_BASE: u8 = 128;
+
+/// The exit code of a command that a signal ended.
+pub fn signal_code(signal: i32) -> u8 {
+    SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(0))
+}
+
+/// SIGPIPE's number: a run whose output is read no more ends like a program that got this signal.
+pub const SIGPIPE: u8 = 13;
+/// ENOENT, when PROGRAM vanished or names a missing interpreter.
+const NO_ENTRY: i32 = 2;
+
+/// The exit code for what became of PROGRAM.
+pub fn exit_code(outcome: Outcome) -> u8 {
+    match outcome {
+        // An exit status has eight bits, as for wait(2).
+        Outcome::Exited(code) => (code & 0xff) as u8,
+        Outcome::Killed(signal) => signal_code(signal),
+        Outcome::NotStarted(NO_ENTRY) => NOT_FOUND,
+        Outcome::NotStarted(_) => NOT_EXECUTABLE,
+    }
+}
+
+/// Exit code of the other commands: something was found that they look for, a difference above all.
+pub const DIFFERENCE: u8 = 1;
+/// Exit code of the other commands: usage.
+pub const USAGE: u8 = 2;
+/// Exit code of the other commands: QEMU, a compiler or another tool is missing.
+pub const ENVIRONMENT: u8 = 3;
+/// Exit code of the other commands: nothing can be claimed.
+pub const SKIPPED: u8 = 4;
+/// Exit code of the other commands: a guest crashed, or gave no result in time.
+pub const GUEST: u8 = 5;
+/// Exit code of the other commands: the program ended otherwise, or printed something else.
+pub const OTHER_PROGRAM: u8 = 6;
+/// Exit code of the other commands: the program's memory was mapped otherwise at a mark, or its marks came otherwise.
+pub const OTHER_STATE: u8 = 7;
+/// Exit code of the other commands: any other failure.
+pub const INTERNAL: u8 = 70;
+
+/// The reader of standard output has gone: the command ends as a program does that gets SIGPIPE.
+#[derive(Debug)]
+pub struct Closed;
+
+impl fmt::Display for Closed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("standard output is closed")
+    }
+}
+
+impl std::error::Error for Closed {}
+
+/// A run that could not happen. Each displays as one line.
+#[derive(Debug)]
+pub enum Failure {
+    /// PROGRAM, its interpreter or a library is missing.
+    NotFound(String),
+    /// PROGRAM exists and cannot be executed.
+    NotExecutable(String),
+    /// What was asked for makes no sense.
+    Usage(anyhow::Error),
+    /// A kernel image is absent, or cannot boot.
+    NoImage(anyhow::Error),
+    /// Something is missing on this machine: QEMU, a compiler, a kernel image.
+    Environment(anyhow::Error),
+    /// A guest gave no result.
+    Guest(anyhow::Error),
+    /// The guests were ended: the exit code of `run`, and why.
+    Ended(u8, String),
+    /// Nothing can be said.
+    Skipped(String),
+    /// Anything else.
+    Broken(anyhow::Error),
+}
+
+impl Failure {
+    /// Whether the reader of standard output has gone: the command then ends without a message.
+    pub fn is_closed_output(&self) -> bool {
+        match self {
+            Self::Usage(error)
+            | Self::NoImage(error)
+            | Self::Environment(error)
+            | Self::Guest(error)
+            | Self::Broken(error) => error.is::<Closed>(),
+            Self::NotFound(_) | Self::NotExecutable(_) | Self::Ended(..) | Self::Skipped(_) => {
+                false
+            }
+        }
+    }
+
+    /// The exit code of `memwright run`, whose codes are otherwise PROGRAM's.
+    pub fn exit_code_of_run(&self) -> u8 {
+        match self {
+            Self::NotFound(_) => NOT_FOUND,
+            Self::NotExecutable(_) => NOT_EXECUTABLE,
+            Self::Ended(code, _) => *code,
+            Self::Usage(_)
+            | Self::NoImage(_)
+            | Self::Environment(_)
+            | Self::Guest(_)
+            | Self::Skipped(_)
+            | Self::Broken(_) => BROKEN,
+        }
+    }
+
+    /// The exit code of every other command.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotFound(_) | Self::NotExecutable(_) | Self::Usage(_) | Self::NoImage(_) => USAGE,
+            Self::Environment(_) => ENVIRONMENT,
+            Self::Guest(_) | Self::Ended(TIMEOUT, _) => GUEST,
+            Self::Ended(code, _) => *code,
+            Self::Skipped(_) => SKIPPED,
+            Self::Broken(_) => INTERNAL,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound(line)
+            | Self::NotExecutable(line)
+            | Self::Ended(_, line)
+            | Self::Skipped(line) => formatter.write_str(line),
+            Self::Usage(error)
+            | Self::NoImage(error)
+            | Self::Environment(error)
+            | Self::Guest(error)
+            | Self::Broken(error) => write!(formatter, "{error:#}"),
+        }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_codes_of_commands_are_documented() {
+        let page = include_str!("../../../../docs/command.md");
+        let (_, page) = page.split_once("### Exit codes of compare").unwrap();
+        for code in [
+            DIFFERENCE,
+            USAGE,
+            ENVIRONMENT,
+            SKIPPED,
+            GUEST,
+            OTHER_PROGRAM,
+            OTHER_STATE,
+            INTERNAL,
+        ] {
+            assert!(page.contains(&format!("\n| {code} | ")), "{code}");
+        }
+    }
+
+    #[test]
+    fn each_failure_has_two_codes() {
+        let error = || anyhow::anyhow!("x");
+        for (failure, of_run, of_others) in [
+            (Failure::NotFound(String::new()), 127, 2),
+            (Failure::NotExecutable(String::new()), 126, 2),
+            (Failure::Usage(error()), 125, 2),
+            (Failure::NoImage(error()), 125, 2),
+            (Failure::Environment(error()), 125, 3),
+            (Failure::Skipped(String::new()), 125, 4),
+            (Failure::Guest(error()), 125, 5),
+            (Failure::Ended(TIMEOUT, String::new()), 124, 5),
+            (Failure::Ended(130, String::new()), 130, 130),
+            (Failure::Broken(error()), 125, 70),
+        ] {
+            assert_eq!(
+                (failure.exit_code_of_run(), failure.exit_code()),
+                (of_run, of_others),
+                "{failure:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn exit_codes() {
+        for (outcome, code) in [
+            (Outcome::Exited(0), 0),
+            (Outcome::Exited(255), 255),
+            (Outcome::Exited(256), 0),
+            (Outcome::Exited(-1), 255),
+            (Outcome::Killed(11), 139),
+            (Outcome::Killed(64), 192),
+            (Outcome::NotStarted(2), 127),
+            (Outcome::NotStarted(8), 126),
+            (Outcome::NotStarted(13), 126),
+        ] {
+            assert_eq!(exit_code(outcome), code, "{outcome:?}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! A file of the host that a run took.
+
+use serde::{Deserialize, Serialize};
+
+/// A file of the host that ran.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HashedFile {
+    /// Its path, here and in the guest.
+    pub path: String,
+    /// SHA-256 of its contents.
+    pub sha256: String,
+}

@@ -1,0 +1,167 @@
+//! The machine that a run asks for: memory, CPUs, and the clock that they run by.
+
+use crate::model::nodes::Nodes;
+use crate::model::plan::Setup;
+use crate::model::size::{MemorySize, SwapKind};
+
+/// The most CPUs of a guest.
+pub const MOST_CPUS: u8 = 64;
+
+/// Accepts a number of CPUs.
+///
+/// # Errors
+/// Another text, with what is expected.
+pub fn parse_cpus(text: &str) -> Result<u8, String> {
+    match text.parse::<u8>() {
+        Ok(count) if (1..=MOST_CPUS).contains(&count) => Ok(count),
+        Ok(_) | Err(_) => Err(format!("expected a number from 1 to {MOST_CPUS}")),
+    }
+}
+
+/// What a guest's machine is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Machine {
+    /// Its memory.
+    pub memory: MemorySize,
+    /// Its CPUs.
+    pub cpus: u8,
+    /// Its nodes.
+    pub nodes: Nodes,
+    /// What its time is.
+    pub clock: Clock,
+    /// How its CPUs speak to their interrupt controllers.
+    pub apic: Apic,
+    /// Its disk.
+    pub disk: Option<MemorySize>,
+}
+
+/// What a guest's time is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// Retired instructions. Several CPUs take turns, in the same order on every run.
+    Instructions,
+    /// The host's time. CPUs run in parallel.
+    Host,
+}
+
+/// A way to reach the local interrupt controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Apic {
+    /// By a page of registers.
+    Xapic,
+    /// By model-specific registers.
+    X2apic,
+}
+
+impl Apic {
+    /// The policy that chooses.
+    pub const KEY: &str = "apic";
+
+    /// The one that a policy's value names.
+    pub fn from_value(value: &str) -> Option<Self> {
+        match value {
+            "xapic" => Some(Self::Xapic),
+            "x2apic" => Some(Self::X2apic),
+            _ => None,
+        }
+    }
+}
+
+impl Machine {
+    /// The machine of a guest. Without a policy it has an x2APIC exactly where it needs a QEMU that has one
+    /// anyway, so that the machine does not depend on the QEMU that is found.
+    pub fn of(setup: &Setup, clock: Clock) -> Self {
+        let chosen = setup
+            .policies
+            .iter()
+            .filter_map(|policy| policy.split_once('='))
+            .filter(|(key, _)| *key == Apic::KEY)
+            .filter_map(|(_, value)| Apic::from_value(value))
+            .next_back();
+        let cpus = setup.cpus();
+        let usual = match (cpus, clock) {
+            (2.., Clock::Instructions) => Apic::X2apic,
+            (_, Clock::Instructions | Clock::Host) => Apic::Xapic,
+        };
+        Self {
+            memory: setup.memory(),
+            cpus,
+            nodes: setup.numa,
+            clock,
+            apic: chosen.unwrap_or(usual),
+            disk: setup
+                .swap
+                .iter()
+                .find(|swap| swap.kind == SwapKind::Disk)
+                .map(|swap| swap.size),
+        }
+    }
+
+    /// The machine of every column of a bench.
+    pub fn of_bench(cpus: u8, nodes: u8, memory: MemorySize) -> Self {
+        Self {
+            memory,
+            cpus,
+            nodes: Nodes::even(nodes),
+            clock: Clock::Instructions,
+            apic: if cpus > 1 { Apic::X2apic } else { Apic::Xapic },
+            disk: None,
+        }
+    }
+
+    /// Why two runs of this machine are not the same, if they need not be. What QEMU does for a disk can end a CPU's turn.
+    pub fn not_repeatable(&self) -> Option<&'static str> {
+        match (self.cpus, self.clock, self.disk) {
+            (_, Clock::Host, _) => Some("parallel CPUs"),
+            (2.., Clock::Instructions, Some(_)) => Some("a disk and several CPUs"),
+            (_, Clock::Instructions, _) => None,
+        }
+    }
+
+    /// What needs a later QEMU than the oldest that is supported, if anything does, in words: earlier ones have no x2APIC
+    /// under TCG, and can starve a CPU of several that count instructions.
+    pub fn needs_newer(&self) -> Option<&'static str> {
+        match (self.cpus, self.clock, self.apic) {
+            (2.., Clock::Instructions, _) => Some("several CPUs without --parallel"),
+            (_, _, Apic::X2apic) => Some("the policy apic=x2apic"),
+            (_, Clock::Instructions | Clock::Host, Apic::Xapic) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::plan::tests::setup;
+
+    #[test]
+    fn options_make_machines() {
+        use Apic::{X2apic, Xapic};
+        use Clock::{Host, Instructions};
+        for (options, cpus, clock, apic, newer) in [
+            ("", 1, Instructions, Xapic, false),
+            ("--cpus 1", 1, Instructions, Xapic, false),
+            ("--cpus 2", 2, Instructions, X2apic, true),
+            ("--cpus 64", 64, Instructions, X2apic, true),
+            ("", 1, Host, Xapic, false),
+            ("--cpus 4", 4, Host, Xapic, false),
+            ("--policy apic=x2apic", 1, Instructions, X2apic, true),
+            ("--cpus 4 --policy apic=xapic", 4, Instructions, Xapic, true),
+            ("--cpus 4 --policy apic=x2apic", 4, Host, X2apic, true),
+            (
+                "--policy apic=x2apic,aslr=1 --policy apic=xapic",
+                1,
+                Instructions,
+                Xapic,
+                false,
+            ),
+        ] {
+            let machine = Machine::of(&setup(options), clock);
+            assert_eq!(
+                (machine.cpus, machine.apic, machine.needs_newer().is_some()),
+                (cpus, apic, newer),
+                "{options} {clock:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The account of a run as a document: what `--json` writes, and what the table is printed from.
+//!
+//! It holds nothing of this machine but paths: no QEMU version, no host time. Equal runs give equal bytes everywhere.
+
+use std::borrow::Cow;
+
+use memwright_linux::channel::Outcome;
+use serde::{Deserialize, Serialize};
+
+use crate::model::account::Value;
+use crate::model::hashed_file::HashedFile;
+use crate::model::pairs;
+
+/// Version of the document's form: a higher one when a name changes its meaning or goes. New names keep it.
+pub const SCHEMA: u32 = 2;
+
+/// The document. What one that is read does not say is empty, so that it equals nothing of a run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Document {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The program.
+    pub program: HashedFile,
+    /// Its arguments, its name first.
+    pub arguments: Vec<String>,
+    /// Interpreters and libraries that came with it.
+    pub companions: Vec<HashedFile>,
+    /// SHA-256 of the kernel image.
+    pub kernel_sha256: String,
+    /// The guest's memory in bytes.
+    pub memory: u64,
+    /// The guest's CPUs.
+    pub cpus: u8,
+    /// What its time was.
+    pub clock: Cow<'static, str>,
+    /// What `--policy` said.
+    pub policies: Vec<String>,
+    /// What else the guest was told: `NAME=VALUE` for each of these options.
+    pub settings: Vec<String>,
+    /// How PROGRAM ended.
+    pub outcome: Option<Ending>,
+    /// Whether another run prints the same.
+    pub repeatable: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_repeatable: Option<Cow<'static, str>>,
+    /// With several CPUs: the rows that another run repeats.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeating: Option<Vec<String>>,
+    /// The rows.
+    #[serde(with = "pairs")]
+    pub account: Vec<(String, Value)>,
+    /// System calls that returned success without effect, by name, and how often.
+    #[serde(with = "pairs")]
+    pub stubs: Vec<(String, u64)>,
+    /// System calls that Memwright does not have, and how often.
+    #[serde(with = "pairs")]
+    pub unknown: Vec<(String, u64)>,
+}
+
+/// How PROGRAM ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// It exited with this code.
+    Exited(i32),
+    /// This signal killed it.
+    Killed(i32),
+    /// It could not be started: an error number of Linux.
+    NotStarted(i32),
+}
+
+impl From<Outcome> for Ending {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Exited(code) => Self::Exited(code),
+            Outcome::Killed(signal) => Self::Killed(signal),
+            Outcome::NotStarted(errno) => Self::NotStarted(errno),
+        }
+    }
+}
+
+impl Document {
+    /// Whether a row is marked as one that repeats.
+    pub fn repeats(&self, name: &str) -> bool {
+        self.repeating
+            .iter()
+            .flatten()
+            .any(|repeating| repeating == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::schema::{faults, published};
+
+    fn document() -> Document {
+        let file = HashedFile {
+            path: "/x".to_owned(),
+            sha256: "00".to_owned(),
+        };
+        Document {
+            schema: SCHEMA,
+            program: file.clone(),
+            arguments: vec!["x".to_owned()],
+            companions: vec![file],
+            kernel_sha256: "00".to_owned(),
+            memory: 1,
+            cpus: 2,
+            clock: "instructions".into(),
+            policies: vec!["aslr=1".to_owned()],
+            settings: vec!["thp=always".to_owned()],
+            outcome: Some(Ending::Exited(0)),
+            repeatable: false,
+            not_repeatable: Some("live input".into()),
+            repeating: Some(vec!["forks".to_owned()]),
+            account: vec![
+                ("forks".to_owned(), Value::Count(1)),
+                ("hits".to_owned(), Value::Unobservable),
+            ],
+            stubs: vec![("rseq".to_owned(), 1)],
+            unknown: vec![("bpf".to_owned(), 2)],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_published() {
+        const FILE: &str = "run.json";
+        let mut document = document();
+        let whole = serde_json::to_value(&document).unwrap();
+        assert_eq!(faults(FILE, &whole), Vec::<String>::new());
+        let read: Document = serde_json::from_value(whole.clone()).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), whole);
+        for name in published(FILE)["properties"].as_object().unwrap().keys() {
+            assert!(whole.get(name).is_some(), "{name}");
+        }
+        (
+            document.outcome,
+            document.not_repeatable,
+            document.repeating,
+        ) = (None, None, None);
+        document.clock = "host".into();
+        let bare = serde_json::to_value(&document).unwrap();
+        assert_eq!(faults(FILE, &bare), Vec::<String>::new());
+        document.clock = "sundial".into();
+        let wrong = serde_json::to_value(&document).unwrap();
+        assert_eq!(faults(FILE, &wrong).len(), 1);
+    }
+}

@@ -1,0 +1,287 @@
+//! What can be asked of a run: the program, its guest, and what is to be counted.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::model::image::Image;
+use crate::model::machine::{Clock, parse_cpus};
+use crate::model::nodes::{Nodes, parse_nodes};
+use crate::model::policy::parse_policy;
+use crate::model::region_names::RegionId;
+use crate::model::size::{
+    HugePages, MemorySize, SwapSize, parse_huge_pages, parse_memory_size, parse_swap,
+};
+use crate::model::thp::{ThpSize, parse_thp_size};
+
+/// A run of a program, of which one document is made.
+#[derive(Debug, Clone)]
+pub enum Plan {
+    /// On Memwright's kernel, which counts.
+    Own(OwnPlan),
+    /// On a kernel image, counted from outside.
+    Image(ImagePlan, Image),
+}
+
+/// A run on Memwright's kernel, which counts and says what it counted.
+#[derive(Debug, Clone)]
+pub struct OwnPlan {
+    /// The program and its guest.
+    pub setup: Setup,
+    /// How the run is attended.
+    pub care: Care,
+    /// What time is in the guest.
+    pub clock: Clock,
+    /// Which of the guest's descriptors 0 to 2 are terminals.
+    pub terminals: Terminals,
+    /// Whether the kernel writes every memory event.
+    pub trace: bool,
+    /// Whether system calls are printed.
+    pub strace: bool,
+    /// Whether the guest waits for gdb.
+    pub gdb: bool,
+    /// What the kernel does in place of the program, for its own tests.
+    pub selftest: Option<String>,
+}
+
+impl OwnPlan {
+    /// A run without a terminal, of which the account alone is wanted.
+    pub fn new(setup: Setup, care: Care) -> Self {
+        Self {
+            setup,
+            care,
+            clock: Clock::Instructions,
+            terminals: Terminals::default(),
+            trace: false,
+            strace: false,
+            gdb: false,
+            selftest: None,
+        }
+    }
+}
+
+/// A run on a kernel image, Linux's or Memwright's, counted by QEMU.
+#[derive(Debug, Clone)]
+pub struct ImagePlan {
+    /// The program and its guest.
+    pub setup: Setup,
+    /// How the run is attended.
+    pub care: Care,
+    /// What is counted.
+    pub measure: Measure,
+    /// Whether a second run is compared with the first.
+    pub verify: bool,
+    /// Whether the kernel boots although a state is saved, and none is kept.
+    pub cold: bool,
+}
+
+/// What is counted of a run on a kernel image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Measure {
+    /// Nothing.
+    Nothing,
+    /// Events.
+    Events,
+    /// Events, and instructions by function.
+    Functions {
+        /// Of this region; of the whole run where there is none.
+        region: Option<RegionId>,
+        /// What is told apart.
+        detail: Detail,
+    },
+}
+
+/// What a profile tells apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// Functions as the compiler emitted them.
+    Functions,
+    /// Inlined functions too.
+    Inlined,
+    /// Inlined functions, and lines of the source.
+    Lines,
+}
+
+/// Which of the guest's descriptors 0 to 2 are terminals.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Terminals {
+    /// Standard input.
+    pub stdin: bool,
+    /// Standard output.
+    pub stdout: bool,
+    /// Standard error.
+    pub stderr: bool,
+    /// Columns and rows, where one of them knows its size.
+    pub size: Option<(u16, u16)>,
+}
+
+impl Terminals {
+    /// The names of the descriptors, and whether each is a terminal.
+    pub fn descriptors(&self) -> [(&'static str, bool); 3] {
+        [
+            ("stdin", self.stdin),
+            ("stdout", self.stdout),
+            ("stderr", self.stderr),
+        ]
+    }
+}
+
+/// How `--trace` writes events. A help text of a value would turn the whole `--help` into its long form, and the option says
+/// what the values are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TraceFormat {
+    /// One JSON object per line.
+    #[value(help = None::<&'static str>)]
+    Jsonl,
+    /// Chrome trace events in one JSON object, for Perfetto and <chrome://tracing>.
+    #[value(help = None::<&'static str>)]
+    Chrome,
+}
+
+/// The program and its guest, the same on every kernel.
+#[derive(Debug, Clone, Args)]
+pub struct Setup {
+    /// With --kernel: add to the kernel's command line (repeatable).
+    #[arg(
+        long,
+        value_name = "WORDS",
+        requires = "kernel",
+        allow_hyphen_values = true
+    )]
+    pub append: Vec<String>,
+
+    /// Guest memory: a number with K, M or G.
+    #[arg(long, value_name = "SIZE", default_value = "512M",
+        allow_hyphen_values = true, value_parser = parse_memory_size)]
+    pub memory: MemorySize,
+
+    /// CPUs of the guest, 1 to 64. With several, they take turns by the instruction clock.
+    #[arg(long, value_name = "N", default_value_t = 1,
+        allow_hyphen_values = true, value_parser = parse_cpus)]
+    pub cpus: u8,
+
+    /// Which anonymous memory gets 2 MiB pages: all, what asks for them by madvise, or none.
+    #[arg(long, value_name = "WHICH", default_value = "madvise",
+        value_parser = ["always", "madvise", "never"])]
+    pub thp: String,
+
+    /// Which anonymous memory gets pages of one size from 16K to 2M: WHICH is always, madvise, never, or inherit, as
+    /// --thp says (repeatable).
+    #[arg(long = "thp-size", value_name = "SIZE:WHICH", value_parser = parse_thp_size)]
+    pub thp_sizes: Vec<ThpSize>,
+
+    /// Give the guest swap: zram:SIZE, compressed memory for SIZE of pages, or disk:SIZE, one disk (repeatable).
+    #[arg(long, value_name = "KIND:SIZE", value_parser = parse_swap)]
+    pub swap: Vec<SwapSize>,
+
+    /// Memory set aside for huge pages by name (MAP_HUGETLB): a number with K, M or G, rounded up to 2 MiB.
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = parse_huge_pages)]
+    pub hugetlb: Option<HugePages>,
+
+    /// Nodes of the guest: how many, which share CPUs and memory evenly, or the memory and the CPUs of each,
+    /// separated by commas.
+    #[arg(long, value_name = "N|SIZE:CPUS", default_value = "1",
+        allow_hyphen_values = true, value_parser = parse_nodes)]
+    pub numa: Nodes,
+
+    /// Put a file or folder into the guest's file system (repeatable).
+    #[arg(long = "file", value_name = "HOST[:GUEST]")]
+    pub files: Vec<OsString>,
+
+    /// Add to the guest's environment (repeatable).
+    #[arg(long = "env", value_name = "K=V", value_parser = parse_assignment)]
+    pub environment: Vec<String>,
+
+    /// Choose policies, for example aslr=7 (repeatable).
+    #[arg(long = "policy", value_name = "K=V[,K=V]", value_delimiter = ',', value_parser = parse_policy)]
+    pub policies: Vec<String>,
+
+    /// The program, a path on this machine, and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
+}
+
+impl Setup {
+    /// The guest's memory.
+    pub fn memory(&self) -> MemorySize {
+        self.numa.memory().unwrap_or(self.memory)
+    }
+
+    /// The guest's CPUs.
+    pub fn cpus(&self) -> u8 {
+        self.numa.cpus().unwrap_or(self.cpus)
+    }
+
+    /// What else the guest is, beside its memory, its CPUs and its policies: names of options, and their values.
+    pub fn settings(&self) -> Vec<(&'static str, String)> {
+        let mut settings = vec![("thp", self.thp.clone())];
+        let sizes = self.thp_sizes.iter();
+        settings.extend(sizes.map(|size| ("thp-size", size.to_string())));
+        settings.extend(self.swap.iter().map(|swap| ("swap", swap.to_string())));
+        let pool = |pages: HugePages| ("hugetlb", format!("{}M", 2 * pages.count()));
+        settings.extend(self.hugetlb.map(pool));
+        settings.push(("numa", self.numa.to_string()));
+        settings
+    }
+}
+
+/// How a run is attended. Nothing of it changes a count.
+#[derive(Debug, Clone, Args)]
+pub struct Care {
+    /// Host seconds; on expiry print every CPU's backtrace, then exit 124.
+    #[arg(long, value_name = "SECS", allow_hyphen_values = true, value_parser = parse_seconds)]
+    pub timeout: Option<Duration>,
+
+    /// Keep the kernel, the initrd and the log in this folder.
+    #[arg(long, value_name = "DIR")]
+    pub keep: Option<PathBuf>,
+
+    /// Print the kernel's log and the QEMU command line to standard error.
+    #[arg(long)]
+    pub verbose: bool,
+}
+
+/// Accepts `K=V` with a name before the sign.
+fn parse_assignment(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some((name, _)) if !name.is_empty() => Ok(text.to_owned()),
+        Some(_) | None => Err("expected K=V".to_owned()),
+    }
+}
+
+/// Accepts a positive number of seconds, fractions included.
+///
+/// # Errors
+/// Another text, with what is expected.
+pub fn parse_seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        // Less than a nanosecond is no time at all.
+        Ok(seconds) if (1e-9..=1e9).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        Ok(_) | Err(_) => Err("expected a positive number of seconds".to_owned()),
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    /// The options of a guest, and one that another requires.
+    #[derive(Debug, Parser)]
+    struct Options {
+        #[arg(long)]
+        kernel: Option<String>,
+        #[command(flatten)]
+        setup: Setup,
+    }
+
+    /// The setup of a command line with `x` as the program.
+    pub fn setup(options: &str) -> Setup {
+        let words = format!("memwright --kernel k {options} x");
+        let words = words.split_ascii_whitespace();
+        Options::try_parse_from(words).unwrap().setup
+    }
+}

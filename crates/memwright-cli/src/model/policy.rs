@@ -1,0 +1,56 @@
+//! The policies that `--policy` chooses.
+
+use memwright::{Policy, PolicyError};
+
+use crate::model::machine::Apic;
+
+/// Accepts a policy list, whole.
+///
+/// # Errors
+/// What is wrong with one of it.
+pub fn parse_policies(text: &str) -> Result<String, String> {
+    text.split(',')
+        .map(parse_policy)
+        .collect::<Result<Vec<_>, _>>()
+        .map(|policies| policies.join(","))
+}
+
+/// Accepts one `K=V` of a policy list that this build knows.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_policy(text: &str) -> Result<String, String> {
+    let Some((key, value)) = text.split_once('=') else {
+        return Err("expected K=V, for example aslr=7".to_owned());
+    };
+    if key == "aslr" {
+        return match value.parse::<u64>() {
+            Ok(_) => Ok(text.to_owned()),
+            Err(_) => Err("expected aslr=SEED, a number".to_owned()),
+        };
+    }
+    if key == Apic::KEY {
+        return match Apic::from_value(value) {
+            Some(_) => Ok(text.to_owned()),
+            None => Err("expected xapic or x2apic".to_owned()),
+        };
+    }
+    match Policy::default().set(key, value) {
+        Ok(()) => Ok(text.to_owned()),
+        Err(PolicyError::UnknownKey) => {
+            let keys: Vec<&str> = Policy::KEYS.iter().map(|(key, _)| *key).collect();
+            Err(format!(
+                "no such policy; there are aslr, {}, {}",
+                Apic::KEY,
+                keys.join(", ")
+            ))
+        }
+        Err(PolicyError::UnknownValue) => {
+            let values = Policy::KEYS
+                .iter()
+                .find(|(known, _)| *known == key)
+                .map_or("another value", |(_, values)| values);
+            Err(format!("expected {values}"))
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Values in words, as all reports have them.
+
+use crate::model::memwright_run::Ending;
+
+/// How many CPUs, in words.
+pub fn cpus(count: u8) -> String {
+    match count {
+        1 => "1 CPU".to_owned(),
+        _ => format!("{count} CPUs"),
+    }
+}
+
+/// How the program ended, in words.
+pub fn ending(outcome: Option<Ending>) -> String {
+    match outcome {
+        Some(Ending::Exited(code)) => format!("exited with code {code}"),
+        Some(Ending::Killed(signal)) => format!("killed by signal {signal}"),
+        Some(Ending::NotStarted(errno)) => format!("could not be started (error {errno})"),
+        None => "no result".to_owned(),
+    }
+}
+
+/// A number with commas between thousands.
+pub fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_grouped() {
+        for (count, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (12_345_678, "12,345,678"),
+        ] {
+            assert_eq!(grouped(count), text);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The guests that run side by side, and what ends them all: a signal, or the end of their time.
+
+use std::io;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use signal_hook::iterator::{Handle, Signals};
+
+use crate::host::signals;
+use crate::model::failure::{Failure, TIMEOUT, signal_code};
+use crate::qemu::process::{Cut, Process};
+
+/// What can end the guests.
+#[derive(Debug, Default)]
+struct Shared {
+    cut: Option<Cut>,
+    processes: Vec<Arc<Process>>,
+}
+
+/// The guests of a command. When it goes, nobody listens for signals any more.
+pub struct Runs {
+    shared: Arc<Mutex<Shared>>,
+    signals: Handle,
+    // A message begins the time anew; its end ends the thread that waits for it to pass.
+    time: Sender<()>,
+}
+
+impl Runs {
+    /// From now on SIGINT, SIGTERM, SIGHUP and the passing of `limit` end every guest.
+    ///
+    /// # Errors
+    /// Those of installing signal handlers.
+    pub fn start(limit: Duration) -> io::Result<Self> {
+        let shared = Arc::new(Mutex::new(Shared::default()));
+        let mut signals = Signals::new(signals::ending())?;
+        let handle = signals.handle();
+        let told = shared.clone();
+        thread::spawn(move || {
+            for signal in signals.forever() {
+                cut(&told, Cut::Signalled(signal));
+            }
+        });
+        let (time, waiting) = mpsc::channel();
+        let told = shared.clone();
+        thread::spawn(move || {
+            loop {
+                match waiting.recv_timeout(limit) {
+                    Ok(()) => {}
+                    Err(RecvTimeoutError::Timeout) => return cut(&told, Cut::TimedOut),
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        });
+        Ok(Self {
+            shared,
+            signals: handle,
+            time,
+        })
+    }
+
+    /// Adds a guest; one that comes too late ends at once.
+    pub fn add(&self, process: &Arc<Process>) {
+        let mut shared = hold(&self.shared);
+        if let Some(cut) = shared.cut {
+            process.cut(cut);
+        }
+        shared.processes.push(process.clone());
+    }
+
+    /// Begins the time anew, for the guests of the next run.
+    pub fn renew(&self) {
+        // The thread ends before this value only when the time is over.
+        let _ = self.time.send(());
+    }
+
+    /// Fails once the guests were ended.
+    ///
+    /// # Errors
+    /// [`Failure::Ended`].
+    pub fn check(&self) -> Result<(), Failure> {
+        match self.was_cut() {
+            Some(Cut::TimedOut) => Err(Failure::Ended(
+                TIMEOUT,
+                "--timeout expired: the guest gave no result in time".to_owned(),
+            )),
+            Some(Cut::Signalled(signal)) => Err(Failure::Ended(
+                signal_code(signal),
+                format!("ended by signal {signal}"),
+            )),
+            Some(Cut::OutputClosed | Cut::OutputFailed(_)) | None => Ok(()),
+        }
+    }
+
+    /// Why the guests were ended, if they were.
+    pub fn was_cut(&self) -> Option<Cut> {
+        hold(&self.shared).cut
+    }
+}
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        self.signals.close();
+    }
+}
+
+fn cut(shared: &Mutex<Shared>, reason: Cut) {
+    let mut shared = hold(shared);
+    let reason = *shared.cut.get_or_insert(reason);
+    for process in &shared.processes {
+        process.cut(reason);
+    }
+}
+
+/// A panic elsewhere must not keep a guest alive.
+fn hold(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}

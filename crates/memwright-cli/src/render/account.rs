@@ -1,0 +1,196 @@
+//! The account as people read it, on standard error after the run.
+
+use std::fmt::Write;
+use std::io::{self, IsTerminal};
+
+use crate::compare::rows;
+use crate::model::account::{UNOBSERVABLE, Value};
+use crate::model::memwright_run::Document;
+use crate::model::size::in_mebibytes;
+use crate::model::words::{cpus, ending, grouped};
+
+/// How wide the column of counts is.
+const COUNT_WIDTH: usize = 24;
+/// Marks a count that repeats, where that does not go without saying.
+const REPEATS: char = '=';
+
+/// Whether the terminal may be sent styles: standard error is one, and `NO_COLOR` is not set.
+pub fn styled() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// The whole account as text.
+pub fn render(document: &Document, styled: bool) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "\nMemory account of {}", document.arguments.join(" "));
+    if let Some(reason) = &document.not_repeatable {
+        let _ = writeln!(out, "not repeatable: {reason}");
+    }
+    if document.repeating.is_some() {
+        let _ = writeln!(
+            out,
+            "rows marked {REPEATS} are the same on every run with as many CPUs"
+        );
+    }
+    let mut idle = Vec::new();
+    for group in rows::groups() {
+        let rows = document.account.iter();
+        let rows: Vec<_> = rows
+            .filter(|(name, _)| rows::group(name) == group)
+            .collect();
+        if rows.is_empty() {
+            continue;
+        }
+        if rows.iter().all(|(_, value)| *value == Value::Count(0)) {
+            idle.push(group);
+            continue;
+        }
+        heading(&mut out, group, styled);
+        for (name, value) in rows {
+            row(&mut out, *value, document.repeats(name), rows::title(name));
+        }
+    }
+    if !idle.is_empty() {
+        heading(&mut out, "All rows 0", styled);
+        line(&mut out, &idle.join(", "));
+    }
+    list(
+        &mut out,
+        "System calls that succeeded without effect",
+        &document.stubs,
+        styled,
+    );
+    list(
+        &mut out,
+        "System calls that are missing",
+        &document.unknown,
+        styled,
+    );
+    heading(&mut out, "Run", styled);
+    line(&mut out, &ending(document.outcome));
+    let policies = if document.policies.is_empty() {
+        "default".to_owned()
+    } else {
+        document.policies.join(",")
+    };
+    line(
+        &mut out,
+        &format!(
+            "{} of memory, {}, policy {policies}{}",
+            in_mebibytes(document.memory),
+            cpus(document.cpus),
+            settings(&document.settings)
+        ),
+    );
+    line(
+        &mut out,
+        &format!(
+            "sha256 {} {}",
+            document.program.sha256, document.program.path
+        ),
+    );
+    for file in &document.companions {
+        line(&mut out, &format!("sha256 {} {}", file.sha256, file.path));
+    }
+    line(
+        &mut out,
+        &format!("sha256 {} kernel", document.kernel_sha256),
+    );
+    out.push('\n');
+    out
+}
+
+/// What the guest was told beside that, where it is not the usual.
+fn settings(all: &[String]) -> String {
+    let empty = crate::model::settings::empty_input();
+    let usual = ["thp=madvise", "numa=1", &empty];
+    let unusual = all
+        .iter()
+        .filter(|setting| !usual.contains(&setting.as_str()));
+    unusual.map(|setting| format!(", {setting}")).collect()
+}
+
+fn heading(out: &mut String, text: &str, styled: bool) {
+    let (on, off) = if styled {
+        ("\x1b[1m", "\x1b[0m")
+    } else {
+        ("", "")
+    };
+    let _ = writeln!(out, "\n  {on}{text}{off}");
+}
+
+fn line(out: &mut String, text: &str) {
+    let _ = writeln!(out, "    {text}");
+}
+
+fn row(out: &mut String, value: Value, repeats: bool, title: &str) {
+    let text = match value {
+        Value::Count(count) => grouped(count),
+        Value::Unobservable => UNOBSERVABLE.to_owned(),
+    };
+    let mark = if repeats { REPEATS } else { ' ' };
+    let _ = writeln!(out, "{text:>COUNT_WIDTH$}{mark} {title}");
+}
+
+fn list(out: &mut String, title: &str, pairs: &[(String, u64)], styled: bool) {
+    if pairs.is_empty() {
+        return;
+    }
+    heading(out, title, styled);
+    for (name, count) in pairs {
+        row(out, Value::Count(*count), false, name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_told_where_they_are_unusual() {
+        let told =
+            |list: &[&str]| settings(&list.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
+        let empty = crate::model::settings::empty_input();
+        assert_eq!(told(&["thp=madvise", "numa=1", &empty]), "");
+        assert_eq!(
+            told(&["thp=never", "swap=zram:67108864", "numa=2"]),
+            ", thp=never, swap=zram:67108864, numa=2"
+        );
+    }
+
+    /// The transcript in the README has the rows that there are: none more, none under another name, no group left out.
+    #[test]
+    fn the_readme_shows_these_rows() {
+        let text = include_str!("../../../../README.md");
+        let start = text.find("Memory account of").unwrap();
+        let end = text[start..].find("From a checkout").unwrap();
+        let block = text[start..start + end].lines().map(str::trim);
+        let block: Vec<&str> = block.collect();
+        let names: Vec<&str> = rows::names().collect();
+        for group in rows::groups().filter(|group| *group != "Locks") {
+            let titles = names
+                .iter()
+                .filter(|name| rows::group(name) == group)
+                // The transcript is of one CPU.
+                .filter(|name| **name != "flush_waits_halted")
+                .map(|name| rows::title(name));
+            let Some(place) = block.iter().position(|shown| *shown == group) else {
+                let idle = block.iter().position(|shown| *shown == "All rows 0");
+                let groups: Vec<&str> = block[idle.unwrap() + 1].split(", ").collect();
+                assert!(groups.contains(&group), "{group}");
+                continue;
+            };
+            let shown = block[place + 1..]
+                .iter()
+                .take_while(|line| !line.is_empty());
+            let mut shown: Vec<&str> = shown
+                .map(|line| line.split_once("  ").unwrap().1.trim())
+                .collect();
+            // The kernel has an order of its own.
+            let mut expected: Vec<&str> = titles.collect();
+            shown.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(shown, expected, "{group}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Bar charts, narrow enough for a telephone.
+
+use std::fmt::Write;
+
+use crate::render::html::escaped;
+use crate::sheet::{Row, Value, cell_text};
+
+/// The colours of columns, in turn: told apart also by readers who see few colours.
+const COLOURS: [&str; 6] = [
+    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
+];
+/// Measures in pixels. The whole is as wide as a screen of 420 pixels has room.
+const WIDTH: usize = 388;
+const LONGEST: usize = 210;
+const LINE: usize = 17;
+const BAR: usize = 14;
+const GAP: usize = 8;
+/// So many letters fit into a line.
+const FITS: usize = 54;
+
+/// The bars of one row: one for each column.
+pub struct Bars<'a> {
+    /// The heading that it stands under; may be empty.
+    pub group: &'a str,
+    /// What stands above the bars.
+    pub label: String,
+    /// The values.
+    pub row: &'a Row,
+}
+
+/// A chart of the rows that have a value above 0: each bar is as long as its share of the row's largest value. Nothing if
+/// there is no such row.
+pub fn chart(title: &str, columns: &[String], rows: &[Bars<'_>]) -> String {
+    let rows: Vec<(&Bars<'_>, f64)> = rows
+        .iter()
+        .filter_map(|bars| Some((bars, largest(bars.row).filter(|largest| *largest > 0.0)?)))
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let headings = rows
+        .chunk_by(|(one, _), (other, _)| one.group == other.group)
+        .filter(|chunk| !chunk[0].0.group.is_empty());
+    let legend = columns.len() * LINE;
+    let axis = legend + 2 * LINE;
+    let row_height = LINE + columns.len() * BAR + GAP;
+    let height = axis + GAP + rows.len() * row_height + headings.count() * LINE;
+    let mut out = format!(
+        "<svg role=\"img\" aria-label=\"{}\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\">\n",
+        escaped(title.trim())
+    );
+    for (index, name) in columns.iter().enumerate() {
+        let y = index * LINE;
+        let _ = writeln!(
+            out,
+            "<rect class=\"key\" x=\"0\" y=\"{}\" width=\"10\" height=\"10\" fill=\"{}\"/><text x=\"16\" y=\"{}\">{}</text>",
+            y + 3,
+            COLOURS[index % COLOURS.len()],
+            y + 12,
+            escaped(&shortened(name))
+        );
+    }
+    draw_axis(&mut out, legend, axis, height);
+    let (mut top, mut previous) = (axis + GAP, "");
+    for (bars, largest) in rows {
+        if bars.group != previous {
+            let _ = writeln!(
+                out,
+                "<text x=\"0\" y=\"{}\" class=\"case\">{}</text>",
+                top + 12,
+                escaped(&shortened(bars.group))
+            );
+            previous = bars.group;
+            top += LINE;
+        }
+        draw(&mut out, bars, largest, top);
+        top += row_height;
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+/// The axis above the bars, with a line down to the end of the chart at each mark.
+fn draw_axis(out: &mut String, legend: usize, axis: usize, height: usize) {
+    let _ = writeln!(
+        out,
+        "<text class=\"axis\" x=\"0\" y=\"{}\">share of the largest value of the row</text>",
+        legend + 12
+    );
+    for (percent, anchor) in [(0, "start"), (50, "middle"), (100, "middle")] {
+        let x = LONGEST * percent / 100;
+        let _ = writeln!(
+            out,
+            "<line x1=\"{x}\" y1=\"{axis}\" x2=\"{x}\" y2=\"{height}\"/>\
+             <text class=\"axis\" x=\"{x}\" y=\"{}\" text-anchor=\"{anchor}\">{percent} %</text>",
+            axis - 3
+        );
+    }
+}
+
+/// The bars of a row, its label above them and their values behind.
+fn draw(out: &mut String, bars: &Bars<'_>, largest: f64, top: usize) {
+    let _ = writeln!(
+        out,
+        "<text x=\"0\" y=\"{}\"><title>{}</title>{}</text>",
+        top + 12,
+        escaped(&bars.label),
+        escaped(&shortened(&bars.label))
+    );
+    for (index, cell) in bars.row.cells.iter().enumerate() {
+        let Some(value) = cell else { continue };
+        let y = top + LINE + index * BAR;
+        let length = (value.approximate() / largest * LONGEST as f64).max(1.0);
+        let _ = writeln!(
+            out,
+            "<rect class=\"bar\" x=\"0\" y=\"{y}\" width=\"{length:.1}\" height=\"{}\" fill=\"{}\"/>\
+             <text x=\"{:.1}\" y=\"{}\">{}</text>",
+            BAR - 2,
+            COLOURS[index % COLOURS.len()],
+            length + 4.0,
+            y + BAR - 4,
+            escaped(&cell_text(*cell))
+        );
+    }
+}
+
+fn largest(row: &Row) -> Option<f64> {
+    let values = row.cells.iter().flatten().copied();
+    values.map(Value::approximate).reduce(f64::max)
+}
+
+/// A label that fits into a line.
+fn shortened(text: &str) -> String {
+    if text.chars().count() <= FITS {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(FITS - 1).collect();
+    short.push('…');
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sheet::tests::{counts, with_figures};
+
+    /// The lengths of the bars.
+    fn lengths(chart: &str) -> Vec<&str> {
+        let bars = chart.split("<rect class=\"bar\"").skip(1);
+        bars.filter_map(|bar| bar.split("width=\"").nth(1)?.split('"').next())
+            .collect()
+    }
+
+    fn drawn(rows: &[Row], columns: &[&str]) -> String {
+        let columns: Vec<String> = columns.iter().map(|one| (*one).to_owned()).collect();
+        let bars = rows.iter().map(|row| Bars {
+            group: "",
+            label: row.title.clone(),
+            row,
+        });
+        chart("x", &columns, &bars.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn bars_are_shares_of_the_largest() {
+        let rows = [
+            counts("a", "a", &[Some(256), Some(0)]),
+            counts("b", "b", &[Some(0), Some(0)]),
+            counts("c", "c", &[Some(50), Some(100)]),
+            counts("d", "d", &[None, Some(3)]),
+        ];
+        let chart = drawn(&rows, &["before", "after"]);
+        assert_eq!(lengths(&chart), ["210.0", "1.0", "105.0", "210.0", "210.0"]);
+        assert!(!chart.contains("NaN") && !chart.contains("inf"));
+        for mark in [">0 %<", ">50 %<", ">100 %<", "share of the largest value"] {
+            assert!(chart.contains(mark), "{mark}");
+        }
+        assert_eq!(drawn(&rows[1..2], &["before", "after"]), "");
+    }
+
+    #[test]
+    fn statistics_are_drawn_like_counts() {
+        let rows = with_figures().sections.remove(0).rows;
+        let chart = drawn(&rows[1..2], &["memwright", "linux"]);
+        // 540 of 1,001.
+        assert_eq!(lengths(&chart), ["113.3", "210.0"]);
+        assert!(chart.contains(">1,001</text>"));
+    }
+}

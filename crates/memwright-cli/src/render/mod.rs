@@ -1,0 +1,25 @@
+//! Sheets and profiles in the formats that people read and other tools open. Each format is a pure function.
+
+pub mod account;
+#[cfg(test)]
+mod browser;
+mod callgrind;
+mod chart;
+mod csv;
+mod flamegraph;
+mod folded;
+pub mod functions;
+mod grid;
+mod html;
+mod mail;
+mod markdown;
+pub mod outputs;
+mod pprof;
+pub mod profile_outputs;
+mod text;
+
+pub use csv::csv;
+pub use html::html;
+pub use mail::mail;
+pub use markdown::markdown;
+pub use text::text;

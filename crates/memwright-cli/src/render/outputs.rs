@@ -1,0 +1,164 @@
+//! Where a command's result goes beside the text for people: files, or standard output, in every format.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use serde::Serialize;
+
+use crate::host::output::{print, write_fully};
+use crate::host::taken::Taken;
+use crate::model::failure::Failure;
+use crate::sheet::Sheet;
+
+/// Options of the formats, JSON apart.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Formats {
+    /// Write one page with charts, readable without a network ("-" for standard output).
+    #[arg(long, value_name = "PATH")]
+    pub html: Option<PathBuf>,
+
+    /// Write CSV, one line for each value ("-" for standard output).
+    #[arg(long, value_name = "PATH")]
+    pub csv: Option<PathBuf>,
+
+    /// Write Markdown, to be pasted ("-" for standard output).
+    #[arg(long, value_name = "PATH")]
+    pub md: Option<PathBuf>,
+
+    /// Write plain text of 72 columns, to stand under a patch ("-" for standard output).
+    #[arg(long, value_name = "PATH")]
+    pub mail: Option<PathBuf>,
+}
+
+/// Which rows of a comparison are compared and shown.
+#[derive(Debug, Default, Args)]
+pub struct Shown {
+    /// Show all rows, not only those that changed.
+    #[arg(long)]
+    pub all: bool,
+
+    /// Compare and show these rows alone, by name, in which * stands for any characters, or by group (repeatable). The
+    /// names are those of --csv: run.instructions.kernel, region.1.user_faults.write.
+    #[arg(long, value_name = "PATTERN")]
+    pub rows: Vec<String>,
+}
+
+/// Where results go. Every file is opened before anything runs: one that cannot be written is found then, not after hours.
+pub struct Outputs {
+    json: Option<Target>,
+    csv: Option<Target>,
+    markdown: Option<Target>,
+    mail: Option<Target>,
+    html: Option<Target>,
+}
+
+enum Target {
+    Output,
+    File(PathBuf, File),
+}
+
+impl Target {
+    fn open(option: &str, path: Option<&Path>, taken: &mut Taken) -> Result<Option<Self>, Failure> {
+        let Some(path) = path else { return Ok(None) };
+        if path == Path::new("-") {
+            return Ok(Some(Self::Output));
+        }
+        let file = taken.create(&format!("the file of {option}"), path);
+        Ok(Some(Self::File(
+            path.to_owned(),
+            file.map_err(Failure::Usage)?,
+        )))
+    }
+
+    fn write(&self, text: &str) -> anyhow::Result<()> {
+        match self {
+            Self::Output => print(text.as_bytes()),
+            Self::File(path, file) => write_fully(file.as_fd(), text.as_bytes())
+                .with_context(|| format!("cannot write {}", path.display())),
+        }
+    }
+}
+
+impl Outputs {
+    /// Opens the files.
+    ///
+    /// # Errors
+    /// One that cannot be written, or is read too; two formats for one file, or for standard output.
+    pub fn open(
+        json: Option<&Path>,
+        formats: &Formats,
+        taken: &mut Taken,
+    ) -> Result<Self, Failure> {
+        let outputs = Self {
+            json: Target::open("--json", json, taken)?,
+            csv: Target::open("--csv", formats.csv.as_deref(), taken)?,
+            markdown: Target::open("--md", formats.md.as_deref(), taken)?,
+            mail: Target::open("--mail", formats.mail.as_deref(), taken)?,
+            html: Target::open("--html", formats.html.as_deref(), taken)?,
+        };
+        let on_output = outputs
+            .targets()
+            .filter(|one| matches!(one, Target::Output));
+        if on_output.count() > 1 {
+            return Err(Failure::Usage(anyhow!(
+                "standard output (\"-\") takes one of --json, --csv, --md, --mail and --html"
+            )));
+        }
+        Ok(outputs)
+    }
+
+    fn targets(&self) -> impl Iterator<Item = &Target> {
+        let all = [
+            &self.json,
+            &self.csv,
+            &self.markdown,
+            &self.mail,
+            &self.html,
+        ];
+        all.into_iter().flatten()
+    }
+
+    /// Whether standard output is taken by one of the formats, so that no tables for people go there.
+    pub fn on_output(&self) -> bool {
+        self.targets()
+            .any(|target| matches!(target, Target::Output))
+    }
+
+    /// Writes sheets, and the document that they were made of, to wherever they are wanted. `all` is whether rows that did
+    /// not change belong into formats for people.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn write(
+        &self,
+        title: &str,
+        sheets: &[Sheet],
+        all: bool,
+        document: &impl Serialize,
+    ) -> anyhow::Result<()> {
+        let each = |render: &dyn Fn(&Sheet) -> String| -> Vec<String> {
+            sheets.iter().map(render).collect()
+        };
+        if let Some(target) = &self.json {
+            let mut text = serde_json::to_string_pretty(document).context("cannot write JSON")?;
+            text.push('\n');
+            target.write(&text)?;
+        }
+        if let Some(target) = &self.csv {
+            target.write(&each(&super::csv).concat())?;
+        }
+        if let Some(target) = &self.markdown {
+            target.write(&each(&|one| super::markdown(one, all)).concat())?;
+        }
+        if let Some(target) = &self.mail {
+            target.write(&each(&|one| super::mail(one, all)).join("\n"))?;
+        }
+        if let Some(target) = &self.html {
+            target.write(&super::html(title, sheets))?;
+        }
+        Ok(())
+    }
+}

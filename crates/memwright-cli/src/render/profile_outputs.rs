@@ -1,0 +1,108 @@
+//! Where profiles go beside the table: files that other tools open.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+
+use crate::host::output::write_fully;
+use crate::host::taken::Taken;
+use crate::model::failure::Failure;
+use crate::model::profile::Profile;
+use crate::render::{callgrind, flamegraph, folded, pprof};
+
+/// Where a profile goes beside the table.
+#[derive(Debug, Clone, Args)]
+pub struct ProfileFormats {
+    /// With --functions: write folded stacks, one chain of calls a line; of compare with the counts of the first kernel and
+    /// the last.
+    #[arg(long, value_name = "PATH", requires = "functions")]
+    pub folded: Option<PathBuf>,
+
+    /// With --functions: write a flame graph (SVG); of compare a differential one, of the last kernel against the first.
+    #[arg(long, value_name = "PATH", requires = "functions")]
+    pub flamegraph: Option<PathBuf>,
+
+    /// With --functions: write a profile for callgrind_annotate and KCachegrind.
+    #[arg(long, value_name = "PATH", requires = "functions")]
+    pub callgrind: Option<PathBuf>,
+
+    /// With --functions: write a profile for `go tool pprof`.
+    #[arg(long, value_name = "PATH", requires = "functions")]
+    pub pprof: Option<PathBuf>,
+}
+
+/// The files, opened before anything runs.
+#[derive(Debug)]
+pub struct ProfileOutputs {
+    folded: Option<File>,
+    flamegraph: Option<File>,
+    callgrind: Option<File>,
+    pprof: Option<File>,
+}
+
+impl ProfileOutputs {
+    /// Opens the files.
+    ///
+    /// # Errors
+    /// One that cannot be written, or that the command reads or writes otherwise.
+    pub fn open(formats: &ProfileFormats, taken: &mut Taken) -> Result<Self, Failure> {
+        let mut open = |option: &str, path: Option<&Path>| {
+            let file = path.map(|path| taken.create(&format!("the file of {option}"), path));
+            file.transpose().map_err(Failure::Usage)
+        };
+        Ok(Self {
+            folded: open("--folded", formats.folded.as_deref())?,
+            flamegraph: open("--flamegraph", formats.flamegraph.as_deref())?,
+            callgrind: open("--callgrind", formats.callgrind.as_deref())?,
+            pprof: open("--pprof", formats.pprof.as_deref())?,
+        })
+    }
+
+    /// Writes one profile. `kernel` names it, `command` is what ran.
+    ///
+    /// # Errors
+    /// Those of writing; no flame graph without an instruction.
+    pub fn write(&self, profile: &Profile, kernel: &str, command: &str) -> anyhow::Result<()> {
+        let lines = folded::lines(profile);
+        put(self.folded.as_ref(), || Ok(text_of(&lines)))?;
+        put(self.flamegraph.as_ref(), || {
+            flamegraph::svg(&lines, &format!("Kernel instructions, {kernel}"), command)
+        })?;
+        put(self.callgrind.as_ref(), || {
+            Ok(callgrind::text(profile, command).into_bytes())
+        })?;
+        put(self.pprof.as_ref(), || Ok(pprof::bytes(profile)))
+    }
+
+    /// Writes what two kernels have in common and what not. `kernels` names them.
+    ///
+    /// # Errors
+    /// Those of [`Self::write`].
+    pub fn write_two(
+        &self,
+        [before, after]: [&Profile; 2],
+        kernels: [&str; 2],
+        command: &str,
+    ) -> anyhow::Result<()> {
+        let lines = folded::lines_of_two(before, after);
+        put(self.folded.as_ref(), || Ok(text_of(&lines)))?;
+        put(self.flamegraph.as_ref(), || {
+            let title = format!("Kernel instructions, {} against {}", kernels[1], kernels[0]);
+            flamegraph::svg(&lines, &title, command)
+        })
+    }
+}
+
+fn text_of(lines: &[String]) -> Vec<u8> {
+    let lines = lines.iter().map(|line| format!("{line}\n"));
+    lines.collect::<String>().into_bytes()
+}
+
+fn put(file: Option<&File>, make: impl FnOnce() -> anyhow::Result<Vec<u8>>) -> anyhow::Result<()> {
+    let Some(file) = file else { return Ok(()) };
+    write_fully(file.as_fd(), &make()?).context("cannot write a profile")
+}
