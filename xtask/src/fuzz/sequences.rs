@@ -47,7 +47,7 @@ pub fn run(guest: &Guest, seed: u64) -> Result<()> {
     let account = shell::target_folder().join("sequences.json");
     let mut command = Command::new(shell::target_folder().join("release/memwright"));
     command
-        .args(["run", "--timeout", LIMIT, "--swap", "zram:32M"])
+        .args(["run", "--full", "--timeout", LIMIT, "--swap", "zram:32M"])
         .args(["--cpus", &guest.cpus.to_string()])
         .args(["--memory", &guest.memory, "--json"])
         .arg(&account)

@@ -91,7 +91,15 @@ impl Sides {
         let file = self.write(scripts, "guest.scripts")?;
         let mut command = Command::new(&self.command);
         command
-            .args(["run", "--memory", MEMORY, "--timeout", LIMIT, "--file"])
+            .args([
+                "run",
+                "--full",
+                "--memory",
+                MEMORY,
+                "--timeout",
+                LIMIT,
+                "--file",
+            ])
             .arg(&file)
             .arg(&self.interpreter)
             .arg(&file);

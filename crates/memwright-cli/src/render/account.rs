@@ -157,40 +157,4 @@ mod tests {
             ", thp=never, swap=zram:67108864, numa=2"
         );
     }
-
-    /// The transcript in the README has the rows that there are: none more, none under another name, no group left out.
-    #[test]
-    fn the_readme_shows_these_rows() {
-        let text = include_str!("../../../../README.md");
-        let start = text.find("Memory account of").unwrap();
-        let end = text[start..].find("From a checkout").unwrap();
-        let block = text[start..start + end].lines().map(str::trim);
-        let block: Vec<&str> = block.collect();
-        let names: Vec<&str> = rows::names().collect();
-        for group in rows::groups().filter(|group| *group != "Locks") {
-            let titles = names
-                .iter()
-                .filter(|name| rows::group(name) == group)
-                // The transcript is of one CPU.
-                .filter(|name| **name != "flush_waits_halted")
-                .map(|name| rows::title(name));
-            let Some(place) = block.iter().position(|shown| *shown == group) else {
-                let idle = block.iter().position(|shown| *shown == "All rows 0");
-                let groups: Vec<&str> = block[idle.unwrap() + 1].split(", ").collect();
-                assert!(groups.contains(&group), "{group}");
-                continue;
-            };
-            let shown = block[place + 1..]
-                .iter()
-                .take_while(|line| !line.is_empty());
-            let mut shown: Vec<&str> = shown
-                .map(|line| line.split_once("  ").unwrap().1.trim())
-                .collect();
-            // The kernel has an order of its own.
-            let mut expected: Vec<&str> = titles.collect();
-            shown.sort_unstable();
-            expected.sort_unstable();
-            assert_eq!(shown, expected, "{group}");
-        }
-    }
 }

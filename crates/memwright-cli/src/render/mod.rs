@@ -16,6 +16,7 @@ mod markdown;
 pub mod outputs;
 mod pprof;
 pub mod profile_outputs;
+pub mod short;
 mod text;
 
 pub use csv::csv;

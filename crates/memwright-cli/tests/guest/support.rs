@@ -21,7 +21,7 @@ pub fn run(steps: &str) -> Command {
         .env(GUEST_LINES, steps)
         .env("NO_COLOR", "1")
         .stdin(Stdio::null())
-        .arg("run");
+        .args(["run", "--full"]);
     command
 }
 

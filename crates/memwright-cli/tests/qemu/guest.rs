@@ -223,7 +223,7 @@ impl Guest {
         let mut command = Command::new(binary);
         command
             .arg("run")
-            .args(["--timeout", TIMEOUT])
+            .args(["--full", "--timeout", TIMEOUT])
             .args(&self.options)
             .args(&self.command)
             .env_remove("MEMWRIGHT_KERNEL");

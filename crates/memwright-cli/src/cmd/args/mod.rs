@@ -76,7 +76,7 @@ pub struct RunArgs {
 
     /// Run on this machine itself, with its own counters where it has any: to see what a count means in time.
     #[arg(long, conflicts_with_all = ["kernel", "parallel", "swap", "tty", "trace", "strace", "policies", "gdb", "selftest", "keep", "files", "json",
-        "memory", "cpus", "thp", "thp_sizes", "hugetlb", "numa", "environment", "timeout", "dry_run", "verbose", "html", "csv", "md", "mail"])]
+        "memory", "cpus", "thp", "thp_sizes", "hugetlb", "numa", "environment", "timeout", "dry_run", "verbose", "full", "html", "csv", "md", "mail"])]
     pub native: bool,
 
     /// With --kernel: run once, and do not compare with a second run.
@@ -132,6 +132,10 @@ pub struct RunArgs {
     /// Run the CPUs in parallel and by the host's clock: no two runs need be the same.
     #[arg(long)]
     pub parallel: bool,
+
+    /// Print every row of the account, with versions and hashes, not only what fits into 24 lines.
+    #[arg(long)]
+    pub full: bool,
 
     /// Write the account as JSON ("-" for standard output).
     #[arg(long, value_name = "PATH")]
@@ -243,6 +247,7 @@ pub struct BenchArgs {
     after_help = CODES_HELP,
     // What conflicts with `--kernel` as it is, and what has no meaning here.
     mut_arg("native", |arg| arg.hide(true)),
+    mut_arg("full", |arg| arg.hide(true).conflicts_with("kernel")),
     mut_arg("parallel", |arg| arg.hide(true)),
     mut_arg("no_count", |arg| arg.hide(true).conflicts_with("kernel")),
     mut_arg("tty", |arg| arg.hide(true)),
@@ -275,6 +280,7 @@ pub struct CompareArgs {
     after_help = CHECK_HELP,
     // A check that left out what it was asked for would say something else than it seems to.
     mut_arg("native", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
+    mut_arg("full", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("parallel", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("no_count", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("tty", |arg| arg.hide(true).conflicts_with_all(JUDGES)),

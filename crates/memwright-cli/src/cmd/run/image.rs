@@ -12,10 +12,9 @@ use crate::lab::column::Column;
 use crate::lab::input::Input;
 use crate::lab::laboratory::{Laboratory, Measured};
 use crate::model::failure::{Failure, exit_code};
-use crate::model::profile::Order;
 use crate::render::outputs::Outputs;
 use crate::render::profile_outputs::ProfileOutputs;
-use crate::render::{self, functions};
+use crate::render::{self, functions, short};
 
 /// Runs the program on a kernel image.
 ///
@@ -37,7 +36,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let outputs = Outputs::open(args.json.as_deref(), &args.formats, &mut taken)?;
     let profiles = ProfileOutputs::open(&args.profiles, &mut taken)?;
     let measured = laboratory.measure(&image, &laboratory.runs()?)?;
-    let code = conclude(&measured, args.order(), &outputs)?;
+    let code = conclude(&measured, args, &outputs)?;
     if let Some(profile) = &measured.document.functions {
         let command = measured.document.arguments.join(" ");
         profiles.write(profile, &image.name, &command)?;
@@ -46,14 +45,18 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
 }
 
 /// Prints what the program printed, then the account, and returns the exit code.
-fn conclude(measured: &Measured, order: Order, outputs: &Outputs) -> Result<u8, Failure> {
+fn conclude(measured: &Measured, args: &RunArgs, outputs: &Outputs) -> Result<u8, Failure> {
     let Measured { said, document, .. } = measured;
     show(&said.errors);
     print(&said.output)?;
     let sheet = side_by_side::account(document);
-    show(render::text(&sheet, true).as_bytes());
+    let text = match args.full {
+        true => render::text(&sheet, true),
+        false => short::image(document),
+    };
+    show(text.as_bytes());
     if let Some(profile) = &document.functions {
-        show(functions::text(profile, order).as_bytes());
+        show(functions::text(profile, args.order()).as_bytes());
     }
     if let Outcome::NotStarted(number) = said.outcome {
         let error = io::Error::from_raw_os_error(number);

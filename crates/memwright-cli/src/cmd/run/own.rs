@@ -16,8 +16,8 @@ use crate::memwright::trace::TraceFile;
 use crate::memwright::watch::SignalWatch;
 use crate::model::failure::{Failure, SIGNAL_BASE, SIGPIPE, TIMEOUT, exit_code, signal_code};
 use crate::qemu::process::Cut;
-use crate::render::account;
 use crate::render::outputs::Outputs;
+use crate::render::{account, short};
 
 /// Runs the program and returns the exit code.
 ///
@@ -47,7 +47,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
         taken: &taken,
     };
     let finished = run.run(&Attendance::Alone(&signals), wiring)?;
-    conclude(&finished, run.program(), args.care.verbose, &outputs)
+    conclude(&finished, run.program(), args, &outputs)
 }
 
 /// Says how the run ended and returns the exit code.
@@ -57,7 +57,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
 fn conclude(
     run: &Finished,
     program: &Path,
-    verbose: bool,
+    args: &RunArgs,
     outputs: &Outputs,
 ) -> Result<u8, Failure> {
     match run.cut {
@@ -82,11 +82,15 @@ fn conclude(
         )));
     }
     if report.outcome.is_some() || !report.account.rows.is_empty() {
-        show(account::render(document, account::styled()).as_bytes());
+        let text = match args.full {
+            true => account::render(document, account::styled()),
+            false => short::own(document),
+        };
+        show(text.as_bytes());
     }
     let Some((outcome, text)) = &report.outcome else {
         // What there is to see of a guest that did not say how it ended.
-        if !verbose {
+        if !args.care.verbose {
             show(&report.log);
         }
         show(run.errors.as_bytes());
