@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arrows;
 mod cases;
 mod checks;
 mod clock;
@@ -66,6 +67,7 @@ usage: cargo xtask TASK
             plant mistakes in the memory manager, each in turn, and show which test notices; or list them
   miri      unit tests under an interpreter that finds undefined behaviour, if a nightly compiler has one
   unsafe    count the uses of unsafe, and check that each says why it is sound
+  arrows    check that each folder refers to folders below it alone, by use and by method call; with rust-analyzer
   programs  build programs/*.c into programs/build
   guest     the same, and the kernel with debug assertions that the tests boot
 ";
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
             miri::Outcome::Skipped(why) => println!("skipped: {why}"),
         }),
         ["unsafe"] => unsafe_code::run(),
+        ["arrows"] => arrows::run(),
         ["programs"] => programs::build_all(),
         ["guest"] => guest::build(),
         ["help" | "--help" | "-h"] => {

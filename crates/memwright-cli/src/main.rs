@@ -14,6 +14,7 @@ mod model;
 mod qemu;
 mod render;
 mod sheet;
+mod states;
 
 fn main() -> std::process::ExitCode {
     cmd::main()

@@ -2,9 +2,9 @@
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory, ValueEnum};
+use clap::CommandFactory;
 
-use crate::cmd::args::Cli;
+use crate::cmd::args::{Cli, OnPanic};
 use crate::compare::limit::{Judged, Judgement};
 use crate::linux::no_result::NoResult;
 use crate::model::failure::{Failure, SIGNAL_BASE, TIMEOUT};
@@ -25,15 +25,6 @@ pub const NO_CLAIM: u8 = 196;
 pub const TOO_LATE: u8 = 197;
 /// Anything else, a full disk for example.
 pub const INTERNAL: u8 = 198;
-
-/// What a kernel panic says of a commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OnPanic {
-    /// Nothing: the commit is skipped.
-    Skip,
-    /// It is bad.
-    Bad,
-}
 
 /// The exit code of a run that was judged.
 ///

@@ -8,7 +8,6 @@ pub mod compare;
 pub mod doctor;
 pub mod kernels;
 pub mod manual;
-pub mod native;
 pub mod report;
 mod rerun;
 pub mod run;
@@ -20,8 +19,7 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use clap::Parser;
 
-use self::args::{Action, Cli};
-use self::bisect::OnPanic;
+use self::args::{Action, Cli, OnPanic};
 use crate::host::output::{self, say};
 use crate::model::failure::{BROKEN, Failure, SIGNAL_BASE, SIGPIPE, USAGE};
 use crate::qemu::launch;

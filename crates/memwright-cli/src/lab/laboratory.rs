@@ -27,10 +27,10 @@ use crate::guestfs::tree::Tree;
 use crate::host::folder::{PrivateFolder, kept_folder, private_folder};
 use crate::host::output::say;
 use crate::host::taken::Taken;
+use crate::lab::kernel_symbols::{self, Names};
+use crate::lab::linux_run;
 use crate::linux::guest::{Guest, Start, check_command_line};
 use crate::linux::kept;
-use crate::linux::kernel_symbols::{self, Names};
-use crate::linux::state::{self, State};
 use crate::memwright::guest::OwnGuest;
 use crate::memwright::kernel;
 use crate::model::failure::Failure;
@@ -45,6 +45,7 @@ use crate::model::shell::shell_line;
 use crate::model::size::{SwapKind, SwapSize};
 use crate::qemu::runs::Runs;
 use crate::qemu::version::{self, Version};
+use crate::states::{self, State};
 
 /// The guest's first process, built with this command: it takes no compiler where the command runs, and is the same bytes
 /// wherever that is. Empty where it could not be built.
@@ -238,7 +239,7 @@ impl<'a> Laboratory<'a> {
                 self.add_modules(image, &guest.boot)?;
                 let (state, results) = match self.state(image, runs) {
                     Ok(state) => {
-                        let results = run(count, || guest.run(runs, state.as_ref()));
+                        let results = run(count, || linux_run::run(&guest, runs, state.as_ref()));
                         (state, results)
                     }
                     Err(error) => (None, vec![Err(error)]),
@@ -317,7 +318,7 @@ impl<'a> Laboratory<'a> {
         };
         let qemu = format!("{} {}", self.version, self.qemu_sha256());
         let image = (&*image.name, &*image.sha256);
-        state::of(&guest, image, &qemu, self.plan.cold, runs)
+        states::of(&guest, image, &qemu, self.plan.cold, runs)
     }
 
     /// The guests that may run at once end when a signal comes or the time is over.

@@ -3,5 +3,7 @@
 pub mod column;
 pub mod image;
 pub mod input;
+mod kernel_symbols;
 pub mod laboratory;
+mod linux_run;
 pub mod run;

@@ -1,9 +1,8 @@
-//! Linux kernels as guests: images, a boot whose state is kept, runs that start from it, and the names of functions.
+//! Linux kernels as guests: images, and what goes into a guest and comes out.
 
 pub mod fetch;
+pub mod frames;
 pub mod guest;
 pub mod image;
 pub mod kept;
-pub mod kernel_symbols;
 pub mod no_result;
-pub mod state;

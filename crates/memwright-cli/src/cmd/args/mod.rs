@@ -17,7 +17,6 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::cmd::args::help::{AFTER_HELP, BENCH_HELP, CHECK_HELP, CODES_HELP};
-use crate::cmd::bisect::OnPanic;
 use crate::compare::limit::Limit;
 use crate::model::plan::TraceFormat;
 use crate::model::region_names::RegionId;
@@ -350,6 +349,15 @@ pub struct CheckArgs {
 
 /// What a check judges by.
 const JUDGES: [&str; 2] = ["baseline", "limits"];
+
+/// What a kernel panic says of a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnPanic {
+    /// Nothing: the commit is skipped.
+    Skip,
+    /// It is bad.
+    Bad,
+}
 
 /// What makes a check fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,10 +1,10 @@
 //! `memwright run`.
 
 mod image;
+mod native;
 mod own;
 
 use crate::cmd::args::RunArgs;
-use crate::cmd::native;
 use crate::model::failure::Failure;
 
 /// Runs PROGRAM where the command line says, prints its account, and returns the exit code.

@@ -31,11 +31,11 @@ use crate::host::cache;
 use crate::host::folder::PrivateFolder;
 use crate::host::output::{progress, say};
 use crate::linux::guest::Guest;
-use crate::linux::state::file::StateError;
-use crate::linux::state::make::{Taken, Unmade, finish, prepare};
-pub use crate::linux::state::monitor::Listener;
 use crate::qemu::qmp::Monitor;
 use crate::qemu::runs::Runs;
+use crate::states::file::StateError;
+use crate::states::make::{Taken, Unmade, finish, prepare};
+pub use crate::states::monitor::Listener;
 
 /// A saved machine, from which several runs may start at once.
 #[derive(Debug)]

@@ -14,12 +14,12 @@ use crate::count::wires::Wires;
 use crate::host::folder::private_folder;
 use crate::linux::guest::{Guest, Start};
 use crate::linux::no_result::NoResult;
-use crate::linux::state::clock;
-use crate::linux::state::monitor::Listener;
 use crate::qemu::launch;
 use crate::qemu::process::Process;
 use crate::qemu::qmp::{Event, Monitor, QmpError};
 use crate::qemu::runs::Runs;
+use crate::states::clock;
+use crate::states::monitor::Listener;
 
 /// What was taken of a machine: its devices, and the wires that hold its memory.
 pub type Taken = (Vec<u8>, Wires);

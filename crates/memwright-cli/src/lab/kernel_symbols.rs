@@ -18,12 +18,13 @@ use crate::host::file::{LARGEST_DOCUMENT, LARGEST_IMAGE};
 use crate::host::folder::{PrivateFolder, private_folder};
 use crate::host::output::say;
 use crate::host::{cache, file as host_file};
+use crate::lab::linux_run;
 use crate::linux::guest::Guest;
 use crate::linux::kept;
-use crate::linux::state::State;
 use crate::model::hash::hexadecimal_hash;
 use crate::model::image::Image;
 use crate::qemu::runs::Runs;
+use crate::states::State;
 
 /// The list of a kernel's functions, and its hash.
 pub struct Names {
@@ -115,7 +116,7 @@ fn boot(guest: &Guest, state: Option<&State>, runs: &Runs) -> anyhow::Result<Vec
         profile: None,
         ..guest.clone()
     };
-    let said = guest.run(runs, state)?;
+    let said = linux_run::run(&guest, runs, state)?;
     match said.outcome {
         Outcome::Exited(0) => Ok(said.output),
         // A kernel without the file: there are no names.
