@@ -1,9 +1,6 @@
 //! `memwright compare`: one program on several kernels, side by side.
 
 use std::collections::BTreeSet;
-use std::num::NonZero;
-use std::path::PathBuf;
-use std::thread;
 
 use anyhow::{Context, anyhow};
 
@@ -11,19 +8,16 @@ use crate::cmd::args::CompareArgs;
 use crate::compare::comparison::{self, Comparison};
 use crate::compare::functions::Side;
 use crate::compare::{functions as difference, names, verdict};
-use crate::host::output::{print, progress, say, show};
+use crate::host::output::{print, say, show};
 use crate::host::taken::Taken;
 use crate::lab::column::Column;
+use crate::lab::columns::{self, Groups};
 use crate::lab::input::Input;
-use crate::lab::laboratory::{Laboratory, Measured};
-use crate::model::change::Change;
+use crate::lab::laboratory::Laboratory;
 use crate::model::failure::Failure;
-use crate::model::image::{Image, System};
 use crate::model::kernel_run::Document;
-use crate::model::plan::ImagePlan;
 use crate::model::region_names::{self, RegionNames, UnknownRegion};
 use crate::model::saved::Saved;
-use crate::qemu::runs::Runs;
 use crate::render;
 use crate::render::outputs::{Outputs, Shown};
 use crate::render::profile_outputs::ProfileOutputs;
@@ -36,20 +30,10 @@ use crate::sheet::Section;
 pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let run = &args.run;
     let columns = columns(args).map_err(Failure::Usage)?;
-    let groups = groups(&columns, &run.image_plan()).map_err(Failure::Usage)?;
-    let input = Input::default();
-    let laboratories = groups
-        .iter()
-        .map(|group| Laboratory::open(&group.plan, &input, group.system, run.dry_run));
-    let laboratories: Vec<Laboratory<'_>> = laboratories.collect::<Result<_, _>>()?;
+    let groups = Groups::of(&columns, &run.image_plan()).map_err(Failure::Usage)?;
+    let laboratories = groups.open(&Input::default(), run.dry_run)?;
     let rows = regions_by_number(args, &laboratories).map_err(Failure::Usage)?;
-    let guests: Vec<(&Laboratory<'_>, &Image)> = columns
-        .iter()
-        .filter_map(|column| {
-            let group = groups.iter().position(|group| group.has(column));
-            Some((laboratories.get(group?)?, &column.image))
-        })
-        .collect();
+    let guests = groups.guests(&columns, &laboratories);
     if run.dry_run {
         for (laboratory, image) in &guests {
             print(format!("{}\n", laboratory.line(image)).as_bytes())?;
@@ -64,7 +48,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let profiles = ProfileOutputs::open(&run.profiles, &mut taken)?;
     let runs = guests[0].0.runs()?;
     let (mut documents, mut names) = (Vec::new(), Vec::new());
-    for ((_, image), measured) in guests.iter().zip(measure(&guests, &runs)?) {
+    for ((_, image), measured) in guests.iter().zip(columns::measure(&guests, &runs)?) {
         let (first, said) = (documents.is_empty(), &measured.said);
         if first {
             show(&said.errors);
@@ -148,64 +132,6 @@ pub fn conclude(
     Ok(verdict::code(&document.kinds))
 }
 
-/// Columns that one laboratory serves.
-struct Group<'a> {
-    system: System,
-    changes: &'a [Change],
-    plan: ImagePlan,
-}
-
-impl Group<'_> {
-    fn has(&self, column: &Column) -> bool {
-        self.system == column.image.system && *self.changes == column.changes
-    }
-}
-
-/// The options of the columns, once for all that change the same. With `--keep` each has a folder in that one.
-fn groups<'a>(columns: &'a [Column], plan: &ImagePlan) -> anyhow::Result<Vec<Group<'a>>> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
-    for column in columns {
-        if !groups.iter().any(|group| group.has(column)) {
-            groups.push(Group {
-                system: column.image.system,
-                changes: &column.changes,
-                plan: column.plan(plan)?,
-            });
-        }
-    }
-    if groups.len() > 1 {
-        for (number, group) in groups.iter_mut().enumerate() {
-            let folder = |keep: PathBuf| keep.join((number + 1).to_string());
-            group.plan.care.keep = group.plan.care.keep.take().map(folder);
-        }
-    }
-    Ok(groups)
-}
-
-/// The columns, each under a name of its own, with what else can be said against the options before anything runs.
-fn columns(args: &CompareArgs) -> anyhow::Result<Vec<Column>> {
-    if args.run.kernel.len() < 2 {
-        return Err(anyhow!("compare takes two or more --kernel NAME=IMAGE"));
-    }
-    for pattern in &args.shown.rows {
-        names::check(pattern).map_err(|unknown| anyhow!("--rows: {unknown}"))?;
-    }
-    let columns = args.run.kernel.iter().map(|text| Column::open(text));
-    let columns: Vec<Column> = columns.collect::<anyhow::Result<_>>()?;
-    for (index, column) in columns.iter().enumerate() {
-        let name = &column.image.name;
-        if columns[..index]
-            .iter()
-            .any(|other| other.image.name == *name)
-        {
-            return Err(anyhow!(
-                "two kernels are called {name}; name one: --kernel NAME=IMAGE"
-            ));
-        }
-    }
-    Ok(columns)
-}
-
 /// Writes the files of profiles, where functions were counted.
 fn write_profiles(
     outputs: &ProfileOutputs,
@@ -241,31 +167,13 @@ fn functions(
     [functions].into_iter().chain(lines).collect()
 }
 
-/// Runs a program on each image, as many at once as there are cores for, and returns what came of it in their order.
-fn measure(guests: &[(&Laboratory<'_>, &Image)], runs: &Runs) -> Result<Vec<Measured>, Failure> {
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let at_once = guests
-        .first()
-        .map_or(1, |(first, _)| cores / first.guests_of_an_image());
-    let mut all = Vec::new();
-    for some in guests.chunks(at_once.max(1)) {
-        let one = |(laboratory, image): (&Laboratory<'_>, &Image)| {
-            progress(&laboratory.heading(image));
-            laboratory.measure(image, runs)
-        };
-        let results: Vec<_> = thread::scope(|scope| {
-            let threads: Vec<_> = some
-                .iter()
-                .map(|guest| scope.spawn(move || one(*guest)))
-                .collect();
-            let panicked = |_| Err(anyhow!("a run panicked").into());
-            let join =
-                |thread: thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(panicked);
-            threads.into_iter().map(join).collect()
-        });
-        for result in results {
-            all.push(result?);
-        }
+/// The columns, with what else can be said against the options before anything runs.
+fn columns(args: &CompareArgs) -> anyhow::Result<Vec<Column>> {
+    if args.run.kernel.len() < 2 {
+        return Err(anyhow!("compare takes two or more --kernel NAME=IMAGE"));
     }
-    Ok(all)
+    for pattern in &args.shown.rows {
+        names::check(pattern).map_err(|unknown| anyhow!("--rows: {unknown}"))?;
+    }
+    columns::open(&args.run.kernel)
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::cmd::args::ReportArgs;
 use crate::cmd::compare;
-use crate::compare::{account_sheet, bench_sheet as table, comparison, side_by_side};
+use crate::compare::{account_sheet, bench_sheet as table, comparison, side_by_side, sweep_sheet};
 use crate::host::output::print;
 use crate::host::taken::Taken;
 use crate::model::bench::{self, Document as Bench};
@@ -17,6 +17,7 @@ use crate::model::failure::Failure;
 use crate::model::image::split_name;
 use crate::model::region_names::{self, RegionNames};
 use crate::model::saved::Saved;
+use crate::model::sweep::{self, Document as Sweep};
 use crate::render::account;
 use crate::render::outputs::{Outputs, Shown};
 use crate::sheet::Sheet;
@@ -49,6 +50,7 @@ enum Content {
     Run(Saved),
     Comparison(Vec<Saved>),
     Bench(Bench),
+    Sweep(Sweep),
 }
 
 /// Renders one document, or compares several runs; the exit code of a comparison is that of `compare`.
@@ -73,7 +75,7 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
         .iter()
         .map(|content| match content {
             Content::Run(saved) => Ok(saved),
-            Content::Comparison(_) | Content::Bench(_) => {
+            Content::Comparison(_) | Content::Bench(_) | Content::Sweep(_) => {
                 Err(anyhow!("only documents of run are compared"))
             }
         })
@@ -136,6 +138,17 @@ fn one(
                 Saved::Memwright(_) | Saved::Kernel(_) => render::text(&sheet, true),
             };
             write(&text, &[sheet], saved, outputs)
+        }
+        Content::Sweep(document) => {
+            let columns = document.points.iter().flat_map(|point| &point.columns);
+            let saved: Vec<Saved> = columns
+                .cloned()
+                .map(|one| Saved::Kernel(Box::new(one)))
+                .collect();
+            let rows = rows(args, saved.iter())?;
+            let sheet = sweep_sheet::sheet(document, &rows, args.shown.all)
+                .map_err(|unknown| Failure::Usage(anyhow!("--rows: {unknown}")))?;
+            write(&render::text(&sheet, true), &[sheet], document, outputs)
         }
         Content::Bench(document) => {
             if !args.shown.rows.is_empty() {
@@ -218,6 +231,14 @@ fn parse(mut value: Value) -> anyhow::Result<Content> {
             bail!("a bench of another version");
         }
         return Ok(Content::Bench(
+            serde_json::from_value(value).context("damaged")?,
+        ));
+    }
+    if value["kind"] == sweep::KIND {
+        if value["schema"] != sweep::SCHEMA {
+            bail!("a sweep of another version");
+        }
+        return Ok(Content::Sweep(
             serde_json::from_value(value).context("damaged")?,
         ));
     }

@@ -13,4 +13,5 @@ pub mod rows;
 #[cfg(test)]
 pub mod schema;
 pub mod side_by_side;
+pub mod sweep_sheet;
 pub mod verdict;

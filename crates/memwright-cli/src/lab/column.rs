@@ -56,6 +56,18 @@ impl Column {
         Ok(plan)
     }
 
+    /// This column with more words on its kernel's command line, and with them in its name.
+    #[must_use]
+    pub fn with(&self, words: &str) -> Self {
+        let mut more = self.clone();
+        more.image.name = format!("{} {words}", self.image.name);
+        more.changes.push(Change {
+            key: Key::Append,
+            value: words.to_owned(),
+        });
+        more
+    }
+
     /// What is added to the kernel's command line; `None` where something else is changed too.
     pub fn appended(&self) -> Option<String> {
         let words = self.changes.iter().map(|change| match change.key {

@@ -1,6 +1,7 @@
 //! A program on any kernel image, Linux's or Memwright's, counted from outside.
 
 pub mod column;
+pub mod columns;
 pub mod image;
 pub mod input;
 mod kernel_symbols;

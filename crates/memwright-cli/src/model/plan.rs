@@ -153,7 +153,7 @@ pub struct Setup {
     pub append: Vec<String>,
 
     /// Guest memory: a number with K, M or G.
-    #[arg(long, value_name = "SIZE", default_value = "512M",
+    #[arg(long, value_name = "SIZE", default_value_t = MemorySize::usual(),
         allow_hyphen_values = true, value_parser = parse_memory_size)]
     pub memory: MemorySize,
 
@@ -204,6 +204,24 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// The usual guest with this program.
+    pub fn of(command: Vec<OsString>) -> Self {
+        Self {
+            append: Vec::new(),
+            memory: MemorySize::usual(),
+            cpus: 1,
+            thp: "madvise".to_owned(),
+            thp_sizes: Vec::new(),
+            swap: Vec::new(),
+            hugetlb: None,
+            numa: Nodes::even(1),
+            files: Vec::new(),
+            environment: Vec::new(),
+            policies: Vec::new(),
+            command,
+        }
+    }
+
     /// The guest's memory.
     pub fn memory(&self) -> MemorySize {
         self.numa.memory().unwrap_or(self.memory)

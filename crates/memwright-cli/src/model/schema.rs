@@ -4,7 +4,7 @@ use jsonschema::Registry;
 use serde_json::Value;
 
 /// The schemas, by the names of their files in `docs/schema`.
-const PUBLISHED: [(&str, &str); 4] = [
+const PUBLISHED: [(&str, &str); 5] = [
     ("run.json", include_str!("../../../../docs/schema/run.json")),
     (
         "kernel-run.json",
@@ -13,6 +13,10 @@ const PUBLISHED: [(&str, &str); 4] = [
     (
         "comparison.json",
         include_str!("../../../../docs/schema/comparison.json"),
+    ),
+    (
+        "sweep.json",
+        include_str!("../../../../docs/schema/sweep.json"),
     ),
     (
         "bench.json",

@@ -18,6 +18,11 @@ impl MemorySize {
         Self(LEAST)
     }
 
+    /// What a guest has where nothing is said.
+    pub const fn usual() -> Self {
+        Self(512 << 20)
+    }
+
     /// What a guest of a bench has: room for a mapping of 1 GiB on any kernel.
     pub const fn of_bench() -> Self {
         Self(2 << 30)

@@ -4,12 +4,14 @@ mod help;
 
 use crate::compare::identity::Vary;
 use crate::model::machine::Clock;
+use crate::model::parameter::Parameter;
 use crate::model::plan::{
     Care, Detail, ImagePlan, Measure, OwnPlan, Setup, Terminals, parse_seconds,
 };
 use crate::model::policy::parse_policies;
 use crate::model::profile::{Order, parse_percent};
 use crate::render::profile_outputs::ProfileFormats;
+use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -182,14 +184,40 @@ pub struct RunArgs {
 
 /// `memwright bench`.
 #[derive(Debug, Args)]
-#[command(after_help = BENCH_HELP)]
+#[command(
+    after_help = BENCH_HELP,
+    mut_arg("all", |arg| arg.requires("program")),
+    mut_arg("rows", |arg| arg.requires("program"))
+)]
 pub struct BenchArgs {
     /// Experiments to run; all without a name.
     #[arg(value_name = "EXPERIMENT")]
     pub experiments: Vec<String>,
 
+    /// Run this program in place of experiments, counted from outside.
+    #[arg(last = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+
+    /// Run PROGRAM once with each of these values in place of {NAME} in its words (repeatable: all combinations).
+    #[arg(
+        short = 'L',
+        long = "parameter",
+        value_name = "NAME=VALUE,...",
+        requires = "program"
+    )]
+    pub parameters: Vec<Parameter>,
+
+    /// Which rows of PROGRAM's counts.
+    #[command(flatten)]
+    pub shown: Shown,
+
     /// Add a column: this Linux kernel (a bzImage, a vmlinux, or a name of `memwright kernels`), in the same QEMU (repeatable).
-    #[arg(long = "kernel", value_name = "[NAME=]IMAGE")]
+    /// For PROGRAM, with the keys of compare.
+    #[arg(
+        long = "kernel",
+        visible_alias = "column",
+        value_name = "[NAME=]IMAGE[,K=V]"
+    )]
     pub kernels: Vec<String>,
 
     /// Add a column: Memwright with these policies (repeatable).

@@ -120,18 +120,11 @@ impl Column {
             .map_err(|why| anyhow!("{}: {why}", run.swap))?;
         let words = run.arguments.iter().map(OsString::from);
         let mut setup = Setup {
-            append: Vec::new(),
             memory: run.memory,
             cpus: run.cpus,
-            thp: "madvise".to_owned(),
-            thp_sizes: Vec::new(),
             swap: swap.into_iter().collect(),
-            hugetlb: None,
             numa: Nodes::even(run.nodes),
-            files: Vec::new(),
-            environment: Vec::new(),
-            policies: Vec::new(),
-            command: [program.into()].into_iter().chain(words).collect(),
+            ..Setup::of([program.into()].into_iter().chain(words).collect())
         };
         let care = Care {
             timeout: Some(limit),

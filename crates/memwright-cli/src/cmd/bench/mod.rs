@@ -3,6 +3,7 @@
 mod column;
 mod compile;
 mod experiments;
+mod own;
 
 use std::path::Path;
 use std::thread;
@@ -36,6 +37,9 @@ use crate::render::outputs::Outputs;
 /// # Errors
 /// Usage; a run that gave no figures, with its experiment and column.
 pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
+    if !args.program.is_empty() {
+        return own::bench(args);
+    }
     let chosen =
         experiments::select(&args.experiments).map_err(|line| Failure::Usage(anyhow!(line)))?;
     if args.list {

@@ -1,0 +1,170 @@
+//! `memwright bench -- PROGRAM`: the user's own program on each kernel, counted from outside, swept over its parameters.
+
+use std::ffi::OsString;
+
+use anyhow::{Context, anyhow};
+
+use crate::cmd::args::BenchArgs;
+use crate::compare::{names, sweep_sheet};
+use crate::host::output::{print, progress, say, show};
+use crate::host::taken::Taken;
+use crate::lab::column::Column;
+use crate::lab::columns::{self, Groups};
+use crate::lab::input::Input;
+use crate::model::failure::{DIFFERENCE, Failure};
+use crate::model::image::{MEMWRIGHT, System};
+use crate::model::kernel_run;
+use crate::model::memwright_run::Ending;
+use crate::model::parameter;
+use crate::model::plan::{Care, ImagePlan, Measure, Setup};
+use crate::model::region_names;
+use crate::model::sweep::{Document, KIND, Point, SCHEMA};
+use crate::model::words::ending;
+use crate::qemu::runs::Runs;
+use crate::render;
+use crate::render::outputs::Outputs;
+
+/// Runs the program at every point on every kernel, and prints what changes.
+///
+/// # Errors
+/// Usage; something is missing; a guest that gives no result.
+pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
+    check(args).map_err(Failure::Usage)?;
+    let columns = columns(args).map_err(Failure::Usage)?;
+    let (parameters, input) = (&args.parameters, Input::default());
+    let mut taken = Taken::default();
+    for column in &columns {
+        taken.read_path("a kernel image", &column.image.path);
+    }
+    let outputs = Outputs::open(args.json.as_deref(), &args.formats, &mut taken)?;
+    let text = |word: &OsString| word.to_string_lossy().into_owned();
+    let mut document = Document {
+        schema: SCHEMA,
+        kind: KIND.to_owned(),
+        command: args.program.iter().map(text).collect(),
+        parameters: parameters.clone(),
+        points: Vec::new(),
+    };
+    let mut patterns = Vec::new();
+    let mut runs = None;
+    for values in parameter::points(parameters) {
+        let plan = plan(args, parameter::command(&args.program, parameters, &values));
+        let groups = Groups::of(&columns, &plan).map_err(Failure::Usage)?;
+        let laboratories = groups.open(&input, args.dry_run)?;
+        let guests = groups.guests(&columns, &laboratories);
+        if args.dry_run {
+            for (laboratory, image) in &guests {
+                print(format!("{}\n", laboratory.line(image)).as_bytes())?;
+            }
+            continue;
+        }
+        if runs.is_none() {
+            let programs: Vec<_> = laboratories.iter().map(|one| one.names().clone()).collect();
+            let rows = args.shown.rows.iter();
+            let rows = rows.map(|row| region_names::numbered(row, &programs));
+            let rows = rows.collect::<Result<_, _>>();
+            patterns = rows.map_err(|unknown| Failure::Usage(anyhow!("--rows: {unknown}")))?;
+        }
+        let runs = match &runs {
+            Some(runs) => runs,
+            None => runs.insert(Runs::start(args.timeout).context("cannot receive signals")?),
+        };
+        runs.renew();
+        let place = parameter::title(parameters, &values);
+        if !place.is_empty() {
+            progress(&place);
+        }
+        let measured = columns::measure(&guests, runs)?;
+        let first = document.points.is_empty();
+        for (index, one) in measured.iter().enumerate() {
+            if first && index == 0 {
+                show(&one.said.errors);
+            }
+            say_ending(&one.document, &place);
+        }
+        document.points.push(Point {
+            values,
+            columns: measured.into_iter().map(|one| one.document).collect(),
+        });
+    }
+    if args.dry_run {
+        return Ok(0);
+    }
+    let unknown = |unknown| Failure::Usage(anyhow!("--rows: {unknown}"));
+    let shown = sweep_sheet::sheet(&document, &patterns, args.shown.all).map_err(unknown)?;
+    if !outputs.on_output() {
+        print(render::text(&shown, true).as_bytes())?;
+    }
+    outputs.write("memwright bench", &[shown], true, &document)?;
+    Ok(match document.repeats() {
+        true => 0,
+        false => DIFFERENCE,
+    })
+}
+
+/// Says how the program ended, where it did not end well: its counts are then of something else than it seems.
+fn say_ending(document: &kernel_run::Document, place: &str) {
+    match document.outcome {
+        Ending::Exited(0) => {}
+        Ending::Exited(_) | Ending::Killed(_) | Ending::NotStarted(_) => {
+            let ending = ending(Some(document.outcome));
+            say(&format!(
+                "{place}: on {} the program {ending}",
+                document.kernel.name
+            ));
+        }
+    }
+}
+
+/// What can be said against the options before anything runs.
+fn check(args: &BenchArgs) -> anyhow::Result<()> {
+    if let Some(name) = args.experiments.first() {
+        return Err(anyhow!("{name}: a bench is of experiments or of a program"));
+    }
+    parameter::check(&args.parameters, &args.program).map_err(|why| anyhow!(why))?;
+    for pattern in &args.shown.rows {
+        names::check(pattern).map_err(|unknown| anyhow!("--rows: {unknown}"))?;
+    }
+    Ok(())
+}
+
+/// The columns: those of --kernel, with each --append, and Memwright's kernel with each --policy; without any Memwright's.
+fn columns(args: &BenchArgs) -> anyhow::Result<Vec<Column>> {
+    let mut texts: Vec<String> = Vec::new();
+    if args.kernels.is_empty() || !args.policies.is_empty() {
+        texts.push(MEMWRIGHT.to_owned());
+    }
+    for policies in &args.policies {
+        let keys = policies
+            .split(',')
+            .map(|policy| format!(",policy={policy}"));
+        texts.push(format!("{MEMWRIGHT}{}", keys.collect::<String>()));
+    }
+    let mut columns: Vec<Column> = Vec::new();
+    for text in texts.iter().chain(&args.kernels) {
+        let column = Column::open(text)?;
+        let variants = args
+            .append
+            .iter()
+            .filter(|_| column.image.system == System::Linux);
+        let variants: Vec<Column> = variants.map(|words| column.with(words)).collect();
+        columns.push(column);
+        columns.extend(variants);
+    }
+    columns::check_names(&columns)?;
+    Ok(columns)
+}
+
+fn plan(args: &BenchArgs, command: Vec<OsString>) -> ImagePlan {
+    ImagePlan {
+        setup: Setup::of(command),
+        care: Care {
+            timeout: Some(args.timeout),
+            keep: None,
+            verbose: false,
+        },
+        measure: Measure::Events,
+        verify: !args.no_verify,
+        cold: args.cold,
+    }
+}

@@ -1,0 +1,150 @@
+//! Several columns side by side: one program on each of their kernels.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::thread;
+
+use anyhow::anyhow;
+
+use crate::host::output::progress;
+use crate::lab::column::Column;
+use crate::lab::input::Input;
+use crate::lab::laboratory::{Laboratory, Measured};
+use crate::model::change::Change;
+use crate::model::failure::Failure;
+use crate::model::image::{Image, System};
+use crate::model::plan::ImagePlan;
+use crate::qemu::runs::Runs;
+
+/// Opens columns, each under a name of its own.
+///
+/// # Errors
+/// One that cannot be opened; two of one name.
+pub fn open(texts: &[String]) -> anyhow::Result<Vec<Column>> {
+    let columns = texts.iter().map(|text| Column::open(text));
+    let columns: Vec<Column> = columns.collect::<anyhow::Result<_>>()?;
+    check_names(&columns)?;
+    Ok(columns)
+}
+
+/// Checks that each column has a name of its own.
+///
+/// # Errors
+/// Two of one name.
+pub fn check_names(columns: &[Column]) -> anyhow::Result<()> {
+    for (index, column) in columns.iter().enumerate() {
+        let name = &column.image.name;
+        let mut before = columns[..index].iter();
+        if before.any(|other| other.image.name == *name) {
+            return Err(anyhow!(
+                "two kernels are called {name}; name one: --kernel NAME=IMAGE"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Columns that one laboratory serves.
+#[derive(Debug)]
+struct Group<'a> {
+    system: System,
+    changes: &'a [Change],
+    plan: ImagePlan,
+}
+
+impl Group<'_> {
+    fn has(&self, column: &Column) -> bool {
+        self.system == column.image.system && *self.changes == column.changes
+    }
+}
+
+/// The plans of several columns.
+#[derive(Debug)]
+pub struct Groups<'a>(Vec<Group<'a>>);
+
+impl<'a> Groups<'a> {
+    /// The plans of the columns, once for all that change the same. With `--keep` each has a folder in that one.
+    ///
+    /// # Errors
+    /// A change that its option would refuse.
+    pub fn of(columns: &'a [Column], plan: &ImagePlan) -> anyhow::Result<Self> {
+        let mut groups: Vec<Group<'_>> = Vec::new();
+        for column in columns {
+            if !groups.iter().any(|group| group.has(column)) {
+                groups.push(Group {
+                    system: column.image.system,
+                    changes: &column.changes,
+                    plan: column.plan(plan)?,
+                });
+            }
+        }
+        if groups.len() > 1 {
+            for (number, group) in groups.iter_mut().enumerate() {
+                let folder = |keep: PathBuf| keep.join((number + 1).to_string());
+                group.plan.care.keep = group.plan.care.keep.take().map(folder);
+            }
+        }
+        Ok(Self(groups))
+    }
+
+    /// Opens a laboratory for each plan.
+    ///
+    /// # Errors
+    /// Those of [`Laboratory::open`].
+    pub fn open(&self, input: &Input, dry_run: bool) -> Result<Vec<Laboratory<'_>>, Failure> {
+        let mut laboratories = Vec::new();
+        for group in &self.0 {
+            let laboratory = Laboratory::open(&group.plan, input, group.system, dry_run)?;
+            laboratories.push(laboratory);
+        }
+        Ok(laboratories)
+    }
+
+    /// The laboratory and the image of each column.
+    pub fn guests<'l, 'p>(
+        &self,
+        columns: &'l [Column],
+        laboratories: &'l [Laboratory<'p>],
+    ) -> Vec<(&'l Laboratory<'p>, &'l Image)> {
+        let guest = |column: &'l Column| {
+            let group = self.0.iter().position(|group| group.has(column));
+            Some((laboratories.get(group?)?, &column.image))
+        };
+        columns.iter().filter_map(guest).collect()
+    }
+}
+
+/// Runs the program on each image, as many at once as there are cores for, and returns what came of it in their order.
+///
+/// # Errors
+/// When a guest gives no result.
+pub fn measure(
+    guests: &[(&Laboratory<'_>, &Image)],
+    runs: &Runs,
+) -> Result<Vec<Measured>, Failure> {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let at_once = guests
+        .first()
+        .map_or(1, |(first, _)| cores / first.guests_of_an_image());
+    let mut all = Vec::new();
+    for some in guests.chunks(at_once.max(1)) {
+        let one = |(laboratory, image): (&Laboratory<'_>, &Image)| {
+            progress(&laboratory.heading(image));
+            laboratory.measure(image, runs)
+        };
+        let results: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = some
+                .iter()
+                .map(|guest| scope.spawn(move || one(*guest)))
+                .collect();
+            let panicked = |_| Err(anyhow!("a run panicked").into());
+            let join =
+                |thread: thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(panicked);
+            threads.into_iter().map(join).collect()
+        });
+        for result in results {
+            all.push(result?);
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,204 @@
+//! Parameters of a program that a bench sweeps: `-L pages=1,16,256` runs the program once with each value in place of
+//! `{pages}`.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The most points of a sweep: the product of the numbers of values.
+pub const MOST_POINTS: usize = 10_000;
+
+/// A parameter and its values.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parameter {
+    /// Its name.
+    pub name: String,
+    /// Its values, in the order of the command line.
+    pub values: Vec<String>,
+}
+
+impl FromStr for Parameter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const EXPECTED: &str = "expected NAME=VALUE[,VALUE]..., for example pages=1,16,256";
+        let (name, values) = text.split_once('=').ok_or(EXPECTED)?;
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        if name.is_empty() || !name.bytes().all(is_part) || values.is_empty() {
+            return Err(EXPECTED.to_owned());
+        }
+        let values: Vec<String> = values.split(',').map(str::to_owned).collect();
+        for (index, value) in values.iter().enumerate() {
+            if values[..index].contains(value) {
+                return Err(format!("{name} has the value {value:?} twice"));
+            }
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            values,
+        })
+    }
+}
+
+impl Parameter {
+    /// What stands for it in a word of the command.
+    fn placeholder(&self) -> String {
+        format!("{{{}}}", self.name)
+    }
+}
+
+/// Checks that parameters fit the command, and that there are not too many points.
+///
+/// # Errors
+/// Two of one name; one that no word of the command uses; too many points.
+pub fn check(parameters: &[Parameter], command: &[OsString]) -> Result<(), String> {
+    for (index, one) in parameters.iter().enumerate() {
+        let name = &one.name;
+        if parameters[..index].iter().any(|other| other.name == *name) {
+            return Err(format!("-L {name} is there twice"));
+        }
+        let placeholder = one.placeholder();
+        let uses = |word: &OsString| replaced(word, &placeholder, "") != *word;
+        if !command.iter().any(uses) {
+            return Err(format!(
+                "-L {name}: no word of the command has {placeholder}"
+            ));
+        }
+    }
+    let points = parameters
+        .iter()
+        .try_fold(1usize, |points, one| points.checked_mul(one.values.len()));
+    match points {
+        Some(points) if points <= MOST_POINTS => Ok(()),
+        Some(_) | None => Err(format!("-L: more than {MOST_POINTS} runs for each column")),
+    }
+}
+
+/// The points of a sweep: every combination of values, the last parameter's changing fastest. One without values where there
+/// is no parameter.
+pub fn points(parameters: &[Parameter]) -> Vec<Vec<String>> {
+    let mut points = vec![Vec::new()];
+    for parameter in parameters {
+        let with = |point: &Vec<String>| {
+            let values = parameter.values.iter();
+            let longer =
+                values.map(|value| [point.as_slice(), std::slice::from_ref(value)].concat());
+            longer.collect::<Vec<_>>()
+        };
+        points = points.iter().flat_map(with).collect();
+    }
+    points
+}
+
+/// The command at a point. A value is taken as it is: braces in it stand for nothing.
+pub fn command(words: &[OsString], parameters: &[Parameter], point: &[String]) -> Vec<OsString> {
+    let placeholders: Vec<(Vec<u8>, &String)> = parameters
+        .iter()
+        .map(|one| one.placeholder().into_bytes())
+        .zip(point)
+        .collect();
+    let word = |word: &OsString| {
+        let mut rest = word.as_bytes();
+        let mut made = Vec::new();
+        while let Some((first, behind)) = rest.split_first() {
+            let here = placeholders
+                .iter()
+                .find(|(placeholder, _)| rest.starts_with(placeholder));
+            match here {
+                Some((placeholder, value)) => {
+                    made.extend_from_slice(value.as_bytes());
+                    rest = &rest[placeholder.len()..];
+                }
+                None => {
+                    made.push(*first);
+                    rest = behind;
+                }
+            }
+        }
+        OsString::from_vec(made)
+    };
+    words.iter().map(word).collect()
+}
+
+fn replaced(word: &OsStr, placeholder: &str, value: &str) -> OsString {
+    let one = Parameter {
+        name: placeholder.trim_matches(['{', '}']).to_owned(),
+        values: Vec::new(),
+    };
+    let words = command(&[word.to_owned()], &[one], &[value.to_owned()]);
+    words.into_iter().next().unwrap_or_default()
+}
+
+/// A point in words: `pages=16 mode=x`.
+pub fn title(parameters: &[Parameter], point: &[String]) -> String {
+    let pairs = parameters.iter().zip(point);
+    let pairs = pairs.map(|(parameter, value)| format!("{}={value}", parameter.name));
+    pairs.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn parameters_are_names_with_values() {
+        let one: Parameter = "pages=1,16".parse().unwrap();
+        assert_eq!((one.name.as_str(), one.values.len()), ("pages", 2));
+        assert_eq!("x=a=b".parse::<Parameter>().unwrap().values, ["a=b"]);
+        assert_eq!("x=,a".parse::<Parameter>().unwrap().values, ["", "a"]);
+        for wrong in ["pages", "=1", "pages=", "a b=1", "{a}=1", "x=1,2,1"] {
+            assert!(wrong.parse::<Parameter>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn points_are_all_combinations() {
+        let parameters: Vec<Parameter> = ["a=1,2", "b={a},y"]
+            .map(|text| text.parse().unwrap())
+            .to_vec();
+        let found: Vec<String> = points(&parameters)
+            .iter()
+            .map(|point| title(&parameters, point))
+            .collect();
+        assert_eq!(found, ["a=1 b={a}", "a=1 b=y", "a=2 b={a}", "a=2 b=y"]);
+        let given = words(&["./x", "{a}{b}", "{c}", "{", "-{a}-{a}"]);
+        assert_eq!(
+            command(&given, &parameters, &["1".to_owned(), "{a}".to_owned()]),
+            words(&["./x", "1{a}", "{c}", "{", "-1-1"])
+        );
+        assert_eq!(points(&[]), [Vec::<String>::new()]);
+    }
+
+    #[test]
+    fn parameters_must_fit_the_command() {
+        let check = |texts: &[&str], given: &[&str]| {
+            let parameters: Vec<Parameter> =
+                texts.iter().map(|text| text.parse().unwrap()).collect();
+            check(&parameters, &words(given))
+        };
+        assert_eq!(check(&["a=1,2"], &["x", "{a}"]), Ok(()));
+        assert_eq!(check(&[], &["x"]), Ok(()));
+        let many: Vec<String> = (0..200).map(|number: u32| number.to_string()).collect();
+        let many = |name: &str| format!("{name}={}", many.join(","));
+        let all = [many("a"), many("b")];
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        for (texts, given, part) in [
+            (
+                &["a=1"][..],
+                &["x", "{b}"][..],
+                "no word of the command has {a}",
+            ),
+            (&["a=1", "a=2"], &["x", "{a}"], "twice"),
+            (&all, &["x", "{a}", "{b}"], "more than 10000"),
+        ] {
+            let error = check(texts, given).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}
