@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::CommandFactory;
 
 use crate::cmd::args::{Cli, OnPanic};
+use crate::cmd::front::front;
 use crate::compare::limit::{Judged, Judgement};
 use crate::linux::no_result::NoResult;
 use crate::model::failure::{Failure, SIGNAL_BASE, TIMEOUT};
@@ -78,29 +79,16 @@ pub fn failure_code(failure: &Failure, panic: OnPanic) -> u8 {
 }
 
 /// Whether a command line that does not parse asks for `check --bisect`: in front of PROGRAM, and not as an option's value.
-pub fn is_asked_for(mut arguments: impl Iterator<Item = OsString>) -> bool {
+pub fn is_asked_for(words: &[OsString]) -> bool {
     let command = Cli::command();
     let Some(check) = command.find_subcommand("check") else {
         return false;
     };
-    if arguments.nth(1).is_none_or(|word| word != "check") {
+    if words.get(1).is_none_or(|word| word != "check") {
         return false;
     }
-    while let Some(word) = arguments.next() {
-        let word = word.to_string_lossy();
-        let Some(option) = word.strip_prefix("--").filter(|name| !name.is_empty()) else {
-            return false;
-        };
-        if option == "bisect" {
-            return true;
-        }
-        let mut known = check.get_arguments();
-        let known = known.find(|known| known.get_long() == Some(option));
-        if known.is_some_and(|known| known.get_action().takes_values()) {
-            arguments.next();
-        }
-    }
-    false
+    let options = front(check, words).options;
+    options.iter().any(|one| one.name == "bisect")
 }
 
 #[cfg(test)]
@@ -209,7 +197,8 @@ mod tests {
             ("memwright", false),
         ] {
             let words = line.split(' ').map(OsString::from);
-            assert_eq!(is_asked_for(words), expected, "{line}");
+            let words: Vec<OsString> = words.collect();
+            assert_eq!(is_asked_for(&words), expected, "{line}");
         }
     }
 }

@@ -6,12 +6,15 @@ pub mod bisect;
 pub mod check;
 pub mod compare;
 pub mod doctor;
+mod front;
 pub mod kernels;
 pub mod manual;
+mod plan_file;
 pub mod report;
 mod rerun;
 pub mod run;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::panic;
 use std::process::ExitCode;
@@ -26,17 +29,25 @@ use crate::qemu::launch;
 
 /// Parses the command line, does what it asks, and returns the exit code.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let words = match plan_file::expanded(words.clone()) {
+        Ok(words) => words,
+        Err(error) => {
+            say(&format!("{error:#}"));
+            return ExitCode::from(Codes::of_words(&words).usage());
+        }
+    };
+    let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(error) => {
             let printed = error.print().and_then(|()| io::stdout().flush());
             // Help and version are no errors.
             let failure = match (error.use_stderr(), printed) {
-                (true, _) => return ExitCode::from(Codes::of_arguments().usage()),
+                (true, _) => return ExitCode::from(Codes::of_words(&words).usage()),
                 (false, Ok(())) => return ExitCode::SUCCESS,
                 (false, Err(error)) => output::failed(error).into(),
             };
-            return ExitCode::from(end(&failure, Codes::of_arguments()));
+            return ExitCode::from(end(&failure, Codes::of_words(&words)));
         }
     };
     let codes = Codes::of(&cli.action);
@@ -95,10 +106,10 @@ impl Codes {
     }
 
     /// The codes of a command line that does not parse.
-    fn of_arguments() -> Self {
-        if std::env::args_os().nth(1).is_some_and(|word| word == "run") {
+    fn of_words(words: &[OsString]) -> Self {
+        if words.get(1).is_some_and(|word| word == "run") {
             Self::Run
-        } else if bisect::is_asked_for(std::env::args_os()) {
+        } else if bisect::is_asked_for(words) {
             Self::Bisect(OnPanic::Skip)
         } else {
             Self::Others

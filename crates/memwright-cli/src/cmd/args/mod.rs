@@ -80,6 +80,10 @@ pub struct RunArgs {
         "memory", "cpus", "thp", "thp_sizes", "hugetlb", "numa", "environment", "timeout", "dry_run", "verbose", "full", "html", "csv", "md", "mail"])]
     pub native: bool,
 
+    /// Take options, columns and PROGRAM from this file (TOML); options that follow count more.
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<PathBuf>,
+
     /// With --kernel: run once, and do not compare with a second run.
     #[arg(long, requires = "kernel")]
     pub no_verify: bool,
@@ -193,6 +197,10 @@ pub struct BenchArgs {
     /// Experiments to run; all without a name.
     #[arg(value_name = "EXPERIMENT")]
     pub experiments: Vec<String>,
+
+    /// Take options, columns and PROGRAM from this file (TOML); options that follow count more.
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<PathBuf>,
 
     /// Run this program in place of experiments, counted from outside.
     #[arg(last = true, value_name = "PROGRAM")]

@@ -1,0 +1,252 @@
+//! Files of plans: the options of a command and its columns in TOML, which `--plan FILE` stands for.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use anyhow::{Context, anyhow, bail};
+use clap::{ArgAction, Command, CommandFactory};
+use toml::{Table, Value};
+
+use crate::cmd::args::Cli;
+use crate::cmd::front::front;
+use crate::host::file::{self as host_file, LARGEST_DOCUMENT};
+
+/// The option.
+const OPTION: &str = "plan";
+/// The key of the program and its arguments.
+const PROGRAM: &str = "program";
+/// The key of the tables of columns, and in each the keys of its name and its kernel.
+const COLUMN: &str = "column";
+const NAME: &str = "name";
+const KERNEL: &str = "kernel";
+
+/// The words of a command line with the words of its plan in place of `--plan FILE`. Options that follow come later than
+/// those of the plan; a program that the command line names is taken in place of the plan's.
+///
+/// # Errors
+/// A plan that cannot be read, or that says what the command does not know; two plans.
+pub fn expanded(words: Vec<OsString>) -> anyhow::Result<Vec<OsString>> {
+    let command = Cli::command();
+    let name = words.get(1).and_then(|word| word.to_str());
+    let Some(subcommand) = name.and_then(|name| command.find_subcommand(name)) else {
+        return Ok(words);
+    };
+    let takes_a_plan = subcommand.get_arguments().any(|one| one.get_id() == OPTION);
+    let found = front(subcommand, &words);
+    let mut plans = found
+        .options
+        .iter()
+        .filter(|one| takes_a_plan && one.name == OPTION);
+    let Some(plan) = plans.next() else {
+        return Ok(words);
+    };
+    let path = plan.value.as_ref().context("--plan takes a FILE")?;
+    if plans.next().is_some() {
+        bail!("--plan is there twice");
+    }
+    let context = || format!("--plan {}", path.display());
+    let text = host_file::read(Path::new(path), LARGEST_DOCUMENT).with_context(context)?;
+    let text = String::from_utf8(text).with_context(context)?;
+    let table: Table = toml::from_str(&text).with_context(context)?;
+    let (options, program) = of_table(subcommand, table).with_context(context)?;
+    let (start, rest) = words.split_at(plan.words.start);
+    let rest = &rest[plan.words.len()..];
+    let mut all = start.to_vec();
+    all.extend(options);
+    all.extend(rest.iter().cloned());
+    if found.end == words.len() && !program.is_empty() {
+        all.push("--".into());
+        all.extend(program);
+    }
+    Ok(all)
+}
+
+/// The words that a plan stands for: options, and the program with its arguments.
+fn of_table(
+    subcommand: &Command,
+    mut table: Table,
+) -> anyhow::Result<(Vec<OsString>, Vec<OsString>)> {
+    let program = match table.remove(PROGRAM) {
+        Some(value) => words(PROGRAM, value)?,
+        None => Vec::new(),
+    };
+    let columns = table.remove(COLUMN);
+    let mut options = Vec::new();
+    for (key, value) in table {
+        options.extend(option(subcommand, &key, value)?);
+    }
+    match columns {
+        Some(Value::Array(columns)) => {
+            for (number, one) in columns.into_iter().enumerate() {
+                let place = || format!("column {}", number + 1);
+                let Value::Table(one) = one else {
+                    bail!("{}: expected a table", place());
+                };
+                let text = column(one).with_context(place)?;
+                options.push(format!("--kernel={text}").into());
+            }
+        }
+        Some(_) => bail!("{COLUMN}: expected tables, each [[{COLUMN}]]"),
+        None => {}
+    }
+    let program = program.into_iter().map(OsString::from);
+    Ok((options, program.collect()))
+}
+
+/// The words of one option.
+fn option(subcommand: &Command, key: &str, value: Value) -> anyhow::Result<Vec<OsString>> {
+    let mut known = subcommand.get_arguments();
+    let known = known.find(|one| one.get_long() == Some(key) && !one.is_hide_set());
+    let known = known.filter(|one| one.get_id() != OPTION && one.get_id() != "help");
+    let Some(known) = known else {
+        bail!("{} has no option {key}", subcommand.get_name());
+    };
+    let is_flag = match known.get_action() {
+        ArgAction::SetTrue => true,
+        action => !action.takes_values(),
+    };
+    match (is_flag, value) {
+        (true, Value::Boolean(true)) => Ok(vec![format!("--{key}").into()]),
+        (true, Value::Boolean(false)) => Ok(Vec::new()),
+        (true, _) => bail!("{key}: expected true or false"),
+        (false, value) => {
+            let values = words(key, value)?.into_iter();
+            Ok(values
+                .map(|value| format!("--{key}={value}").into())
+                .collect())
+        }
+    }
+}
+
+/// `[NAME=]IMAGE[,KEY=VALUE]...` of a column's table.
+fn column(mut table: Table) -> anyhow::Result<String> {
+    let kernel = table.remove(KERNEL).context("there is no kernel")?;
+    let mut text = scalar(KERNEL, &kernel)?;
+    if let Some(name) = table.remove(NAME) {
+        text = format!("{}={text}", scalar(NAME, &name)?);
+    }
+    for (key, value) in table {
+        for value in words(&key, value)? {
+            // A comma that no key follows belongs to the value; one that a key follows would begin another.
+            let begins_another = value.split(',').skip(1).any(|part| part.contains('='));
+            if begins_another {
+                bail!(
+                    "{key}: {value:?} has a comma before an equals sign, which begins another key"
+                );
+            }
+            text.push_str(&format!(",{key}={value}"));
+        }
+    }
+    Ok(text)
+}
+
+/// A value, or the values of a list.
+fn words(key: &str, value: Value) -> anyhow::Result<Vec<String>> {
+    match value {
+        Value::Array(values) => values.iter().map(|value| scalar(key, value)).collect(),
+        one => Ok(vec![scalar(key, &one)?]),
+    }
+}
+
+fn scalar(key: &str, value: &Value) -> anyhow::Result<String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Integer(number) => Ok(number.to_string()),
+        Value::Float(number) => Ok(number.to_string()),
+        Value::Boolean(_) | Value::Datetime(_) | Value::Array(_) | Value::Table(_) => {
+            Err(anyhow!("{key}: expected a text or a number"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expand(line: &str, plan: &str) -> anyhow::Result<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.toml");
+        std::fs::write(&path, plan).unwrap();
+        let line = line.replace("PLAN", path.to_str().unwrap());
+        let words = line.split(' ').map(OsString::from).collect();
+        let words = expanded(words)?;
+        let words = words
+            .iter()
+            .skip(1)
+            .map(|word| word.to_string_lossy().into_owned());
+        Ok(words.collect::<Vec<_>>().join(" "))
+    }
+
+    const PLAN: &str = r#"
+program = ["./x", "--deep", "1"]
+memory = "1G"
+env = ["A=1", "B=2"]
+functions = true
+no-verify = false
+cpus = 1
+
+[[column]]
+name = "before"
+kernel = "debian:bookworm"
+
+[[column]]
+kernel = "memwright"
+policy = ["write-upgrade=off", "tlb=gather"]
+memory = "2G"
+"#;
+
+    #[test]
+    fn a_plan_stands_for_words() {
+        let options = "--cpus=1 --env=A=1 --env=B=2 --functions --memory=1G --kernel=before=debian:bookworm \
+             --kernel=memwright,memory=2G,policy=write-upgrade=off,policy=tlb=gather";
+        assert_eq!(
+            expand("memwright compare --plan PLAN", PLAN).unwrap(),
+            format!("compare {options} -- ./x --deep 1")
+        );
+        assert_eq!(
+            expand(
+                "memwright compare --all --plan=PLAN --cold /bin/true --plan z",
+                PLAN
+            )
+            .unwrap(),
+            format!("compare --all {options} --cold /bin/true --plan z")
+        );
+        for line in [
+            "memwright compare /bin/true --plan PLAN",
+            "memwright",
+            "memwright x --plan",
+        ] {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(expanded(words.clone()).unwrap(), words);
+        }
+    }
+
+    #[test]
+    fn what_a_plan_cannot_say_is_named() {
+        for (plan, part) in [
+            ("speed = 1", "compare has no option speed"),
+            ("plan = 'x'", "compare has no option plan"),
+            ("native = true", "compare has no option native"),
+            ("functions = 1", "functions: expected true or false"),
+            ("memory = true", "memory: expected a text or a number"),
+            ("memory = ", "TOML parse error"),
+            ("column = 1", "column: expected tables"),
+            ("[[column]]\nname = 'x'", "column 1: there is no kernel"),
+            (
+                "[[column]]\nkernel = 'k'\nappend = 'a,b=1'",
+                "begins another key",
+            ),
+        ] {
+            let error = expand("memwright compare --plan PLAN x", plan).unwrap_err();
+            assert!(format!("{error:#}").contains(part), "{error:#}");
+        }
+        for (line, part) in [
+            ("memwright compare --plan /no/such/plan x", "No such file"),
+            ("memwright compare --plan PLAN --plan PLAN x", "twice"),
+            ("memwright compare --plan", "takes a FILE"),
+        ] {
+            let error = expand(line, "").unwrap_err();
+            assert!(format!("{error:#}").contains(part), "{error:#}");
+        }
+    }
+}
