@@ -564,6 +564,50 @@ fn linux_7_3_and_memwright_count_the_same_faults() {
     assert!(counts.count() > 30, "{linux}");
 }
 
+/// The program knows in advance how often `/proc/vmstat` counts each event; below 512 MiB Linux has no huge pages.
+#[test]
+fn linux_7_3_and_memwright_count_the_same_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = "debian:trixie-backports";
+    if !is_kept(&folder, kernel) {
+        return;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/event_counts.c");
+    let program = build(&folder, &source);
+    let options = ["run", "--memory", "1G", "--swap", "zram:64M"];
+    for kernel in [&["--no-verify", "--no-count", "--kernel", kernel][..], &[]] {
+        let mut command = run(&folder, &[&options[..], kernel].concat());
+        let output = command.arg(&program).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+    }
+}
+
+/// Linux has no huge pages in little memory: that is said where they were asked for, and it is so.
+#[test]
+fn huge_pages_that_linux_turns_off_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = "debian:trixie-backports";
+    if !is_kept(&folder, kernel) {
+        return;
+    }
+    let file = "/sys/kernel/mm/transparent_hugepage/enabled";
+    for (memory, modes, is_said) in [
+        ("560M", "always madvise [never]", true),
+        ("576M", "[always] madvise never", false),
+    ] {
+        let options = ["run", "--no-verify", "--no-count", "--thp", "always"];
+        let image = ["--memory", memory, "--kernel", kernel];
+        let mut command = run(&folder, &[&options[..], &image].concat());
+        let output = command.args(["/bin/cat", file]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), modes);
+        let line = "Linux turns transparent huge pages off";
+        assert_eq!(said.contains(line), is_said, "{said}");
+    }
+}
+
 /// Linux 6.1 leaves the dirty bit where it is when mprotect takes the right to write; since 6.6 it moves.
 #[test]
 fn the_program_of_the_tutorial_has_one_state_on_old_and_new_kernels() {

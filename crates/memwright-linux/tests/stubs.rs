@@ -1,7 +1,7 @@
 //! A file under `/proc` or `/sys` writes a constant only through the declaration of a stub.
 //!
 //! The sources are searched for what would get round a declaration: a number in a text that is written, a row with a
-//! literal number, and a whole line without a value.
+//! literal number, a constant of another name than a stub's, and a whole line without a value.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
 use std::{
@@ -20,13 +20,65 @@ const HEADINGS: &[&str] = &[
 /// The hierarchy of a process's group is the only one that version 2 has.
 const FORMS: &[&str] = &["{start:08x}-{end:08x} ---p 00000000 00:00 0 ", "0::/"];
 
+/// The names that declarations of stubs give.
+fn declared(source: &str) -> Vec<String> {
+    let lines = source
+        .lines()
+        .scan(false, |in_stubs, line| {
+            *in_stubs = (*in_stubs || line.starts_with("stubs! {")) && line != "}";
+            Some((*in_stubs, line))
+        })
+        .filter(|(in_stubs, _)| *in_stubs);
+    let name = |(_, line): (bool, &str)| {
+        let (name, rest) = line.trim_start().split_once(": ")?;
+        (rest.starts_with('"') && is_constant(name)).then(|| name.to_owned())
+    };
+    lines.filter_map(name).collect()
+}
+
+/// Whether a name is one of a constant.
+fn is_constant(name: &str) -> bool {
+    let begins = name.starts_with(|letter: char| letter.is_ascii_uppercase());
+    let is_part =
+        |letter: char| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_';
+    begins && name.len() > 1 && name.chars().all(is_part)
+}
+
+/// A constant that a line writes, in a text or as its whole value, and that is no stub.
+fn other_constant(line: &str, stubs: &[String]) -> Option<String> {
+    // A value that stands alone in its line is of a row or of a text that the formatter broke.
+    let alone = line.strip_suffix(',').filter(|name| is_constant(name));
+    if let Some(name) = alone.filter(|name| !stubs.iter().any(|stub| stub == name)) {
+        return Some(name.to_owned());
+    }
+    let is_row = line.starts_with("(\"");
+    if !line.contains("write") && !is_row {
+        return None;
+    }
+    let literals = literals(line);
+    let named = literals.iter().flat_map(|(literal, _)| {
+        let parts = literal.split('{').skip(1);
+        parts.map(|part| part.split(['}', ':']).next().unwrap_or_default())
+    });
+    let values = literals.iter().filter_map(|(_, rest)| {
+        let value = rest.strip_prefix(", ")?;
+        value.split_once([')', ',']).map(|(value, _)| value.trim())
+    });
+    let mut names = named.chain(values);
+    let other = names.find(|name| is_constant(name) && !stubs.iter().any(|stub| stub == name));
+    other.map(str::to_owned)
+}
+
 /// What in a line of source writes a constant; none if nothing does.
-fn undeclared(line: &str) -> Option<String> {
+fn undeclared(line: &str, stubs: &[String]) -> Option<String> {
     let line = line.trim_start();
     // An arm of a choice is no constant.
     let is_choice = line.contains("if ") || line.contains("=> ");
     if line.starts_with("//") || is_choice {
         return None;
+    }
+    if let Some(name) = other_constant(line, stubs) {
+        return Some(format!("the constant {name}"));
     }
     let literals = literals(line);
     let is_row = literals.iter().any(|(_, rest)| {
@@ -96,17 +148,19 @@ fn bare_number(literal: &str) -> Option<&str> {
     })
 }
 
-/// The lines of a source that may write: those outside of declarations of stubs and of tests.
+/// The lines of a source that may write: those outside of imports, declarations of stubs and tests.
 fn code(source: &str) -> impl Iterator<Item = (usize, &str)> {
     let code = source
         .split("#[cfg(test)]\nmod tests")
         .next()
         .unwrap_or_default();
-    let mut in_stubs = false;
+    let (mut in_stubs, mut in_imports) = (false, false);
     code.lines().enumerate().filter(move |(_, line)| {
         in_stubs |= line.starts_with("stubs! {");
-        let is_code = !in_stubs;
+        in_imports |= line.starts_with("use ") || line.starts_with("pub(super) use ");
+        let is_code = !in_stubs && !in_imports;
         in_stubs &= *line != "}";
+        in_imports &= !line.ends_with(';');
         is_code
     })
 }
@@ -127,17 +181,20 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn every_constant_is_declared() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/fs/procfs");
-    let (mut lines, mut wrong) = (0, Vec::new());
+    let (mut lines, mut names, mut wrong) = (0, 0, Vec::new());
     for path in sources(&folder) {
         let source = fs::read_to_string(&path).expect("a source is text");
+        let stubs = declared(&source);
+        names += stubs.len();
         for (index, line) in code(&source) {
             lines += 1;
-            if let Some(what) = undeclared(line) {
+            if let Some(what) = undeclared(line, &stubs) {
                 wrong.push(format!("{}:{}: {what}", path.display(), index + 1));
             }
         }
     }
     assert!(lines > 3000, "{lines} lines were searched");
+    assert!(names > 60, "{names} declarations were found");
     assert!(
         wrong.is_empty(),
         "declare a stub for each of\n{}",
@@ -160,13 +217,22 @@ fn constants_are_found() {
         (r#"    write!(text, "tpgid -1 {name}")"#, true),
         (r#"    bytes == b"0""#, false),
         (r#"        ("hugepages-64kB", 0o555, Fixed(&SIZE)),"#, false),
+        (r#"    writeln!(text, "procs_blocked {OTHER}")"#, true),
+        (r#"    writeln!(text, "{}", OTHER)"#, true),
+        (r#"        ("Dirty", OTHER),"#, true),
+        ("            OTHER,", true),
+        ("            DIRTY,", false),
+        (r#"    writeln!(text, "{}", pages * OTHER)"#, false),
+        (r#"    write!(text, "{start:08x}-{end:08x}")?;"#, false),
     ] {
-        assert_eq!(undeclared(line).is_some(), found, "{line}");
+        let stubs = ["DIRTY", "BLOCKED"].map(str::to_owned);
+        assert_eq!(undeclared(line, &stubs).is_some(), found, "{line}");
     }
-    let source =
-        "stubs! {\n    A: \"/a\" \"b\" Number(0), \"C.\";\n}\nx\n#[cfg(test)]\nmod tests {\n y\n";
+    let source = "use a::{\n    B,\n};\nstubs! {\n    A: \"/a\" \"b\" Number(0), \"C.\";\n}\nx\n#[cfg(test)]\nmod tests {\n y\n";
     assert_eq!(
         code(source).map(|(_, line)| line).collect::<Vec<_>>(),
         ["x"]
     );
+    let source = "stubs! {\n    A_1: \"/a\" \"b\" Number(0), \"C.\";\n    BC: \"/b\" \"\" Unused,\n        \"D.\";\n}\n";
+    assert_eq!(declared(source), ["A_1", "BC"]);
 }

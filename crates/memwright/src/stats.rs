@@ -68,11 +68,11 @@ rows! {
         "Page faults that mapped a newly allocated, zeroed 4 KiB page of private anonymous memory.";
     FaultZeroPage, "fault_zero_page", Counted, "faults: zero page", "",
         "Read faults on untouched private anonymous memory that mapped the shared zero page.";
-    FaultHuge, "fault_thp", Counted, "faults: huge page", "thp_fault_alloc + thp_file_mapped",
+    FaultHuge, "fault_thp", Counted, "faults: huge page", "part of thp_fault_alloc and thp_file_mapped",
         "Page faults that mapped a transparent huge page of 2 MiB: newly allocated anonymous memory, or a page of shared memory.";
     FaultHugeZeroPage, "fault_thp_zero_page", Counted, "faults: huge zero page", "",
         "Read faults on untouched private anonymous memory that mapped the shared huge zero page of 2 MiB.";
-    FaultFolio, "fault_folio", Counted, "faults: large folio", "/sys/kernel/mm/transparent_hugepage/hugepages-16kB to -1024kB/stats: anon_fault_alloc + shmem_alloc",
+    FaultFolio, "fault_folio", Counted, "faults: large folio", "part of /sys/kernel/mm/transparent_hugepage/hugepages-16kB to -1024kB/stats: anon_fault_alloc and shmem_alloc",
         "Page faults that mapped every page of a newly allocated, zeroed folio of 16 KiB to 1 MiB of private anonymous or shared memory.";
     FaultHugetlb, "fault_hugetlb", Counted, "faults: hugetlb page", "",
         "Page faults that mapped a hugetlb page of 2 MiB.";
@@ -86,7 +86,7 @@ rows! {
         "Read and fetch faults that only added that permission to a present entry.";
     FaultHint, "fault_numa_hint", Counted, "faults: NUMA hint", "numa_hint_faults",
         "Page faults on NUMA hint entries, whose permissions they restored.";
-    FaultSwapIn, "fault_swap_in", Counted, "faults: swap-in", "pgmajfault",
+    FaultSwapIn, "fault_swap_in", Counted, "faults: swap-in", "part of pgmajfault and ru_majflt",
         "Page faults on a swap entry whose page was read from a swap device (major faults).";
     FaultSwapCached, "fault_swap_cache", Counted, "faults: swap cache", "",
         "Page faults on a swap entry whose page was still in memory for another owner (minor faults).";
@@ -97,7 +97,7 @@ rows! {
     FaultFailed, "fault_failed", Counted, "faults: failed", "part of pgfault",
         "Page faults whose page could not be provided: beyond the end of the file, after a read error, at a guard or poison marker, or with an empty hugetlb pool.";
     FaultGup, "fault_gup", Counted, "faults: get_user_pages", "part of pgfault and ru_minflt",
-        "Pages that the kernel faulted in without a trap, for MAP_POPULATE, MADV_POPULATE_*, mlock, or an access to memory of another process.";
+        "Pages that the kernel faulted in without a trap: for MAP_POPULATE, MADV_POPULATE_*, mlock, an access to memory of another process, or KSM pages that are unmerged.";
     FaultGupMajor, "fault_gup_major", Counted, "faults: get_user_pages, major", "part of pgmajfault and ru_majflt",
         "Of these, pages that were read from a swap device.";
     FaultAround, "fault_around", Counted, "fault-around: pages mapped", "",
@@ -196,10 +196,10 @@ rows! {
         "Pages that ksmd replaced by a KSM page of the same contents.";
     MergesZero, "ksm_merged_zero", Counted, "KSM: zero-filled pages merged", "",
         "Zero-filled pages that ksmd replaced by the shared zero page.";
-    UnmergesWritten, "ksm_cow", Counted, "KSM: copy-on-write", "cow_ksm",
-        "KSM pages that a write fault replaced by a page of its own.";
-    UnmergesAsked, "ksm_unmerged", Counted, "KSM: pages unmerged", "",
-        "KSM pages that were replaced by pages of their own because they may not be merged any more.";
+    UnmergesWritten, "ksm_cow", Counted, "KSM: copy-on-write", "part of cow_ksm",
+        "KSM pages, zero-filled ones not counted, that a write replaced by a page of the writer's own.";
+    UnmergesAsked, "ksm_unmerged", Counted, "KSM: pages unmerged", "part of cow_ksm",
+        "KSM pages, zero-filled ones not counted, that were replaced by pages of their own because they may not be merged any more.";
     EntriesHinted, "numa_hints_installed", Counted, "NUMA hint entries installed", "numa_pte_updates",
         "Entries that NUMA balancing made inaccessible so that the next access faults.";
     HintLocal, "numa_hint_faults_local", Counted, "NUMA hint faults: local", "numa_hint_faults_local",
@@ -218,7 +218,7 @@ rows! {
         "Pages whose entry, or place in an object, was replaced by a swap entry.";
     SwapWritten, "swap_written", Counted, "swap: pages written", "pswpout",
         "Pages that were written to a swap device; the other pages swapped out were there already, unchanged.";
-    WrittenBack, "written_back", Counted, "file pages written back", "nr_written",
+    WrittenBack, "written_back", Counted, "file pages written back", "part of nr_written",
         "Dirty pages of files that were written back so that they could be reclaimed.";
     SwapRefused, "swap_write_failed", Counted, "swap: writes failed", "",
         "Pages that a swap device did not take: they stayed in memory.";

@@ -7,6 +7,7 @@ use anyhow::{Result, bail, ensure};
 
 use super::compare::{self, Compared};
 use super::figures::Figures;
+use super::options;
 use super::page::{self, Page};
 use super::slice::{self, Unit};
 use super::{kept, measure};
@@ -101,6 +102,7 @@ pub fn check(part: Part<'_>) -> Result<()> {
         commands,
     } = total;
     println!("{cells} published figures measured again, {different} are others now");
+    options::check()?;
     if different > 0 {
         bail!(
             "{different} published figures are others now: {}",

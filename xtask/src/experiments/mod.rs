@@ -7,6 +7,7 @@ mod check;
 mod compare;
 mod figures;
 mod merge;
+mod options;
 mod page;
 mod slice;
 
@@ -72,7 +73,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
                 add_kernels(&memwright, &words)?;
                 page.write(&measure(&memwright, &words, &[])?)?;
             }
-            Ok(())
+            options::write()
         }
         Task::Memwright(names) => {
             for name in chosen(&names)? {
@@ -85,7 +86,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
                     &merged.with_context(|| format!("{place}: cargo xtask experiments {name}"))?,
                 )?;
             }
-            Ok(())
+            options::write()
         }
         Task::Check(part) => check(part),
     }

@@ -198,6 +198,21 @@ fn one_instruction_is_a_difference_and_other_page_tables_are_other_work() {
         }
     });
     assert_eq!((differs, states), (true, 0));
+    // How many pages of files are mapped around the faults before a region is the kernel's choice; what the region does is not.
+    let (differs, states, _) = compared(|region| {
+        for tables in [&mut region.at_beginning, &mut region.at_end] {
+            tables.get_or_insert_default().small_read_only += 18;
+        }
+    });
+    assert_eq!((differs, states), (true, 0));
+    let (differs, states, notes) = compared(|region| {
+        if let Some(tables) = &mut region.at_end {
+            tables.small_read_only += 1;
+        }
+    });
+    assert_eq!((differs, states), (true, 1));
+    let line = "NOT THE SAME STATE: region 1 (toggle): Page tables, changed from its beginning to its end: 4 KiB, read-only: ";
+    assert!(notes.iter().any(|note| note.starts_with(line)), "{notes:?}");
     let (differs, states, notes) = compared(|region| region.marks.not_ended += 1);
     assert_eq!((differs, states), (true, 1));
     let line = "k: region 1 (toggle): beginnings without an end: 1";

@@ -4,7 +4,7 @@ use crate::compare::names::{self, Name};
 use crate::compare::{again, identity};
 use crate::model::counts::Counts;
 use crate::model::kernel_run::Document;
-use crate::model::page_tables::PageTables;
+use crate::model::page_tables::{PageTables, SMALL_READ_ONLY};
 use crate::model::passes::Each;
 use crate::model::region::{Marks, Region};
 use crate::model::region_names;
@@ -22,6 +22,8 @@ pub const PLACES: [(&str, &str, PickTables); 2] = [
         region.at_end
     }),
 ];
+/// What a line calls the change from the first to the second.
+const CHANGE: &str = "Page tables, changed from its beginning to its end";
 /// Which of a region's page tables.
 pub type PickTables = fn(&Region) -> Option<PageTables>;
 /// A group of a report, a title, a value, and whether it counts what the program did.
@@ -115,8 +117,8 @@ fn other_settings(documents: &[Document]) -> Vec<String> {
     others.iter().filter_map(line).collect()
 }
 
-/// A line for each row by which the columns did not do the same work: marks that came otherwise, and memory that the
-/// program has mapped otherwise at one of them.
+/// A line for each row by which the columns did not do the same work: marks that came otherwise, memory that the program has
+/// mapped otherwise at one of them, and the number of read-only pages that a region added or removed.
 pub fn differing_states(sheet: &Sheet) -> Vec<String> {
     let mut lines = Vec::new();
     for section in &sheet.sections {
@@ -134,8 +136,40 @@ pub fn differing_states(sheet: &Sheet) -> Vec<String> {
                 ));
             }
         }
+        lines.extend(differing_change(section));
     }
     lines
+}
+
+/// A line where a region added or removed another number of read-only pages on one kernel than on another.
+fn differing_change(section: &Section) -> Option<String> {
+    let [before, after] = PLACES.map(|(group, _, _)| {
+        let mut rows = section.rows.iter();
+        rows.find(|row| row.group == group && row.title == SMALL_READ_ONLY)
+    });
+    let change = |(before, after): (&Option<Value>, &Option<Value>)| match (before, after) {
+        (Some(Value::Count(before)), Some(Value::Count(after))) => {
+            Some(i128::from(*after) - i128::from(*before))
+        }
+        (_, _) => None,
+    };
+    let cells = before?.cells.iter().zip(&after?.cells);
+    let changes: Vec<Option<i128>> = cells.map(change).collect();
+    let known: Vec<i128> = changes.iter().copied().flatten().collect();
+    if known.iter().all(|change| *change == known[0]) {
+        return None;
+    }
+    let text = |change: &Option<i128>| match change {
+        Some(0) => "0".to_owned(),
+        Some(change) => format!("{change:+}"),
+        None => NOT_MEASURED.to_owned(),
+    };
+    let texts: Vec<String> = changes.iter().map(text).collect();
+    Some(format!(
+        "NOT THE SAME STATE: {}: {CHANGE}: {SMALL_READ_ONLY}: {}",
+        section.title,
+        texts.join(" and ")
+    ))
 }
 
 /// A line for each region that was marked in several columns, and that their programs call differently.

@@ -132,6 +132,9 @@ impl<'a> Laboratory<'a> {
             )));
         }
         let mut prepared = prepare(&plan.setup, &Told::default())?;
+        if system == System::Linux {
+            say_where_huge_pages_are_off(&plan.setup);
+        }
         let names = region_names_or_say(&prepared.program.path);
         let region = match &plan.measure {
             Measure::Nothing | Measure::Events => None,
@@ -597,6 +600,20 @@ fn plugin_or_say(qemu: &OsString, version: Version) -> Counting {
         ));
         Counting::Log
     })
+}
+
+/// Memory of a guest from which on Linux leaves transparent huge pages on: it wants 512 MiB beside what the kernel itself takes
+/// (`mm/huge_memory.c`, `hugepage_init`).
+const HUGE_PAGES_FROM: u64 = 576 << 20;
+
+/// Says that Linux has no transparent huge pages in this guest, where they were asked for by name.
+fn say_where_huge_pages_are_off(setup: &Setup) {
+    let is_asked = setup.thp == "always" || !setup.thp_sizes.is_empty();
+    if is_asked && setup.memory().bytes() < HUGE_PAGES_FROM {
+        say(
+            "Linux turns transparent huge pages off in so little memory, whatever --thp and --thp-size say: --memory 576M or more",
+        );
+    }
 }
 
 /// The names that a program gives its regions. Where something is wrong with them, the regions have none, and that is said.

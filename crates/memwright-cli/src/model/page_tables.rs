@@ -40,6 +40,10 @@ pub struct TableRow {
     pub of_program: bool,
 }
 
+/// The row of pages that may not be written. A kernel chooses how many pages of a file it maps around a fault, so what was
+/// there before a region differs between kernels: of this row the change between a region's marks is compared.
+pub const SMALL_READ_ONLY: &str = "4 KiB, read-only";
+
 impl PageTables {
     /// The rows of reports.
     pub fn rows(&self) -> [TableRow; 10] {
@@ -54,7 +58,7 @@ impl PageTables {
         [
             kernels("page tables", self.tables),
             programs("4 KiB, writable", self.small_writable),
-            programs("4 KiB, read-only", self.small_read_only),
+            kernels(SMALL_READ_ONLY, self.small_read_only),
             programs("4 KiB, dirty", self.small_dirty),
             programs("2 MiB, writable", self.large_writable),
             programs("2 MiB, read-only", self.large_read_only),

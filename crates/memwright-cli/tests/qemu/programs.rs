@@ -175,7 +175,9 @@ pub fn trials() -> Vec<Trial> {
     let counting = Boot::of("counts", "musl-static", &["fault_counts"])
         .option("--thp", "madvise")
         .option("--hugetlb", "8M");
-    let boots = boots.chain([counting]);
+    // It merges pages of the whole system.
+    let events = Boot::of("events", "musl-static", &["event_counts"]).option("--swap", "zram:64M");
+    let boots = boots.chain([counting, events]);
     let large = Boot::of("large", "musl-static", LARGE);
     let boots = boots.chain([large]);
     let boots = boots.chain([on_disk, failing_disk]);

@@ -262,6 +262,7 @@ impl<M: Machine> Fault<'_, M> {
         let _ = folio.into_raw();
         drop(cursor);
         core.note_filled_huge(self.cpu);
+        core.memory.count_mapped_whole();
         Ok(Some(FaultKind::Huge))
     }
 

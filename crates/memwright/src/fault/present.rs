@@ -94,10 +94,11 @@ impl<M: Machine> Fault<'_, M> {
         // Whatever shows one of these frames is one of several.
         let common = page.bits.intersects(Bits::BORROWED | Bits::MERGED)
             && !planted(Mistake::UnmergeInPlace);
-        if common && page.bits.contains(Bits::MERGED) {
-            self.core.note_unmerged(self.cpu);
-        }
         if common || !self.is_reusable(page) {
+            // A child shows its parent's merged frames without the mark of the entry.
+            if !page.bits.contains(Bits::BORROWED) && self.core.is_merged(page) {
+                self.core.note_unmerged(self.cpu);
+            }
             return self.copy_present(&mut cursor, page);
         }
         let access = access_bits(self.area.rights());

@@ -1,9 +1,11 @@
 //! Pages come back though nobody accesses them: their device is taken out of use (Linux 7.2 `mm/swapfile.c`,
 //! `unuse_mm`), or they are to be part of a huge page.
 
+use core::sync::atomic::Ordering;
+
 use memwright_table::{Bits, Cursor, Entry, Machine, Page, PageRange, PageSize, Present, Swapped};
 
-use super::{Access, Fault};
+use super::{Access, Fault, FaultKind};
 use crate::error::FaultError;
 use crate::space::{AddressSpace, Area, Areas, Core};
 use crate::swap::Place;
@@ -62,7 +64,12 @@ impl<M: Machine> Core<M> {
                         page: cursor.position(),
                         access: Access::READ,
                     };
-                    fault.bring_unasked(&mut cursor, page)?;
+                    let kind = fault.bring_unasked(&mut cursor, page)?;
+                    // `do_swap_page` counts them as major faults for a collapse; `unuse_pte` does not.
+                    if device.is_none() && kind.is_major() {
+                        let read_back = &self.memory.huge().scan.read_back;
+                        read_back.fetch_add(1, Ordering::Relaxed);
+                    }
                     cursor.pause_point();
                 }
                 Entry::Swapped(_)
@@ -81,8 +88,13 @@ impl<M: Machine> Core<M> {
 
 impl<M: Machine> Fault<'_, M> {
     /// Maps the page that the entry under the cursor names, though nobody asked for it: it does not look used.
-    fn bring_unasked(self, cursor: &mut Cursor<'_, M>, swapped: Swapped) -> Result<(), FaultError> {
+    fn bring_unasked(
+        self,
+        cursor: &mut Cursor<'_, M>,
+        swapped: Swapped,
+    ) -> Result<FaultKind, FaultError> {
         let back = self.bring(swapped, false)?;
+        let kind = back.kind;
         let bits = self.bits_of(swapped.bits, back.exclusive, false) - Bits::ACCESSED;
         cursor.swap_in(Present {
             frame: back.frame.into_raw(),
@@ -91,6 +103,6 @@ impl<M: Machine> Fault<'_, M> {
         });
         self.core.note_filled(self.cpu, 1);
         self.core.note_swapped(-1);
-        Ok(())
+        Ok(kind)
     }
 }

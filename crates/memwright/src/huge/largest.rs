@@ -4,7 +4,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use memwright_table::mistake::{Mistake, planted};
-use memwright_table::{FolioPages, FrameKind, Machine, OutOfFrames};
+use memwright_table::{FOLIO_ORDER, FolioPages, FrameKind, Machine, OutOfFrames};
 
 use super::{FolioOrders, SizeCounts};
 use crate::memory::Memory;
@@ -98,5 +98,11 @@ impl<M: Machine> Memory<M> {
     pub(crate) fn count_folio(&self, purpose: FolioUse, order: u8) {
         let counts = self.huge().sizes.counts(order);
         counts.made(purpose).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an entry that maps a whole huge page of shared memory now, not before (`do_set_pmd`).
+    pub(crate) fn count_mapped_whole(&self) {
+        let counts = self.huge().sizes.counts(FOLIO_ORDER);
+        counts.shared_mapped.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -338,6 +338,8 @@ pub struct ScanSettings {
     pub collapsed: AtomicU64,
     /// Times all memory was scanned.
     pub rounds: AtomicU64,
+    /// Pages that were read from a swap device to be collapsed, by a scan or for `MADV_COLLAPSE`.
+    pub read_back: AtomicU64,
 }
 
 /// No frame has this number.
@@ -363,6 +365,7 @@ impl Default for HugeSettings {
                 most_shared: AtomicU32::new(FOLIO_FRAMES / 2),
                 collapsed: AtomicU64::new(0),
                 rounds: AtomicU64::new(0),
+                read_back: AtomicU64::new(0),
             },
             zero: AtomicU32::new(NONE),
         }

@@ -118,6 +118,8 @@ pub struct SizeCounts {
     pub shared_filled: AtomicU64,
     /// Times there was no frame for one of those (`shmem_fallback`).
     pub shared_refused: AtomicU64,
+    /// Entries of 2 MiB that came to map a whole page of shared memory (`thp_file_mapped`).
+    pub shared_mapped: AtomicU64,
 }
 
 impl Default for SizeSettings {

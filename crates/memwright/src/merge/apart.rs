@@ -245,7 +245,9 @@ impl<M: Machine> Core<M> {
         cursor.fill(Entry::page(new.into_raw(), bits))?;
         self.note_filled(cpu, 1);
         self.memory.count_on(cpu, row, 1);
-        self.memory.count_on(cpu, Row::UnmergesAsked, 1);
+        if !page.bits.contains(Bits::BORROWED) {
+            self.memory.count_on(cpu, Row::UnmergesAsked, 1);
+        }
         // Linux has each page of its own made by a fault (`mm/ksm.c`, `break_ksm`).
         let _ = self.count_page_faulted_in(Ok(FaultKind::Copy));
         Ok(())

@@ -164,6 +164,7 @@ impl<M: Machine> Core<M> {
         };
         if mapped {
             self.note_filled_huge(cpu);
+            self.memory.count_mapped_whole();
         }
         mapped
     }

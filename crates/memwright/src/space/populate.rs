@@ -152,14 +152,14 @@ impl<M: Machine> Core<M> {
     /// Makes `range` resident as its areas allow: private writable memory gets its own pages, and what is locked as it
     /// faults none.
     fn populate_range(&self, range: PageRange) -> Result<(), Stopped> {
-        self.populate_where(range, |area| {
+        self.populate_where(range, true, |area| {
             !area.rights.is_none() && !area.flags.contains(AreaFlags::LOCK_ON_FAULT)
         })
     }
 
     /// The same, but memory without any right is an error: `mlock` reports it.
     pub(crate) fn populate_strictly(&self, range: PageRange) -> Result<(), Stopped> {
-        self.populate_where(range, |_| true)
+        self.populate_where(range, true, |_| true)
     }
 
     /// Locked private pages that a protection change made writable are copied now, not by a fault
@@ -170,7 +170,7 @@ impl<M: Machine> Core<M> {
     pub(crate) fn populate_gained(&self) {
         let gained = self.areas.write().take_gained();
         for range in gained {
-            let _ = self.populate_where(range, is_gained);
+            let _ = self.populate_where(range, false, is_gained);
         }
     }
 
@@ -194,9 +194,12 @@ impl<M: Machine> Core<M> {
         }
     }
 
+    /// Makes `range` resident in the areas that are `wanted`. `repeats` says whether the fault of a page that cannot be had
+    /// is [counted again](Self::count_repeated).
     fn populate_where(
         &self,
         range: PageRange,
+        repeats: bool,
         wanted: impl Fn(&Area<M>) -> bool,
     ) -> Result<(), Stopped> {
         let mut next = range.start;
@@ -227,7 +230,11 @@ impl<M: Machine> Core<M> {
                         access,
                         error,
                     })?;
-                self.touch(&areas, area, part, access)?;
+                let touched = self.touch(&areas, area, part, access);
+                if repeats {
+                    self.count_repeated(part.start, touched);
+                }
+                touched?;
             }
             next = area.end();
         }
@@ -243,6 +250,7 @@ impl<M: Machine> Core<M> {
             (Access::READ, Rights::READ)
         };
         let mut points = PausePoints::every(AREAS);
+        let began = rest.start;
         while !rest.is_empty() {
             let next = rest.start;
             points.round();
@@ -256,11 +264,25 @@ impl<M: Machine> Core<M> {
                 return Err(AdviseError::NotApplicable(next.address()));
             }
             let part = area.range().intersect(*rest);
-            self.touch(&areas, area, part, access)
-                .inspect_err(|stopped| rest.start = stopped.at.page())?;
+            let touched = self.touch(&areas, area, part, access);
+            self.count_repeated(began, touched);
+            touched.inspect_err(|stopped| rest.start = stopped.at.page())?;
             rest.start = part.end;
         }
         Ok(())
+    }
+
+    /// Counts the fault of a page that could not be had once more: Linux reports the pages before it first, and asks for it
+    /// again, unless it is the first that is asked for (`mm/gup.c`, `__get_user_pages`).
+    fn count_repeated(&self, began: Page, touched: Result<(), Stopped>) {
+        let Err(stopped) = touched else {
+            return;
+        };
+        if stopped.at.page() > began {
+            let mut faults = FaultedIn::default();
+            faults.note(Err(stopped.error));
+            self.count_faulted_in(faults);
+        }
     }
 
     /// Faults in each page of `range`, which lies in `area`, that does not permit the access yet.

@@ -114,6 +114,8 @@ fn processes_share_with_each_other_and_a_child_with_its_parent() {
     let mut child = one.fork();
     assert_eq!(child.space.merged_pages().merged, 0, "not inherited");
     assert_eq!(child.store(0, 1), Ok(vec![COPY]));
+    let written = [Row::UnmergesWritten, Row::UnmergesAsked];
+    assert_eq!(rows(&world.account(), &written), [1, 0], "by the child");
     assert_eq!((one.load(0), other.load(0)), (7, 7));
     scan(&world);
     assert_eq!(child.space.merged_pages().merged, 1);
@@ -187,6 +189,9 @@ fn pages_full_of_zeroes_show_the_zero_frame_if_they_may() {
     process.check();
     assert_eq!(process.space.merged_pages().zero, 0);
     assert_eq!((process.resident(), process.load(3)), (4, 0));
+    // The page of zeroes is no merged page (`cow_ksm`).
+    let unmerged = [Row::UnmergesWritten, Row::UnmergesAsked];
+    assert_eq!(rows(&world.account(), &unmerged), [0, 0]);
 }
 
 #[test]

@@ -210,9 +210,12 @@ fn refused_and_failed() -> Checked {
         assert_eq!(process.load_with(50), Err(FaultError::NoArea));
         assert_eq!(process.store(0, 1), Err(FaultError::Denied));
         process.load(0);
+        // The page that stops it is asked for twice, unless it is the first.
+        assert!(process.space.populate(page(0), 2 * PAGE, false).is_err());
+        assert!(process.space.populate(page(1), PAGE, false).is_err());
     });
     let expected = vec![
-        (Row::FaultFailed, 1),
+        (Row::FaultFailed, 1 + 2 + 1),
         (Row::FaultRefused, 2),
         (Row::FaultFile, 1),
     ];

@@ -205,7 +205,9 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let locked = counts::locked(context)?;
     let objects = frames.used_by(FrameKind::Object);
     let anonymous = frames.used_by(FrameKind::Anonymous) + frames.used_by(FrameKind::Merged);
-    let shared = memory.huge().sizes.counts(FOLIO_ORDER);
+    let sizes = memory.huge().sizes.counts(FOLIO_ORDER);
+    // Read by `do_swap_page` without a fault (`__collapse_huge_page_swapin`).
+    let read_to_collapse = memory.huge().scan.read_back.load(Ordering::Relaxed);
     let (shared_folios, mapped_folios) = frames.object_folios();
     let rows = [
         ("nr_free_pages", frames.free()),
@@ -223,7 +225,7 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ("pgfault", faults.map(count).sum()),
         (
             "pgmajfault",
-            count(Row::FaultSwapIn) + count(Row::FaultGupMajor),
+            count(Row::FaultSwapIn) + count(Row::FaultGupMajor) + read_to_collapse,
         ),
         ("pswpin", count(Row::SwapIn)),
         ("pswpout", count(Row::SwapWritten)),
@@ -247,18 +249,25 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ("nr_shmem_hugepages", shared_folios),
         ("nr_shmem_pmdmapped", mapped_folios),
         ("nr_anon_transparent_hugepages", frames.folios()),
-        ("cow_ksm", count(Row::UnmergesWritten)),
-        ("thp_fault_alloc", count(Row::FaultHuge)),
+        (
+            "cow_ksm",
+            count(Row::UnmergesWritten) + count(Row::UnmergesAsked),
+        ),
+        ("thp_fault_alloc", sizes.filled.load(Ordering::Relaxed)),
         ("thp_fault_fallback", count(Row::HugeFallbacks)),
         ("thp_collapse_alloc", count(Row::HugeCollapses)),
         ("thp_split_pmd", splits.into_iter().map(count).sum()),
         (
             "thp_file_alloc",
-            shared.shared_filled.load(Ordering::Relaxed),
+            sizes.shared_filled.load(Ordering::Relaxed),
         ),
         (
             "thp_file_fallback",
-            shared.shared_refused.load(Ordering::Relaxed),
+            sizes.shared_refused.load(Ordering::Relaxed),
+        ),
+        (
+            "thp_file_mapped",
+            sizes.shared_mapped.load(Ordering::Relaxed),
         ),
         ("thp_zero_page_alloc", memory.huge().zero_pages()),
         ("nr_tlb_remote_flush", count(Row::FlushRemote)),

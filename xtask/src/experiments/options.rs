@@ -1,0 +1,162 @@
+//! The table of `docs/bench.md` that says what Linux pays for what Memwright lacks, from the page with the figures.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+
+use super::figures::{Figures, Table};
+use super::page::Page;
+use crate::shell;
+
+/// The page with the figures.
+pub const NAME: &str = "linux-options";
+/// The page with the table.
+const PAGE: &str = "docs/bench.md";
+/// What the table stands between.
+const BEGIN: &str = "<!-- experiments: linux-options -->\n";
+const END: &str = "<!-- end -->\n";
+
+/// What Linux does, and the boot option without which it does not.
+const OPTIONS: [(&str, &str); 6] = [
+    (
+        "moves the stack of every system call by a random offset",
+        "randomize_kstack_offset=off",
+    ),
+    (
+        "clears what the kernel allocates for itself",
+        "init_on_alloc=0",
+    ),
+    ("charges pages to memory cgroups", "cgroup_disable=memory"),
+    ("calls the hooks of security modules", "lsm="),
+    ("prepares the audit of system calls", "audit=0"),
+    ("asks whether to preempt in the kernel", "preempt=none"),
+];
+
+/// The measures that are shown, each with its heading.
+const MEASURES: [(&str, &str); 4] = [
+    ("system call: getppid", "system call"),
+    ("mmap: 4 KiB", "`mmap` of 4 KiB"),
+    ("fault: first write of a page", "first write of a page"),
+    ("munmap: 4 MiB populated, per page", "`munmap`, per page"),
+];
+
+/// The medians of a column, as the page has them.
+fn medians(table: &Table, column: &str) -> Result<Vec<String>> {
+    let place = table
+        .column(&column.replace('_', "\\_"))
+        .with_context(|| format!("{NAME}: no column {column}"))?;
+    let cell = |(measure, _): &(&str, &str)| {
+        let mut rows = table.rows.iter();
+        let row = rows.find(|row| row.name.measure == *measure && row.name.statistic == "median");
+        let cell = row.and_then(|row| row.cells.get(place));
+        cell.cloned()
+            .with_context(|| format!("{NAME}: no median of {measure}"))
+    };
+    MEASURES.iter().map(cell).collect()
+}
+
+/// The table, from the figures of the page.
+fn table(figures: &Figures) -> Result<String> {
+    let [table] = figures.tables.as_slice() else {
+        anyhow::bail!("{NAME}: one table was expected");
+    };
+    let linux = figures
+        .columns()
+        .into_iter()
+        .find(|column| *column != "memwright")
+        .context("no column of Linux")?;
+    let version = figures
+        .notes_of(&format!("{linux}: "))
+        .first()
+        .and_then(|note| note.split(['+', '-', ' ']).next())
+        .context("the version of Linux")?;
+    let all: Vec<&str> = OPTIONS.map(|(_, option)| option).to_vec();
+    let own = format!("Debian's {version} as every other page boots it");
+    let mut lines = vec![(own, String::new(), medians(table, linux)?)];
+    for (what, option) in OPTIONS {
+        let cells = medians(table, &format!("{linux} {option}"))?;
+        lines.push((what.to_owned(), format!("`{option}`"), cells));
+    }
+    let cells = medians(table, &format!("{linux} {}", all.join(" ")))?;
+    lines.push(("all six".to_owned(), "all six".to_owned(), cells));
+    let cells = medians(table, "memwright")?;
+    lines.push(("Memwright".to_owned(), String::new(), cells));
+    let headings = MEASURES.map(|(_, heading)| heading).join(" | ");
+    let rule = "--:|".repeat(MEASURES.len());
+    let mut text = format!("| Linux does | without it | {headings} |\n|---|---|{rule}\n");
+    for (what, option, cells) in lines {
+        let option = format!("{option} ");
+        let option = option.trim_start();
+        text.push_str(&format!("| {what} | {option}| {} |\n", cells.join(" | ")));
+    }
+    Ok(text)
+}
+
+/// `docs/bench.md` with the table in its place.
+fn with_table(page: &str, table: &str) -> Result<String> {
+    let parts = page.split_once(BEGIN).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(END)?;
+        Some((before, after))
+    });
+    let (before, after) = parts.with_context(|| format!("{PAGE}: no place for the table"))?;
+    Ok(format!("{before}{BEGIN}{table}{END}{after}"))
+}
+
+/// Writes the table from the page's figures.
+///
+/// # Errors
+/// A page that lacks a column or a measure; those of files.
+pub fn write() -> Result<()> {
+    let path = shell::root().join(PAGE);
+    let page = fs::read_to_string(&path).context(PAGE)?;
+    let written = with_table(&page, &table(&Page::read(NAME)?.figures()?)?)?;
+    fs::write(&path, written).context(PAGE)
+}
+
+/// Fails where the table is not that of the page's figures.
+///
+/// # Errors
+/// The command that writes it.
+pub fn check() -> Result<()> {
+    let page = fs::read_to_string(shell::root().join(PAGE)).context(PAGE)?;
+    let written = with_table(&page, &table(&Page::read(NAME)?.figures()?)?)?;
+    ensure!(
+        page == written,
+        "{PAGE} has other figures than docs/experiments/{NAME}.md: cargo xtask experiments --memwright {NAME}"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_has_the_figures_of_its_page() {
+        check().unwrap();
+    }
+
+    #[test]
+    fn another_figure_is_another_table() {
+        let mut figures = Page::read(NAME).unwrap().figures().unwrap();
+        let before = table(&figures).unwrap();
+        let rows = &mut figures.tables[0].rows;
+        let row = rows
+            .iter_mut()
+            .find(|row| row.name.measure == "mmap: 4 KiB" && row.name.statistic == "median")
+            .unwrap();
+        row.cells[0] = "7".to_owned();
+        let after = table(&figures).unwrap();
+        assert!(before != after && after.contains("| Memwright | | ") && after.contains(" | 7 | "));
+        figures.tables[0].columns.remove(3);
+        assert!(table(&figures).is_err());
+    }
+
+    #[test]
+    fn the_table_is_put_in_its_place() {
+        let page = format!("a\n{BEGIN}old\n{END}b\n");
+        let expected = format!("a\n{BEGIN}new\n{END}b\n");
+        assert_eq!(with_table(&page, "new\n").unwrap(), expected);
+        assert!(with_table("a\n", "new\n").is_err());
+    }
+}
