@@ -7,5 +7,6 @@ pub mod compile;
 pub mod file;
 pub mod folder;
 pub mod output;
+pub mod progress;
 pub mod signals;
 pub mod taken;

@@ -1,8 +1,9 @@
 //! What the command itself writes to standard output and standard error.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use crate::host::progress::suspended;
 use crate::model::failure::Closed;
 
 /// Writes to standard output.
@@ -10,7 +11,7 @@ use crate::model::failure::Closed;
 /// # Errors
 /// [`Closed`], or those of writing.
 pub fn print(text: &[u8]) -> anyhow::Result<()> {
-    write_fully(io::stdout().as_fd(), text).map_err(failed)
+    suspended(|| write_fully(io::stdout().as_fd(), text)).map_err(failed)
 }
 
 /// The error of a write to standard output that failed.
@@ -23,7 +24,7 @@ pub fn failed(error: io::Error) -> anyhow::Error {
 
 /// Writes to standard error; one that is closed loses what is said there, as for any program.
 pub fn show(text: &[u8]) {
-    let _ = write_fully(io::stderr().as_fd(), text);
+    let _ = suspended(|| write_fully(io::stderr().as_fd(), text));
 }
 
 /// Says one line to the user, as [`show`] does: `eprintln!` would panic where standard error is closed.
@@ -50,13 +51,6 @@ pub fn write_fully(descriptor: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<(
         }
     }
     Ok(())
-}
-
-/// Says what is being done, to a terminal alone.
-pub fn progress(line: &str) {
-    if io::stderr().is_terminal() {
-        say(line);
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::thread;
 
 use anyhow::anyhow;
 
-use crate::host::output::progress;
+use crate::host::progress::Stage;
 use crate::lab::column::Column;
 use crate::lab::input::Input;
 use crate::lab::laboratory::{Laboratory, Measured};
@@ -128,9 +128,11 @@ pub fn measure(
         .map_or(1, |(first, _)| cores / first.guests_of_an_image());
     let mut all = Vec::new();
     for some in guests.chunks(at_once.max(1)) {
-        let one = |(laboratory, image): (&Laboratory<'_>, &Image)| {
-            progress(&laboratory.heading(image));
-            laboratory.measure(image, runs)
+        let one = |(laboratory, image): (&Laboratory<'_>, &Image)| -> Result<Measured, Failure> {
+            let stage = Stage::begin(&laboratory.heading(image));
+            let measured = laboratory.measure(image, runs)?;
+            stage.done();
+            Ok(measured)
         };
         let results: Vec<_> = thread::scope(|scope| {
             let threads: Vec<_> = some

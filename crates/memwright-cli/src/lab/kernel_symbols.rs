@@ -17,6 +17,7 @@ use crate::guestfs::tree::Tree;
 use crate::host::file::{LARGEST_DOCUMENT, LARGEST_IMAGE};
 use crate::host::folder::{PrivateFolder, private_folder};
 use crate::host::output::say;
+use crate::host::progress::Stage;
 use crate::host::{cache, file as host_file};
 use crate::lab::linux_run;
 use crate::linux::guest::Guest;
@@ -84,11 +85,10 @@ pub fn find(
     let text = match host_file::read(&place, LARGEST_DOCUMENT) {
         Ok(text) => text,
         Err(_) => {
-            say(&format!(
-                "asking {} once for the names of its functions",
-                image.name
-            ));
+            let stage = format!("asking {} once for the names of its functions", image.name);
+            let stage = Stage::begin(&stage);
             let text = boot(guest, state, runs).with_context(|| image.name.clone())?;
+            stage.done();
             if !text.is_empty() {
                 keep(&place, &text).with_context(|| place.display().to_string())?;
             }

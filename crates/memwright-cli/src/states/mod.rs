@@ -29,7 +29,8 @@ use serde_json::json;
 use crate::count::tables::Part;
 use crate::host::cache;
 use crate::host::folder::PrivateFolder;
-use crate::host::output::{progress, say};
+use crate::host::output::say;
+use crate::host::progress::Stage;
 use crate::linux::guest::Guest;
 use crate::qemu::qmp::Monitor;
 use crate::qemu::runs::Runs;
@@ -78,13 +79,16 @@ pub fn of(
     {
         return Ok(Some(state));
     }
-    if place.is_some() {
-        progress(&format!(
-            "booting {name} once; later runs start from its saved state"
-        ));
-    }
+    let stage = match place {
+        Some(_) => format!("booting {name} once; later runs start from its saved state"),
+        None => format!("booting {name}"),
+    };
+    let stage = Stage::begin(&stage);
     match make::boot(guest, runs) {
-        Ok(taken) => Ok(Some(keep(name, place.as_ref(), &taken)?)),
+        Ok(taken) => {
+            stage.done();
+            Ok(Some(keep(name, place.as_ref(), &taken)?))
+        }
         Err(Unmade::Guest(error)) => Err(error),
         // The end of the runs is no failure to save, and is reported elsewhere.
         Err(Unmade::Saving(_)) if runs.was_cut().is_some() => Ok(None),

@@ -16,7 +16,8 @@ use self::experiments::{Experiment, Run};
 use crate::cmd::args::BenchArgs;
 use crate::compare::bench_sheet;
 use crate::host::file::LARGEST_IMAGE;
-use crate::host::output::{self, progress};
+use crate::host::output;
+use crate::host::progress::Stage;
 use crate::host::taken::Taken;
 use crate::host::{bounded, file as host_file};
 use crate::lab::input::Input;
@@ -174,7 +175,8 @@ fn measure_run(
     let (mut records, mut differs) = (Vec::new(), Vec::new());
     for column in columns {
         let title = column.title();
-        progress(&format!("{} on {title} {}", experiment.name, run.label));
+        let stage = format!("{} on {title} {}", experiment.name, run.label);
+        let stage = Stage::begin(stage.trim_end());
         let named = |failure: Failure| match failure {
             Failure::Guest(error) => {
                 Failure::Guest(error.context(format!("{} on {title}", experiment.name)))
@@ -196,6 +198,7 @@ fn measure_run(
             (first, second)
         });
         let found = found?;
+        stage.done();
         if let Some(again) = again {
             let lines = records::differences(&found, &again?);
             differs.extend(lines.into_iter().map(|line| format!("{title}: {line}")));

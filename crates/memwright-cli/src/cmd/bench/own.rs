@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 
 use crate::cmd::args::BenchArgs;
 use crate::compare::{names, sweep_sheet};
-use crate::host::output::{print, progress, say, show};
+use crate::host::output::{print, say, show};
 use crate::host::taken::Taken;
 use crate::lab::column::Column;
 use crate::lab::columns::{self, Groups};
@@ -71,9 +71,6 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
         };
         runs.renew();
         let place = parameter::title(parameters, &values);
-        if !place.is_empty() {
-            progress(&place);
-        }
         let measured = columns::measure(&guests, runs)?;
         let first = document.points.is_empty();
         for (index, one) in measured.iter().enumerate() {

@@ -1,0 +1,171 @@
+//! What the command is doing: a spinner for each stage on a terminal, a line for each elsewhere.
+//!
+//! A stage says how long it has taken, and how long it took the last time.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use crate::host::cache;
+use crate::host::file::{self as host_file, LARGEST_DOCUMENT};
+
+/// The spinners of this command.
+static SPINNERS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
+/// How many are drawn.
+static DRAWN: AtomicUsize = AtomicUsize::new(0);
+/// How often a spinner turns.
+const TURN: Duration = Duration::from_millis(120);
+/// Where it is kept how long stages took.
+const TIMES: &str = "times.json";
+/// The most stages whose times are kept.
+const MOST: usize = 1000;
+
+/// Something that takes a while. Its spinner goes with it.
+#[must_use]
+pub struct Stage {
+    name: String,
+    began: Instant,
+    spinner: Option<ProgressBar>,
+}
+
+impl Stage {
+    /// A stage begins. `name` says what is done, and on what; it also tells it from others where times are kept.
+    pub fn begin(name: &str) -> Self {
+        let expected = file().and_then(|path| Times::read(&path).of(name));
+        let is_terminal = io::stderr().is_terminal();
+        let spinner = is_terminal.then(|| {
+            let spinner = SPINNERS.add(ProgressBar::new_spinner());
+            let template = ProgressStyle::with_template("{spinner} {msg} {elapsed}{prefix}");
+            spinner.set_style(template.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            spinner.set_message(name.to_owned());
+            spinner.set_prefix(
+                expected.map_or_else(String::new, |time| format!(" of about {}", words(time))),
+            );
+            spinner.enable_steady_tick(TURN);
+            DRAWN.fetch_add(1, Ordering::Relaxed);
+            spinner
+        });
+        if !is_terminal {
+            crate::host::output::say(name);
+        }
+        Self {
+            name: name.to_owned(),
+            began: Instant::now(),
+            spinner,
+        }
+    }
+
+    /// The stage came to its end: the next one of its name is expected to take as long.
+    pub fn done(self) {
+        // Another command may write the same file; what is lost is an estimate.
+        if let Some(path) = file() {
+            let _ = Times::note(&path, &self.name, self.began.elapsed());
+        }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Some(spinner) = &self.spinner {
+            spinner.finish_and_clear();
+            DRAWN.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Does something that writes to the terminal while no spinner is drawn.
+pub fn suspended<T>(write: impl FnOnce() -> T) -> T {
+    match DRAWN.load(Ordering::Relaxed) {
+        0 => write(),
+        _ => SPINNERS.suspend(write),
+    }
+}
+
+fn file() -> Option<PathBuf> {
+    Some(cache::folder().ok()?.join(TIMES))
+}
+
+/// Seconds as people say them.
+fn words(time: Duration) -> String {
+    match time.as_secs() {
+        0..10 => format!("{:.1} s", time.as_secs_f64()),
+        seconds @ 10..120 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds.div_ceil(60)),
+    }
+}
+
+/// How many milliseconds stages took, by name.
+#[derive(Debug, Default)]
+struct Times(BTreeMap<String, u64>);
+
+impl Times {
+    /// What is kept; nothing where the file is missing or damaged.
+    fn read(path: &Path) -> Self {
+        let bytes = host_file::read(path, LARGEST_DOCUMENT).unwrap_or_default();
+        Self(serde_json::from_slice(&bytes).unwrap_or_default())
+    }
+
+    fn of(&self, name: &str) -> Option<Duration> {
+        self.0.get(name).copied().map(Duration::from_millis)
+    }
+
+    /// Keeps how long a stage took. The threads of a command take turns.
+    fn note(path: &Path, name: &str, time: Duration) -> io::Result<()> {
+        static TURN: Mutex<()> = Mutex::new(());
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut times = Self::read(path);
+        if times.0.len() >= MOST && !times.0.contains_key(name) {
+            times.0.clear();
+        }
+        let milliseconds = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        times.0.insert(name.to_owned(), milliseconds);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let fresh = path.with_extension(format!("{}.new", std::process::id()));
+        fs::write(&fresh, serde_json::to_vec(&times.0)?)?;
+        fs::rename(&fresh, path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_time_of_a_stage_is_kept() {
+        let host = tempfile::tempdir().unwrap();
+        let path = host.path().join("new").join(TIMES);
+        assert_eq!(Times::read(&path).of("x"), None);
+        for seconds in [3, 2] {
+            Times::note(&path, "x", Duration::from_secs(seconds)).unwrap();
+        }
+        assert_eq!(Times::read(&path).of("x"), Some(Duration::from_secs(2)));
+        for number in 0..MOST {
+            Times::note(&path, &number.to_string(), Duration::ZERO).unwrap();
+        }
+        assert!(Times::read(&path).0.len() <= MOST);
+        fs::write(&path, "{").unwrap();
+        assert_eq!(Times::read(&path).of("x"), None);
+        Times::note(&path, "x", Duration::from_secs(1)).unwrap();
+        assert_eq!(Times::read(&path).of("x"), Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn times_are_said_as_people_do() {
+        for (milliseconds, text) in [
+            (0, "0.0 s"),
+            (1540, "1.5 s"),
+            (61_000, "61 s"),
+            (121_000, "3 min"),
+        ] {
+            assert_eq!(words(Duration::from_millis(milliseconds)), text);
+        }
+    }
+}
