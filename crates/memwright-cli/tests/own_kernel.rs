@@ -131,6 +131,70 @@ fn policies_are_columns() {
     assert_eq!(columns[0]["output_sha256"], columns[1]["output_sha256"]);
 }
 
+/// A program is swept over a parameter: by options, and by a plan that says the same.
+#[test]
+fn a_program_is_swept_over_its_parameters() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let script = "dd if=/dev/zero of=/tmp/x bs=4096 count={pages} 2>/dev/null";
+    let output = memwright(
+        &[
+            "bench",
+            "-L",
+            "pages=1,33",
+            "--rows",
+            "run.instructions.*",
+            "--policy",
+            "fault-around=1",
+            "--json",
+            &at("json"),
+            "--",
+            "busybox",
+            "sh",
+            "-c",
+            script,
+        ],
+        b"",
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let document = read(Path::new(&at("json")));
+    let points = document["points"].as_array().unwrap();
+    let kernel = |point: usize, column: usize| {
+        let run = &points[point]["columns"][column]["run"];
+        run["instructions"]["kernel"].as_u64().unwrap()
+    };
+    assert_eq!(points.len(), 2);
+    for column in [0, 1] {
+        // Each of 32 pages is zeroed, at least.
+        assert!(kernel(1, column) > kernel(0, column) + 32 * 512);
+    }
+    assert!(kernel(0, 1) > kernel(0, 0), "one page for each fault");
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(table.contains("pages=1") && table.contains("memwright policy=fault-around=1"));
+    let again = memwright(
+        &["report", &at("json"), "--rows", "run.instructions.*"],
+        b"",
+    );
+    assert_eq!(
+        String::from_utf8_lossy(&again.stdout),
+        table,
+        "{}",
+        said(&again)
+    );
+
+    let plan = format!(
+        "program = [\"busybox\", \"sh\", \"-c\", \"{script}\"]\n\
+         parameter = [\"pages=1,33\"]\n\
+         rows = [\"run.instructions.*\"]\n\
+         [[column]]\nkernel = \"memwright\"\n\
+         [[column]]\nkernel = \"memwright\"\npolicy = \"fault-around=1\"\n"
+    );
+    fs::write(at("plan"), plan).unwrap();
+    let planned = memwright(&["bench", "--plan", &at("plan")], b"");
+    let said = said(&planned);
+    assert_eq!(String::from_utf8_lossy(&planned.stdout), table, "{said}");
+}
+
 /// A baseline is held to, and a change of settings refused.
 #[test]
 fn a_baseline_is_checked() {
