@@ -20,6 +20,7 @@ use super::{
 use crate::{
     Memory,
     batch::Batch,
+    changes::Changes,
     cpio::CpioArchive,
     errno::Errno,
     kernel::Kernel,
@@ -75,6 +76,8 @@ pub struct Mounts {
     /// By number, which is the order of mounting.
     mounts: Lock<BTreeMap<u64, Mount>>,
     next_mount: AtomicU32,
+    /// Of what is mounted where.
+    pub changes: Changes,
     /// The roots of file systems that have no place any more, but users.
     detached: Lock<Vec<Arc<Dentry>>>,
     /// Whether one of them may have no user any more.
@@ -129,6 +132,7 @@ impl Mounts {
             ),
             open: OpenCounts::default(),
             next_mount: AtomicU32::new(FIRST_MOUNT),
+            changes: Changes::default(),
             detached: Lock::new(Rank::Mount, Vec::new()),
             idle: Arc::new(AtomicBool::new(false)),
             root,

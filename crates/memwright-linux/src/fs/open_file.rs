@@ -37,6 +37,8 @@ flags! {
         const READ = raw::POLLIN | raw::POLLRDNORM;
         /// Writing returns at once.
         const WRITE = raw::POLLOUT | raw::POLLWRNORM;
+        /// Something happened that is told apart from the bytes.
+        const PRIORITY = raw::POLLPRI;
         /// Nobody will read what is written.
         const ERROR = raw::POLLERR;
         /// The other side is gone.

@@ -145,6 +145,7 @@ fn look(kernel: &Kernel, parent: &Arc<Process>, target: WaitTarget, options: Wai
     let usage = usage_of(kernel, &process);
     if matches!(change, Change::Ended(_)) && !options.contains(WaitOptions::NOWAIT) {
         parent.children_usage.add(&usage);
+        forget_signals(kernel, &process);
     }
     Look::Found(Waited {
         process: id,
@@ -238,6 +239,13 @@ fn reportable(life: Life, options: WaitOptions) -> Option<Change> {
 pub(super) fn reap_unwanted(kernel: &Kernel, process: &Arc<Process>) {
     let removed = kernel.tasks.lock().remove(process.id);
     drop(removed);
+    forget_signals(kernel, process);
+}
+
+/// Lets those look once more who wait for signals of a process that is gone (`signalfd_cleanup` of Linux 7.3,
+/// `fs/signalfd.c`).
+fn forget_signals(kernel: &Kernel, process: &Process) {
+    process.signal_arrived.wake_all(kernel);
 }
 
 #[cfg(test)]

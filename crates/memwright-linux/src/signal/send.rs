@@ -34,27 +34,30 @@ pub fn kill_process(kernel: &Kernel, process: &Arc<Process>) {
 
 fn send(kernel: &Kernel, process: &Arc<Process>, target: Option<&Arc<Thread>>, info: SignalInfo) {
     let signal = info.signal;
-    let continued = {
+    let (continued, arrived) = {
         let mut signals = process.signals.lock();
         if signals.threads.is_empty() || signals.group_exit.is_some() {
             return;
         }
         let continued = prepare(&mut signals, signal);
+        let mut arrived = false;
         if signal == Signal::SIGKILL {
             begin_end(kernel, &mut signals, ExitStatus::Killed(signal));
         } else if !signals.ignored(signal) {
-            match target {
+            arrived = match target {
                 Some(thread) => match signals.find(thread) {
                     Some(state) => state.pending.add(info),
                     None => return,
                 },
                 None => signals.pending.add(info),
-            }
+            };
             choose_and_wake(kernel, &mut signals, target, signal);
         }
-        continued
+        (continued, arrived)
     };
-    process.signal_arrived.wake_all(kernel);
+    if arrived {
+        process.signal_arrived.wake_all(kernel);
+    }
     match continued {
         Continued::No => {}
         Continued::BeforeItStopped => process.resumed.wake_all(kernel),

@@ -6,6 +6,7 @@ use crate::{
     context::Context,
     fs::open_file::{OpenFile, Polling, Readiness},
     kernel::Kernel,
+    process::Process,
     sweep::Sweep,
     sync::{Lock, PausePoints, Rank, lock_with_room},
     wait::Observer,
@@ -87,6 +88,8 @@ pub struct Item {
     /// The watched epoll, if the file is one.
     inner: Option<Weak<Epoll>>,
     pub(super) key: Key,
+    /// Who added it: a signalfd tells of this process's signals.
+    pub(super) home: Weak<Process>,
     /// What it waits for.
     pub interest: Interest,
     /// Its file is found ready by looking alone.
@@ -101,7 +104,7 @@ impl Item {
     pub(super) fn new(
         epoll: &Arc<Epoll>,
         open: &Arc<OpenFile>,
-        key: Key,
+        (key, home): (Key, Weak<Process>),
         interest: Interest,
     ) -> Self {
         Self {
@@ -111,6 +114,7 @@ impl Item {
                 .as_kind::<EpollFile>()
                 .map(|file| Arc::downgrade(&file.epoll)),
             key,
+            home,
             interest,
             looked_at: open.file.polling() == Polling::Look,
             listed: AtomicBool::new(false),
