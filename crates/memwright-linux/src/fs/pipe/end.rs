@@ -376,6 +376,11 @@ impl PipeEnd {
         Ok(done)
     }
 
+    /// The kernel.
+    pub(super) const fn kernel(&self) -> &'static Kernel {
+        self.kernel
+    }
+
     /// Whether this side reads and whether it writes.
     #[must_use]
     pub fn sides(&self) -> (bool, bool) {

@@ -18,7 +18,7 @@ use crate::{
     context::Context,
     fs::{
         file_system::FileSystemKind,
-        open_file::{OpenFile, Readiness},
+        open_file::{OpenFile, Readiness, Splices},
     },
     kernel::Kernel,
     wait::Queues,
@@ -115,6 +115,17 @@ impl ProcNode {
     /// Whether `epoll` takes it.
     pub(super) fn can_be_watched(&self) -> bool {
         !matches!(self.polled(None), Polled::Refused)
+    }
+
+    /// What `splice` can do with it.
+    pub(super) fn splices(&self) -> Splices {
+        match self.polled(None) {
+            Polled::Refused => Splices::Neither,
+            // `/proc/swaps` has a `read` of the old kind.
+            Polled::Events(_) if !self.is_of_process() => Splices::Neither,
+            Polled::Events(_) => Splices::Reads,
+            Polled::Plain | Polled::Attribute => Splices::Both,
+        }
     }
 
     /// Adds the queue that is woken when what it says may have changed.

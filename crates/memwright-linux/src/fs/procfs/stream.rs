@@ -5,7 +5,7 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::{
-        open_file::{File, OpenFile, Polling, Readiness},
+        open_file::{File, OpenFile, Polling, Readiness, Splices},
         seek::{Whence, sought},
         transfer::{Sink, Source},
     },
@@ -155,6 +155,10 @@ impl TextFile {
 const WRITE_MAX: usize = 256;
 
 impl File for TextFile {
+    fn splices(&self) -> Splices {
+        self.node.splices()
+    }
+
     fn read(
         &self,
         context: &Context<'_>,

@@ -8,7 +8,7 @@ use crate::{
         attributes::Moment,
         dentry::Dentry,
         inode::{Body, Inode},
-        open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
+        open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness, Splices},
         transfer::{Sink, Source},
     },
     kernel::Kernel,
@@ -49,6 +49,10 @@ pub fn open(context: &Context<'_>, socket: Arc<Socket>, flags: u32) -> Arc<OpenF
 }
 
 impl File for SocketFile {
+    fn splices(&self) -> Splices {
+        Splices::Both
+    }
+
     fn counted_as(&self) -> OpenKind {
         OpenKind::Socket
     }
