@@ -11,10 +11,9 @@ use crate::{
 use alloc::{
     collections::VecDeque,
     sync::{Arc, Weak},
-    vec::Vec,
 };
 use core::cmp::Ordering;
-use memwright_table::{OutOfMemory, TryPush};
+use memwright_table::{OutOfMemory, Rising};
 
 /// Why a wait ended without what was waited for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -151,9 +150,8 @@ pub struct WaitQueue {
 /// Both lists are empty most of the time; the first to come allocates.
 struct Waiters {
     threads: VecDeque<Arc<Thread>>,
-    /// With a number that rises along the list: a walk over it finds its place again after a
-    /// change. An observer that is gone stays until a sweep.
-    observers: Vec<(u64, Weak<dyn Observer>)>,
+    /// A walk over them finds its place again after a change. One that is gone stays until a sweep.
+    observers: Rising<Weak<dyn Observer>>,
     sweep: Sweep,
 }
 
@@ -177,7 +175,7 @@ impl WaitQueue {
                 Rank::Wait,
                 Waiters {
                     threads: VecDeque::new(),
-                    observers: Vec::new(),
+                    observers: Rising::new(),
                     sweep: Sweep::new(),
                 },
             ),
@@ -224,11 +222,10 @@ impl WaitQueue {
             observers, sweep, ..
         } = &mut *waiters;
         if sweep.is_due(observers.len()) {
-            observers.retain(|(_, observer)| observer.strong_count() > 0);
+            observers.retain(|observer| observer.strong_count() > 0);
             sweep.done(observers.len());
         }
-        let number = observers.last().map_or(0, |(number, _)| number + 1);
-        observers.try_push((number, observer))
+        observers.try_push(observer).map(drop)
     }
 
     /// Somebody waits.
@@ -283,11 +280,8 @@ impl WaitQueue {
             points.round();
             let (number, observer) = {
                 let waiters = self.waiters.lock();
-                let place = waiters
-                    .observers
-                    .partition_point(|(number, _)| *number < from);
-                match waiters.observers.get(place) {
-                    Some((number, observer)) => (*number, observer.clone()),
+                match waiters.observers.first_from(from) {
+                    Some((number, observer)) => (number, observer.clone()),
                     None => return,
                 }
             };

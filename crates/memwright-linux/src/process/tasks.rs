@@ -45,6 +45,8 @@ pub struct TaskTable {
     groups: BTreeSet<(u32, u32)>,
     sessions: BTreeSet<(u32, u32)>,
     last_id: u32,
+    /// Processes that were entered.
+    births: u64,
 }
 
 /// The table of processes.
@@ -211,6 +213,8 @@ impl TaskTable {
     /// [`OutOfMemory`]; nothing has changed then.
     pub fn enter(&mut self, process: &Arc<Process>, parent: u32) -> Result<(), OutOfMemory> {
         self.make_room_for_orphans()?;
+        self.births += 1;
+        process.birth.store(self.births, Ordering::Relaxed);
         let (mut group, mut session) = (process.group(), process.session());
         if let Some(parent) = self.members.get_mut(&parent) {
             parent.children.try_push(process.clone())?;
@@ -276,7 +280,16 @@ impl TaskTable {
         self.sessions.remove(&(process.session(), id));
         process.user().threads.remove(1);
         if let Some(parent) = self.members.get_mut(&member.process.parent()) {
-            parent.children.retain(|child| child.id != id);
+            let children = &mut parent.children;
+            let birth = |child: &Arc<Process>| child.birth.load(Ordering::Relaxed);
+            // The reaper's are in the order in which their parents ended.
+            let place = children
+                .binary_search_by_key(&birth(process), birth)
+                .ok()
+                .filter(|place| children[*place].id == id)
+                .or_else(|| children.iter().position(|child| child.id == id));
+            let child = place.map(|place| children.remove(place));
+            drop(child);
         }
         Some(member.process)
     }

@@ -1,6 +1,9 @@
 //! Waiting for children.
 
-use super::{Change, Life, Process, Thread, UsageSnapshot, tasks::Member};
+use super::{
+    Change, Life, Process, Thread, UsageSnapshot,
+    tasks::{Member, TaskTable},
+};
 use crate::{context::Context, errno::Errno, kernel::Kernel, ptrace::standing_unreported};
 use alloc::sync::Arc;
 
@@ -86,10 +89,7 @@ fn look(kernel: &Kernel, parent: &Arc<Process>, target: WaitTarget, options: Wai
         let mut tasks = kernel.tasks.lock();
         let mut number = 0;
         loop {
-            let Some(member) = tasks.members.get(&parent.id) else {
-                return Look::NoChildren;
-            };
-            let Some(child) = member.children.get(number).map(|child| child.id) else {
+            let Some(child) = nth_child(&tasks, parent, target, number) else {
                 break;
             };
             number += 1;
@@ -195,6 +195,25 @@ fn look_at_tracees(member: &mut Member, target: WaitTarget, options: WaitOptions
         Tracees::Unchanged
     } else {
         Tracees::None
+    }
+}
+
+/// The child that is looked at after so many others. Of the one that is waited for by its id there are no others.
+fn nth_child(
+    tasks: &TaskTable,
+    parent: &Process,
+    target: WaitTarget,
+    number: usize,
+) -> Option<u32> {
+    match target {
+        WaitTarget::Process(id) => {
+            let member = tasks.members.get(&id).filter(|_| number == 0)?;
+            (member.process.parent() == parent.id).then_some(id)
+        }
+        WaitTarget::Any | WaitTarget::Group(_) => {
+            let member = tasks.members.get(&parent.id)?;
+            member.children.get(number).map(|child| child.id)
+        }
     }
 }
 

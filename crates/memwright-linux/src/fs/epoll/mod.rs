@@ -12,6 +12,7 @@ mod collect;
 mod item;
 // Its lists are given room before they grow.
 mod nesting;
+mod queue;
 mod ready;
 
 pub use item::{Event, Interest, Item, Watches};

@@ -1,15 +1,13 @@
 //! The list of entries that are to be looked at.
 
+use super::queue::Queue;
 use crate::sync::{Lock, Rank};
-use alloc::{
-    collections::VecDeque,
-    sync::{Arc, Weak},
-};
+use alloc::sync::{Arc, Weak};
 use memwright_table::OutOfMemory;
 
 struct State<T> {
     /// The longest waiting first. Those that are gone are passed over.
-    list: VecDeque<Weak<T>>,
+    list: Queue<Weak<T>>,
     /// Looks under way: what they have taken off they may put back.
     looks: usize,
 }
@@ -21,7 +19,7 @@ impl<T> ReadyList<T> {
     /// No entry.
     pub(super) const fn new() -> Self {
         let state = State {
-            list: VecDeque::new(),
+            list: Queue::new(),
             looks: 0,
         };
         Self(Lock::new(Rank::Leaf, state))
@@ -31,39 +29,32 @@ impl<T> ReadyList<T> {
     ///
     /// # Errors
     /// [`OutOfMemory`].
-    #[allow(clippy::disallowed_methods, reason = "room was made")]
     pub(super) fn make_room(&self, entries: usize) -> Result<(), OutOfMemory> {
         // As much again for those that are gone: they are looked for once in so many pushes.
         let wanted = entries * 2;
-        let capacity = self.0.lock().list.capacity();
-        if capacity >= wanted {
-            return Ok(());
+        loop {
+            let size = {
+                let state = self.0.lock();
+                if state.list.room() >= wanted {
+                    return Ok(());
+                }
+                state.list.size()
+            };
+            // The heap must not grow under the lock of the list.
+            let mut room = Queue::find_room(size, wanted)?;
+            self.0.lock().list.take_room(&mut room);
+            drop(room);
         }
-        // The heap must not grow under the lock of the list.
-        let mut larger = VecDeque::new();
-        let wanted = wanted.max(2 * capacity);
-        larger.try_reserve(wanted).map_err(|_| OutOfMemory)?;
-        let surplus = {
-            let list = &mut self.0.lock().list;
-            if list.capacity() < larger.capacity() {
-                larger.append(list);
-                core::mem::replace(list, larger)
-            } else {
-                larger
-            }
-        };
-        drop(surplus);
-        Ok(())
     }
 
     /// Puts an entry at the end. Room was made for it; only entries that are gone can have taken it.
-    #[allow(clippy::disallowed_methods, reason = "room was made")]
     pub(super) fn push(&self, item: &Arc<T>) {
         let list = &mut self.0.lock().list;
-        if list.len() == list.capacity() {
+        if let Err(item) = list.push(Arc::downgrade(item)) {
             list.retain(|item| item.strong_count() > 0);
+            let pushed = list.push(item);
+            debug_assert!(pushed.is_ok(), "room was made for every entry");
         }
-        list.push_back(Arc::downgrade(item));
     }
 
     /// Begins a look at entries. Who looks neither waits nor sleeps until it is over.
