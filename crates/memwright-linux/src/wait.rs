@@ -140,6 +140,9 @@ pub trait Observer: Send + Sync {
 /// Waiters that are woken, or observers that are notified, between two scheduling points.
 const TOGETHER: u32 = 64;
 
+/// Observers that are dropped between two scheduling points; fewer go with their queue.
+const SWEPT: usize = 64;
+
 /// Threads that wait for something, first come first, and those who are told of each wake.
 pub struct WaitQueue {
     /// What is waited for here, for reports.
@@ -226,6 +229,36 @@ impl WaitQueue {
             sweep.done(observers.len());
         }
         observers.try_push(observer).map(drop)
+    }
+
+    /// Drops the observers that are gone, and lets other threads run in between: before a queue goes that a program may
+    /// have had watched as often as it likes. The caller holds no lock but those that sleep.
+    pub fn sweep(&self) {
+        if self.waiters.lock().observers.len() < SWEPT {
+            return;
+        }
+        let mut points = PausePoints::every(1);
+        let mut from = Some(0);
+        while let Some(first) = from {
+            let mut gone = [const { None }; SWEPT];
+            let mut next = first;
+            from = None;
+            {
+                let observers = &mut self.waiters.lock().observers;
+                for slot in &mut gone {
+                    let Some((number, observer)) = observers.first_from(next) else {
+                        break;
+                    };
+                    next = number + 1;
+                    from = Some(next);
+                    if observer.strong_count() == 0 {
+                        *slot = observers.remove(number);
+                    }
+                }
+            }
+            drop(gone);
+            points.round();
+        }
     }
 
     /// Somebody waits.

@@ -146,21 +146,33 @@ impl TaskTable {
 
     /// A free id for a process or thread: the next after the last given.
     pub fn allocate_id(&mut self) -> Option<u32> {
-        let mut candidate = self.last_id;
-        for _ in 0..END {
-            candidate += 1;
-            if candidate >= END {
-                candidate = FIRST_REUSED;
-            }
-            let used = self.members.contains_key(&candidate)
-                || self.threads.contains_key(&candidate)
-                || self.group_exists(candidate);
-            if !used {
-                self.last_id = candidate;
-                return Some(candidate);
-            }
+        let next = self.last_id + 1;
+        let id = self.first_free(next..END);
+        let id = id.or_else(|| self.first_free(FIRST_REUSED..next.min(END)))?;
+        self.last_id = id;
+        Some(id)
+    }
+
+    /// The first of these ids that nobody has: one walk over those in use, however many are.
+    fn first_free(&self, ids: core::ops::Range<u32>) -> Option<u32> {
+        if ids.is_empty() {
+            return None;
         }
-        None
+        let mut members = self
+            .members
+            .range(ids.clone())
+            .map(|(id, _)| *id)
+            .peekable();
+        let mut threads = self
+            .threads
+            .range(ids.clone())
+            .map(|(id, _)| *id)
+            .peekable();
+        ids.into_iter().find(|id| {
+            let member = members.next_if_eq(id).is_some();
+            let thread = threads.next_if_eq(id).is_some();
+            !member && !thread && !self.group_exists(*id)
+        })
     }
 
     /// Some process belongs to this group or session.

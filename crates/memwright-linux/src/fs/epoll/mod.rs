@@ -70,6 +70,8 @@ impl Drop for Epoll {
             drop(entry);
             points.round();
         }
+        self.ready.clear();
+        self.queue.sweep();
     }
 }
 

@@ -150,13 +150,13 @@ impl<T> Queue<T> {
         for from in 0..self.blocks.len() {
             self.blocks[from].retain(|value| keep(value));
             while to < from {
-                let Some(value) = self.blocks[from].pop_front() else {
-                    break;
-                };
-                while self.blocks[to].len() == self.blocks[to].capacity() {
+                if self.blocks[to].len() == self.blocks[to].capacity() {
                     to += 1;
+                } else if let Some(value) = self.blocks[from].pop_front() {
+                    self.blocks[to].push_back(value);
+                } else {
+                    break;
                 }
-                self.blocks[to].push_back(value);
             }
         }
         while self.blocks.back().is_some_and(VecDeque::is_empty) {

@@ -1,7 +1,7 @@
 //! The list of entries that are to be looked at.
 
 use super::queue::Queue;
-use crate::sync::{Lock, Rank};
+use crate::sync::{Lock, PausePoints, Rank};
 use alloc::sync::{Arc, Weak};
 use memwright_table::OutOfMemory;
 
@@ -76,6 +76,18 @@ impl<T> ReadyList<T> {
         state.looks > 0 || !state.list.is_empty()
     }
 
+    /// Drops the entries one by one, and lets other threads run in between.
+    pub(super) fn clear(&self) {
+        let mut points = PausePoints::every(super::ENTRIES);
+        loop {
+            let first = self.0.lock().list.pop_front();
+            if first.is_none() {
+                return;
+            }
+            points.round();
+        }
+    }
+
     /// Whether somebody looks at entries.
     pub(super) fn is_looked_at(&self) -> bool {
         self.0.lock().looks > 0
@@ -124,11 +136,11 @@ mod tests {
         let kept = Arc::new(0);
         list.make_room(2).unwrap();
         list.push(&kept);
-        let room = list.0.lock().list.capacity();
+        let room = list.0.lock().list.size();
         for number in 1..1000 {
             list.push(&Arc::new(number));
         }
-        assert_eq!(list.0.lock().list.capacity(), room);
+        assert_eq!(list.0.lock().list.size(), room);
         assert_eq!(list.look().take_first(), Some(kept));
     }
 
@@ -137,6 +149,7 @@ mod tests {
         let list = ReadyList::new();
         let items = [1, 2].map(Arc::new);
         assert!(!list.has_candidates());
+        list.make_room(2).unwrap();
         items.iter().for_each(|item| list.push(item));
 
         let look = list.look();

@@ -111,6 +111,8 @@ impl PipeEnd {
 impl Drop for PipeEnd {
     fn drop(&mut self) {
         self.pipe.close(self.kernel, self.reads, self.writes);
+        self.pipe.readable.sweep();
+        self.pipe.writable.sweep();
     }
 }
 

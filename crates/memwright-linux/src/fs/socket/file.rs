@@ -28,6 +28,8 @@ pub struct SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         let closed = self.socket.close(self.kernel, &mut Remains::default());
+        self.socket.readable.sweep();
+        self.socket.writable.sweep();
         if closed {
             self.kernel.mounts.sockets.flights.note_close();
         }
