@@ -88,10 +88,7 @@ fn look(kernel: &Kernel, parent: &Arc<Process>, target: WaitTarget, options: Wai
     {
         let mut tasks = kernel.tasks.lock();
         let mut number = 0;
-        loop {
-            let Some(child) = nth_child(&tasks, parent, target, number) else {
-                break;
-            };
+        while let Some(child) = nth_child(&tasks, parent, target, number) {
             number += 1;
             let Some(member) = tasks.members.get_mut(&child) else {
                 continue;
