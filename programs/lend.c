@@ -209,12 +209,39 @@ static void secrets(void)
 	close(ends[1]);
 }
 
+/* A copy within one's own memory goes upwards, and copies again what it has copied where the two overlap. */
+static void overlapping(void)
+{
+	static const int distances[] = { 8, 16, 63, 100, 1024, 1500, 4096, 5000 };
+	static const int lengths[] = { 20, 100, 1024, 4096, 9000, 20000 };
+	static char expected[16 * PAGE];
+	char *memory = anonymous(sizeof expected);
+	NEED(memory != NULL);
+	for (unsigned run = 0; run < 4 * 8 * 6; run++) {
+		int writes = run & 1, down = run >> 1 & 1, distance = distances[run >> 2 & 7], length = lengths[run >> 5];
+		if (distance >= length)
+			continue;
+		char *from = memory + 2 * PAGE + 100, *to = down ? from - distance : from + distance;
+		for (unsigned place = 0; place < sizeof expected; place++)
+			memory[place] = expected[place] = (char)(place * 7 + place / 256);
+		for (int place = 0; place < length; place++)
+			expected[to - memory + place] = expected[from - memory + place];
+		struct iovec source = { from, length }, target = { to, length };
+		long got = writes ? process_vm_writev(getpid(), &source, 1, &target, 1, 0) :
+				    process_vm_readv(getpid(), &target, 1, &source, 1, 0);
+		CHECK_EQ(got, length);
+		CHECK(memcmp(memory, expected, sizeof expected) == 0);
+	}
+	munmap(memory, sizeof expected);
+}
+
 int main(void)
 {
 	for (int which = 0; which < 4; which++)
 		over_fork(which & 1, which >> 1);
 	mixed();
 	between_processes();
+	overlapping();
 	secrets();
 	return checked("lend");
 }

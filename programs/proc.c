@@ -227,10 +227,23 @@ static void without_memory(pid_t zombie)
 		snprintf(name, sizeof name, "/proc/%d/%s", zombie, files[i]);
 		CHECK_FAILS(open(name, O_RDONLY), ESRCH);
 	}
+	snprintf(name, sizeof name, "/proc/%d/ksm_merging_pages", zombie);
+	int merging = open(name, O_RDONLY);
+	char byte;
+	/* Not every system merges pages, and not everybody may look. */
+	CHECK(merging < 0 || read(merging, &byte, 1) == 0);
+	close(merging);
 	snprintf(name, sizeof name, "/proc/%d/mounts", zombie);
 	CHECK_FAILS(open(name, O_RDONLY), EINVAL);
 	snprintf(name, sizeof name, "/proc/%d/mountinfo", zombie);
 	CHECK_FAILS(open(name, O_RDONLY), EINVAL);
+}
+
+/* Of the settings root has the rights that their modes give, and no more. */
+static void settings(void)
+{
+	CHECK_FAILS(open("/proc/sys/kernel/ostype", O_RDWR), EACCES);
+	CHECK_FAILS(open("/proc/sys/vm/drop_caches", O_RDONLY), EACCES);
 }
 
 /* Any position in memory can be asked for; it is refused when it is used. */
@@ -331,6 +344,7 @@ int main(int argc, char **argv)
 	stat_line();
 	stat_places();
 	positions();
+	settings();
 	others(argv[0]);
 	return checked("proc");
 }

@@ -74,11 +74,16 @@ static void move_bytes(void)
 		DO(vmsplice, "dpvn", SYS_vmsplice, any(PIPE_OUT), two, 2, 2);
 		DO(read, "dpn", SYS_read, any(PIPE_IN), me.buffer, 2 * PAGE);
 		break;
-	case 7:
+	case 7: {
+		long from = below(PAGE), to = below(PAGE);
 		DO(write, "dpn", SYS_write, any(PIPE_OUT), me.buffer, below(PAGE));
 		DO(splice, "d-d-nn", SYS_splice, any(PIPE_IN), 0, any(PIPE_OUT), 0, below(PAGE), 2);
 		DO(tee, "ddnn", SYS_tee, any(PIPE_IN), any(PIPE_OUT), below(PAGE), 2);
+		DO(splice, "dpd-nn", SYS_splice, any(MEMORY), &from, any(PIPE_OUT), 0, 1 + below(PAGE), 2);
+		DO(tee, "ddnn", SYS_tee, any(PIPE_IN), any(PIPE_OUT), 1 + below(PAGE), 2);
+		DO(splice, "d-dpnn", SYS_splice, any(PIPE_IN), 0, any(MEMORY), &to, 1 + below(PAGE), 2);
 		break;
+	}
 	default: {
 		struct itimerspec in_a_while = { { 0, one_in(4) ? 1000000 : 0 }, { 0, 1 + below(1000000) } }, was;
 		int timer = any(TIMER);

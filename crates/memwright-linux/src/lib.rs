@@ -22,6 +22,7 @@ pub mod arch;
 mod audit;
 pub(crate) mod batch;
 pub mod cgroup;
+pub mod changes;
 pub mod channel;
 pub mod context;
 pub mod cpio;

@@ -5,7 +5,7 @@ pub use memwright_table::sync::{
 };
 
 use alloc::{collections::VecDeque, vec::Vec};
-use memwright_table::OutOfMemory;
+use memwright_table::{OutOfMemory, Rising, RisingRoom};
 
 /// What grows behind a lock: memory for it is found before the lock is taken.
 pub trait Grows: Sized {
@@ -58,6 +58,30 @@ macro_rules! grow_in_one_piece {
             }
         }
     };
+}
+
+impl<T> Grows for Rising<T> {
+    type Room = RisingRoom<T>;
+
+    #[inline]
+    fn has_room(&self, _more: usize) -> bool {
+        Self::has_room(self)
+    }
+
+    fn wanted(&self, _more: usize) -> usize {
+        self.len()
+    }
+
+    fn with_room(length: usize) -> Result<Self::Room, OutOfMemory> {
+        /// No block behind the first has fewer elements when it is filled.
+        const FEWEST: usize = 64;
+        let list = 2 * (length / FEWEST) + 4;
+        Self::find_room(list, length + 4)
+    }
+
+    fn take_room(&mut self, room: &mut Self::Room) {
+        Self::take_room(self, room);
+    }
 }
 
 grow_in_one_piece!(Vec);

@@ -11,10 +11,9 @@ use crate::{
 use alloc::{
     collections::VecDeque,
     sync::{Arc, Weak},
-    vec::Vec,
 };
 use core::cmp::Ordering;
-use memwright_table::{OutOfMemory, TryPush};
+use memwright_table::{OutOfMemory, Rising};
 
 /// Why a wait ended without what was waited for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -141,6 +140,9 @@ pub trait Observer: Send + Sync {
 /// Waiters that are woken, or observers that are notified, between two scheduling points.
 const TOGETHER: u32 = 64;
 
+/// Observers that are dropped between two scheduling points; fewer go with their queue.
+const SWEPT: usize = 64;
+
 /// Threads that wait for something, first come first, and those who are told of each wake.
 pub struct WaitQueue {
     /// What is waited for here, for reports.
@@ -151,9 +153,8 @@ pub struct WaitQueue {
 /// Both lists are empty most of the time; the first to come allocates.
 struct Waiters {
     threads: VecDeque<Arc<Thread>>,
-    /// With a number that rises along the list: a walk over it finds its place again after a
-    /// change. An observer that is gone stays until a sweep.
-    observers: Vec<(u64, Weak<dyn Observer>)>,
+    /// A walk over them finds its place again after a change. One that is gone stays until a sweep.
+    observers: Rising<Weak<dyn Observer>>,
     sweep: Sweep,
 }
 
@@ -177,7 +178,7 @@ impl WaitQueue {
                 Rank::Wait,
                 Waiters {
                     threads: VecDeque::new(),
-                    observers: Vec::new(),
+                    observers: Rising::new(),
                     sweep: Sweep::new(),
                 },
             ),
@@ -224,11 +225,40 @@ impl WaitQueue {
             observers, sweep, ..
         } = &mut *waiters;
         if sweep.is_due(observers.len()) {
-            observers.retain(|(_, observer)| observer.strong_count() > 0);
+            observers.retain(|observer| observer.strong_count() > 0);
             sweep.done(observers.len());
         }
-        let number = observers.last().map_or(0, |(number, _)| number + 1);
-        observers.try_push((number, observer))
+        observers.try_push(observer).map(drop)
+    }
+
+    /// Drops the observers that are gone, and lets other threads run in between: before a queue goes that a program may
+    /// have had watched as often as it likes. The caller holds no lock but those that sleep.
+    pub fn sweep(&self) {
+        if self.waiters.lock().observers.len() < SWEPT {
+            return;
+        }
+        let mut points = PausePoints::every(1);
+        let mut from = Some(0);
+        while let Some(first) = from {
+            let mut gone = [const { None }; SWEPT];
+            let mut next = first;
+            from = None;
+            {
+                let observers = &mut self.waiters.lock().observers;
+                for slot in &mut gone {
+                    let Some((number, observer)) = observers.first_from(next) else {
+                        break;
+                    };
+                    next = number + 1;
+                    from = Some(next);
+                    if observer.strong_count() == 0 {
+                        *slot = observers.remove(number);
+                    }
+                }
+            }
+            drop(gone);
+            points.round();
+        }
     }
 
     /// Somebody waits.
@@ -283,11 +313,8 @@ impl WaitQueue {
             points.round();
             let (number, observer) = {
                 let waiters = self.waiters.lock();
-                let place = waiters
-                    .observers
-                    .partition_point(|(number, _)| *number < from);
-                match waiters.observers.get(place) {
-                    Some((number, observer)) => (*number, observer.clone()),
+                match waiters.observers.first_from(from) {
+                    Some((number, observer)) => (number, observer.clone()),
                     None => return,
                 }
             };

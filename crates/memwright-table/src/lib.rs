@@ -123,6 +123,7 @@ pub mod linked;
 pub mod machine;
 #[doc(hidden)]
 pub mod mistake;
+mod rising;
 pub mod sync;
 pub mod table;
 pub mod tags;
@@ -146,6 +147,7 @@ pub use gather::{FlushPolicy, Gather, GatherCounts};
 pub use handle::{OutOfMemory, Shared, TryPush};
 pub use linked::Linked;
 pub use machine::{Invalidation, Machine};
+pub use rising::{Rising, RisingRoom};
 pub use table::{
     Collapsed, Copied, CopyRule, CopyStop, Cursor, Edit, Edited, Extent, Look, Prepared, Table,
     WrittenRun,

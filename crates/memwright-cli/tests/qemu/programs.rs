@@ -48,6 +48,8 @@ const PROGRAMS: &[&str] = &[
     "forkbomb",
     "threadbomb",
     "pipes",
+    "splice",
+    "polled_files",
     "semaphores",
     "eventfd",
     "epoll",

@@ -76,12 +76,19 @@ pub fn trials() -> Vec<Trial> {
     });
     let mut trials: Vec<_> = alone.chain(swapping).collect();
     trials.push(Trial::test("stretches::all_are_listed", all_are_listed));
+    trials.push(Trial::test("stretches::many_objects", || {
+        bounded_run(&["--memory", "1G"], &program_named("many_objects"), &[])
+    }));
     trials
 }
 
 fn program() -> PathBuf {
+    program_named("stretches")
+}
+
+fn program_named(name: &str) -> PathBuf {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    root.join("programs/build/musl-static/stretches")
+    root.join("programs/build/musl-static").join(name)
 }
 
 fn bounded(options: &[&str], operation: &str) -> Result<(), Failed> {

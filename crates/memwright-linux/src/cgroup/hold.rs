@@ -51,6 +51,7 @@ pub(crate) fn hold(kernel: &Kernel, thread: &Arc<Thread>, group: &Arc<Cgroup>) {
         }
         if !core::mem::replace(&mut counted, true) {
             group.events.max.fetch_add(1, Ordering::Relaxed);
+            kernel.cgroups.changes.note(kernel);
         }
         if pages < least {
             (least, rounds) = (pages, 0);
@@ -59,10 +60,12 @@ pub(crate) fn hold(kernel: &Kernel, thread: &Arc<Thread>, group: &Arc<Cgroup>) {
         if rounds <= MOST_ROUNDS && group.send_out(kernel, excess.max(AT_LEAST)) {
             continue;
         }
+        kernel.cgroups.changes.note(kernel);
         match oom::relieve_group(kernel, thread, group) {
             Relief::Killed => {
                 group.events.out_of_memory.fetch_add(1, Ordering::Relaxed);
                 group.events.killed.fetch_add(1, Ordering::Relaxed);
+                kernel.cgroups.changes.note(kernel);
             }
             Relief::Awaited => {}
             Relief::Nobody => return,

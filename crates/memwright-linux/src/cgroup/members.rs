@@ -110,7 +110,7 @@ pub(crate) fn enter(
 ) -> Result<(), Errno> {
     let usage = process.total_usage(kernel);
     // Nobody removes the group, and nobody is born, meanwhile.
-    let _tasks = kernel.tasks.lock();
+    let tasks = kernel.tasks.lock();
     if let Some(group) = &group {
         kernel.cgroups.get(group.id).ok_or(Errno::ENODEV)?;
         group.look_soon();
@@ -129,5 +129,7 @@ pub(crate) fn enter(
         space.set_swap_payer(payer);
     }
     process.mark_threads();
+    drop(tasks);
+    kernel.cgroups.changes.note(kernel);
     Ok(())
 }

@@ -26,6 +26,7 @@ pub(crate) use members::enter;
 
 use crate::{
     batch::Batch,
+    changes::Changes,
     errno::Errno,
     kernel::Kernel,
     process::{Life, Member, Process},
@@ -190,11 +191,18 @@ struct Groups {
 }
 
 /// The groups of a machine.
-pub(crate) struct Cgroups(Lock<Groups>);
+pub(crate) struct Cgroups {
+    groups: Lock<Groups>,
+    /// A group has its first process, has lost its last, or had more than it may.
+    pub(crate) changes: Changes,
+}
 
 impl Default for Cgroups {
     fn default() -> Self {
-        Self(Lock::new(Rank::Leaf, Groups::default()))
+        Self {
+            groups: Lock::new(Rank::Leaf, Groups::default()),
+            changes: Changes::default(),
+        }
     }
 }
 
@@ -210,7 +218,7 @@ impl Cgroups {
         // Nobody else makes a group meanwhile.
         let _tasks = kernel.tasks.lock();
         let payer = {
-            let groups = self.0.lock();
+            let groups = self.groups.lock();
             if groups.groups.iter().any(|group| &*group.name == name) {
                 return Err(Errno::EEXIST);
             }
@@ -220,7 +228,7 @@ impl Cgroups {
         };
         let opened = kernel.memory.swap().open_payer(payer);
         opened.map_err(|_| Errno::ENOMEM)?;
-        let mut groups = self.0.lock();
+        let mut groups = self.groups.lock();
         groups.last += 1;
         let group = Arc::new(Cgroup::new(groups.last, name, payer));
         groups.groups.try_push(group).map_err(|_| Errno::ENOMEM)
@@ -241,7 +249,7 @@ impl Cgroups {
             if busy {
                 return Err(Errno::EBUSY);
             }
-            self.0.lock().groups.retain(|other| other.id != id);
+            self.groups.lock().groups.retain(|other| other.id != id);
             group
         };
         drop(removed);
@@ -264,19 +272,19 @@ impl Cgroups {
     }
 
     fn find(&self, wanted: impl Fn(&Cgroup) -> bool) -> Option<Arc<Cgroup>> {
-        let groups = self.0.lock();
+        let groups = self.groups.lock();
         groups.groups.iter().find(|group| wanted(group)).cloned()
     }
 
     /// Whether groups have limits of memory.
     pub(crate) fn limit_memory(&self) -> bool {
-        self.0.lock().memory
+        self.groups.lock().memory
     }
 
     /// Lets groups have limits of memory, or none: then those that were set are gone.
     pub(crate) fn set_limit_memory(&self, kernel: &Kernel, on: bool) {
         let groups = {
-            let mut groups = self.0.lock();
+            let mut groups = self.groups.lock();
             groups.memory = on;
             groups.groups.clone()
         };

@@ -3,7 +3,7 @@
 use super::{
     attributes::DeviceNumber,
     kind::Kind,
-    open_file::{File, OpenFile, Polling, Positions, Readiness},
+    open_file::{File, OpenFile, Polling, Positions, Readiness, Splices},
     transfer::{Sink, Source, with_buffer},
     turn::Turn,
 };
@@ -263,6 +263,10 @@ const COOKED: Termios = Termios {
 };
 
 impl File for ConsoleStream {
+    fn splices(&self) -> Splices {
+        Splices::Both
+    }
+
     fn positions(&self) -> Positions {
         Positions::Refused
     }

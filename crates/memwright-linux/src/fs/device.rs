@@ -3,7 +3,7 @@
 use super::{
     attributes::DeviceNumber,
     console::{CONSOLE_DEVICE, write_channel},
-    open_file::{File, Mapping, OpenFile},
+    open_file::{File, Mapping, OpenFile, Splices},
     seek::Whence,
     transfer::{Sink, Source},
 };
@@ -75,6 +75,15 @@ const USERFAULTFD_IOC_NEW: u32 = 0xaa00;
 const CHUNK: usize = 256;
 
 impl File for Device {
+    fn splices(&self) -> Splices {
+        match self {
+            Self::Null => Splices::Writes,
+            Self::Zero | Self::Random | Self::Urandom | Self::Console => Splices::Both,
+            Self::Full => Splices::Reads,
+            Self::Userfaultfd | Self::Terminal | Self::Unknown(_) => Splices::Neither,
+        }
+    }
+
     fn read(
         &self,
         context: &Context<'_>,

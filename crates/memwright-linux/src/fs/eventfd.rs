@@ -51,6 +51,13 @@ impl EventCounter {
     }
 }
 
+impl Drop for EventCounter {
+    fn drop(&mut self) {
+        self.readable.sweep();
+        self.writable.sweep();
+    }
+}
+
 /// What a read takes from a counter of this value; none from zero.
 const fn taken(count: u64, semaphore: bool) -> Option<u64> {
     match (count, semaphore) {

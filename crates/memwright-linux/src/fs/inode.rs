@@ -6,12 +6,14 @@ use super::{
     dentry::Dentry,
     device::Device,
     entries::Entries,
-    file_system::FileSystem,
+    file_system::{FileSystem, FileSystemKind},
     kind::Kind,
     locks::FileLocks,
-    permission::{Permission, Subject, before_write, inherited, permitted, sets_ids},
+    permission::{
+        Permission, Subject, before_write, inherited, permitted, permitted_setting, sets_ids,
+    },
     pipe::Pipe,
-    procfs::ProcNode,
+    procfs::{ProcNode, SETTING_NUMBERS},
     regular::Regular,
     tmpfs::MountFlags,
 };
@@ -243,18 +245,19 @@ impl Inode {
     /// `EACCES`.
     pub fn check(&self, subject: Subject, wanted: Permission) -> Result<(), Errno> {
         let metadata = self.metadata();
-        let directory = self.is_directory();
-        if permitted(
-            subject,
-            metadata.permissions,
-            metadata.owner,
-            directory,
-            wanted,
-        ) {
-            Ok(())
+        let (mode, owner) = (metadata.permissions, metadata.owner);
+        let may = if self.is_setting() {
+            permitted_setting(subject, mode, wanted)
         } else {
-            Err(Errno::EACCES)
-        }
+            permitted(subject, mode, owner, self.is_directory(), wanted)
+        };
+        may.then_some(()).ok_or(Errno::EACCES)
+    }
+
+    /// Whether it is a node of `/proc/sys`.
+    fn is_setting(&self) -> bool {
+        let is_proc = self.file_system.kind == FileSystemKind::Proc;
+        is_proc && SETTING_NUMBERS.contains(&self.number)
     }
 
     /// Whether `subject` may change what the node says of itself: its owner and root may.

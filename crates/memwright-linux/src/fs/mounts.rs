@@ -20,6 +20,7 @@ use super::{
 use crate::{
     Memory,
     batch::Batch,
+    changes::Changes,
     cpio::CpioArchive,
     errno::Errno,
     kernel::Kernel,
@@ -27,7 +28,12 @@ use crate::{
     short::Short,
     sync::{Lock, Rank},
 };
-use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    vec::Vec,
+};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use unmount::take_down;
 
@@ -53,6 +59,47 @@ impl Mount {
     }
 }
 
+/// What is mounted.
+#[derive(Default)]
+struct MountTable {
+    /// By number, which is the order of mounting.
+    mounts: BTreeMap<u64, Mount>,
+    /// The number of each beside that of the one it lies in.
+    within: BTreeSet<(u64, u64)>,
+}
+
+impl MountTable {
+    /// The root alone.
+    fn new(root: &Arc<Dentry>) -> Self {
+        let mut table = Self::default();
+        let mount = Mount {
+            root: root.clone(),
+            at: None,
+        };
+        table.insert(root.inode.file_system.mount, mount);
+        table
+    }
+
+    fn insert(&mut self, number: u64, mount: Mount) {
+        if mount.at.is_some() {
+            self.within.insert((mount.upper(), number));
+        }
+        self.mounts.insert(number, mount);
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Mount> {
+        let mount = self.mounts.remove(&number)?;
+        self.within.remove(&(mount.upper(), number));
+        Some(mount)
+    }
+
+    /// The numbers of those that lie in this one.
+    fn within(&self, number: u64) -> impl Iterator<Item = u64> + '_ {
+        let numbers = self.within.range((number, 0)..=(number, u64::MAX));
+        numbers.map(|(_, number)| *number)
+    }
+}
+
 /// The tree of all files.
 pub struct Mounts {
     /// The root of the tree.
@@ -72,9 +119,10 @@ pub struct Mounts {
     anonymous: Arc<FileSystem>,
     /// How many open files there are.
     pub open: OpenCounts,
-    /// By number, which is the order of mounting.
-    mounts: Lock<BTreeMap<u64, Mount>>,
+    mounts: Lock<MountTable>,
     next_mount: AtomicU32,
+    /// Of what is mounted where.
+    pub changes: Changes,
     /// The roots of file systems that have no place any more, but users.
     detached: Lock<Vec<Arc<Dentry>>>,
     /// Whether one of them may have no user any more.
@@ -117,18 +165,10 @@ impl Mounts {
         });
         let root = Arc::new(Dentry::detached(b"", Arc::new(root)));
         Self {
-            mounts: Lock::new(
-                Rank::File,
-                BTreeMap::from([(
-                    root.inode.file_system.mount,
-                    Mount {
-                        root: root.clone(),
-                        at: None,
-                    },
-                )]),
-            ),
+            mounts: Lock::new(Rank::File, MountTable::new(&root)),
             open: OpenCounts::default(),
             next_mount: AtomicU32::new(FIRST_MOUNT),
+            changes: Changes::default(),
             detached: Lock::new(Rank::Mount, Vec::new()),
             idle: Arc::new(AtomicBool::new(false)),
             root,
@@ -185,7 +225,13 @@ impl Mounts {
     /// Adds the roots of mounted file systems to `batch`, from the mount numbered `from` on in the order of mounting,
     /// each with the number of the mount that it lies in, until the batch is full.
     pub(crate) fn note(&self, from: u64, batch: &mut Batch<(Arc<Dentry>, u64)>) {
-        for mount in self.mounts.lock().range(from..).map(|(_, mount)| mount) {
+        for mount in self
+            .mounts
+            .lock()
+            .mounts
+            .range(from..)
+            .map(|(_, mount)| mount)
+        {
             if !batch.push((mount.root.clone(), mount.upper())) {
                 return;
             }
@@ -202,7 +248,7 @@ impl Mounts {
     #[must_use]
     pub fn root_of(&self, kind: FileSystemKind) -> Option<Arc<Dentry>> {
         let mounts = self.mounts.lock();
-        let mut roots = mounts.values().map(|mount| &mount.root);
+        let mut roots = mounts.mounts.values().map(|mount| &mount.root);
         roots
             .find(|root| root.inode.file_system.kind == kind)
             .cloned()
@@ -348,7 +394,11 @@ impl Mounts {
     pub fn clear(&self) {
         self.sockets.flights.collect();
         let mounts = core::mem::take(&mut *self.mounts.lock());
-        let mut pending: Vec<_> = mounts.into_values().map(|mount| mount.root).collect();
+        let mut pending: Vec<_> = mounts
+            .mounts
+            .into_values()
+            .map(|mount| mount.root)
+            .collect();
         pending.append(&mut self.detached.lock());
         pending.push(self.root.clone());
         pending.iter().rev().for_each(take_down);

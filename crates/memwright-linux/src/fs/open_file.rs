@@ -37,6 +37,8 @@ flags! {
         const READ = raw::POLLIN | raw::POLLRDNORM;
         /// Writing returns at once.
         const WRITE = raw::POLLOUT | raw::POLLWRNORM;
+        /// Something happened that is told apart from the bytes.
+        const PRIORITY = raw::POLLPRI;
         /// Nobody will read what is written.
         const ERROR = raw::POLLERR;
         /// The other side is gone.
@@ -70,6 +72,33 @@ pub enum Positions {
     Ignored,
     /// It has none.
     Refused,
+}
+
+/// What `splice` and `sendfile` can do with a file (`splice_read` and `splice_write` of Linux's `struct file_operations`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Splices {
+    /// Nothing.
+    Neither,
+    /// Read it.
+    Reads,
+    /// Write it.
+    Writes,
+    /// Read it and write it.
+    Both,
+}
+
+impl Splices {
+    /// It can be read.
+    #[must_use]
+    pub const fn reads(self) -> bool {
+        matches!(self, Self::Reads | Self::Both)
+    }
+
+    /// It can be written.
+    #[must_use]
+    pub const fn writes(self) -> bool {
+        matches!(self, Self::Writes | Self::Both)
+    }
 }
 
 /// How a file is waited for.
@@ -262,6 +291,11 @@ pub trait File: Send + Sync + AsAny {
     /// The queues that are woken when what is `wanted` of [`Self::readiness`] changes.
     fn queues<'a>(&'a self, context: &'a Context<'_>, wanted: Readiness, queues: &mut Queues<'a>) {
         let _ = (context, wanted, queues);
+    }
+
+    /// Whether `splice` can read it, and whether it can write it; pipes apart.
+    fn splices(&self) -> Splices {
+        Splices::Neither
     }
 
     /// `ioctl`, apart from what concerns every descriptor.
@@ -527,6 +561,17 @@ impl OpenFile {
             return Err(Errno::ESPIPE);
         }
         self.file.write(context, self, &mut position, source)
+    }
+
+    /// Sets the position.
+    ///
+    /// # Errors
+    /// `ERESTARTSYS` while somebody else uses it.
+    pub fn set_position(&self, context: &Context<'_>, to: u64) -> Result<(), Errno> {
+        self.with_position(context, |position| {
+            *position = to;
+            Ok(())
+        })
     }
 
     /// Moves the position and returns it.

@@ -64,6 +64,18 @@ pub fn permitted(
     wanted.bits() & !class & 7 == 0
 }
 
+/// Whether `subject` has all of `wanted` over a file of `/proc/sys` with this mode: it is root's, who has no more rights
+/// than the mode says (Linux 7.3 `fs/proc/proc_sysctl.c`, `test_perm`).
+#[must_use]
+pub fn permitted_setting(subject: Subject, mode: u32, wanted: Permission) -> bool {
+    let class = match (subject.user, subject.group) {
+        (0, _) => mode >> 6,
+        (_, 0) => mode >> 3,
+        (_, _) => mode,
+    };
+    wanted.bits() & !class & 7 == 0
+}
+
 /// Whether `subject` may have a node with the group `group` run with that group's rights
 /// (`in_group_or_capable` in `fs/inode.c` of Linux 7.3, with `CAP_FSETID`).
 #[must_use]

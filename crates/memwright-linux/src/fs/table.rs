@@ -240,9 +240,11 @@ impl FileTable {
     #[must_use]
     pub fn kernel_bytes(&self) -> u64 {
         let (mut from, mut bytes) = (0, self.locked.bytes());
+        let mut points = PausePoints::every(CLOSES);
         while let Some((descriptor, open)) = self.next_open(from) {
             bytes += open.file.kernel_bytes() + open.locked.bytes();
             from = descriptor as usize + 1;
+            points.round();
         }
         bytes
     }

@@ -151,6 +151,7 @@ impl Drop for TimerFile {
         if let Some(deadline) = deadline {
             self.kernel.scheduler.remove_timer(self.kernel, deadline);
         }
+        self.timer.expirations.sweep();
     }
 }
 

@@ -50,6 +50,11 @@ impl<'a> UserPieces<'a> {
         None
     }
 
+    /// The next address, and how many bytes follow there.
+    fn front(&mut self) -> Option<(u64, usize)> {
+        self.next(usize::MAX)
+    }
+
     fn advance(&mut self, count: usize) {
         self.done += count;
         self.left -= count;
@@ -108,6 +113,14 @@ impl<'a> Sink<'a> {
     #[must_use]
     pub fn kernel(bytes: &'a mut [u8]) -> Self {
         Self(Place::Kernel(bytes))
+    }
+
+    /// Where in user memory the next bytes go, and how many; none for kernel memory.
+    pub fn front(&mut self) -> Option<(u64, usize)> {
+        match &mut self.0 {
+            Place::User(pieces) => pieces.front(),
+            Place::Kernel(_) => None,
+        }
     }
 
     /// How many bytes are still wanted.
@@ -204,6 +217,14 @@ impl<'a> Source<'a> {
     #[must_use]
     pub const fn kernel(bytes: &'a [u8]) -> Self {
         Self(Place::Kernel(bytes))
+    }
+
+    /// Where in user memory the next bytes come from, and how many; none for kernel memory.
+    pub fn front(&mut self) -> Option<(u64, usize)> {
+        match &mut self.0 {
+            Place::User(pieces) => pieces.front(),
+            Place::Kernel(_) => None,
+        }
     }
 
     /// How many bytes are still to come.

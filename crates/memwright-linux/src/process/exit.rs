@@ -95,6 +95,9 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
         (orphans, wanted)
     };
     process.ended.wake_all(kernel);
+    if process.cgroup().is_some() {
+        kernel.cgroups.changes.note(kernel);
+    }
     for orphan in &orphans {
         adopt(kernel, process, orphan);
         pause_point();

@@ -42,7 +42,7 @@ use crate::{
     wait::WaitQueue,
 };
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use memwright_table::Shared;
 
 /// The parts a process is made of.
@@ -112,6 +112,8 @@ pub struct Process {
     files: Lock<Option<Arc<FileTable>>>,
     fs: Lock<Option<Arc<FsContext>>>,
     name: Lock<[u8; 16]>,
+    /// Rises with each process that is entered in the table.
+    birth: AtomicU64,
     parent: AtomicU32,
     group: AtomicU32,
     session: AtomicU32,
@@ -169,6 +171,7 @@ impl Process {
             files: Lock::new(Rank::Leaf, files),
             fs: Lock::new(Rank::Leaf, fs),
             name: Lock::new(Rank::Leaf, name),
+            birth: AtomicU64::new(0),
             parent: AtomicU32::new(0),
             group: AtomicU32::new(id),
             session: AtomicU32::new(id),

@@ -45,6 +45,8 @@ pub struct TaskTable {
     groups: BTreeSet<(u32, u32)>,
     sessions: BTreeSet<(u32, u32)>,
     last_id: u32,
+    /// Processes that were entered.
+    births: u64,
 }
 
 /// The table of processes.
@@ -144,21 +146,33 @@ impl TaskTable {
 
     /// A free id for a process or thread: the next after the last given.
     pub fn allocate_id(&mut self) -> Option<u32> {
-        let mut candidate = self.last_id;
-        for _ in 0..END {
-            candidate += 1;
-            if candidate >= END {
-                candidate = FIRST_REUSED;
-            }
-            let used = self.members.contains_key(&candidate)
-                || self.threads.contains_key(&candidate)
-                || self.group_exists(candidate);
-            if !used {
-                self.last_id = candidate;
-                return Some(candidate);
-            }
+        let next = self.last_id + 1;
+        let id = self.first_free(next..END);
+        let id = id.or_else(|| self.first_free(FIRST_REUSED..next.min(END)))?;
+        self.last_id = id;
+        Some(id)
+    }
+
+    /// The first of these ids that nobody has: one walk over those in use, however many are.
+    fn first_free(&self, ids: core::ops::Range<u32>) -> Option<u32> {
+        if ids.is_empty() {
+            return None;
         }
-        None
+        let mut members = self
+            .members
+            .range(ids.clone())
+            .map(|(id, _)| *id)
+            .peekable();
+        let mut threads = self
+            .threads
+            .range(ids.clone())
+            .map(|(id, _)| *id)
+            .peekable();
+        ids.into_iter().find(|id| {
+            let member = members.next_if_eq(id).is_some();
+            let thread = threads.next_if_eq(id).is_some();
+            !member && !thread && !self.group_exists(*id)
+        })
     }
 
     /// Some process belongs to this group or session.
@@ -211,6 +225,8 @@ impl TaskTable {
     /// [`OutOfMemory`]; nothing has changed then.
     pub fn enter(&mut self, process: &Arc<Process>, parent: u32) -> Result<(), OutOfMemory> {
         self.make_room_for_orphans()?;
+        self.births += 1;
+        process.birth.store(self.births, Ordering::Relaxed);
         let (mut group, mut session) = (process.group(), process.session());
         if let Some(parent) = self.members.get_mut(&parent) {
             parent.children.try_push(process.clone())?;
@@ -276,7 +292,16 @@ impl TaskTable {
         self.sessions.remove(&(process.session(), id));
         process.user().threads.remove(1);
         if let Some(parent) = self.members.get_mut(&member.process.parent()) {
-            parent.children.retain(|child| child.id != id);
+            let children = &mut parent.children;
+            let birth = |child: &Arc<Process>| child.birth.load(Ordering::Relaxed);
+            // The reaper's are in the order in which their parents ended.
+            let place = children
+                .binary_search_by_key(&birth(process), birth)
+                .ok()
+                .filter(|place| children[*place].id == id)
+                .or_else(|| children.iter().position(|child| child.id == id));
+            let child = place.map(|place| children.remove(place));
+            drop(child);
         }
         Some(member.process)
     }

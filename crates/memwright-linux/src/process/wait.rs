@@ -1,6 +1,9 @@
 //! Waiting for children.
 
-use super::{Change, Life, Process, Thread, UsageSnapshot, tasks::Member};
+use super::{
+    Change, Life, Process, Thread, UsageSnapshot,
+    tasks::{Member, TaskTable},
+};
 use crate::{context::Context, errno::Errno, kernel::Kernel, ptrace::standing_unreported};
 use alloc::sync::Arc;
 
@@ -85,13 +88,7 @@ fn look(kernel: &Kernel, parent: &Arc<Process>, target: WaitTarget, options: Wai
     {
         let mut tasks = kernel.tasks.lock();
         let mut number = 0;
-        loop {
-            let Some(member) = tasks.members.get(&parent.id) else {
-                return Look::NoChildren;
-            };
-            let Some(child) = member.children.get(number).map(|child| child.id) else {
-                break;
-            };
+        while let Some(child) = nth_child(&tasks, parent, target, number) {
             number += 1;
             let Some(member) = tasks.members.get_mut(&child) else {
                 continue;
@@ -145,6 +142,7 @@ fn look(kernel: &Kernel, parent: &Arc<Process>, target: WaitTarget, options: Wai
     let usage = usage_of(kernel, &process);
     if matches!(change, Change::Ended(_)) && !options.contains(WaitOptions::NOWAIT) {
         parent.children_usage.add(&usage);
+        forget_signals(kernel, &process);
     }
     Look::Found(Waited {
         process: id,
@@ -197,6 +195,25 @@ fn look_at_tracees(member: &mut Member, target: WaitTarget, options: WaitOptions
     }
 }
 
+/// The child that is looked at after so many others. Of the one that is waited for by its id there are no others.
+fn nth_child(
+    tasks: &TaskTable,
+    parent: &Process,
+    target: WaitTarget,
+    number: usize,
+) -> Option<u32> {
+    match target {
+        WaitTarget::Process(id) => {
+            let member = tasks.members.get(&id).filter(|_| number == 0)?;
+            (member.process.parent() == parent.id).then_some(id)
+        }
+        WaitTarget::Any | WaitTarget::Group(_) => {
+            let member = tasks.members.get(&parent.id)?;
+            member.children.get(number).map(|child| child.id)
+        }
+    }
+}
+
 /// The child or traced thread with this id, in this group, is waited for.
 fn is_target(id: u32, group: u32, target: WaitTarget) -> bool {
     match target {
@@ -238,6 +255,13 @@ fn reportable(life: Life, options: WaitOptions) -> Option<Change> {
 pub(super) fn reap_unwanted(kernel: &Kernel, process: &Arc<Process>) {
     let removed = kernel.tasks.lock().remove(process.id);
     drop(removed);
+    forget_signals(kernel, process);
+}
+
+/// Lets those look once more who wait for signals of a process that is gone (`signalfd_cleanup` of Linux 7.3,
+/// `fs/signalfd.c`).
+fn forget_signals(kernel: &Kernel, process: &Process) {
+    process.signal_arrived.wake_all(kernel);
 }
 
 #[cfg(test)]

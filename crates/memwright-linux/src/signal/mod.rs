@@ -18,7 +18,7 @@ pub use pending::Pending;
 pub use restart::{Restart, restart_decision};
 pub(crate) use send::{begin_end, end_others, notify_tracer, report_change, waits_for_ended};
 pub use send::{
-    force_fault, kill_process, notify_parent, send_to_group, send_to_process, send_to_thread,
+    force_fault, kill_process, notify_parent, queue, send_to_group, send_to_process, send_to_thread,
 };
 pub use set::SignalSet;
 pub use state::{AlternateStack, Signals, Stop, ThreadSignals};

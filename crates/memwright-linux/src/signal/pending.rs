@@ -27,14 +27,22 @@ impl Pending {
         self.set.is_empty()
     }
 
-    /// Adds a signal. A standard signal that is pending already is not queued again. Without
+    /// Adds a signal. A standard signal that is pending already is not queued again: then it returns false. Without
     /// memory for its reason the signal is pending all the same.
-    pub fn add(&mut self, info: SignalInfo) {
+    pub fn add(&mut self, info: SignalInfo) -> bool {
+        self.add_queued(info, true)
+    }
+
+    /// Adds a signal, its reason only if that `is_queued`.
+    pub fn add_queued(&mut self, info: SignalInfo, is_queued: bool) -> bool {
         if self.set.contains(info.signal) && !info.signal.is_real_time() {
-            return;
+            return false;
         }
         self.set = self.set.with(info.signal);
-        let _ = self.queue.try_push(info);
+        if is_queued {
+            let _ = self.queue.try_push(info);
+        }
+        true
     }
 
     /// Takes the first signal that is not in `blocked`.

@@ -1,20 +1,34 @@
 //! Sending signals.
 
-use super::{ActionFlags, Detail, Handler, Signal, SignalInfo, SignalSet, Signals, Stop};
+use super::{ActionFlags, Detail, Handler, Signal, SignalInfo, SignalSet, Signals, Stop, code};
 use crate::{
+    errno::Errno,
     kernel::Kernel,
-    process::{Change, ExitStatus, Life, Process, REAPER, Thread, Work, ticks},
+    process::{Change, ExitStatus, Life, Process, REAPER, Resource, Thread, Work, ticks},
 };
 use alloc::sync::Arc;
 
 /// Sends a signal to a process; any of its threads may take it.
 pub fn send_to_process(kernel: &Kernel, process: &Arc<Process>, info: SignalInfo) {
-    send(kernel, process, None, info);
+    let _ = send(kernel, process, None, info);
+}
+
+/// Sends a signal to a process, or to one of its threads, as a program asks for it.
+///
+/// # Errors
+/// `EAGAIN` if as many signals are queued as may be (`RLIMIT_SIGPENDING`), and this one has to be queued.
+pub fn queue(
+    kernel: &Kernel,
+    process: &Arc<Process>,
+    target: Option<&Arc<Thread>>,
+    info: SignalInfo,
+) -> Result<(), Errno> {
+    send(kernel, process, target, info)
 }
 
 /// Sends a signal to one thread.
 pub fn send_to_thread(kernel: &Kernel, thread: &Arc<Thread>, info: SignalInfo) {
-    send(kernel, &thread.process, Some(thread), info);
+    let _ = send(kernel, &thread.process, Some(thread), info);
 }
 
 /// Sends a signal to every process of a group; returns how many there are.
@@ -32,29 +46,54 @@ pub fn kill_process(kernel: &Kernel, process: &Arc<Process>) {
     send_to_process(kernel, process, SignalInfo::kernel(Signal::SIGKILL));
 }
 
-fn send(kernel: &Kernel, process: &Arc<Process>, target: Option<&Arc<Thread>>, info: SignalInfo) {
+/// Whether a signal has a place in the queue, where so many may be, or is pending without its reason. One that the kernel or `kill` sends has (Linux 7.3 `kernel/signal.c`, `__send_signal_locked`).
+///
+/// # Errors
+/// `EAGAIN` for one that is nothing without its reason.
+fn place(info: &SignalInfo, signals: &Signals, limit: Option<u64>) -> Result<bool, Errno> {
+    match limit {
+        Some(limit) if signals.queued() as u64 >= limit => match info.code {
+            code::SI_USER => Ok(false),
+            _ => Err(Errno::EAGAIN),
+        },
+        Some(_) | None => Ok(true),
+    }
+}
+
+fn send(
+    kernel: &Kernel,
+    process: &Arc<Process>,
+    target: Option<&Arc<Thread>>,
+    info: SignalInfo,
+) -> Result<(), Errno> {
     let signal = info.signal;
-    let continued = {
+    let limit = || process.limits.lock().get(Resource::PendingSignals).current;
+    let limit = signal.is_real_time().then(limit);
+    let (continued, arrived) = {
         let mut signals = process.signals.lock();
         if signals.threads.is_empty() || signals.group_exit.is_some() {
-            return;
+            return Ok(());
         }
         let continued = prepare(&mut signals, signal);
+        let mut arrived = false;
         if signal == Signal::SIGKILL {
             begin_end(kernel, &mut signals, ExitStatus::Killed(signal));
         } else if !signals.ignored(signal) {
-            match target {
+            let is_queued = place(&info, &signals, limit)?;
+            arrived = match target {
                 Some(thread) => match signals.find(thread) {
-                    Some(state) => state.pending.add(info),
-                    None => return,
+                    Some(state) => state.pending.add_queued(info, is_queued),
+                    None => return Ok(()),
                 },
-                None => signals.pending.add(info),
-            }
+                None => signals.pending.add_queued(info, is_queued),
+            };
             choose_and_wake(kernel, &mut signals, target, signal);
         }
-        continued
+        (continued, arrived)
     };
-    process.signal_arrived.wake_all(kernel);
+    if arrived {
+        process.signal_arrived.wake_all(kernel);
+    }
     match continued {
         Continued::No => {}
         Continued::BeforeItStopped => process.resumed.wake_all(kernel),
@@ -63,6 +102,7 @@ fn send(kernel: &Kernel, process: &Arc<Process>, target: Option<&Arc<Thread>>, i
             report_change(kernel, process, Change::Continued);
         }
     }
+    Ok(())
 }
 
 /// What SIGCONT did.

@@ -116,6 +116,13 @@ impl Default for Signals {
 }
 
 impl Signals {
+    /// Signals that wait in a queue, of the process and of each thread.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        let own = self.threads.iter().map(|(_, state)| state.pending.len());
+        self.pending.len() + own.sum::<usize>()
+    }
+
     /// The state of a thread of this process.
     ///
     /// # Panics

@@ -5,7 +5,7 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::{
-        open_file::{File, OpenFile},
+        open_file::{File, OpenFile, Splices},
         seek::{Whence, sought},
         transfer::{Sink, Source, with_buffer},
     },
@@ -53,6 +53,10 @@ impl Disk {
 }
 
 impl File for DiskFile {
+    fn splices(&self) -> Splices {
+        Splices::Both
+    }
+
     fn read(
         &self,
         context: &Context<'_>,

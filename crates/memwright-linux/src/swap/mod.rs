@@ -14,7 +14,7 @@ pub use disk::Disk;
 pub use file::DiskFile;
 pub(crate) use remove::remove;
 
-use crate::{Memory, errno::Errno, host::Host};
+use crate::{Memory, changes::Changes, errno::Errno, host::Host};
 use alloc::{string::String, sync::Arc, vec::Vec};
 use backing::Backing;
 use memwright_table::{PAGE_SIZE, TryPush};
@@ -60,6 +60,8 @@ impl Request {
 #[derive(Default)]
 pub struct Swaps {
     disks: Vec<Arc<Disk>>,
+    /// Of which are in use.
+    pub(crate) changes: Changes,
 }
 
 impl Swaps {
@@ -100,7 +102,10 @@ impl Swaps {
             }
             disks.try_push(disk).map_err(|_| Errno::ENOMEM)?;
         }
-        Ok(Self { disks })
+        Ok(Self {
+            disks,
+            changes: Changes::default(),
+        })
     }
 
     /// The disks.

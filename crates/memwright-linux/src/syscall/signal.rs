@@ -15,7 +15,7 @@ use crate::{
     process::{Process, REAPER},
     signal::{
         Action, AlternateStack, Detail, KernelAction, Signal, SignalInfo, SignalSet, code,
-        force_fault, send_to_process, send_to_thread,
+        force_fault, queue, send_to_process,
     },
     sync::PausePoints,
     wait::WaitError,
@@ -409,7 +409,7 @@ fn send_to_one(
     }
     if let Some(signal) = signal {
         let info = sent_by(context, signal, code::SI_TKILL);
-        send_to_thread(context.kernel, &thread, info);
+        queue(context.kernel, &thread.process, Some(&thread), info)?;
     }
     Ok(0)
 }
@@ -440,7 +440,7 @@ pub fn rt_sigqueueinfo(context: &Context<'_>, arguments: &Arguments) -> CallResu
         return Err(Errno::EPERM);
     }
     if signal.is_some() {
-        send_to_process(context.kernel, &process, info);
+        queue(context.kernel, &process, None, info)?;
     }
     Ok(0)
 }

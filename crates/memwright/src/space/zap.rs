@@ -1,6 +1,7 @@
 //! What an object asks of the address spaces that map it.
 
 use memwright_table::mistake::{Mistake, planted};
+use memwright_table::sync::pause_point;
 use memwright_table::{Bits, Cursor, Edit, Entry, Gather, Machine, Marks};
 
 use super::{Area, Core};
@@ -37,6 +38,7 @@ impl<M: Machine> Core<M> {
             if range.is_empty() {
                 continue;
             }
+            pause_point();
             let mut cursor = self.table.cursor(range).pausing();
             self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsUnmap);
             if taken == Taken::All && !area.flags().intersects(AreaFlags::MARKED) {

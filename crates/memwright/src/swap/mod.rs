@@ -56,9 +56,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use memwright_table::sync::{Lock, Rank};
-use memwright_table::{Frame, Frames, Machine, OutOfMemory, TryPush};
+use memwright_table::{Frame, Frames, Machine, OutOfMemory, Rising, Shared, TryPush};
 
-use object::Listed;
 use payer::Bills;
 use slot::{Record, SlotMap};
 
@@ -107,7 +106,7 @@ pub struct Swap<M: Machine> {
     /// Slots with a copy of their page in memory.
     cached: CachedPages,
     /// Objects whose pages may leave.
-    stores: Lock<Vec<Listed<M>>>,
+    stores: Lock<Rising<Shared<crate::object::Store<M>>>>,
     /// Where the search for frames that slots alone refer to goes on.
     shed_next: Lock<Place>,
 }
@@ -118,7 +117,7 @@ impl<M: Machine> Swap<M> {
             devices: Lock::new(Rank::Swap, Vec::new()),
             bills: Bills::new(),
             cached: CachedPages::new(),
-            stores: Lock::new(Rank::ObjectRegistry, Vec::new()),
+            stores: Lock::new(Rank::ObjectRegistry, Rising::new()),
             shed_next: Lock::new(Rank::Swap, Place::default()),
         }
     }

@@ -7,7 +7,7 @@
 //! has no slot any more, as on Linux.
 
 use memwright_table::mistake::{Mistake, planted};
-use memwright_table::{FrameKind, FrameRef, Machine, OutOfMemory, Page, Shared, Slots, TryPush};
+use memwright_table::{FrameKind, FrameRef, Machine, OutOfMemory, Page, Shared, Slots};
 
 use super::{
     ComingFrames, DeviceError, Direction, MOST, Place, Swap, SwapPayer, Transfers, Window,
@@ -378,25 +378,13 @@ pub struct ObjectPlace {
     pub(super) index: u64,
 }
 
-/// A store whose pages may leave.
-pub(super) struct Listed<M: Machine> {
-    /// Rises with each entry of the list: the list is sorted by it.
-    number: u64,
-    store: Shared<Store<M>>,
-}
-
 impl<M: Machine> Swap<M> {
     /// Lets the pages of a store leave: reclaim, and whoever takes a device out of use, find them from now on.
     ///
     /// # Errors
     /// No heap.
     pub(crate) fn list(&self, store: &Shared<Store<M>>) -> Result<(), OutOfMemory> {
-        let mut stores = self.stores.lock();
-        let number = stores.last().map_or(0, |last: &Listed<M>| last.number + 1);
-        stores.try_push(Listed {
-            number,
-            store: store.clone(),
-        })?;
+        let number = self.stores.lock().try_push(store.clone())?;
         store.lock().listed = Some(number);
         Ok(())
     }
@@ -404,7 +392,7 @@ impl<M: Machine> Swap<M> {
     /// How many slots have pages of objects.
     pub fn slots_of_objects(&self) -> u64 {
         let stores = self.stores.lock();
-        let count = |listed: &Listed<M>| listed.store.lock().pages.swapped();
+        let count = |store: &Shared<Store<M>>| store.lock().pages.swapped();
         stores.iter().map(count).sum()
     }
 
@@ -412,19 +400,15 @@ impl<M: Machine> Swap<M> {
     pub(crate) fn delist(&self, store: &Shared<Store<M>>) {
         let mut stores = self.stores.lock();
         let number = store.lock().listed.take();
-        let found = number.and_then(|number| {
-            let place = stores.binary_search_by_key(&number, |listed| listed.number);
-            place.ok()
-        });
-        let listed = found.map(|place| stores.remove(place));
+        let listed = number.and_then(|number| stores.remove(number));
         drop(stores);
         drop(listed);
     }
 
     /// Lets nobody pay for the objects for which `payer` did.
     pub(super) fn forgive_objects(&self, payer: SwapPayer) {
-        for listed in self.stores.lock().iter() {
-            let mut state = listed.store.lock();
+        for store in self.stores.lock().iter() {
+            let mut state = store.lock();
             if state.payer == payer {
                 state.payer = SwapPayer::NOBODY;
             }
@@ -434,9 +418,8 @@ impl<M: Machine> Swap<M> {
     /// The listed store with this number, or the first after it.
     pub(crate) fn listed(&self, number: u64) -> Option<(u64, Shared<Store<M>>)> {
         let stores = self.stores.lock();
-        let position = stores.partition_point(|listed| listed.number < number);
-        let listed = stores.get(position)?;
-        Some((listed.number, listed.store.clone()))
+        let (number, store) = stores.first_from(number)?;
+        Some((number, store.clone()))
     }
 }
 

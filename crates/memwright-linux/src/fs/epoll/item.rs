@@ -6,17 +6,15 @@ use crate::{
     context::Context,
     fs::open_file::{OpenFile, Polling, Readiness},
     kernel::Kernel,
+    process::Process,
     sweep::Sweep,
     sync::{Lock, PausePoints, Rank, lock_with_room},
     wait::Observer,
 };
-use alloc::{
-    sync::{Arc, Weak},
-    vec::Vec,
-};
+use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, Ordering};
 use linux_raw_sys::general as raw;
-use memwright_table::{OutOfMemory, TryPush};
+use memwright_table::{OutOfMemory, Rising};
 
 abi_struct! {
     /// `struct epoll_event` of `linux/eventpoll.h`, packed on x86-64.
@@ -87,6 +85,8 @@ pub struct Item {
     /// The watched epoll, if the file is one.
     inner: Option<Weak<Epoll>>,
     pub(super) key: Key,
+    /// Who added it: a signalfd tells of this process's signals.
+    pub(super) home: Weak<Process>,
     /// What it waits for.
     pub interest: Interest,
     /// Its file is found ready by looking alone.
@@ -101,7 +101,7 @@ impl Item {
     pub(super) fn new(
         epoll: &Arc<Epoll>,
         open: &Arc<OpenFile>,
-        key: Key,
+        (key, home): (Key, Weak<Process>),
         interest: Interest,
     ) -> Self {
         Self {
@@ -111,6 +111,7 @@ impl Item {
                 .as_kind::<EpollFile>()
                 .map(|file| Arc::downgrade(&file.epoll)),
             key,
+            home,
             interest,
             looked_at: open.file.polling() == Polling::Look,
             listed: AtomicBool::new(false),
@@ -224,7 +225,7 @@ impl Watches {
     /// sleep: other threads may run in between.
     pub(in crate::fs) fn forget(&mut self) {
         let mut points = PausePoints::every(TOGETHER);
-        for item in self.items.get_mut().items.drain(..) {
+        while let Some(item) = self.items.get_mut().items.pop() {
             if let Some(item) = item.upgrade() {
                 if let Some(epoll) = item.epoll() {
                     epoll.forget(&item);
@@ -237,14 +238,14 @@ impl Watches {
 
 /// Entries, some of which may have gone.
 pub(super) struct WatchList {
-    items: Vec<Weak<Item>>,
+    items: Rising<Weak<Item>>,
     sweep: Sweep,
 }
 
 impl WatchList {
     const fn new() -> Self {
         Self {
-            items: Vec::new(),
+            items: Rising::new(),
             sweep: Sweep::new(),
         }
     }
@@ -254,7 +255,7 @@ impl WatchList {
             self.items.retain(|item| item.strong_count() > 0);
             self.sweep.done(self.items.len());
         }
-        self.items.try_push(item)
+        self.items.try_push(item).map(drop)
     }
 
     /// Whether an entry still exists. Drops those behind the last one that does.

@@ -12,6 +12,7 @@ mod collect;
 mod item;
 // Its lists are given room before they grow.
 mod nesting;
+mod queue;
 mod ready;
 
 pub use item::{Event, Interest, Item, Watches};
@@ -20,12 +21,15 @@ use self::{
     nesting::{Nesting, PathCounts},
     ready::ReadyList,
 };
-use super::open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness};
+use super::{
+    open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
+    signalfd::SignalFile,
+};
 use crate::{
     context::Context,
     errno::Errno,
     kernel::Kernel,
-    process::User,
+    process::{Process, User},
     sync::{Lock, PausePoints, Rank},
     wait::{Queues, WaitQueue},
 };
@@ -66,6 +70,8 @@ impl Drop for Epoll {
             drop(entry);
             points.round();
         }
+        self.ready.clear();
+        self.queue.sweep();
     }
 }
 
@@ -110,7 +116,8 @@ impl Epoll {
             None if self.user.watches.add_below(most) => Ok(()),
             None => Err(Errno::ENOSPC),
         };
-        let item = self.enter(key, open, interest, only_new)?;
+        let home = Arc::downgrade(context.process());
+        let item = self.enter(key, open, (interest, Some(home)), only_new)?;
         if let Some(mut nesting) = nesting {
             nesting
                 .check_paths(open, inner)
@@ -139,7 +146,7 @@ impl Epoll {
             }
             Ok(())
         };
-        let item = self.enter(key, open, interest, only_old)?;
+        let item = self.enter(key, open, (interest, None), only_old)?;
         self.start(context, open, &item)
     }
 
@@ -156,15 +163,22 @@ impl Epoll {
         Ok(())
     }
 
-    /// Makes an entry, in place of one with the same key, if `may` says so of that.
+    /// Makes an entry, in place of one with the same key, if `may` says so of that. Whose signals it hears of stays the
+    /// old one's unless it is given.
     fn enter(
         self: &Arc<Self>,
         key: Key,
         open: &Arc<OpenFile>,
-        interest: Interest,
+        (interest, home): (Interest, Option<Weak<Process>>),
         may: impl FnOnce(Option<&Arc<Item>>) -> Result<(), Errno>,
     ) -> Result<Arc<Item>, Errno> {
-        let item = Arc::new(Item::new(self, open, key, interest));
+        let home = home.or_else(|| self.items.lock().get(&key).map(|old| old.home.clone()));
+        let item = Arc::new(Item::new(
+            self,
+            open,
+            (key, home.unwrap_or_default()),
+            interest,
+        ));
         let old = {
             let mut items = self.items.lock();
             // The ready list has room for every entry: a wake cannot fail.
@@ -206,7 +220,13 @@ impl Epoll {
     ) -> Result<(), Errno> {
         let mut queues = Queues::new();
         let wanted = item.interest.wanted();
-        open.file.queues(context, wanted, &mut queues);
+        // Signals of which process an entry hears is settled when it is added, and stays (`ep_modify`).
+        let home = item.home.upgrade();
+        if open.as_kind::<SignalFile>().is_none() {
+            open.file.queues(context, wanted, &mut queues);
+        } else if let Some(home) = &home {
+            queues.add(&home.signal_arrived);
+        }
         let observer: Weak<Item> = Arc::downgrade(item);
         let mut observed = queues.complete();
         for queue in queues.iter() {

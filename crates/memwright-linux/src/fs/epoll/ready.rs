@@ -1,15 +1,13 @@
 //! The list of entries that are to be looked at.
 
-use crate::sync::{Lock, Rank};
-use alloc::{
-    collections::VecDeque,
-    sync::{Arc, Weak},
-};
+use super::queue::Queue;
+use crate::sync::{Lock, PausePoints, Rank};
+use alloc::sync::{Arc, Weak};
 use memwright_table::OutOfMemory;
 
 struct State<T> {
     /// The longest waiting first. Those that are gone are passed over.
-    list: VecDeque<Weak<T>>,
+    list: Queue<Weak<T>>,
     /// Looks under way: what they have taken off they may put back.
     looks: usize,
 }
@@ -21,7 +19,7 @@ impl<T> ReadyList<T> {
     /// No entry.
     pub(super) const fn new() -> Self {
         let state = State {
-            list: VecDeque::new(),
+            list: Queue::new(),
             looks: 0,
         };
         Self(Lock::new(Rank::Leaf, state))
@@ -31,39 +29,32 @@ impl<T> ReadyList<T> {
     ///
     /// # Errors
     /// [`OutOfMemory`].
-    #[allow(clippy::disallowed_methods, reason = "room was made")]
     pub(super) fn make_room(&self, entries: usize) -> Result<(), OutOfMemory> {
         // As much again for those that are gone: they are looked for once in so many pushes.
         let wanted = entries * 2;
-        let capacity = self.0.lock().list.capacity();
-        if capacity >= wanted {
-            return Ok(());
+        loop {
+            let size = {
+                let state = self.0.lock();
+                if state.list.room() >= wanted {
+                    return Ok(());
+                }
+                state.list.size()
+            };
+            // The heap must not grow under the lock of the list.
+            let mut room = Queue::find_room(size, wanted)?;
+            self.0.lock().list.take_room(&mut room);
+            drop(room);
         }
-        // The heap must not grow under the lock of the list.
-        let mut larger = VecDeque::new();
-        let wanted = wanted.max(2 * capacity);
-        larger.try_reserve(wanted).map_err(|_| OutOfMemory)?;
-        let surplus = {
-            let list = &mut self.0.lock().list;
-            if list.capacity() < larger.capacity() {
-                larger.append(list);
-                core::mem::replace(list, larger)
-            } else {
-                larger
-            }
-        };
-        drop(surplus);
-        Ok(())
     }
 
     /// Puts an entry at the end. Room was made for it; only entries that are gone can have taken it.
-    #[allow(clippy::disallowed_methods, reason = "room was made")]
     pub(super) fn push(&self, item: &Arc<T>) {
         let list = &mut self.0.lock().list;
-        if list.len() == list.capacity() {
+        if let Err(item) = list.push(Arc::downgrade(item)) {
             list.retain(|item| item.strong_count() > 0);
+            let pushed = list.push(item);
+            debug_assert!(pushed.is_ok(), "room was made for every entry");
         }
-        list.push_back(Arc::downgrade(item));
     }
 
     /// Begins a look at entries. Who looks neither waits nor sleeps until it is over.
@@ -83,6 +74,18 @@ impl<T> ReadyList<T> {
             let _ = state.list.pop_front();
         }
         state.looks > 0 || !state.list.is_empty()
+    }
+
+    /// Drops the entries one by one, and lets other threads run in between.
+    pub(super) fn clear(&self) {
+        let mut points = PausePoints::every(super::ENTRIES);
+        loop {
+            let first = self.0.lock().list.pop_front();
+            if first.is_none() {
+                return;
+            }
+            points.round();
+        }
     }
 
     /// Whether somebody looks at entries.
@@ -133,11 +136,11 @@ mod tests {
         let kept = Arc::new(0);
         list.make_room(2).unwrap();
         list.push(&kept);
-        let room = list.0.lock().list.capacity();
+        let room = list.0.lock().list.size();
         for number in 1..1000 {
             list.push(&Arc::new(number));
         }
-        assert_eq!(list.0.lock().list.capacity(), room);
+        assert_eq!(list.0.lock().list.size(), room);
         assert_eq!(list.look().take_first(), Some(kept));
     }
 
@@ -146,6 +149,7 @@ mod tests {
         let list = ReadyList::new();
         let items = [1, 2].map(Arc::new);
         assert!(!list.has_candidates());
+        list.make_room(2).unwrap();
         items.iter().for_each(|item| list.push(item));
 
         let look = list.look();

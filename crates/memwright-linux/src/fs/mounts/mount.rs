@@ -39,10 +39,10 @@ impl Mounts {
         self.names.cover(at, &root, |covered| {
             let mut mounts = self.mounts.lock();
             let number = covered.inode.file_system.mount;
-            if !mounts.contains_key(&number) {
+            if !mounts.mounts.contains_key(&number) {
                 return Err(Errno::ENOENT);
             }
-            if mounts.len() >= MOST_MOUNTS {
+            if mounts.mounts.len() >= MOST_MOUNTS {
                 return Err(Errno::ENOSPC);
             }
             let mount = Mount {
@@ -82,7 +82,7 @@ impl Mounts {
     /// `EINVAL` if it is no root of a mounted file system.
     pub(super) fn place_of(&self, root: &Arc<Dentry>) -> Result<Option<Arc<Dentry>>, Errno> {
         let mounts = self.mounts.lock();
-        let found = mounts.get(&root.inode.file_system.mount);
+        let found = mounts.mounts.get(&root.inode.file_system.mount);
         let found = found.filter(|mount| Arc::ptr_eq(&mount.root, root));
         Ok(found.ok_or(Errno::EINVAL)?.at.clone())
     }

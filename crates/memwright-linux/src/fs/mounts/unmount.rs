@@ -22,7 +22,7 @@ impl Mounts {
         let at = self.place_of_tmpfs(&root)?;
         let is_bound = || self.is_bound(&root);
         let guard = self.names.uncover(&at, &root, KNOWN, is_bound)?;
-        let listed = self.mounts.lock().remove(&root.inode.file_system.mount);
+        let listed = self.mounts.lock().remove(root.inode.file_system.mount);
         drop(guard);
         drop(listed);
         take_down(&root);
@@ -43,7 +43,7 @@ impl Mounts {
             list
         })?);
         for number in numbers {
-            let Some(mount) = self.mounts.lock().remove(&number) else {
+            let Some(mount) = self.mounts.lock().remove(number) else {
                 continue;
             };
             drop(mount.at.and_then(|at| at.unmount()));
@@ -59,23 +59,16 @@ impl Mounts {
         Ok(())
     }
 
-    /// The number of a mount and of those that lie in it, sorted.
+    /// The number of a mount and of those that lie in it, those first in which others lie.
     fn with_those_within(&self, mount: u64) -> Result<Vec<u64>, OutOfMemory> {
         let mut numbers = Vec::new();
         numbers.try_push(mount)?;
         let mounts = self.mounts.lock();
-        // What lies in another was mounted after it. Its number is nearly always greater, and then one pass finds
-        // everything, in order: two threads may mount in the other order.
-        let mut before = 0;
-        while numbers.len() > before {
-            before = numbers.len();
-            for (&number, mount) in mounts.iter() {
-                if mount.at.is_none() || numbers.binary_search(&mount.upper()).is_err() {
-                    continue;
-                }
-                if let Err(place) = numbers.binary_search(&number) {
-                    numbers.try_insert(place, number)?;
-                }
+        let mut next = 0;
+        while let Some(&number) = numbers.get(next) {
+            next += 1;
+            for number in mounts.within(number) {
+                numbers.try_push(number)?;
             }
         }
         Ok(numbers)

@@ -111,6 +111,8 @@ impl PipeEnd {
 impl Drop for PipeEnd {
     fn drop(&mut self) {
         self.pipe.close(self.kernel, self.reads, self.writes);
+        self.pipe.readable.sweep();
+        self.pipe.writable.sweep();
     }
 }
 
@@ -374,6 +376,11 @@ impl PipeEnd {
             done += span.length;
         }
         Ok(done)
+    }
+
+    /// The kernel.
+    pub(super) const fn kernel(&self) -> &'static Kernel {
+        self.kernel
     }
 
     /// Whether this side reads and whether it writes.

@@ -3,6 +3,7 @@
 mod end;
 pub mod ring;
 mod room;
+mod splice;
 
 pub use end::{PIPE_FLAGS, PipeEnd};
 pub use room::Room;

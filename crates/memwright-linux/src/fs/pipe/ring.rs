@@ -90,6 +90,13 @@ impl Ring {
         self.span(self.read, self.readable().min(limit))
     }
 
+    /// The bytes to read behind the next `skip`, at most `limit`, within one page.
+    #[must_use]
+    pub fn span_behind(&self, skip: usize, limit: usize) -> Option<Span> {
+        let left = self.readable().saturating_sub(skip);
+        self.span(self.read + skip as u64, left.min(limit))
+    }
+
     /// Where the next bytes go, at most `limit`, within one page.
     #[must_use]
     pub fn write_span(&self, limit: usize) -> Option<Span> {

@@ -27,9 +27,12 @@ pub static BALANCING: SystemControl = SystemControl {
     },
 };
 
+/// Numbers of the nodes of `/sys/kernel/debug`, which is debugfs on Linux.
+pub const DEBUG_NUMBERS: core::ops::Range<u64> = 0x1400..0x1500;
+
 /// `/sys/kernel/debug`.
 pub static DEBUG: FixedDirectory = FixedDirectory {
-    first: 0x1400,
+    first: DEBUG_NUMBERS.start,
     entries: &[
         ("sched", 0o555, Fixed(&SCHEDULING)),
         ("split_huge_pages", 0o200, Control(&SPLIT)),

@@ -13,6 +13,7 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::{dirents::DirectoryEntry, file_system::FileSystemKind},
+    kernel::Kernel,
     process::Process,
 };
 use alloc::sync::Arc;
@@ -38,6 +39,9 @@ type GroupReader = fn(&Context<'_>, &Cgroup, &mut Text) -> fmt::Result;
 /// Takes what was written to a file of a group.
 type GroupWriter = fn(&Context<'_>, &Arc<Cgroup>, &[u8]) -> Result<(), Errno>;
 
+/// A number for what a file of a group says.
+type GroupMark = fn(&Kernel, &Cgroup) -> u64;
+
 /// A file of a group.
 pub struct GroupFile {
     name: &'static str,
@@ -46,6 +50,8 @@ pub struct GroupFile {
     pub(super) read: GroupReader,
     /// Takes what is written to it.
     pub(super) store: Option<GroupWriter>,
+    /// A number for what it says, if who polls it is told when that changes.
+    pub(super) mark: Option<GroupMark>,
 }
 
 /// What the root holds beside its groups.
@@ -76,29 +82,39 @@ const fn shown(name: &'static str, read: GroupReader) -> GroupFile {
         permissions: 0o444,
         read,
         store: None,
+        mark: None,
+    }
+}
+
+const fn told(name: &'static str, read: GroupReader, mark: GroupMark) -> GroupFile {
+    GroupFile {
+        mark: Some(mark),
+        ..shown(name, read)
     }
 }
 
 /// What every group holds, and behind that what it holds where memory is limited.
 static FILES: [GroupFile; 12] = [
     shown("cgroup.controllers", group_controllers),
-    shown("cgroup.events", state),
+    told("cgroup.events", state, populated),
     GroupFile {
         name: "cgroup.procs",
         permissions: 0o644,
         read: processes,
         store: Some(|context, group, bytes| enter(context, bytes, Some(group.clone()))),
+        mark: None,
     },
     shown("cgroup.type", |_, _, text| writeln!(text, "{TYPE}")),
     shown("memory.current", |context, group, text| {
         writeln!(text, "{}", bytes_of(group.measure(context.kernel)))
     }),
-    shown("memory.events", events),
+    told("memory.events", events, happened),
     GroupFile {
         name: "memory.max",
         permissions: 0o644,
         read: |_, group, text| write_limit(text, group.most()),
         store: Some(set_most),
+        mark: None,
     },
     shown("memory.peak", |context, group, text| {
         group.measure(context.kernel);
@@ -109,7 +125,7 @@ static FILES: [GroupFile; 12] = [
         let slots = context.kernel.memory.swap().paid_by(group.payer);
         writeln!(text, "{}", bytes_of(slots))
     }),
-    shown("memory.swap.events", swap_events),
+    told("memory.swap.events", swap_events, swap_failed),
     GroupFile {
         name: "memory.swap.max",
         permissions: 0o644,
@@ -118,6 +134,7 @@ static FILES: [GroupFile; 12] = [
             group.set_most_slots(context.kernel, limit(bytes)?);
             Ok(())
         }),
+        mark: None,
     },
 ];
 
@@ -377,8 +394,27 @@ fn enter(context: &Context<'_>, bytes: &[u8], group: Option<Arc<Cgroup>>) -> Res
     cgroup::enter(context.kernel, &process, group)
 }
 
+/// Whether a group has processes.
+fn populated(kernel: &Kernel, group: &Cgroup) -> u64 {
+    u64::from(group.members(kernel).next().is_some())
+}
+
+/// How much `memory.events` counts.
+fn happened(_kernel: &Kernel, group: &Cgroup) -> u64 {
+    let events = &group.events;
+    let counts = [&events.max, &events.out_of_memory, &events.killed];
+    let counts = counts.map(|count| count.load(Ordering::Relaxed));
+    counts.iter().sum()
+}
+
+/// How much `memory.swap.events` counts.
+fn swap_failed(kernel: &Kernel, group: &Cgroup) -> u64 {
+    let swap = kernel.memory.swap();
+    2 * swap.refused_to(group.payer) + swap.full_for(group.payer)
+}
+
 fn state(context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
-    let populated = u8::from(group.members(context.kernel).next().is_some());
+    let populated = populated(context.kernel, group);
     write!(text, "populated {populated}\nfrozen {FROZEN}\n")
 }
 

@@ -9,8 +9,8 @@ use super::{
 };
 
 use ProcNode::{
-    Cgroups, Fixed, Frames, Nodes, PathLink, Processors, SelfLink, SystemControl, SystemText,
-    ThreadSelfLink,
+    Cgroups, Fixed, Frames, Nodes, PathLink, Processors, SelfLink, SystemControl, SystemEvents,
+    SystemText, ThreadSelfLink,
 };
 
 /// The fixed entries of `/proc`.
@@ -34,15 +34,22 @@ pub static ROOT: FixedDirectory = FixedDirectory {
         ("loadavg", 0o444, SystemText(cpu::load)),
         ("meminfo", 0o444, SystemText(system::meminfo)),
         ("stat", 0o444, SystemText(cpu::stat)),
-        ("swaps", 0o444, SystemText(system::swaps)),
+        (
+            "swaps",
+            0o444,
+            SystemEvents(system::swaps, |kernel| &kernel.swaps.changes),
+        ),
         ("uptime", 0o444, SystemText(cpu::uptime)),
         ("version", 0o444, SystemText(system::version)),
         ("vmstat", 0o444, SystemText(vm::statistics)),
     ],
 };
 
+/// Numbers of the nodes of `/proc/sys`.
+pub const SETTING_NUMBERS: core::ops::Range<u64> = 0x200..0x700;
+
 static CONTROLS: FixedDirectory = FixedDirectory {
-    first: 0x200,
+    first: SETTING_NUMBERS.start,
     entries: &[
         ("fs", 0o555, Fixed(&CONTROLS_FS)),
         ("kernel", 0o555, Fixed(&CONTROLS_KERNEL)),

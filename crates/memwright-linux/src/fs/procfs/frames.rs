@@ -5,7 +5,7 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::{
-        open_file::{File, OpenFile},
+        open_file::{File, OpenFile, Polling},
         transfer::Sink,
     },
 };
@@ -112,6 +112,10 @@ fn word(memory: &Memory, number: u32, order: u8, what: FrameWord) -> u64 {
 pub struct FrameFile(pub FrameWord);
 
 impl File for FrameFile {
+    fn polling(&self) -> Polling {
+        Polling::Queues
+    }
+
     fn read(
         &self,
         context: &Context<'_>,

@@ -155,6 +155,7 @@ impl ProcNode {
             | Self::Descriptor(..)
             | Self::DescriptorInfo(..)
             | Self::SystemText(_)
+            | Self::SystemEvents(..)
             | Self::ProcessorText(..)
             | Self::SystemControl(_)
             | Self::ProcessText(..)

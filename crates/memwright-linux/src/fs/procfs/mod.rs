@@ -19,6 +19,7 @@ mod merge;
 mod node;
 pub(crate) mod nodes;
 mod pagemap;
+mod polled;
 mod process;
 pub(crate) mod processors;
 mod scan;
@@ -30,6 +31,7 @@ mod system;
 mod text;
 mod vm;
 
+pub use fixed::SETTING_NUMBERS;
 pub use node::{PlaceLink, ProcNode};
 pub use text::Text;
 
@@ -123,6 +125,7 @@ impl ProcNode {
             | Self::Descriptor(..)
             | Self::DescriptorInfo(..)
             | Self::SystemText(_)
+            | Self::SystemEvents(..)
             | Self::ProcessorText(..)
             | Self::SystemControl(_)
             | Self::ProcessText(..)

@@ -6,6 +6,7 @@ use super::{
     frames::{FrameFile, FrameWord},
     mem::MemoryFile,
     pagemap::PagemapFile,
+    polled::ChangesOf,
     process::{self, ProcessWriter, Subject},
     processors::{ProcessorDirectory, ProcessorWriter},
     stream::TextFile,
@@ -87,6 +88,8 @@ pub enum ProcNode {
     DescriptorInfo(u32, i32),
     /// A file about the system.
     SystemText(SystemWriter),
+    /// A file about the system that tells who polls it of changes.
+    SystemEvents(SystemWriter, ChangesOf),
     /// The same, which can be written.
     SystemControl(&'static SystemControl),
     /// A file about a process, or one of its threads.
@@ -269,6 +272,7 @@ impl ProcNode {
             | Self::Descriptor(..) => Kind::Symlink,
             Self::DescriptorInfo(..)
             | Self::SystemText(_)
+            | Self::SystemEvents(..)
             | Self::ProcessorText(..)
             | Self::SystemControl(_)
             | Self::ProcessText(..)
@@ -335,6 +339,7 @@ impl ProcNode {
             | Self::DescriptorInfos(_)
             | Self::DescriptorInfo(..)
             | Self::SystemText(_)
+            | Self::SystemEvents(..)
             | Self::ProcessorText(..)
             | Self::SystemControl(_)
             | Self::ProcessText(..)
@@ -366,13 +371,14 @@ impl ProcNode {
             | Self::Cgroups
             | Self::Cgroup(_) => Ok(Box::new(DirectoryFile)),
             Self::SystemText(_)
+            | Self::SystemEvents(..)
             | Self::ProcessorText(..)
             | Self::SystemControl(_)
             | Self::CgroupText(..)
-            | Self::DescriptorInfo(..) => Ok(Box::new(TextFile::new(*self))),
+            | Self::DescriptorInfo(..) => Ok(Box::new(TextFile::new(*self, context.kernel))),
             Self::ProcessText(id, _, writer) => {
                 writer.needs.check(context, id)?;
-                Ok(Box::new(TextFile::new(*self)))
+                Ok(Box::new(TextFile::new(*self, context.kernel)))
             }
             Self::Memory(id) => {
                 let space = process::space(context, id)?;
@@ -397,7 +403,9 @@ impl ProcNode {
     /// `ESRCH` when the process has ended.
     pub(super) fn write_text(&self, context: &Context<'_>, text: &mut Text) -> Result<(), Errno> {
         match *self {
-            Self::SystemText(write) => write(context, text).map_err(|_| Errno::ENOMEM),
+            Self::SystemText(write) | Self::SystemEvents(write, _) => {
+                write(context, text).map_err(|_| Errno::ENOMEM)
+            }
             Self::SystemControl(control) => {
                 (control.read)(context, text).map_err(|_| Errno::ENOMEM)
             }

@@ -1,15 +1,17 @@
 //! Files whose text is made when it is read, piece by piece.
 
-use super::{ProcNode, text::Text};
+use super::{ProcNode, polled::Seen, text::Text};
 use crate::{
     context::Context,
     errno::Errno,
     fs::{
-        open_file::{File, OpenFile},
+        open_file::{File, OpenFile, Polling, Readiness, Splices},
         seek::{Whence, sought},
         transfer::{Sink, Source},
     },
+    kernel::Kernel,
     sync::{Lock, Rank},
+    wait::Queues,
 };
 
 /// How far a text has been read (`struct seq_file` of Linux 7.2).
@@ -126,15 +128,17 @@ impl Stream {
 /// parts sees one state of it.
 pub struct TextFile {
     node: ProcNode,
+    seen: Seen,
     stream: Lock<Stream>,
 }
 
 impl TextFile {
     /// A file that has not been read yet.
     #[must_use]
-    pub const fn new(node: ProcNode) -> Self {
+    pub fn new(node: ProcNode, kernel: &Kernel) -> Self {
         Self {
             node,
+            seen: Seen::new(&node, kernel),
             stream: Lock::new(
                 Rank::File,
                 Stream {
@@ -151,6 +155,10 @@ impl TextFile {
 const WRITE_MAX: usize = 256;
 
 impl File for TextFile {
+    fn splices(&self) -> Splices {
+        self.node.splices()
+    }
+
     fn read(
         &self,
         context: &Context<'_>,
@@ -162,13 +170,33 @@ impl File for TextFile {
         // Taken out meanwhile: no lock is held while text is made or copied. A second reader begins anew.
         let mut stream = core::mem::take(&mut *self.stream.lock());
         let room = sink.left();
+        let mark = self.node.mark(context);
         let make = |text: &mut Text| self.node.write_text(context, text);
         let result = stream.read(*position, room, make, |bytes| sink.put(bytes));
         let replaced = core::mem::replace(&mut *self.stream.lock(), stream);
         drop(replaced);
         let count = result?;
+        if let Some(mark) = mark.filter(|_| count > 0) {
+            self.seen.read(&self.node, mark);
+        }
         *position += count as u64;
         Ok(count)
+    }
+
+    fn polling(&self) -> Polling {
+        if self.node.can_be_watched() {
+            Polling::Queues
+        } else {
+            Polling::Always
+        }
+    }
+
+    fn readiness(&self, context: &Context<'_>, open: &OpenFile) -> Readiness {
+        self.seen.readiness(&self.node, context, open)
+    }
+
+    fn queues<'a>(&'a self, context: &'a Context<'_>, _wanted: Readiness, queues: &mut Queues<'a>) {
+        self.node.add_queues(context, queues);
     }
 
     fn write(

@@ -6,8 +6,9 @@ use crate::{
     errno::Errno,
     fs::{
         attributes::Moment,
+        file_system::FileSystemKind,
         inode::{Body, Inode},
-        open_file::{File, Mapping, OpenFile},
+        open_file::{File, Mapping, OpenFile, Splices},
         seek::{Whence, moved, readable, storable},
         transfer::{Sink, Source, with_buffer},
     },
@@ -122,6 +123,14 @@ impl RegularFile {
 }
 
 impl File for RegularFile {
+    fn splices(&self) -> Splices {
+        if self.inode.file_system.kind == FileSystemKind::Hugetlb {
+            Splices::Neither
+        } else {
+            Splices::Both
+        }
+    }
+
     fn read(
         &self,
         context: &Context<'_>,

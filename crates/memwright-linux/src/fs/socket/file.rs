@@ -8,7 +8,7 @@ use crate::{
         attributes::Moment,
         dentry::Dentry,
         inode::{Body, Inode},
-        open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
+        open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness, Splices},
         transfer::{Sink, Source},
     },
     kernel::Kernel,
@@ -28,6 +28,8 @@ pub struct SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         let closed = self.socket.close(self.kernel, &mut Remains::default());
+        self.socket.readable.sweep();
+        self.socket.writable.sweep();
         if closed {
             self.kernel.mounts.sockets.flights.note_close();
         }
@@ -49,6 +51,10 @@ pub fn open(context: &Context<'_>, socket: Arc<Socket>, flags: u32) -> Arc<OpenF
 }
 
 impl File for SocketFile {
+    fn splices(&self) -> Splices {
+        Splices::Both
+    }
+
     fn counted_as(&self) -> OpenKind {
         OpenKind::Socket
     }

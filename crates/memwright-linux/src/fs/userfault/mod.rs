@@ -33,7 +33,7 @@ use linux_raw_sys::general as raw;
 use memwright::uffd::Watch;
 
 use event::{Event, Tidings};
-use memwright_table::TryPush;
+use memwright_table::Rising;
 
 pub(crate) use event::{Announced, fork};
 pub use message::Message;
@@ -127,23 +127,18 @@ pub struct Userfault {
     resolved: WaitQueue,
 }
 
-/// Userfaultfds in the order of their numbers, some of which may have gone.
+/// Userfaultfds by number, some of which may have gone.
 struct Numbered {
-    list: Vec<(u64, Weak<Userfault>)>,
+    list: Rising<Weak<Userfault>>,
     sweep: Sweep,
 }
 
 impl Numbered {
     const fn new() -> Self {
         Self {
-            list: Vec::new(),
+            list: Rising::new(),
             sweep: Sweep::new(),
         }
-    }
-
-    /// Where the one with this number stands, or would.
-    fn place(&self, number: u64) -> usize {
-        self.list.partition_point(|(other, _)| *other < number)
     }
 }
 
@@ -170,20 +165,15 @@ impl Userfaults {
         let mut all = self.all.lock();
         let Numbered { list, sweep } = &mut *all;
         if sweep.is_due(list.len()) {
-            list.retain(|(_, old)| old.strong_count() > 0);
+            list.retain(|old| old.strong_count() > 0);
             sweep.done(list.len());
         }
-        list.try_make_room(1)?;
-        // Almost always the end: numbers are given in the order in which this is called.
-        let place = all.place(userfault.number);
-        let numbered = (userfault.number, Arc::downgrade(userfault));
-        Ok(all.list.try_insert(place, numbered)?)
+        Ok(list.try_insert(userfault.number, Arc::downgrade(userfault))?)
     }
 
     fn find(&self, number: u64) -> Option<Arc<Userfault>> {
         let all = self.all.lock();
-        let (found, userfault) = all.list.get(all.place(number))?;
-        userfault.upgrade().filter(|_| *found == number)
+        all.list.get(number)?.upgrade()
     }
 }
 

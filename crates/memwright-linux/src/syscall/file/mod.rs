@@ -21,6 +21,7 @@ pub mod remote;
 pub mod select;
 pub mod signalfd;
 pub mod socket;
+mod splice;
 pub mod status;
 pub mod timerfd;
 pub mod transfer;
@@ -52,6 +53,7 @@ pub const GROUPS: &[&[SystemCall]] = &[
     select::CALLS,
     signalfd::CALLS,
     socket::CALLS,
+    splice::CALLS,
     status::CALLS,
     timerfd::CALLS,
     transfer::CALLS,

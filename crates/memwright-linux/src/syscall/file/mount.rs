@@ -134,7 +134,9 @@ fn mount(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let mounts = &context.kernel.mounts;
     if flags & raw::MS_REMOUNT != 0 {
         let decode = |before| MountFlags::decode(flags & !raw::MS_REMOUNT, Some(before));
-        return mounts.remount(&at, &text, decode).map(|()| 0);
+        mounts.remount(&at, &text, decode)?;
+        mounts.changes.note(context.kernel);
+        return Ok(0);
     }
     let flags = MountFlags::decode(flags, None)?;
     match kind.as_deref() {
@@ -149,7 +151,9 @@ fn mount(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let source = source.unwrap_or_else(|| b"none".to_vec());
     let tmpfs = Tmpfs::new(memory, options, flags, source);
     let now = Moment::now(context.kernel);
-    mounts.mount_tmpfs(&at, tmpfs, now).map(|()| 0)
+    mounts.mount_tmpfs(&at, tmpfs, now)?;
+    mounts.changes.note(context.kernel);
+    Ok(0)
 }
 
 /// `umount2`. Nothing expires: who asks for that is told that it cannot be had.
@@ -172,5 +176,7 @@ fn umount2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     } else {
         mounts.unmount(root)
     };
-    unmounted.map(|()| 0)
+    unmounted?;
+    mounts.changes.note(context.kernel);
+    Ok(0)
 }

@@ -10,7 +10,7 @@ use crate::{
         procfs::ProcNode,
     },
     process::{Life, Process},
-    signal::{Signal, SignalInfo, code, send_to_group, send_to_process, send_to_thread},
+    signal::{Signal, SignalInfo, code, queue, send_to_group},
     syscall::{
         Arguments, CallResult,
         signal::{may_signal, sent_by},
@@ -138,9 +138,9 @@ fn pidfd_send_signal(context: &Context<'_>, arguments: &Arguments) -> CallResult
         }
         TO_THREAD => {
             let thread = kernel.tasks.thread(process.id).ok_or(Errno::ESRCH)?;
-            send_to_thread(kernel, &thread, info);
+            queue(kernel, &process, Some(&thread), info)?;
         }
-        _ => send_to_process(kernel, &process, info),
+        _ => queue(kernel, &process, None, info)?,
     }
     Ok(0)
 }

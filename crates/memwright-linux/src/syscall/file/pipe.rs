@@ -1,6 +1,6 @@
 //! Making pipes.
 
-use super::{descriptor, real};
+use super::real;
 use crate::{
     context::Context,
     errno::Errno,
@@ -11,7 +11,6 @@ use crate::{
         inode::{Body, Inode},
         mounts::pipe_name,
         pipe::{PIPE_FLAGS, Pipe, PipeEnd, Room},
-        transfer::Sink,
     },
     syscall::{
         Arguments, CallResult,
@@ -29,12 +28,6 @@ pub const CALLS: &[SystemCall] = &[
         "pipe2",
         &[Kind::Out(8), Kind::Flags(super::open::OPEN_FLAGS)],
         pipe2,
-    ),
-    real(
-        raw::__NR_vmsplice,
-        "vmsplice",
-        &[Kind::Fd, Kind::Vectors(2), Kind::Unsigned, Kind::Hex],
-        vmsplice,
     ),
 ];
 
@@ -84,33 +77,4 @@ fn pipe(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 
 fn pipe2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     make(context, arguments[0], arguments[1] as u32)
-}
-
-/// `vmsplice` (Linux 7.2 `fs/splice.c`): the memory of the program goes into a pipe, or what is in the pipe to it.
-fn vmsplice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let &[number, vectors, count, flags, ..] = arguments;
-    let known =
-        raw::SPLICE_F_MOVE | raw::SPLICE_F_NONBLOCK | raw::SPLICE_F_MORE | raw::SPLICE_F_GIFT;
-    if flags as u32 & !known != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let open = context.files().get_usable(descriptor(number))?;
-    let end = open.as_kind::<PipeEnd>().ok_or(Errno::EBADF)?;
-    let pieces = context.read_vectors(vectors, count)?;
-    let (_, writes) = end.sides();
-    if !writes {
-        let mut sink = Sink::user(context, &pieces);
-        return Ok(open.read(context, &mut sink)? as u64);
-    }
-    let waits = flags as u32 & raw::SPLICE_F_NONBLOCK == 0 && !open.is_nonblocking();
-    let mut done = 0;
-    for piece in &pieces {
-        let (address, length) = (piece.base, piece.length as usize);
-        match end.lend(context, address, length, waits && done == 0) {
-            Ok(count) => done += count as u64,
-            Err(error) if done == 0 => return Err(error),
-            Err(_) => break,
-        }
-    }
-    Ok(done)
 }

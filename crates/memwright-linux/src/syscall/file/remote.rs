@@ -22,7 +22,7 @@ use crate::{
 use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::general as raw;
 use memwright::{Access, Advised, Awaited, FaultError};
-use memwright_table::VirtAddr;
+use memwright_table::{PAGE_SIZE, VirtAddr};
 
 /// The rows of this group.
 pub const CALLS: &[SystemCall] = &[
@@ -143,6 +143,8 @@ struct RemoteCopy {
     own: Vec<IoVector>,
     others: Vec<IoVector>,
     space: Arc<Space>,
+    /// It is the caller's own memory.
+    is_own: bool,
 }
 
 /// Bytes that go through the kernel's stack at a time.
@@ -175,12 +177,19 @@ impl RemoteCopy {
             }
         }
         let space = process.space().ok_or(Errno::ESRCH)?;
-        Ok(Some(Self { own, others, space }))
+        let caller = context.process().space();
+        let is_own = caller.is_some_and(|caller| Arc::ptr_eq(&caller, &space));
+        Ok(Some(Self {
+            own,
+            others,
+            space,
+            is_own,
+        }))
     }
 
     /// Calls `copy` for run after run of the other's memory, with its address and length, until one is short; returns
     /// how much was copied.
-    fn each(&self, mut copy: impl FnMut(VirtAddr, usize) -> Result<usize, Errno>) -> CallResult {
+    fn each(&self, mut copy: impl FnMut(VirtAddr, usize) -> Result<Copied, Errno>) -> CallResult {
         let mut done = 0;
         for piece in &self.others {
             let mut at = 0;
@@ -193,10 +202,10 @@ impl RemoteCopy {
                     _ => copy(VirtAddr::new(address), step),
                 };
                 match copied {
-                    Ok(count) => {
+                    Ok(Copied { wanted, count }) => {
                         done += count as u64;
                         at += count as u64;
-                        if count < step {
+                        if count < wanted || wanted == 0 {
                             return Ok(done);
                         }
                     }
@@ -206,6 +215,33 @@ impl RemoteCopy {
             }
         }
         Ok(done)
+    }
+}
+
+/// What became of a part of a copy.
+struct Copied {
+    /// How many bytes were to be copied.
+    wanted: usize,
+    /// How many were.
+    count: usize,
+}
+
+/// How many of `step` bytes lie in the page of this address.
+fn within_page(at: VirtAddr, step: usize) -> usize {
+    step.min(PAGE_SIZE - at.offset())
+}
+
+/// How many of `step` bytes are copied at once from one address of the caller's memory to another, so that what was
+/// copied is copied again where the two overlap: word by word if they are closer than that, as copies to and from
+/// programs do on Linux.
+fn apart(from: u64, to: u64, step: usize) -> usize {
+    const WORD: usize = size_of::<u64>();
+    match to.checked_sub(from) {
+        None | Some(0) => step,
+        Some(distance) if distance >= step as u64 => step,
+        Some(distance) if distance >= WORD as u64 => distance as usize,
+        Some(_) if step >= WORD => WORD,
+        Some(_) => 1,
     }
 }
 
@@ -246,13 +282,20 @@ fn process_vm_readv(context: &Context<'_>, arguments: &Arguments) -> CallResult 
     let mut sink = Sink::user(context, &wanted.own);
     wanted.each(|from, step| {
         let mut buffer = [0; CHUNK];
-        let step = step.min(sink.left());
+        let mut step = step.min(sink.left());
+        if let Some((to, room)) = sink.front().filter(|_| wanted.is_own) {
+            step = apart(from.as_u64(), to, within_page(from, step.min(room)));
+        }
         let bytes = &mut buffer[..step];
         let (space, pages) = (&wanted.space, (from, step));
         let read = moved(context, space, pages, Access::READ, |at, done| {
             space.read(at, &mut bytes[done..])
         })?;
-        sink.put(&buffer[..read])
+        let count = sink.put(&buffer[..read])?;
+        Ok(Copied {
+            wanted: step,
+            count,
+        })
     })
 }
 
@@ -263,11 +306,19 @@ fn process_vm_writev(context: &Context<'_>, arguments: &Arguments) -> CallResult
     let mut source = Source::user(context, &wanted.own);
     wanted.each(|to, step| {
         let mut buffer = [0; CHUNK];
+        let mut step = step.min(source.left());
+        if let Some((from, room)) = source.front().filter(|_| wanted.is_own) {
+            step = apart(from, to.as_u64(), within_page(to, step.min(room)));
+        }
         let taken = source.take(&mut buffer[..step])?;
         let bytes = &buffer[..taken];
         let (space, pages) = (&wanted.space, (to, taken));
-        moved(context, space, pages, Access::WRITE, |at, done| {
+        let count = moved(context, space, pages, Access::WRITE, |at, done| {
             space.write(at, &bytes[done..])
+        })?;
+        Ok(Copied {
+            wanted: step,
+            count,
         })
     })
 }
@@ -280,6 +331,21 @@ mod tests {
     fn only_what_changes_no_contents_is_for_others() {
         for (advice, allowed) in [(3, true), (4, false), (8, false), (20, true), (21, true)] {
             assert_eq!(is_for_others(advice), allowed, "{advice}");
+        }
+    }
+
+    #[test]
+    fn what_overlaps_is_copied_in_parts() {
+        for (from, to, step, part) in [
+            (100, 100, 64, 64),
+            (100, 50, 64, 64),
+            (100, 164, 64, 64),
+            (100, 163, 64, 63),
+            (100, 108, 64, 8),
+            (100, 101, 64, 8),
+            (100, 101, 7, 1),
+        ] {
+            assert_eq!(apart(from, to, step), part, "{from} {to} {step}");
         }
     }
 }

@@ -328,6 +328,10 @@ fn sendfile(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if !input.has_position() || input.inode().kind() == crate::fs::kind::Kind::Directory {
         return Err(Errno::EINVAL);
     }
+    let is_pipe = output.as_kind::<crate::fs::pipe::PipeEnd>().is_some();
+    if !input.file.splices().reads() || !(is_pipe || output.file.splices().writes()) {
+        return Err(Errno::EINVAL);
+    }
     let count = count.min(TRANSFER_MAX) as usize;
     let mut to = At::Position;
     let done = copy(context, (&input, &mut from), (&output, &mut to), count)?;

@@ -3,19 +3,16 @@
 use super::Subject;
 use crate::{context::Context, fs::procfs::Text};
 use core::fmt::{self, Write};
-use memwright::MergedPages;
 
-fn merged(subject: &Subject) -> MergedPages {
-    let space = subject.process.space();
-    space.map_or_else(MergedPages::default, |space| space.merged_pages())
-}
-
-/// `/proc/PID/ksm_merging_pages`.
+/// `/proc/PID/ksm_merging_pages`; nothing of a process that has ended.
 ///
 /// # Errors
 /// Those of the text.
 pub fn merging(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
-    writeln!(text, "{}", merged(subject).merged)
+    match subject.process.space() {
+        Some(space) => writeln!(text, "{}", space.merged_pages().merged),
+        None => Ok(()),
+    }
 }
 
 /// `/proc/PID/ksm_stat`. The items are pages that the scan keeps an eye on.
@@ -26,7 +23,7 @@ pub fn statistics(_context: &Context<'_>, subject: &Subject, text: &mut Text) ->
     let Some(space) = subject.process.space() else {
         return Ok(());
     };
-    let pages = merged(subject);
+    let pages = space.merged_pages();
     let saved = ((pages.merged + pages.zero) * 4096) as i64;
     let word = |on| if on { "yes" } else { "no" };
     writeln!(text, "ksm_rmap_items {}", pages.lone)?;

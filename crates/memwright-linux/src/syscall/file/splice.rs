@@ -1,0 +1,294 @@
+//! Moving bytes through pipes inside the kernel: `splice`, `tee`, `vmsplice` (Linux 7.3 `fs/splice.c`).
+
+use super::{descriptor, real};
+use crate::{
+    context::Context,
+    errno::Errno,
+    fs::{
+        OpenFile, Readiness,
+        pipe::PipeEnd,
+        seek::explicit,
+        socket::{SocketFile, SocketKind},
+        transfer::{Sink, Source},
+    },
+    syscall::{
+        Arguments, CallResult,
+        table::{Kind, SystemCall},
+    },
+    user::TRANSFER_MAX,
+};
+use alloc::sync::Arc;
+use linux_raw_sys::general as raw;
+
+/// The rows of this group.
+pub const CALLS: &[SystemCall] = &[
+    real(
+        raw::__NR_splice,
+        "splice",
+        &[
+            Kind::Fd,
+            Kind::InOut(8),
+            Kind::Fd,
+            Kind::InOut(8),
+            Kind::Unsigned,
+            Kind::Hex,
+        ],
+        splice,
+    ),
+    real(
+        raw::__NR_tee,
+        "tee",
+        &[Kind::Fd, Kind::Fd, Kind::Unsigned, Kind::Hex],
+        tee,
+    ),
+    real(
+        raw::__NR_vmsplice,
+        "vmsplice",
+        &[Kind::Fd, Kind::Vectors(2), Kind::Unsigned, Kind::Hex],
+        vmsplice,
+    ),
+];
+
+/// The flags that there are.
+const KNOWN: u32 =
+    raw::SPLICE_F_MOVE | raw::SPLICE_F_NONBLOCK | raw::SPLICE_F_MORE | raw::SPLICE_F_GIFT;
+
+/// Whether the call waits.
+///
+/// # Errors
+/// `EINVAL` for an unknown flag.
+fn waits(flags: u64) -> Result<bool, Errno> {
+    if flags as u32 & !KNOWN != 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(flags as u32 & raw::SPLICE_F_NONBLOCK == 0)
+}
+
+/// One of the two files of a `splice`, and where in it.
+struct Side {
+    open: Arc<OpenFile>,
+    /// The offset that the call names.
+    offset: Option<i64>,
+    is_pipe: bool,
+}
+
+impl Side {
+    fn new(context: &Context<'_>, number: u64) -> Result<Self, Errno> {
+        let open = context.files().get_usable(descriptor(number))?;
+        Ok(Self {
+            is_pipe: open.as_kind::<PipeEnd>().is_some(),
+            open,
+            offset: None,
+        })
+    }
+
+    /// Where the transfer begins; none for a file without positions.
+    ///
+    /// # Errors
+    /// `EINVAL` for an offset that there is not, or more bytes than a file may have.
+    fn start(&self, length: u64) -> Result<Option<u64>, Errno> {
+        let start = match self.offset {
+            Some(_) if !self.open.has_position() => return Err(Errno::EINVAL),
+            Some(offset) => explicit(offset)?,
+            None => self.open.position(),
+        };
+        let most = i64::MAX as u64;
+        if length > most || start > most - length {
+            return Err(Errno::EINVAL);
+        }
+        Ok(self.open.has_position().then_some(start))
+    }
+
+    /// Lets the transfer have ended so many bytes behind `start`.
+    fn finish(&mut self, context: &Context<'_>, start: Option<u64>, count: usize) -> CallResult {
+        let end = start.map_or(0, |start| start + count as u64);
+        match &mut self.offset {
+            Some(offset) => *offset = end as i64,
+            None if start.is_some() => self.open.set_position(context, end)?,
+            None => {}
+        }
+        Ok(count as u64)
+    }
+}
+
+/// `splice`: bytes go from one file to another, of which one at least is a pipe.
+fn splice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[input, input_offset, output, output_offset, length, flags] = arguments;
+    if length == 0 {
+        return Ok(0);
+    }
+    let waits = waits(flags)?;
+    let mut input = Side::new(context, input)?;
+    let mut output = Side::new(context, output)?;
+    let has = |address: u64| address != 0;
+    if (input.is_pipe && has(input_offset)) || (output.is_pipe && has(output_offset)) {
+        return Err(Errno::ESPIPE);
+    }
+    output.offset = context.read_optional(output_offset)?;
+    input.offset = context.read_optional(input_offset)?;
+    if !input.open.is_readable() || !output.open.is_writable() {
+        return Err(Errno::EBADF);
+    }
+    context.check_heap()?;
+    let done = match (
+        input.open.as_kind::<PipeEnd>(),
+        output.open.as_kind::<PipeEnd>(),
+    ) {
+        (Some(from), Some(to)) => {
+            if Arc::ptr_eq(&from.pipe, &to.pipe) {
+                return Err(Errno::EINVAL);
+            }
+            let waits = waits && !input.open.is_nonblocking() && !output.open.is_nonblocking();
+            let done = from.hand_on(context, to, limited(length), (waits, true))?;
+            Ok(done as u64)
+        }
+        (Some(_), None) => {
+            let waits = waits && !input.open.is_nonblocking();
+            pipe_to_file(context, &input.open, &mut output, length, waits)
+        }
+        (None, Some(_)) => {
+            let pipe_waits = waits && !output.open.is_nonblocking();
+            file_to_pipe(
+                context,
+                &mut input,
+                &output.open,
+                length,
+                (waits, pipe_waits),
+            )
+        }
+        (None, None) => Err(Errno::EINVAL),
+    }?;
+    for (side, address) in [(&output, output_offset), (&input, input_offset)] {
+        if let Some(offset) = &side.offset {
+            context.write_value(address, offset)?;
+        }
+    }
+    Ok(done)
+}
+
+/// How much is moved at most.
+fn limited(length: u64) -> usize {
+    length.min(TRANSFER_MAX) as usize
+}
+
+/// What a pipe holds goes to a file.
+fn pipe_to_file(
+    context: &Context<'_>,
+    input: &OpenFile,
+    output: &mut Side,
+    length: u64,
+    waits: bool,
+) -> CallResult {
+    let pipe = input.as_kind::<PipeEnd>().ok_or(Errno::EINVAL)?;
+    if output.offset.is_some() && !output.open.has_position() {
+        return Err(Errno::EINVAL);
+    }
+    if output.open.flags() & raw::O_APPEND != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let start = output.start(length)?;
+    if !output.open.file.splices().writes() {
+        return Err(Errno::EINVAL);
+    }
+    let open = output.open.clone();
+    let count = pipe.drain_to(context, limited(length), waits, |done, bytes| {
+        let mut source = Source::kernel(bytes);
+        match start {
+            Some(start) => open.write_at(context, start + done as u64, &mut source),
+            None => open.write(context, &mut source),
+        }
+    })?;
+    output.finish(context, start, count)
+}
+
+/// What is read of a file goes to a pipe: `waits` for the file, `pipe_waits` for room in the pipe.
+fn file_to_pipe(
+    context: &Context<'_>,
+    input: &mut Side,
+    output: &OpenFile,
+    length: u64,
+    (waits, pipe_waits): (bool, bool),
+) -> CallResult {
+    let pipe = output.as_kind::<PipeEnd>().ok_or(Errno::EINVAL)?;
+    let start = input.start(length)?;
+    // Room comes first: what cannot be read either is told afterwards.
+    pipe.await_room(context, pipe_waits)?;
+    if !input.open.file.splices().reads() {
+        return Err(Errno::EINVAL);
+    }
+    let open = input.open.clone();
+    let socket = open.as_kind::<SocketFile>();
+    let messages = socket.is_some_and(|file| file.socket.kind != SocketKind::Stream);
+    let how = (pipe_waits, messages);
+    let count = pipe.fill_from(context, limited(length), how, |done, bytes| {
+        let mut sink = Sink::kernel(bytes);
+        if let Some(start) = start {
+            return open.read_at(context, start + done as u64, &mut sink);
+        }
+        if !is_readable_now(context, &open) {
+            if done > 0 {
+                return Ok(0);
+            }
+            // Of sockets of messages SPLICE_F_NONBLOCK asks for nothing: only streams have a `splice_read` of their own.
+            if !waits && !messages {
+                return Err(Errno::EAGAIN);
+            }
+        }
+        open.read(context, &mut sink)
+    })?;
+    input.finish(context, start, count)
+}
+
+/// Whether a read of the file returns at once.
+fn is_readable_now(context: &Context<'_>, open: &OpenFile) -> bool {
+    let ended = Readiness::READ | Readiness::HANGUP | Readiness::ERROR;
+    open.file.readiness(context, open).intersects(ended)
+}
+
+/// `tee`: what a pipe holds goes to another one too.
+fn tee(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[input, output, length, flags, ..] = arguments;
+    let waits = waits(flags)?;
+    if length == 0 {
+        return Ok(0);
+    }
+    let input = context.files().get_usable(descriptor(input))?;
+    let output = context.files().get_usable(descriptor(output))?;
+    if !input.is_readable() || !output.is_writable() {
+        return Err(Errno::EBADF);
+    }
+    context.check_heap()?;
+    let from = input.as_kind::<PipeEnd>().ok_or(Errno::EINVAL)?;
+    let to = output.as_kind::<PipeEnd>().ok_or(Errno::EINVAL)?;
+    if Arc::ptr_eq(&from.pipe, &to.pipe) {
+        return Err(Errno::EINVAL);
+    }
+    let waits = waits && !input.is_nonblocking() && !output.is_nonblocking();
+    let done = from.hand_on(context, to, limited(length), (waits, false))?;
+    Ok(done as u64)
+}
+
+/// `vmsplice` (Linux 7.2 `fs/splice.c`): the memory of the program goes into a pipe, or what is in the pipe to it.
+fn vmsplice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
+    let &[number, vectors, count, flags, ..] = arguments;
+    let waits = waits(flags)?;
+    let open = context.files().get_usable(descriptor(number))?;
+    let end = open.as_kind::<PipeEnd>().ok_or(Errno::EBADF)?;
+    let pieces = context.read_vectors(vectors, count)?;
+    let (_, writes) = end.sides();
+    if !writes {
+        let mut sink = Sink::user(context, &pieces);
+        return Ok(open.read(context, &mut sink)? as u64);
+    }
+    let waits = waits && !open.is_nonblocking();
+    let mut done = 0;
+    for piece in &pieces {
+        let (address, length) = (piece.base, piece.length as usize);
+        match end.lend(context, address, length, waits && done == 0) {
+            Ok(count) => done += count as u64,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}

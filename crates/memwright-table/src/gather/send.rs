@@ -1,0 +1,80 @@
+//! Telling the CPUs what to invalidate.
+
+use super::GatherCounts;
+use crate::addr::CpuSet;
+use crate::machine::{Invalidation, Machine};
+use crate::mistake::{Mistake, planted};
+use crate::sync::{Step, step};
+use crate::table::Table;
+
+/// Invalidates `what` on this CPU if it has the table loaded, and on every other CPU that has it if `everywhere`: `pages`
+/// translations one by one, or everything if `pages` is 0.
+#[inline(always)]
+pub(super) fn send<M: Machine>(
+    table: &Table<M>,
+    counts: &mut GatherCounts,
+    loaded: CpuSet,
+    what: &[Invalidation],
+    pages: u64,
+    everywhere: bool,
+) {
+    let machine = table.frames().machine();
+    let cpu = machine.cpu();
+    step(Step::Invalidate);
+    if planted(Mistake::SkipFlush) {
+        return;
+    }
+    let others = loaded.without(cpu);
+    if others.is_empty() {
+        if loaded.is_empty() {
+            counts.elided_not_loaded += 1;
+        } else {
+            send_here(machine, counts, what, pages);
+        }
+        return;
+    }
+    if loaded.contains(cpu) {
+        send_here(machine, counts, what, pages);
+    }
+    if !everywhere {
+        counts.elided_grew += 1;
+    } else if !planted(Mistake::SkipRemote) {
+        send_remote(table, counts, others, what);
+    }
+}
+
+/// Invalidates `what` on this CPU.
+#[inline(always)]
+fn send_here<M: Machine>(
+    machine: &M,
+    counts: &mut GatherCounts,
+    what: &[Invalidation],
+    pages: u64,
+) {
+    if planted(Mistake::SkipLocal) {
+        return;
+    }
+    counts.local = counts.local.wrapping_add(1);
+    counts.local_pages = counts.local_pages.wrapping_add(pages);
+    for what in what {
+        machine.invalidate_local(what);
+    }
+}
+
+#[cold]
+fn send_remote<M: Machine>(
+    table: &Table<M>,
+    counts: &mut GatherCounts,
+    others: CpuSet,
+    what: &[Invalidation],
+) {
+    counts.remote += 1;
+    counts.interrupted += others.len();
+    let machine = table.frames().machine();
+    let others = if planted(Mistake::OneCpuShort) {
+        CpuSet::from_bits(others.bits() & (others.bits() - 1))
+    } else {
+        others
+    };
+    machine.invalidate_remote(others, table.root(), what);
+}
