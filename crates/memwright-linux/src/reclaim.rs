@@ -13,6 +13,7 @@ use crate::{
     time::{Expiry, NextLook},
 };
 use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicU64, Ordering};
 use memwright::{Effort, SwapPayer, swap::ObjectPlace};
 use memwright_table::sync::pause_point;
 
@@ -98,6 +99,17 @@ pub struct Reclaim {
     own: Weak<Self>,
     next: NextLook,
     clock: Clock,
+    /// Threads that reclaim for a page fault.
+    reclaiming: AtomicU64,
+}
+
+/// The right to reclaim for a page fault, until it is dropped.
+pub struct Reclaiming<'a>(&'a AtomicU64);
+
+impl Drop for Reclaiming<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Reclaim {
@@ -108,7 +120,18 @@ impl Reclaim {
             own: own.clone(),
             next: NextLook::none(),
             clock: Clock::new(),
+            reclaiming: AtomicU64::new(0),
         })
+    }
+
+    /// Lets a thread reclaim for a page fault, unless as many others do as there are CPUs. Threads that take turns at a scan
+    /// would each pass all memory before the first of them finds that nothing leaves (Linux throttles them:
+    /// `mm/vmscan.c`, `too_many_isolated`).
+    pub fn begin(&self, cpus: u64) -> Option<Reclaiming<'_>> {
+        let more = |count| (count < cpus).then_some(count + 1);
+        let order = Ordering::Relaxed;
+        let begun = self.reclaiming.fetch_update(order, order, more);
+        begun.ok().map(|_| Reclaiming(&self.reclaiming))
     }
 
     /// Looks in the background from now on, if there is swap.

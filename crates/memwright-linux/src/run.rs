@@ -226,6 +226,16 @@ fn starved_fault(
     access: Access,
 ) -> Resolved {
     let frames = kernel.memory.frames();
+    if thread.fatal_pending() {
+        return Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL);
+    }
+    let cpus = u64::from(kernel.scheduler.all_cpus().len());
+    let Some(reclaiming) = kernel.reclaim.begin(cpus) else {
+        // What the others find may be enough.
+        kernel.scheduler.yield_now(kernel, thread);
+        kernel.host.relax();
+        return Resolved::Retry;
+    };
     for _ in 0..MOST_WAITS {
         if thread.fatal_pending() {
             return Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL);
@@ -250,6 +260,7 @@ fn starved_fault(
         }
     }
     crate::oom::relieve(kernel, thread);
+    drop(reclaiming);
     if thread.fatal_pending() {
         return Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL);
     }

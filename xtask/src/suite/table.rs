@@ -96,6 +96,13 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         binary: QEMU,
+        beginnings: &["programs::fork_storm"],
+        of: 1,
+        runs: [0, 1],
+        what: "hundreds of processes that want more memory than there is",
+    },
+    Rule {
+        binary: QEMU,
         beginnings: &["programs::swap_for_a_minute"],
         of: 1,
         runs: [0, 1],

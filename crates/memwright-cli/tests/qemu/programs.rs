@@ -193,6 +193,7 @@ pub fn trials() -> Vec<Trial> {
     let boots = boots.chain([Boot::of("left", "musl-static", LEAVING)]);
     let mut trials = interleaved(boots.collect());
     trials.push(Trial::test("programs::same_trace_twice", same_trace));
+    trials.push(Trial::test("programs::fork_storm", fork_storm));
     trials.push(Trial::test(
         "programs::swap_for_a_minute",
         swap_for_a_minute,
@@ -204,6 +205,13 @@ pub fn trials() -> Vec<Trial> {
 fn same_trace() -> Result<(), Failed> {
     let programs = ["fork_protect", "faults", "advise", "files", "fpu"];
     boot("musl-static", &programs).run()?.expect_code(0)
+}
+
+/// Hundreds of threads that find no memory at the same time come to an end: before, each scanned all memory in its turn.
+fn fork_storm() -> Result<(), Failed> {
+    let guest = boot("musl-static", &["fork_storm"]);
+    let guest = guest.option("--swap", "zram:64M");
+    guest.option("--memory", "48M").run()?.expect_code(0)
 }
 
 /// Four processes on four CPUs use twice the memory for a minute of the guest's time: every byte is right, and every

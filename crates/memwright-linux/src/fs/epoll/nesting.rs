@@ -68,6 +68,9 @@ fn exceeds(counts: &[u32; LONGEST + 1]) -> bool {
         .any(|(count, limit)| count > limit)
 }
 
+/// How many epolls a list has room for at first.
+const LEAST_ROOM: usize = 8;
+
 /// Which neighbours of an epoll a search visits.
 #[derive(Clone, Copy)]
 enum Direction {
@@ -257,14 +260,31 @@ impl Epoll {
 impl Watches {
     /// Adds the watching epolls that `pass` has not visited.
     fn visit(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Result<(), Errno> {
-        let items = self.items.lock();
-        for item in items.iter() {
-            found.try_make_room(1)?;
-            let epoll = item.upgrade().and_then(|item| item.epoll());
-            #[expect(clippy::disallowed_methods, reason = "there is room for it")]
-            found.extend(epoll.filter(|epoll| epoll.watched.mark.visit(pass)));
+        // The heap must not grow under the lock of the entries: `found` grows while it is free.
+        while let Some(epoll) = self.visit_in_room(pass, found) {
+            found.try_make_room(found.len().max(LEAST_ROOM))?;
+            if epoll.watched.mark.visit(pass) {
+                push(found, epoll)?;
+            }
         }
         Ok(())
+    }
+
+    /// Adds the watching epolls that `pass` has not visited as long as there is room for them, and returns the first for which
+    /// there is none.
+    fn visit_in_room(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Option<Arc<Epoll>> {
+        let items = self.items.lock();
+        // One that was visited is not dropped for good here: `found` has it.
+        let watching = items.iter().filter_map(|item| item.upgrade()?.epoll());
+        for epoll in watching.filter(|epoll| !epoll.watched.mark.is(pass)) {
+            if found.len() == found.capacity() {
+                return Some(epoll);
+            }
+            epoll.watched.mark.visit(pass);
+            #[expect(clippy::disallowed_methods, reason = "there is room for it")]
+            found.push(epoll);
+        }
+        None
     }
 
     /// How many paths with `length` links lead up from the watching epolls that `pass` visited.

@@ -1,0 +1,40 @@
+/*
+ * Processes fork until there is no memory, and each writes a MiB: hundreds of threads reclaim at the same time, and swap is
+ * full. Does one of them find soon that no page leaves, so that the out-of-memory killer comes and the others go on?
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { GENERATIONS = 14, SIZE = 1 << 20 };
+
+static void storm(void)
+{
+	for (int generation = 0; generation < GENERATIONS; generation++)
+		if (fork() < 0)
+			break;
+	char *memory = mmap(0, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory != MAP_FAILED)
+		memset(memory, 1, SIZE);
+	while (wait(0) > 0)
+		;
+	_exit(0);
+}
+
+int main(void)
+{
+	pid_t child = fork();
+	if (child < 0)
+		return 1;
+	if (child == 0)
+		storm();
+	int status;
+	if (waitpid(child, &status, 0) != child)
+		return 1;
+	/* The first process of the storm ends by itself or is killed, like any other. */
+	int is_right = WIFEXITED(status) || (WIFSIGNALED(status) && WTERMSIG(status) == 9);
+	puts(is_right ? "fork_storm: ok" : "fork_storm: another ending");
+	return !is_right;
+}
