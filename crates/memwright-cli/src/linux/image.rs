@@ -18,8 +18,8 @@ impl fmt::Display for NotBootable {
 
 impl std::error::Error for NotBootable {}
 
-/// Whether an image is absent or cannot boot, as after a build that failed; other errors of [`Image::open`] do not come
-/// from what was built.
+/// Whether an image is absent or cannot boot, as after a build that failed; other errors of opening one do not come from
+/// what was built.
 pub fn is_absent_or_broken(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     kind == Some(io::ErrorKind::NotFound) || error.is::<NotBootable>()
