@@ -120,6 +120,7 @@ pub fn conclude(
         .map_err(Failure::Usage)?;
     let unknown = |unknown| Failure::Usage(anyhow!("--rows: {unknown}"));
     let mut sheet = sheet.select(&shown.rows).map_err(unknown)?;
+    sheet.commands = comparison::commands(columns, &shown.rows).unwrap_or(sheet.commands);
     sheet.sections.extend(sections);
     let document = Comparison::new(columns, &sheet);
     sheet

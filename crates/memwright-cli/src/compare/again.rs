@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::model::kernel_run::Document;
+use crate::model::profile::Profile;
 use crate::model::shell::shell_line;
 use crate::model::{change, memwright_run as report};
 
@@ -19,8 +20,8 @@ const OPTIONS: [(&str, &str); 7] = [
 ];
 const USUAL_MEMORY: u64 = 512 << 20;
 
-/// The command that runs the program of these documents on their kernels; `None` without documents.
-pub fn on_kernels(documents: &[Document]) -> Option<String> {
+/// The command that runs the program of these documents on their kernels, and shows these rows; `None` without documents.
+pub fn on_kernels(documents: &[Document], rows: &[String]) -> Option<String> {
     let first = documents.first()?;
     let mut words = vec!["memwright".to_owned()];
     words.push(
@@ -64,8 +65,24 @@ pub fn on_kernels(documents: &[Document]) -> Option<String> {
     };
     let common: Vec<String> = first.settings.iter().filter(is_common).cloned().collect();
     words.extend(machine(first.memory, first.cpus, &common));
+    for pattern in rows {
+        words.extend(["--rows".to_owned(), pattern.clone()]);
+    }
+    words.extend(first.functions.iter().flat_map(functions));
     words.extend(first.arguments.iter().cloned());
     Some(line(&words))
+}
+
+/// The options that a profile was made with.
+fn functions(profile: &Profile) -> Vec<String> {
+    let mut words = vec!["--functions".to_owned()];
+    if let Some(number) = profile.region {
+        let region = profile.region_name.clone();
+        let region = region.unwrap_or_else(|| number.to_string());
+        words.extend(["--region".to_owned(), region]);
+    }
+    words.extend((!profile.lines.is_empty()).then(|| "--lines".to_owned()));
+    words
 }
 
 /// Whether every document has this setting: it has a value where nothing is said.
@@ -144,14 +161,14 @@ mod tests {
     #[test]
     fn kernels_are_named() {
         let mut one = crate::compare::schema::document();
-        (one.memory, one.settings) = (USUAL_MEMORY, Vec::new());
+        (one.memory, one.settings, one.functions) = (USUAL_MEMORY, Vec::new(), None);
         one.kernel.name = "debian:trixie".to_owned();
         one.host.image = "/home/x/.cache/memwright/kernels/debian:trixie/vmlinuz".to_owned();
         let mut other = one.clone();
         (other.kernel.name, other.host.image) = ("after".to_owned(), "/x/b z".to_owned());
-        assert_eq!(on_kernels(&[]), None);
+        assert_eq!(on_kernels(&[], &[]), None);
         assert_eq!(
-            on_kernels(&[one, other]).unwrap(),
+            on_kernels(&[one, other], &[]).unwrap(),
             "memwright compare --kernel debian:trixie --kernel 'after=/x/b z' x"
         );
     }
@@ -160,6 +177,7 @@ mod tests {
     fn a_column_keeps_what_it_alone_has() {
         let mut one = crate::compare::schema::document();
         (one.memory, one.settings) = (USUAL_MEMORY, vec!["env=A=1".to_owned()]);
+        one.functions = None;
         one.settings.push("append=quiet".to_owned());
         one.settings.push("thp=madvise".to_owned());
         one.kernel.name = "k".to_owned();
@@ -170,9 +188,43 @@ mod tests {
         other.settings = vec!["env=A=1".to_owned(), "thp=never".to_owned()];
         other.arguments[0] = "/y".to_owned();
         assert_eq!(
-            on_kernels(&[one, other]).unwrap(),
+            on_kernels(&[one, other], &[]).unwrap(),
             "memwright compare --kernel /x/k,append=quiet \
              --kernel /x/k,memory=1024M,thp=never,program=/y --env A=1 x"
+        );
+    }
+
+    #[test]
+    fn what_was_shown_is_asked_for_again() {
+        use crate::model::profile::Line;
+        let mut one = crate::compare::schema::document();
+        (one.memory, one.settings) = (USUAL_MEMORY, Vec::new());
+        one.kernel.name = "k".to_owned();
+        one.host.image = "/x/k".to_owned();
+        one.functions = None;
+        let rows = ["region.1.*".to_owned()];
+        let command = |one: &Document| on_kernels(std::slice::from_ref(one), &rows).unwrap();
+        let start = "memwright run --kernel /x/k --rows 'region.1.*'";
+        assert_eq!(command(&one), format!("{start} x"));
+        let mut profile = crate::model::profile::tests::profile(&[(None, 0, 1)]);
+        one.functions = Some(profile.clone());
+        assert_eq!(command(&one), format!("{start} --functions x"));
+        profile.region = Some(7);
+        profile.lines = vec![Line {
+            function: "a".to_owned(),
+            place: "b:1".to_owned(),
+            instructions: 1,
+        }];
+        one.functions = Some(profile.clone());
+        assert_eq!(
+            command(&one),
+            format!("{start} --functions --region 7 --lines x")
+        );
+        profile.region_name = Some("toggle".to_owned());
+        one.functions = Some(profile);
+        assert_eq!(
+            command(&one),
+            format!("{start} --functions --region toggle --lines x")
         );
     }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::compare::verdict::{self, Kind};
-use crate::compare::{account_sheet, side_by_side};
+use crate::compare::{account_sheet, again, side_by_side};
 use crate::model::kernel_run::{self, SCHEMA};
 use crate::model::memwright_run;
 use crate::model::saved::Saved;
@@ -50,20 +50,28 @@ impl<'a> Comparison<'a> {
     }
 }
 
+/// The command that makes a comparison of runs on kernel images again, with these rows; `None` for other runs.
+pub fn commands(columns: &[(String, &Saved)], rows: &[String]) -> Option<Vec<String>> {
+    let documents = kernel_runs(columns)?;
+    Some(again::on_kernels(&documents, rows).into_iter().collect())
+}
+
+/// The documents under the names of their columns; `None` where one is no run on a kernel image.
+fn kernel_runs(columns: &[(String, &Saved)]) -> Option<Vec<kernel_run::Document>> {
+    let document = |(name, saved): &(String, &Saved)| match saved {
+        Saved::Kernel(document) => {
+            let mut document = (**document).clone();
+            document.kernel.name.clone_from(name);
+            Some(document)
+        }
+        Saved::Memwright(_) => None,
+    };
+    columns.iter().map(document).collect()
+}
+
 /// Documents of one kind side by side under these names; `None` where they are of both kinds.
 pub fn sheet(columns: &[(String, &Saved)]) -> Option<Sheet> {
-    let names = || columns.iter().map(|(name, _)| name.clone());
-    let kernels: Option<Vec<kernel_run::Document>> = columns
-        .iter()
-        .map(|(_, saved)| match saved {
-            Saved::Kernel(document) => Some((**document).clone()),
-            Saved::Memwright(_) => None,
-        })
-        .collect();
-    if let Some(mut documents) = kernels {
-        for (document, name) in documents.iter_mut().zip(names()) {
-            document.kernel.name = name;
-        }
+    if let Some(documents) = kernel_runs(columns) {
         return Some(side_by_side::comparison(&documents));
     }
     let accounts: Option<Vec<&memwright_run::Document>> = columns
@@ -73,6 +81,7 @@ pub fn sheet(columns: &[(String, &Saved)]) -> Option<Sheet> {
             Saved::Kernel(_) => None,
         })
         .collect();
-    let columns: Vec<_> = names().zip(accounts?).collect();
+    let names = columns.iter().map(|(name, _)| name.clone());
+    let columns: Vec<_> = names.zip(accounts?).collect();
     Some(account_sheet::sheet(&columns))
 }

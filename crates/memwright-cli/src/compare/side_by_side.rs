@@ -50,7 +50,7 @@ pub fn sheet(documents: &[Document]) -> Sheet {
         compares: documents.len() > 1,
         sections,
         notes: Vec::new(),
-        commands: again::on_kernels(documents).into_iter().collect(),
+        commands: again::on_kernels(documents, &[]).into_iter().collect(),
     };
     sheet.notes = differing_states(&sheet);
     sheet.notes.extend(differing_names(documents));
