@@ -168,7 +168,7 @@ fn a_program_is_swept_over_its_parameters() {
         // Each of 32 pages is zeroed, at least.
         assert!(kernel(1, column) > kernel(0, column) + 32 * 512);
     }
-    assert!(kernel(0, 1) > kernel(0, 0), "one page for each fault");
+    assert_ne!(kernel(0, 1), kernel(0, 0), "the policy does nothing");
     let table = String::from_utf8(output.stdout).unwrap();
     assert!(table.contains("pages=1") && table.contains("memwright policy=fault-around=1"));
     let again = memwright(

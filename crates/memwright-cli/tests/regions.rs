@@ -117,7 +117,9 @@ fn passes_have_their_first_least_median_and_most() {
     let program = passing(&folder, "program", "2,5,1,6,4,3", &["-DNAMED"]);
     let json = folder.path().join("json");
     let file = json.to_str().unwrap();
-    let output = memwright(&["run", "--kernel", KERNEL, "--json", file, &program]);
+    let output = memwright(&[
+        "run", "--full", "--kernel", KERNEL, "--json", file, &program,
+    ]);
     let account = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{account}");
     let document: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();

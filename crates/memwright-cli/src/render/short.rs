@@ -5,6 +5,7 @@ use crate::model::account::Value;
 use crate::model::counts::Counts;
 use crate::model::kernel_run;
 use crate::model::memwright_run::Document;
+use crate::model::region::Region;
 use crate::model::size::in_mebibytes;
 use crate::model::words::{cpus, ending, grouped};
 
@@ -141,7 +142,7 @@ pub fn image(document: &kernel_run::Document) -> String {
     columns.extend(
         shown
             .iter()
-            .map(|region| (region.title(), Some(region.counts))),
+            .map(|region| (heading_of(region), Some(region.counts))),
     );
     let mut last = problems(document, shown.len());
     last.push(cut(&format!(
@@ -169,6 +170,15 @@ const REGIONS: usize = 2;
 const CELL: usize = 16;
 /// How wide the titles of rows are.
 const TITLE: usize = COLUMNS - (REGIONS + 1) * CELL - 2;
+
+/// What stands above a region: its title, or its name alone where that does not fit.
+fn heading_of(region: &Region) -> String {
+    let title = region.title();
+    match &region.name {
+        Some(name) if title.len() >= CELL => name.clone(),
+        Some(_) | None => title,
+    }
+}
 
 /// The line above the first group of rows, with the titles of the columns.
 fn heading(group: &str, columns: &[(String, Option<Counts>)]) -> String {
@@ -256,7 +266,7 @@ mod tests {
     use super::*;
     use crate::compare::schema::document as image_document;
     use crate::model::memwright_run::Ending;
-    use crate::model::region::{Marks, Region};
+    use crate::model::region::Marks;
 
     fn fits(text: &str) {
         assert!(text.lines().count() <= LINES, "{text}");
