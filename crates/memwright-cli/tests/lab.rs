@@ -80,7 +80,8 @@ fn ends(folder: &TempDir, output: &Output, code: i32, line: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
     // Beside the stages that it came to, one line.
-    let stages = said.lines().filter(|line| line.contains("booting "));
+    let is_stage = |line: &&str| line.contains("booting ") || line.contains("/bin/true on ");
+    let stages = said.lines().filter(is_stage);
     assert_eq!(said.lines().count(), 1 + stages.count(), "{said}");
     assert!(said.contains(line), "{said}");
     assert!(output.stdout.is_empty());
@@ -269,7 +270,7 @@ fn without_a_compiler_the_rows_of_the_plugin_are_not_measured() {
     let program = program(&folder);
     let [one, other] = ["one", "other"].map(|name| folder.path().join(name));
     let arguments = |file: &Path| {
-        let words = ["run", "--no-verify", "--kernel"].map(str::to_owned);
+        let words = ["run", "--full", "--no-verify", "--kernel"].map(str::to_owned);
         let files = [&image, Path::new("--json"), file, &program];
         let files = files.map(|path| path.to_str().unwrap().to_owned());
         [&words[..], &files[..]].concat()
