@@ -25,7 +25,7 @@ impl Changes {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Counts a change and wakes who waits for one. The caller holds no lock but those that sleep.
+    /// Counts a change and wakes the threads that wait for one. The caller holds no lock but those that sleep.
     pub fn note(&self, kernel: &Kernel) {
         self.count.fetch_add(1, Ordering::SeqCst);
         self.queue.wake_all(kernel);

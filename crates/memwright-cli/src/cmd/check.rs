@@ -1,8 +1,9 @@
 //! `memwright check`: a program's counts against those of an earlier run, or against limits.
 
 use crate::compare::comparison;
-use crate::host::file as host_file;
-use crate::render;
+use crate::host::host_file;
+use crate::model::words;
+use crate::{guestfs, render};
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
@@ -125,8 +126,7 @@ fn numbered(args: &CheckArgs) -> anyhow::Result<(Vec<String>, Vec<Limit>)> {
         .filter(|_| by_name)
         .and_then(|name| program::locate(&name, path.as_deref()).ok());
     let names = path.map(|path| {
-        crate::guestfs::region_names::read(&path)
-            .map_err(|error| anyhow!("{}: {error}", path.display()))
+        guestfs::region_names::read(&path).map_err(|error| anyhow!("{}: {error}", path.display()))
     });
     let names: Vec<RegionNames> = names.into_iter().collect::<Result<_, _>>()?;
     let number = |row: &String, option: &str| {
@@ -182,7 +182,7 @@ fn claim(args: &CheckArgs, baseline: Option<&Saved>, now: &Saved) -> Result<(), 
 /// A line if the program did not end as before, or, where nothing is known of before, did not run to its end: its counts
 /// are those of something else.
 fn other_ending(before: Option<Option<Ending>>, now: Option<Ending>) -> Option<String> {
-    let text = crate::model::words::ending;
+    let text = words::ending;
     match (before, now) {
         (Some(before), now) => (before != now)
             .then(|| format!("the program: {} before, {} now", text(before), text(now))),

@@ -8,7 +8,7 @@ use crate::cmd::args::CompareArgs;
 use crate::compare::comparison::{self, Comparison};
 use crate::compare::functions::Side;
 use crate::compare::{functions as difference, names, verdict};
-use crate::host::output::{print, say, show};
+use crate::host::output::{print, show};
 use crate::host::taken::Taken;
 use crate::lab::column::Column;
 use crate::lab::columns::{self, Groups};
@@ -16,7 +16,7 @@ use crate::lab::input::Input;
 use crate::lab::laboratory::Laboratory;
 use crate::model::failure::Failure;
 use crate::model::kernel_run::Document;
-use crate::model::region_names::{self, RegionNames, UnknownRegion};
+use crate::model::region_names::{self, RegionNames};
 use crate::model::saved::Saved;
 use crate::render;
 use crate::render::outputs::{Outputs, Shown};
@@ -48,15 +48,11 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let profiles = ProfileOutputs::open(&run.profiles, &mut taken)?;
     let runs = guests[0].0.runs()?;
     let (mut documents, mut names) = (Vec::new(), Vec::new());
-    for ((_, image), measured) in guests.iter().zip(columns::measure(&guests, &runs)?) {
-        let (first, said) = (documents.is_empty(), &measured.said);
-        if first {
-            show(&said.errors);
+    for measured in columns::measure(&guests, &runs)? {
+        if documents.is_empty() {
+            show(&measured.said.errors);
         }
-        if said.outcome != memwright_linux::channel::Outcome::Exited(0) {
-            let ending = crate::model::words::ending(Some(measured.document.outcome));
-            say(&format!("on {} the program {ending}", image.name));
-        }
+        columns::say_ending(&measured.document, "");
         documents.push(measured.document);
         names.push(measured.names);
     }
@@ -94,9 +90,7 @@ fn regions_by_number(
     laboratories: &[Laboratory<'_>],
 ) -> anyhow::Result<Vec<String>> {
     let programs: Vec<RegionNames> = laboratories.iter().map(|one| one.names().clone()).collect();
-    let rows = args.shown.rows.iter();
-    let rows = rows.map(|row| region_names::numbered(row, &programs));
-    let rows: Result<Vec<String>, UnknownRegion> = rows.collect();
+    let rows = region_names::all_numbered(&args.shown.rows, &programs);
     if let Some(region) = &args.run.region {
         region_names::number(region, &programs)
             .map_err(|unknown| anyhow!("--region: {unknown}"))?;

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 
 use crate::cmd::args::Cli;
 use crate::cmd::front::front;
-use crate::host::file::{self as host_file, LARGEST_DOCUMENT};
+use crate::host::host_file::{self, LARGEST_DOCUMENT};
 
 /// The option.
 const OPTION: &str = "plan";

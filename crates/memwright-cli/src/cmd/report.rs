@@ -1,6 +1,6 @@
 //! `memwright report`: saved documents in every format, one or several side by side.
 
-use crate::host::file as host_file;
+use crate::host::host_file;
 use crate::render;
 use std::path::{Path, PathBuf};
 
@@ -91,11 +91,8 @@ fn rows<'a>(
     documents: impl Iterator<Item = &'a Saved>,
 ) -> Result<Vec<String>, Failure> {
     let names: Vec<RegionNames> = documents.map(Saved::region_names).collect();
-    let rows = args.shown.rows.iter().map(|row| {
-        let row = region_names::numbered(row, &names);
-        row.map_err(|unknown| Failure::Usage(anyhow!("--rows: {unknown}")))
-    });
-    rows.collect()
+    let rows = region_names::all_numbered(&args.shown.rows, &names);
+    rows.map_err(|unknown| Failure::Usage(anyhow!("--rows: {unknown}")))
 }
 
 fn conclude(

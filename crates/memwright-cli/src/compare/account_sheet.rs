@@ -4,6 +4,7 @@ use crate::compare::{again, rows};
 use crate::model::account::Value;
 use crate::model::memwright_run::Document;
 use crate::model::size::in_mebibytes;
+use crate::model::words;
 use crate::sheet::{self, Row, Section, Sheet};
 
 /// What the column of a run on Memwright is called.
@@ -84,14 +85,11 @@ fn notes(name: &str, document: &Document) -> Vec<String> {
         policies => policies.join(","),
     };
     let mut lines = vec![
-        format!(
-            "{name}: {}; {repeats}",
-            crate::model::words::ending(document.outcome)
-        ),
+        format!("{name}: {}; {repeats}", words::ending(document.outcome)),
         format!(
             "{name}: {} of memory, {}, policy {policies}, kernel (sha256 {})",
             in_mebibytes(document.memory),
-            crate::model::words::cpus(document.cpus),
+            words::cpus(document.cpus),
             document.kernel_sha256
         ),
     ];

@@ -7,8 +7,9 @@ use crate::model::kernel_run::Document;
 use crate::model::page_tables::{PageTables, SMALL_READ_ONLY};
 use crate::model::passes::Each;
 use crate::model::region::{Marks, Region};
-use crate::model::region_names;
+use crate::model::size::in_mebibytes;
 use crate::model::statistic::{Pass, Statistic};
+use crate::model::{region_names, words};
 use crate::sheet::{NOT_MEASURED, Row, Section, Sheet, Value};
 
 /// The group of the rows about marks.
@@ -64,8 +65,8 @@ pub fn account(document: &Document) -> Sheet {
     sheet.heading = format!("Account of {} on {}", sheet.heading, document.kernel.name);
     sheet.notes.push(format!(
         "{} of memory, {}",
-        crate::model::size::in_mebibytes(document.memory),
-        crate::model::words::cpus(document.cpus)
+        in_mebibytes(document.memory),
+        words::cpus(document.cpus)
     ));
     sheet.notes.push(format!(
         "QEMU {} (sha256 {})",
@@ -87,8 +88,8 @@ pub fn comparison(documents: &[Document]) -> Sheet {
         format!(
             "QEMU {}, {} of memory, {}; {} sha256 {}",
             common.qemu.version,
-            crate::model::size::in_mebibytes(common.memory),
-            crate::model::words::cpus(common.cpus),
+            in_mebibytes(common.memory),
+            words::cpus(common.cpus),
             common.program.path,
             common.program.sha256
         )
@@ -99,7 +100,7 @@ pub fn comparison(documents: &[Document]) -> Sheet {
 /// A line for each column of which the guest was set otherwise than the first's.
 fn other_settings(documents: &[Document]) -> Vec<String> {
     let options = |one: &Document| {
-        let memory = format!("memory={}", crate::model::size::in_mebibytes(one.memory));
+        let memory = format!("memory={}", in_mebibytes(one.memory));
         let machine = [memory, format!("cpus={}", one.cpus)];
         let program = format!("program={}", one.program.path);
         let all = machine.into_iter().chain([program]);
@@ -358,7 +359,7 @@ fn notes(document: &Document) -> Vec<String> {
     let name = &document.kernel.name;
     let mut notes = vec![format!(
         "{name}: {}; {}",
-        crate::model::words::ending(Some(document.outcome)),
+        words::ending(Some(document.outcome)),
         document.repetition()
     )];
     notes.push(format!(

@@ -1,5 +1,7 @@
 //! A sweep as a sheet: what each row of a run is at each point, one kernel below the other.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::compare::side_by_side;
 use crate::model::parameter::title;
 use crate::model::sweep::Document;
@@ -18,14 +20,14 @@ pub fn sheet(document: &Document, patterns: &[String], all: bool) -> Result<Shee
     let kernels: Vec<&str> = document.points.first().map_or_else(Vec::new, |point| {
         point.columns.iter().map(|one| &*one.kernel.name).collect()
     });
+    let by_name: Vec<_> = sheets.iter().map(by_name).collect();
     for (section, row) in rows(&sheets) {
         let cells = |kernel: usize| -> Vec<Cell> {
-            let cell = |sheet: &Sheet| {
-                let same = sheet.sections.iter().flat_map(|one| &one.rows);
-                let mut same = same.filter(|one| one.name == row.name);
-                same.next()?.cells.get(kernel).copied().flatten()
+            let cell = |rows: &BTreeMap<&str, &Row>| {
+                let row = rows.get(&*row.name)?;
+                row.cells.get(kernel).copied().flatten()
             };
-            sheets.iter().map(cell).collect()
+            by_name.iter().map(cell).collect()
         };
         let rows = kernels.iter().enumerate().map(|(index, kernel)| Row {
             group: group(row),
@@ -82,15 +84,19 @@ fn is_worth_showing(rows: &[Row]) -> bool {
 
 /// Every row that any point has, with the title of its section, in the order of the first point that has it.
 fn rows(sheets: &[Sheet]) -> Vec<(&str, &Row)> {
+    let mut known: BTreeSet<&str> = BTreeSet::new();
     let mut all: Vec<(&str, &Row)> = Vec::new();
     for section in sheets.iter().flat_map(|sheet| &sheet.sections) {
-        for row in &section.rows {
-            if !all.iter().any(|(_, known)| known.name == row.name) {
-                all.push((&section.title, row));
-            }
-        }
+        let new = section.rows.iter().filter(|row| known.insert(&row.name));
+        all.extend(new.map(|row| (&*section.title, row)));
     }
     all
+}
+
+/// The rows of a sheet by their names.
+fn by_name(sheet: &Sheet) -> BTreeMap<&str, &Row> {
+    let rows = sheet.sections.iter().flat_map(|section| &section.rows);
+    rows.map(|row| (&*row.name, row)).collect()
 }
 
 /// What does not repeat, and what ran where.
@@ -99,8 +105,7 @@ fn notes(document: &Document, sheets: &[Sheet]) -> Vec<String> {
     for (point, sheet) in document.points.iter().zip(sheets) {
         let place = title(&document.parameters, &point.values);
         for line in &sheet.notes {
-            let is_alarm = line.starts_with("NOT THE SAME STATE");
-            if is_alarm {
+            if line.starts_with("NOT THE SAME STATE") {
                 notes.push(format!("{place}: {line}"));
             }
         }

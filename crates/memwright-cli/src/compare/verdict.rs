@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::compare::side_by_side;
 use crate::model::failure::{DIFFERENCE, OTHER_PROGRAM, OTHER_STATE, SKIPPED};
 use crate::model::saved::Saved;
+use crate::model::words;
 use crate::sheet::Sheet;
 
 /// A kind of difference. The order is that of their weight: each makes the kinds before it mean less.
@@ -46,7 +47,7 @@ pub fn other_programs(columns: &[(String, &Saved)]) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, other) in others {
         if first.outcome() != other.outcome() {
-            let text = |saved: &Saved| crate::model::words::ending(saved.outcome());
+            let text = |saved: &Saved| words::ending(saved.outcome());
             lines.push(format!(
                 "the program: {}: {first_name}, {}: {name}",
                 text(first),

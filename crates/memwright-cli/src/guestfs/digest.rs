@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::guestfs::tree::{Node, Tree};
-use crate::host::file as host_file;
+use crate::host::host_file;
 use crate::model::hash::{hash_part, hexadecimal};
 
 /// SHA-256 of the paths, kinds, permissions and contents of a tree's nodes.

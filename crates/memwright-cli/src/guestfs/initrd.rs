@@ -10,7 +10,7 @@ use anyhow::Context;
 
 use crate::guestfs::cpio::{self, Writer};
 use crate::guestfs::tree::{Node, Tree};
-use crate::host::file as host_file;
+use crate::host::host_file;
 
 /// Seconds since 1970 at which the guest's clock starts, and when its files were modified: 2026-01-01.
 pub const EPOCH: u32 = 1_767_225_600;

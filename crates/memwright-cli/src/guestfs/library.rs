@@ -10,8 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::guestfs::elf::{self, Image};
-use crate::host::file as host_file;
-use crate::host::file::{LARGEST_DOCUMENT, LARGEST_IMAGE};
+use crate::host::host_file::{self, LARGEST_DOCUMENT, LARGEST_IMAGE};
 
 /// The folders that Debian's and other loaders know without configuration.
 const DEFAULT_FOLDERS: &[&str] = &[

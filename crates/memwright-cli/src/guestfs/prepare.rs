@@ -22,9 +22,9 @@ const MOST_DEVICES: usize = 32;
 /// How many files that were left out are named.
 const MOST_SKIPPED: usize = 10;
 
-/// What Memwright's kernel is told beside what the guest is.
+/// Options of Memwright's kernel that are no properties of the guest.
 #[derive(Debug, Clone, Default)]
-pub struct Told {
+pub struct KernelOptions {
     /// Which of the program's descriptors are terminals.
     pub terminals: Terminals,
     /// To write every memory event.
@@ -85,7 +85,7 @@ pub fn check_swap(swap: &[SwapSize]) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// The exit codes are those of a shell where PROGRAM is missing or no program.
-pub fn prepare(setup: &Setup, told: &Told) -> Result<Prepared, Failure> {
+pub fn prepare(setup: &Setup, told: &KernelOptions) -> Result<Prepared, Failure> {
     let name = setup
         .command
         .first()
@@ -203,7 +203,7 @@ fn split_file(argument: &OsStr) -> (PathBuf, Option<PathBuf>) {
 /// The lines of the guest's options.
 fn options(
     setup: &Setup,
-    told: &Told,
+    told: &KernelOptions,
     program: &Path,
     folder: &Path,
 ) -> Result<Vec<String>, Failure> {

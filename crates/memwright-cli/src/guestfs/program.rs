@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::guestfs::elf::{self, ElfError};
 use crate::guestfs::library::{self, Missing};
 use crate::guestfs::tree::Tree;
-use crate::host::file as host_file;
-use crate::host::file::other_kind;
+use crate::host::host_file::{self, other_kind};
 use crate::model::failure::Failure;
 use crate::model::size::{MemorySize, in_mebibytes};
 

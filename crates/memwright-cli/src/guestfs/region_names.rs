@@ -7,8 +7,7 @@ use std::path::Path;
 use memwright_linux::channel::THE_RUN;
 
 use crate::guestfs::elf::{self, ElfError};
-use crate::host::file as host_file;
-use crate::host::file::LARGEST_IMAGE;
+use crate::host::host_file::{self, LARGEST_IMAGE};
 use crate::model::region_names::{LONGEST, RegionNames, is_name};
 
 /// The section that has the names: for each a number of four bytes, the low one first, and the name with a NUL behind it.

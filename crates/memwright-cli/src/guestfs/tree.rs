@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, bail};
 use rustix::io::Errno;
 
-use crate::host::file::other_kind;
+use crate::host::host_file::other_kind;
 
 /// Most links followed while one path is resolved, as on Linux (fs/namei.c, MAXSYMLINKS).
 const MOST_LINKS: usize = 40;

@@ -9,7 +9,7 @@ use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
-use crate::host::file as host_file;
+use crate::host::host_file;
 
 /// How the names of all of them begin.
 const PREFIX: &str = "memwright-";

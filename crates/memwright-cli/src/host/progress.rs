@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::host::cache;
-use crate::host::file::{self as host_file, LARGEST_DOCUMENT};
+use crate::host::host_file::{self, LARGEST_DOCUMENT};
+use crate::host::output::say;
 
 /// The spinners of this command.
 static SPINNERS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
@@ -52,7 +53,7 @@ impl Stage {
             spinner
         });
         if !is_terminal {
-            crate::host::output::say(name);
+            say(name);
         }
         Self {
             name: name.to_owned(),

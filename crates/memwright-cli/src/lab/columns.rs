@@ -6,6 +6,7 @@ use std::thread;
 
 use anyhow::anyhow;
 
+use crate::host::output::say;
 use crate::host::progress::Stage;
 use crate::lab::column::Column;
 use crate::lab::input::Input;
@@ -13,7 +14,10 @@ use crate::lab::laboratory::{Laboratory, Measured};
 use crate::model::change::Change;
 use crate::model::failure::Failure;
 use crate::model::image::{Image, System};
+use crate::model::kernel_run::Document;
+use crate::model::memwright_run::Ending;
 use crate::model::plan::ImagePlan;
+use crate::model::words::ending;
 use crate::qemu::runs::Runs;
 
 /// Opens columns, each under a name of its own.
@@ -149,4 +153,21 @@ pub fn measure(
         }
     }
     Ok(all)
+}
+
+/// Says how the program ended on a kernel, where it did not exit with 0: its counts are then of something else than they
+/// seem. `place` says which run that was, among several.
+pub fn say_ending(document: &Document, place: &str) {
+    match document.outcome {
+        Ending::Exited(0) => {}
+        Ending::Exited(_) | Ending::Killed(_) | Ending::NotStarted(_) => {
+            let place = match place {
+                "" => String::new(),
+                place => format!("{place}: "),
+            };
+            let ending = ending(Some(document.outcome));
+            let kernel = &document.kernel.name;
+            say(&format!("{place}on {kernel} the program {ending}"));
+        }
+    }
 }

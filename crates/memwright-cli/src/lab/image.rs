@@ -2,8 +2,7 @@
 
 use anyhow::Context;
 
-use crate::host::file as host_file;
-use crate::host::file::LARGEST_IMAGE;
+use crate::host::host_file::{self, LARGEST_IMAGE};
 use crate::linux::image::{check, version};
 use crate::linux::kept;
 use crate::memwright::kernel;

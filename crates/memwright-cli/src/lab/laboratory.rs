@@ -1,9 +1,11 @@
 //! What every kernel of one command has in common: the program and its files, the machine, the QEMU, the plugin.
 
 use crate::count::tree;
-use crate::guestfs::prepare::{Told, check_swap, prepare};
-use crate::host::{bounded, file as host_file};
+use crate::guestfs;
+use crate::guestfs::prepare::{KernelOptions, check_swap, prepare};
+use crate::host::{bounded, host_file};
 use crate::lab::input::Input;
+use crate::model::kernel_run::{KIND, SCHEMA};
 use crate::model::machine::Clock;
 use crate::model::plan::{Detail, ImagePlan, Measure, Setup};
 use crate::model::settings::settings;
@@ -131,7 +133,7 @@ impl<'a> Laboratory<'a> {
                 "this command was built without a first process for Linux guests: no C compiler linked a static program then"
             )));
         }
-        let mut prepared = prepare(&plan.setup, &Told::default())?;
+        let mut prepared = prepare(&plan.setup, &KernelOptions::default())?;
         if system == System::Linux {
             say_where_huge_pages_are_off(&plan.setup);
         }
@@ -478,8 +480,8 @@ impl<'a> Laboratory<'a> {
             .map(|counted| (counted.run, counted.regions))
             .unzip();
         Document {
-            schema: crate::model::kernel_run::SCHEMA,
-            kind: crate::model::kernel_run::KIND.to_owned(),
+            schema: SCHEMA,
+            kind: KIND.to_owned(),
             program: self.program.clone(),
             arguments: self.plan.setup.command.iter().map(text).collect(),
             companions: self.companions.clone(),
@@ -618,7 +620,7 @@ fn say_where_huge_pages_are_off(setup: &Setup) {
 
 /// The names that a program gives its regions. Where something is wrong with them, the regions have none, and that is said.
 fn region_names_or_say(program: &Path) -> RegionNames {
-    crate::guestfs::region_names::read(program).unwrap_or_else(|error| {
+    guestfs::region_names::read(program).unwrap_or_else(|error| {
         say(&format!(
             "{}: its regions have numbers alone: {error}",
             program.display()

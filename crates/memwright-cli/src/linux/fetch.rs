@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 
 use crate::host::apt::{Archive, mirror};
-use crate::host::file as host_file;
-use crate::host::file::{LARGEST_DOCUMENT, LARGEST_IMAGE};
 use crate::host::folder::PrivateFolder;
+use crate::host::host_file::{self, LARGEST_DOCUMENT, LARGEST_IMAGE};
 use crate::host::output::say;
 use crate::linux::image;
 use crate::linux::kept::{

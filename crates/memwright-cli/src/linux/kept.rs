@@ -6,8 +6,8 @@ use std::{fs, io};
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::host::file::LARGEST_DOCUMENT;
-use crate::host::{cache, file as host_file};
+use crate::host::cache;
+use crate::host::host_file::{self, LARGEST_DOCUMENT};
 use crate::model::image::MEMWRIGHT;
 
 /// What a name begins with that stands for a package.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::compare::rows;
 use crate::guestfs::prepare::Prepared;
 use crate::guestfs::program::Program;
-use crate::host::file::hashed_file;
+use crate::host::host_file::hashed_file;
 use crate::memwright::session::Report;
 use crate::model::account::Value;
 use crate::model::hash::hexadecimal_hash;

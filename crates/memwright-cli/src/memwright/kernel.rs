@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use crate::host::file as host_file;
-use crate::host::file::LARGEST_IMAGE;
+use crate::host::host_file::{self, LARGEST_IMAGE};
 
 /// Built for bare metal by the build script; empty when that was told to leave it out.
 static EMBEDDED: &[u8] = include_bytes!(env!("MEMWRIGHT_KERNEL_IMAGE"));

@@ -11,13 +11,13 @@ use std::thread;
 use anyhow::{Context, anyhow};
 
 use crate::guestfs::initrd;
-use crate::guestfs::prepare::{self, Prepared, Told};
+use crate::guestfs::prepare::{self, KernelOptions, Prepared};
 use crate::host::bounded;
 use crate::host::folder::kept_folder;
 use crate::host::output::say;
 use crate::host::taken::Taken;
 use crate::memwright::document::{Hashes, document};
-use crate::memwright::drive::Drive;
+use crate::memwright::drive::{Drive, Driven};
 use crate::memwright::folder::{KEPT, RunFolder};
 use crate::memwright::input::Source;
 use crate::memwright::session::{Report, Streams};
@@ -83,7 +83,7 @@ impl<'a> Run<'a> {
     /// The program is missing or none; a machine that this kernel cannot have; files without room.
     pub fn open(plan: &'a OwnPlan) -> Result<Self, Failure> {
         prepare::check_swap(&plan.setup.swap)?;
-        let told = Told {
+        let told = KernelOptions {
             terminals: plan.terminals.clone(),
             trace: plan.trace,
             strace: plan.strace,
@@ -217,7 +217,7 @@ impl<'a> Run<'a> {
         (qemu, line): (&OsString, &[OsString]),
         image: &[u8],
         errors: &Path,
-    ) -> anyhow::Result<crate::memwright::drive::Driven> {
+    ) -> anyhow::Result<Driven> {
         let create = |path: PathBuf| {
             File::create(&path).with_context(|| format!("cannot write {}", path.display()))
         };

@@ -88,12 +88,12 @@ pub enum Measure {
     Functions {
         /// Of this region; of the whole run where there is none.
         region: Option<RegionId>,
-        /// What is told apart.
+        /// What has a row of its own.
         detail: Detail,
     },
 }
 
-/// What a profile tells apart.
+/// What has a row of its own in a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// Functions as the compiler emitted them.

@@ -119,6 +119,17 @@ pub fn numbered(row: &str, programs: &[RegionNames]) -> Result<String, UnknownRe
     }
 }
 
+/// The rows of `--rows`, each as [`numbered`] has it.
+///
+/// # Errors
+/// As those of [`numbered`].
+pub fn all_numbered(
+    rows: &[String],
+    programs: &[RegionNames],
+) -> Result<Vec<String>, UnknownRegion> {
+    rows.iter().map(|row| numbered(row, programs)).collect()
+}
+
 /// The number of a region that an option names.
 ///
 /// # Errors

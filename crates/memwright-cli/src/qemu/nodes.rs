@@ -1,4 +1,4 @@
-//! How QEMU is told of a guest's nodes and of what keeps their memory.
+//! QEMU's options for the nodes of a guest and the memory backend of each.
 
 use crate::model::nodes::Nodes;
 use crate::model::size::MemorySize;
@@ -38,7 +38,7 @@ impl<'a> Backing<'a> {
     }
 }
 
-/// What QEMU is told, for a guest of so much memory and so many CPUs.
+/// The options for a guest of so much memory and so many CPUs.
 pub fn options(
     nodes: Nodes,
     memory: MemorySize,

@@ -9,8 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 
 use crate::host::bounded::{self, Unanswered};
-use crate::host::file as host_file;
-use crate::host::file::LARGEST_IMAGE;
+use crate::host::host_file::{self, LARGEST_IMAGE};
 use crate::model::hash::hexadecimal_hash;
 use crate::model::machine::Machine;
 use crate::qemu::backports;

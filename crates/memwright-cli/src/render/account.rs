@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal};
 use crate::compare::rows;
 use crate::model::account::{UNOBSERVABLE, Value};
 use crate::model::memwright_run::Document;
+use crate::model::settings::empty_input;
 use crate::model::size::in_mebibytes;
 use crate::model::words::{cpus, ending, grouped};
 
@@ -102,7 +103,7 @@ pub fn render(document: &Document, styled: bool) -> String {
 
 /// What the guest was told beside that, where it is not the usual.
 fn settings(all: &[String]) -> String {
-    let empty = crate::model::settings::empty_input();
+    let empty = empty_input();
     let usual = ["thp=madvise", "numa=1", &empty];
     let unusual = all
         .iter()
@@ -150,7 +151,7 @@ mod tests {
     fn settings_are_told_where_they_are_unusual() {
         let told =
             |list: &[&str]| settings(&list.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
-        let empty = crate::model::settings::empty_input();
+        let empty = empty_input();
         assert_eq!(told(&["thp=madvise", "numa=1", &empty]), "");
         assert_eq!(
             told(&["thp=never", "swap=zram:67108864", "numa=2"]),

@@ -6,8 +6,7 @@ use anyhow::Context;
 use sha2::{Digest, Sha256};
 
 use crate::count::counting::Counting;
-use crate::host::file as host_file;
-use crate::host::file::LARGEST_IMAGE;
+use crate::host::host_file::{self, LARGEST_IMAGE};
 use crate::linux::guest::{Guest, Start};
 use crate::model::hash::{hash_part, hexadecimal};
 

@@ -59,8 +59,8 @@ fn count_down(turns: u32) {
     }
 }
 
-/// Checks that the longest stretch is told at its own length: without its neighbours, and without time for which the clock
-/// stood still.
+/// Checks that the account has the length of the longest stretch alone, without the stretches beside it and without time for
+/// which the clock stood still.
 pub fn longest_stretch_is_told() -> Outcomes {
     let cpu = percpu::current();
     stretch::forget();

@@ -37,7 +37,7 @@ flags! {
         const READ = raw::POLLIN | raw::POLLRDNORM;
         /// Writing returns at once.
         const WRITE = raw::POLLOUT | raw::POLLWRNORM;
-        /// Something happened that is told apart from the bytes.
+        /// There is priority data, or an event that is no data.
         const PRIORITY = raw::POLLPRI;
         /// Nobody will read what is written.
         const ERROR = raw::POLLERR;

@@ -64,8 +64,8 @@ pub fn permitted(
     wanted.bits() & !class & 7 == 0
 }
 
-/// Whether `subject` has all of `wanted` over a file of `/proc/sys` with this mode: it is root's, who has no more rights
-/// than the mode says (Linux 7.3 `fs/proc/proc_sysctl.c`, `test_perm`).
+/// Whether `subject` has all permissions in `wanted` on a file of `/proc/sys` with this mode. Root owns the file, and has
+/// no more rights than the mode grants (Linux 7.3 `fs/proc/proc_sysctl.c`, `test_perm`).
 #[must_use]
 pub fn permitted_setting(subject: Subject, mode: u32, wanted: Permission) -> bool {
     let class = match (subject.user, subject.group) {

@@ -26,11 +26,16 @@ Examples:
   memwright run --cpus 4 --timeout 60 ./threads
   memwright run --kernel ./bzImage ./program";
 
-/// Below that of `compare` and `report`.
-pub const CODES_HELP: &str = "\
+/// The exit codes of commands that find differences, with what stands for the code 1.
+macro_rules! codes {
+    ($difference:literal) => {
+        concat!(
+            "\
 Exit codes:
   0   ok
-  1   difference: a count changed
+  1   difference: ",
+            $difference,
+            "
   2   usage, also a PROGRAM that is missing or cannot be executed
   3   something is missing here: QEMU, a C compiler (memwright doctor says what)
   4   skipped: nothing can be claimed, because a run does not repeat or runs are not comparable
@@ -38,21 +43,18 @@ Exit codes:
   6   the program ended otherwise, or printed something else
   7   not the same state: the program had its memory mapped otherwise, or passed its marks otherwise
   70  internal error
-Of several differences the code is the first of 4, 6, 7, 1.";
+Of several differences the code is the first of 4, 6, 7, 1."
+        )
+    };
+}
+
+/// Below that of `compare` and `report`.
+pub const CODES_HELP: &str = codes!("a count changed");
 
 /// Below that of `check`.
-pub const CHECK_HELP: &str = "\
-Exit codes:
-  0   ok
-  1   difference: a count changed, or exceeds its limit
-  2   usage, also a PROGRAM that is missing or cannot be executed
-  3   something is missing here: QEMU, a C compiler (memwright doctor says what)
-  4   skipped: nothing can be claimed, because a run does not repeat or runs are not comparable
-  5   a guest crashed or was not done in time
-  6   the program ended otherwise, or printed something else
-  7   not the same state: the program had its memory mapped otherwise, or passed its marks otherwise
-  70  internal error
-Of several differences the code is the first of 4, 6, 7, 1.
+pub const CHECK_HELP: &str = concat!(
+    codes!("a count changed, or exceeds its limit"),
+    "
 
 Exit codes with --bisect:
   0         good: every limit holds
@@ -68,7 +70,8 @@ Exit codes with --bisect:
 Examples:
   memwright check --baseline base.json --vary kernel --kernel ./bzImage ./program
   memwright check --limit run.user_faults.write_protect=0 --kernel ./bzImage ./program
-  git bisect run sh -c 'rm -f bzImage; make bzImage; memwright check --bisect --limit run.invlpg=9 --kernel ./bzImage ./prog'";
+  git bisect run sh -c 'rm -f bzImage; make bzImage; memwright check --bisect --limit run.invlpg=9 --kernel ./bzImage ./prog'"
+);
 
 /// Below that of `bench`.
 pub const BENCH_HELP: &str = "\

@@ -5,6 +5,7 @@ mod compile;
 mod experiments;
 mod own;
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::thread;
 
@@ -15,11 +16,10 @@ use self::compile::Workshop;
 use self::experiments::{Experiment, Run};
 use crate::cmd::args::BenchArgs;
 use crate::compare::bench_sheet;
-use crate::host::file::LARGEST_IMAGE;
-use crate::host::output;
+use crate::host::host_file::{self, LARGEST_IMAGE};
 use crate::host::progress::Stage;
 use crate::host::taken::Taken;
-use crate::host::{bounded, file as host_file};
+use crate::host::{bounded, output};
 use crate::lab::input::Input;
 use crate::lab::run::Ready;
 use crate::model::bench::{Document, KIND, Measured, MeasuredRun, SCHEMA};
@@ -29,7 +29,7 @@ use crate::model::kernel_run::Qemu;
 use crate::model::machine::Machine;
 use crate::model::records;
 use crate::qemu::runs::Runs;
-use crate::qemu::version;
+use crate::qemu::version::{self, Version};
 use crate::render;
 use crate::render::outputs::Outputs;
 
@@ -205,6 +205,7 @@ fn measure_run(
         }
         records.push((title, found));
     }
+    let (qemu, version) = qemu(run, args)?;
     Ok(MeasuredRun {
         label: run.label.to_owned(),
         arguments: run
@@ -216,23 +217,23 @@ fn measure_run(
         nodes: run.nodes,
         memory: run.memory.bytes(),
         swap: run.swap.to_owned(),
-        qemu: qemu(run, args)?,
+        qemu: Qemu {
+            version: version.to_string(),
+            sha256: version::hash(&qemu),
+        },
         repeats: (!args.no_verify).then_some(differs.is_empty()),
         differs,
         records,
     })
 }
 
-/// The QEMU of a run.
-fn qemu(run: &Run, args: &BenchArgs) -> Result<Qemu, Failure> {
+/// The QEMU of a run, which is fetched where it has to be, and its version.
+fn qemu(run: &Run, args: &BenchArgs) -> Result<(OsString, Version), Failure> {
     let machine = Machine::of_bench(run.cpus, run.nodes, run.memory);
     let patience = bounded::patience(Some(args.timeout));
     let qemu = version::program(&machine, patience).map_err(Failure::Environment)?;
     let version = version::check_for(&qemu, &machine, patience).map_err(Failure::Environment)?;
-    Ok(Qemu {
-        version: version.to_string(),
-        sha256: version::hash(&qemu),
-    })
+    Ok((qemu, version))
 }
 
 /// SHA-256 of a file.

@@ -6,20 +6,16 @@ use anyhow::{Context, anyhow};
 
 use crate::cmd::args::BenchArgs;
 use crate::compare::{names, sweep_sheet};
-use crate::host::output::{print, say, show};
+use crate::host::output::{print, show};
 use crate::host::taken::Taken;
 use crate::lab::column::Column;
 use crate::lab::columns::{self, Groups};
 use crate::lab::input::Input;
 use crate::model::failure::{DIFFERENCE, Failure};
 use crate::model::image::{MEMWRIGHT, System};
-use crate::model::kernel_run;
-use crate::model::memwright_run::Ending;
-use crate::model::parameter;
 use crate::model::plan::{Care, ImagePlan, Measure, Setup};
-use crate::model::region_names;
 use crate::model::sweep::{Document, KIND, Point, SCHEMA};
-use crate::model::words::ending;
+use crate::model::{parameter, region_names};
 use crate::qemu::runs::Runs;
 use crate::render;
 use crate::render::outputs::Outputs;
@@ -60,9 +56,7 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
         }
         if runs.is_none() {
             let programs: Vec<_> = laboratories.iter().map(|one| one.names().clone()).collect();
-            let rows = args.shown.rows.iter();
-            let rows = rows.map(|row| region_names::numbered(row, &programs));
-            let rows = rows.collect::<Result<_, _>>();
+            let rows = region_names::all_numbered(&args.shown.rows, &programs);
             patterns = rows.map_err(|unknown| Failure::Usage(anyhow!("--rows: {unknown}")))?;
         }
         let runs = match &runs {
@@ -77,7 +71,7 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
             if first && index == 0 {
                 show(&one.said.errors);
             }
-            say_ending(&one.document, &place);
+            columns::say_ending(&one.document, &place);
         }
         document.points.push(Point {
             values,
@@ -97,20 +91,6 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
         true => 0,
         false => DIFFERENCE,
     })
-}
-
-/// Says how the program ended, where it did not end well: its counts are then of something else than it seems.
-fn say_ending(document: &kernel_run::Document, place: &str) {
-    match document.outcome {
-        Ending::Exited(0) => {}
-        Ending::Exited(_) | Ending::Killed(_) | Ending::NotStarted(_) => {
-            let ending = ending(Some(document.outcome));
-            say(&format!(
-                "{place}: on {} the program {ending}",
-                document.kernel.name
-            ));
-        }
-    }
 }
 
 /// What can be said against the options before anything runs.

@@ -85,7 +85,7 @@ pub struct Item {
     /// The watched epoll, if the file is one.
     inner: Option<Weak<Epoll>>,
     pub(super) key: Key,
-    /// Who added it: a signalfd tells of this process's signals.
+    /// The process that added it: a signalfd is ready for signals of this process.
     pub(super) home: Weak<Process>,
     /// What it waits for.
     pub interest: Interest,

@@ -1,7 +1,7 @@
 //! Moving bytes between a pipe and another file, or another pipe, inside the kernel (Linux 7.3 `fs/splice.c`).
 //!
-//! Bytes are copied, a page or what is left of one at a time; whoever has the turn keeps it meanwhile, as Linux keeps the
-//! pipe locked.
+//! Bytes are copied, a page or what is left of one at a time; the thread that has the turn keeps it meanwhile, as
+//! Linux keeps the pipe locked.
 
 use super::{Pipe, PipeEnd, Step};
 use crate::{context::Context, errno::Errno, sync::pause_point};
