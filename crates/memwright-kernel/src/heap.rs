@@ -9,7 +9,7 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use memwright_table::sync::{Lock, Rank};
+use memwright_table::sync::{self, Lock, Rank};
 use talc::DefaultBinning;
 use talc::base::Talc;
 use talc::source::Manual;
@@ -175,6 +175,7 @@ impl Heap {
 // SAFETY: allocation and release go to one allocator under its lock; growth happens outside of it.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        sync::assert_may_allocate();
         loop {
             let size = self.size.load(Ordering::Relaxed);
             // SAFETY: the caller vouches that the size is not zero.

@@ -200,7 +200,7 @@ pub(crate) struct Cgroups {
 impl Default for Cgroups {
     fn default() -> Self {
         Self {
-            groups: Lock::new(Rank::Leaf, Groups::default()),
+            groups: Lock::new(Rank::Lists, Groups::default()),
             changes: Changes::default(),
         }
     }

@@ -107,7 +107,7 @@ impl FileLocks {
             whole: Family::new(),
         };
         Self {
-            state: Lock::new(Rank::Leaf, state),
+            state: Lock::new(Rank::Lists, state),
             used: AtomicBool::new(false),
         }
     }

@@ -70,7 +70,7 @@ impl Default for Users {
             sweep: Sweep::new(),
         };
         Self {
-            known: Lock::new(Rank::Leaf, known),
+            known: Lock::new(Rank::Lists, known),
         }
     }
 }

@@ -42,7 +42,9 @@ pub mod stat;
 pub(crate) use halt::Halted;
 pub use halt::{SPINS, Wait};
 pub use lock::{Lock, LockGuard, RawLock};
-pub use order::{Held, MAX_HELD, RANKS, Rank, assert_may_sleep, assert_none_held, held};
+pub use order::{
+    Held, MAX_HELD, RANKS, Rank, assert_may_allocate, assert_may_sleep, assert_none_held, held,
+};
 use order::{restore_held, take_held};
 pub use spread::{SpreadLock, SpreadReadGuard, SpreadWriteGuard};
 

@@ -39,6 +39,8 @@ pub enum Rank {
     Folio,
     /// The pool of huge pages.
     Pool,
+    /// Lists that grow while they are locked: the heap may take frames for them.
+    Lists,
     /// One CPU's cache of free frames.
     FrameCache,
     /// The free frames of a node.
@@ -49,7 +51,7 @@ pub enum Rank {
     Wait,
     /// The console.
     Console,
-    /// Locks under which nothing else is taken, but that allocate.
+    /// Locks under which nothing else is taken, and no memory is allocated.
     Leaf,
     /// The heap of an embedder: taken under any other lock.
     Heap,
@@ -85,6 +87,7 @@ impl Rank {
             Rank::Swap => "swap",
             Rank::Folio => "folio",
             Rank::Pool => "pool",
+            Rank::Lists => "lists",
             Rank::FrameCache => "frame_cache",
             Rank::Frames => "frames",
             Rank::Scheduler => "scheduler",
@@ -97,7 +100,7 @@ impl Rank {
 }
 
 /// Every rank, in the order of locking.
-pub const RANKS: [Rank; 24] = [
+pub const RANKS: [Rank; 25] = [
     Rank::Process,
     Rank::Signals,
     Rank::FileTable,
@@ -115,6 +118,7 @@ pub const RANKS: [Rank; 24] = [
     Rank::Swap,
     Rank::Folio,
     Rank::Pool,
+    Rank::Lists,
     Rank::FrameCache,
     Rank::Frames,
     Rank::Scheduler,
@@ -143,7 +147,7 @@ impl Held {
 #[cfg(debug_assertions)]
 pub(super) use checked::{acquired, check, check_beside, released, restore_held, take_held};
 #[cfg(debug_assertions)]
-pub use checked::{assert_may_sleep, assert_none_held, held};
+pub use checked::{assert_may_allocate, assert_may_sleep, assert_none_held, held};
 
 #[cfg(debug_assertions)]
 mod checked {
@@ -233,6 +237,23 @@ mod checked {
         });
     }
 
+    /// Panics, in debug builds, if the caller holds a lock under which the heap may not take frames: one of
+    /// [`Rank::FrameCache`] or a later rank. The heap calls this for each allocation, so that such a caller is found
+    /// even where the heap has room.
+    ///
+    /// # Panics
+    /// If such a lock is held.
+    #[track_caller]
+    pub fn assert_may_allocate() {
+        let first = Rank::FrameCache as u8 + 1;
+        if let Some(highest) = highest().filter(|&highest| highest >= first) {
+            panic!(
+                "memory is allocated under {:?}",
+                RANKS[highest as usize - 1]
+            );
+        }
+    }
+
     /// What the calling CPU holds, which its next thread does not.
     pub(in crate::sync) fn take_held() -> [u8; MAX_HELD] {
         let take =
@@ -309,7 +330,7 @@ mod checked {
 #[cfg(not(debug_assertions))]
 pub(super) use unchecked::{acquired, check, check_beside, released, restore_held, take_held};
 #[cfg(not(debug_assertions))]
-pub use unchecked::{assert_may_sleep, assert_none_held, held};
+pub use unchecked::{assert_may_allocate, assert_may_sleep, assert_none_held, held};
 
 #[cfg(not(debug_assertions))]
 mod unchecked {
@@ -324,6 +345,11 @@ mod unchecked {
     /// Nothing in release builds; panics in debug builds if the caller holds a lock that does not sleep.
     #[inline(always)]
     pub fn assert_may_sleep() {}
+
+    /// Nothing in release builds; panics in debug builds if the heap may not take frames under a lock that the caller
+    /// holds.
+    #[inline(always)]
+    pub fn assert_may_allocate() {}
 
     #[inline(always)]
     pub(in crate::sync) fn take_held() {}
@@ -369,6 +395,16 @@ mod tests {
         let (one, two) = (Lock::new(Rank::Table, ()), Lock::new(Rank::Table, ()));
         let _one = one.lock();
         let _two = two.lock();
+    }
+
+    #[test]
+    #[should_panic(expected = "memory is allocated under Leaf")]
+    fn allocation_under_a_leaf_panics() {
+        let (lists, leaf) = (Lock::new(Rank::Lists, ()), Lock::new(Rank::Leaf, ()));
+        let _lists = lists.lock();
+        super::assert_may_allocate();
+        let _leaf = leaf.lock();
+        super::assert_may_allocate();
     }
 
     #[test]

@@ -154,7 +154,7 @@ impl Default for Userfaults {
     fn default() -> Self {
         Self {
             next: AtomicU64::new(1),
-            all: Lock::new(Rank::Leaf, Numbered::new()),
+            all: Lock::new(Rank::Lists, Numbered::new()),
             anybody: AtomicBool::new(false),
         }
     }
