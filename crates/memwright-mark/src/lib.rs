@@ -4,10 +4,15 @@
 //! x86-64 it is nothing at all. A region may be passed many times, and regions may lie in each other.
 //!
 //! ```
-//! memwright_mark::begin::<1>();
-//! let sum: u64 = (0..1000).sum();
-//! memwright_mark::end::<1>();
-//! assert_eq!(sum, 499_500);
+//! # #![allow(clippy::needless_doctest_main)]
+//! memwright_mark::name!(1, "sum");
+//!
+//! fn main() {
+//!     memwright_mark::begin::<1>();
+//!     let sum: u64 = (0..1000).sum();
+//!     memwright_mark::end::<1>();
+//!     assert_eq!(sum, 499_500);
+//! }
 //! ```
 #![no_std]
 
@@ -43,5 +48,87 @@ pub fn end<const REGION: u16>() {
             code = const 0x4d57_0000 | (REGION as u32) << 1 | 1,
             options(nostack, preserves_flags)
         );
+    }
+}
+
+/// Names a region in every report: `name!(1, "toggle");`, among the items of a module, not in a function.
+///
+/// The region is a constant, the name a string literal: a letter, then up to 63 letters, digits, `_` and `-`. Anything
+/// else does not compile. The command refuses two names for one region, and one name for two.
+///
+/// A name is no instruction, and the loader does not read it. It is an entry of the section `.memwright.regions`, which is
+/// not allocated, in the form that `include/memwright/mark.h` describes.
+///
+/// ```compile_fail
+/// memwright_mark::name!(1, "a name");
+/// ```
+/// ```compile_fail
+/// memwright_mark::name!(32767, "name");
+/// ```
+#[macro_export]
+macro_rules! name {
+    ($region:expr, $name:literal) => {
+        const _: () = {
+            assert!(
+                $region <= $crate::LARGEST_REGION,
+                "the largest region is 32766"
+            );
+            assert!(
+                $crate::is_name($name),
+                "a name is a letter, then up to 63 letters, digits, _ and -"
+            );
+        };
+        #[cfg(target_arch = "x86_64")]
+        ::core::arch::global_asm!(
+            ".pushsection .memwright.regions,\"\",@progbits",
+            ".long {region}",
+            concat!(".asciz \"", $name, "\""),
+            ".popsection",
+            region = const $region,
+        );
+    };
+}
+
+/// Whether a text can be a region's name.
+#[doc(hidden)]
+#[must_use]
+pub const fn is_name(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    if bytes.is_empty() || bytes.len() > 64 || !bytes[0].is_ascii_alphabetic() {
+        return false;
+    }
+    let mut at = 1;
+    while at < bytes.len() {
+        if !(bytes[at].is_ascii_alphanumeric() || matches!(bytes[at], b'_' | b'-')) {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_name;
+
+    #[test]
+    fn names_are_those_that_the_command_takes() {
+        const LONGEST: &str = "a123456789012345678901234567890123456789012345678901234567890123";
+        for (text, expected) in [
+            ("a", true),
+            ("first_file-2", true),
+            (LONGEST, true),
+            ("", false),
+            ("1a", false),
+            ("_a", false),
+            ("a b", false),
+            ("a=b", false),
+            ("\u{e4}", false),
+        ] {
+            assert_eq!(is_name(text), expected, "{text:?}");
+        }
+        let mut longer = [b'a'; 65];
+        longer[0] = b'b';
+        assert!(!is_name(core::str::from_utf8(&longer).unwrap()));
     }
 }

@@ -1,6 +1,11 @@
 //! The marks as they stand in a program.
 #![cfg(target_arch = "x86_64")]
 
+memwright_mark::name!(0x123, "marked");
+memwright_mark::name!(NUMBER, "by-a_constant");
+
+const NUMBER: u16 = 2;
+
 /// How often the mark with this code stands in this very program.
 fn marks(code: u16) -> usize {
     let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
@@ -18,4 +23,12 @@ fn marks_are_those_of_the_header() {
     memwright_mark::end::<0x123>();
     assert_eq!((marks(0x123 << 1), marks(0x123 << 1 | 1)), (1, 1));
     assert_eq!(marks(0x124 << 1), 0);
+}
+
+#[test]
+fn names_are_those_of_the_header() {
+    let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    let holds = |entry: &[u8]| program.windows(entry.len()).any(|bytes| bytes == entry);
+    assert!(holds(b"\x23\x01\0\0marked\0"));
+    assert!(holds(b"\x02\0\0\0by-a_constant\0"));
 }
