@@ -8,6 +8,7 @@ use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use memwright_linux::host::{ContextId, OutOfMemory};
+use memwright_table::MAX_CPUS;
 use memwright_table::sync::{Lock, Rank};
 
 use crate::boot::entry::BOOT_STACK_SIZE;
@@ -15,8 +16,10 @@ use crate::paging::{self, STACKS_BASE};
 use crate::trace::Kind;
 use crate::{arch, depth, frames, ipi, percpu, stretch, usercopy};
 
-/// Most contexts besides the boot context.
+/// Contexts besides the boot context.
 const SLOTS: usize = 8192;
+/// The most contexts for threads: each CPU has its idle loop's too, and may be about to free one that it has left.
+pub const MOST: usize = SLOTS - 2 * MAX_CPUS;
 /// Bytes of a slot.
 const SLOT_SIZE: u64 = 64 * 1024;
 /// Pages of a stack.

@@ -42,6 +42,10 @@ impl Host for Hardware {
         (user.fs_base, user.gs_base) = arch::user_bases();
     }
 
+    fn most_contexts(&self) -> usize {
+        context::MOST
+    }
+
     fn create_context(&self, argument: usize) -> Result<ContextId, OutOfMemory> {
         context::create(argument)
     }

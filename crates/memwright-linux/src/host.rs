@@ -217,6 +217,10 @@ pub trait Host: Machine {
     /// Stores the FS and GS base of user mode.
     fn store_bases(&self, user: &mut UserState);
 
+    /// The most contexts that [`create_context`](Self::create_context) may have made and that are not freed. It is the
+    /// limit on threads, `/proc/sys/kernel/threads-max`.
+    fn most_contexts(&self) -> usize;
+
     /// A new kernel stack with a guard page. The first switch to it calls
     /// [`KernelEvents::context_start`] with `argument`.
     ///

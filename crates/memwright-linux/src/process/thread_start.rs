@@ -15,19 +15,14 @@ impl Thread {
     /// A thread with its kernel stack, not yet among those of its process.
     ///
     /// # Errors
-    /// `ENOMEM` when there is no room for the stack.
+    /// `EAGAIN` if there are as many threads as there may be, `ENOMEM` without memory for the stack.
     pub(crate) fn create(
         kernel: &Kernel,
         id: u32,
         process: &Arc<Process>,
         start: Start,
     ) -> Result<Arc<Self>, Errno> {
-        let context = kernel.with_relief(|| kernel.host.create_context(id as usize));
-        let context = context.map_err(|_| Errno::ENOMEM)?;
-        if let Err(error) = kernel.scheduler.admit() {
-            kernel.host.destroy_context(context);
-            return Err(error.into());
-        }
+        let context = kernel.scheduler.admit(kernel, id)?;
         Ok(Arc::new(Self::new(id, process.clone(), context, start)))
     }
 }
@@ -35,7 +30,7 @@ impl Thread {
 /// Makes a thread of the caller's process; returns its id.
 ///
 /// # Errors
-/// `EAGAIN` without a free id, `ENOMEM`, `ERESTARTNOINTR` when the process is being ended, stopped
+/// `EAGAIN` without a free id or with as many threads as there may be, `ENOMEM`, `ERESTARTNOINTR` when the process is being ended, stopped
 /// or replaced: the caller looks at that first.
 pub(super) fn clone_thread(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno> {
     let (kernel, process, flags) = (context.kernel, context.process(), request.flags);

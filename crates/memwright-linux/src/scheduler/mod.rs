@@ -61,6 +61,7 @@ pub use timers::{TimerAction, TimerKey};
 
 use crate::{
     Space,
+    errno::Errno,
     host::{ContextId, Host},
     kernel::Kernel,
     ordered::Ordered,
@@ -260,17 +261,27 @@ impl Scheduler {
         self.cpu(kernel).current.lock().clone()
     }
 
-    /// A kernel stack was made for a thread.
+    /// Makes a kernel stack for the thread `id`, which counts as one that runs from now on.
     ///
     /// # Errors
-    /// [`OutOfMemory`]: there is no room for it among those that run.
-    pub(crate) fn admit(&self) -> Result<(), OutOfMemory> {
+    /// `EAGAIN` if there are [as many threads as there may be](crate::host::Host::most_contexts) (`copy_process` of Linux
+    /// 7.2, `kernel/fork.c`), `ENOMEM` without memory for the stack or for a place among those that run.
+    pub(crate) fn admit(&self, kernel: &Kernel, id: u32) -> Result<ContextId, Errno> {
         let living = self.living.fetch_add(1, Ordering::SeqCst) + 1;
-        let made = self.cpus.iter().try_for_each(|cpu| cpu.make_room(living));
-        if made.is_err() {
+        let admitted = self.make_context(kernel, id, living);
+        if admitted.is_err() {
             self.living.fetch_sub(1, Ordering::SeqCst);
         }
-        made
+        admitted
+    }
+
+    fn make_context(&self, kernel: &Kernel, id: u32, living: usize) -> Result<ContextId, Errno> {
+        if living > kernel.host.most_contexts() {
+            return Err(Errno::EAGAIN);
+        }
+        self.cpus.iter().try_for_each(|cpu| cpu.make_room(living))?;
+        let made = kernel.with_relief(|| kernel.host.create_context(id as usize));
+        made.map_err(|_| Errno::ENOMEM)
     }
 
     /// A thread with a kernel stack will not run after all.

@@ -136,6 +136,12 @@ impl Host for Simulated {
 
     fn store_bases(&self, _user: &mut UserState) {}
 
+    fn most_contexts(&self) -> usize {
+        /// Each is a thread of the host.
+        const MOST: usize = 4096;
+        MOST
+    }
+
     fn create_context(&self, argument: usize) -> Result<ContextId, OutOfMemory> {
         let events = locked(&self.more.events).ok_or(OutOfMemory)?;
         let machine = self.machine.clone();

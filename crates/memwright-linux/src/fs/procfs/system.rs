@@ -29,8 +29,6 @@ stubs! {
     SLAB_RECLAIMABLE: "/proc/meminfo" "SReclaimable" Number(0), "No slab has a shrinker.";
     SLAB_UNRECLAIMABLE: "/proc/meminfo" "SUnreclaim" Copy("Slab"), "No slab has a shrinker.";
     LARGEST_ID: "/proc/sys/kernel/pid_max" "" Number(ID_END as u64), "Process ids end here; on Linux the limit can be set.";
-    MOST_THREADS: "/proc/sys/kernel/threads-max" "" Copy("/proc/sys/kernel/pid_max"),
-        "Process ids run out before anything else does; on Linux the limit can be set.";
     MOST_DESCRIPTORS: "/proc/sys/fs/nr_open" "" Number(DESCRIPTORS_MAX as u64), "The limit holds; on Linux it can be set.";
     MOST_GROUPS: "/proc/sys/kernel/ngroups_max" "" Number(GROUPS_MAX), "The limit holds, and is a constant of Linux.";
     LAST_CAPABILITY: "/proc/sys/kernel/cap_last_cap" "" Number(Capabilities::LAST as u64), "The number is a constant of Linux.";
@@ -161,10 +159,9 @@ pub fn most_descriptors(_context: &Context<'_>, text: &mut Text) -> fmt::Result 
     writeln!(text, "{MOST_DESCRIPTORS}")
 }
 
-/// `/proc/sys/kernel/threads-max`: ids for threads end sooner than anything else.
-pub fn most_threads(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    let most = MOST_THREADS.copied(LARGEST_ID.number());
-    writeln!(text, "{most}")
+/// `/proc/sys/kernel/threads-max`: the kernel stacks that there may be. It cannot be set.
+pub fn most_threads(context: &Context<'_>, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{}", context.kernel.host.most_contexts())
 }
 
 /// `/proc/sys/kernel/ngroups_max`.
