@@ -15,6 +15,7 @@ mod demo;
 mod experiments;
 mod fuzz;
 mod guest;
+mod house;
 mod install;
 mod miri;
 mod mutants;
@@ -68,6 +69,8 @@ usage: cargo xtask TASK
   miri      unit tests under an interpreter that finds undefined behaviour, if a nightly compiler has one
   unsafe    count the uses of unsafe, and check that each says why it is sound
   arrows    check that each folder refers to folders below it alone, by use and by method call; with rust-analyzer
+  house [--show NAME]
+            figures of the structure and of the prose that may only fall, and their goals; or the places that one counts
   programs  build programs/*.c into programs/build
   guest     the same, and the kernel with debug assertions that the tests boot
 ";
@@ -101,6 +104,7 @@ fn main() -> ExitCode {
         }),
         ["unsafe"] => unsafe_code::run(),
         ["arrows"] => arrows::run(),
+        ["house", rest @ ..] => house::run(rest),
         ["programs"] => programs::build_all(),
         ["guest"] => guest::build(),
         ["help" | "--help" | "-h"] => {

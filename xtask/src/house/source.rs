@@ -1,0 +1,75 @@
+//! The files that are measured.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::shell;
+
+/// A tracked text file.
+pub struct Source {
+    /// Its path from the root of the workspace.
+    pub path: String,
+    /// What it holds.
+    pub text: String,
+}
+
+/// The folders and files whose prose and code are measured.
+const MEASURED: &[&str] = &[
+    "crates",
+    "xtask",
+    "plugin",
+    "programs",
+    "include",
+    "docs",
+    "README.md",
+    "CONTRIBUTING.md",
+];
+/// What other projects wrote, or commands of this one.
+const NOT_MEASURED: &[&str] = &["programs/build", "docs/experiments", "docs/cases"];
+
+/// Every tracked Rust, C and Markdown file, by path.
+///
+/// # Errors
+/// Git, or a file that cannot be read.
+pub fn all() -> Result<Vec<Source>> {
+    let output = Command::new("git")
+        .current_dir(shell::root())
+        .args(["ls-files", "--"])
+        .args(MEASURED)
+        .output()
+        .context("cannot start git")?;
+    let listed = String::from_utf8(output.stdout).context("a path is not text")?;
+    let mut sources = Vec::new();
+    for path in listed.lines().filter(|path| is_measured(path)) {
+        let file = shell::root().join(path);
+        let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {path}"))?;
+        sources.push(Source {
+            path: path.to_owned(),
+            text,
+        });
+    }
+    Ok(sources)
+}
+
+fn is_measured(path: &str) -> bool {
+    let kind = Path::new(path).extension().and_then(|kind| kind.to_str());
+    matches!(kind, Some("rs" | "c" | "h" | "md"))
+        && !NOT_MEASURED.iter().any(|folder| path.starts_with(folder))
+}
+
+impl Source {
+    /// Whether it is Rust.
+    pub fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+
+    /// Whether it is Rust that ships: no test, no tool of the workspace.
+    pub fn is_production(&self) -> bool {
+        self.is_rust()
+            && self.path.starts_with("crates/")
+            && !self.path.contains("/tests")
+            && !self.path.starts_with("crates/memwright-sim/")
+    }
+}
