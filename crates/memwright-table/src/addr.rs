@@ -6,7 +6,7 @@ use core::fmt;
 pub const PAGE_SIZE: usize = 4096;
 /// The base-2 logarithm of [`PAGE_SIZE`].
 pub const PAGE_SHIFT: u32 = 12;
-/// The most CPUs a machine may have.
+/// The largest number of CPUs of a machine.
 pub const MAX_CPUS: usize = 64;
 
 /// A virtual address: any 64-bit value, canonical or not, mapped or not.

@@ -24,8 +24,9 @@
 //!
 //! # Locks
 //! A folio is parted under the lock in the head's metadata, of rank `Folio`, because two tables may split their entries
-//! at the same time. Everything else is atomic: the CPU that drops the last whole-folio reference sees the `PARTED` flag
-//! if any holder set it before dropping its own reference, and a part's last reference is dropped after the folio's.
+//! at the same time. Everything else is atomic: the CPU that drops the last whole-folio reference sees the `PARTED`
+//! flag if any holder set it before dropping its own reference, and a part's last reference is dropped after the
+//! folio's.
 
 use core::sync::atomic::Ordering;
 

@@ -112,7 +112,7 @@ impl<M: Machine> Frames<M> {
     /// Like `allocate_pages`, and fills the pages with zeroes.
     ///
     /// # Errors
-    /// As for [`allocate_pages`](Self::allocate_pages).
+    /// [`OutOfFrames`], like [`allocate_pages`](Self::allocate_pages).
     ///
     /// # Panics
     /// As for `allocate_pages`.

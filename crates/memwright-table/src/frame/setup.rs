@@ -12,7 +12,7 @@ use crate::machine::{Machine, frame_pointer};
 use crate::sync::{Lock, Rank};
 use rust_alloc::vec::Vec;
 
-/// Memory of one node, handed to [`Frames::new`].
+/// Memory of one node, passed to [`Frames::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// The frames.

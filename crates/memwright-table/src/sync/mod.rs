@@ -49,7 +49,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 /// A point at which a thread acts on shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It is about to take a lock.
+    /// It is about to acquire a lock.
     Lock(Rank),
     /// It has just released a lock.
     Unlock(Rank),

@@ -510,7 +510,7 @@ impl<M: Machine> Table<M> {
     /// [`OutOfFrames`] if there is no frame for a table; nothing has been moved.
     ///
     /// # Panics
-    /// If a range is empty or leaves user memory, or something is mapped at the new place.
+    /// If a range is empty or extends beyond user memory, or something is mapped at the new place.
     pub fn move_entries(
         &self,
         from: PageRange,

@@ -279,7 +279,7 @@ impl<M: Machine> Table<M> {
     /// Returns a cursor at the start of `range`. It holds the lock of the table that it is in.
     ///
     /// # Panics
-    /// If the range is empty or leaves user memory.
+    /// If the range is empty or extends beyond user memory.
     #[inline]
     #[track_caller]
     pub fn cursor(&self, range: PageRange) -> Cursor<'_, M> {
@@ -290,7 +290,7 @@ impl<M: Machine> Table<M> {
     /// [`Cursor::end_look`], whether the table is skippable afterwards.
     ///
     /// # Panics
-    /// If the range is empty or leaves user memory.
+    /// If the range is empty or extends beyond user memory.
     #[track_caller]
     pub fn scanning_cursor(&self, range: PageRange) -> Cursor<'_, M> {
         Cursor::new(self, range, crate::sync::Rank::Table, true)
@@ -299,7 +299,7 @@ impl<M: Machine> Table<M> {
     /// Returns a cursor that only reads.
     ///
     /// # Panics
-    /// If the range is empty or leaves user memory.
+    /// If the range is empty or extends beyond user memory.
     #[track_caller]
     pub fn look(&self, range: PageRange) -> Look<'_, M> {
         Look::new(self, range)
@@ -308,7 +308,7 @@ impl<M: Machine> Table<M> {
     /// Returns a second cursor, beside one on another table: the child's in a fork.
     ///
     /// # Panics
-    /// If the range is empty or leaves user memory.
+    /// If the range is empty or extends beyond user memory.
     #[inline]
     #[track_caller]
     pub fn second_cursor(&self, range: PageRange) -> Cursor<'_, M> {

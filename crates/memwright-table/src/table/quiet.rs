@@ -10,8 +10,8 @@
 //!   TLBs and on paging-structure caches, in substance). So the bit is cleared first, then every CPU invalidates leaves
 //!   and upper levels, and only then are the entries checked: [`Table::settle`], a flush, the check. The check finds
 //!   what is written before the flush; what is written after it sets the bit.
-//! - **Software** that writes an entry holds the table's lock. Acquiring the lock always clears `QUIET`, so that no path
-//!   can forget to. Only the check itself sets it, while it holds the lock.
+//! - **Software** that writes an entry holds the table's lock. Acquiring the lock always clears `QUIET`, so that no
+//!   path can forget to. Only the check itself sets it, while it holds the lock.
 //!
 //! A table in which the dirty bit of every entry reports stores is also *dirty-tracked* (`WATCHED`), until software
 //! locks it: then the dirty bits alone show which pages were written, whatever was read there.
