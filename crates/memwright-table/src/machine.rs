@@ -40,7 +40,7 @@ pub enum Invalidation {
 /// - `clear_frame`, `clear_frames` and `copy_frame`, if overridden, write exactly the frames named.
 /// - The frame that `template` returns is a live root table, and its bytes are where `memory_base` says.
 pub unsafe trait Machine: Send + Sync + 'static {
-    /// The address of frame 0, whether that exists or not: frame `f` is at 4096 * `f` bytes from here.
+    /// Returns the address of frame 0, even if there is no such frame: frame `f` is at 4096 * `f` bytes from here.
     fn memory_base(&self) -> NonNull<u8>;
 
     /// Whether all of `range` is memory that this crate may manage.

@@ -99,7 +99,7 @@ mistakes! {
     MoveNotSoftDirty "move-not-soft-dirty" "A moved page does not become soft-dirty."
     RemovalUntold "removal-untold" "Contents are discarded without notifying the userfaultfd context first."
     MoveToldLast "move-told-last" "A userfaultfd context receives the move event after the unmap events of the old range."
-    GrowthUnasked "growth-unasked" "Populating grown locked memory skips pages that a userfaultfd context must supply."
+    GrowthUnasked "growth-unasked" "Populating grown locked memory leaves pages to later faults that a userfaultfd context must supply at once."
     // Huge pages.
     FolioNotZeroed "folio-not-zeroed" "The pages of a new folio contain what their frames held before."
     FolioBeyondArea "folio-beyond-area" "A first-touch fault populates a folio that extends beyond its VMA."

@@ -317,7 +317,7 @@ pub(super) fn taken(rank: Rank, word: &AtomicU32, old: u32, waited: bool) -> u32
     tag
 }
 
-/// Returns the upper half of a word, or of a slot, that CPU `me` writes after `old` was written.
+/// Returns the new upper half of a word, or of a slot, whose value was `old` and which CPU `me` writes now.
 fn retag(old: u32, epoch: u32, me: usize) -> (u32, Moved) {
     let mine = epoch << EPOCH_SHIFT | (me as u32 + 1) << CPU_SHIFT;
     if old >> EPOCH_SHIFT != epoch {

@@ -76,9 +76,9 @@ impl<M: Machine> Cursor<'_, M> {
         page
     }
 
-    /// Makes the page here inaccessible to every CPU, once the gather has flushed, and records that in the entry until
-    /// [`end_migration`](Self::end_migration). Returns the page as it was, with what hardware recorded of stores
-    /// through this entry. Its reference stays with the entry.
+    /// Marks the entry here as migrating until [`end_migration`](Self::end_migration): once the gather has flushed, no
+    /// CPU can access the page through it. Returns the page as it was, with what hardware recorded of stores through
+    /// this entry. Its reference stays with the entry.
     ///
     /// # Panics
     /// If no page with its own reference is mapped here.

@@ -18,8 +18,8 @@
 //!   if not. Code that violates the protocol reads an unexpected entry, but never the memory of another owner.
 //! - **Two locks at a time** are held only by a fork, by `free_tables`, and by a collapse: the first table with rank
 //!   `Table`, the second, the child's or the lower one, with rank `TableChild`. While the first cursor of a fork moves,
-//!   the second holds no lock. A move holds one lock at a time: the write lock of the address space keeps other threads
-//!   from looking up a page between its two places.
+//!   the second holds no lock. A new table is locked, too, before it is linked. A move holds one lock at a time: the
+//!   write lock of the address space keeps other threads from looking up a page between its two places.
 //! - **Markers** may be in any entry up to 1 GiB and apply to everything below. [`Cursor::fill`] pushes a marker down
 //!   one level at a time. [`Cursor::split_edges`] pushes down a marker, or splits a huge page, that an edge of a range
 //!   cuts. After that every operation on the range works on whole slots and cannot fail.
