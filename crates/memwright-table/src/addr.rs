@@ -1,4 +1,4 @@
-//! Addresses, pages and frames: no bare integer crosses a signature of this crate.
+//! Addresses, pages and frames as types: no signature of this crate takes a bare integer for one.
 
 use core::fmt;
 
@@ -6,16 +6,16 @@ use core::fmt;
 pub const PAGE_SIZE: usize = 4096;
 /// The base-2 logarithm of [`PAGE_SIZE`].
 pub const PAGE_SHIFT: u32 = 12;
-/// The most CPUs a machine may have.
+/// The largest number of CPUs of a machine.
 pub const MAX_CPUS: usize = 64;
 
-/// A virtual address. Any 64-bit value: nothing is said about whether it is canonical or mapped.
+/// A virtual address: any 64-bit value, canonical or not, mapped or not.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct VirtAddr(u64);
 
 impl VirtAddr {
-    /// The first address that user memory cannot hold: the last page of the lower half stays
-    /// unused, as on Linux (`TASK_SIZE_MAX`, 7.2).
+    /// The first address beyond user memory. The last page of the lower half stays unused, as on Linux
+    /// (`TASK_SIZE_MAX`, 7.2).
     pub const USER_END: VirtAddr = VirtAddr(0x7fff_ffff_f000);
 
     /// The address `value`.
@@ -30,7 +30,7 @@ impl VirtAddr {
         self.0
     }
 
-    /// The page that holds the address.
+    /// The page that contains the address.
     #[inline]
     pub const fn page(self) -> Page {
         Page(self.0 >> PAGE_SHIFT)
@@ -48,7 +48,7 @@ impl VirtAddr {
         self.offset() == 0
     }
 
-    /// The address `bytes` further on, if it does not wrap.
+    /// Returns the address `bytes` further, or `None` if that overflows.
     #[inline]
     pub const fn checked_add(self, bytes: u64) -> Option<Self> {
         match self.0.checked_add(bytes) {
@@ -87,10 +87,10 @@ impl PhysAddr {
         self.0
     }
 
-    /// The frame that holds the address.
+    /// The frame that contains the address.
     ///
     /// # Panics
-    /// If the address lies beyond the 16 TiB that a frame number can name.
+    /// If the address is beyond the 16 TiB that frame numbers cover.
     #[inline]
     pub const fn frame(self) -> Frame {
         let number = self.0 >> PAGE_SHIFT;
@@ -105,7 +105,7 @@ impl fmt::Debug for PhysAddr {
     }
 }
 
-/// A frame of physical memory, by number. A name, not a claim: it says nothing about who owns it.
+/// The number of a frame of physical memory. It is only a name and implies no ownership.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Frame(u32);
 
@@ -135,29 +135,29 @@ impl fmt::Debug for Frame {
     }
 }
 
-/// Frames that follow one another.
+/// A range of consecutive frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameRange {
     /// The first frame.
     pub start: Frame,
-    /// How many there are.
+    /// The number of frames.
     pub count: u32,
 }
 
 impl FrameRange {
-    /// The number after the last frame's.
+    /// The number after that of the last frame.
     #[inline]
     pub const fn end_number(self) -> u64 {
         self.start.0 as u64 + self.count as u64
     }
 
-    /// Whether `frame` is one of them.
+    /// Whether the range contains `frame`.
     #[inline]
     pub const fn contains(self, frame: Frame) -> bool {
         frame.0 >= self.start.0 && (frame.0 as u64) < self.end_number()
     }
 
-    /// Whether all of `other` lies inside.
+    /// Whether all of `other` is inside the range.
     #[inline]
     pub const fn covers(self, other: FrameRange) -> bool {
         other.start.0 >= self.start.0 && other.end_number() <= self.end_number()
@@ -169,7 +169,7 @@ impl FrameRange {
 pub struct Page(u64);
 
 impl Page {
-    /// The first page that user memory cannot hold.
+    /// The first page beyond user memory.
     pub const USER_END: Page = VirtAddr::USER_END.page();
 
     /// The page with this number.
@@ -190,7 +190,7 @@ impl Page {
         VirtAddr(self.0 << PAGE_SHIFT)
     }
 
-    /// The page `pages` further on.
+    /// Returns the page `pages` further.
     #[inline]
     #[must_use]
     pub const fn add(self, pages: u64) -> Self {
@@ -204,7 +204,7 @@ impl fmt::Debug for Page {
     }
 }
 
-/// Pages from `start` up to, without, `end`.
+/// The pages from `start` up to but not including `end`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct PageRange {
     /// The first page.
@@ -214,15 +214,14 @@ pub struct PageRange {
 }
 
 impl PageRange {
-    /// The pages from `start` to before `end`; empty if `end` is not after `start`.
+    /// Creates the range from `start` to before `end`; it is empty if `end` is not after `start`.
     #[inline]
     pub const fn new(start: Page, end: Page) -> Self {
         let end = if end.0 < start.0 { start } else { end };
         Self { start, end }
     }
 
-    /// The pages touched by `length` bytes from `address`; `None` if they wrap around the address
-    /// space.
+    /// Returns the pages that `length` bytes from `address` touch, or `None` if they wrap around the address space.
     pub const fn from_addresses(address: VirtAddr, length: u64) -> Option<Self> {
         if length == 0 {
             return Some(Self::new(address.page(), address.page()));
@@ -233,37 +232,37 @@ impl PageRange {
         }
     }
 
-    /// The one page `page`.
+    /// Creates the range of the single page `page`.
     #[inline]
     pub const fn single(page: Page) -> Self {
         Self::new(page, page.add(1))
     }
 
-    /// How many pages.
+    /// The number of pages.
     #[inline]
     pub const fn len(self) -> u64 {
         self.end.0 - self.start.0
     }
 
-    /// Whether there are none.
+    /// Whether the range is empty.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.end.0 <= self.start.0
     }
 
-    /// Whether `page` is one of them.
+    /// Whether the range contains `page`.
     #[inline]
     pub const fn contains(self, page: Page) -> bool {
         page.0 >= self.start.0 && page.0 < self.end.0
     }
 
-    /// Whether all of `other` lies inside.
+    /// Whether all of `other` is inside the range.
     #[inline]
     pub const fn covers(self, other: PageRange) -> bool {
         other.is_empty() || (other.start.0 >= self.start.0 && other.end.0 <= self.end.0)
     }
 
-    /// The pages in both.
+    /// Returns the pages that are in both ranges.
     #[inline]
     #[must_use]
     pub const fn intersect(self, other: PageRange) -> Self {
@@ -280,7 +279,7 @@ impl PageRange {
         Self::new(start, end)
     }
 
-    /// Each page in order.
+    /// Iterates over the pages in ascending order.
     pub fn iter(self) -> impl DoubleEndedIterator<Item = Page> {
         (self.start.0..self.end.0).map(Page)
     }
@@ -292,7 +291,7 @@ impl fmt::Debug for PageRange {
     }
 }
 
-/// How much one leaf entry maps.
+/// The size of the page that a leaf entry maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PageSize {
     /// 4 KiB: one frame.
@@ -304,25 +303,25 @@ pub enum PageSize {
 }
 
 impl PageSize {
-    /// Bytes.
+    /// The size in bytes.
     #[inline]
     pub const fn bytes(self) -> u64 {
         self.pages() << PAGE_SHIFT
     }
 
-    /// Pages of 4 KiB.
+    /// The size in pages of 4 KiB.
     #[inline]
     pub const fn pages(self) -> u64 {
         1 << (9 * self.level_above_leaf())
     }
 
-    /// The allocation order of one such page.
+    /// The buddy order of one such page.
     #[inline]
     pub const fn order(self) -> u8 {
         9 * self.level_above_leaf()
     }
 
-    /// 0 for 4 KiB, 1 for 2 MiB, 2 for 1 GiB.
+    /// The level above that of 4 KiB entries: 0 for 4 KiB, 1 for 2 MiB, 2 for 1 GiB.
     #[inline]
     pub(crate) const fn level_above_leaf(self) -> u8 {
         match self {
@@ -348,14 +347,14 @@ impl CpuId {
         Self(number)
     }
 
-    /// The CPU with this number, for a machine that gave its CPUs numbers below [`MAX_CPUS`]; of a larger
-    /// one the rest above that many counts.
+    /// The CPU with this number, for a machine that numbers its CPUs below [`MAX_CPUS`]. A larger number is reduced
+    /// modulo [`MAX_CPUS`].
     #[inline(always)]
     pub const fn known(number: u32) -> Self {
         Self((number % MAX_CPUS as u32) as u16)
     }
 
-    /// Its number, to index an array with.
+    /// Its number, for use as an array index.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize

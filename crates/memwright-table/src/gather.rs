@@ -1,21 +1,21 @@
-//! What an operation must invalidate, why, and what may be freed only after it.
+//! The TLB gather: what an operation must invalidate, and what it may free only afterwards.
 //!
-//! An operation makes one [`Gather`], hands it to every cursor that changes entries, and finishes
-//! it: then at most one invalidation runs on this CPU, at most one interrupt goes to each other
-//! CPU that may hold a stale translation, and only after both are displaced frames and tables
-//! given up. Frames wait in a list linked through their metadata, so that nothing is allocated.
+//! An operation creates one [`Gather`], passes it to every cursor that changes entries, and finishes it. Finishing runs
+//! at most one invalidation on this CPU and sends at most one interrupt to each other CPU that may hold a stale
+//! translation. Only then are displaced frames and tables freed. Until then the frames are in a list linked through
+//! their metadata, so that nothing is allocated.
 //!
-//! **How much is invalidated.** The pages that need it and no others, each huge page once. Up to
-//! [`PAGES_AT_A_TIME`] of them go one by one, more go as a full invalidation: Linux measured this on Intel processors, where one INVLPG costs about as much as
-//! the refill of a few entries, and uses the same number (`tlb_single_page_flush_ceiling`,
-//! Documentation/arch/x86/tlb.rst, 7.2). QEMU's TCG charges one instruction for either.
+//! **How much is invalidated.** Exactly the pages that need it, each huge page once. Up to [`PAGES_AT_A_TIME`] pages
+//! are invalidated one by one; more cause a full invalidation. Linux measured this on Intel processors, where one
+//! INVLPG costs about as much as the refill of a few entries, and uses the same number
+//! (`tlb_single_page_flush_ceiling`, Documentation/arch/x86/tlb.rst, 7.2). QEMU's TCG charges one instruction for
+//! either.
 //!
-//! **What is elided.** A translation whose accessed bit was clear when its entry was exchanged is
-//! in no translation cache: "the processor does not cache a translation unless the accessed flag
-//! is 1" (Intel SDM volume 3A, section on details of TLB use, in substance). Since every clearing
-//! of an accessed bit is a [`Change::LostCachedBit`] and so flushed, the bit can be believed
-//! (design rule 4), once invalidations that others have still pending are over (rule 2): a gather
-//! that elided something while another operation had invalidations pending flushes all the same.
+//! **What is elided.** A translation whose accessed bit was clear when its entry was exchanged is in no TLB: "the
+//! processor does not cache a translation unless the accessed flag is 1" (Intel SDM volume 3A, section on details of
+//! TLB use, in substance). Every clearing of an accessed bit is a [`Change::LostCachedBit`] and is therefore flushed. A
+//! clear bit can thus be trusted (design rule 4), once the invalidations that other operations have pending have been
+//! made (rule 2): a gather that elided a flush while another operation had invalidations pending flushes nevertheless.
 
 mod send;
 
@@ -30,20 +30,20 @@ use crate::mistake::{Mistake, planted};
 use crate::table::{CpuShare, Table};
 use send::send;
 
-/// The most pages that are invalidated one by one.
+/// The largest number of pages that are invalidated one by one.
 pub const PAGES_AT_A_TIME: u64 = 33;
 
-/// The most frames a gather holds back; when there are more it flushes early. Giving them up is one stretch without a
-/// scheduling point.
+/// The number of deferred frames at which a gather flushes early. Freeing them is one stretch without a scheduling
+/// point.
 const MOST_HELD: u32 = 4096;
 
-/// The most of them while pages may have copies in slots: to give up such a page takes many times as long.
+/// The limit while pages may have copies in swap slots: freeing such a page takes many times as long.
 const MOST_HELD_SWAPPING: u32 = 1024;
 
-/// As how many frames a folio counts that is held as a whole: to give it up takes as long.
+/// The number of frames that a deferred whole folio counts as: freeing it takes as long.
 const WHOLE_HELD: u32 = 128;
 
-/// Room for frames that another gather holds at the same time.
+/// Room for deferred blocks that are already in a gather's list.
 const SHARED_HELD: usize = 16;
 const NOTHING_SHARED: [Noted; SHARED_HELD] = [Noted {
     frame: Frame::new(0),
@@ -51,7 +51,7 @@ const NOTHING_SHARED: [Noted; SHARED_HELD] = [Noted {
     references: 0,
 }; SHARED_HELD];
 
-/// References of a frame, or of a whole folio, that another gather holds too.
+/// Deferred references to a frame, or to a whole folio, that is already in a gather's list.
 #[derive(Clone, Copy, Debug)]
 struct Noted {
     frame: Frame,
@@ -59,23 +59,23 @@ struct Noted {
     references: u32,
 }
 
-/// When and what a gather invalidates: what Memwright does, and what was done before, to compare.
+/// When and what a gather invalidates: Memwright's policy, and older ones for comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FlushPolicy {
-    /// Each changed entry at once, on every CPU that has the table loaded.
+    /// Invalidates each changed entry at once, on every CPU that has the table loaded.
     Immediate = 0,
-    /// Every changed entry, in one flush.
+    /// Invalidates every changed entry, in one flush.
     Gather = 1,
-    /// The same without entries that no CPU used. Rights that grow are flushed everywhere.
+    /// Like `Gather`, without entries that no CPU used. Rights that grow are flushed on every CPU.
     Elide = 2,
-    /// The same, and rights that grow interrupt no other CPU.
+    /// Like `Elide`, and rights that grow interrupt no other CPU.
     #[default]
     ElideGrow = 3,
 }
 
 impl FlushPolicy {
-    /// Whether entries that no CPU used are flushed like the others.
+    /// Whether entries with a clear accessed bit are flushed like the others.
     const fn flushes_untouched(self) -> bool {
         match self {
             Self::Immediate | Self::Gather => true,
@@ -84,44 +84,45 @@ impl FlushPolicy {
     }
 }
 
-/// What a gather did. Sums of counts of several gathers mean the same.
+/// What a gather did. The counts of several gathers can be added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GatherCounts {
     /// Entries changed, by [`Change::index`].
     pub changed: [u64; Change::COUNT],
-    /// Flushes on this CPU, each counted once whatever it covers.
+    /// Flushes on this CPU, each counted once regardless of what it covers.
     pub local: u32,
-    /// Of these, full ones.
+    /// Full flushes among them.
     pub local_full: u32,
-    /// Translations invalidated one by one by the others, each of its own size.
+    /// Translations invalidated one by one by the other flushes, each of its own size.
     pub local_pages: u64,
     /// Invalidations sent to other CPUs.
     pub remote: u32,
     /// CPUs interrupted for them.
     pub interrupted: u32,
-    /// Flushes, here and on other CPUs, that were left out because no changed entry had its accessed bit set.
+    /// Flushes, local and remote, that were elided because no changed entry had its accessed bit set.
     pub elided_not_accessed: u32,
-    /// Flushes, here and on other CPUs, that were left out because rights only grew.
+    /// Flushes, local and remote, that were elided because rights only grew.
     pub elided_grew: u32,
-    /// Flushes that were left out because no CPU had the table loaded.
+    /// Flushes that were elided because no CPU had the table loaded.
     pub elided_not_loaded: u32,
-    /// Flushes made early because too many frames were held back.
+    /// Flushes made early because too many frames were deferred.
     pub early: u32,
-    /// Flushes made because another operation's were still pending.
+    /// Flushes made because another operation had a flush pending.
     pub completed: u32,
-    /// Frames of which references were given up: all of a folio's for one of the whole.
+    /// Frames to which references were dropped. A whole-folio reference counts as all frames of the folio, or as none
+    /// if the folio belongs to the huge page pool.
     pub released: u64,
-    /// Entries removed that named a page in swap.
+    /// Removed entries that named a page in swap.
     pub slots: u64,
 }
 
 impl GatherCounts {
-    /// Entries changed in this way.
+    /// The number of entries changed in this way.
     pub fn of(&self, change: Change) -> u64 {
         self.changed[change.index()]
     }
 
-    /// Entries that kept what they map, whatever of their state changed.
+    /// The number of changed entries that still map the same page.
     pub fn edited(&self) -> u64 {
         let kinds = [
             Change::Same,
@@ -152,13 +153,13 @@ impl GatherCounts {
     }
 }
 
-/// Pages that must be invalidated: those that need it, and no others, until they are too many.
+/// The pages to invalidate, in runs, until there are too many.
 struct Pages {
-    /// How many translations, each of its own size; more than [`PAGES_AT_A_TIME`] stand for all.
+    /// The number of translations, each of its own size. More than [`PAGES_AT_A_TIME`] stand for all.
     count: u64,
-    /// Runs of them.
+    /// The number of runs.
     used: usize,
-    /// The first `used` are filled in.
+    /// The first `used` elements are initialized.
     runs: [MaybeUninit<Invalidation>; PAGES_AT_A_TIME as usize],
 }
 
@@ -178,13 +179,13 @@ impl Pages {
         self.used = 0;
     }
 
-    /// Adds `leaves` translations of `size` that follow one another from `start` on.
+    /// Adds `leaves` consecutive translations of `size` from `start` on.
     #[inline]
     fn add(&mut self, start: Page, leaves: u64, size: PageSize) {
         if planted(Mistake::OnePageShort) && leaves > 1 {
             return self.add(start, leaves - 1, size);
         }
-        // No table has so many entries.
+        // No table has so many entries that this wraps.
         self.count = self.count.wrapping_add(leaves);
         if self.is_many() {
             return;
@@ -201,7 +202,7 @@ impl Pages {
         self.add_more(start, leaves, size);
     }
 
-    /// The same, after another run: perhaps it goes on.
+    /// Adds a run after the first one, or extends the last run if this one continues it.
     fn add_more(&mut self, start: Page, leaves: u64, size: PageSize) {
         if let Some(Invalidation::Pages {
             first,
@@ -216,7 +217,7 @@ impl Pages {
                 return;
             }
         }
-        // Each run has a page at least, so there is room.
+        // Each run has at least one page, so there is room.
         self.runs[self.used].write(Invalidation::Pages {
             first: start,
             count: leaves as u32,
@@ -230,13 +231,13 @@ impl Pages {
         self.count == 0
     }
 
-    /// Whether they are too many to go one by one.
+    /// Whether there are too many pages to invalidate one by one.
     #[inline]
     fn is_many(&self) -> bool {
         self.count > PAGES_AT_A_TIME
     }
 
-    /// The runs, if the pages are few enough to go one by one.
+    /// The runs, if there are few enough pages to invalidate one by one.
     #[inline]
     fn few(&self) -> Option<&[Invalidation]> {
         if self.is_many() {
@@ -253,32 +254,33 @@ impl Pages {
     }
 }
 
-/// The invalidations and the frames of one operation on one table. Finish it.
+/// The invalidations and the deferred frees of one operation on one table. It must be finished.
 #[must_use = "call `finish`: stale translations remain until then"]
 pub struct Gather<'t, M: Machine> {
     table: &'t Table<M>,
-    /// What other CPUs, and this one, must forget.
+    /// What every CPU must invalidate.
     shrunk: Pages,
-    /// What this CPU should forget because rights grew.
+    /// What this CPU should invalidate because rights grew.
     grown: Pages,
-    /// A table was freed.
+    /// Whether cached upper-level entries must be invalidated too: a table was freed or unlinked, for example.
     tables: bool,
     /// The CPU's share of the table in which this gather is counted as pending.
     pending: Option<&'t CpuShare>,
-    /// A flush was elided by a clear accessed bit, or a right was found already gone.
+    /// Whether a flush was elided because of a clear accessed bit, or a right was found already gone: both are only
+    /// safe if no other operation has a flush pending.
     relied: bool,
-    /// An entry with a clear accessed bit changed.
+    /// Whether an entry with a clear accessed bit changed.
     untouched: bool,
     finished: bool,
     policy: FlushPolicy,
-    /// Frames held back, linked through their metadata.
+    /// Deferred frames, linked through their metadata.
     held: u32,
     held_count: u32,
-    /// The same for folios held as wholes, linked by the other link.
+    /// Deferred whole folios, linked through `back` in their metadata.
     wholes: u32,
-    /// What the frames of folios held as wholes are more than they count as in `held_count`; wraps.
+    /// The number of frames in deferred whole folios beyond what `held_count` counts for them; wraps.
     held_more: u32,
-    /// Blocks that were in a list already, and how many of their references are held.
+    /// Deferred blocks that were already in a list, and how many references to them are deferred.
     shared: Option<[Noted; SHARED_HELD]>,
     shared_count: u32,
     counts: GatherCounts,
@@ -307,14 +309,14 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Records that the translation of `size` at `page` changed. Call it before the lock that
-    /// guards the entry is released.
+    /// Records that the translation of `size` at `page` changed. Call it before the lock that protects the entry is
+    /// released.
     #[inline]
     pub fn record(&mut self, page: Page, size: PageSize, change: Change) {
         self.record_run(page, size, change, 1);
     }
 
-    /// The same for `entries` entries that follow one another from `start` on.
+    /// Records `change` for `entries` consecutive entries from `start` on.
     #[inline(always)]
     pub(crate) fn record_run(&mut self, start: Page, size: PageSize, change: Change, entries: u64) {
         let changed = &mut self.counts.changed[change.index()];
@@ -336,13 +338,13 @@ impl<'t, M: Machine> Gather<'t, M> {
         } else if change.needs_local() {
             self.grown.add(start, entries, size);
         } else if matches!(change, Change::Same) {
-            // Hardware sees no difference: a right that this took away was gone already (rule 2).
+            // Hardware sees no difference: a right that this operation takes was already gone (rule 2).
             self.relied = true;
         }
     }
 
-    /// The same under a policy that flushes more than is needed: a change that needs no other CPU
-    /// is told to all.
+    /// Records a change under a policy that flushes more than is needed: a change that needs no other CPU is flushed on
+    /// all.
     #[cold]
     fn record_older(&mut self, start: Page, size: PageSize, change: Change, entries: u64) {
         if self.pending.is_none() {
@@ -361,8 +363,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Records that a table was unlinked, not to be freed but to be used again: every CPU must forget what it
-    /// cached of upper levels too, and what stood below is of another size from now on.
+    /// Records that a table was unlinked in order to be reused, not freed. Every CPU must also invalidate the
+    /// upper-level entries that it cached, and the page size below changes.
     pub(crate) fn record_unlinked(&mut self) {
         self.counts.changed[Change::Resized.index()] += 1;
         self.tables = true;
@@ -371,8 +373,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Records that the accessed bit of an entry above the lowest level, one that leads to a table, is about to be
-    /// cleared: every CPU must forget what it cached through it, leaves and upper levels (design rule 9).
+    /// Records that the accessed bit of an upper-level entry that points to a table is about to be cleared. Every CPU
+    /// must invalidate what it cached through the entry, at all levels (design rule 9).
     pub(crate) fn record_upper_cleared(&mut self) {
         self.counts.changed[Change::LostCachedBit.index()] += 1;
         if planted(Mistake::QuietUnflushed) {
@@ -389,8 +391,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.table.pending() > u64::from(self.pending.is_some())
     }
 
-    /// Records changes of entries that follow one another from `start` on, of which no CPU need
-    /// hear: their accessed bits were clear.
+    /// Records changes of consecutive entries from `start` on that no CPU needs to flush, because their accessed bits
+    /// were clear.
     #[inline]
     pub(crate) fn elide(&mut self, start: Page, size: PageSize, change: Change, entries: u64) {
         if self.policy.flushes_untouched() {
@@ -402,14 +404,14 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.relied |= !planted(Mistake::ElideIgnoresPending);
     }
 
-    /// Whether a change that takes rights also takes the accessed bits, so that of pages that nobody
-    /// uses from then on no CPU need be told the next time: where another CPU is interrupted anyway.
+    /// Whether a change that takes rights also clears the accessed bits, so that the next change of pages that are not
+    /// used again needs no flush. That is done where another CPU is interrupted anyway.
     #[inline]
     pub(crate) fn takes_accessed(&self) -> bool {
         self.table.loaded().has_several() && matches!(self.policy, FlushPolicy::ElideGrow)
     }
 
-    /// Says that the entry that was just emptied is filled with another page: it is replaced, not freed.
+    /// Records that the entry that was just emptied is filled with another page: it counts as moved, not freed.
     #[inline]
     pub fn note_replaced(&mut self) {
         let changed = &mut self.counts.changed;
@@ -419,23 +421,23 @@ impl<'t, M: Machine> Gather<'t, M> {
         *moved = moved.wrapping_add(1);
     }
 
-    /// Says that the operation found a right already gone and relies on that (rule 2).
+    /// Records that the operation found a right already gone and relies on that (rule 2).
     #[inline]
     pub fn rely_on_pending(&mut self) {
         self.relied = true;
     }
 
-    /// Gives up a reference of a frame after the flush.
+    /// Defers dropping a frame reference until after the flush.
     ///
     /// # Panics
-    /// If it is one of a whole folio.
+    /// If the reference is to a whole folio.
     #[inline]
     pub fn free(&mut self, frame: FrameRef<'_, M>) {
         assert!(!frame.is_whole(), "a folio goes with its entry");
         self.hold(frame.into_raw());
     }
 
-    /// The same for a reference that an entry held.
+    /// Defers dropping a frame reference that an entry held.
     #[inline]
     pub(crate) fn hold(&mut self, frame: Frame) {
         let frames = self.table.frames();
@@ -451,14 +453,15 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.held_count += 1;
     }
 
-    /// An entry that named a page in swap is gone. No CPU has cached anything of it.
+    /// Drops the use of a swap slot by an entry that is gone. No flush is needed, because CPUs cache nothing of such an
+    /// entry.
     #[cold]
     pub(crate) fn release_slot(&mut self, slot: u64) {
         self.counts.slots += 1;
         self.table.frames().release_slot(slot);
     }
 
-    /// The same for a reference of a whole folio that a huge entry held.
+    /// Defers dropping a whole-folio reference that a huge entry held.
     #[cold]
     pub(crate) fn hold_whole(&mut self, head: Frame) {
         let back = &self.table.frames().meta(head).back;
@@ -472,7 +475,7 @@ impl<'t, M: Machine> Gather<'t, M> {
             self.hold_shared(head, true);
         }
         self.held_count += WHOLE_HELD;
-        // What is of the pool is no resident memory: `released` does not count it.
+        // Pages of the huge page pool are not resident memory: `released` does not count them.
         let frames = if self.table.frames().kind(head).is_pool() {
             0
         } else {
@@ -481,9 +484,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.held_more = self.held_more.wrapping_add(frames.wrapping_sub(WHOLE_HELD));
     }
 
-    /// For a block that is in a list already: in another's gather, or in this one's for another
-    /// part of it. What the caller has taken out of the table may not be recorded yet: a flush that
-    /// makes room spares nothing.
+    /// Defers a block that is already in a list: of another gather, or of this one for another part of the block. The
+    /// caller may not have recorded yet what it took out of the table, so a flush that makes room covers all pages.
     #[cold]
     fn hold_shared(&mut self, frame: Frame, whole: bool) {
         let shared = self.shared.get_or_insert(NOTHING_SHARED);
@@ -509,7 +511,7 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.shared_count += 1;
     }
 
-    /// Flushes if too much is held back. Cursors call it between tables.
+    /// Flushes if too much is deferred. Cursors call it between tables.
     #[inline]
     pub fn relieve(&mut self) {
         let is_full = self.held_count >= MOST_HELD_SWAPPING
@@ -520,8 +522,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Invalidates what has been recorded so far and gives up what has been held back. An
-    /// operation that replaces a frame empties the entry, flushes, and fills it (rule 1).
+    /// Makes the invalidations recorded so far, and then frees what was deferred. An operation that replaces a frame
+    /// empties the entry, flushes, and fills it (rule 1).
     #[inline]
     pub fn flush(&mut self) {
         if planted(Mistake::FreeBeforeFlush) && self.held_count > 0 {
@@ -536,13 +538,13 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Whether anything calls for an invalidation, or to look whether others have some pending.
+    /// Whether anything requires an invalidation, or a check for pending flushes of other operations.
     #[inline]
     fn has_recorded(&self) -> bool {
         self.pending.is_some() || self.relied || !self.grown.is_empty()
     }
 
-    /// Begins anew after what was recorded has been invalidated.
+    /// Resets the record after the invalidations have been made.
     #[inline]
     fn forget_recorded(&mut self) {
         self.shrunk.clear();
@@ -576,7 +578,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Makes this CPU forget also what it need not, in the flush that it made of the other pages.
+    /// Also invalidates the entries whose rights grew on this CPU, which is optional, along with a flush of other
+    /// pages.
     #[cold]
     fn invalidate_grown_too(&mut self, loaded: CpuSet) {
         let machine = self.table.frames().machine();
@@ -590,8 +593,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Counts a flush of which nothing is made: to invalidate everything on this CPU would cost more than the few
-    /// faults of too many grown rights, and of untouched entries no CPU holds a translation.
+    /// Counts a flush that is elided: if too many rights grew, a full invalidation on this CPU would cost more than the
+    /// few faults that it avoids, and of untouched entries no CPU holds a translation.
     #[inline]
     fn count_elided(&mut self, loaded: CpuSet) {
         let grew = !self.grown.is_empty();
@@ -612,14 +615,14 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// One for the other CPUs that have the table loaded, and one for this one if it has.
+    /// Returns 1 for the other CPUs that have the table loaded, plus 1 for this CPU if it has.
     #[cold]
     fn flushes_of_several(&self, loaded: CpuSet) -> u32 {
         let cpu = self.table.frames().machine().cpu();
         1 + u32::from(loaded.contains(cpu))
     }
 
-    /// `stranger`: somebody else has invalidations pending, perhaps of what was elided here.
+    /// Makes a full invalidation. `stranger`: another gather has an unfinished flush that may cover an elided entry.
     #[cold]
     fn invalidate_all(&mut self, loaded: CpuSet, stranger: bool) {
         self.counts.completed += u32::from(stranger);
@@ -664,26 +667,26 @@ impl<'t, M: Machine> Gather<'t, M> {
         let mut number = core::mem::replace(&mut self.wholes, END);
         while number != END {
             let head = Frame::new(number);
-            // Before the reference goes: whoever has another may put the folio in a list.
+            // Unlink before dropping the reference: the holder of another reference may then link the folio again.
             number = frames.meta(head).back.swap(UNLINKED, Ordering::Relaxed);
             frames.release_whole(head);
         }
     }
 
-    /// Flushes once, gives up what was held back, and tells what was done.
+    /// Flushes once, frees what was deferred, and returns the counts.
     #[inline]
     pub fn finish(mut self) -> GatherCounts {
         *self.close()
     }
 
-    /// The same, for whoever only looks at what was done: a gather is large to hand over. It is used for
-    /// nothing else afterwards.
+    /// Like `finish`, but returns the counts by reference, because a gather is large to move. The gather must not be
+    /// used afterwards.
     #[inline]
     pub fn close(&mut self) -> &GatherCounts {
         if planted(Mistake::FreeBeforeFlush) && self.held_count > 0 {
             self.release();
         }
-        // Nothing is recorded any more, so nothing is forgotten either.
+        // Nothing more is recorded, so the record need not be reset.
         if self.has_recorded() {
             self.invalidate_recorded();
         }
@@ -695,7 +698,7 @@ impl<'t, M: Machine> Gather<'t, M> {
     }
 }
 
-/// The change itself, but for planted mistakes.
+/// Returns the change itself, unless a mistake is planted.
 #[inline(always)]
 fn mistaken(change: Change) -> Change {
     match change {
@@ -711,7 +714,8 @@ impl<M: Machine> Drop for Gather<'_, M> {
             return;
         }
         if panicking() {
-            // An assertion may have failed while frames were given up: which of them are left is not known, and all leak.
+            // An assertion may have failed while frames were being freed: which of them are left is unknown, so all
+            // leak.
             if let Some(share) = self.pending.take() {
                 share.end_pending();
             }
@@ -725,7 +729,7 @@ impl<M: Machine> Drop for Gather<'_, M> {
     }
 }
 
-/// Whether the drop is part of an unwinding: then the first panic is the one to report.
+/// Whether the drop is part of unwinding: then the first panic is the one to report.
 fn panicking() -> bool {
     #[cfg(any(test, feature = "std"))]
     {

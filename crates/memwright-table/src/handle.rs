@@ -1,4 +1,4 @@
-//! Counted pointers and vectors whose growth can fail (design rule 13).
+//! Fallible heap allocation: counted pointers, and vectors whose growth can fail (design rule 13).
 
 extern crate alloc as rust_alloc;
 
@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
 use rust_alloc::vec::Vec;
 
-/// The kernel heap had no room.
+/// The kernel heap has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
@@ -22,8 +22,8 @@ impl fmt::Display for OutOfMemory {
 
 impl core::error::Error for OutOfMemory {}
 
-/// Allocations left before the injected failure; `u64::MAX` for none. On a host each thread has its
-/// own, so that a test fails no allocation of another's.
+/// Allocations left before the injected failure; `u64::MAX` for none. On a host each thread has its own count, so that
+/// a test does not fail allocations of another test.
 mod left {
     use core::sync::atomic::AtomicU64;
 
@@ -44,18 +44,18 @@ mod left {
     }
 }
 
-/// Lets the allocation after the next `count` ones through this module fail, once; `None` stops
-/// it. For tests: with the feature `std`, of the calling thread.
+/// Makes the allocation after the next `count` allocations through this module fail, once; `None` cancels that. For
+/// tests: with the feature `std`, it affects the calling thread only.
 pub fn fail_heap_after(count: Option<u64>) {
     left::with(|left| left.store(count.unwrap_or(u64::MAX), Ordering::Relaxed));
 }
 
-/// Whether a failure asked for by [`fail_heap_after`] has not happened yet.
+/// Whether a failure requested by [`fail_heap_after`] has not happened yet.
 pub fn heap_failure_pending() -> bool {
     left::with(|left| left.load(Ordering::Relaxed) != u64::MAX)
 }
 
-/// Whether the allocation about to be made is to fail.
+/// Counts an allocation that is about to be made, and returns whether it must fail.
 #[inline]
 fn injected_failure() -> bool {
     left::with(|left| left.load(Ordering::Relaxed) != u64::MAX && count_down(left))
@@ -99,7 +99,7 @@ impl<T> Shared<T> {
         // SAFETY: the layout is not empty: it holds the count.
         let memory = unsafe { rust_alloc::alloc::alloc(layout) }.cast::<Counted<T>>();
         let inner = NonNull::new(memory).ok_or(OutOfMemory)?;
-        // SAFETY: the memory is fresh, of this layout, and nobody else's.
+        // SAFETY: the memory is fresh, has this layout, and is not shared.
         unsafe {
             inner.write(Counted {
                 references: AtomicUsize::new(1),
@@ -116,14 +116,14 @@ impl<T: ?Sized> Shared<T> {
         core::ptr::addr_eq(a.inner.as_ptr(), b.inner.as_ptr())
     }
 
-    /// How many handles there are. Others may come and go meanwhile.
+    /// The number of handles. It may change at any time.
     pub fn references(this: &Self) -> usize {
         this.counted().references.load(Ordering::Relaxed)
     }
 
     #[inline]
     fn counted(&self) -> &Counted<T> {
-        // SAFETY: a handle keeps its allocation alive, and nobody takes `&mut` to it.
+        // SAFETY: a handle keeps its allocation alive, and no code takes `&mut` to it.
         unsafe { self.inner.as_ref() }
     }
 }
@@ -168,7 +168,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Shared<T> {
     }
 }
 
-/// Growth of a vector that reports failure.
+/// Fallible growth of a vector.
 pub trait TryPush<T> {
     /// Appends `value`.
     ///
@@ -185,7 +185,7 @@ pub trait TryPush<T> {
     /// If `index` is beyond the end.
     fn try_insert(&mut self, index: usize, value: T) -> Result<(), OutOfMemory>;
 
-    /// Makes room for `additional` more elements.
+    /// Reserves room for `additional` more elements.
     ///
     /// # Errors
     /// [`OutOfMemory`] as for `try_push`.
@@ -251,7 +251,7 @@ impl<T> TryPush<T> for Vec<T> {
             if missing > self.capacity() - self.len() && injected_failure() {
                 return Err(OutOfMemory);
             }
-            // To the element: the length is what will be.
+            // Exactly as much as needed: the final length is known.
             self.try_reserve_exact(missing).map_err(|_| OutOfMemory)?;
             self.resize(length, value);
         }

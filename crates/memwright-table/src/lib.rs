@@ -1,34 +1,33 @@
-//! Frames, page-table entries, tables with cursors, and the TLB gather.
+//! Page frames, page-table entries, page tables with cursors, and the TLB gather.
 //!
-//! This crate is the ground that the Memwright memory manager stands on, and all of its `unsafe`.
-//! It knows what an entry means, who may change it, what CPUs must forget afterwards, and when a
-//! frame is free again. It knows no areas, no faults and no system calls.
+//! This crate is the foundation of the Memwright memory manager and contains all of its `unsafe` code. It defines what
+//! an entry means, which locks protect it, which translations the CPUs must invalidate after a change, and when a frame
+//! becomes free again. It knows nothing of VMAs, page faults or system calls.
 //!
-//! # The house
-//! | Module | What it holds |
+//! # Modules
+//! | Module | Contents |
 //! |---|---|
-//! | [`machine`] | [`Machine`]: all that an embedder must provide |
-//! | [`addr`] | typed addresses, pages, frames, CPUs |
-//! | [`frame`] | [`Frames`]: buddy allocator, per-CPU caches, metadata of each frame |
-//! | [`entry`] | [`Entry`], [`Bits`], [`Change`]; the encoding in one file, in private |
+//! | [`machine`] | [`Machine`]: everything that an embedder must provide |
+//! | [`addr`] | typed addresses, pages, frames and CPU numbers |
+//! | [`frame`] | [`Frames`]: buddy allocator, per-CPU caches, per-frame metadata |
+//! | [`entry`] | [`Entry`], [`Bits`], [`Change`]; the encoding is private to one file |
 //! | [`table`] | [`Table`] and [`Cursor`]: the only way to read or change entries |
-//! | [`gather`] | [`Gather`]: what to invalidate, and what is freed only after that |
-//! | [`tags`] | which root each address-space tag of a CPU stands for |
-//! | [`sync`] | locks with a written order, and the layer a scheduler can own in tests |
-//! | [`handle`] | [`Shared`] and [`TryPush`]: heap memory whose allocation can fail |
+//! | [`gather`] | [`Gather`]: what to invalidate, and what is freed only after the flush |
+//! | [`tags`] | which root each address-space tag (PCID) of a CPU stands for |
+//! | [`sync`] | locks with a documented order, and the hooks through which tests control scheduling |
+//! | [`handle`] | [`Shared`] and [`TryPush`]: fallible heap allocation |
 //!
-//! # How a change goes
-//! An operation makes a [`Gather`], opens a [`Cursor`] on a range, which locks one table at a time,
-//! and changes entries through it. Each change is classified ([`change`]) and told to the gather
-//! under the lock. Displaced frames wait in the gather. [`Gather::finish`] invalidates once and
-//! gives them up.
+//! # How a change is made
+//! An operation creates a [`Gather`] and opens a [`Cursor`] on a range, which locks one table at a time. It changes
+//! entries through the cursor. Each change is classified ([`change`]) and recorded in the gather while the table's lock
+//! is held. Displaced frames stay in the gather. [`Gather::finish`] invalidates once and then frees them.
 //!
 //! ```
 //! use core::ptr::NonNull;
 //! use std::sync::Arc;
 //! use memwright_table::*;
 //!
-//! /// Four MiB of host memory, one CPU, and no translations to forget.
+//! /// Four MiB of host memory, one CPU, and no TLB.
 //! struct Toy(NonNull<u8>);
 //!
 //! const FRAMES: u32 = 1024;
@@ -42,7 +41,7 @@
 //!     }
 //! }
 //!
-//! // SAFETY: the memory is reached through `Machine` alone.
+//! // SAFETY: the memory is accessed through `Machine` only.
 //! unsafe impl Send for Toy {}
 //! // SAFETY: as above.
 //! unsafe impl Sync for Toy {}
@@ -64,21 +63,21 @@
 //! let table = Table::new(Arc::clone(&frames), None).unwrap();
 //! table.load();
 //!
-//! // Map a page: the table takes over the reference of its frame.
+//! // Map a page: the table takes over the reference to its frame.
 //! let page = PageRange::single(VirtAddr::new(0x40_0000).page());
 //! let block = frames.allocate_zeroed(0, FrameKind::Anonymous).unwrap();
 //! let bits = Bits::READ | Bits::WRITE | Bits::EXCLUSIVE | Bits::ACCESSED;
 //! table.cursor(page).fill(Entry::page(block.into_raw(), bits)).unwrap();
 //! assert_eq!(table.table_frames(), 4);
 //!
-//! // Take the right to write away: every CPU must forget it before `finish` returns.
+//! // Write-protect the page: when `finish` returns, no CPU uses the old right.
 //! let mut gather = table.gather();
 //! let left = table.cursor(page).edit(Bits::empty(), Bits::WRITE, &mut gather);
 //! assert!(left.bits.contains(Bits::EXCLUSIVE));
 //! let counts = gather.finish();
 //! assert_eq!((counts.of(Change::Shrank), counts.local), (1, 1));
 //!
-//! // Unmap it: the frame is free after the flush, not before.
+//! // Unmap it: the frame becomes free after the flush, not before.
 //! let mut gather = table.gather();
 //! table.cursor(page).remove_all(&mut gather);
 //! assert_eq!(frames.used_by(FrameKind::Anonymous), 1);
@@ -87,30 +86,32 @@
 //! # table.note_unloaded(CpuId::new(0));
 //! ```
 //!
-//! # The order of locks
-//! A thread of control takes locks from the root of this tree towards a leaf, and never two of one
-//! rank; [`sync::Rank`] is the same order as an enum, and debug builds check it. `Table` and below
-//! are this crate's, the ranks above them are handed out to its users.
+//! # Lock order
+//! A thread acquires locks from the root of this tree towards a leaf, and never two locks of one rank, except address
+//! spaces by `SpreadLock::write_beside`. [`sync::Rank`] is the complete order as an enum, and debug builds check it.
+//! `Table` and the ranks below it belong to this crate; the ranks above it are for its users.
 //! ```text
-//! Process ─ Signals               the tree of processes; signal state of one
+//! Process ─ Signals               process tree; signal state of a process
 //! ├─ FileTable ─ FileSystem ─ File
 //! └─ Space                        areas of an address space (SpaceChild: the child's in a fork)
-//!    ├─ ObjectRegistry ─ Object   who maps an object; its pages
-//!    └─ Table                     one page table (TableChild: a second one)
-//!       └─ Folio                  the counts of a folio's parts
-//!          └─ FrameCache          one CPU's free frames
-//!             └─ Frames           the free frames of a node
+//!    ├─ ObjectRegistry ─ Object   the mappings of an object; its pages
+//!    └─ Table                     a page table (TableChild: a second one)
+//!       └─ Folio                  per-page reference counts of a folio
+//!          └─ FrameCache          free frames of a CPU
+//!             └─ Frames           free frames of a node
 //! Scheduler ─ Wait ─ Console      under any of these
-//! Leaf ─ Heap                     under any other; only the heap's lock is taken under a leaf
+//! Leaf ─ Heap                     under any other; under a leaf only the heap's lock is taken
 //! ```
-//! An invalidation of other CPUs may run under any lock up to `TableChild`: who waits for a lock
-//! serves invalidations meanwhile ([`Machine::relax`]).
+//! A remote invalidation may be sent while any lock up to `TableChild` is held: a CPU that waits for a lock serves
+//! invalidations meanwhile ([`Machine::relax`]).
 //!
-//! # What callers must keep
-//! Safe functions of this crate cannot break Rust's memory safety, but they can break the memory
-//! manager's. Three things are the caller's: a reference that is stored raw ([`FrameRef::into_raw`])
-//! is adopted once; tables are freed under the write lock of their address space; a root is loaded
-//! by [`Table::load`], or noted, so that its CPU is told what to forget.
+//! # Obligations of callers
+//! Safe functions of this crate cannot break Rust's memory safety, but misuse can break the guarantees of the memory
+//! manager. Callers must ensure three things:
+//!
+//! - A reference that is stored raw ([`FrameRef::into_raw`]) is adopted exactly once.
+//! - Tables are freed only under the write lock of their address space.
+//! - A root is loaded by [`Table::load`], or noted, so that its CPU receives invalidations.
 #![no_std]
 #![deny(missing_docs)]
 

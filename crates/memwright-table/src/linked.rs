@@ -1,16 +1,16 @@
-//! A machine that is linked into the image: its methods are known where they are called, so that a
-//! build that optimises the whole image inlines them, where a call through a trait object cannot.
+//! A machine that is linked into the image. Its methods are known at link time, so that a build that optimizes the
+//! whole image inlines them, which is impossible for calls through a trait object.
 //!
-//! [`link_machine!`](crate::link_machine) names the one machine of an image, [`Linked`] stands for it.
-//! An image that uses `Linked` and names none does not link.
+//! [`link_machine!`](crate::link_machine) names the one machine of an image, and [`Linked`] stands for it. An image
+//! that uses `Linked` without naming a machine does not link.
 
 use core::ptr::NonNull;
 
 use crate::addr::{CpuId, CpuSet, Frame, FrameRange};
 use crate::machine::{Invalidation, Machine};
 
-// SAFETY: `link_machine!` defines all of them, once for an image, with these signatures; each calls the
-// method of its name of a `Machine`.
+// SAFETY: `link_machine!` defines all of these functions, once per image, with these signatures. Each calls the
+// `Machine` method of the same name.
 unsafe extern "Rust" {
     safe fn memwright_linked_memory_base() -> NonNull<u8>;
     safe fn memwright_linked_has_memory(range: FrameRange) -> bool;
@@ -111,8 +111,8 @@ unsafe impl Machine for Linked {
     }
 }
 
-/// Names the machine of the image: a static whose type is a [`Machine`]. Once, in the
-/// crate that makes the image.
+/// Names the machine of the image: a static whose type is a [`Machine`]. Use it once, in the crate that creates the
+/// image.
 #[macro_export]
 macro_rules! link_machine {
     ($machine:path) => {
@@ -145,7 +145,7 @@ macro_rules! link_machine {
         $name:ident, $method:ident($($argument:ident: $type:ty),*) -> $result:ty;
     )*) => {
         $(
-            // SAFETY: no other symbol begins like this, and `link_machine!` stands once in an image.
+            // SAFETY: no other symbol begins like this, and `link_machine!` is used once per image.
             #[unsafe(no_mangle)]
             #[inline(always)]
             fn $name($($argument: $type),*) -> $result {

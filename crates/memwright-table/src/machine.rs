@@ -1,17 +1,17 @@
-//! What an embedder must provide: the machine underneath.
+//! The machine underneath: what an embedder must provide.
 
 use core::ptr::NonNull;
 
 use crate::addr::{CpuId, CpuSet, Frame, FrameRange, PAGE_SIZE, Page, PageSize};
 
-/// What CPUs must forget.
+/// What CPUs must invalidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalidation {
     /// `count` translations, `stride` apart, from `first` on.
     Pages {
         /// The first page.
         first: Page,
-        /// How many translations.
+        /// The number of translations.
         count: u32,
         /// The size of each.
         stride: PageSize,
@@ -22,75 +22,75 @@ pub enum Invalidation {
     AllAndTables,
 }
 
-/// The machine: its memory, its CPUs, their translation caches.
+/// The machine: its memory, its CPUs, and their TLBs.
 ///
-/// The kernel implements it on hardware and the simulated machine on a host; an embedder writes
-/// one. The trait is dyn-compatible, and `&'static T` implements it wherever `T` does.
+/// The kernel implements it on hardware and the simulated machine on a host; other embedders implement their own. The
+/// trait is dyn-compatible, and `&'static T` implements it wherever `T` does.
 ///
 /// # Safety
 /// - `memory_base` always returns the same pointer. For every range that `has_memory` accepts, the
 ///   bytes `memory_base() + 4096 * number` are valid for reads and writes, with that pointer's
 ///   provenance, for as long as the machine lives, and no Rust reference to them exists.
-/// - When `invalidate_local` returns, this CPU uses no translation that `what` names from before
-///   the call; when `invalidate_remote` returns, none of `targets` does that has `root` loaded, or
-///   that kept translations of it.
-/// - After `load_root` a CPU uses no translation of user memory from before, whatever it kept.
+/// - When `invalidate_local` returns, this CPU uses no translation that `what` names from before the call. When
+///   `invalidate_remote` returns, the same holds for each of `targets` that has `root` loaded or that kept translations
+///   of it.
+/// - After `load_root`, a CPU uses no translation of user memory from before the call, including those it had kept.
 /// - `cpu` is below `cpu_count`, which never changes and is from 1 to
 ///   [`MAX_CPUS`](crate::addr::MAX_CPUS).
 /// - `clear_frame`, `clear_frames` and `copy_frame`, if overridden, write exactly the frames named.
-/// - The frame that `template` names is a live root table, and its bytes are where `memory_base` says.
+/// - The frame that `template` returns is a live root table, and its bytes are where `memory_base` says.
 pub unsafe trait Machine: Send + Sync + 'static {
-    /// Where frame 0 is, or would be: frame `f` is at 4096 * `f` bytes from here.
+    /// Returns the address of frame 0, even if there is no such frame: frame `f` is at 4096 * `f` bytes from here.
     fn memory_base(&self) -> NonNull<u8>;
 
-    /// Whether all of `range` is memory that the machine gives to this crate to manage.
+    /// Whether all of `range` is memory that this crate may manage.
     fn has_memory(&self, range: FrameRange) -> bool;
 
-    /// The embedder's own root table, outside of what `has_memory` accepts; its kernel half may be copied.
+    /// The embedder's own root table, outside of what `has_memory` accepts. Its kernel half may be copied.
     fn template(&self) -> Option<Frame> {
         None
     }
 
-    /// The CPU that calls.
+    /// The calling CPU.
     fn cpu(&self) -> CpuId;
 
-    /// How many CPUs exist.
+    /// The number of CPUs that exist.
     fn cpu_count(&self) -> usize;
 
-    /// One step of a spin wait: pauses, and serves invalidations that other CPUs ask of this one.
+    /// Performs one step of a spin wait: pauses, and serves invalidations that other CPUs request from this one.
     fn relax(&self);
 
-    /// Makes `root` the table of this CPU. Forgets every non-global translation of the old one, or
-    /// keeps it apart for [`load_kept_root`](Machine::load_kept_root), and forgets what was kept of
-    /// a root in the same frame.
+    /// Makes `root` the table of this CPU. Drops every non-global translation of the old root, or keeps them separately
+    /// for [`load_kept_root`](Machine::load_kept_root), and drops translations that were kept of a root in the same
+    /// frame.
     fn load_root(&self, root: Frame);
 
-    /// Whether a CPU may keep translations of a root that it no longer has loaded: address-space
-    /// tags, such as the PCIDs of x86-64. Always the same.
+    /// Whether a CPU may keep translations of a root that it no longer has loaded, by address-space tags such as the
+    /// PCIDs of x86-64. The answer never changes.
     fn keeps_translations(&self) -> bool {
         false
     }
 
-    /// Makes `root`, which this CPU had loaded before, its table again. What was kept of it is as
-    /// the tables say and may be used.
+    /// Makes `root`, which this CPU had loaded before, its table again. The translations kept of it match the tables
+    /// and may be used.
     fn load_kept_root(&self, root: Frame) {
         self.load_root(root);
     }
 
-    /// Makes this CPU forget.
+    /// Invalidates translations on this CPU.
     fn invalidate_local(&self, what: &Invalidation);
 
-    /// Makes `targets` forget all of `what`, by one interrupt each, and returns when all have. A
-    /// target that no longer has `root` loaded forgets all that it kept of it, which may be nothing.
+    /// Invalidates all of `what` on `targets`, by one interrupt each, and returns when all have done so. A target that
+    /// no longer has `root` loaded drops all translations that it kept of it, if any.
     fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &[Invalidation]);
 
-    /// What this CPU refuses of pages with a protection key, as x86-64's PKRU: of key `k`, bit `2k` all data
-    /// accesses, bit `2k + 1` stores. Nothing where there are no protection keys.
+    /// What this CPU denies for pages with a protection key, like x86-64's PKRU: for key `k`, bit `2k` denies all data
+    /// accesses and bit `2k + 1` denies stores. 0 where there are no protection keys.
     fn key_rights(&self) -> u32 {
         0
     }
 
-    /// Fills `frame`, which has been accepted by `has_memory`, with zeroes.
+    /// Fills `frame`, which `has_memory` has accepted, with zeroes.
     fn clear_frame(&self, frame: Frame) {
         let target = frame_pointer(self.memory_base(), frame);
         // SAFETY: the trait's contract makes the frame's bytes valid for writes. A frame shared
@@ -98,7 +98,7 @@ pub unsafe trait Machine: Send + Sync + 'static {
         unsafe { target.write_bytes(0, PAGE_SIZE) };
     }
 
-    /// Fills all frames of `range`, which has been accepted by `has_memory`, with zeroes.
+    /// Fills all frames of `range`, which `has_memory` has accepted, with zeroes.
     fn clear_frames(&self, range: FrameRange) {
         for number in 0..range.count {
             self.clear_frame(Frame::new(range.start.number() + number));
@@ -116,7 +116,8 @@ pub unsafe trait Machine: Send + Sync + 'static {
     }
 }
 
-/// The first byte of `frame`. `wrapping_add`: forming the pointer is no claim that it is valid.
+/// Returns a pointer to the first byte of `frame`. It uses `wrapping_add`: forming the pointer does not require it to
+/// be valid.
 #[inline]
 pub(crate) fn frame_pointer(base: NonNull<u8>, frame: Frame) -> *mut u8 {
     base.as_ptr()

@@ -1,29 +1,29 @@
-//! A list whose elements get rising numbers, and leave from anywhere.
+//! A list whose elements have ascending numbers and can be removed anywhere.
 //!
-//! The heap has no large blocks: the elements stand in blocks of a page, in the order of their numbers. To find one costs
-//! a binary search, to remove one moves what stands behind it in its block.
+//! The heap has no large blocks, so the elements are stored in blocks of a page, in the order of their numbers. Finding
+//! an element takes a binary search; removing one moves the elements behind it in its block.
 
 extern crate alloc as rust_alloc;
 
 use crate::handle::{OutOfMemory, TryPush};
 use rust_alloc::vec::Vec;
 
-/// Bytes of a block.
+/// The size of a block in bytes.
 const BLOCK: usize = 4096;
 
 /// A list of numbered elements.
 #[derive(Debug)]
 pub struct Rising<T> {
-    /// None is empty but the last, where room was taken.
+    /// Only the last block may be empty, after `take_room`.
     blocks: Vec<Vec<(u64, T)>>,
     length: usize,
     next: u64,
 }
 
-/// Memory for more elements.
+/// Preallocated memory for more elements.
 pub struct RisingRoom<T> {
     block: Vec<(u64, T)>,
-    /// In place of the list of blocks, where that is full.
+    /// A replacement for the list of blocks, where that is full.
     list: Vec<Vec<(u64, T)>>,
 }
 
@@ -34,14 +34,14 @@ impl<T> Default for Rising<T> {
 }
 
 impl<T> Rising<T> {
-    /// Elements of a block.
+    /// Elements per block.
     const TOGETHER: usize = if size_of::<(u64, T)>() > BLOCK / 2 {
         1
     } else {
         BLOCK / size_of::<(u64, T)>()
     };
 
-    /// No element.
+    /// Creates an empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -51,22 +51,22 @@ impl<T> Rising<T> {
         }
     }
 
-    /// How many elements there are.
+    /// The number of elements.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Adds an element; returns its number, which is higher than every number before.
+    /// Appends an element. Returns its number, which is higher than all numbers before.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; nothing has changed then.
+    /// [`OutOfMemory`]; the list is unchanged then.
     pub fn try_push(&mut self, value: T) -> Result<u64, OutOfMemory> {
         let number = self.next;
         match self.blocks.last_mut() {
@@ -82,10 +82,10 @@ impl<T> Rising<T> {
         Ok(number)
     }
 
-    /// Adds an element with a number of its own, which nearly always is higher than every number before.
+    /// Inserts an element with a given number, which usually is higher than all numbers before.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; nothing has changed then.
+    /// [`OutOfMemory`]; the list is unchanged then.
     pub fn try_insert(&mut self, number: u64, value: T) -> Result<(), OutOfMemory> {
         if number >= self.next {
             let before = core::mem::replace(&mut self.next, number);
@@ -109,14 +109,14 @@ impl<T> Rising<T> {
         Ok(())
     }
 
-    /// Whether one more element fits without memory.
+    /// Whether one more element fits without an allocation.
     #[must_use]
     pub fn has_room(&self) -> bool {
         let last = self.blocks.last();
         last.is_some_and(|last| last.len() < last.capacity().min(Self::TOGETHER))
     }
 
-    /// How long a list of blocks has to be found for one more element; 0 for none.
+    /// The capacity that a new list of blocks needs so that one more element fits; 0 if the present list has room.
     #[must_use]
     pub fn wanted(&self) -> usize {
         if self.blocks.len() < self.blocks.capacity() {
@@ -126,7 +126,7 @@ impl<T> Rising<T> {
         }
     }
 
-    /// Finds memory for more elements, and for a list of blocks of this length.
+    /// Allocates memory for more elements, and for a list of blocks of this capacity.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -143,7 +143,7 @@ impl<T> Rising<T> {
         Ok(room)
     }
 
-    /// Takes memory that was found, as far as it is needed.
+    /// Uses preallocated memory, as far as it is needed.
     pub fn take_room(&mut self, room: &mut RisingRoom<T>) {
         if self.blocks.capacity() < room.list.capacity() {
             room.list.append(&mut self.blocks);
@@ -167,13 +167,13 @@ impl<T> Rising<T> {
         }
     }
 
-    /// Where an element with this number stands, or the first after it would.
+    /// The index of the first block that ends with this number or a higher one.
     fn block_of(&self, number: u64) -> usize {
         let ends_before = |block: &Vec<(u64, T)>| block.last().is_some_and(|last| last.0 < number);
         self.blocks.partition_point(ends_before)
     }
 
-    /// The element with this number, or the first after it.
+    /// Returns the element with this number, or the first one after it.
     #[must_use]
     pub fn first_from(&self, number: u64) -> Option<(u64, &T)> {
         let block = self.blocks.get(self.block_of(number))?;
@@ -181,7 +181,7 @@ impl<T> Rising<T> {
         block.get(place).map(|(number, value)| (*number, value))
     }
 
-    /// The element with this number.
+    /// Returns the element with this number.
     #[must_use]
     pub fn get(&self, number: u64) -> Option<&T> {
         let (found, value) = self.first_from(number)?;
@@ -199,7 +199,8 @@ impl<T> Rising<T> {
         Some(value)
     }
 
-    /// Joins a block that became shorter with the one behind it, if both together are half full; drops an empty one.
+    /// Merges a block that became shorter with the next one if both together are at most half full, and drops an empty
+    /// one.
     fn join(&mut self, index: usize) {
         let length = |index: usize| self.blocks.get(index).map_or(Self::TOGETHER, Vec::len);
         if length(index) == 0 {
@@ -213,12 +214,12 @@ impl<T> Rising<T> {
         }
     }
 
-    /// The elements, in the order of their numbers.
+    /// Iterates over the elements in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.blocks.iter().flatten().map(|(_, value)| value)
     }
 
-    /// Removes those for which `keep` does not hold.
+    /// Removes the elements for which `keep` returns false.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         for block in &mut self.blocks {
             block.retain(|(_, value)| keep(value));
@@ -237,7 +238,7 @@ impl<T> Rising<T> {
         Some(value)
     }
 
-    /// The last element.
+    /// Returns the last element.
     #[must_use]
     pub fn last(&self) -> Option<&T> {
         let last = self.blocks.iter().rev().find_map(|block| block.last());
@@ -276,7 +277,7 @@ mod tests {
                 if step % 2 == 0 && !list.has_room() {
                     let found = Rising::<u64>::find_room(list.wanted(), list.len());
                     list.take_room(&mut found.ok().unwrap());
-                    // An empty block is there for the one element that follows.
+                    // The empty block stays for the element that is pushed next.
                 }
                 let number = list.try_push(step).unwrap();
                 assert!(map.insert(number, step).is_none());

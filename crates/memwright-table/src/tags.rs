@@ -1,35 +1,36 @@
 //! Address-space tags: PCIDs on x86-64, ASIDs elsewhere. A CPU that has them keeps translations of roots that it no
-//! longer has loaded, each root's under a tag of its own.
+//! longer has loaded, those of each root under a separate tag.
 //!
-//! Two things must be known before what was kept is used again. That nothing was taken from the tables meanwhile
-//! is the [`Table`](crate::Table)'s part, which says so by
-//! [`load_kept_root`](crate::Machine::load_kept_root). Under which tag it is, and that the tag was not given to another
-//! root since, is [`Tags`]'s.
+//! Two things must be known before kept translations are used again. One is that nothing was removed from the tables
+//! meanwhile: the [`Table`](crate::Table) knows that, and says so by calling
+//! [`load_kept_root`](crate::Machine::load_kept_root). The other is the tag that they are under, and that it was not
+//! assigned to another root since: [`Tags`] knows that.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::addr::Frame;
 
-/// The most tags that one CPU uses: Linux's number (`TLB_NR_DYN_ASIDS`, arch/x86/include/asm/tlbflush.h, 7.2).
+/// The largest number of tags that one CPU uses: Linux's number (`TLB_NR_DYN_ASIDS`, arch/x86/include/asm/tlbflush.h,
+/// 7.2).
 pub const MOST_TAGS: usize = 6;
 
 /// No frame has this number.
 const UNUSED: u32 = u32::MAX;
 
-/// Which roots the tags of one CPU stand for. Only that CPU calls, interrupts disabled.
+/// The roots that the tags of one CPU stand for. Only that CPU calls the methods, with interrupts disabled.
 #[derive(Debug)]
 pub struct Tags {
     roots: [AtomicU32; MOST_TAGS],
-    /// The tag that is given away next.
+    /// The tag to be assigned next.
     next: AtomicU32,
 }
 
 /// How a root is to be loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TagChoice {
-    /// The tag, from 0 on.
+    /// The tag, counted from 0.
     pub tag: usize,
-    /// Whether the translations under it are kept; else the load drops them.
+    /// Whether the translations under it are kept; otherwise the load drops them.
     pub kept: bool,
 }
 
@@ -40,7 +41,7 @@ impl Default for Tags {
 }
 
 impl Tags {
-    /// No tag stands for any root.
+    /// Creates the state in which no tag stands for a root.
     pub const fn new() -> Self {
         Self {
             roots: [const { AtomicU32::new(UNUSED) }; MOST_TAGS],
@@ -48,8 +49,8 @@ impl Tags {
         }
     }
 
-    /// The tag to load `root` with, of the first `count`. What was kept under it may be used if `keep` says that it is as
-    /// the tables say.
+    /// Returns the tag, of the first `count`, to load `root` with. Translations kept under it may be used if `keep`
+    /// says that they match the tables.
     ///
     /// # Panics
     /// If `count` is not from 1 to [`MOST_TAGS`].
@@ -68,7 +69,7 @@ impl Tags {
         TagChoice { tag, kept: false }
     }
 
-    /// Forgets what is kept of `root`, which is not loaded: its tag is empty the next time it is loaded.
+    /// Drops the tag of `root`, which is not loaded: the next load of the root finds no kept translations.
     pub fn forget(&self, root: Frame) {
         for of in &self.roots {
             if of.load(Ordering::Relaxed) == root.number() {

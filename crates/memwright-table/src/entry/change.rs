@@ -1,38 +1,38 @@
-//! What happened to an entry, and what the CPUs must do about it.
+//! Changes of entries: their classes, and the invalidations that each needs.
 
 use super::{Bits, Entry, Present};
 
-/// What a change did to what the hardware may have cached (design rule 1).
+/// The effect of a change on what the hardware may have cached (design rule 1).
 ///
 /// | Change | This CPU | Other CPUs | Frame reuse |
 /// |---|---|---|---|
 /// | `Same`, `Filled` | nothing | nothing | |
-/// | `Grew` | invalidate, if a page at a time | nothing | |
+/// | `Grew` | invalidate, if one by one | nothing | |
 /// | `Shrank`, `LostCachedBit` | invalidate | invalidate | |
 /// | `Moved`, `Resized`, `Freed` | invalidate | invalidate | after both |
-/// | `TableFreed` | invalidate all, upper levels too | the same | after both |
-// In order of what each needs, so that one comparison tells it.
+/// | `TableFreed` | invalidate all, including upper levels | the same | after both |
+// In the order of what each needs, so that one comparison decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Change {
-    /// Nothing that hardware can see, or nothing it can have cached.
+    /// Nothing that hardware can see, or can have cached.
     Same,
-    /// Where hardware saw nothing there is a page. x86-64 caches nothing that is not present
-    /// (Intel SDM volume 3A, "Caching Translation Information").
+    /// A page is mapped where hardware saw none. x86-64 caches nothing that is not present (Intel SDM volume 3A,
+    /// "Caching Translation Information").
     Filled,
-    /// The same frame and size, and every right the same or more. A CPU with the old rights
-    /// faults, finds them in the table and retries.
+    /// The same frame and size, with each right kept or gained. A CPU with the old rights faults, finds the new ones in
+    /// the table and retries.
     Grew,
-    /// A right was lost, perhaps while another was won.
+    /// A right was lost, even if another was gained.
     Shrank,
-    /// Another frame.
+    /// Another frame is mapped.
     Moved,
-    /// Another size.
+    /// A page of another size is mapped.
     Resized,
     /// The translation is gone.
     Freed,
-    /// Accessed or dirty was cleared: a CPU that cached it set would not set it again.
+    /// The accessed or dirty bit was cleared. A CPU that has it cached as set would not set it again.
     LostCachedBit,
-    /// A table is gone: walks in progress may be inside it (rule 3).
+    /// A table was freed: page walks in progress may be using it (rule 3).
     TableFreed,
 }
 
@@ -53,13 +53,13 @@ impl Change {
         Change::TableFreed,
     ];
 
-    /// Its place in [`Change::ALL`].
+    /// Its index in [`Change::ALL`].
     #[inline]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// Whether other CPUs must forget before the operation returns.
+    /// Whether other CPUs must invalidate before the operation returns.
     #[inline]
     pub const fn needs_remote(self) -> bool {
         match self {
@@ -73,7 +73,7 @@ impl Change {
         }
     }
 
-    /// Whether this CPU must, or for `Grew` should, forget before the operation returns.
+    /// Whether this CPU must, or for `Grew` should, invalidate before the operation returns.
     #[inline]
     pub const fn needs_local(self) -> bool {
         match self {
@@ -88,7 +88,7 @@ impl Change {
         }
     }
 
-    /// Whether the old frame may be reused only after every CPU forgot.
+    /// Whether the old frame may be reused only after every CPU has invalidated.
     #[inline]
     pub const fn holds_frame(self) -> bool {
         match self {
@@ -117,7 +117,7 @@ impl Change {
     }
 }
 
-/// What the exchange of `old` for `new` in one slot means to hardware.
+/// Classifies the exchange of `old` for `new` in one slot by what it means to hardware.
 pub const fn change(old: Entry, new: Entry) -> Change {
     match (visible(old), visible(new)) {
         (None, None) => Change::Same,
@@ -141,7 +141,7 @@ pub const fn change(old: Entry, new: Entry) -> Change {
     }
 }
 
-/// The page, if hardware would use the entry.
+/// Returns the page if hardware would use the entry.
 const fn visible(entry: Entry) -> Option<Present> {
     match entry {
         Entry::Present(page) if page.bits.contains(Bits::READ) => Some(page),
@@ -167,12 +167,11 @@ const fn change_visible(old: Present, new: Present) -> Change {
     change_bits(old.bits, new.bits)
 }
 
-/// The same for two pages that hardware sees, or saw, and that differ in nothing but their bits.
-/// The old one had `READ`.
+/// Classifies a change in which the frame and size of a page stay the same. The old bits contain `READ`.
 #[inline(always)]
 pub(crate) const fn change_bits(old: Bits, new: Bits) -> Change {
     let (lost, gained) = (old.difference(new), new.difference(old));
-    // Of two protection keys neither permits more than the other: that is for each CPU to say.
+    // Neither of two protection keys permits more than the other: each CPU decides what they permit.
     if lost.intersects(Bits::PROTECTION) {
         Change::Shrank
     } else if lost.intersects(Bits::ACCESSED.union(Bits::DIRTY)) {

@@ -1,6 +1,6 @@
-//! What one page-table entry means, without a single bit of its encoding.
+//! The meaning of page-table entries, independent of their encoding.
 //!
-//! The encoding is in `x86_64.rs`, and nowhere else: what needs a bit asks for its meaning here.
+//! Only `x86_64.rs` knows the encoding. All other code uses what is defined here.
 
 mod change;
 #[cfg(test)]
@@ -16,50 +16,50 @@ use crate::addr::{Frame, Page, PageSize};
 bitflags! {
     /// Rights and state of a page that an entry maps or stands for.
     ///
-    /// The values are those of the architecture's encoding, so that decoding is a mask; only
-    /// the names mean anything outside `entry`.
+    /// The values are those of the architecture's encoding, so that decoding is a mask. Outside of `entry` only the
+    /// names have a meaning.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct Bits: u64 {
-        /// Accessible at all. Without it a [`Present`] entry keeps its frame but every access
-        /// faults (`PROT_NONE`, NUMA hinting).
+        /// Accessible at all. Without it, a [`Present`] entry keeps its frame but every access faults (`PROT_NONE`,
+        /// NUMA hinting).
         const READ = x86_64::READ;
         /// Writable.
         const WRITE = x86_64::WRITE;
         /// Executable.
         const EXECUTE = x86_64::NO_EXECUTE;
-        /// Accessed, as the hardware records it. Set it in a new entry that is used at once.
+        /// Accessed, as hardware records it. Set it in a new entry that is used at once.
         const ACCESSED = x86_64::ACCESSED;
-        /// Written, as the hardware records it.
+        /// Written, as hardware records it.
         const DIRTY = x86_64::DIRTY;
-        /// Only this entry reaches the anonymous page (design rule 5).
+        /// Exclusive: no other entry maps the anonymous page (design rule 5).
         const EXCLUSIVE = x86_64::EXCLUSIVE;
         /// Written since soft-dirty was last cleared.
         const SOFT_DIRTY = x86_64::SOFT_DIRTY;
         /// Write-protected through userfaultfd.
         const UFFD_WP = x86_64::UFFD_WP;
-        /// A NUMA hinting entry: without `READ` for that reason alone.
+        /// A NUMA hint entry, which lacks `READ` for that reason only.
         const HINT = x86_64::HINT;
-        /// The entry holds no reference of its frame: the shared zero frame.
+        /// A special entry, which holds no reference to its frame: the shared zero page.
         const BORROWED = x86_64::BORROWED;
-        /// The frame is a merged one.
+        /// The frame is a merged one (KSM).
         const MERGED = x86_64::MERGED;
-        /// Was dirty before somebody cleared `DIRTY` (rule 9).
+        /// Software dirty: `DIRTY` was set and has been cleared (rule 9).
         const FOLDED_DIRTY = x86_64::FOLDED_DIRTY;
-        /// Was accessed before somebody cleared `ACCESSED` (rule 9).
+        /// Software accessed: `ACCESSED` was set and has been cleared (rule 9).
         const FOLDED_ACCESSED = x86_64::FOLDED_ACCESSED;
-        /// Write-protected through userfaultfd, and as writable as it was: `DIRTY`, which was clear then, tells of a
-        /// store (rule 9). Without `UFFD_WP`.
+        /// Write-protected through userfaultfd by dirty tracking: the entry stays as writable as it was, and `DIRTY`,
+        /// which was clear at that time, reports a store (rule 9). Set without `UFFD_WP`.
         const WATCHED = x86_64::WATCHED;
-        /// The protection key: a number, by which each CPU may refuse what the other rights allow.
+        /// The protection key: a number for which each CPU may deny what the other rights allow.
         const KEY = x86_64::KEY;
     }
 
-    /// What a marker says of memory that is not mapped.
+    /// What a marker says about memory that is not mapped.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct Marks: u8 {
-        /// Write-protected through userfaultfd: what is mapped here inherits it.
+        /// Write-protected through userfaultfd: a page that is mapped here inherits the protection.
         const UFFD_WP = 1 << 0;
-        /// A guard region: every access is refused (`MADV_GUARD_INSTALL`).
+        /// A guard region: every access faults (`MADV_GUARD_INSTALL`).
         const GUARD = 1 << 1;
         /// The page was lost: every access is a bus error (`UFFDIO_POISON`).
         const POISON = 1 << 2;
@@ -69,10 +69,10 @@ bitflags! {
 impl Bits {
     /// The rights: read, write and execute.
     pub const RIGHTS: Bits = Bits::READ.union(Bits::WRITE).union(Bits::EXECUTE);
-    /// What a protection change decides on: the rights and the protection key. An entry that was without rights to
-    /// tell who uses the page tells no more.
+    /// What a protection change replaces: the rights, the protection key, and the NUMA hint, because an entry whose
+    /// rights are set anew is no longer a hint.
     pub const PROTECTION: Bits = Bits::RIGHTS.union(Bits::KEY).union(Bits::HINT);
-    /// What a swapped or migrating entry can carry.
+    /// The bits that a swapped or migrating entry can carry.
     pub const CARRIED: Bits = Bits::EXCLUSIVE
         .union(Bits::SOFT_DIRTY)
         .union(Bits::UFFD_WP)
@@ -83,7 +83,7 @@ impl Bits {
 }
 
 impl Bits {
-    /// Those of the protection key `key`, of which the lowest 4 bits count.
+    /// The bits of the protection key `key`, whose lowest 4 bits are used.
     #[inline]
     pub const fn of_key(key: u8) -> Self {
         Self::from_bits_truncate(((key & 0xf) as u64) << x86_64::KEY_SHIFT)
@@ -99,16 +99,16 @@ impl Bits {
 /// A page that an entry maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Present {
-    /// The frame, the first of several if the page is huge.
+    /// The frame; the first of several if the page is huge.
     pub frame: Frame,
-    /// How much the entry maps.
+    /// The size of the page.
     pub size: PageSize,
     /// Rights and state.
     pub bits: Bits,
 }
 
 impl Present {
-    /// The frame that shows `page`, one of those that the entry maps.
+    /// Returns the frame of `page`, one of the pages that the entry maps.
     #[inline]
     pub const fn frame_of(&self, page: Page) -> Frame {
         let inside = page.number() & (self.size.pages() - 1);
@@ -119,33 +119,32 @@ impl Present {
 /// A page in swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swapped {
-    /// Where: below 2^40 (see [`Swapped::SLOTS`]).
+    /// The slot, below 2^40 (see [`Swapped::SLOTS`]).
     pub slot: u64,
-    /// State that survives swap: within [`Bits::CARRIED`].
+    /// State that survives swapping: within [`Bits::CARRIED`].
     pub bits: Bits,
 }
 
 impl Swapped {
-    /// Slots are numbered below this.
+    /// All slot numbers are below this.
     pub const SLOTS: u64 = 1 << 40;
 }
 
-/// A page whose frame is being replaced. The entry holds a reference of the frame.
+/// A page whose frame is being replaced. The entry holds a reference to the old frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Migrating {
     /// The old frame.
     pub frame: Frame,
-    /// How much the entry maps.
+    /// The size of the page.
     pub size: PageSize,
-    /// State that survives migration: within [`Bits::CARRIED`], and `WRITE` if it was writable.
+    /// State that survives migration: within [`Bits::CARRIED`], plus `WRITE` if the page was writable.
     pub bits: Bits,
 }
 
-/// A marker: nothing is mapped here, and there is something to say about it. It may stand in a
-/// directory too, for all that lies below.
+/// A marker: nothing is mapped here, but marks apply. In an upper-level table it applies to everything below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marker {
-    /// What it says. Never empty.
+    /// The marks. Never empty.
     pub marks: Marks,
 }
 
@@ -194,7 +193,7 @@ impl Entry {
         }
     }
 
-    /// Whether a reference of a frame belongs to the entry, and of which.
+    /// Returns the frame to which the entry holds a reference, if any.
     #[inline]
     pub const fn counted_frame(self) -> Option<Frame> {
         match self {

@@ -56,7 +56,7 @@ fn what_each_change_is() {
         (migrating(1), page(2, R), Change::Filled),
         (migrating(1), page(1, R), Change::Filled),
         (page(1, none), page(2, R), Change::Filled),
-        // The same page, and every right the same or more.
+        // The same page, with each right kept or gained.
         (page(1, none), page(1, R), Change::Grew),
         (page(1, R), page(1, R | W), Change::Grew),
         (page(1, R | W), page(1, R | W | X), Change::Grew),
@@ -65,14 +65,14 @@ fn what_each_change_is() {
         (page(1, R), page(1, R | Bits::UFFD_WP), Change::Same),
         (page(1, R | Bits::EXCLUSIVE), page(1, R), Change::Same),
         (huge(512, R), huge(512, R | W), Change::Grew),
-        // A right lost, whatever is won.
+        // A right is lost, whatever is gained.
         (page(1, R | W), page(1, R), Change::Shrank),
         (page(1, R | X), page(1, R | W), Change::Shrank),
         (page(1, R | W), page(1, R | X), Change::Shrank),
         (page(1, R), page(1, none), Change::Shrank),
         (page(1, R | W | D), page(1, W | D), Change::Shrank),
         (page(1, R | W | D), page(1, R), Change::Shrank),
-        // Another protection key, whatever else is won.
+        // Another protection key, whatever else is gained.
         (page(1, R | Bits::of_key(3)), page(1, R), Change::Shrank),
         (page(1, R), page(1, R | W | Bits::of_key(3)), Change::Shrank),
         (
@@ -86,16 +86,16 @@ fn what_each_change_is() {
             Change::Grew,
         ),
         (page(1, Bits::of_key(3)), page(1, R), Change::Grew),
-        // A bit that hardware caches.
+        // A bit that hardware caches is cleared.
         (page(1, R | W | D), page(1, R | W), Change::LostCachedBit),
         (page(1, R | A), page(1, R), Change::LostCachedBit),
         (page(1, R | A), page(1, R | W), Change::LostCachedBit),
-        // Elsewhere, and otherwise.
+        // Another frame, or another size.
         (page(1, R), page(2, R | W), Change::Moved),
         (page(1, R | W), huge(1, R | W), Change::Resized),
         (huge(512, R), page(512, R), Change::Resized),
         (huge(512, R), page(9, R | W), Change::Resized),
-        // Gone.
+        // The page is gone.
         (page(1, R), Entry::Empty, Change::Freed),
         (page(1, R), MARKER, Change::Freed),
         (page(1, R), SWAPPED, Change::Freed),
@@ -110,7 +110,7 @@ fn what_each_change_is() {
 
 #[test]
 fn what_each_change_needs() {
-    // Local, remote, frame held back.
+    // Local, remote, frame deferred.
     let needs = Change::ALL.map(|c| (c.needs_local(), c.needs_remote(), c.holds_frame()));
     let expected = [
         (Change::Same, (false, false, false)),
@@ -155,7 +155,7 @@ fn hardware_sees_the_bits_of_the_manual() {
     assert_eq!(x86_64::encode(page(1, R | X)), 0x1005);
     let word = x86_64::encode(huge(512, R | X));
     assert_eq!(word, 0x20_0085);
-    // Not present, and no address of memory in it.
+    // Not present, and the address field names no memory.
     for entry in [page(1, W | X), SWAPPED, migrating(1), MARKER] {
         let word = x86_64::encode(entry);
         assert_eq!(word & 1, 0);

@@ -1,9 +1,9 @@
-//! The x86-64 encoding of entries. The only file that knows a bit.
+//! The x86-64 encoding of entries. No other file knows bit positions.
 //!
-//! Present (bit 0) entries are the processor's. An entry without bit 0 belongs to software: with
-//! `PRESERVED` it is a page without rights that keeps its frame, else bits 1 to 3 tell its kind.
-//! The address field of every non-present entry is stored inverted, so that a processor that
-//! speculates through it (L1 terminal fault) finds no memory there.
+//! An entry with bit 0 (present) has the processor's format. An entry without bit 0 has a format of software: with
+//! `PRESERVED` it is a page without rights that keeps its frame, otherwise bits 1 to 3 give its kind. The address field
+//! of every non-present entry is stored inverted, so that a processor that speculates through it (L1 terminal fault)
+//! finds no memory there.
 
 use super::change::{Change, change_bits};
 use super::{Bits, Entry, Marker, Marks, Migrating, Present, Swapped};
@@ -29,9 +29,9 @@ pub(crate) const NO_EXECUTE: u64 = 1 << 63;
 
 /// User mode may use the entry.
 const USER: u64 = 1 << 2;
-/// A leaf in a directory: a 2 MiB or 1 GiB page.
+/// A leaf in an upper-level table: a 2 MiB or 1 GiB page.
 const LARGE: u64 = 1 << 7;
-/// Software's, in an entry without `READ`: a page that keeps its frame (hardware's G otherwise).
+/// Used by software in an entry without `READ`: a page that keeps its frame (otherwise hardware's global bit).
 pub(crate) const PRESERVED: u64 = 1 << 8;
 /// The address field.
 pub(crate) const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
@@ -45,13 +45,13 @@ const MIGRATING_WRITE: u64 = 1 << 4;
 
 const BITS: u64 = Bits::all().bits();
 
-/// An entry that points to a lower table.
+/// Encodes an entry that points to a lower table.
 #[inline]
 pub(crate) const fn table(frame: Frame) -> u64 {
     frame.address().as_u64() | READ | WRITE | USER | ACCESSED
 }
 
-/// What a word of a table is, to a walker.
+/// What a word of a table is to a page walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slot {
     /// A lower table.
@@ -60,7 +60,7 @@ pub(crate) enum Slot {
     Entry,
 }
 
-/// Whether `word`, found at `level` (1 is the lowest), points to a lower table.
+/// Returns what `word`, found at `level` (1 is the lowest), is to a page walk.
 #[inline]
 pub(crate) const fn slot(word: u64, level: u8) -> Slot {
     if level > 1 && word & (READ | LARGE) == READ {
@@ -124,20 +124,21 @@ pub(crate) const fn encode(entry: Entry) -> u64 {
     }
 }
 
-/// Whether a page is mapped by `word`, which is no table; with or without rights.
+/// Whether `word`, which does not point to a table, maps a page, with or without rights.
 #[inline]
 pub(crate) const fn is_present(word: u64) -> bool {
     word & (READ | PRESERVED) != 0
 }
 
-/// Whether words at `level` that have the bits `every` in common are all pages with rights. `false` says nothing.
+/// Whether all words at `level` that have the bits `every` in common map pages with rights. `false` means unknown.
 #[inline]
 pub(crate) const fn are_pages(every: u64, level: u8) -> bool {
     every & READ != 0 && (level == 1 || every & LARGE != 0)
 }
 
-/// Whether `word`, which is no table, says that what it maps, or where it was swapped to, was not written since it was
-/// write-protected: a store faults, or would have set the dirty bit. Of markers only those that a store would find.
+/// Whether `word`, which does not point to a table, shows that its page, mapped or swapped out, was not written since
+/// it was write-protected: a store faults, or would have set the dirty bit. Among markers, only those that
+/// write-protect qualify.
 #[inline]
 pub(crate) const fn is_unwritten(word: u64) -> bool {
     const MARKER: u64 = READ | PRESERVED | KIND;
@@ -148,25 +149,25 @@ pub(crate) const fn is_unwritten(word: u64) -> bool {
     word & UFFD_WP != 0 || word & (WATCHED | DIRTY) == WATCHED
 }
 
-/// Everything in `word` but the address: entries alike in it are treated alike.
+/// Everything in `word` except the address: entries with equal attributes are treated alike.
 #[inline]
 pub(crate) const fn attributes(word: u64) -> u64 {
     word & !ADDRESS
 }
 
-/// What to invert in an address found beside these attributes of a page.
+/// The bits to invert in an address that is stored with these attributes of a page.
 #[inline]
 pub(crate) const fn inverted(attributes: u64) -> u64 {
     if attributes & READ != 0 { 0 } else { ADDRESS }
 }
 
-/// The frame of a page, with `inverted` of its attributes.
+/// The frame of a page, given the `inverted` bits for its attributes.
 #[inline]
 pub(crate) const fn frame(word: u64, inverted: u64) -> Frame {
     Frame::new((((word ^ inverted) & ADDRESS) >> 12) as u32)
 }
 
-/// The page mapped by `word`, for which `is_present` holds, at `level`.
+/// Decodes the page that `word`, for which `is_present` holds, maps at `level`.
 #[inline]
 pub(crate) const fn decode_present(word: u64, level: u8) -> Present {
     let address = if word & READ != 0 {
@@ -181,7 +182,7 @@ pub(crate) const fn decode_present(word: u64, level: u8) -> Present {
     }
 }
 
-/// The word for the page of `word`, for which `is_present` holds, with bits set and cleared.
+/// Returns `word`, for which `is_present` holds, with bits of its page set and cleared.
 #[inline]
 pub(crate) const fn edit(word: u64, set: Bits, clear: Bits) -> u64 {
     let bits = ((word ^ NO_EXECUTE) & BITS & !clear.bits()) | set.bits();
@@ -193,15 +194,15 @@ pub(crate) const fn edit(word: u64, set: Bits, clear: Bits) -> u64 {
     }
 }
 
-/// A word that becomes, or no longer is, one that hardware sees. Few do: kept out of the way of the others.
+/// Converts a word that becomes visible to hardware, or ceases to be. This is rare, and kept off the common path.
 #[cold]
 #[inline(never)]
 const fn invert(word: u64) -> u64 {
     word ^ (ADDRESS | PRESERVED)
 }
 
-/// What the exchange of `old` for `new` in one slot means to hardware, if both are words for the
-/// same page.
+/// Classifies the exchange of `old` for `new` in one slot by what it means to hardware. Both are words of the same
+/// page.
 #[inline(always)]
 pub(crate) const fn change(old: u64, new: u64) -> Change {
     if old & READ == 0 {
@@ -218,7 +219,7 @@ pub(crate) const fn change(old: u64, new: u64) -> Change {
     )
 }
 
-/// Decodes `word`, which is no table, found at `level`.
+/// Decodes `word`, which does not point to a table, as found at `level`.
 ///
 /// # Panics
 /// If no encoding yields the word: the table is corrupt.

@@ -6,7 +6,7 @@ use super::meta::{END, Meta, State};
 use super::{FrameKind, MAX_ORDER};
 use crate::addr::Frame;
 
-/// Metadata of every frame from `lowest` on.
+/// The metadata of every frame from `lowest` on.
 #[derive(Clone, Copy)]
 pub(crate) struct Metas<'a> {
     pub(super) lowest: u32,
@@ -30,7 +30,7 @@ impl<'a> Metas<'a> {
     }
 }
 
-/// The free blocks of one node. Whoever calls holds the node's lock.
+/// The buddy allocator of one node. Its methods are called with the node's lock held.
 pub(super) struct Buddy {
     node: u8,
     /// The first free block of each order.
@@ -52,7 +52,8 @@ impl Buddy {
         self.free
     }
 
-    /// Takes a block of `order`, the lowest address of what was freed last: deterministic.
+    /// Takes a block of `order` from the smallest sufficient blocks: the lowest part of the one freed last, so that the
+    /// result is deterministic.
     pub(super) fn take(&mut self, metas: Metas<'_>, order: u8) -> Option<Frame> {
         let found = (order..=MAX_ORDER).find(|&o| self.heads[o as usize] != END)?;
         let number = self.heads[found as usize];
@@ -64,15 +65,15 @@ impl Buddy {
         Some(Frame::new(number))
     }
 
-    /// Takes the block that breaks up the least, of at most `limit` frames, and tells how many
-    /// they are.
+    /// Takes the smallest free block, or a part of it if it has more than `limit` frames. Returns its first frame and
+    /// its size in frames.
     pub(super) fn take_some(&mut self, metas: Metas<'_>, limit: u32) -> Option<(Frame, u32)> {
         let smallest = (0..=MAX_ORDER).find(|&o| self.heads[o as usize] != END)?;
         let order = smallest.min(limit.ilog2() as u8);
         Some((self.take(metas, order)?, 1 << order))
     }
 
-    /// Puts a block back and joins it with its free buddies.
+    /// Frees a block and merges it with its free buddies.
     pub(super) fn put(&mut self, metas: Metas<'_>, frame: Frame, order: u8) {
         self.free += 1 << order;
         let (mut number, mut order) = (frame.number(), order);
@@ -88,8 +89,8 @@ impl Buddy {
         self.link(metas, number, order);
     }
 
-    /// Puts the frames from `start` to before `end` back, in the largest blocks they make up, from
-    /// the highest address down: what is put last is taken first.
+    /// Frees the frames from `start` to before `end` in the largest blocks that they form, from the highest address
+    /// down: the block freed last is taken first.
     pub(super) fn put_run(&mut self, metas: Metas<'_>, start: u32, end: u32) {
         let mut end = end;
         while end > start {
@@ -101,8 +102,8 @@ impl Buddy {
         }
     }
 
-    /// Whether a block of `order` that starts at `number` is in a list of this node. A frame in a
-    /// CPU's cache is free too, but in no list of a node, and has no way back.
+    /// Returns whether a block of `order` that starts at `number` is in a list of this node. A frame in a CPU's cache
+    /// is free too, but it is in no list of a node, and the cache's list has no back links.
     #[inline]
     fn is_free_block(&self, metas: Metas<'_>, number: u32, order: u8) -> bool {
         let listed = State::new(FrameKind::Free, order, self.node).with(State::LISTED);

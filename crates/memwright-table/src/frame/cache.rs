@@ -1,4 +1,4 @@
-//! What one CPU keeps of free frames, and its share of the counts.
+//! The per-CPU cache of free frames, and the CPU's share of the counters.
 
 use super::meta::{END, Meta};
 use super::node::NodeChoice;
@@ -7,11 +7,10 @@ use crate::addr::Frame;
 
 /// Frames moved between a cache and its node at a time.
 pub(super) const BATCH: u32 = 64;
-/// The most frames a cache keeps: 1 MiB.
+/// The largest number of frames in a cache: 1 MiB.
 const MOST: u32 = 4 * BATCH;
 
-/// A count and the highest it has been. One CPU's share may be negative: what one allocates
-/// another may free.
+/// A counter and its highest value. A CPU's share may be negative, because one CPU may free what another allocated.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) now: i64,
@@ -28,25 +27,24 @@ impl Tally {
     }
 }
 
-/// One CPU's state. Whoever calls holds its lock.
+/// The cache of one CPU. Its methods are called with its lock held.
 pub(super) struct Cache {
     head: u32,
     count: u32,
-    /// It keeps fewer than so many. None where each frame that comes is to be looked at: on the CPUs of all nodes but
-    /// the first, while somebody chooses where allocations come from, and while the nodes have no more than the
-    /// reserve.
+    /// The cache keeps fewer frames than this. It is 0 where each freed frame must be checked: on CPUs of all nodes but
+    /// the first, while a choice or policy is set, and while the nodes have no more than the reserve.
     most: u32,
     /// The CPU's node.
     home: u8,
-    /// A chooser is asked each time.
+    /// Whether the policy is asked for each allocation.
     asking: bool,
-    /// The nodes have no more than the reserve: each frame that comes is theirs.
+    /// Whether the nodes have no more than the reserve, so that each freed frame goes to its node.
     short: bool,
-    /// Where the next allocation of data comes from.
+    /// The nodes chosen for the next data allocation, if any.
     once: Option<NodeChoice>,
-    /// What it kept before somebody chose: the first frame, and how many.
+    /// The frames kept before a choice was made: the first one, and their number.
     aside: (u32, u32),
-    /// Allocations that did not come out of the cache.
+    /// Allocations that were not served from the cache.
     elsewhere: u64,
     pub(super) allocations: u64,
     pub(super) used: Tally,
@@ -72,29 +70,29 @@ impl Cache {
         }
     }
 
-    /// Free frames kept here.
+    /// The number of free frames in the cache, including those kept before a choice was made.
     pub(super) fn count(&self) -> u32 {
         self.count + self.aside.1
     }
 
-    /// Whether it keeps more than it should, or has to look where what came last belongs.
+    /// Whether the cache is full, or must check where the frame freed last belongs.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.count >= self.most
     }
 
-    /// Says on which node the CPU is.
+    /// Sets the node of the CPU.
     pub(super) fn set_home(&mut self, home: u8) {
         self.home = home;
         self.settle();
     }
 
-    /// Whether somebody says where allocations come from.
+    /// Whether a choice or policy decides which nodes serve allocations.
     pub(super) fn is_choosing(&self) -> bool {
         self.asking || self.once.is_some()
     }
 
-    /// Says where the next allocation of data comes from.
+    /// Sets the nodes for the next data allocation.
     pub(super) fn choose_next(&mut self, choice: NodeChoice) {
         if !self.is_choosing() {
             self.aside = (self.head, self.count);
@@ -104,7 +102,7 @@ impl Cache {
         self.settle();
     }
 
-    /// What was said so, if anything was; from now on nothing is.
+    /// Takes the choice made for the next data allocation, if any, and ends its effect.
     pub(super) fn chosen(&mut self) -> Option<NodeChoice> {
         let chosen = self.once.take()?;
         if !self.asking {
@@ -114,7 +112,7 @@ impl Cache {
         Some(chosen)
     }
 
-    /// Makes what was kept before somebody chose the cache's again. There is nothing else in it then.
+    /// Restores the frames kept before a choice was made. The cache holds no others at that time.
     pub(super) fn bring_back(&mut self) {
         if self.aside.1 > 0 {
             debug_assert_eq!(self.count, 0, "a frame was kept while somebody chose");
@@ -123,18 +121,18 @@ impl Cache {
         }
     }
 
-    /// Whether each frame that comes goes on to its node.
+    /// Whether each freed frame goes to its node.
     pub(super) fn is_short(&self) -> bool {
         self.short
     }
 
-    /// Says whether each frame that comes goes on to its node. The cache is empty when that begins.
+    /// Sets whether each freed frame goes to its node. The cache must be empty when that begins.
     pub(super) fn set_short(&mut self, short: bool) {
         self.short = short;
         self.settle();
     }
 
-    /// Lets a chooser be asked for each allocation. The cache is empty.
+    /// Makes each allocation ask the policy. The cache must be empty.
     pub(super) fn ask_always(&mut self) {
         self.asking = true;
         self.settle();
@@ -145,17 +143,17 @@ impl Cache {
         self.most = if looks { 0 } else { MOST };
     }
 
-    /// Whether a frame of `node` may stay here.
+    /// Whether a frame of `node` may stay in the cache.
     pub(super) fn keeps(&self, node: u8) -> bool {
         node == self.home && !self.is_choosing() && !self.short && self.count < MOST
     }
 
-    /// Counts an allocation that does not come out of the cache.
+    /// Counts an allocation that was not served from the cache.
     pub(super) fn count_elsewhere(&mut self) {
         self.elsewhere += 1;
     }
 
-    /// Allocations served out of the cache.
+    /// Allocations served from the cache.
     pub(super) fn served_at_home(&self) -> u64 {
         self.allocations.saturating_sub(self.elsewhere)
     }
@@ -186,7 +184,7 @@ impl Cache {
         self.by_kind[kind.index()].add(frames);
     }
 
-    /// Counts their return.
+    /// Counts `frames` frames as freed.
     #[inline]
     pub(super) fn count_freed(&mut self, kind: FrameKind, frames: i64) {
         self.used.now -= frames;

@@ -1,4 +1,4 @@
-//! Contents of frames, by copies and atomics.
+//! Access to the contents of frames, by copies and atomics.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -9,7 +9,7 @@ use crate::machine::{Machine, frame_pointer};
 
 /// Words of 64 bits in a frame.
 const WORDS: usize = PAGE_SIZE / 8;
-/// Odd numbers without pattern, by which contents are mixed into a digest.
+/// Odd constants that mix contents into a digest.
 const SEEDS: [u64; 3] = [
     0x9e37_79b9_7f4a_7c15,
     0xc2b2_ae3d_27d4_eb4f,
@@ -17,10 +17,10 @@ const SEEDS: [u64; 3] = [
 ];
 
 impl<M: Machine> Frames<M> {
-    /// Copies bytes from `offset` in `frame`. Whoever writes them meanwhile is seen in part.
+    /// Copies bytes from `offset` in `frame`. A concurrent write may be seen in part.
     ///
     /// # Panics
-    /// If the bytes do not lie in the frame, or it holds no data ([`FrameKind::is_data`]).
+    /// If the bytes are not all inside the frame, or it holds no data ([`FrameKind::is_data`]).
     #[inline]
     pub fn read(&self, frame: Frame, offset: usize, bytes: &mut [u8]) {
         let source = self.data(frame, offset, bytes.len());
@@ -54,23 +54,23 @@ impl<M: Machine> Frames<M> {
     /// Fills `frame` with zeroes.
     ///
     /// # Panics
-    /// If it holds no data.
+    /// If the frame holds no data.
     #[inline]
     pub fn clear(&self, frame: Frame) {
         self.data(frame, 0, PAGE_SIZE);
         self.machine.clear_frame(frame);
     }
 
-    /// The word that all of `frame` repeats, if there is one.
+    /// Returns the 64-bit word that all of `frame` repeats, if there is one.
     ///
     /// # Panics
-    /// If it holds no data.
+    /// If the frame holds no data.
     #[must_use]
     pub fn repeated_word(&self, frame: Frame) -> Option<u64> {
         let words = self.data(frame, 0, PAGE_SIZE).cast::<u64>().cast_const();
         let at = |index: usize| {
-            // SAFETY: `data` checked the frame, whose words are valid and aligned; whoever writes them
-            // meanwhile is seen in part, as in `read`.
+            // SAFETY: `data` checked the frame, so its words are valid and aligned. A concurrent write may be seen in
+            // part, as in `read`.
             unsafe { words.add(index).read() }
         };
         let first = at(0);
@@ -90,8 +90,8 @@ impl<M: Machine> Frames<M> {
         Some(first)
     }
 
-    /// A number that follows from the contents of `frame`: of two pages with different ones the contents differ. It
-    /// is no proof of the opposite, and what somebody writes meanwhile is in it in part.
+    /// Returns a digest of the contents of `frame`. Different digests prove that two pages differ; equal digests prove
+    /// nothing. A concurrent write may be included in part.
     ///
     /// # Panics
     /// If the frame holds no data.
@@ -110,10 +110,10 @@ impl<M: Machine> Frames<M> {
         digest
     }
 
-    /// Whether both hold the same bytes. Whoever writes them meanwhile is seen in part.
+    /// Returns whether both frames hold the same bytes. A concurrent write may be seen in part.
     ///
     /// # Panics
-    /// If one holds no data.
+    /// If one of the frames holds no data.
     #[must_use]
     pub fn are_equal(&self, one: Frame, other: Frame) -> bool {
         let one = self.data(one, 0, PAGE_SIZE).cast::<u64>().cast_const();
@@ -127,10 +127,10 @@ impl<M: Machine> Frames<M> {
         })
     }
 
-    /// Repeats `word` over all of `frame`.
+    /// Fills `frame` with copies of `word`.
     ///
     /// # Panics
-    /// If it holds no data.
+    /// If the frame holds no data.
     pub fn repeat_word(&self, frame: Frame, word: u64) {
         if word == 0 {
             self.clear(frame);
@@ -143,10 +143,10 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Copies all of `from` to `to`.
+    /// Copies the contents of `from` to `to`.
     ///
     /// # Panics
-    /// If they are the same, or one holds no data.
+    /// If both are the same frame, or one of them holds no data.
     #[inline]
     pub fn copy(&self, from: Frame, to: Frame) {
         assert!(from != to, "copied a frame to itself");
@@ -163,8 +163,8 @@ impl<M: Machine> Frames<M> {
     pub fn word32(&self, frame: Frame, offset: usize) -> &AtomicU32 {
         assert!(offset % 4 == 0, "misaligned word");
         let word = self.data(frame, offset, 4);
-        // SAFETY: the word lies in a data frame, aligned, and is only reached by copies, which
-        // race as hardware's do, and by atomics. The frame's memory outlives `self`.
+        // SAFETY: the word is in a data frame and aligned. It is accessed only by copies, which race as hardware's do,
+        // and by atomics. The frame's memory outlives `self`.
         unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 
@@ -190,7 +190,7 @@ impl<M: Machine> Frames<M> {
         unsafe { &*frame_pointer(self.base, table).cast() }
     }
 
-    /// What a walk needs to go from table to table.
+    /// Returns what a walk needs to go from table to table.
     #[inline]
     pub(crate) fn all_tables(&self) -> AllTables<'_> {
         AllTables {
@@ -199,21 +199,22 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// The entries of a root whose kernel half is to be copied.
+    /// Returns the entries of a root whose kernel half is to be copied.
     ///
     /// # Panics
-    /// If the frame is neither a table or kernel frame of this allocator's nor the machine's template.
+    /// If the frame is neither a table or kernel frame of this allocator nor the machine's template.
     pub(crate) fn template_words(&self, root: Frame) -> &[AtomicU64; 512] {
         assert!(
             self.machine().template() == Some(root)
                 || matches!(self.kind(root), FrameKind::Table | FrameKind::Kernel),
             "{root:?} is no root table"
         );
-        // SAFETY: as in `table_words` for a frame of ours, which the embedder writes only as hardware would; else by the machine's contract for its template.
+        // SAFETY: as in `table_words` for a frame of this allocator, which the embedder writes only as hardware would.
+        // For the template, the machine's contract makes the words valid.
         unsafe { &*frame_pointer(self.base, root).cast() }
     }
 
-    /// Where the bytes are.
+    /// Checks the frame and the bounds, and returns a pointer to the bytes.
     #[inline]
     fn data(&self, frame: Frame, offset: usize, length: usize) -> *mut u8 {
         assert!(
@@ -228,7 +229,7 @@ impl<M: Machine> Frames<M> {
     }
 }
 
-/// Where the tables of a machine are: read once for all levels of a walk.
+/// Access to the page tables of a machine, fetched once for all levels of a walk.
 #[derive(Clone, Copy)]
 pub(crate) struct AllTables<'a> {
     base: NonNull<u8>,
@@ -239,7 +240,7 @@ impl<'a> AllTables<'a> {
     /// The entries of a page table.
     ///
     /// # Panics
-    /// If the frame is none of this machine's.
+    /// If the frame does not belong to this machine.
     #[inline]
     pub(crate) fn words(self, table: Frame) -> &'a [AtomicU64; 512] {
         self.metas.get(table.number());
@@ -250,7 +251,7 @@ impl<'a> AllTables<'a> {
     /// The metadata of a page table.
     ///
     /// # Panics
-    /// If the frame is none of this machine's.
+    /// If the frame does not belong to this machine.
     #[inline]
     pub(crate) fn meta(self, table: Frame) -> &'a Meta {
         self.metas.get(table.number())

@@ -1,31 +1,32 @@
-//! Folios: blocks of 2 MiB that entries map whole, or by their parts.
+//! Folios: blocks of 2 MiB that entries map as a whole or by parts.
 //!
-//! # Who counts what
-//! A folio is *closed* as long as only huge entries map it. Then nothing but its first frame's
-//! metadata is written: making one costs no more than making a frame. Two words of that count:
+//! # Reference counts
+//! A folio is *closed* as long as only huge entries map it. In that state only the metadata of its first frame, the
+//! head, is written, so that creating a folio costs no more than creating a frame. Two words count references:
 //!
 //! | Word | Counts |
 //! |---|---|
-//! | `whole`, of the first frame | huge entries of any table, [`FrameRef`](super::FrameRef)s, and pins |
-//! | `references`, of each frame, once *parted* | 4 KiB entries of that frame, and 1 for the folio |
+//! | `whole`, in the head | huge entries of any table, [`FrameRef`](super::FrameRef)s, and pins |
+//! | `references`, in each frame of a *parted* folio | 4 KiB entries of that frame, and 1 for the folio |
 //!
-//! A huge entry that is split turns its one reference of the whole into one of each part. If it was
-//! the only one, the folio is at once 512 frames like any other, each with one reference. Else
-//! it is *parted*: each frame's count begins with 1 for the folio, so that no part is free while
-//! somebody has the whole, and what is said of a part adds both words. With the last reference of the
-//! whole each part loses that 1, is a frame like any other, and is free if nobody maps it: what is unmapped in
-//! part is given back then, without a search for who maps the rest. Frames that were parts and are all there still make
-//! up a folio that is mapped by its pages (`pages.rs`).
+//! Splitting a huge entry turns its one whole-folio reference into one reference to each part. If that was the only
+//! reference, the folio becomes 512 ordinary frames at once, each with one reference. Otherwise it becomes *parted*:
+//! each frame's count includes 1 for the folio, so that no part is freed while a whole-folio reference exists, and the
+//! number of references to a part is the sum of both words. When the last whole-folio reference is dropped, each part
+//! loses that 1 and becomes an ordinary frame, and parts that no entry maps are freed. Partially unmapped folios are
+//! thus freed without a search for the mappings of the rest. Former parts that are all still allocated form a folio
+//! that is mapped by pages (`pages.rs`).
 //!
 //! # Exclusivity
-//! It is in the entries, and a split copies it to each of the 512, for what one entry could reach
-//! alone nobody else reaches by parts. It is gained again by the only reference: of a huge entry, if `whole` is 1
-//! and no part is referenced; of a 4 KiB entry, if `whole` and the part's count come to one.
+//! Exclusivity is stored in the entries. A split copies it to each of the 512 new entries, because no other entry can
+//! reach a part of what one entry mapped exclusively. An entry that holds the only reference regains it: a huge entry
+//! if `whole` is 1 and no part is referenced, a 4 KiB entry if `whole` and the part's count together are one reference.
 //!
 //! # Locks
-//! Parting is done under the lock of the first frame's metadata, of rank `Folio`, since two tables may split
-//! their entries at the same time. All else is atomic: who has a reference of the whole reads `PARTED`
-//! from before he gives it up, and a part's last reference is dropped after the folio's.
+//! A folio is parted under the lock in the head's metadata, of rank `Folio`, because two tables may split their entries
+//! at the same time. Everything else is atomic: the CPU that drops the last whole-folio reference sees the `PARTED`
+//! flag if any holder set it before dropping its own reference, and a part's last reference is dropped after the
+//! folio's.
 
 use core::sync::atomic::Ordering;
 
@@ -36,21 +37,21 @@ use crate::machine::Machine;
 use crate::mistake::{Mistake, planted};
 use crate::sync::Rank;
 
-/// The order of a folio: 2 MiB.
+/// The buddy order of a folio: 2 MiB.
 pub const FOLIO_ORDER: u8 = 9;
-/// Frames of a folio.
+/// Frames per folio.
 pub const FOLIO_FRAMES: u32 = 1 << FOLIO_ORDER;
 
 impl<'a> Metas<'a> {
-    /// The first frame of the folio that `number` belongs to.
+    /// The first frame of the folio that contains frame `number`, with its metadata.
     pub(crate) fn folio_of(self, number: u32) -> Option<(u32, &'a Meta)> {
         let head = number & !(FOLIO_FRAMES - 1);
         let meta = self.find(head)?;
         meta.state().has(State::FOLIO).then_some((head, meta))
     }
 
-    /// Of a frame in a block: whose metadata counts an entry's reference of it, and how often it is
-    /// pinned.
+    /// For a frame in a block: returns the metadata that counts an entry's reference to the frame, and the number of
+    /// its pins.
     #[cold]
     pub(crate) fn counted_in_block(self, number: u32) -> (&'a Meta, u32) {
         let meta = self.get(number);
@@ -67,7 +68,7 @@ impl<'a> Metas<'a> {
 }
 
 impl<M: Machine> Frames<M> {
-    /// Makes the metadata of a new folio: of its first frame alone.
+    /// Initializes the metadata of a new folio, in its first frame only.
     pub(super) fn prepare_folio(&self, head: &Meta, kind: FrameKind) {
         if kind == FrameKind::Anonymous {
             self.folios.fetch_add(1, Ordering::Relaxed);
@@ -83,8 +84,9 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// How many folios objects have, and how many of these somebody has but the object: as one huge page, as far as
-    /// references tell. Nobody keeps these numbers: all frames where a folio may begin are looked at.
+    /// Returns how many folios objects have, and how many of them have whole-folio references besides the object's,
+    /// that is, are mapped as one huge page as far as references show. No counters exist for this: the function scans
+    /// every frame at which a folio may begin.
     pub fn object_folios(&self) -> (u64, u64) {
         let metas = self.metas();
         let first = metas.lowest.next_multiple_of(FOLIO_FRAMES);
@@ -100,21 +102,21 @@ impl<M: Machine> Frames<M> {
         (folios, mapped)
     }
 
-    /// Whether `frame` lies in a folio.
+    /// Whether `frame` is in a folio.
     pub fn is_in_folio(&self, frame: Frame) -> bool {
         self.metas().folio_of(frame.number()).is_some()
     }
 
-    /// The first frame of the folio that `frame` lies in.
+    /// The first frame of the folio that contains `frame`.
     pub fn folio_of(&self, frame: Frame) -> Option<Frame> {
         let (head, _) = self.metas().folio_of(frame.number())?;
         Some(Frame::new(head))
     }
 
-    /// Adds a reference of the whole folio that begins with `head`, which has one.
+    /// Adds a whole-folio reference to the folio that begins at `head`, which already has one.
     ///
     /// # Panics
-    /// If there is no folio.
+    /// If no folio begins at `head`.
     pub(crate) fn share_whole_raw(&self, head: Frame) {
         let meta = self.meta(head);
         assert!(meta.state().has(State::FOLIO), "{head:?} begins no folio");
@@ -122,8 +124,8 @@ impl<M: Machine> Frames<M> {
         assert!(before > 0, "a folio shared while free");
     }
 
-    /// The same for who has a reference of a part, but perhaps none of the whole. False if the last reference of
-    /// the whole has gone: soon there will be no folio.
+    /// Like `share_whole_raw`, for a caller that holds a reference to a part but perhaps none to the whole. Returns
+    /// `false` if the last whole-folio reference is gone: the folio is about to be dissolved.
     pub(super) fn try_share_whole(&self, head: Frame) -> bool {
         let whole = &self.meta(head).whole;
         let order = (Ordering::AcqRel, Ordering::Relaxed);
@@ -131,8 +133,8 @@ impl<M: Machine> Frames<M> {
         whole.fetch_update(order.0, order.1, more).is_ok()
     }
 
-    /// Turns a reference of the whole folio that `page` lies in into one of this frame alone, which is what a 4 KiB
-    /// entry holds. A reference of a frame that lies in no folio stays as it is.
+    /// Turns a whole-folio reference taken for `page` into a reference to this frame alone, which is what a 4 KiB entry
+    /// holds. A reference to a frame outside of a folio is returned as it is.
     pub fn for_entry<'a>(&'a self, page: FrameRef<'a, M>) -> FrameRef<'a, M> {
         if page.is_whole() && !planted(Mistake::PartUncounted) {
             self.for_entry_of_part(&page)
@@ -155,8 +157,10 @@ impl<M: Machine> Frames<M> {
         FrameRef::from_raw(self, frame, false)
     }
 
-    /// Begins to count the parts of a folio by themselves, `references` each beside the folio's own. The lock of the
-    /// first frame's metadata is held.
+    /// Begins to count references to the parts separately, `references` each in addition to the folio's own.
+    ///
+    /// # Locks
+    /// The caller holds the lock in the head's metadata.
     fn count_parts(&self, head: Frame, references: u32) {
         let meta = self.meta(head);
         let state = meta.state();
@@ -171,7 +175,7 @@ impl<M: Machine> Frames<M> {
         meta.set_state(meta.state().with(State::PARTED));
     }
 
-    /// Takes over a reference that an entry of 4 KiB, or the store of an object, had of this frame alone.
+    /// Takes over a reference to this frame alone that a 4 KiB entry, or the store of an object, held.
     ///
     /// # Panics
     /// If the frame has no reference of its own.
@@ -181,10 +185,10 @@ impl<M: Machine> Frames<M> {
         FrameRef::from_raw(self, frame, false)
     }
 
-    /// Drops a reference of the whole folio that begins with `head`.
+    /// Drops a whole-folio reference to the folio that begins at `head`.
     ///
     /// # Panics
-    /// If there was none.
+    /// If there is none.
     pub(crate) fn release_whole(&self, head: Frame) {
         let meta = self.meta(head);
         let before = meta.whole.fetch_sub(1, Ordering::AcqRel);
@@ -206,7 +210,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Frees a folio of which no part was ever referenced by itself.
+    /// Frees a closed folio.
     pub(super) fn free_folio(&self, head: Frame, meta: &Meta, state: State) {
         let kind = state.kind();
         self.uncount_folio(kind);
@@ -224,8 +228,8 @@ impl<M: Machine> Frames<M> {
         node.lock().put(self.metas(), head, FOLIO_ORDER);
     }
 
-    /// Makes the parts of a folio whose last whole reference went frames like any other; frees those that
-    /// nobody maps.
+    /// Turns the parts of a folio whose last whole-folio reference is gone into ordinary frames, and frees those that
+    /// no entry maps.
     fn dissolve(&self, head: Frame, state: State) {
         let plain = state.become_block(state.kind(), 0).as_page_of(FOLIO_ORDER);
         self.uncount_folio(state.kind());
@@ -234,7 +238,7 @@ impl<M: Machine> Frames<M> {
         let mut freed = 0;
         for number in head.number()..head.number() + FOLIO_FRAMES {
             let meta = metas.get(number);
-            // Before the folio's reference goes: whoever drops the last one frees a single frame.
+            // Before the folio's own reference goes: the CPU that drops the last reference must find a single frame.
             meta.set_state(plain);
             if meta.drop_reference() {
                 freed += 1;
@@ -244,17 +248,17 @@ impl<M: Machine> Frames<M> {
         cache.count_freed(state.kind(), freed);
     }
 
-    /// Turns one reference of the whole folio that begins with `head` into one of each part.
+    /// Turns one whole-folio reference to the folio that begins at `head` into one reference to each part.
     ///
     /// # Panics
-    /// If there is no folio, or it is of the pool.
+    /// If no folio begins at `head`, or it belongs to the huge page pool.
     pub fn part(&self, head: Frame) {
         let meta = self.meta(head);
         let state = meta.state();
         assert!(state.has(State::FOLIO), "{head:?} begins no folio");
         assert!(!state.kind().is_pool(), "a page of the pool is split");
         let tails = head.number() + 1..head.number() + FOLIO_FRAMES;
-        // Nobody can win another reference meanwhile: that takes the lock of the entry that is split.
+        // No reference can be taken meanwhile: that requires the lock of the entry being split.
         if !state.has(State::PARTED) && meta.whole.load(Ordering::Acquire) == 1 {
             let plain = state.become_block(state.kind(), 0).as_page_of(FOLIO_ORDER);
             self.uncount_folio(state.kind());
@@ -279,9 +283,9 @@ impl<M: Machine> Frames<M> {
         self.release_whole(head);
     }
 
-    /// Whether the huge entry that asks, under whose lock nobody can win a reference through it, has the only
-    /// reference of any kind of the folio that begins with `head`. A folio whose parts nobody references any
-    /// more is closed again.
+    /// Returns whether the calling huge entry holds the only reference of any kind to the folio that begins at `head`.
+    /// The caller holds the lock of the entry's table, so that no reference can be taken through the entry. A parted
+    /// folio whose parts are no longer referenced is closed again.
     pub fn is_sole_whole(&self, head: Frame) -> bool {
         let meta = self.meta(head);
         let state = meta.state();
@@ -310,8 +314,8 @@ impl<M: Machine> Frames<M> {
         true
     }
 
-    /// References of the whole folio that begins with `head`; `None` if it is none, or one of its parts is referenced by
-    /// itself.
+    /// Returns the number of whole-folio references to the folio that begins at `head`, or `None` if no folio begins
+    /// there or a part of it has references of its own.
     pub fn references_of_whole(&self, head: Frame) -> Option<u32> {
         let meta = self.meta(head);
         let state = meta.state();
@@ -325,7 +329,7 @@ impl<M: Machine> Frames<M> {
         (!referenced).then(|| meta.whole.load(Ordering::Acquire))
     }
 
-    /// References of a frame that lies in a block: of it, and of the whole.
+    /// The number of references to a frame inside a block: to the frame itself and to the whole block.
     #[cold]
     pub(super) fn references_in_block(&self, frame: Frame) -> u32 {
         let meta = self.meta(frame);
@@ -345,7 +349,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// The kind of a frame whose own metadata says that it is free.
+    /// The kind of a frame whose own metadata says `Free`: the kind of its folio, if it is in one.
     #[cold]
     pub(super) fn kind_inside(&self, frame: Frame) -> FrameKind {
         let folio = self.metas().folio_of(frame.number());

@@ -1,18 +1,18 @@
-//! What a frame is used for.
+//! The kinds of frames.
 
 /// What a frame is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum FrameKind {
-    /// Not memory: a hole between regions.
+    /// No memory: a hole between regions.
     Hole,
     /// Free, in a buddy list or in a CPU's cache.
     Free,
-    /// Never allocated: it holds the metadata of frames.
+    /// Never allocated: holds the metadata of frames.
     Reserved,
-    /// Memory that the embedder reaches through pointers of its own: heap, stacks, buffers.
+    /// Memory that the embedder accesses through its own pointers: heap, stacks, buffers.
     Kernel,
-    /// A page table. Only this crate allocates it, reads it and writes it.
+    /// A page table. Only this crate allocates, reads and writes it.
     Table,
     /// A page of private anonymous memory.
     Anonymous,
@@ -20,15 +20,16 @@ pub enum FrameKind {
     Object,
     /// The shared zero frame.
     Zero,
-    /// The memory manager's own structures, reached through `Frames` alone.
+    /// The memory manager's own structures, accessed through `Frames` only.
     Slab,
-    /// A page of the pool of huge pages that nobody has.
+    /// A free page of the huge page pool.
     Pool,
     /// A huge page of the pool in private memory.
     PoolAnonymous,
-    /// A huge page of the pool that an object has.
+    /// A huge page of the pool that belongs to an object.
     PoolObject,
-    /// A page that private memory shows in several places since its contents were the same there. Nobody writes it.
+    /// A merged page (KSM): private memory maps it in several places because their contents were equal. It is never
+    /// written.
     Merged,
 }
 
@@ -53,13 +54,13 @@ impl FrameKind {
         FrameKind::Merged,
     ];
 
-    /// Its place in [`FrameKind::ALL`].
+    /// Its index in [`FrameKind::ALL`].
     #[inline]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// Whether `Frames` lets its users read and write the contents.
+    /// Whether users of `Frames` may read and write the contents.
     #[inline]
     pub const fn is_data(self) -> bool {
         match self {
@@ -79,7 +80,7 @@ impl FrameKind {
         }
     }
 
-    /// Whether folios of this kind are mapped by their pages.
+    /// Whether folios of this kind may be mapped by pages.
     pub const fn is_paged(self) -> bool {
         match self {
             FrameKind::Anonymous | FrameKind::Object => true,
@@ -115,7 +116,7 @@ impl FrameKind {
         }
     }
 
-    /// Whether it is a page of private memory that only entries reach.
+    /// Whether it is a page of private memory that only entries refer to.
     #[inline]
     pub const fn is_anonymous(self) -> bool {
         match self {
@@ -134,7 +135,7 @@ impl FrameKind {
         }
     }
 
-    /// Whether it is a page of private memory, and so no object's.
+    /// Whether it is a page of private memory, not of an object.
     #[inline]
     pub const fn is_private(self) -> bool {
         self.is_anonymous() || matches!(self, FrameKind::Merged)

@@ -1,4 +1,4 @@
-//! Metadata of one frame: one cache line.
+//! The metadata of one frame: one cache line.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -10,64 +10,64 @@ pub(crate) const UNLINKED: u32 = u32::MAX;
 /// The link of the last frame of a list.
 pub(crate) const END: u32 = u32::MAX - 1;
 
-/// Metadata of one frame. Every field is atomic: who may write it is said beside it.
+/// The metadata of one frame. Every field is atomic; its comment says under which lock or by which code it is written.
 #[repr(C, align(64))]
 pub(crate) struct Meta {
-    /// References of an allocated block, at its first frame; 0 while free. Of a folio see `folio.rs`.
+    /// References to an allocated block, in its first frame; 0 while free. For folios see `folio.rs`.
     pub(crate) references: AtomicU32,
-    /// A [`State`]. Written by whoever allocates and frees, and under the lock of the node.
+    /// A [`State`]. Written by allocation and freeing, and under the lock of the node.
     state: AtomicU32,
-    /// Free: the next of the list, guarded by the list's lock. Allocated: the next frame that a
-    /// gather holds, claimed by whoever makes it linked; or the first frame, of a tail.
+    /// While free: the next frame of the list, protected by the list's lock. While allocated: the next frame in a
+    /// gather's list, claimed by setting the link; in a tail, the first frame of the block.
     link: AtomicU32,
-    /// The previous of a node's list, guarded by the node's lock.
+    /// The previous block in a node's list, protected by the node's lock. In the head of a folio: the next folio in a
+    /// gather's list.
     pub(crate) back: AtomicU32,
-    /// References by which devices or the kernel may write at any time (rule 6).
+    /// Pins: references through which devices or the kernel may write at any time (rule 6).
     pub(crate) pins: AtomicU32,
-    /// A table's lock.
+    /// The lock of a table. In the head of a folio: the lock for parting it.
     pub(crate) lock: RawLock,
-    /// The owner's: what the page belongs to. Of a table: the root and the level.
+    /// Set by the owner: what the page belongs to, or the slot of its copy in swap. In a table: the root and the level.
     pub(crate) owner: AtomicU64,
-    /// The owner's: which page of it. Of a table: the first page it maps.
+    /// Set by the owner: the index of the page. In a table: the first page that it maps.
     pub(crate) index: AtomicU64,
-    /// A table's entries that are not empty. Written under its lock.
+    /// In a table: the number of entries that are not empty. Written under its lock.
     pub(crate) live: AtomicU32,
-    /// References of a folio as a whole, at its first frame.
+    /// In the first frame of a folio: the number of whole-folio references.
     pub(crate) whole: AtomicU32,
-    /// Of a table: the first of those set aside for splits of its huge pages. Written under its lock.
+    /// In a table: the first of the page tables deposited for splits of its huge pages. Written under its lock.
     pub(crate) aside: AtomicU32,
-    /// Of a lowest table: what is known of all its entries, until software locks it to change them. Written under its
-    /// lock (`quiet.rs`).
+    /// In a last-level table: what is known of all its entries until software locks it to change them. Written under
+    /// its lock (`quiet.rs`).
     pub(crate) quiet: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Meta>() == 64);
 
-/// Kind, order, node and flags of a frame, in one word: one comparison tells whether two frames
-/// are alike.
+/// Kind, order, node and flags of a frame in one word, so that one comparison shows whether two frames are alike.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct State(u32);
 
 impl State {
-    /// Debug builds: the contents were overwritten when the frame was freed.
+    /// Debug builds: the contents were poisoned when the frame was freed.
     pub(crate) const POISONED: u32 = 1 << 24;
-    /// The frame is not the first of its allocated block; its link names the first.
+    /// The frame is not the first of its allocated block; its link holds the first.
     pub(crate) const TAIL: u32 = 1 << 25;
     /// The first frame of a free block in a list of its node.
     pub(crate) const LISTED: u32 = 1 << 26;
     /// The first frame of a folio.
     pub(crate) const FOLIO: u32 = 1 << 27;
-    /// Beside `FOLIO`: the parts are counted by themselves.
+    /// With `FOLIO`: references to the parts are counted separately.
     pub(crate) const PARTED: u32 = 1 << 28;
-    /// A frame of a parted folio, but for the first.
+    /// A frame of a parted folio, except for the first.
     pub(crate) const PART: u32 = 1 << 29;
-    /// A copy of the page is outside of memory, in the slot that the owner's field names.
+    /// The page has a copy in the swap slot that the owner field holds.
     pub(crate) const COPIED: u32 = 1 << 30;
-    /// What is in the frame may be lost.
+    /// The contents may be discarded (`MADV_FREE`).
     pub(crate) const LAZY: u32 = 1 << 31;
-    /// The frame lies in a block of several whose metadata knows of it.
+    /// The frame is in a block of several frames, and its metadata says so.
     pub(crate) const IN_BLOCK: u32 = Self::TAIL | Self::FOLIO | Self::PART;
-    /// The order of the folio that the frame was made a page of; see `pages.rs`.
+    /// The order of the folio that the frame was allocated as a page of; see `pages.rs`.
     pub(crate) const PAGE_OF: u32 = 0xf << Self::PAGE_OF_SHIFT;
     const PAGE_OF_SHIFT: u32 = 20;
     /// The node.
@@ -78,13 +78,13 @@ impl State {
         Self(kind as u32 | (order as u32) << 8 | (node as u32) << 16)
     }
 
-    /// The same with flags added.
+    /// Returns the state with flags added.
     #[inline]
     pub(crate) const fn with(self, flags: u32) -> Self {
         Self(self.0 | flags)
     }
 
-    /// The same with flags removed.
+    /// Returns the state with flags removed.
     #[inline]
     pub(crate) const fn without(self, flags: u32) -> Self {
         Self(self.0 & !flags)
@@ -95,7 +95,7 @@ impl State {
         self.0 & flag != 0
     }
 
-    /// Whether it is of this kind, and has no copy outside of memory.
+    /// Whether the frame is of this kind and has no copy in swap.
     #[inline]
     pub(crate) const fn is_plain(self, kind: FrameKind) -> bool {
         self.0 & (0xff | Self::COPIED) == kind as u32
@@ -117,26 +117,27 @@ impl State {
         ((self.0 & Self::NODE) >> 16) as u8
     }
 
-    /// The order of the folio that the frame was made a page of; 0 for none.
+    /// The order of the folio that the frame was allocated as a page of; 0 if there is none.
     #[inline]
     pub(crate) const fn page_of(self) -> u8 {
         ((self.0 & Self::PAGE_OF) >> Self::PAGE_OF_SHIFT) as u8
     }
 
-    /// The same as a page of a folio of `order`.
+    /// Returns the state as that of a page of a folio of `order`.
     #[inline]
     pub(crate) const fn as_page_of(self, order: u8) -> Self {
         Self(self.0 & !Self::PAGE_OF | (order as u32) << Self::PAGE_OF_SHIFT)
     }
 
-    /// Whether the block is one frame of the first node: any CPU's cache may have it without a look at where it
-    /// belongs, where there is one node.
+    /// Whether the block is a single frame of the first node. On a machine with one node, any CPU's cache may then keep
+    /// it without checking where it belongs.
     #[inline]
     pub(crate) const fn is_single_of_first(self) -> bool {
         self.0 & (0xff00 | Self::NODE) == 0
     }
 
-    /// Another kind and order on the same node, page of no folio. What was poisoned stays so until it is looked at.
+    /// Returns the state with another kind and order on the same node, as a page of no folio and without flags.
+    /// `POISONED` stays until the contents are checked.
     #[inline]
     pub(crate) const fn become_block(self, kind: FrameKind, order: u8) -> Self {
         let kept = self.0 & (Self::NODE | Self::POISONED);
@@ -145,7 +146,7 @@ impl State {
 }
 
 impl State {
-    /// The same folio, used for something else.
+    /// Returns the state of the same folio with another kind.
     pub(crate) const fn become_folio(self, kind: FrameKind) -> Self {
         self.become_block(kind, super::FOLIO_ORDER)
             .with(Self::FOLIO)
@@ -175,25 +176,25 @@ impl Meta {
         State(self.state.load(Ordering::Relaxed))
     }
 
-    /// Adds flags that others may change meanwhile, each his own.
+    /// Adds flags while other CPUs may change other flags.
     pub(crate) fn add_flags(&self, flags: u32) {
         self.state.fetch_or(flags, Ordering::Relaxed);
     }
 
-    /// Takes flags away that others may change meanwhile, each his own.
+    /// Removes flags while other CPUs may change other flags.
     pub(crate) fn remove_flags(&self, flags: u32) {
         self.state.fetch_and(!flags, Ordering::Relaxed);
     }
 
-    /// Makes a page of a larger folio one of a folio of `order`, whatever others do to the flags meanwhile. A frame that is
-    /// something else by now stays what it is.
+    /// Turns a page of a larger folio into a page of a folio of `order`, while other CPUs may change flags. A frame
+    /// that is no longer a page of a larger folio is left as it is.
     pub(crate) fn lower_page_of(&self, order: u8) {
         let change = |state| {
             let state = State(state);
             (state.page_of() > order).then(|| state.as_page_of(order).0)
         };
         let relaxed = Ordering::Relaxed;
-        // It fails where there is nothing to lower.
+        // This fails where there is nothing to lower.
         let _ = self.state.fetch_update(relaxed, relaxed, change);
     }
 
@@ -217,7 +218,7 @@ impl Meta {
         self.state().has(State::TAIL)
     }
 
-    /// Whether what is counted of the frame may be counted elsewhere too.
+    /// Whether references to the frame, or its pins, may be counted elsewhere too.
     #[inline]
     pub(crate) fn is_in_block(&self) -> bool {
         self.state().has(State::IN_BLOCK)
@@ -233,13 +234,14 @@ impl Meta {
         self.link.store(link, Ordering::Relaxed);
     }
 
-    /// Puts an allocated block into a gather's list before `next`, unless another has it. The
-    /// caller has a reference, and gives it to the list.
+    /// Links an allocated block into a gather's list before `next`, unless another list has it. The caller holds a
+    /// reference, and gives it to the list.
     #[inline]
     pub(crate) fn claim(&self, next: u32) -> bool {
-        // Acquire: whoever had another reference unlinked the frame before giving that up.
+        // Acquire: the holder of another reference unlinked the frame before dropping it.
         if self.references.load(Ordering::Acquire) == 1 {
-            // The only reference is the caller's, and every list has one of each of its frames.
+            // The caller holds the only reference, and every list holds one to each of its frames: no list has this
+            // one.
             self.set_link(next);
             return true;
         }
@@ -249,13 +251,13 @@ impl Meta {
             .is_ok()
     }
 
-    /// Drops one reference; `true` if it was the last, and the caller is to free the block.
+    /// Drops one reference. Returns `true` if it was the last, and the caller must free the block.
     ///
     /// # Panics
-    /// If there was none.
+    /// If there is none.
     #[inline]
     pub(crate) fn drop_reference(&self) -> bool {
-        // The last holder need not tell anybody.
+        // The holder of the last reference need not synchronize with other CPUs.
         if self.references.load(Ordering::Acquire) == 1 {
             self.references.store(0, Ordering::Relaxed);
             return true;

@@ -1,12 +1,12 @@
-//! Frames: the buddy allocator, per-CPU caches, and metadata of each frame.
+//! Physical frames: the buddy allocator, per-CPU caches, and per-frame metadata.
 //!
-//! Each node has a buddy allocator behind a lock of rank `Frames`; each CPU a cache of single
-//! frames behind a lock of rank `FrameCache`, which no other CPU takes unless memory runs out or
-//! someone asks for counts. Free frames are linked through their metadata, so that nothing here
-//! allocates after [`Frames::new`]. The same requests always yield the same frames.
+//! Each node has a buddy allocator behind a lock of rank `Frames`. Each CPU has a cache of single frames behind a lock
+//! of rank `FrameCache`; another CPU acquires that lock only when memory runs out, or to read or set up counters and
+//! policies. Free frames are linked through their metadata, so that allocating and freeing frames after [`Frames::new`]
+//! needs no other memory. Allocation is deterministic: the same requests always yield the same frames.
 //!
-//! Nothing in this crate ever forms a Rust reference to the contents of a frame: user programs
-//! and hardware write them at any time. Contents are copied, or reached as atomics.
+//! No code in this crate forms a Rust reference to the contents of a frame, because user programs and hardware may
+//! write them at any time. Contents are copied, or accessed as atomics.
 
 mod buddy;
 mod cache;
@@ -54,7 +54,7 @@ use pool::Pool;
 /// The largest order: 1 GiB.
 pub const MAX_ORDER: u8 = 18;
 
-/// No frame is free, or none beyond the reserve.
+/// No frame is free, or only the reserve is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfFrames;
 
@@ -66,37 +66,37 @@ impl fmt::Display for OutOfFrames {
 
 impl core::error::Error for OutOfFrames {}
 
-/// One CPU's cache, in cache lines of its own.
+/// The cache of one CPU, on cache lines of its own.
 #[repr(align(64))]
 struct CpuCache(Lock<Cache>);
 
-/// Why a cache could not be filled.
+/// Why a cache could not be refilled.
 #[derive(Clone, Copy, Debug)]
 enum Refused {
-    /// Nothing is free, or only the reserve.
+    /// No frame is free, or only the reserve is left.
     Empty,
-    /// Another CPU was at its cache, where something free may be.
+    /// Another CPU's cache was locked, and may hold free frames.
     Busy,
 }
 
-/// What was taken from the caches of other CPUs.
+/// The result of draining the caches of other CPUs.
 struct Drained {
-    /// Frames that are their nodes' now.
+    /// Frames moved to their nodes.
     moved: u64,
-    /// A cache was in use.
+    /// Whether a cache was in use and was skipped.
     busy: bool,
 }
 
-/// How many frames are in use; peaks are exact with one CPU, else upper bounds.
+/// Frame usage. Peaks are exact with one CPU and upper bounds otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Allocated frames.
     pub used: u64,
-    /// The most of them at a time.
+    /// The highest number of allocated frames at a time.
     pub used_peak: u64,
     /// Page-table frames.
     pub tables: u64,
-    /// The most of them at a time.
+    /// The highest number of page-table frames at a time.
     pub tables_peak: u64,
 }
 
@@ -105,48 +105,48 @@ pub struct Frames<M: Machine> {
     machine: M,
     /// `machine.memory_base()`, read once.
     base: NonNull<u8>,
-    /// The metadata of frame `lowest` and all that follow, inside `Reserved` frames.
+    /// The metadata of frame `lowest` and all that follow, stored in `Reserved` frames.
     meta: NonNull<Meta>,
     lowest: u32,
     count: u32,
-    /// One per CPU that exists.
+    /// One cache per CPU that exists.
     caches: Vec<CpuCache>,
-    /// One per node.
+    /// One buddy allocator per node.
     nodes: Vec<Lock<Buddy>>,
-    /// How the nodes lie.
+    /// The NUMA topology.
     topology: Topology,
-    /// One per node.
+    /// One tally per node.
     tallies: Vec<node::NodeTally>,
-    /// Who says where allocations come from.
+    /// The NUMA policy for data allocations, once set.
     choosing: node::Choosing,
     /// Frames that can be allocated, free or not.
     total: u64,
     /// Allocations left before the injected failure; `u64::MAX` for none.
     fail_after: AtomicU64,
-    /// Frames kept for the kinds that may use the reserve.
+    /// Frames reserved for the kinds that may use the reserve.
     low_water: AtomicU64,
-    /// Folios of anonymous memory.
+    /// The number of anonymous folios of 2 MiB.
     folios: AtomicU64,
-    /// Who keeps pages outside of memory.
+    /// The manager of swap slots, once set.
     slots: slots::Keeper<M>,
-    /// Huge pages set aside.
+    /// The pool of huge pages.
     pool: Lock<Pool>,
 }
 
-// SAFETY: the pointers name memory of the machine, which is `Send + Sync` and outlives `self`;
-// metadata consists of atomics, contents are reached by raw copies and atomics only.
+// SAFETY: the pointers refer to memory of the machine, which is `Send + Sync` and outlives `self`. Metadata consists of
+// atomics, and contents are accessed by raw copies and atomics only.
 unsafe impl<M: Machine> Send for Frames<M> {}
 // SAFETY: as above.
 unsafe impl<M: Machine> Sync for Frames<M> {}
 
-/// What [`Frames::audit`] found.
+/// The result of [`Frames::audit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameAudit {
     /// Free frames.
     pub free: u64,
     /// Frames of each kind, in the order of [`FrameKind::ALL`].
     pub by_kind: [u64; FrameKind::COUNT],
-    /// References of all allocated blocks together.
+    /// References to all allocated blocks together.
     pub references: u64,
 }
 
@@ -164,44 +164,44 @@ impl<M: Machine> Frames<M> {
         &self.machine
     }
 
-    /// Frames that can be allocated, free or not.
+    /// The number of frames that can be allocated, free or not.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Free frames.
+    /// The number of free frames.
     pub fn free(&self) -> u64 {
         self.total - self.used()
     }
 
-    /// Allocated frames.
+    /// The number of allocated frames.
     pub fn used(&self) -> u64 {
         self.sum(|cache| cache.used.now)
     }
 
-    /// The most frames that were allocated at a time: exact with one CPU, else an upper bound
-    /// (each CPU keeps the peak of its own share).
+    /// The highest number of frames that were allocated at a time: exact with one CPU, otherwise an upper bound,
+    /// because each CPU records the peak of its own share.
     pub fn peak_used(&self) -> u64 {
         self.sum(|cache| cache.used.peak).min(self.total)
     }
 
-    /// Allocated frames of `kind`.
+    /// The number of allocated frames of `kind`.
     pub fn used_by(&self, kind: FrameKind) -> u64 {
         self.sum(|cache| cache.by_kind[kind.index()].now)
     }
 
-    /// The most frames of `kind` that were allocated at a time, as exact as `peak_used`.
+    /// The highest number of frames of `kind` that were allocated at a time, as exact as `peak_used`.
     pub fn peak_by(&self, kind: FrameKind) -> u64 {
         self.sum(|cache| cache.by_kind[kind.index()].peak)
     }
 
-    /// Allocated frames and page-table frames, now and at most.
+    /// Returns the allocated frames and page-table frames, current and peak.
     pub fn usage(&self) -> Usage {
         self.usage_by(|cache| Some(cache.lock()))
             .unwrap_or_default()
     }
 
-    /// The same without waiting: `None` while a CPU is at its cache. For reports of failures.
+    /// Like `usage`, but returns `None` instead of waiting if a CPU is using its cache. For reports of failures.
     pub fn try_usage(&self) -> Option<Usage> {
         self.usage_by(Lock::try_lock)
     }
@@ -229,37 +229,36 @@ impl<M: Machine> Frames<M> {
         })
     }
 
-    /// Folios of anonymous memory: blocks of 2 MiB that somebody has as wholes.
+    /// The number of anonymous folios: blocks of 2 MiB that are referenced as a whole.
     pub fn folios(&self) -> u64 {
         self.folios.load(Ordering::Relaxed)
     }
 
-    /// Allocations that have succeeded.
+    /// The number of successful allocations.
     pub fn allocations(&self) -> u64 {
         self.sum(|cache| cache.allocations as i64)
     }
 
-    /// Injects a failure: the allocation after the next `count` ones fails, once.
+    /// Injects a failure: the allocation after the next `count` allocations fails, once. `None` cancels it.
     pub fn fail_after(&self, count: Option<u64>) {
         self.fail_after
             .store(count.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Keeps `frames` frames for the kinds that may use the reserve
-    /// ([`FrameKind::may_use_reserve`]). A CPU may still hand out what its cache holds: nothing, once the reserve is in
-    /// use.
+    /// Reserves `frames` frames for the kinds that may use the reserve ([`FrameKind::may_use_reserve`]). A CPU may
+    /// still allocate what its cache holds, which is nothing once the reserve is in use.
     pub fn low_water(&self, frames: u64) {
         self.low_water.store(frames, Ordering::Relaxed);
     }
 
-    /// Frames kept so.
+    /// The number of reserved frames.
     pub fn reserve(&self) -> u64 {
         self.low_water.load(Ordering::Relaxed)
     }
 
-    /// Allocates 2^`order` frames, aligned to their size, with one reference. Their contents are
-    /// undefined; in debug builds they are checked to be as they were when freed. Data frames of
-    /// [`FOLIO_ORDER`] are a folio, and the reference is one of the whole.
+    /// Allocates 2^`order` frames, aligned to their size, with one reference. Their contents are undefined; debug
+    /// builds check that they are unchanged since they were freed. Data frames of [`FOLIO_ORDER`] form a folio, and the
+    /// reference is to the whole folio.
     ///
     /// # Errors
     /// [`OutOfFrames`] if there is no such block, or if only the reserve is left and `kind` may
@@ -279,7 +278,7 @@ impl<M: Machine> Frames<M> {
         Ok(FrameRef::from_raw(self, frame, whole))
     }
 
-    /// The same, filled with zeroes.
+    /// Like `allocate`, and fills the frames with zeroes.
     ///
     /// # Errors
     /// As for `allocate`.
@@ -304,14 +303,14 @@ impl<M: Machine> Frames<M> {
         Ok(block)
     }
 
-    /// A zeroed frame for a table.
+    /// Allocates a zeroed frame for a page table.
     pub(crate) fn allocate_table(&self) -> Result<Frame, OutOfFrames> {
         let frame = self.allocate_raw(0, FrameKind::Table)?;
         self.machine.clear_frame(frame);
         Ok(frame)
     }
 
-    /// A frame for a table, of which every entry is to be written before it is used.
+    /// Allocates a frame for a page table without clearing it. The caller writes every entry before the table is used.
     pub(crate) fn allocate_bare_table(&self) -> Result<Frame, OutOfFrames> {
         self.allocate_raw(0, FrameKind::Table)
     }
@@ -346,7 +345,7 @@ impl<M: Machine> Frames<M> {
         Ok(frame)
     }
 
-    /// One frame, when another CPU has done with its cache: all that is free may be there.
+    /// Allocates one frame after waiting for other CPUs to release their caches, which may hold all free frames.
     #[cold]
     fn allocate_later(&self, kind: FrameKind) -> Result<Frame, OutOfFrames> {
         let mut wait = Wait::new();
@@ -369,7 +368,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Makes the metadata of a block that left the free lists that of an allocated one.
+    /// Initializes the metadata of a block that has left the free lists.
     #[inline]
     fn prepare(&self, frame: Frame, order: u8, kind: FrameKind) {
         let meta = self.meta(frame);
@@ -397,7 +396,7 @@ impl<M: Machine> Frames<M> {
         meta.references.store(1, Ordering::Release);
     }
 
-    /// Lets each frame of a new block but the first name the first.
+    /// Makes each frame of a new block except the first point to the first.
     #[cold]
     fn prepare_tails(&self, frame: Frame, order: u8, kind: FrameKind) {
         for number in 1..1u32 << order {
@@ -407,7 +406,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Gives a block without references back.
+    /// Frees a block that has no references.
     pub(crate) fn free_block(&self, frame: Frame) {
         let meta = self.meta(frame);
         if meta.state().has(State::COPIED) {
@@ -437,7 +436,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// The cache is full, or looks at each frame that comes.
+    /// Drains a cache that is full, or that must pass each freed frame on to its node.
     #[cold]
     fn relieve(&self, cache: &mut Cache) {
         if cache.is_short() {
@@ -482,11 +481,11 @@ impl<M: Machine> Frames<M> {
         node.lock().put(self.metas(), frame, state.order());
     }
 
-    /// Drops one reference of each frame in a gather's list that starts at `head`.
+    /// Drops one reference to each frame in a gather's list that starts at `head`.
     pub(crate) fn release_list(&self, head: u32) {
         let metas = self.metas();
         let mut cache = self.cache().lock();
-        // Counted together while they are of a kind.
+        // Frames are counted together as long as they are of one kind.
         let (mut kind, mut freed) = (FrameKind::Anonymous, 0);
         let mut copied = END;
         let mut number = head;
@@ -494,7 +493,7 @@ impl<M: Machine> Frames<M> {
             let frame = Frame::new(number);
             let meta = metas.get(number);
             number = meta.link();
-            // Before the reference goes: whoever has another may put the frame in a list.
+            // Unlink before dropping the reference: the holder of another reference may then link the frame again.
             meta.set_link(UNLINKED);
             if !meta.drop_reference() {
                 continue;
@@ -503,7 +502,7 @@ impl<M: Machine> Frames<M> {
             debug_assert!(!state.has(State::TAIL), "a gather links first frames only");
             if !state.is_plain(kind) {
                 if state.has(State::COPIED) {
-                    // The keeper of its slot has locks that come before the cache's.
+                    // The manager of its slot acquires locks that precede the cache's lock.
                     meta.set_link(copied);
                     copied = frame.number();
                     continue;
@@ -521,7 +520,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Frees the frames of a list that have copies in slots.
+    /// Frees the frames of a list that have copies in swap slots.
     #[cold]
     fn free_copied(&self, head: u32) {
         let mut number = head;
@@ -532,7 +531,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Fills an empty cache and takes one frame of it.
+    /// Refills an empty cache and takes one frame from it.
     #[cold]
     fn refill(&self, cache: &mut Cache, kind: FrameKind) -> Result<Frame, Refused> {
         let [node] = &self.nodes[..] else {
@@ -542,7 +541,7 @@ impl<M: Machine> Frames<M> {
         let mut free = node.lock().free();
         let mut refused = Refused::Empty;
         if free <= self.reserve() {
-            // What other CPUs keep counts too, before anybody is refused.
+            // Frames in other CPUs' caches count as well before the allocation is refused.
             let drained = self.drain_others();
             cache.set_short(true);
             free += drained.moved;
@@ -554,7 +553,7 @@ impl<M: Machine> Frames<M> {
         let mut blocks = [(Frame::new(0), 0); BATCH as usize];
         let (mut count, mut taken) = (0, 0);
         if wanted > 0 {
-            // If there are none after all, another CPU has taken them a moment ago.
+            // If no frame is found after all, another CPU has just taken them.
             refused = Refused::Busy;
         }
         let mut node = node.lock();
@@ -567,7 +566,7 @@ impl<M: Machine> Frames<M> {
             taken += block.1;
         }
         drop(node);
-        // The last pushed is popped first: keep the order in which the node gave them.
+        // The last frame pushed is popped first: preserve the order in which the node returned them.
         for &(first, frames) in blocks[..count].iter().rev() {
             for number in (first.number()..first.number() + frames).rev() {
                 cache.push(Frame::new(number), metas.get(number));
@@ -576,8 +575,8 @@ impl<M: Machine> Frames<M> {
         cache.pop(metas).ok_or(refused)
     }
 
-    /// How many frames an allocation of `kind` moves into its CPU's cache when the nodes have `free`. Of the reserve it
-    /// takes no more than it needs: whatever is in a cache anybody may have.
+    /// The number of frames that an allocation of `kind` moves into its CPU's cache when the nodes have `free` frames.
+    /// From the reserve it takes no more than it needs, because any kind may allocate from a cache.
     fn batch(&self, kind: FrameKind, free: u64) -> u32 {
         let beyond = free.saturating_sub(self.reserve());
         let wanted = if beyond == 0 && kind.may_use_reserve() {
@@ -588,8 +587,8 @@ impl<M: Machine> Frames<M> {
         wanted as u32
     }
 
-    /// Moves what the caches of other CPUs keep to the nodes, and what comes to them from now on while only the reserve
-    /// is left. Skips a cache that is in use: its CPU is allocating or freeing right now.
+    /// Moves the frames in other CPUs' caches to the nodes, and makes frames freed from now on go to the nodes while
+    /// only the reserve is left. A cache that is in use is skipped: its CPU is allocating or freeing at that moment.
     fn drain_others(&self) -> Drained {
         let mut drained = Drained {
             moved: 0,
@@ -609,8 +608,8 @@ impl<M: Machine> Frames<M> {
         drained
     }
 
-    /// Moves frames from a cache to their nodes. What was allocated together is freed together:
-    /// neighbours go back as the blocks that they make up.
+    /// Moves frames from a cache to their nodes. Frames allocated together are usually freed together, so adjacent
+    /// frames are returned as the largest blocks that they form.
     fn drain(&self, cache: &mut Cache, frames: u32) {
         let metas = self.metas();
         let (mut start, mut end, mut node) = (0, 0, 0);
@@ -632,7 +631,7 @@ impl<M: Machine> Frames<M> {
         self.put_run(node, start, end);
     }
 
-    /// Puts the free frames from `start` to before `end` back.
+    /// Returns the free frames from `start` to before `end` to their node.
     fn put_run(&self, node: u8, start: u32, end: u32) {
         if start < end {
             let mut buddy = self.nodes[node as usize].lock();
@@ -667,7 +666,7 @@ impl<M: Machine> Frames<M> {
         None
     }
 
-    /// Whether this allocation is the one that fails.
+    /// Returns whether failure injection makes this allocation fail.
     #[inline]
     fn is_to_fail(&self) -> bool {
         self.fail_after.load(Ordering::Relaxed) != u64::MAX && self.count_down()
@@ -685,7 +684,7 @@ impl<M: Machine> Frames<M> {
             .is_ok_and(|left| left == 0)
     }
 
-    /// Walks all metadata.
+    /// Counts frames and references by walking all metadata.
     pub fn audit(&self) -> FrameAudit {
         let mut audit = FrameAudit {
             free: 0,
@@ -723,7 +722,7 @@ impl<M: Machine> Frames<M> {
         sum.max(0) as u64
     }
 
-    /// This CPU's cache.
+    /// The calling CPU's cache.
     #[inline]
     fn cache(&self) -> &Lock<Cache> {
         let cpu: CpuId = if self.caches.len() == 1 {
@@ -736,8 +735,8 @@ impl<M: Machine> Frames<M> {
 
     #[inline]
     pub(crate) fn metas(&self) -> Metas<'_> {
-        // SAFETY: `new` wrote `count` values there, in frames that are never allocated, and
-        // only shared references are ever made to them.
+        // SAFETY: `new` wrote `count` values there, in frames that are never allocated, and only shared references to
+        // them exist.
         let all = unsafe { core::slice::from_raw_parts(self.meta.as_ptr(), self.count as usize) };
         Metas {
             lowest: self.lowest,
@@ -745,10 +744,10 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Metadata of `frame`.
+    /// The metadata of `frame`.
     ///
     /// # Panics
-    /// If the frame is none of this machine's.
+    /// If the frame does not belong to this machine.
     #[inline]
     pub(crate) fn meta(&self, frame: Frame) -> &Meta {
         self.metas().get(frame.number())

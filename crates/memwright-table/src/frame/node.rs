@@ -1,10 +1,10 @@
-//! Nodes: which memory is near which CPU, and from which of them an allocation is served.
+//! NUMA nodes: which memory is near which CPU, and which node serves an allocation.
 //!
-//! A CPU's cache holds frames of its own node: an allocation that says nothing else is served from there, and only
-//! when that node has nothing left by the next one in the order of distance (Linux 7.2 `mm/page_alloc.c`,
-//! `build_zonelists`). With one node nothing here is reached. What an allocation is told otherwise, for one fault
-//! ([`Frames::choose_next`]) or for all ([`Frames::set_chooser`]), is told by letting the CPU's cache run empty: the
-//! way past an empty cache leads here.
+//! A CPU's cache holds frames of its own node. An allocation without a policy is served from that node, and from the
+//! next nearest one when that node is exhausted (Linux 7.2 `mm/page_alloc.c`, `build_zonelists`). On a machine with one
+//! node, allocations never reach this code. A choice for one allocation ([`Frames::choose_next`]) or a policy for all
+//! of them ([`Frames::set_chooser`]) works by keeping the CPU's cache empty, because the path for an empty cache leads
+//! here.
 
 use core::fmt;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use super::{FOLIO_ORDER, FrameKind, FrameRef, Frames, OutOfFrames, Refused, rust
 use crate::addr::{CpuId, Frame, MAX_CPUS};
 use crate::machine::Machine;
 
-/// The most nodes of a machine.
+/// The largest number of nodes of a machine.
 pub const MAX_NODES: usize = 8;
 
 /// A set of nodes.
@@ -75,13 +75,13 @@ impl NodeSet {
         node < 64 && self.0 & (1 << node) != 0
     }
 
-    /// Members of both.
+    /// The members of both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Members that `other` has not.
+    /// The members that are not in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -99,7 +99,7 @@ impl fmt::Debug for NodeSet {
     }
 }
 
-/// Which nodes there are, whose CPUs are whose, and how far they are from one another.
+/// Which nodes exist, which node each CPU is on, and the distances between nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topology {
     nodes: u8,
@@ -110,13 +110,13 @@ pub struct Topology {
 impl Topology {
     /// The distance of a node to itself.
     pub const LOCAL: u8 = 10;
-    /// That to another, if nobody says otherwise.
+    /// The default distance between two different nodes.
     pub const REMOTE: u8 = 20;
 
-    /// `nodes` nodes, all equally far from one another, with every CPU on the first.
+    /// Creates a topology of `nodes` equally distant nodes, with every CPU on the first.
     ///
     /// # Panics
-    /// If they are none, or more than [`MAX_NODES`].
+    /// If `nodes` is 0 or more than [`MAX_NODES`].
     #[must_use]
     pub const fn new(nodes: usize) -> Self {
         assert!(nodes > 0 && nodes <= MAX_NODES, "no so many nodes");
@@ -139,13 +139,13 @@ impl Topology {
         self.nodes as usize
     }
 
-    /// All of them.
+    /// The set of all nodes.
     #[must_use]
     pub const fn all(&self) -> NodeSet {
         NodeSet::first(self.nodes as usize)
     }
 
-    /// Puts `cpu` on `node`.
+    /// Assigns `cpu` to `node`.
     ///
     /// # Panics
     /// If there is no such node.
@@ -160,7 +160,7 @@ impl Topology {
         self.of_cpu[cpu.index()]
     }
 
-    /// Says how far `to` is from `from`.
+    /// Sets the distance from `from` to `to`.
     ///
     /// # Panics
     /// If there is no such node.
@@ -169,13 +169,13 @@ impl Topology {
         self.distance[from as usize][to as usize] = distance;
     }
 
-    /// How far `to` is from `from`: 10 is a node itself.
+    /// The distance from `from` to `to`: 10 to the node itself.
     #[must_use]
     pub const fn distance(&self, from: u8, to: u8) -> u8 {
         self.distance[from as usize][to as usize]
     }
 
-    /// The members of `among` in the order of their distance from `from`; of those equally far the lowest first.
+    /// Returns the members of `among` in the order of their distance from `from`, equally distant ones by number.
     pub fn nearest(&self, from: u8, among: NodeSet) -> impl Iterator<Item = u8> {
         let mut left = among.intersection(self.all());
         let row = self.distance[from as usize];
@@ -187,27 +187,30 @@ impl Topology {
     }
 }
 
-/// From which nodes an allocation is served.
+/// Which nodes may serve an allocation, and in what order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeChoice {
-    /// Nodes near to this one come first.
+    /// Nodes are tried in the order of their distance from this one.
     pub near: u8,
-    /// Those that are tried first.
+    /// The nodes to try first.
     pub first: NodeSet,
-    /// Those that are tried after them. Without any the allocation fails.
+    /// The nodes to try after them. If there are none, the allocation fails.
     pub then: NodeSet,
-    /// The pages of an area are dealt out in turn.
+    /// Whether the policy interleaves pages over nodes, for the statistics.
     pub interleaved: bool,
 }
 
-/// Who says from which nodes an allocation of data is served that nobody else said something of.
+/// The NUMA policy for data allocations that have no choice of their own.
 pub trait Chooser: Send + Sync {
-    /// From which nodes an allocation on `cpu`, the calling one, is served; `None` for its own, then the nearest.
-    /// Called under the locks of tables and of the CPU's cache.
+    /// Returns the nodes that serve an allocation on `cpu`, the calling CPU, or `None` for the CPU's own node and then
+    /// the nearest.
+    ///
+    /// # Locks
+    /// Called under the locks of page tables and of the CPU's cache.
     fn choose(&self, cpu: CpuId) -> Option<NodeChoice>;
 }
 
-/// The chooser of a machine, once there is one.
+/// The policy of a machine, once set.
 pub(super) struct Choosing(AtomicPtr<Arc<dyn Chooser>>);
 
 impl Choosing {
@@ -217,17 +220,17 @@ impl Choosing {
 
     fn get(&self) -> Option<&dyn Chooser> {
         let chooser = self.0.load(Ordering::Acquire);
-        // SAFETY: the pointer is null, or that of a box which `set` stored once and only `drop` frees.
+        // SAFETY: the pointer is null, or points to a box that `set` stored once and only `drop` frees.
         unsafe { chooser.as_ref() }.map(|chooser| &**chooser)
     }
 
-    /// Whether it was the first.
+    /// Sets the policy. Returns whether none was set before.
     fn set(&self, chooser: Arc<dyn Chooser>) -> bool {
         let new = Box::into_raw(Box::new(chooser));
         let (null, order) = (core::ptr::null_mut(), Ordering::AcqRel);
         let stored = self.0.compare_exchange(null, new, order, Ordering::Acquire);
         if stored.is_err() {
-            // SAFETY: the box was made above, and nobody else has its pointer.
+            // SAFETY: the box was created above, and its pointer was not shared.
             drop(unsafe { Box::from_raw(new) });
         }
         stored.is_ok()
@@ -238,30 +241,30 @@ impl Drop for Choosing {
     fn drop(&mut self) {
         let chooser = *self.0.get_mut();
         if !chooser.is_null() {
-            // SAFETY: `set` made the box, and nobody borrows from the chooser any more.
+            // SAFETY: `set` created the box, and no borrow of the policy exists any more.
             drop(unsafe { Box::from_raw(chooser) });
         }
     }
 }
 
-/// What was allocated on a node, in frames (Linux 7.2 Documentation/admin-guide/numastat.rst).
+/// Allocation statistics of a node, in frames (Linux 7.2 Documentation/admin-guide/numastat.rst).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeCounts {
-    /// Wanted here, and served from here.
+    /// Intended for this node and served from it.
     pub hit: u64,
-    /// Served from here though wanted elsewhere.
+    /// Intended for another node but served from this one.
     pub miss: u64,
-    /// Wanted here, and served from elsewhere.
+    /// Intended for this node but served from another.
     pub foreign: u64,
-    /// Dealt out in turn to this node, and served from here.
+    /// Interleaved to this node and served from it.
     pub interleaved: u64,
-    /// Served from here for a CPU of this node.
+    /// Served from this node for one of its own CPUs.
     pub local: u64,
-    /// Served from here for a CPU of another.
+    /// Served from this node for a CPU of another node.
     pub other: u64,
 }
 
-/// The same, being counted. What the caches serve by themselves is added when somebody asks.
+/// The running counters behind `NodeCounts`. Allocations served from CPU caches are added when the counts are read.
 #[derive(Default)]
 pub(super) struct NodeTally {
     pub(super) total: AtomicU64,
@@ -274,16 +277,16 @@ pub(super) struct NodeTally {
 }
 
 impl<M: Machine> Frames<M> {
-    /// Which nodes there are.
+    /// The NUMA topology.
     #[inline]
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// Says whose CPUs are whose, and how far nodes are from one another; before the first allocation.
+    /// Sets the topology. Call it before the first allocation.
     ///
     /// # Panics
-    /// If there are more or fewer nodes than the regions have.
+    /// If the topology and the regions have different numbers of nodes.
     pub fn set_topology(&mut self, topology: Topology) {
         assert!(
             topology.nodes() == self.nodes.len(),
@@ -302,7 +305,7 @@ impl<M: Machine> Frames<M> {
         self.meta(frame).state().node()
     }
 
-    /// The frames of `node` that can be allocated, and those that are free.
+    /// Returns how many frames of `node` can be allocated, free or not, and how many are free.
     pub fn node_usage(&self, node: u8) -> (u64, u64) {
         if self.nodes.len() == 1 {
             return (self.total, self.free());
@@ -318,7 +321,7 @@ impl<M: Machine> Frames<M> {
         (total, (free + cached).min(total))
     }
 
-    /// What was allocated on `node`.
+    /// Returns the allocation statistics of `node`.
     pub fn node_counts(&self, node: u8) -> NodeCounts {
         let tally = &self.tallies[node as usize];
         let load = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
@@ -337,23 +340,23 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Lets the next allocation of data on the calling CPU be served as `choice` says, whatever the chooser says. Who
-    /// asks so allocates next on this CPU, or asks for nothing by [`choose_nothing`](Self::choose_nothing).
+    /// Applies `choice` to the next data allocation on the calling CPU, overriding the policy. The caller must then
+    /// allocate on this CPU, or cancel the choice with [`choose_nothing`](Self::choose_nothing).
     pub fn choose_next(&self, choice: NodeChoice) {
         if self.nodes.len() > 1 {
             self.cache().lock().choose_next(choice);
         }
     }
 
-    /// Takes what `choose_next` said back.
+    /// Cancels the choice set by `choose_next`.
     pub fn choose_nothing(&self) {
         if self.nodes.len() > 1 {
             self.cache().lock().chosen();
         }
     }
 
-    /// Lets `chooser` say from now on from which nodes data is allocated. The first that is named stays; nothing
-    /// happens where there is one node.
+    /// Sets the policy that selects nodes for data allocations from now on. Only the first call has an effect, and none
+    /// has on a machine with one node.
     pub fn set_chooser(&self, chooser: Arc<dyn Chooser>) {
         if self.nodes.len() == 1 || !self.choosing.set(chooser) {
             return;
@@ -370,10 +373,11 @@ impl<M: Machine> Frames<M> {
     /// Allocates 2^`order` frames from the nodes that `choice` names.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if none of them has any, or only the reserve.
+    /// [`OutOfFrames`] if none of these nodes has such a block, or if only the reserve is left and `kind` may not use
+    /// it.
     ///
     /// # Panics
-    /// As [`allocate`](Self::allocate).
+    /// If `kind` is neither data nor `Kernel`; in debug builds, if a free frame was written to.
     pub fn allocate_on(
         &self,
         order: u8,
@@ -397,7 +401,7 @@ impl<M: Machine> Frames<M> {
         Ok(FrameRef::from_raw(self, frame, whole))
     }
 
-    /// What is to be said of an allocation of `kind` on `cpu`, whose cache this is.
+    /// Returns the nodes for an allocation of `kind` on `cpu`, whose cache this is. Consumes a choice made for it.
     fn choice_of(&self, cache: &mut Cache, cpu: CpuId, kind: FrameKind) -> NodeChoice {
         let home = self.topology.node_of(cpu);
         let usual = NodeChoice {
@@ -414,8 +418,8 @@ impl<M: Machine> Frames<M> {
         chosen.or_else(asked).unwrap_or(usual)
     }
 
-    /// One frame for a CPU whose cache is empty, where there are several nodes: of its own node more with it, unless
-    /// somebody chooses.
+    /// Allocates one frame for a CPU whose cache is empty, on a machine with several nodes. Refills the cache with
+    /// frames of the CPU's own node unless a choice or policy is set.
     pub(super) fn refill_near(&self, cache: &mut Cache, kind: FrameKind) -> Result<Frame, Refused> {
         let cpu = self.this_cpu();
         let metas = self.metas();
@@ -445,7 +449,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// A block, where there are several nodes.
+    /// Takes a block, on a machine with several nodes.
     pub(super) fn take_block_near(&self, order: u8, kind: FrameKind) -> Option<Frame> {
         let cpu = self.this_cpu();
         let mut cache = self.cache().lock();
@@ -456,7 +460,8 @@ impl<M: Machine> Frames<M> {
         Some(frame)
     }
 
-    /// The same of what is free as such. If there is none, what was chosen for it holds for the next allocation.
+    /// Like `take_block_near`, but takes only a block that is free as it is, without draining caches. If there is none,
+    /// a choice made for this allocation stays for the next one.
     pub(super) fn take_free_block_near(&self, order: u8, kind: FrameKind) -> Option<Frame> {
         let cpu = self.this_cpu();
         let mut cache = self.cache().lock();
@@ -471,7 +476,7 @@ impl<M: Machine> Frames<M> {
         taken
     }
 
-    /// A block of the nodes that `choice` names, of what other CPUs' caches keep too.
+    /// Takes a block from the nodes that `choice` names, draining all CPUs' caches if necessary.
     fn take_by(&self, order: u8, kind: FrameKind, choice: NodeChoice) -> Option<Frame> {
         if let Some(frame) = self.take_in_order(order, kind, choice) {
             return Some(frame);
@@ -485,7 +490,7 @@ impl<M: Machine> Frames<M> {
         self.take_in_order(order, kind, choice)
     }
 
-    /// Free frames of all nodes beyond the reserve that `kind` may not use.
+    /// The free frames on all nodes that are not reserved from `kind`.
     fn spare(&self, kind: FrameKind) -> u64 {
         let low_water = if kind.may_use_reserve() {
             0
@@ -495,7 +500,7 @@ impl<M: Machine> Frames<M> {
         self.free_on_nodes().saturating_sub(low_water)
     }
 
-    /// Free frames that are in no CPU's cache.
+    /// The free frames on all nodes, without those in CPU caches.
     pub(super) fn free_on_nodes(&self) -> u64 {
         self.nodes.iter().map(|node| node.lock().free()).sum()
     }
@@ -540,8 +545,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Gives a free frame, of a CPU's own node or of another, to where it belongs. The way of all that is not of the
-    /// first node, and of what a CPU of another node frees.
+    /// Frees a single frame of another node than the first, into the calling CPU's cache if that may keep it, else to
+    /// its node.
     #[cold]
     pub(super) fn free_to_node(&self, cache: &mut Cache, frame: Frame, meta: &Meta) {
         let state = meta.state();
@@ -556,8 +561,9 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// A cache has more than it should, where there are several nodes: or the frame that came last is none of its
-    /// CPU's node, or somebody chooses there.
+    /// Passes the frame pushed last on to its node, unless the cache may keep it. On machines with several nodes:
+    /// called when the cache is full, or when it checks each frame because its CPU is not on the first node or a choice
+    /// or policy is set.
     pub(super) fn overflow_near(&self, cache: &mut Cache) {
         let metas = self.metas();
         let Some(last) = cache.pop(metas) else {
@@ -581,7 +587,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Moves up to `wanted` frames of `node` into the cache. Whether there were any.
+    /// Moves up to `wanted` frames of `node` into the cache. Returns whether any were moved.
     fn take_batch(&self, cache: &mut Cache, node: u8, wanted: u32) -> bool {
         let metas = self.metas();
         let mut blocks = [(Frame::new(0), 0); super::BATCH as usize];

@@ -1,14 +1,15 @@
-//! Folios whose pages are mapped one by one: 8 KiB to 2 MiB that were made together, lie together, and are frames
-//! like any other.
+//! Folios that are mapped by pages: 8 KiB to 2 MiB of contiguous frames that are allocated together and are otherwise
+//! ordinary frames.
 //!
-//! Each page has references of its own, and is given back when its last one goes: nothing of a folio of which a part
-//! was unmapped is kept. What makes the frames a folio is one field in the metadata of each, its *order*: a block is
-//! a folio as long as all its frames carry that order. A frame loses it when it is freed, moved, or copied on a write,
-//! and with the first of them the rest are single pages without anybody telling them. So being a folio costs nothing
-//! where pages are mapped, shared, protected and freed, and needs no lock: it can be asked, and it can be ended.
+//! Each page has its own references and is freed when the last one is dropped, so that nothing of a partially unmapped
+//! folio is retained. What makes the frames a folio is one field in the metadata of each, its *order*: a block is a
+//! folio as long as all of its frames have that order. A frame loses the order when it is freed, migrated, or copied on
+//! write. From then on the remaining frames are single pages, without a change to their metadata. So a folio adds no
+//! cost to mapping, sharing, protecting and freeing its pages, and needs no lock: code can only query that it exists,
+//! and end it.
 //!
-//! Linux 7.2 keeps counts of the whole in such a case (`mm/rmap.c`, `include/linux/mm_types.h`, `struct folio`), and
-//! frees it with the last of its pages or when a scan finds it in part unused (`deferred_split_folio`).
+//! Linux 7.2 keeps counts of the whole folio in this case (`mm/rmap.c`, `include/linux/mm_types.h`, `struct folio`). It
+//! frees the folio with the last of its pages, or when a scan finds it partially unused (`deferred_split_folio`).
 
 use core::iter::FusedIterator;
 use core::sync::atomic::Ordering;
@@ -18,7 +19,7 @@ use super::{FOLIO_ORDER, FrameKind, FrameRef, Frames, OutOfFrames};
 use crate::addr::{Frame, FrameRange};
 use crate::machine::Machine;
 
-/// The frames of a new folio, each with its only reference. Those that nobody takes are freed.
+/// The frames of a new folio, each with its only reference. Dropping the iterator frees the frames that were not taken.
 pub struct FolioPages<'a, M: Machine> {
     frames: &'a Frames<M>,
     next: u32,
@@ -26,7 +27,7 @@ pub struct FolioPages<'a, M: Machine> {
 }
 
 impl<M: Machine> FolioPages<'_, M> {
-    /// The first frame that was not taken yet.
+    /// The first frame that has not been taken yet.
     #[must_use]
     pub fn first(&self) -> Frame {
         Frame::new(self.next)
@@ -63,16 +64,17 @@ impl<M: Machine> Drop for FolioPages<'_, M> {
 }
 
 impl<M: Machine> Frames<M> {
-    /// Allocates a folio of 2^`order` pages of `kind` that are to be mapped one by one. Their contents are undefined.
+    /// Allocates a folio of 2^`order` pages of `kind`, to be mapped by pages. Their contents are undefined.
     ///
-    /// Smaller folios and single pages do as well: no CPU gives up what its cache keeps for one.
+    /// The caller can fall back to smaller folios and single pages, so the allocation does not drain CPU caches before
+    /// it fails.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if its node has no such block beyond the reserve. From which nodes the allocation was to be served
-    /// holds for the next one then.
+    /// [`OutOfFrames`] if its node has no such block beyond the reserve. A choice of nodes made for this allocation
+    /// then applies to the next one.
     ///
     /// # Panics
-    /// If `order` is none of 1 to [`FOLIO_ORDER`], or `kind` is neither `Anonymous` nor `Object`.
+    /// If `order` is not from 1 to [`FOLIO_ORDER`], or `kind` is neither `Anonymous` nor `Object`.
     pub fn allocate_pages(
         &self,
         order: u8,
@@ -107,13 +109,13 @@ impl<M: Machine> Frames<M> {
         })
     }
 
-    /// The same, filled with zeroes.
+    /// Like `allocate_pages`, and fills the pages with zeroes.
     ///
     /// # Errors
-    /// As for [`allocate_pages`](Self::allocate_pages).
+    /// [`OutOfFrames`], like [`allocate_pages`](Self::allocate_pages).
     ///
     /// # Panics
-    /// As for it.
+    /// As for `allocate_pages`.
     pub fn allocate_zeroed_pages(
         &self,
         order: u8,
@@ -127,7 +129,7 @@ impl<M: Machine> Frames<M> {
         Ok(pages)
     }
 
-    /// A block that is free as such.
+    /// Takes a block that is free as it is, without draining caches.
     fn take_free_block(&self, order: u8, kind: FrameKind) -> Option<Frame> {
         let [node] = &self.nodes[..] else {
             return self.take_free_block_near(order, kind);
@@ -144,16 +146,16 @@ impl<M: Machine> Frames<M> {
         node.take(self.metas(), order)
     }
 
-    /// The order of the folio that `frame` is a page of, mapped whole or by its pages: 0 for a single page. Whoever
-    /// frees a page of it meanwhile makes the answer an old one.
+    /// Returns the order of the folio that `frame` is a page of, mapped as a whole or by pages, or 0 for a single page.
+    /// The answer is out of date as soon as a page of the folio is freed.
     pub fn folio_order(&self, frame: Frame) -> u8 {
         let mut order = [0];
         self.folio_orders(frame.number(), &mut order);
         order[0]
     }
 
-    /// The same for the frames from number `first` on, one for each place of `orders`; 0 where there is no memory. Each
-    /// block is looked at once.
+    /// Stores the folio orders of the frames from number `first` on, one for each place of `orders`; 0 where there is
+    /// no memory. Each block is checked once.
     pub fn folio_orders(&self, first: u32, orders: &mut [u8]) {
         let mut block = None;
         for (number, order) in (first..).zip(orders) {
@@ -161,7 +163,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// The order of the folio of one frame. `block` is the last one that was looked at.
+    /// The folio order of one frame. `block` caches the block that was checked last.
     fn folio_order_in(&self, number: u32, block: &mut Option<Block>) -> u8 {
         let metas = self.metas();
         let Some(meta) = metas.find(number) else {
@@ -192,11 +194,11 @@ impl<M: Machine> Frames<M> {
         if found.is_folio { order } else { 0 }
     }
 
-    /// Splits what there is of larger folios, mapped by their pages, from `first` to before `end` into folios of
-    /// `order`; into single pages where that is 0. No entry changes.
+    /// Splits all larger folios that are mapped by pages, from `first` to before `end`, into folios of `order`, or into
+    /// single pages if that is 0. No entry changes.
     ///
     /// # Panics
-    /// If the range is not one of whole folios of `order`.
+    /// If the range does not consist of whole folios of `order`.
     pub fn split_folios(&self, first: Frame, end: Frame, order: u8) {
         let unit = (1 << order) - 1;
         assert!(
@@ -209,18 +211,19 @@ impl<M: Machine> Frames<M> {
     }
 }
 
-/// A block of frames of which one says that it was made a page of a folio that begins there.
+/// A block of frames, one of which was allocated as a page of a folio that begins there.
 #[derive(Clone, Copy)]
 struct Block {
     first: u32,
-    /// What it says.
+    /// The state of that frame.
     state: State,
-    /// Whether all say the same.
+    /// Whether all frames of the block were, and still are.
     is_folio: bool,
 }
 
 impl State {
-    /// Whether a frame with this state is a page of a folio as one with the `other` is.
+    /// Whether frames with this state and with `other` are pages of one folio, given that their numbers are in one
+    /// block.
     fn is_page_beside(self, other: Self) -> bool {
         self.page_of() == other.page_of()
             && self.kind() == other.kind()

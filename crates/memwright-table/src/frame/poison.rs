@@ -1,27 +1,27 @@
-//! Debug builds overwrite a frame when it is freed and look whether it changed before it is
-//! allocated again: a stale translation or a stale pointer shows at once.
+//! Debug builds poison a frame when it is freed, and check that it is unchanged before it is allocated again. That
+//! exposes writes through stale translations and stale pointers.
 
 use super::{Frames, State};
 use crate::addr::{Frame, PAGE_SIZE};
 use crate::machine::{Machine, frame_pointer};
 
-/// No address, no small number, and odd.
+/// Not an address, not a small number, and odd.
 const PATTERN: u64 = 0xdead_f7ee_dead_f7ed;
 const WORDS: usize = PAGE_SIZE / 8;
 
 impl<M: Machine> Frames<M> {
-    /// Overwrites a frame that is being freed.
+    /// Poisons a frame that is being freed.
     pub(super) fn poison(&self, frame: Frame) {
         let words = frame_pointer(self.base, frame).cast::<u64>();
         for index in 0..WORDS {
-            // SAFETY: the frame is this machine's (its metadata was reached), and nobody's now.
+            // SAFETY: the frame belongs to this machine, for its metadata was reached, and is free.
             unsafe { words.add(index).write_volatile(PATTERN) };
         }
         let meta = self.meta(frame);
         meta.set_state(meta.state().with(State::POISONED));
     }
 
-    /// Panics if a frame that was poisoned has changed since.
+    /// Panics if a poisoned frame has changed since it was freed.
     pub(super) fn check_poison(&self, frame: Frame) {
         let meta = self.meta(frame);
         if !meta.state().has(State::POISONED) {

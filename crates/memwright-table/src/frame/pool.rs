@@ -1,11 +1,13 @@
-//! The pool of huge pages: folios set aside for memory that asks for huge pages by name
-//! (Linux 7.2 `mm/hugetlb.c`; Documentation/admin-guide/mm/hugetlbpage.rst).
+//! The huge page pool: folios set aside for hugetlb memory (Linux 7.2 `mm/hugetlb.c`;
+//! Documentation/admin-guide/mm/hugetlbpage.rst).
 //!
-//! A page of the pool is a folio that is never parted. Its kind says who has it: [`FrameKind::Pool`] nobody,
-//! [`FrameKind::PoolAnonymous`] private memory, [`FrameKind::PoolObject`] an object. With its last reference it goes
-//! back to the pool, or, if the pool has pages in surplus, to the free frames.
+//! A page of the pool is a folio that is never parted. Its kind says how it is used: a [`FrameKind::Pool`] page is
+//! free, a [`FrameKind::PoolAnonymous`] page belongs to private memory, and a [`FrameKind::PoolObject`] page to an
+//! object. When its last reference is dropped, it returns to the pool or, if the pool has surplus pages, to the free
+//! frames.
 //!
-//! A promise that a page will be there is a reservation: a number here, and kept by whoever was promised.
+//! A reservation guarantees that a page will be available. The pool only counts reservations; their holders keep track
+//! of them.
 
 use core::sync::atomic::Ordering;
 
@@ -15,41 +17,42 @@ use crate::addr::Frame;
 use crate::machine::Machine;
 use crate::mistake::{Mistake, planted};
 
-/// The pool has no page to give, or to promise.
+/// The pool has no page to allocate or to reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoHugePage;
 
-/// The numbers of the pool, in huge pages.
+/// The counters of the pool, in huge pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolCounts {
-    /// All, whoever has them (`nr_hugepages`).
+    /// All pages, free or in use (`nr_hugepages`).
     pub total: u64,
-    /// Those that nobody has (`free_hugepages`).
+    /// Free pages (`free_hugepages`).
     pub free: u64,
-    /// Of the free ones, those that are promised (`resv_hugepages`).
+    /// Free pages that are reserved (`resv_hugepages`).
     pub reserved: u64,
-    /// Those beyond what the pool was set to, which go when they are free (`surplus_hugepages`).
+    /// Pages beyond the configured size of the pool, which are freed when they are no longer used
+    /// (`surplus_hugepages`).
     pub surplus: u64,
-    /// The most of these (`nr_overcommit_hugepages`).
+    /// The limit on surplus pages (`nr_overcommit_hugepages`).
     pub most_surplus: u64,
 }
 
 impl PoolCounts {
-    /// Free pages that nobody was promised.
+    /// Free pages that are not reserved.
     fn unpromised(&self) -> u64 {
         self.free - self.reserved
     }
 
-    /// Pages that stay (`persistent_huge_pages`).
+    /// Pages that are not surplus (`persistent_huge_pages`).
     fn lasting(&self) -> u64 {
         self.total - self.surplus
     }
 }
 
-/// What the lock of the pool guards.
+/// The state that the lock of the pool protects.
 pub(super) struct Pool {
     counts: PoolCounts,
-    /// The first free page; the others follow by the links of their first frames.
+    /// The first free page. The others are linked through the metadata of their first frames.
     head: u32,
 }
 
@@ -75,16 +78,16 @@ impl Pool {
 }
 
 impl<M: Machine> Frames<M> {
-    /// The numbers of the pool.
+    /// Returns the counters of the pool.
     pub fn pool(&self) -> PoolCounts {
         self.pool.lock().counts
     }
 
-    /// Sets how many pages the pool has (`set_max_huge_pages`), as far as memory reaches, and as far as they are free
-    /// and not promised; what it cannot give up is in surplus.
+    /// Sets the size of the pool in pages (`set_max_huge_pages`). It grows as far as memory is available, and shrinks
+    /// as far as pages are free and not reserved; pages that it cannot free become surplus.
     pub fn resize_pool(&self, pages: u64) {
         let mut pool = self.pool.lock();
-        // What was in surplus stays, if more are wanted.
+        // If more pages are wanted, surplus pages stay first.
         let kept = pages.saturating_sub(pool.counts.lasting());
         pool.counts.surplus -= kept.min(pool.counts.surplus);
         while pool.counts.lasting() < pages {
@@ -100,15 +103,15 @@ impl<M: Machine> Frames<M> {
         pool.counts.surplus += pool.counts.lasting().saturating_sub(pages);
     }
 
-    /// Sets how many pages in surplus there may be; those that there are stay.
+    /// Sets the limit on surplus pages. Existing surplus pages stay.
     pub fn set_pool_surplus(&self, pages: u64) {
         self.pool.lock().counts.most_surplus = pages;
     }
 
-    /// Promises `pages` pages (`hugetlb_acct_memory`).
+    /// Reserves `pages` pages (`hugetlb_acct_memory`).
     ///
     /// # Errors
-    /// [`NoHugePage`] if so many are neither free nor may be made in surplus; nothing is promised.
+    /// [`NoHugePage`] if not enough pages are free or can be added as surplus; nothing is reserved then.
     pub fn reserve_huge(&self, pages: u64) -> Result<(), NoHugePage> {
         let mut pool = self.pool.lock();
         let before = pool.counts.free;
@@ -124,10 +127,10 @@ impl<M: Machine> Frames<M> {
         Ok(())
     }
 
-    /// The same for one page that is free, without making any.
+    /// Reserves one page that is free, without adding surplus pages.
     ///
     /// # Errors
-    /// [`NoHugePage`] if none is.
+    /// [`NoHugePage`] if no free page is unreserved.
     pub fn reserve_free_huge(&self) -> Result<(), NoHugePage> {
         let mut pool = self.pool.lock();
         if pool.counts.unpromised() == 0 {
@@ -137,7 +140,7 @@ impl<M: Machine> Frames<M> {
         Ok(())
     }
 
-    /// Takes the promise of `pages` pages back; as many in surplus go (`return_unused_surplus_pages`).
+    /// Releases the reservation of `pages` pages, and frees as many surplus pages (`return_unused_surplus_pages`).
     pub fn unreserve_huge(&self, pages: u64) {
         if planted(Mistake::LeakReservation) {
             return;
@@ -151,14 +154,13 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Takes a page, one that was promised if `promised`, else one that nobody was promised. Its contents are
-    /// undefined.
+    /// Takes a page: a reserved one if `promised`, else an unreserved one. Its contents are undefined.
     ///
     /// # Errors
-    /// [`NoHugePage`] if none is left, and none may be made in surplus.
+    /// [`NoHugePage`] if no page is left and no surplus page can be added.
     ///
     /// # Panics
-    /// If `kind` is not that of a page of the pool that somebody has.
+    /// If `kind` is not that of a pool page in use.
     pub fn take_huge(
         &self,
         promised: bool,
@@ -186,14 +188,14 @@ impl<M: Machine> Frames<M> {
         Ok(FrameRef::from_raw(self, head, true))
     }
 
-    /// Takes one page more than the pool was set to, of the nodes that `choice` names, for one that goes back to the
-    /// pool: with that one the surplus goes (`alloc_migrate_hugetlb_folio`). Its contents are undefined.
+    /// Adds a surplus page from the nodes that `choice` names, to replace a page that returns to the pool: that return
+    /// uses up the surplus (`alloc_migrate_hugetlb_folio`). Its contents are undefined.
     ///
     /// # Errors
     /// [`NoHugePage`] if these nodes have no memory for it.
     ///
     /// # Panics
-    /// If `kind` is not that of a page of the pool that somebody has.
+    /// If `kind` is not that of a pool page in use.
     pub fn add_huge_on(
         &self,
         kind: FrameKind,
@@ -211,7 +213,7 @@ impl<M: Machine> Frames<M> {
         Ok(page)
     }
 
-    /// The last reference of a page went.
+    /// Returns a page whose last reference was dropped to the pool.
     #[cold]
     pub(super) fn return_to_pool(&self, head: Frame, meta: &Meta) {
         let mut pool = self.pool.lock();
@@ -223,14 +225,14 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Memory for one more page.
+    /// Allocates memory for one more page.
     fn new_page(&self) -> Option<Frame> {
         let head = self.allocate(FOLIO_ORDER, FrameKind::Pool).ok()?.into_raw();
         self.meta(head).whole.store(0, Ordering::Relaxed);
         Some(head)
     }
 
-    /// One more page, in surplus.
+    /// Adds one surplus page. Returns `false` if the limit is reached or there is no memory.
     fn add_surplus(&self, pool: &mut Pool) -> bool {
         if pool.counts.surplus >= pool.counts.most_surplus {
             return false;
@@ -249,7 +251,7 @@ impl<M: Machine> Frames<M> {
         self.give_up(pool);
     }
 
-    /// Makes a free page frames like any other.
+    /// Turns a free page of the pool into ordinary free frames.
     fn give_up(&self, pool: &mut Pool) {
         let head = self.pop(pool);
         pool.counts.total -= 1;

@@ -1,4 +1,4 @@
-//! References of frames.
+//! References to frames.
 
 use core::fmt;
 use core::sync::atomic::Ordering;
@@ -8,16 +8,17 @@ use crate::addr::Frame;
 use crate::machine::Machine;
 use crate::sync::Wait;
 
-/// In the index of an anonymous page: the node of its last user that was seen, plus one. The rest is of a digest.
+/// The bits in the index of an anonymous page that record the node of the CPU last seen to use it, plus one. The other
+/// bits are part of a content digest.
 const USER: u64 = 0xf;
 const _: () = assert!(super::MAX_NODES < USER as usize);
 
-/// One counted reference of an allocated block. Dropping the last one frees the block.
+/// One counted reference to an allocated block. Dropping the last one frees the block.
 #[must_use = "dropping it gives the reference up"]
 pub struct FrameRef<'a, M: Machine> {
     frames: &'a Frames<M>,
     frame: Frame,
-    /// Of the whole folio that the frame lies in.
+    /// Whether the reference is to the whole folio that contains the frame.
     whole: bool,
 }
 
@@ -37,14 +38,14 @@ impl<'a, M: Machine> FrameRef<'a, M> {
         self.frame
     }
 
-    /// Whether it is a reference of a whole folio.
+    /// Whether it is a reference to a whole folio.
     #[inline]
     pub fn is_whole(&self) -> bool {
         self.whole
     }
 
-    /// Stores the reference elsewhere: in an entry, in a word of an object's store. Take it back
-    /// with [`Frames::adopt`], or that of a folio with [`Frames::adopt_whole`].
+    /// Turns the reference into a raw frame, to be stored in an entry or in an object's page store. [`Frames::adopt`]
+    /// turns it back, or [`Frames::adopt_whole`] for a folio.
     #[inline]
     #[must_use = "the reference is lost unless it is stored"]
     pub fn into_raw(self) -> Frame {
@@ -82,7 +83,8 @@ impl<M: Machine> fmt::Debug for FrameRef<'_, M> {
 }
 
 impl<M: Machine> Frames<M> {
-    /// Takes over a reference that `into_raw` stored. In a folio it is one of the whole, as `share` gives it.
+    /// Takes over a reference that `into_raw` stored. For a frame in a folio it is a whole-folio reference, as `share`
+    /// returns.
     ///
     /// # Panics
     /// If the frame has no reference, or is a table.
@@ -100,21 +102,21 @@ impl<M: Machine> Frames<M> {
         FrameRef::from_raw(self, frame, false)
     }
 
-    /// Takes over a reference of a whole folio that `into_raw` stored.
+    /// Takes over a whole-folio reference that `into_raw` stored.
     ///
     /// # Panics
-    /// If no folio begins with `frame`.
+    /// If no folio begins at `frame`.
     pub fn adopt_whole(&self, frame: Frame) -> FrameRef<'_, M> {
         let state = self.meta(frame).state();
         assert!(state.has(State::FOLIO), "{frame:?} begins no folio");
         FrameRef::from_raw(self, frame, true)
     }
 
-    /// Adds a reference to a frame that has one already. In a folio it is one of the whole, which stays one until
-    /// the reference goes.
+    /// Adds a reference to a frame that already has one. For a frame in a folio the reference is to the whole folio,
+    /// which stays a folio until the reference is dropped.
     ///
     /// # Panics
-    /// If it has none, or is a table.
+    /// If the frame has no reference, or is a table.
     #[inline]
     pub fn share(&self, frame: Frame) -> FrameRef<'_, M> {
         if self.may_be_in_folio(frame) && self.is_in_folio(frame) {
@@ -126,7 +128,8 @@ impl<M: Machine> Frames<M> {
         FrameRef::from_raw(self, frame, false)
     }
 
-    /// Whether the frame is of a kind that comes in folios, or of one of which only the first frame says so.
+    /// Returns whether the frame is of a kind that may be in a folio. `Free` is included, because a folio may record
+    /// its kind in its first frame only.
     #[inline]
     fn may_be_in_folio(&self, frame: Frame) -> bool {
         match self.meta(frame).kind() {
@@ -146,8 +149,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// A reference of the whole folio that `frame` lies in, for its sake; of the frame alone if the folio's last
-    /// reference has just gone.
+    /// Takes a reference to the whole folio that contains `frame`, or to the frame alone if the folio's last reference
+    /// has just been dropped.
     #[cold]
     fn share_in_folio(&self, frame: Frame) -> FrameRef<'_, M> {
         if self.share_folio_of(frame).is_some() {
@@ -157,8 +160,8 @@ impl<M: Machine> Frames<M> {
         FrameRef::from_raw(self, frame, false)
     }
 
-    /// Adds a reference of the whole folio that `frame` lies in, once that can be had, and returns its head.
-    /// `None`: the frame lies in none any more.
+    /// Adds a reference to the whole folio that contains `frame`, waiting until that is possible, and returns its head.
+    /// Returns `None` if the frame is no longer in a folio.
     #[cold]
     fn share_folio_of(&self, frame: Frame) -> Option<Frame> {
         let mut wait = Wait::new();
@@ -171,13 +174,14 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Gives up such a reference: the folio is one until then.
+    /// Drops a whole-folio reference that was taken for `frame`.
     #[cold]
     fn release_whole_of(&self, frame: Frame) {
         self.release_whole(self.folio_of(frame).unwrap_or(frame));
     }
 
-    /// References of `frame`, or of the block that holds it; in a folio those of the frame and of the whole.
+    /// The number of references to `frame`, or to the block that contains it. In a folio, those to the frame and to the
+    /// whole folio.
     #[inline]
     pub fn references(&self, frame: Frame) -> u32 {
         let meta = self.meta(frame);
@@ -197,7 +201,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// What the frame with this number is used for; none where there is no memory.
+    /// What the frame with this number is used for, or `None` where there is no memory.
     pub fn kind_at(&self, number: u32) -> Option<FrameKind> {
         self.metas().find(number)?;
         let kind = self.kind(Frame::new(number));
@@ -209,13 +213,14 @@ impl<M: Machine> Frames<M> {
         self.metas().end()
     }
 
-    /// How many entries show `frame`, as far as references tell: all of an anonymous page are entries, one of an
-    /// object's page is the object's own, and one of a merged page that of whoever finds it by its contents.
+    /// The number of entries that map `frame`, as far as references show. All references to an anonymous page are
+    /// entries. One reference to an object's page belongs to the object, and one to a merged page to the index of
+    /// merged pages (KSM).
     pub fn sharers(&self, frame: Frame) -> u32 {
         self.shown(frame).1
     }
 
-    /// What `frame` is used for, and how many entries show it.
+    /// Returns what `frame` is used for, and how many entries map it.
     #[inline]
     pub fn shown(&self, frame: Frame) -> (FrameKind, u32) {
         let meta = self.meta(frame);
@@ -233,15 +238,15 @@ impl<M: Machine> Frames<M> {
         (kind, sharers(kind, self.references(frame)))
     }
 
-    /// How many frames of objects an entry shows. Nobody keeps this number: the frames are looked at, but for
-    /// free blocks, until all that objects have are found.
+    /// Counts the frames of objects that at least one entry maps. No counter exists for this: the function scans frame
+    /// metadata, except for free blocks, until it has found all frames of objects.
     pub fn objects_shown(&self) -> u64 {
         let metas = self.metas();
         let (mut left, mut shown) = (self.used_by(FrameKind::Object), 0);
         let mut number = metas.lowest;
         while let (1.., Some(meta)) = (left, metas.find(number)) {
             let state = meta.state();
-            // Of a folio that is no more than one, the first frame alone has metadata.
+            // In a folio that is not parted, only the first frame has metadata.
             let block =
                 state.has(State::LISTED) || state.has(State::FOLIO) && !state.has(State::PARTED);
             let frames = if block { 1 << state.order() } else { 1 };
@@ -256,7 +261,7 @@ impl<M: Machine> Frames<M> {
         shown
     }
 
-    /// The order of the block that holds `frame`.
+    /// The order of the block that contains `frame`.
     pub fn order(&self, frame: Frame) -> u8 {
         match self.metas().folio_of(frame.number()) {
             Some((_, head)) => head.state().order(),
@@ -264,8 +269,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Says what the page in `frame` belongs to, and which page of it it is. Both are 0 in a new
-    /// frame, and mean what their writers agree on.
+    /// Records the owner of the page in `frame`, and the index of the page there. Both are 0 in a new frame; their
+    /// meaning is up to the callers.
     ///
     /// # Panics
     /// If `frame` holds no data.
@@ -277,7 +282,7 @@ impl<M: Machine> Frames<M> {
         meta.index.store(index, Ordering::Relaxed);
     }
 
-    /// What was said by `set_owner`.
+    /// Returns the owner and the index that `set_owner` recorded.
     #[inline]
     pub fn owner(&self, frame: Frame) -> (u64, u64) {
         let meta = self.meta(frame);
@@ -287,27 +292,27 @@ impl<M: Machine> Frames<M> {
         )
     }
 
-    /// Remembers a digest of the contents of `frame`, but for its lowest bits; returns whether it is the one before,
-    /// which is 0 in a new frame.
+    /// Records a digest of the contents of `frame`, without its lowest bits. Returns whether it equals the previous
+    /// digest, which is 0 in a new frame.
     ///
     /// # Panics
-    /// If `frame` holds no anonymous page, whose index nobody else uses.
+    /// If `frame` holds no anonymous page: only then is the index free for this use.
     pub fn remember_digest(&self, frame: Frame, digest: u64) -> bool {
         let digest = digest & !USER;
         self.remember(frame, !USER, digest) == digest
     }
 
-    /// Remembers that a CPU of `node` was seen to use the page in `frame`, of a folio the first; returns whether the
-    /// one that was seen before was of that node too.
+    /// Records that a CPU of `node` was seen to use the page in `frame`, the head in case of a folio. Returns whether
+    /// the previous record was of the same node.
     ///
     /// # Panics
-    /// As [`remember_digest`](Self::remember_digest).
+    /// Like [`remember_digest`](Self::remember_digest).
     pub fn remember_user(&self, frame: Frame, node: u8) -> bool {
         let user = u64::from(node) + 1;
         self.remember(frame, USER, user) == user
     }
 
-    /// Remembers the bits of `part` in the index of an anonymous page; returns what they were.
+    /// Stores `bits` in the bits `part` of an anonymous page's index. Returns the previous value of these bits.
     fn remember(&self, frame: Frame, part: u64, bits: u64) -> u64 {
         assert!(
             self.kind(frame) == FrameKind::Anonymous,
@@ -315,13 +320,13 @@ impl<M: Machine> Frames<M> {
         );
         let index = &self.meta(frame).index;
         let before = index.load(Ordering::Relaxed);
-        // Both parts are hints: what another CPU remembers at this moment may be forgotten.
+        // Both parts are hints: an update by another CPU at this moment may be lost.
         index.store(before & !part | bits, Ordering::Relaxed);
         before & part
     }
 
-    /// Pins `frame`: a device, or the kernel, may write it at any time (design rule 6). Of a folio the
-    /// whole is pinned, and held.
+    /// Pins `frame`: a device or the kernel may write it at any time (design rule 6). In a folio this pins the whole
+    /// folio and takes a reference to it.
     #[inline]
     pub fn pin(&self, frame: Frame) {
         if let Some(head) = self.folio_of(frame) {
@@ -353,7 +358,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// How often `frame` is pinned.
+    /// The number of pins of `frame`.
     #[inline]
     pub fn pins(&self, frame: Frame) -> u32 {
         let folio = self.folio_of(frame);
@@ -370,7 +375,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// The first frame of the block that holds `frame`.
+    /// The first frame of the block that contains `frame`.
     #[inline]
     pub(crate) fn first_frame(&self, frame: Frame) -> Frame {
         let meta = self.meta(frame);
@@ -392,18 +397,18 @@ impl<M: Machine> Frames<M> {
     }
 }
 
-/// Adds references to a block that has some.
+/// Adds references to a block that has at least one.
 #[inline]
 pub(crate) fn add_references(meta: &Meta, count: u32) {
     let before = meta.references.fetch_add(count, Ordering::Relaxed);
-    // One test for both: a free frame has none, and half the range is never reached.
+    // One test for both: a free frame has no references, and half the range is never reached.
     assert!(
         before.wrapping_sub(1) < u32::MAX / 2,
         "frame shared while free, or too often"
     );
 }
 
-/// Of so many references of a frame of this kind, those that are entries.
+/// The number of entries among the references to a frame of this kind.
 #[inline]
 const fn sharers(kind: FrameKind, references: u32) -> u32 {
     match kind {

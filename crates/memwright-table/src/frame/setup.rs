@@ -1,4 +1,4 @@
-//! Taking over a machine's memory.
+//! Setup: takes over a machine's memory.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::machine::{Machine, frame_pointer};
 use crate::sync::{Lock, Rank};
 use rust_alloc::vec::Vec;
 
-/// Memory of one node, handed to [`Frames::new`].
+/// Memory of one node, passed to [`Frames::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// The frames.
@@ -26,7 +26,7 @@ pub struct Region {
 pub enum SetupError {
     /// There is no region, or only empty ones.
     NoMemory,
-    /// The machine does not have these frames, or two regions share some.
+    /// The machine does not have these frames, or two regions overlap.
     BadRegion(FrameRange),
     /// No region has room for the metadata of all frames.
     NoRoomForMetadata,
@@ -59,8 +59,8 @@ impl From<OutOfMemory> for SetupError {
 }
 
 impl<M: Machine> Frames<M> {
-    /// Takes over `regions`. Metadata, 64 bytes for each frame between the lowest and the
-    /// highest, is carved out of the largest region.
+    /// Takes over `regions`. The metadata, 64 bytes for each frame between the lowest and the highest, takes the first
+    /// frames of the largest region.
     ///
     /// # Errors
     /// See [`SetupError`].
@@ -90,8 +90,8 @@ impl<M: Machine> Frames<M> {
             .ok_or(SetupError::NoRoomForMetadata)?;
         for number in 0..count {
             let value = Meta::new(State::new(FrameKind::Hole, 0, 0));
-            // SAFETY: `reserved` lies in a region that the machine has, is large enough for
-            // `count` values, aligned to a page, and kept from the free lists below.
+            // SAFETY: `reserved` is in a region that the machine has, has room for `count` values, is page-aligned, and
+            // is kept out of the free lists below.
             unsafe { meta.add(number as usize).write(value) };
         }
 
@@ -134,8 +134,7 @@ impl<M: Machine> Frames<M> {
         Ok(frames)
     }
 
-    /// Puts the frames of `region` that are not `reserved` into the free lists, and tells how
-    /// many they are.
+    /// Adds the frames of `region` that are not in `reserved` to the free lists, and returns how many there are.
     fn add_region(&self, region: Region, reserved: FrameRange) -> u64 {
         for number in 0..region.range.count {
             let frame = Frame::new(region.range.start.number() + number);
@@ -159,7 +158,7 @@ impl<M: Machine> Frames<M> {
     }
 }
 
-/// Each region must be the machine's, and no two may share a frame.
+/// Checks that each region belongs to the machine, and that no two overlap.
 fn check<M: Machine>(machine: &M, regions: &[Region]) -> Result<(), SetupError> {
     for (index, region) in regions.iter().enumerate() {
         let range = region.range;
@@ -175,7 +174,7 @@ fn check<M: Machine>(machine: &M, regions: &[Region]) -> Result<(), SetupError> 
     Ok(())
 }
 
-/// The first frames of the largest region: room for `count` values.
+/// Returns the frames for the metadata: the first of the largest region, with room for `count` values.
 fn place_metadata(regions: &[Region], count: u32) -> Result<FrameRange, SetupError> {
     let needed = (count as usize * size_of::<Meta>()).div_ceil(PAGE_SIZE) as u32;
     let largest = regions.iter().rev().max_by_key(|region| region.range.count);

@@ -1,4 +1,4 @@
-//! Pages outside of memory: who counts the entries that name them, and which frames have a copy there.
+//! Swapped-out pages: the interface to the manager of swap slots, and the frames that have a copy in a slot.
 
 extern crate alloc as rust_alloc;
 
@@ -12,23 +12,26 @@ use super::{Frames, Meta};
 use crate::addr::Frame;
 use crate::machine::Machine;
 
-/// Who keeps pages outside of memory, in slots that entries name ([`crate::Swapped`]).
+/// The manager of swap slots, which entries name ([`crate::Swapped`]).
 ///
-/// Each entry that names a slot is one use of it. The methods are called with the locks of page tables held,
-/// and take none of an earlier rank than [`Rank::Swap`](crate::sync::Rank::Swap).
+/// Each entry that names a slot is one use of it.
+///
+/// # Locks
+/// The methods are called with page-table locks held, and acquire no lock of an earlier rank than
+/// [`Rank::Swap`](crate::sync::Rank::Swap).
 pub trait Slots<M: Machine>: Send + Sync {
-    /// One more entry names `slot`, which another names already.
+    /// Adds a use of `slot`, which another entry names already.
     fn share(&self, frames: &Frames<M>, slot: u64);
 
-    /// An entry that named `slot` does so no more.
+    /// Drops a use of `slot`: an entry that named it no longer does.
     fn release(&self, frames: &Frames<M>, slot: u64);
 
-    /// The last reference of `frame`, which has a copy in `slot`, is gone. The keeper says that the frame has
-    /// none any more ([`Frames::set_slot`]).
+    /// Detaches `slot` from `frame`, which has a copy there and whose last reference is gone. The implementation must
+    /// clear the slot of the frame ([`Frames::set_slot`]).
     fn leave(&self, frames: &Frames<M>, frame: Frame, slot: u64);
 }
 
-/// The keeper of slots of a machine's memory, once there is one.
+/// The manager of swap slots of a machine, once set.
 pub(super) struct Keeper<M: Machine>(AtomicPtr<Arc<dyn Slots<M>>>);
 
 impl<M: Machine> Keeper<M> {
@@ -38,7 +41,7 @@ impl<M: Machine> Keeper<M> {
 
     fn get(&self) -> Option<&dyn Slots<M>> {
         let keeper = self.0.load(Ordering::Acquire);
-        // SAFETY: the pointer is null, or that of a box which `set` stored once and only `drop` frees.
+        // SAFETY: the pointer is null, or points to a box that `set` stored once and only `drop` frees.
         unsafe { keeper.as_ref() }.map(|keeper| &**keeper)
     }
 
@@ -50,7 +53,7 @@ impl<M: Machine> Keeper<M> {
             .compare_exchange(null, new, order, Ordering::Acquire)
             .is_err()
         {
-            // SAFETY: the box was made above, and nobody else has its pointer.
+            // SAFETY: the box was created above, and its pointer was not shared.
             drop(unsafe { Box::from_raw(new) });
             panic!("the slots of a machine have one keeper");
         }
@@ -61,17 +64,17 @@ impl<M: Machine> Drop for Keeper<M> {
     fn drop(&mut self) {
         let keeper = *self.0.get_mut();
         if !keeper.is_null() {
-            // SAFETY: `set` made the box, and nobody borrows from the keeper any more.
+            // SAFETY: `set` created the box, and no borrow of the manager exists any more.
             drop(unsafe { Box::from_raw(keeper) });
         }
     }
 }
 
 impl<M: Machine> Frames<M> {
-    /// Says who counts the uses of slots.
+    /// Sets the manager of swap slots.
     ///
     /// # Panics
-    /// If somebody does already.
+    /// If one is set already.
     pub fn set_slots(&self, keeper: Arc<dyn Slots<M>>) {
         self.slots.set(keeper);
     }
@@ -81,11 +84,11 @@ impl<M: Machine> Frames<M> {
         self.slots.get().is_some()
     }
 
-    /// Says that a copy of the page in `frame`, which has a reference, is in `slot`, or in none. The caller
-    /// keeps others from saying so at the same time.
+    /// Records that a copy of the page in `frame`, which has a reference, is in `slot`, or that there is none. The
+    /// caller serializes calls for one frame.
     ///
     /// # Panics
-    /// If the frame lies in a block of several.
+    /// If the frame is in a block of several frames.
     pub fn set_slot(&self, frame: Frame, slot: Option<u64>) {
         let meta = self.meta(frame);
         assert!(!meta.is_in_block(), "a part of a block has no slot");
@@ -98,7 +101,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Where a copy of the page in `frame` is.
+    /// Returns the slot that holds a copy of the page in `frame`, if any.
     #[inline]
     pub fn slot_of(&self, frame: Frame) -> Option<u64> {
         let meta = self.meta(frame);
@@ -107,10 +110,11 @@ impl<M: Machine> Frames<M> {
             .then(|| meta.owner.load(Ordering::Relaxed))
     }
 
-    /// Says whether the contents of `frame`, which one entry shows, may be lost as long as that entry is clean.
+    /// Sets whether the contents of `frame`, which one entry maps, may be discarded while that entry is clean
+    /// (`MADV_FREE`).
     ///
     /// # Panics
-    /// If the frame lies in a block of several.
+    /// If the frame is in a block of several frames.
     pub fn set_lazy(&self, frame: Frame, lazy: bool) {
         let meta = self.meta(frame);
         assert!(!meta.is_in_block(), "a part of a block is not freed lazily");
@@ -121,13 +125,13 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Whether they may.
+    /// Whether the contents of `frame` may be discarded while its entry is clean.
     #[inline]
     pub fn is_lazy(&self, frame: Frame) -> bool {
         self.meta(frame).state().has(State::LAZY)
     }
 
-    /// One more entry names `slot`.
+    /// Adds a use of `slot` for one more entry.
     #[cold]
     pub(crate) fn share_slot(&self, slot: u64) {
         if let Some(slots) = self.slots.get() {
@@ -135,7 +139,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// An entry, or the store of an object, that named `slot` does so no more.
+    /// Drops a use of `slot`: an entry, or the store of an object, that named it no longer does.
     #[cold]
     pub fn release_slot(&self, slot: u64) {
         if let Some(slots) = self.slots.get() {
@@ -143,7 +147,7 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Before a frame without references, which has a copy in a slot, is freed.
+    /// Detaches the slot of a frame that has no references and is about to be freed.
     #[cold]
     pub(super) fn leave_slot(&self, frame: Frame, meta: &Meta) {
         let slot = meta.owner.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Telling the CPUs what to invalidate.
+//! Sends the invalidations to the CPUs.
 
 use super::GatherCounts;
 use crate::addr::CpuSet;
@@ -7,7 +7,7 @@ use crate::mistake::{Mistake, planted};
 use crate::sync::{Step, step};
 use crate::table::Table;
 
-/// Invalidates `what` on this CPU if it has the table loaded, and on every other CPU that has it if `everywhere`: `pages`
+/// Invalidates `what` on this CPU if it has the table loaded and, if `everywhere`, on every other CPU that has: `pages`
 /// translations one by one, or everything if `pages` is 0.
 #[inline(always)]
 pub(super) fn send<M: Machine>(

@@ -1,18 +1,18 @@
-//! Waits that spin for a while and then halt the CPU; see the module above.
+//! Waits that spin for a while and then halt the CPU; see the parent module.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::{GaveWay, Rank, Step, cpu, hooks, relax, stat, step};
 use crate::mistake::{Mistake, planted};
 
-/// Turns of a wait before it halts: longer than the short sections of this kernel on a CPU that runs.
-/// None where a scheduler tries every order: spinning longer is waiting, and adds no order.
+/// The turns that a wait spins before it halts: longer than the short critical sections of this kernel on a running
+/// CPU. 0 where a test scheduler tries every order, because spinning longer adds no order.
 pub const SPINS: u32 = if cfg!(feature = "interleave") { 0 } else { 256 };
-/// Nanoseconds of the first nap. Each is twice as long as the one before, up to the longest.
+/// The length of the first nap in nanoseconds. Each nap is twice as long as the one before, up to `LONGEST_NAP`.
 const FIRST_NAP: u32 = 16_384;
 const LONGEST_NAP: u32 = 1 << 20;
 
-/// How long the nap after one of `before` nanoseconds is; 0 is none.
+/// The length of the nap after one of `before` nanoseconds, where 0 stands for none.
 const fn nap_after(before: u32) -> u32 {
     if before == 0 {
         FIRST_NAP
@@ -23,38 +23,38 @@ const fn nap_after(before: u32) -> u32 {
     }
 }
 
-/// One wait for another thread of control.
+/// One wait for another thread.
 ///
-/// In debug builds of a kernel a wait for a lock that naps ends in a panic if the lock is not
-/// released for minutes: on a host a thread may sleep for as long as it likes.
+/// In debug builds of a kernel, a wait for a lock panics if the lock is not released for minutes. On a host there is no
+/// limit, because a thread may sleep for any time.
 #[derive(Debug)]
 #[must_use = "a wait does nothing until it takes turns"]
 pub struct Wait {
-    /// The lock's, if it is one that is waited for.
+    /// The rank of the lock, if the wait is for a lock.
     rank: Option<Rank>,
-    /// Turns of spinning that are left.
+    /// The number of spinning turns left.
     spins: u32,
-    /// Whether it has taken a turn.
+    /// Whether the wait has taken a turn.
     begun: bool,
-    /// Nanoseconds of the last nap.
+    /// The length of the last nap in nanoseconds.
     nap: u32,
-    /// Nanoseconds of all naps.
+    /// The length of all naps in nanoseconds.
     napped: u64,
-    /// Whether other threads of the CPU wait too, and none can go on.
+    /// Whether other threads of the CPU wait too, and none can make progress.
     accompanied: bool,
-    /// Whether it is counted as one that did more than spin.
+    /// Whether the wait has been counted as one that did more than spin.
     blocked: bool,
     /// Whether the CPU halted at all.
     halted: bool,
 }
 
 impl Wait {
-    /// Whether a wait may take too long.
+    /// Whether waits are limited in time.
     const LIMITED: bool = cfg!(all(debug_assertions, not(any(test, feature = "std"))));
-    /// Nanoseconds of naps after which the lock counts as lost: five minutes.
+    /// The nanoseconds of naps after which a lock counts as lost: five minutes.
     const MOST: u64 = 300_000_000_000;
 
-    /// A wait for what is no lock, and wakes no CPU when it comes.
+    /// A wait for something other than a lock, which wakes no CPU when it happens.
     pub const fn new() -> Self {
         Self::of(None)
     }
@@ -90,8 +90,8 @@ impl Wait {
         (hooks().halt)(Some(nap));
     }
 
-    /// Waits for a moment, for what ends with [`Halted::wake`]: spins at first, then halts until then.
-    /// `over` says whether it has ended.
+    /// Waits for a moment for something that ends with [`Halted::wake`]: spins at first, then halts until woken. `over`
+    /// returns whether it has ended.
     pub(super) fn turn_until(&mut self, halted: &Halted, over: impl Fn() -> bool) {
         if self.spin() || self.give_way() {
             return;
@@ -100,7 +100,7 @@ impl Wait {
         let this = 1 << (cpu % u64::BITS as usize);
         step(Step::Announce);
         halted.0.fetch_or(this, Ordering::SeqCst);
-        // The announcement comes before the look, as in `wake` the release does.
+        // The announcement comes before the check, as in `wake` the release comes before the read.
         fence(Ordering::SeqCst);
         if planted(Mistake::HaltUnchecked) || !over() {
             self.begin_halt();
@@ -109,11 +109,11 @@ impl Wait {
             let limit = self.accompanied.then(|| self.next_nap());
             (hooks().halt)(limit);
         }
-        // A halt may have ended for another reason.
+        // The halt may have ended for another reason.
         halted.0.fetch_and(!this, Ordering::Relaxed);
     }
 
-    /// Takes a turn of spinning, if any is left.
+    /// Takes a turn of spinning, if any is left. Returns whether it did.
     #[inline]
     fn spin(&mut self) -> bool {
         if !self.begun {
@@ -128,7 +128,7 @@ impl Wait {
         true
     }
 
-    /// Counts a nap of a wait that must not take for ever.
+    /// Accounts for a nap, and panics if the wait takes too long.
     fn limit(&mut self) {
         if let Some(rank) = self.rank.filter(|_| Self::LIMITED) {
             self.napped += u64::from(self.nap);
@@ -139,8 +139,8 @@ impl Wait {
         }
     }
 
-    /// Lets other threads of the CPU run, if the lock may be held by one of them. Returns whether one ran that
-    /// does not wait itself.
+    /// Lets other threads of the CPU run, if one of them may hold the lock. Returns whether a thread ran that is not
+    /// waiting itself.
     fn give_way(&mut self) -> bool {
         if !self.rank.is_some_and(Rank::sleeps) {
             return false;
@@ -149,13 +149,13 @@ impl Wait {
         self.accompanied = gave == GaveWay::ToWaiters;
         if gave != GaveWay::ToNobody {
             self.count_blocked();
-            // Other CPUs' invalidations are served: threads that only wait must not keep them waiting.
+            // Serve other CPUs' invalidations: threads that only wait must not delay them.
             relax();
         }
         gave == GaveWay::ToOthers
     }
 
-    /// How long the next nap is.
+    /// Advances to the next nap and returns its length.
     fn next_nap(&mut self) -> u32 {
         self.nap = nap_after(self.nap);
         self.nap
@@ -189,7 +189,7 @@ impl Drop for Wait {
     }
 }
 
-/// The CPUs that are halted until one thing ends, or are about to halt: a bit for each.
+/// The CPUs that are halted, or about to halt, until one event: one bit per CPU.
 #[derive(Debug, Default)]
 pub(crate) struct Halted(AtomicU64);
 
@@ -199,7 +199,7 @@ impl Halted {
         Self(AtomicU64::new(0))
     }
 
-    /// Wakes the CPUs that are halted. The caller has ended what they wait for.
+    /// Wakes the halted CPUs. The caller has ended what they wait for.
     #[inline]
     pub(super) fn wake(&self) {
         fence(Ordering::SeqCst);

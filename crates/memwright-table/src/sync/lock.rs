@@ -9,19 +9,22 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use super::stat::{self, FREE, TAKEN};
 use super::{Halted, Rank, Step, Wait, order, step};
 
-/// The bare lock: one word, which may live in a frame's metadata. Its upper half belongs to the
-/// lock statistics ([`stat`](super::stat)).
+/// The bare lock: one word, which may be in a frame's metadata. Its upper half belongs to the lock statistics
+/// ([`stat`](super::stat)).
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct RawLock(AtomicU32);
 
 impl RawLock {
-    /// A lock that nobody holds.
+    /// Creates a free lock.
     pub const fn new() -> Self {
         Self(AtomicU32::new(FREE))
     }
 
-    /// Takes the lock, waiting for it if need be. Pair it with `unlock` of the same rank.
+    /// Acquires the lock, waiting for it if necessary. Pair it with `unlock` of the same rank.
+    ///
+    /// # Panics
+    /// In debug builds, if a lock of this or a later rank is held.
     #[inline]
     #[track_caller]
     pub fn lock(&self, rank: Rank) {
@@ -33,8 +36,8 @@ impl RawLock {
         order::acquired(rank);
     }
 
-    /// Like [`lock`](Self::lock). `wait` waits for the lock where it is not free, and takes it: out of line, so that what
-    /// it needs is no burden here.
+    /// Like [`lock`](Self::lock), but calls `wait` if the lock is not free; `wait` waits for the lock and acquires it.
+    /// It is out of line, so that what it needs does not burden the fast path.
     #[inline]
     #[track_caller]
     pub(super) fn lock_or(&self, rank: Rank, wait: impl FnOnce()) {
@@ -46,8 +49,8 @@ impl RawLock {
         order::acquired(rank);
     }
 
-    /// The same for one of several locks of `rank` of which the caller holds one, that whoever holds several takes in the
-    /// same order. Pair it with `unlock_beside`.
+    /// Acquires one of several locks of `rank` while the caller holds another one. All threads that hold several
+    /// acquire them in the same order. Pair it with `unlock_beside`.
     #[track_caller]
     pub(super) fn lock_beside(&self, rank: Rank, halted: &Halted) {
         order::check_beside(rank);
@@ -57,7 +60,7 @@ impl RawLock {
         }
     }
 
-    /// Takes the lock if nobody holds it.
+    /// Acquires the lock if it is free. Returns whether it did.
     #[inline]
     pub fn try_lock(&self, rank: Rank) -> bool {
         step(Step::Lock(rank));
@@ -68,30 +71,30 @@ impl RawLock {
         taken
     }
 
-    /// Releases the lock. The caller holds it; releasing another's lock breaks whatever that one
-    /// guards, so the method stays inside the crate.
+    /// Releases the lock, which the caller must hold. Releasing a lock that another thread holds would break what it
+    /// protects, so the method is private to the crate.
     #[inline]
     pub(crate) fn unlock(&self, rank: Rank) {
         order::released(rank);
         self.unlock_beside(rank);
     }
 
-    /// Releases a lock that was taken beside another one of `rank`, by which the order of locks knows of both.
+    /// Releases a lock that was acquired beside another one of `rank`: the lock-order check records both as one.
     #[inline]
     pub(super) fn unlock_beside(&self, rank: Rank) {
         debug_assert!(self.is_locked(), "released a free lock");
-        // Nobody else writes the word of a lock that is taken, so a load and a store do.
+        // No other thread writes the word of a held lock, so a load and a store suffice.
         let word = self.0.load(Ordering::Relaxed);
         self.0.store(word & !TAKEN, Ordering::Release);
         step(Step::Unlock(rank));
     }
 
-    /// Whether somebody holds the lock.
+    /// Whether the lock is held.
     pub fn is_locked(&self) -> bool {
         self.0.load(Ordering::Relaxed) & TAKEN != 0
     }
 
-    /// Takes the lock if it is free and nothing is to be counted.
+    /// Acquires the lock if it is free and nothing is to be counted.
     #[inline]
     fn take_expected(&self) -> bool {
         self.0
@@ -104,7 +107,7 @@ impl RawLock {
             .is_ok()
     }
 
-    /// Takes the lock if it is free, and counts that.
+    /// Acquires the lock if it is free, and counts that.
     #[cold]
     fn try_take(&self, rank: Rank, waited: bool) -> bool {
         let old = self.0.load(Ordering::Relaxed);
@@ -121,7 +124,8 @@ impl RawLock {
         true
     }
 
-    /// Waits for the lock, and takes it. With `halted` its holder wakes the CPUs in there.
+    /// Waits for the lock and acquires it. With `halted`, the holder wakes the CPUs in that set after it releases the
+    /// lock.
     #[cold]
     pub(super) fn wait(&self, rank: Rank, halted: Option<&Halted>) {
         let mut waited = false;
@@ -141,9 +145,9 @@ impl RawLock {
     }
 }
 
-/// A value behind a spin lock, for sections of a few hundred instructions. A CPU that waits serves
-/// invalidations meanwhile, through [`Hooks::relax`](super::Hooks), and naps when the wait is long:
-/// the holder's CPU may be a virtual one that does not run.
+/// A value protected by a spin lock, for critical sections of a few hundred instructions. A CPU that waits serves
+/// invalidations meanwhile, through [`Hooks::relax`](super::Hooks), and naps when the wait is long: the holder's CPU
+/// may be a virtual one that is not running.
 pub struct Lock<T: ?Sized> {
     rank: Rank,
     raw: RawLock,
@@ -152,11 +156,11 @@ pub struct Lock<T: ?Sized> {
 
 // SAFETY: the lock gives one thread at a time access to the value.
 unsafe impl<T: ?Sized + Send> Send for Lock<T> {}
-// SAFETY: as above: sharing the lock hands the value from thread to thread.
+// SAFETY: as above: sharing the lock passes the value from thread to thread.
 unsafe impl<T: ?Sized + Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
-    /// A lock of `rank` around `value`.
+    /// Creates a lock of `rank` around `value`.
     pub const fn new(rank: Rank, value: T) -> Self {
         Self {
             rank,
@@ -165,14 +169,14 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Gives the value back.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
 }
 
 impl<T: ?Sized> Lock<T> {
-    /// Takes the lock.
+    /// Acquires the lock.
     ///
     /// # Panics
     /// In debug builds, if a lock of this or a later rank is held.
@@ -186,17 +190,17 @@ impl<T: ?Sized> Lock<T> {
         }
     }
 
-    /// Takes the lock if nobody holds it. In any order: it cannot wait.
+    /// Acquires the lock if it is free, in any order relative to other locks, because it does not wait.
     #[inline]
     pub fn try_lock(&self) -> Option<LockGuard<'_, T>> {
-        // Lazily: a guard that is made and dropped would release another's lock.
+        // Lazily: creating and dropping a guard would release a lock that another thread holds.
         self.raw.try_lock(self.rank).then(|| LockGuard {
             lock: self,
             not_send: PhantomData,
         })
     }
 
-    /// The value, without the lock: nobody else can reach it.
+    /// Returns the value without locking: `&mut self` excludes other access.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
@@ -211,11 +215,11 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Lock<T> {
     }
 }
 
-/// The right to the value of a [`Lock`], until dropped.
+/// Exclusive access to the value of a [`Lock`], until dropped.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct LockGuard<'a, T: ?Sized> {
     lock: &'a Lock<T>,
-    /// A lock is released where it was taken.
+    /// A lock is released by the thread that acquired it.
     not_send: PhantomData<*const ()>,
 }
 

@@ -1,37 +1,35 @@
-//! One thin layer under every lock, entry atomic, wait and invalidation (design rule 16).
+//! The layer under every lock, entry atomic, wait and invalidation (design rule 16).
 //!
-//! A machine installs [`Hooks`] once. With the feature `interleave` each step is handed to
-//! `Hooks::step`, so that a scheduler can own every choice in tests; without it `step` compiles
-//! to nothing.
+//! A machine installs [`Hooks`] once. With the feature `interleave`, each step is passed to `Hooks::step`, so that a
+//! test scheduler can control every choice. Without it, `step` compiles to nothing.
 //!
 //! # How a wait ends
-//! No wait spins without bound: where CPUs are virtual, a CPU that spins burns the host core that the
-//! CPU it waits for may need. A [`Wait`] spins for `SPINS` turns of [`relax`] and then halts the CPU
-//! through [`Hooks::halt`], in one of two ways:
-//! - *A nap.* The wait ends with a store that wakes no CPU: the release of a [`RawLock`], the last
-//!   reader of a [`SpreadLock`] that leaves. A timer ends the nap. Naps grow from `FIRST_NAP` to
-//!   `LONGEST_NAP`, so that a short section costs its waiters little and a long one costs the
-//!   host little. The release stays one store.
-//! - *A halt until woken*, for what may be held long: the writer of a [`SpreadLock`]. The CPU
-//!   announces itself in the lock's set of halted CPUs, looks at the lock again, and halts; the
-//!   writer releases, then looks at the set and wakes the CPUs in it through [`Hooks::wake`]. Both
-//!   write before they look, with a full barrier between, so at least one of them sees the other.
-//!   A wake that comes between the look and the halt is not lost: it ends the halt.
+//! No wait spins without bound: on virtual CPUs, a spinning CPU occupies the host core that the CPU it waits for may
+//! need. A [`Wait`] spins for `SPINS` turns of [`relax`] and then halts the CPU through [`Hooks::halt`], in one of two
+//! ways:
+//! - *A nap*, which is a halt with a time limit, where the wait ends with a store that wakes no CPU: the release of a
+//!   [`RawLock`], or the last reader of a [`SpreadLock`] leaving. Naps grow from `FIRST_NAP` to `LONGEST_NAP`, so that
+//!   a short critical section costs its waiters little and a long one costs the host little. The release stays one
+//!   store.
+//! - *A halt until woken*, for a lock that may be held long: by the writer of a [`SpreadLock`]. The CPU announces
+//!   itself in the lock's set of halted CPUs, checks the lock again, and halts. The writer releases the lock, then
+//!   reads the set and wakes the CPUs in it through [`Hooks::wake`]. Both write before they read, with a full barrier
+//!   between, so at least one of them sees the other's write. A wake that comes between the check and the halt is not
+//!   lost: it ends the halt.
 //!
-//! A halted CPU still serves the invalidations that other CPUs ask of it: their interrupt ends the
-//! halt, and the CPU answers before it halts again.
+//! A halted CPU still serves the invalidations that other CPUs request from it: their interrupt ends the halt, and the
+//! CPU serves them before it halts again.
 //!
-//! # What may be held over a halt, and over a change of threads
-//! A halt gives the host core away, but not the CPU: the thread stays where it is. Any lock may
-//! be held over it, as over a spin.
+//! # What may be held across a halt, and across a thread switch
+//! A halt releases the host core, but not the CPU: the thread stays on it. Any lock may be held across a halt, as
+//! across a spin.
 //!
-//! Where a thread gives its CPU to another one, it may hold no lock but those that
-//! [sleep](Rank::sleeps): an address space's, and a scan's. A long operation on an address space
-//! looks now and then whether it should give way ([`pause_due`]) and does so with the lock held
-//! ([`pause`]). Who waits for a lock that sleeps may therefore wait for a thread of its own CPU: it
-//! lets the ready threads run first, through [`Hooks::give_way`], and halts only where there is
-//! none but others that wait, and then for a nap. So that nobody in turn waits for *its* locks meanwhile, a thread that takes a lock that
-//! sleeps holds no other than such; debug builds check it.
+//! A thread that yields its CPU to another thread may hold only locks that [sleep](Rank::sleeps), such as that of an
+//! address space or of a scan. A long operation on an address space checks at intervals whether it should yield
+//! ([`pause_due`]), and yields with the lock held ([`pause`]). A thread that waits for a sleeping lock may therefore
+//! wait for a thread of its own CPU. It first lets the ready threads run, through [`Hooks::give_way`]. It halts only if
+//! all of those wait as well, and then only for a nap. A thread that acquires a sleeping lock must hold no lock of
+//! another kind, so that no thread waits for that one meanwhile; debug builds check it.
 
 mod halt;
 mod lock;
@@ -50,20 +48,20 @@ pub use spread::{SpreadLock, SpreadReadGuard, SpreadWriteGuard};
 
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// Where a thread of control is about to act on shared memory.
+/// A point at which a thread acts on shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It is about to take a lock.
+    /// It is about to acquire a lock.
     Lock(Rank),
     /// It has just released a lock.
     Unlock(Rank),
     /// It is about to read or write a page-table entry atomically.
     Entry,
-    /// It found what it waits for not yet there, and tries again.
+    /// What it waits for has not happened yet, and it tries again.
     Wait,
     /// It is about to invalidate translations.
     Invalidate,
-    /// It is about to name itself in a set of halted CPUs.
+    /// It is about to announce itself in a set of halted CPUs.
     Announce,
     /// This CPU is about to halt until another one wakes it.
     Halt(usize),
@@ -71,36 +69,36 @@ pub enum Step {
     Wake(usize),
 }
 
-/// To whom a thread gave way.
+/// Whether other threads ran when a thread yielded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GaveWay {
     /// No other thread is ready on the CPU, or the CPU runs none.
     ToNobody,
-    /// Only to threads that wait for locks themselves: others must run elsewhere for any of them to go on.
+    /// Only threads that wait for locks themselves ran: threads on other CPUs must run before any of them can continue.
     ToWaiters,
-    /// To a thread that can go on.
+    /// A thread that can make progress ran.
     ToOthers,
 }
 
-/// What the machine does for this layer.
+/// What the machine provides for this layer.
 #[derive(Debug)]
 pub struct Hooks {
-    /// One step of a spin wait: see [`Machine::relax`](crate::Machine::relax).
+    /// Performs one step of a spin wait: see [`Machine::relax`](crate::Machine::relax).
     pub relax: fn(),
-    /// The number of the CPU that calls, below [`MAX_CPUS`](crate::addr::MAX_CPUS).
+    /// Returns the number of the calling CPU, below [`MAX_CPUS`](crate::addr::MAX_CPUS).
     pub cpu: fn() -> usize,
-    /// Halts the calling CPU until [`wake`](Hooks::wake) is called for it or, with a limit, for as
-    /// many nanoseconds. Serves invalidations as [`relax`](Hooks::relax) does, and may return early.
+    /// Halts the calling CPU until [`wake`](Hooks::wake) is called for it or, with a limit, for at most that many
+    /// nanoseconds. Serves invalidations as [`relax`](Hooks::relax) does, and may return early.
     pub halt: fn(limit: Option<u32>),
     /// Ends the halt of a CPU. If that CPU is not halted, its next halt may end at once.
     pub wake: fn(cpu: usize),
-    /// Lets the threads run first that are ready on the calling CPU. The calling thread holds no lock
-    /// but those that [sleep](Rank::sleeps), and goes on on the same CPU. `waits`: it waits for such a lock.
+    /// Lets the threads that are ready on the calling CPU run first. The calling thread holds only locks that
+    /// [sleep](Rank::sleeps), and continues on the same CPU. `waits`: the thread waits for such a lock.
     pub give_way: fn(waits: bool) -> GaveWay,
-    /// Whether the calling thread should give way now. That it asks is a scheduling point.
+    /// Returns whether the calling thread should yield now. The call itself is a scheduling point.
     pub pause_due: fn() -> bool,
-    /// A wait in which the calling CPU halted is over: what came meanwhile, and is not the wait's
-    /// business, is looked at.
+    /// Called after a wait in which the calling CPU halted, to handle what arrived meanwhile and does not concern the
+    /// wait.
     pub resume: fn(),
     /// Called before each step, with the feature `interleave`.
     pub step: Option<fn(Step)>,
@@ -120,8 +118,8 @@ static DEFAULT_HOOKS: Hooks = Hooks {
 /// Null until hooks are installed.
 static HOOKS: AtomicPtr<Hooks> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Installs the machine's hooks. Until then a wait is a spin-loop hint, the CPU is 0, and the
-/// order of locks is not checked (with the feature `std` it always is).
+/// Installs the machine's hooks. Until then a wait is a spin-loop hint, the CPU is 0, and the lock order is not checked
+/// (with the feature `std` it always is).
 pub fn install(hooks: &'static Hooks) {
     HOOKS.store(core::ptr::from_ref(hooks).cast_mut(), Ordering::Release);
 }
@@ -138,19 +136,22 @@ fn installed() -> bool {
     !HOOKS.load(Ordering::Relaxed).is_null()
 }
 
-/// The CPU that calls, as the hooks know it.
+/// The calling CPU, according to the hooks.
 pub fn cpu() -> usize {
     (hooks().cpu)()
 }
 
-/// One step of a wait for another thread of control.
+/// Performs one step of a wait for another thread.
 pub fn relax() {
     step(Step::Wait);
     (hooks().relax)();
 }
 
-/// Whether the calling thread should give way: asked now and then in the midst of long operations. Cheap,
-/// but not free: once for some hundred entries or areas, not for each.
+/// Returns whether the calling thread should yield. Long operations check this at intervals: it is cheap but not free,
+/// so check once per some hundred entries or areas, not for each.
+///
+/// # Panics
+/// In debug builds, if a lock is held that does not sleep.
 #[inline]
 #[track_caller]
 pub fn pause_due() -> bool {
@@ -158,11 +159,10 @@ pub fn pause_due() -> bool {
     (hooks().pause_due)()
 }
 
-/// Lets other threads run. The caller holds no lock but those that [sleep](Rank::sleeps), and goes on on the
-/// same CPU.
+/// Lets other threads run. The caller holds only locks that [sleep](Rank::sleeps), and continues on the same CPU.
 ///
 /// # Panics
-/// In debug builds, if another lock is held.
+/// In debug builds, if a lock is held that does not sleep.
 #[cold]
 #[track_caller]
 pub fn pause() {
@@ -178,7 +178,7 @@ pub fn pause_point() {
     }
 }
 
-/// The scheduling points of a loop with short rounds: one in so many.
+/// The scheduling points of a loop with short rounds: one in a number of rounds.
 #[derive(Clone, Copy, Debug)]
 pub struct PausePoints {
     every: u32,
@@ -186,19 +186,19 @@ pub struct PausePoints {
 }
 
 impl PausePoints {
-    /// One in `every` rounds, at least 1.
+    /// One scheduling point in `every` rounds, which must be at least 1.
     #[must_use]
     pub const fn every(every: u32) -> Self {
         Self { every, left: every }
     }
 
-    /// None: for callers that hold other locks.
+    /// No scheduling points, for callers that hold other locks.
     #[must_use]
     pub const fn never() -> Self {
         Self { every: 0, left: 0 }
     }
 
-    /// Ends a round. The caller holds no lock but those that [sleep](Rank::sleeps).
+    /// Ends a round. The caller holds only locks that [sleep](Rank::sleeps).
     #[inline]
     #[track_caller]
     pub fn round(&mut self) {
@@ -210,19 +210,19 @@ impl PausePoints {
     }
 }
 
-/// Lets the threads run first that are ready on this CPU.
+/// Lets the threads that are ready on this CPU run first.
 #[cold]
 #[track_caller]
 fn give_way(waits: bool) -> GaveWay {
     assert_may_sleep();
-    // Locks are known by the CPU that holds them, of which another thread has its own.
+    // Held locks are recorded per CPU, and the other thread has its own.
     let held = take_held();
     let gave = (hooks().give_way)(waits);
     restore_held(held);
     gave
 }
 
-/// Marks a step of the calling thread of control.
+/// Marks a step of the calling thread.
 #[cfg(feature = "interleave")]
 pub fn step(step: Step) {
     if let Some(hook) = hooks().step {
@@ -230,7 +230,7 @@ pub fn step(step: Step) {
     }
 }
 
-/// Marks a step of the calling thread of control: nothing without the feature `interleave`.
+/// Marks a step of the calling thread. Without the feature `interleave` it does nothing.
 #[cfg(not(feature = "interleave"))]
 #[inline(always)]
 pub fn step(_step: Step) {}

@@ -1,12 +1,12 @@
-//! A reader-writer lock that readers on different CPUs take without sharing a cache line.
+//! A reader-writer lock that readers on different CPUs acquire without sharing a cache line.
 //!
-//! There is one word per CPU that exists, each in a cache line of its own. A reader counts itself
-//! in the word of its CPU. A writer takes the writers' lock, closes every word and waits for the
-//! readers counted there to leave. So faults in one address space write no common word (design
-//! rule 14), and a writer pays one atomic per CPU.
+//! Each CPU that exists has a word on its own cache line. A reader counts itself in the word of its CPU. A writer
+//! acquires the writer lock, closes every word, and waits for the readers counted there to leave. So faults in one
+//! address space write no common word (design rule 14), and a writer pays one atomic operation per CPU.
 //!
-//! Writers hold the lock over long operations. A CPU that waits for one halts until the writer has
-//! gone and wakes it. A writer that waits for readers naps: readers leave by one instruction.
+//! Writers hold the lock over long operations. A CPU that waits for a writer halts until the writer has released the
+//! lock and wakes it. A writer that waits for readers naps, because readers leave by one instruction, which wakes no
+//! CPU.
 
 extern crate alloc as rust_alloc;
 
@@ -23,7 +23,7 @@ use super::{Halted, Rank, RawLock, Step, Wait, order, step};
 use crate::addr::CpuId;
 use crate::handle::{OutOfMemory, TryPush};
 
-/// A CPU's word: twice the readers, plus `CLOSED`, plus `ALWAYS`. The upper half belongs to the lock
+/// The word of a CPU: twice the number of readers, plus `CLOSED`, plus `ALWAYS`. The upper half belongs to the lock
 /// statistics.
 #[repr(align(64))]
 struct Word(AtomicU32);
@@ -33,8 +33,8 @@ impl Word {
         Self(AtomicU32::new(ALWAYS))
     }
 
-    /// Lets no reader in any more and waits for those who are. Only the holder of the writers' lock closes
-    /// and opens, so that the bit can be added and taken away.
+    /// Keeps new readers out and waits for those inside. Only the holder of the writer lock closes and opens, so that
+    /// the bit can be added and subtracted.
     #[inline]
     fn close(&self, rank: Rank) {
         if self.0.fetch_add(CLOSED, Ordering::Acquire) & READERS != 0 {
@@ -59,9 +59,9 @@ pub struct SpreadLock<T> {
     writer: RawLock,
     /// The word of CPU 0.
     first: Word,
-    /// Those of the CPUs from 1 on.
+    /// The words of the CPUs from 1 on.
     others: Vec<Word>,
-    /// The CPUs that are halted until the writer has gone.
+    /// The CPUs that are halted until the writer releases the lock.
     halted: Halted,
     value: UnsafeCell<T>,
 }
@@ -72,10 +72,10 @@ unsafe impl<T: Send> Send for SpreadLock<T> {}
 unsafe impl<T: Send + Sync> Sync for SpreadLock<T> {}
 
 impl<T> SpreadLock<T> {
-    /// A lock of `rank` around `value`, for a machine with `cpus` CPUs.
+    /// Creates a lock of `rank` around `value`, for a machine with `cpus` CPUs.
     ///
     /// # Errors
-    /// [`OutOfMemory`] if there is no heap for the words; `value` is dropped.
+    /// [`OutOfMemory`] if the heap has no room for the words; `value` is dropped.
     pub fn try_new(rank: Rank, cpus: usize, value: T) -> Result<Self, OutOfMemory> {
         let mut others = Vec::new();
         let more = cpus.saturating_sub(1);
@@ -91,7 +91,7 @@ impl<T> SpreadLock<T> {
         })
     }
 
-    /// Takes the lock to read, on CPU `cpu`.
+    /// Acquires the lock for reading, on CPU `cpu`.
     ///
     /// # Panics
     /// If the machine has no such CPU. In debug builds, if a lock of this or a later rank is held.
@@ -115,7 +115,7 @@ impl<T> SpreadLock<T> {
         }
     }
 
-    /// Takes the lock to write.
+    /// Acquires the lock for writing.
     ///
     /// # Panics
     /// In debug builds, if a lock of this or a later rank is held.
@@ -125,8 +125,8 @@ impl<T> SpreadLock<T> {
         self.write_as(self.rank)
     }
 
-    /// The same, beside one of the same rank that is held already: the child's areas in a fork,
-    /// with `Rank::SpaceChild`. Nobody who holds this lock may wait for the other.
+    /// Acquires the lock for writing beside one of the same rank that is already held, with another rank: the child's
+    /// areas in a fork, with `Rank::SpaceChild`. No holder of this lock may wait for the other one.
     ///
     /// # Panics
     /// In debug builds, if a lock of `rank` or a later one is held.
@@ -137,8 +137,8 @@ impl<T> SpreadLock<T> {
         self.close(rank, false)
     }
 
-    /// Takes the lock to write, beside one or more of its rank that are held already. Whoever holds several takes them
-    /// in one order: whose children come after their parents, which a fork holds together with them.
+    /// Acquires the lock for writing beside one or more of its rank that are already held. All threads that hold
+    /// several acquire them in one order, in which children come after their parents, because a fork holds both.
     ///
     /// # Panics
     /// In debug builds, unless a lock of this rank is held, and none of a later one.
@@ -148,7 +148,7 @@ impl<T> SpreadLock<T> {
         self.close(self.rank, true)
     }
 
-    /// Waits for the readers to leave, with the writers' lock held.
+    /// Waits for the readers to leave, with the writer lock held.
     #[inline(always)]
     fn close(&self, rank: Rank, beside: bool) -> SpreadWriteGuard<'_, T> {
         let before = self.first.0.fetch_add(CLOSED, Ordering::Acquire);
@@ -167,7 +167,7 @@ impl<T> SpreadLock<T> {
         }
     }
 
-    /// Waits for the readers of the first word, which is closed, and closes the others.
+    /// Waits for the readers of the first word, which is closed already, and closes the other words.
     #[inline(never)]
     fn close_to_others(&self, rank: Rank) {
         if self.first.0.load(Ordering::Acquire) & READERS != 0 {
@@ -178,7 +178,7 @@ impl<T> SpreadLock<T> {
         }
     }
 
-    /// Not inlined: where there is one CPU, nothing of the loop shall be left.
+    /// Opens the other words. Not inlined, so that nothing of the loop burdens a machine with one CPU.
     #[inline(never)]
     fn open_others(&self) {
         for word in &self.others {
@@ -194,13 +194,13 @@ impl<T> SpreadLock<T> {
         }
     }
 
-    /// The value, without the lock: nobody else can reach it.
+    /// Returns the value without locking: `&mut self` excludes other access.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 }
 
-/// The readers of `word` came first.
+/// Waits for the readers of `word` that came before the writer.
 #[cold]
 fn wait_for_readers(rank: Rank, word: &AtomicU32) {
     let mut wait = Wait::for_lock(rank);
@@ -209,8 +209,8 @@ fn wait_for_readers(rank: Rank, word: &AtomicU32) {
     }
 }
 
-/// This reader is counted in `word` already. If a writer came first, it leaves, and comes back
-/// when that one has gone.
+/// The slow path of a reader, which is already counted in `word`. If a writer came first, the reader leaves, and counts
+/// itself again when the writer has released the lock.
 #[cold]
 fn enter_slowly(rank: Rank, word: &AtomicU32, halted: &Halted) {
     let mut waited = false;
@@ -231,7 +231,7 @@ fn enter_slowly(rank: Rank, word: &AtomicU32, halted: &Halted) {
 fn count(rank: Rank, word: &AtomicU32, waited: bool) {
     let old = word.load(Ordering::Relaxed);
     let tag = stat::taken(rank, word, old, waited);
-    // Other CPUs may open and close meanwhile, below the tag.
+    // Other CPUs may open and close the word meanwhile, below the tag.
     let retagged = |now: u32| Some(now & !TAG | tag);
     let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, retagged);
 }
@@ -244,7 +244,7 @@ impl<T> fmt::Debug for SpreadLock<T> {
     }
 }
 
-/// The right to read the value of a [`SpreadLock`], until dropped.
+/// Shared access to the value of a [`SpreadLock`], until dropped.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct SpreadReadGuard<'a, T> {
     lock: &'a SpreadLock<T>,
@@ -257,7 +257,7 @@ impl<T> Deref for SpreadReadGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: a reader is counted in `word`, so no writer has the value.
+        // SAFETY: a reader is counted in `word`, so no writer has access to the value.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -277,13 +277,13 @@ impl<T: fmt::Debug> fmt::Debug for SpreadReadGuard<'_, T> {
     }
 }
 
-/// The right to the value of a [`SpreadLock`], until dropped.
+/// Exclusive access to the value of a [`SpreadLock`], until dropped.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct SpreadWriteGuard<'a, T> {
     lock: &'a SpreadLock<T>,
-    /// The rank it was taken with.
+    /// The rank with which the lock was acquired.
     rank: Rank,
-    /// Another of the same rank was held when it was taken.
+    /// Whether another lock of the same rank was held at that time.
     beside: bool,
     not_send: PhantomData<*const ()>,
 }
@@ -307,7 +307,7 @@ impl<T> DerefMut for SpreadWriteGuard<'_, T> {
 }
 
 impl<T> SpreadLock<T> {
-    /// Waits until no other writer has the lock, and takes the writers' lock.
+    /// Waits until no other writer holds the lock, and acquires the writer lock.
     #[cold]
     #[inline(never)]
     fn wait_for_writer(&self, rank: Rank) {
@@ -337,7 +337,7 @@ impl<T> SpreadLock<T> {
 }
 
 impl<T> Drop for SpreadWriteGuard<'_, T> {
-    // Where there is one CPU, none is halted. What a writer does there is inlined, and the guard stays in registers.
+    // On a machine with one CPU, no CPU is halted. The release is inlined there, and the guard stays in registers.
     #[inline(always)]
     fn drop(&mut self) {
         let (lock, rank, beside) = (self.lock, self.rank, self.beside);

@@ -1,29 +1,28 @@
-//! Lock statistics: which locks are taken, and which words and lines move from CPU to CPU.
+//! Lock statistics: which locks are acquired, and which words and cache lines move from CPU to CPU.
 //!
-//! They are off until [`start`]. Off, taking a lock costs what it would cost without them: the fast
-//! path exchanges the word that it expects, which is read from memory, for a taken one. On, it
-//! expects a word that no lock ever holds, so that every lock is taken on the slow path, and that
-//! one counts. Each lock word then names the CPU that wrote it last, so that nothing is lost or
-//! mixed up; lines that are not locks are looked up in a table by their address.
+//! Statistics are off until [`start`]. While they are off, acquiring a lock costs what it would cost without them: the
+//! fast path exchanges the word that it expects, which is read from memory, for a taken one. While they are on, it
+//! expects a word that no lock ever holds, so that every lock is acquired on the slow path, which counts. Each lock
+//! word then records the CPU that wrote it last, so that nothing is lost or mixed up. Lines that are not locks are
+//! found in a table by address.
 //!
-//! A *bounce* is what costs time on real hardware and none under an emulator: a CPU writes a word,
-//! or a line of 64 bytes, that another CPU wrote last (`acq-bounces` in Linux's /proc/lock_stat).
-//! No bounces means that since the start no two CPUs wrote the same word or line.
+//! A *bounce* is what costs time on real hardware and none under an emulator: a CPU writes a word, or a line of 64
+//! bytes, that another CPU wrote last (`acq-bounces` in Linux's /proc/lock_stat). No bounces means that no two CPUs
+//! wrote the same word or line since the start.
 //!
-//! **What is covered.** Every lock of this layer, by its word and by its line; the lines that are
-//! handed to [`line()`], which are those of [`Line`]. What is not a lock and not handed over is not
-//! seen.
+//! **What is covered.** Every lock of this layer, by its word and by its line, and the lines that are passed to
+//! [`line()`], which are those of [`Line`]. Other writes are not seen.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::{RANKS, Rank, cpu};
 use crate::addr::MAX_CPUS;
 
-/// What a line that many CPUs may write holds.
+/// The contents of a line that many CPUs may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Line {
-    /// A lock, and what lies beside it.
+    /// A lock, and what is next to it.
     Lock,
     /// Entries of a page table.
     Entries,
@@ -31,11 +30,11 @@ pub enum Line {
     Frame,
     /// One CPU's counts of a table, or the set of CPUs that have it loaded.
     Table,
-    /// One CPU's counts of an address space, or an area's note that it has pages.
+    /// One CPU's counts of an address space, or the record of an area that it has pages.
     Space,
     /// One CPU's counters of the account.
     Account,
-    /// One CPU's count of promised pages.
+    /// One CPU's count of committed pages.
     Commit,
 }
 
@@ -68,16 +67,16 @@ impl Line {
     }
 }
 
-/// What was counted of one rank of locks, or of one kind of lines.
+/// The counts of one rank of locks, or of one kind of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Locks taken, or lines written.
+    /// Locks acquired, or lines written.
     pub taken: u64,
-    /// Of these, those that another CPU wrote last.
+    /// Those among them that another CPU wrote last.
     pub bounced: u64,
     /// Words, or lines, that more than one CPU wrote.
     pub shared: u64,
-    /// Locks that were waited for.
+    /// Locks that had to be waited for.
     pub waited: u64,
 }
 
@@ -154,13 +153,13 @@ static COUNTERS: [CpuCounters; MAX_CPUS] = [const {
     }
 }; MAX_CPUS];
 
-/// What is counted of waits, always: a wait that is counted has cost more than the count.
+/// The kinds of waits that are counted, whether statistics are on or off: a wait costs more than its count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Waits {
-    /// A wait for a lock, or for another thing that another CPU does.
+    /// A wait for a lock, or for something else that another CPU does.
     Contended,
-    /// Of these, one in which the CPU halted.
+    /// A contended wait in which the CPU halted, or yielded to other threads.
     Halted,
     /// A wait for other CPUs' invalidations in which the CPU halted.
     FlushHalted,
@@ -184,38 +183,38 @@ pub fn count_wait(wait: Waits) {
     WAITS[cpu()].0[wait as usize].fetch_add(1, Ordering::Relaxed);
 }
 
-/// How many such waits there were since the start, over all CPUs.
+/// Returns how many such waits there were since the system started, over all CPUs.
 pub fn waits(wait: Waits) -> u64 {
     let count = |cpu: &CpuWaits| cpu.0[wait as usize].load(Ordering::Relaxed);
     WAITS.iter().map(count).sum()
 }
 
-/// What the fast path of a lock expects to find; see the module.
+/// What the fast path of a lock expects to find; see the module documentation.
 static EXPECTED: AtomicU32 = AtomicU32::new(FREE);
 /// The bits of a reader's word that send it to the slow path.
 static SLOW: AtomicU32 = AtomicU32::new(TAKEN);
-/// The number of the measurement, from 1 to 255; 0 while none is under way.
+/// The number of the current measurement, from 1 to 255; 0 while there is none.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
-/// The last number given.
+/// The number of the last measurement.
 static LAST_EPOCH: AtomicU32 = AtomicU32::new(0);
-/// Lines for which the table had no room.
+/// Writes of lines for which the table had no room.
 static MISSED: AtomicU64 = AtomicU64::new(0);
 
-/// A lock that nobody holds, and of which nothing is known.
+/// A free lock of which nothing is recorded.
 pub(super) const FREE: u32 = 0;
-/// The bit of a lock that somebody holds.
+/// The bit of a held lock.
 pub(super) const TAKEN: u32 = 1;
-/// Set in every word of readers, so that [`slow_bits`] can name a bit that is always set.
+/// Set in every reader word, so that [`slow_bits`] can name a bit that is always set.
 pub(super) const ALWAYS: u32 = 1 << 15;
-/// No lock ever holds this: nobody can have taken it and be nobody.
+/// No lock word ever has this value: the bits between `TAKEN` and the tag are always clear.
 const NEVER: u32 = 0xfffe;
 
-/// The upper half of a word, or of a line's slot: who wrote it last, in which measurement.
+/// The upper half of a word, or of a line's slot: the CPU that wrote it last, and in which measurement.
 const CPU_SHIFT: u32 = 16;
 const CPU_MASK: u32 = 0x7f << CPU_SHIFT;
 const SHARED: u32 = 1 << 23;
 const EPOCH_SHIFT: u32 = 24;
-/// All of it.
+/// All of the upper half.
 pub(super) const TAG: u32 = 0xffff_0000;
 
 const _: () = assert!(MAX_CPUS < CPU_MASK as usize >> CPU_SHIFT);
@@ -224,7 +223,7 @@ const _: () = assert!(MAX_CPUS < CPU_MASK as usize >> CPU_SHIFT);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moved {
     No,
-    /// And is the first time that more than one CPU has written it.
+    /// Yes, and it is the first time that more than one CPU has written it.
     First,
     Again,
 }
@@ -247,19 +246,19 @@ pub fn is_on() -> bool {
     EPOCH.load(Ordering::Relaxed) != 0
 }
 
-/// Clears the statistics and takes them from now on, on every CPU. What other CPUs do at this moment
-/// may be counted or not.
+/// Clears the statistics and takes them from now on, on every CPU. What other CPUs do at this moment may or may not be
+/// counted.
 pub fn start() {
     clear();
     EXPECTED.store(NEVER, Ordering::SeqCst);
     SLOW.store(TAKEN | ALWAYS, Ordering::SeqCst);
 }
 
-/// Forgets what was counted, and who wrote what.
+/// Clears the counts and the records of last writers.
 pub fn clear() {
     let epoch = LAST_EPOCH.load(Ordering::Relaxed) % 255 + 1;
     if epoch == 1 {
-        // The numbers begin again: what is left of the first round must not look new.
+        // The numbers start over: records left from the first round must not look current.
         for slot in &LINES {
             slot.store(0, Ordering::Relaxed);
         }
@@ -272,14 +271,14 @@ pub fn clear() {
     EPOCH.store(epoch, Ordering::SeqCst);
 }
 
-/// Takes no more statistics. What was counted stays to be read.
+/// Stops taking statistics. The counts stay readable.
 pub fn stop() {
     EXPECTED.store(FREE, Ordering::SeqCst);
     SLOW.store(TAKEN, Ordering::SeqCst);
     EPOCH.store(0, Ordering::SeqCst);
 }
 
-/// What was counted of the locks of `rank`, over all CPUs.
+/// Returns the counts of the locks of `rank`, over all CPUs.
 pub fn locks(rank: Rank) -> Counts {
     let mut counts = Counts::default();
     for cpu in &COUNTERS {
@@ -288,7 +287,7 @@ pub fn locks(rank: Rank) -> Counts {
     counts
 }
 
-/// What was counted of lines of this kind, over all CPUs.
+/// Returns the counts of lines of this kind, over all CPUs.
 pub fn lines(line: Line) -> Counts {
     let mut counts = Counts::default();
     for cpu in &COUNTERS {
@@ -297,14 +296,14 @@ pub fn lines(line: Line) -> Counts {
     counts
 }
 
-/// How many writes of lines were not followed because the table of lines was full. Unless it is 0,
-/// a count of 0 bounces means nothing.
+/// Returns how many writes of lines were not tracked because the table of lines was full. Unless it is 0, a count of 0
+/// bounces means nothing.
 pub fn missed() -> u64 {
     MISSED.load(Ordering::Relaxed)
 }
 
-/// Counts that a lock word of `rank`, which was `old`, is taken, and returns its new upper half;
-/// empty while no statistics are taken.
+/// Counts that a lock word of `rank`, which was `old`, is taken, and returns its new upper half; 0 while no statistics
+/// are taken.
 #[cold]
 pub(super) fn taken(rank: Rank, word: &AtomicU32, old: u32, waited: bool) -> u32 {
     let epoch = EPOCH.load(Ordering::Relaxed);
@@ -318,7 +317,7 @@ pub(super) fn taken(rank: Rank, word: &AtomicU32, old: u32, waited: bool) -> u32
     tag
 }
 
-/// The upper half of a word, or of a slot, that CPU `me` writes after `old` was written.
+/// Returns the new upper half of a word, or of a slot, whose value was `old` and which CPU `me` writes now.
 fn retag(old: u32, epoch: u32, me: usize) -> (u32, Moved) {
     let mine = epoch << EPOCH_SHIFT | (me as u32 + 1) << CPU_SHIFT;
     if old >> EPOCH_SHIFT != epoch {
@@ -333,17 +332,17 @@ fn retag(old: u32, epoch: u32, me: usize) -> (u32, Moved) {
     }
 }
 
-/// How many lines can be followed.
+/// The number of lines that can be tracked.
 pub const SLOTS: usize = 1 << 13;
-/// How many places of the table a line may be at.
+/// The number of places in the table where a line may be.
 const PROBES: usize = 16;
-/// A slot: the number of the line below, its upper half as in a lock word above.
+/// The slots of the table: the number of the line below, its upper half as in a lock word above.
 static LINES: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
 const LINE_BITS: u32 = 48;
 const LINE_MASK: u64 = (1 << LINE_BITS) - 1;
 
-/// Says that this CPU has just written `what`, which lies in one line. Costs nothing to speak of
-/// while no statistics are taken, but call it where [`is_on`] was asked already, or seldom.
+/// Records that this CPU has just written `what`, which is within one line. The cost is negligible while no statistics
+/// are taken, but call it only where [`is_on`] was checked already, or rarely.
 #[inline]
 pub fn line<T: ?Sized>(kind: Line, what: &T) {
     if is_on() {

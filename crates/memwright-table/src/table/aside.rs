@@ -1,9 +1,9 @@
-//! Tables set aside: one for each 2 MiB page, so that its split cannot fail (Linux 7.2
-//! `mm/pgtable-generic.c`, `pgtable_trans_huge_deposit`).
+//! Deposited page tables: one for each 2 MiB page, so that splitting it cannot fail (Linux 7.2 `mm/pgtable-generic.c`,
+//! `pgtable_trans_huge_deposit`).
 //!
-//! They wait in a list that begins in the metadata of the table in which the huge pages stand and goes on
-//! through their own links, under that table's lock. No processor knows of them, and their entries mean
-//! nothing until a split writes all of them.
+//! They are in a list that begins in the metadata of the table that contains the huge pages, and continues through
+//! their own links, under that table's lock. No CPU uses them, and their entries mean nothing until a split writes all
+//! of them.
 
 use core::sync::atomic::Ordering;
 
@@ -14,10 +14,10 @@ use crate::entry::{Entry, Migrating, Present};
 use crate::frame::{END, FrameKind, OutOfFrames, UNLINKED};
 use crate::machine::Machine;
 
-/// The level at which 2 MiB pages stand.
+/// The level of the tables that contain 2 MiB pages.
 pub(super) const HUGE_LEVEL: u8 = 2;
 
-/// Whether a table is set aside for such an entry, if it stands at [`HUGE_LEVEL`].
+/// Whether a page table is deposited for such an entry in a table at [`HUGE_LEVEL`].
 pub(super) const fn is_page(entry: Entry) -> bool {
     match entry {
         Entry::Present(Present { .. }) | Entry::Migrating(Migrating { .. }) => true,
@@ -26,14 +26,14 @@ pub(super) const fn is_page(entry: Entry) -> bool {
 }
 
 impl<M: Machine> Table<M> {
-    /// A table to set aside.
+    /// Allocates a page table to be deposited.
     pub(super) fn allocate_aside(&self) -> Result<Frame, OutOfFrames> {
         let frame = self.frames().allocate_bare_table()?;
         self.share().count_tables(1);
         Ok(frame)
     }
 
-    /// Gives up a table that is set aside nowhere.
+    /// Frees a page table that is not deposited anywhere.
     pub(super) fn free_aside(&self, table: Frame) {
         debug_assert_eq!(self.frames().kind(table), FrameKind::Table);
         self.share().count_tables(-1);
@@ -41,7 +41,7 @@ impl<M: Machine> Table<M> {
         self.frames().release(table);
     }
 
-    /// Makes a table that was set aside that of the pages from `start` on; its entries are written next.
+    /// Initializes the metadata of a page table for the pages from `start` on. The caller writes its entries next.
     pub(super) fn adopt_aside(&self, table: Frame, start: Page, level: u8) {
         let meta = self.frames().meta(table);
         meta.owner
@@ -51,7 +51,7 @@ impl<M: Machine> Table<M> {
         meta.disturb();
     }
 
-    /// How many tables are set aside in `table`.
+    /// The number of page tables deposited in `table`.
     pub(super) fn count_aside(&self, table: Frame) -> u64 {
         let mut count = 0;
         let mut next = self.frames().meta(table).aside.load(Ordering::Relaxed);
@@ -62,7 +62,7 @@ impl<M: Machine> Table<M> {
         count
     }
 
-    /// Gives up all that are set aside in `table`, of an address space that ends.
+    /// Frees all page tables deposited in `table`, of an address space that is being destroyed.
     pub(super) fn drop_aside(&self, table: Frame) {
         let list = &self.frames().meta(table).aside;
         let mut next = list.swap(END, Ordering::Relaxed);
@@ -76,17 +76,17 @@ impl<M: Machine> Table<M> {
 }
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Sets `table` aside for a huge page in the locked table.
+    /// Deposits `table` for a huge page in the locked table.
     pub(super) fn set_aside(&self, table: Frame) {
         debug_assert_eq!(self.level, HUGE_LEVEL);
         let next = self.meta.aside.swap(table.number(), Ordering::Relaxed);
         self.table.frames().meta(table).set_link(next);
     }
 
-    /// Takes one of those set aside in the locked table.
+    /// Withdraws one of the page tables deposited in the locked table.
     ///
     /// # Panics
-    /// If there is none: then there are fewer than huge pages.
+    /// If there is none: then there are fewer of them than huge pages.
     pub(super) fn take_aside(&self) -> Frame {
         debug_assert_eq!(self.level, HUGE_LEVEL);
         let first = self.meta.aside.load(Ordering::Relaxed);
@@ -98,7 +98,7 @@ impl<M: Machine> Cursor<'_, M> {
         table
     }
 
-    /// Gives up the table set aside for `old`, in whose place there is `new`.
+    /// Frees the page table deposited for `old`, unless `new`, which replaces it, needs it.
     #[cold]
     pub(super) fn settle_aside(&self, old: Entry, new: Entry) {
         if self.level != HUGE_LEVEL {

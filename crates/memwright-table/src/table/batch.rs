@@ -1,4 +1,4 @@
-//! Many entries at a time: one pass over a table's words, one atomic per entry.
+//! Operations on many entries: one pass over a table's words, one atomic operation per entry.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +15,7 @@ use crate::machine::Machine;
 use crate::mistake::{Mistake, planted};
 use crate::sync::{Step, step};
 
-/// What a rule wants of one entry.
+/// The change that a rule decides for one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edit {
     /// Bits to set.
@@ -25,34 +25,36 @@ pub struct Edit {
 }
 
 impl Edit {
-    /// Nothing to do.
+    /// No change.
     pub const NONE: Edit = Edit {
         set: Bits::empty(),
         clear: Bits::empty(),
     };
 }
 
-/// What an edit of many entries did.
+/// The result of editing many entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Edited {
     /// Entries changed.
     pub changed: u64,
-    /// Pages of 4 KiB whose entries won the right to write: a huge page may be split before it is written.
+    /// 4 KiB pages whose entries became writable. All pages of a huge page count, because it may be split before it is
+    /// written.
     pub made_writable: u64,
 }
 
-/// An edit of many entries under way.
+/// The state of an edit of many entries.
 pub(super) struct Editor<R> {
     pub(super) rule: R,
-    /// Whether the only reference makes an entry exclusive again.
+    /// Whether an entry that holds the only reference becomes exclusive again.
     pub(super) regain: bool,
     pub(super) edited: Edited,
 }
 
 impl<R: FnMut(Bits, PageSize) -> Edit> Editor<R> {
-    /// What becomes of the page `old`, and what that is to hardware; `sole` makes it exclusive.
+    /// Returns the new word for the page of `old`, and what the change means to hardware. `sole` makes the page
+    /// exclusive.
     ///
-    /// The accessed bit goes with a right into the bit that software keeps, where the gather takes it.
+    /// If a right is lost and the gather wants it, the accessed bit moves into the software accessed bit.
     #[inline(always)]
     pub(super) fn decide<M: Machine>(
         &mut self,
@@ -75,7 +77,7 @@ impl<R: FnMut(Bits, PageSize) -> Edit> Editor<R> {
     }
 }
 
-/// The word with its accessed bit, if it is set, where software keeps it.
+/// Moves the accessed bit of the word, if it is set, into the software accessed bit.
 #[inline]
 fn fold_accessed(word: u64) -> u64 {
     if word & x86_64::ACCESSED == 0 {
@@ -84,10 +86,10 @@ fn fold_accessed(word: u64) -> u64 {
     (word & !x86_64::ACCESSED) | x86_64::FOLDED_ACCESSED
 }
 
-/// Neighbouring entries that changed alike, told to the gather together.
+/// Consecutive entries that changed alike, recorded in the gather together.
 struct Run {
     what: Change,
-    /// Whether no CPU can have cached what they were.
+    /// Whether no CPU can have cached the old entries.
     elided: bool,
     start: u64,
     entries: u64,
@@ -122,7 +124,7 @@ impl Run {
         self.entries += 1;
     }
 
-    /// Tells the gather. Call it before the table's lock is released.
+    /// Records the run in the gather. Call it before the table's lock is released.
     fn tell<M: Machine>(&mut self, gather: &mut Gather<'_, M>) {
         if self.entries == 0 {
             return;
@@ -134,7 +136,7 @@ impl Run {
     }
 }
 
-/// Tells the gather of the changes of `entries` pages of `size` from `start` on.
+/// Records in the gather the changes of `entries` pages of `size` from `start` on.
 #[inline]
 pub(super) fn tell<M: Machine>(
     gather: &mut Gather<'_, M>,
@@ -151,7 +153,7 @@ pub(super) fn tell<M: Machine>(
     }
 }
 
-/// What is done to entries with certain attributes, decided once for all that follow one another.
+/// How entries with certain attributes are changed, decided once for all consecutive ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Alike {
     attributes: u64,
@@ -190,8 +192,8 @@ impl Alike {
         }
     }
 
-    /// Does it to the first of `slots`, as many as are alike, and tells how many they were. None,
-    /// if hardware has just changed the first.
+    /// Changes the first of `slots`, as many as are alike, and returns their number. That is 0 if hardware has just
+    /// changed the first.
     pub(super) fn apply(&self, slots: &[AtomicU64]) -> usize {
         if self.flip == 0 {
             count_alike(slots, self.attributes)
@@ -200,7 +202,7 @@ impl Alike {
         }
     }
 
-    /// Does it to one slot, and tells whether it was alike and stayed so.
+    /// Changes one slot. Returns whether it was alike, and stayed so until the change.
     #[inline(always)]
     pub(super) fn apply_one(&self, slot: &AtomicU64) -> bool {
         step(Step::Entry);
@@ -208,7 +210,7 @@ impl Alike {
         x86_64::attributes(old) == self.attributes && exchange(slot, old, old ^ self.flip).is_ok()
     }
 
-    /// Tells the gather of `entries` pages of 4 KiB from `start` on to which it was done.
+    /// Records in the gather that `entries` 4 KiB pages from `start` on were changed so.
     #[inline(always)]
     pub(super) fn record<M: Machine>(&self, start: Page, entries: u64, gather: &mut Gather<'_, M>) {
         let size = PageSize::Size4K;
@@ -219,7 +221,7 @@ impl Alike {
         }
     }
 
-    /// Counts `entries` from `start` on and tells the gather of them.
+    /// Counts `entries` from `start` on and records them in the gather.
     #[inline]
     pub(super) fn tell<M: Machine>(
         &self,
@@ -246,14 +248,14 @@ impl Alike {
     }
 }
 
-/// Whether an entry could be exclusive again: a page that is neither exclusive, borrowed nor merged.
+/// Whether an entry could become exclusive again: it maps a page that is neither exclusive, special nor merged.
 #[inline]
 pub(super) fn could_regain(word: u64) -> bool {
     const NOT: u64 = x86_64::EXCLUSIVE | x86_64::BORROWED | x86_64::MERGED;
     x86_64::is_present(word) && word & NOT == 0
 }
 
-/// Writes `new` where `old` still is, so that nothing is lost of what hardware sets meanwhile.
+/// Stores `new` if the entry still is `old`, so that no bit is lost that hardware sets meanwhile.
 #[inline(always)]
 fn exchange(slot: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
     if planted(Mistake::RebuildEntry) {
@@ -263,7 +265,7 @@ fn exchange(slot: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
     slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
 }
 
-/// Flips bits of the first `slots` that have these attributes, and tells how many have.
+/// Flips bits of the first `slots` that have these attributes, and returns how many have.
 #[inline(never)]
 fn flip_alike(slots: &[AtomicU64], attributes: u64, flip: u64) -> usize {
     for (count, slot) in slots.iter().enumerate() {
@@ -277,13 +279,13 @@ fn flip_alike(slots: &[AtomicU64], attributes: u64, flip: u64) -> usize {
 }
 
 impl<M: Machine> Cursor<'_, M> {
-    /// The page after the last that the locked lowest table, and `limit`, allow.
+    /// The end of the locked last-level table, or `limit` if that comes first.
     #[inline]
     pub(super) fn table_end(&self, limit: Page) -> Page {
         Page::new((self.position.number() | (ENTRIES as u64 - 1)) + 1).min(limit)
     }
 
-    /// The slots from the position to `end` in the locked lowest table.
+    /// The slots from the position to `end` in the locked last-level table.
     #[inline]
     pub(super) fn slots_to(&self, end: Page) -> &[AtomicU64] {
         let first = slot_index(self.position, 1);
@@ -291,12 +293,12 @@ impl<M: Machine> Cursor<'_, M> {
         &self.words[first..first + count]
     }
 
-    /// Edits every page from the position to `limit` or the end of the range, as `rule` says;
-    /// returns how many entries changed. A rule that yields the same bits leaves the entry
-    /// untouched. Ends at `limit`. If a huge page may reach beyond the range, `split_edges` first.
+    /// Edits every page from the position to `limit` or the end of the range, as `rule` decides; returns how many
+    /// entries changed. An entry for which the rule yields the same bits is not written. The cursor ends at `limit`. If
+    /// a huge page may extend beyond the range, call `split_edges` first.
     ///
     /// # Panics
-    /// In debug builds, if a huge page reaches beyond the range.
+    /// In debug builds, if a huge page extends beyond the range.
     #[inline]
     pub fn edit_run(
         &mut self,
@@ -305,7 +307,7 @@ impl<M: Machine> Cursor<'_, M> {
         gather: &mut Gather<'_, M>,
     ) -> u64 {
         let limit = limit.min(self.range.end);
-        // Another operation may have taken out what is looked for here, and not flushed yet.
+        // Another operation may have removed already what this one would change, and not flushed yet.
         gather.rely_on_pending();
         let mut changed = 0;
         while self.position < limit {
@@ -325,8 +327,8 @@ impl<M: Machine> Cursor<'_, M> {
         changed
     }
 
-    /// The same, with a rule that depends on nothing but the bits of the page: it is asked once for
-    /// neighbours alike in them, so that each costs little more than its atomic exchange.
+    /// Like `edit_run`, with a rule that depends only on the bits of the page: it is evaluated once for consecutive
+    /// pages with equal bits, so that each costs little more than its atomic exchange.
     ///
     /// # Panics
     /// As for `edit_run`.
@@ -340,7 +342,7 @@ impl<M: Machine> Cursor<'_, M> {
         self.edit_with(limit, false, |bits, _| rule(bits), gather)
     }
 
-    /// The same, with a rule that depends on the size of the page too.
+    /// Like `edit_alike`, with a rule that also depends on the size of the page.
     ///
     /// # Panics
     /// As for `edit_run`.
@@ -354,8 +356,8 @@ impl<M: Machine> Cursor<'_, M> {
         self.edit_with(limit, false, rule, gather)
     }
 
-    /// The same, but first an entry that holds the only reference of an anonymous page becomes
-    /// exclusive again (design rule 5): after a fork whose child is gone.
+    /// Like `edit_alike`, but an entry that holds the only reference to an anonymous page first becomes exclusive again
+    /// (design rule 5), as after a fork whose child has exited.
     ///
     /// # Panics
     /// As for `edit_run`.
@@ -427,7 +429,7 @@ impl<M: Machine> Cursor<'_, M> {
         editor.edited
     }
 
-    /// The same for one page in the locked lowest table.
+    /// Edits one page in the locked last-level table.
     #[inline(always)]
     fn edit_one<R: FnMut(Bits, PageSize) -> Edit>(
         &self,
@@ -449,7 +451,7 @@ impl<M: Machine> Cursor<'_, M> {
             }
             match exchange(slot, old, new) {
                 Ok(_) => {
-                    // No address space has so many pages.
+                    // No address space has so many pages that this wraps.
                     let edited = &mut editor.edited;
                     edited.changed = edited.changed.wrapping_add(1);
                     let won = u64::from(new & !old & x86_64::WRITE != 0);
@@ -463,7 +465,7 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// The same for a page that others may hold too, one among many.
+    /// Edits one page among many, to which there may be other references.
     #[inline(never)]
     fn edit_shared<R: FnMut(Bits, PageSize) -> Edit>(
         &self,
@@ -474,8 +476,8 @@ impl<M: Machine> Cursor<'_, M> {
         self.edit_one(page, editor, gather);
     }
 
-    /// Whether the entry `word` holds the only reference of any kind of an anonymous page. Nobody can
-    /// win another meanwhile: that takes the table's lock.
+    /// Whether the entry `word` holds the only reference of any kind to an anonymous page. No other reference can be
+    /// taken meanwhile: that requires the table's lock.
     fn is_sole(&self, word: u64) -> bool {
         let frames = self.table.frames();
         let frame = x86_64::frame(word, x86_64::inverted(x86_64::attributes(word)));
@@ -487,7 +489,7 @@ impl<M: Machine> Cursor<'_, M> {
         matches!(frames.kind(frame), FrameKind::Anonymous) && frames.references(frame) <= most
     }
 
-    /// The same for the pages from the position to `end` in the locked lowest table.
+    /// Edits the pages from the position to `end` in the locked last-level table.
     fn edit_table_alike<R: FnMut(Bits, PageSize) -> Edit>(
         &self,
         end: Page,
@@ -499,7 +501,7 @@ impl<M: Machine> Cursor<'_, M> {
         }
         let slots = self.slots_to(end);
         let mut done = 0;
-        // Often pages of two kinds take turns.
+        // Pages of two kinds often alternate.
         let mut decided: [Option<Alike>; 2] = [None; 2];
         while done < slots.len() {
             let word = slots[done].load(Ordering::Relaxed);
@@ -540,7 +542,7 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// `edit_run` for the pages from the position to `end` in the locked lowest table.
+    /// Does `edit_run` for the pages from the position to `end` in the locked last-level table.
     #[inline]
     fn edit_table(
         &mut self,
@@ -580,18 +582,18 @@ impl<M: Machine> Cursor<'_, M> {
         changed
     }
 
-    /// Takes out everything from the position to the end of the range; returns how many entries
-    /// there were. References are handed to the gather. If a huge page or a marker may reach beyond
-    /// the range, `split_edges` first.
+    /// Removes everything from the position to the end of the range; returns how many entries there were. Their
+    /// references are deferred in the gather. If a huge page or a marker may extend beyond the range, call
+    /// `split_edges` first.
     ///
     /// # Panics
-    /// In debug builds, if a slot that is not empty reaches beyond the range.
+    /// In debug builds, if a slot that is not empty extends beyond the range.
     #[inline]
     pub fn remove_all(&mut self, gather: &mut Gather<'_, M>) -> u64 {
         self.remove_all_with(gather, |_, _| {})
     }
 
-    /// The same; `seen` is told of each entry, as it was when it was taken out, under the lock.
+    /// Like `remove_all`, and calls `seen` under the lock with each entry as it was when it was removed.
     ///
     /// # Panics
     /// As for `remove_all`.
@@ -601,8 +603,8 @@ impl<M: Machine> Cursor<'_, M> {
         gather: &mut Gather<'_, M>,
         mut seen: impl FnMut(Page, Entry),
     ) -> u64 {
-        // What another operation took out before, and has not flushed yet, is not to be seen by
-        // anybody either when this one returns (rule 2).
+        // Pages that another operation removed before, and has not flushed yet, must not be accessible either when this
+        // operation returns (rule 2).
         if !planted(Mistake::ZapIgnoresPending) {
             gather.rely_on_pending();
         }
@@ -623,7 +625,7 @@ impl<M: Machine> Cursor<'_, M> {
                 seen(start, self.remove(gather));
                 removed += 1;
                 self.advance();
-                // To give a huge page up takes as long as many small ones.
+                // Freeing a huge page takes as long as freeing many small ones.
                 gather.relieve();
                 self.pause_point();
             }
@@ -631,7 +633,7 @@ impl<M: Machine> Cursor<'_, M> {
         removed
     }
 
-    /// The same for the pages from the position to `end` in the locked lowest table.
+    /// Removes the pages from the position to `end` in the locked last-level table.
     #[inline]
     fn remove_table(
         &mut self,
@@ -674,8 +676,8 @@ impl<M: Machine> Cursor<'_, M> {
     }
 }
 
-/// Takes out the first of `slots` that are pages with these attributes, which say that they hold
-/// a reference, and tells how many have. The page of the first is `start`.
+/// Removes the first of `slots` that are pages with these attributes, which imply a reference, and returns how many
+/// there are. The page of the first is `start`.
 #[inline]
 fn take_alike<M: Machine>(
     slots: &[AtomicU64],
@@ -700,7 +702,7 @@ fn take_alike<M: Machine>(
     slots.len()
 }
 
-/// What follows the removal of an entry that is not a page with a right and a reference.
+/// Completes the removal of an entry other than a page with a right and a reference.
 #[cold]
 fn removed_other<M: Machine>(
     page: Page,

@@ -1,4 +1,4 @@
-//! Making one 2 MiB page out of 512 small ones.
+//! Collapses 512 small pages into one 2 MiB page.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,25 +13,27 @@ use crate::machine::Machine;
 use crate::mistake::{Mistake, planted};
 use crate::sync::Rank;
 
-/// What a collapse did.
+/// The result of a collapse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Collapsed {
     /// Pages copied into the folio.
     pub copied: u64,
-    /// Pages that were not there, or showed the zero frame: zeroes now.
+    /// Pages that were absent, or mapped the zero page: zeroes now.
     pub zeroed: u64,
 }
 
 impl<M: Machine> Table<M> {
-    /// Copies the pages of `range`, the 512 of one lowest table, into `folio` and maps that in their place, with
-    /// the bits that `decide` makes of all that the entries had together. The lowest table is unlinked first and
-    /// forgotten by every CPU, those that walk through it too (design rules 1 and 3), so that a store of another
-    /// CPU lands before the copy or faults; then it is the table set aside for the new page. The caller holds the
-    /// write lock of the address space and has looked at the entries: empty, or pages. `None`: there is no lowest
-    /// table, and nothing has changed.
+    /// Copies the pages of `range`, the 512 of one last-level table, into `folio` and maps that in their place, with
+    /// the bits that `decide` derives from the union of all entries' bits. The last-level table is first unlinked and
+    /// flushed on every CPU, including cached upper-level entries (design rules 1 and 3), so that a store by another
+    /// CPU either precedes the copy or faults. Then the table is deposited for the new huge page. Returns `None`, with
+    /// nothing changed, if there is no last-level table.
+    ///
+    /// # Locks
+    /// The caller holds the write lock of the address space, and has checked that every entry is empty or a page.
     ///
     /// # Panics
-    /// If `folio` is no whole folio, or an entry is neither empty nor a page.
+    /// If `folio` is not a whole folio, or an entry is neither empty nor a page.
     pub fn collapse(
         &self,
         range: PageRange,
@@ -65,13 +67,16 @@ impl<M: Machine> Table<M> {
         Some(collapsed)
     }
 
-    /// Maps `folio`, of an object, in the place of the lowest table of `range`, whose entries are empty or show pages
-    /// of that folio: nothing is copied. The table is unlinked and forgotten first, as by [`collapse`](Self::collapse).
-    /// The caller holds the write lock of the address space. False: there is no lowest table, or an entry is neither
-    /// empty nor such a page, and nothing has changed.
+    /// Maps `folio`, which belongs to an object, in place of the last-level table of `range`, whose entries are empty
+    /// or map pages of that folio. Nothing is copied. The table is unlinked and flushed first, as by
+    /// [`collapse`](Self::collapse). Returns `false`, with nothing changed, if there is no last-level table, or an
+    /// entry is neither empty nor such a page.
+    ///
+    /// # Locks
+    /// The caller holds the write lock of the address space.
     ///
     /// # Panics
-    /// If `folio` is no whole folio.
+    /// If `folio` is not a whole folio.
     pub fn retract(
         &self,
         range: PageRange,
@@ -117,7 +122,7 @@ impl<M: Machine> Table<M> {
         fits
     }
 
-    /// The table above the lowest one of `range`, and that one.
+    /// The table above the last-level table of `range`, and that table.
     fn lowest_table(&self, range: PageRange) -> Option<(Frame, Frame)> {
         let frames = self.frames();
         let (mut node, mut level) = (self.root(), ROOT_LEVEL);
@@ -131,7 +136,7 @@ impl<M: Machine> Table<M> {
         }
     }
 
-    /// Sets a table that no CPU knows of any more, and that is empty, aside for the huge page that takes its place.
+    /// Deposits a table that is empty, and that no CPU uses any more, for the huge page that takes its place.
     fn replace_table(
         &self,
         (above, below): (&Meta, &Meta),
@@ -147,7 +152,7 @@ impl<M: Machine> Table<M> {
         self.count_large(0, new);
     }
 
-    /// Empties a table that no CPU knows of any more into a folio; returns all bits of its entries together.
+    /// Empties a table that no CPU uses any more into a folio. Returns the union of its entries' bits.
     fn gather_pages(
         &self,
         lower: Frame,

@@ -1,4 +1,4 @@
-//! The batches of fork and of mremap: entries copied to another table, or moved in this one.
+//! The batch operations of fork and mremap: entries copied to another table, or moved within one.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +16,7 @@ use crate::machine::Machine;
 use crate::mistake::{Mistake, planted};
 use crate::sync::{PausePoints, Step, step};
 
-/// How the entries of one area are copied. Decided once per area, not per entry.
+/// How the entries of one area are copied: decided once per area, not per entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyRule {
     /// Bits that the original loses.
@@ -28,9 +28,9 @@ pub struct CopyRule {
 }
 
 impl CopyRule {
-    /// A private area: neither side may write in place, or call the page its own, from now on.
-    /// The copy is as dirty as the original, for what is clean has a valid copy elsewhere. That its frame is a merged
-    /// one is for whoever merges to find out.
+    /// A private area: from now on neither side may write in place, or treat the page as exclusive. The copy is as
+    /// dirty as the original, because a clean page has a valid copy elsewhere. Whether its frame is a merged one is not
+    /// copied: the merging scan finds that out.
     pub const PRIVATE: CopyRule = CopyRule {
         clear: Bits::EXCLUSIVE.union(Bits::WRITE),
         withhold: Bits::EXCLUSIVE
@@ -43,7 +43,7 @@ impl CopyRule {
         marks: Marks::GUARD.union(Marks::POISON),
     };
 
-    /// A shared area: both sides keep their rights, and the copy begins clean.
+    /// A shared area: both sides keep their rights, and the copy starts clean.
     pub const SHARED: CopyRule = CopyRule {
         clear: Bits::empty(),
         withhold: Bits::ACCESSED
@@ -55,14 +55,14 @@ impl CopyRule {
         marks: Marks::GUARD.union(Marks::POISON),
     };
 
-    /// The same for an object that must hear of the first write: the copy is clean, so it may not be
+    /// A shared area of an object that must be notified of the first write: the copy is clean, so it must not be
     /// writable (rule 8).
     pub const SHARED_NOTIFIED: CopyRule = CopyRule {
         withhold: Self::SHARED.withhold.union(Bits::WRITE),
         ..Self::SHARED
     };
 
-    /// The same, with userfaultfd's write protection kept (rule 10: only with the fork event).
+    /// Returns the rule with userfaultfd's write protection kept (rule 10: only with the fork event).
     #[must_use]
     pub const fn keep_uffd_wp(self) -> Self {
         Self {
@@ -76,63 +76,64 @@ impl CopyRule {
 /// Why a copy stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyStop {
-    /// The range is done.
+    /// The end of the range was reached.
     Done,
-    /// The page here is exclusive and pinned: it stays so, and the caller gives the other side a
-    /// copy of it at once (rule 6), then passes it by [`Cursor::pass_with`].
+    /// The page here is exclusive and pinned. It stays so: the caller gives the other side a copy of it at once (rule
+    /// 6), and then passes it with [`Cursor::pass_with`].
     Pinned(Present),
-    /// The entry here is no page: the caller deals with it, then passes it by [`Cursor::pass_with`].
+    /// The entry here is not a page. The caller handles it, and then passes it with [`Cursor::pass_with`].
     NotPresent(Entry),
 }
 
-/// What a copy did.
+/// The result of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// Entries copied that map pages.
+    /// Copied entries that map pages.
     pub entries: u64,
-    /// Pages copied, in pages of 4 KiB.
+    /// Copied pages, in units of 4 KiB.
     pub pages: u64,
-    /// Of these, pages whose copy holds a reference: all but `BORROWED` ones, and those of the pool.
+    /// Those among them whose copy holds a reference: all but special (`BORROWED`) ones, and those of the huge page
+    /// pool.
     pub counted: u64,
-    /// Entries copied that name pages in swap.
+    /// Copied entries that name pages in swap.
     pub swapped: u64,
-    /// Why it stopped. The cursors stand there.
+    /// Why the copy stopped. Both cursors are there.
     pub stop: CopyStop,
 }
 
-/// What one table's pass did.
+/// The result of copying within one table.
 struct Pass {
     pages: u64,
     counted: u64,
     markers: u64,
     swapped: u64,
-    /// Where it stopped, or its end.
+    /// The page where it stopped, or its end.
     end: Page,
     stop: Option<CopyStop>,
 }
 
-/// How entries with certain attributes are copied, decided once for all that follow one another.
+/// How entries with certain attributes are copied, decided once for all consecutive ones.
 struct Alike {
     attributes: u64,
     present: bool,
-    /// The entry holds a reference.
+    /// Whether the entry holds a reference.
     counted: bool,
-    /// Exclusivity is to be cleared.
+    /// Whether exclusivity must be cleared.
     exclusive: bool,
-    /// The original loses something,
+    /// Whether the original loses any bit.
     clears: bool,
-    /// and that is a right that hardware knows of.
+    /// Whether it loses a right that hardware may have cached.
     shrinks: bool,
     inverted: u64,
     rule: CopyRule,
 }
 
-/// What became of entries that are alike.
+/// The result of copying consecutive entries that are alike.
 struct CopiedAlike {
     count: usize,
-    /// All bits of the originals together, after they lost something.
+    /// The union of the originals' bits, after they lost some.
     seen: u64,
-    /// The entry after them is like them, exclusive and pinned.
+    /// Whether the entry after them is like them, exclusive and pinned.
     pinned: bool,
 }
 
@@ -181,7 +182,7 @@ impl Alike {
         let kept_by_original = !self.rule.clear.bits();
         let given = !self.rule.withhold.bits();
         let metas = frames.metas();
-        // One length for both: no index in the loop needs a check.
+        // One length for both, so that no index in the loop needs a check.
         let length = slots.len().min(targets.len());
         let (slots, targets) = (&slots[..length], &targets[..length]);
         let (mut count, mut seen, mut pinned) = (0, 0, false);
@@ -208,8 +209,8 @@ impl Alike {
             }
             if CLEARS {
                 slots[count].fetch_and(kept_by_original, Ordering::AcqRel);
-                // Without the right to write no CPU sets dirty any more: what is read now is what
-                // the copy must know. And accessed now tells who may have cached the right.
+                // Without the right to write, no CPU sets the dirty bit any more: what is read now is what the copy
+                // must know. The accessed bit now shows whether any CPU may have cached the right.
                 word = slots[count].load(Ordering::Acquire);
                 seen |= word;
             }
@@ -226,7 +227,7 @@ impl Alike {
         }
     }
 
-    /// Counts what was copied from `start` on and tells the gather.
+    /// Counts what was copied from `start` on, and records it in the gather.
     fn tell<M: Machine>(
         &self,
         start: Page,
@@ -249,13 +250,13 @@ impl Alike {
             && !self.rule.clear.is_empty()
             && !planted(Mistake::ForkIgnoresPending)
         {
-            // Found without the right to write: its loss may still have to be flushed (rule 2).
+            // Found without the right to write: another operation may not have flushed its loss yet (rule 2).
             gather.rely_on_pending();
         }
     }
 }
 
-/// The rule itself, but for planted mistakes.
+/// Returns the rule itself, unless a mistake is planted.
 #[inline(always)]
 fn mistaken(rule: CopyRule) -> CopyRule {
     let mut rule = rule;
@@ -271,8 +272,8 @@ fn mistaken(rule: CopyRule) -> CopyRule {
     rule
 }
 
-/// An entry that is not empty and not a page: a marker is copied, and what names a page in swap, which then is
-/// nobody's alone; anything else is the caller's.
+/// Copies an entry that is neither empty nor a page. A marker is copied, and so is a swap entry, which is no longer
+/// exclusive then. Any other entry is left to the caller.
 #[cold]
 fn copy_other<M: Machine>(
     frames: &Frames<M>,
@@ -310,15 +311,15 @@ fn copy_other<M: Machine>(
 }
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Copies the entries from the position on to the same addresses of `to`, a cursor on the same
-    /// range of another table where nothing is mapped yet, until something needs the caller. Each
-    /// copy that holds a reference gets one of its own.
+    /// Copies the entries from the position on to the same addresses of `to`, until an entry needs the caller or the
+    /// range ends. `to` is a cursor on the same range of another table, where nothing is mapped yet. Each copy that
+    /// holds a reference gets its own.
     ///
     /// # Errors
     /// [`OutOfFrames`] if there is no frame for a table of the other side. What was copied stays.
     ///
     /// # Panics
-    /// If the cursors do not stand at the same page.
+    /// If the cursors are not at the same page.
     pub fn copy_to(
         &mut self,
         to: &mut Cursor<'_, M>,
@@ -336,7 +337,7 @@ impl<M: Machine> Cursor<'_, M> {
             swapped: 0,
             stop: CopyStop::Done,
         };
-        // Whenever the first cursor moves, the second one is parked: its lock comes later in the order.
+        // Whenever the first cursor moves, the second one is parked, because its lock comes later in the order.
         to.park();
         while self.next_filled().is_some() {
             to.go(self.position);
@@ -383,7 +384,7 @@ impl<M: Machine> Cursor<'_, M> {
         Ok(copied)
     }
 
-    /// Passes what is here with both cursors of a copy. `false` if that is the end of the range.
+    /// Moves both cursors of a copy past the slot here. Returns `false` if that is the end of the range.
     pub fn pass_with(&mut self, to: &mut Cursor<'_, M>) -> bool {
         to.park();
         let more = self.advance();
@@ -391,7 +392,7 @@ impl<M: Machine> Cursor<'_, M> {
         more
     }
 
-    /// The entries from the position to `end` in two locked lowest tables.
+    /// Copies the entries from the position to `end` between two locked last-level tables.
     fn copy_table(
         &self,
         to: &Cursor<'_, M>,
@@ -441,7 +442,7 @@ impl<M: Machine> Cursor<'_, M> {
         pass
     }
 
-    /// One slot above the lowest level.
+    /// Copies one slot above the last level.
     #[cold]
     fn copy_slot(
         &mut self,
@@ -490,24 +491,26 @@ impl<M: Machine> Cursor<'_, M> {
     }
 }
 
-/// Entries taken out at a time by a move.
+/// The number of entries that a move takes out at a time.
 const MOVED_AT_A_TIME: usize = 32;
-/// How often that is done between two scheduling points.
+/// The number of such batches between two scheduling points.
 const MOVES: u32 = 16;
-/// Entries that are prepared between two scheduling points.
+/// The number of entries that are prepared between two scheduling points.
 const PREPARED: u32 = 512;
 
 impl<M: Machine> Table<M> {
-    /// Moves the entries of `from` to the pages from `to` on, where nothing is mapped, with their
-    /// references. Moved pages are soft-dirty; of userfaultfd's write protection nothing
-    /// remains unless `keep_uffd_wp` (rule 10). The ranges may share tables, but no page. The caller
-    /// holds the write lock of the address space and no other, and may give way. Returns how many pages were moved.
+    /// Moves the entries of `from`, with their references, to the pages from `to` on, where nothing is mapped. Moved
+    /// pages become soft-dirty. They lose userfaultfd's write protection unless `keep_uffd_wp` (rule 10). The ranges
+    /// may share tables, but no page. The calling thread may yield. Returns how many entries were moved.
+    ///
+    /// # Locks
+    /// The caller holds the write lock of the address space and no other lock.
     ///
     /// # Errors
     /// [`OutOfFrames`] if there is no frame for a table; nothing has been moved.
     ///
     /// # Panics
-    /// If a range is empty or leaves user memory, or something is mapped at the new place.
+    /// If a range is empty or extends beyond user memory, or something is mapped at the new place.
     pub fn move_entries(
         &self,
         from: PageRange,
@@ -551,7 +554,7 @@ impl<M: Machine> Table<M> {
         Ok(moved)
     }
 
-    /// Makes every table that a move needs, and splits what cannot be moved whole.
+    /// Allocates every table that a move needs, and splits what cannot be moved as a whole.
     fn prepare_move(
         &self,
         from: PageRange,
@@ -571,7 +574,7 @@ impl<M: Machine> Table<M> {
                 source.divide(gather)?;
                 continue;
             }
-            // One lock at a time: the two places may share a table.
+            // One lock at a time: the old and the new place may share a table.
             let at = source.position();
             let level = source.level;
             drop(source);
@@ -587,7 +590,7 @@ impl<M: Machine> Table<M> {
                 source.divide(gather)?;
                 continue;
             }
-            // The tables for the rest of this lowest table are those of its first and last page.
+            // Continue after this slot.
             let next = at.add(size);
             if next >= from.end {
                 return Ok(());
@@ -599,8 +602,8 @@ impl<M: Machine> Table<M> {
 }
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Takes out what is here; its reference travels with it, and the table set aside for it in a list
-    /// that begins in `aside`.
+    /// Takes out the entry here. Its reference moves with it, and the page table deposited for it goes into a list that
+    /// begins in `aside`.
     fn take_to_move(&mut self, aside: &mut u32, gather: &mut Gather<'_, M>) -> Entry {
         self.debug_check_whole();
         let old = self.slot_word().swap(0, Ordering::AcqRel);
@@ -618,7 +621,7 @@ impl<M: Machine> Cursor<'_, M> {
         entry
     }
 
-    /// Puts an entry that was moved here: tables have been made.
+    /// Stores a moved entry here. The tables for it exist already.
     fn put_moved(&mut self, entry: Entry, aside: &mut u32) {
         let old = self.word();
         assert!(
@@ -636,7 +639,7 @@ impl<M: Machine> Cursor<'_, M> {
         self.count(old, new);
     }
 
-    /// Replaces what is here by 512 parts a level down.
+    /// Replaces the entry here by 512 parts one level down.
     fn divide(&mut self, gather: &mut Gather<'_, M>) -> Result<(), OutOfFrames> {
         match self.entry().entry {
             Entry::Empty | Entry::Marker(_) => self.push_down(),
@@ -645,7 +648,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 }
 
-/// What becomes of an entry at its new place.
+/// Returns the entry as it is at its new place.
 fn moved_entry(entry: Entry, keep_uffd_wp: bool) -> Entry {
     let lost = if keep_uffd_wp || planted(Mistake::MoveKeepsProtection) {
         Bits::empty()

@@ -1,4 +1,4 @@
-//! The cursor: where it stands, and what it does to one slot.
+//! The cursor: its position, and its operations on one slot.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -16,38 +16,38 @@ use crate::machine::Machine;
 use crate::mistake::{Mistake, planted};
 use crate::sync::{Rank, Step, pause, pause_due, pause_point, step};
 
-/// What one slot answers for.
+/// What one slot covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// The entry.
     pub entry: Entry,
-    /// The pages it speaks for, clipped to the cursor's range.
+    /// The pages that the entry applies to, clipped to the cursor's range.
     pub range: PageRange,
     /// The largest page that fits the slot.
     pub size: PageSize,
 }
 
-/// A position in a range of a table, with the lock of the table its slot is in.
+/// A position in a range of a table, with the lock of the table that contains its slot.
 #[must_use = "a cursor holds a lock"]
 pub struct Cursor<'t, M: Machine> {
     pub(super) table: &'t Table<M>,
     pub(super) range: PageRange,
-    /// In the range; at its end once the cursor has passed it.
+    /// In the range, or at its end once the cursor has passed it.
     pub(super) position: Page,
-    /// The table it stands in, and its entries, metadata and level.
+    /// The table that the cursor is in, and its entries, metadata and level.
     pub(super) node: Frame,
     pub(super) words: &'t [AtomicU64; ENTRIES],
     pub(super) meta: &'t Meta,
     pub(super) level: u8,
-    /// Whether the lock of `node` is held: always, but while a copy moves the other cursor, and at
-    /// the end of the range.
+    /// Whether the lock of `node` is held: always, except while a copy moves the other cursor, and at the end of the
+    /// range.
     held: bool,
-    /// Whether it leaves quiet tables quiet (`quiet.rs`).
+    /// Whether the cursor leaves skippable tables skippable (`quiet.rs`).
     reads: bool,
-    /// Whether the thread may give way between two tables.
+    /// Whether the thread may yield between two tables.
     pub(super) pauses: bool,
     pub(super) rank: Rank,
-    /// Locks are released where they were taken.
+    /// Locks are released by the thread that acquired them.
     not_send: PhantomData<*const ()>,
 }
 
@@ -76,17 +76,17 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
-    /// Lets the thread give way where the cursor goes from one table to another, which makes an operation on
-    /// any number of pages one that other threads need not wait for. Meanwhile the cursor holds no lock; the
-    /// thread holds none but those that [sleep](Rank::sleeps), another cursor's included.
+    /// Lets the thread yield where the cursor moves from one table to another, so that an operation on any number of
+    /// pages does not keep other threads waiting. Meanwhile the cursor holds no lock. The thread must hold only locks
+    /// that [sleep](Rank::sleeps), and so none of another cursor.
     #[inline]
     pub fn pausing(mut self) -> Self {
         self.pauses = true;
         self
     }
 
-    /// A scheduling point where the cursor stands, if it [pauses](Self::pausing): for operations that do much with one
-    /// table. Others may have changed what is here when it returns.
+    /// A scheduling point at the cursor's position, if it [pauses](Self::pausing): for operations that do much with one
+    /// table. Other threads may have changed the entries here when it returns.
     pub fn pause_point(&mut self) {
         if self.pauses && self.held {
             self.park();
@@ -95,19 +95,19 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
-    /// The pages it may reach.
+    /// The pages that the cursor may reach.
     #[inline]
     pub fn range(&self) -> PageRange {
         self.range
     }
 
-    /// Where it stands. At the end of the range, it stands nowhere.
+    /// The position. At the end of the range, the cursor is in no table.
     #[inline]
     pub fn position(&self) -> Page {
         self.position
     }
 
-    /// Goes to `page`.
+    /// Moves to `page`.
     ///
     /// # Panics
     /// If `page` is not in the range.
@@ -121,14 +121,14 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.go(page);
     }
 
-    /// Goes to a page of the range, or to its end.
+    /// Moves to a page of the range, or to its end.
     #[inline]
     pub(super) fn go(&mut self, page: Page) {
         let span = slot_pages(self.level + 1);
         let here = (page.number() ^ self.position.number()) & !(span - 1) == 0;
         self.position = page;
         if page == self.range.end {
-            // There it stands nowhere.
+            // At the end the cursor is in no table.
             self.park();
             return;
         }
@@ -139,7 +139,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
-    /// Extends the range to all of the slot in which the cursor stands.
+    /// Extends the range to all of the slot at the position.
     #[inline]
     pub fn widen(&mut self) {
         let start = self.slot_start();
@@ -147,7 +147,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.range = PageRange::new(start.min(self.range.start), end.max(self.range.end));
     }
 
-    /// Gives up the lock until the cursor goes somewhere again.
+    /// Releases the lock until the cursor moves again.
     #[inline]
     pub(super) fn park(&mut self) {
         if self.held {
@@ -156,7 +156,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
-    /// Leaves the table and goes down to the position from the root.
+    /// Leaves the table and walks from the root to the position.
     pub(super) fn walk(&mut self) {
         self.park();
         if self.pauses && pause_due() {
@@ -209,7 +209,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
-    /// What is here.
+    /// Returns the entry here, and the pages that it applies to.
     ///
     /// # Panics
     /// If the cursor is at the end of its range.
@@ -226,7 +226,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
-    /// What is here, without the pages it speaks for.
+    /// Returns the entry here, without the pages that it applies to.
     ///
     /// # Panics
     /// If the cursor is at the end of its range.
@@ -239,7 +239,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         x86_64::decode(self.word(), self.level)
     }
 
-    /// Goes past what is here. `false` if that is the end of the range.
+    /// Moves past the slot here. Returns `false` if that is the end of the range.
     #[inline]
     pub fn advance(&mut self) -> bool {
         if self.position >= self.range.end {
@@ -255,8 +255,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         next < self.range.end
     }
 
-    /// Goes to the next slot that is not empty, starting with the one here. `None`, at the end of
-    /// the range, if there is no more.
+    /// Moves to the next slot that is not empty, starting with the one here. Returns `None`, at the end of the range,
+    /// if there is none.
     pub fn next_filled(&mut self) -> Option<Extent> {
         while self.position < self.range.end {
             if self.meta.live.load(Ordering::Relaxed) == 0 {
@@ -278,16 +278,16 @@ impl<'t, M: Machine> Cursor<'t, M> {
         None
     }
 
-    /// Puts `entry` here, where nothing is mapped. Tables are allocated as needed, and a marker
-    /// in the way is pushed down to the size of the entry. The reference of the frame that `entry`
-    /// names, if it is not `BORROWED`, is the table's from now on.
+    /// Stores `entry` here, where nothing is mapped. Tables are allocated as needed, and a conflicting marker is pushed
+    /// down to the size of the entry. The table takes over the reference to the frame that `entry` names, unless it is
+    /// `BORROWED`.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if a table cannot be allocated; nothing is mapped and the caller keeps
-    /// its reference.
+    /// [`OutOfFrames`] if a table cannot be allocated; nothing is mapped then, and the caller keeps its reference.
     ///
     /// # Panics
-    /// If something is mapped here, or the page is misaligned for its size.
+    /// If something is mapped here, or a table conflicts with a huge page. In debug builds, if the slot extends beyond
+    /// the range.
     #[inline]
     pub fn fill(&mut self, entry: Entry) -> Result<(), OutOfFrames> {
         if let Entry::Present(page) = entry {
@@ -304,11 +304,11 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.fill_any(entry)
     }
 
-    /// Allocates the tables that an entry for 4 KiB here needs, so that filling it does not fail unless they are freed
-    /// meanwhile. A marker in the way is pushed down.
+    /// Allocates the tables that a 4 KiB entry here needs, so that filling it does not fail unless they are freed
+    /// meanwhile. A conflicting marker is pushed down.
     ///
     /// # Errors
-    /// [`OutOfFrames`]; nothing that a program can see has changed.
+    /// [`OutOfFrames`]; nothing that a program can observe has changed.
     ///
     /// # Panics
     /// If a huge page is mapped here.
@@ -320,7 +320,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         Ok(())
     }
 
-    /// [`fill`](Self::fill) where a table is missing, a marker stands, or the entry is no 4 KiB page.
+    /// The part of [`fill`](Self::fill) for when a table is missing, a marker is there, or the entry is not a 4 KiB
+    /// page.
     #[cold]
     fn fill_any(&mut self, entry: Entry) -> Result<(), OutOfFrames> {
         let level = match entry {
@@ -351,13 +352,11 @@ impl<'t, M: Machine> Cursor<'t, M> {
         Ok(())
     }
 
-    /// Exchanges the entry here, in the same slot; the change is recorded, and a reference
-    /// displaced with it is handed to the gather. The reference of the new entry's frame is the
-    /// table's.
+    /// Exchanges the entry here, in the same slot. The change is recorded, and the reference that the old entry held is
+    /// deferred in the gather. The table takes over the reference to the new entry's frame.
     ///
     /// # Panics
-    /// If the new entry is of another size than the slot. In debug builds, if the slot reaches
-    /// beyond the range.
+    /// If the new entry is of another size than the slot. In debug builds, if the slot extends beyond the range.
     #[inline]
     pub fn replace(&mut self, entry: Entry, gather: &mut Gather<'_, M>) -> Entry {
         let fits = match entry {
@@ -394,11 +393,11 @@ impl<'t, M: Machine> Cursor<'t, M> {
         old_entry
     }
 
-    /// Sets and clears bits of the page here, by one atomic exchange: what hardware sets
-    /// meanwhile is kept. Returns the page as it is now.
+    /// Sets and clears bits of the page here by one atomic exchange, which keeps bits that hardware sets meanwhile.
+    /// Returns the page as it is now.
     ///
     /// # Panics
-    /// If no page is mapped here. In debug builds, if the slot reaches beyond the range.
+    /// If no page is mapped here. In debug builds, if the slot extends beyond the range.
     #[inline]
     pub fn edit(&mut self, set: Bits, clear: Bits, gather: &mut Gather<'_, M>) -> Present {
         self.debug_check_whole();
@@ -426,14 +425,13 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
-    /// Sets bits of the page here on behalf of an access that faulted at it, losing none: rights
-    /// may only grow. No CPU is told. The one that faulted has dropped its translation ("the
-    /// processor invalidates any TLB entries for the linear address", Intel SDM volume 3A, on
-    /// page faults, in substance); another with the old rights faults and retries. Returns the
-    /// page as it is now.
+    /// Sets bits of the page here on behalf of an access that faulted at it, clearing none: rights may only grow. No
+    /// CPU is flushed. The faulting CPU has dropped its translation ("the processor invalidates any TLB entries for the
+    /// linear address", Intel SDM volume 3A, on page faults, in substance); another CPU with the old rights faults and
+    /// retries. Returns the page as it is now.
     ///
     /// # Panics
-    /// If no page is mapped here. In debug builds, if the slot reaches beyond the range.
+    /// If no page is mapped here. In debug builds, if the slot extends beyond the range.
     #[inline]
     pub fn grant(&mut self, set: Bits) -> Present {
         self.debug_check_whole();
@@ -457,16 +455,16 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
-    /// Takes out what is here, as `replace` by `Empty` does.
+    /// Removes what is here, like `replace` with `Empty`.
     ///
     /// # Panics
-    /// In debug builds, if the slot reaches beyond the range.
+    /// In debug builds, if the slot extends beyond the range.
     #[inline]
     pub fn remove(&mut self, gather: &mut Gather<'_, M>) -> Entry {
         self.replace(Entry::Empty, gather)
     }
 
-    /// Keeps the counts of entries when `old` becomes `new`.
+    /// Updates the counts of entries when `old` becomes `new`.
     #[inline]
     pub(super) fn count(&self, old: u64, new: u64) {
         let live = &self.meta.live;
@@ -489,7 +487,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     }
 }
 
-/// Records a change of the entry `old`, unless no CPU can have cached it.
+/// Records a change of the entry `old`, and elides its flush if no CPU can have cached it.
 #[inline]
 pub(super) fn record<M: Machine>(
     gather: &mut Gather<'_, M>,
@@ -505,7 +503,7 @@ pub(super) fn record<M: Machine>(
     }
 }
 
-/// A table whose lock was taken.
+/// A table whose lock is held.
 struct Place<'t> {
     node: Frame,
     words: &'t [AtomicU64; ENTRIES],
@@ -513,7 +511,7 @@ struct Place<'t> {
     level: u8,
 }
 
-/// Locks the table that has the slot for `page`.
+/// Locks the table that contains the slot for `page`.
 #[inline(always)]
 fn lock_way_down<M: Machine>(table: &Table<M>, page: Page, rank: Rank, reads: bool) -> Place<'_> {
     let place = match lock_lowest(table, page, rank) {
@@ -526,7 +524,7 @@ fn lock_way_down<M: Machine>(table: &Table<M>, page: Page, rank: Rank, reads: bo
     place
 }
 
-/// The same, if tables lead down to the lowest level.
+/// Like `lock_way_down`, if there are tables down to the last level.
 #[inline(always)]
 fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<Place<'_>> {
     let tables = table.frames().all_tables();
@@ -553,7 +551,7 @@ fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<P
     None
 }
 
-/// The same, wherever the way down ends, and again if it has changed meanwhile.
+/// Like `lock_way_down`, wherever the tables end; walks again if they have changed meanwhile.
 #[cold]
 fn lock_any<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Place<'_> {
     let frames = table.frames();
@@ -584,7 +582,7 @@ fn lock_any<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Place<'_> {
     }
 }
 
-/// Whether a lower table appeared after the way down was read.
+/// Whether a lower table was linked after the walk read the entry.
 fn has_lower<M: Machine>(table: &Table<M>, node: Frame, page: Page, level: u8) -> bool {
     let slot = &table.frames().table_words(node)[slot_index(page, level)];
     matches!(
@@ -593,7 +591,7 @@ fn has_lower<M: Machine>(table: &Table<M>, node: Frame, page: Page, level: u8) -
     )
 }
 
-/// Whether `meta` is that of the table at `level` with the slot for `page`.
+/// Whether `meta` is that of the table at `level` that contains the slot for `page`.
 #[inline]
 fn is_the_table<M: Machine>(table: &Table<M>, meta: &Meta, page: Page, level: u8) -> bool {
     let start = page.number() & !(slot_pages(level + 1) - 1);

@@ -1,4 +1,4 @@
-//! Many 2 MiB pages at a time: one atomic per entry, and none split.
+//! Operations on many 2 MiB pages: one atomic operation per entry, and no splits.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,8 +14,8 @@ use crate::machine::Machine;
 use crate::sync::{Step, step};
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Edits what stands at the level of 2 MiB pages, from the position on, until a lower table, `limit` or the
-    /// end of the locked table; goes to what follows.
+    /// Edits the entries at the level of 2 MiB pages, from the position on, up to a lower table, `limit` or the end of
+    /// the locked table. The cursor ends at what follows.
     pub(super) fn edit_huge<R: FnMut(Bits, PageSize) -> Edit>(
         &mut self,
         limit: Page,
@@ -27,7 +27,7 @@ impl<M: Machine> Cursor<'_, M> {
         let pages = slot_pages(self.level);
         let whole = (limit.number().saturating_sub(start.number()) / pages) as usize;
         if start != self.position || whole == 0 {
-            // The edges of the range cut through it: nothing is mapped by it.
+            // An edge of the range cuts the slot, so nothing is mapped by it.
             debug_assert!(
                 self.entry().entry.present().is_none(),
                 "a huge page reaches beyond the cursor's range: split it first"
@@ -53,7 +53,7 @@ impl<M: Machine> Cursor<'_, M> {
             let count = alike.apply(&slots[done..]);
             let before = editor.edited.made_writable;
             alike.tell(page, self.size(), count as u64, &mut editor.edited, gather);
-            // It counts entries.
+            // `tell` counted entries; convert them to pages.
             let won = editor.edited.made_writable - before;
             editor.edited.made_writable = before + won * self.size().pages();
             done += count;
@@ -61,7 +61,7 @@ impl<M: Machine> Cursor<'_, M> {
         self.go(start.add(done as u64 * pages));
     }
 
-    /// The same for one page that others may have too.
+    /// Edits one huge page, to which there may be other references.
     fn edit_sharable<R: FnMut(Bits, PageSize) -> Edit>(
         &self,
         page: Page,
@@ -95,8 +95,8 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// Puts the 2 MiB page `new` in the place of the one here: emptied, flushed, filled (design rule 1). The table
-    /// set aside serves it too. The reference of its frames is the table's from now on.
+    /// Maps the 2 MiB page `new` in place of the one here: emptied, flushed, filled (design rule 1). The deposited page
+    /// table serves the new page too. The table takes over the reference to its frames.
     ///
     /// # Panics
     /// If no 2 MiB page is mapped here.
@@ -117,11 +117,11 @@ impl<M: Machine> Cursor<'_, M> {
         slot.store(x86_64::encode_present(new), Ordering::Release);
     }
 
-    /// Splits the 2 MiB pages through which an edge of the range cuts, so that what follows works on whole
-    /// pages. It cannot fail: tables were set aside. Returns how many were split; goes back to where it was.
+    /// Splits the 2 MiB pages that an edge of the range cuts, so that what follows works on whole pages. It cannot
+    /// fail, because page tables were deposited. Returns how many were split. The cursor returns to its position.
     ///
     /// # Panics
-    /// If a 1 GiB page is cut.
+    /// If an edge cuts a 1 GiB page.
     #[inline]
     pub fn split_pages(&mut self, gather: &mut Gather<'_, M>) -> u64 {
         if self.table.has_large() {

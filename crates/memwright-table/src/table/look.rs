@@ -11,7 +11,7 @@ use crate::entry::x86_64;
 use crate::machine::Machine;
 use crate::sync::{Rank, Step, step};
 
-/// A [`Cursor`] that changes nothing: a table that is quiet stays so.
+/// A [`Cursor`] that changes nothing, so that a skippable table stays skippable.
 #[derive(Debug)]
 #[must_use = "it holds a lock"]
 pub struct Look<'t, M: Machine>(Cursor<'t, M>);
@@ -22,39 +22,39 @@ impl<'t, M: Machine> Look<'t, M> {
         Self(Cursor::new(table, range, Rank::Table, true))
     }
 
-    /// As [`Cursor::pausing`].
+    /// Like [`Cursor::pausing`].
     pub fn pausing(self) -> Self {
         Self(self.0.pausing())
     }
 
-    /// As [`Cursor::entry`].
+    /// Like [`Cursor::entry`].
     ///
     /// # Panics
-    /// If it is at the end of its range.
+    /// If the cursor is at the end of its range.
     pub fn entry(&self) -> Extent {
         self.0.entry()
     }
 
-    /// As [`Cursor::peek`].
+    /// Like [`Cursor::peek`].
     ///
     /// # Panics
-    /// If it is at the end of its range.
+    /// If the cursor is at the end of its range.
     pub fn peek(&self) -> Entry {
         self.0.peek()
     }
 
-    /// As [`Cursor::advance`].
+    /// Like [`Cursor::advance`].
     pub fn advance(&mut self) -> bool {
         self.0.advance()
     }
 
-    /// As [`Cursor::next_filled`].
+    /// Like [`Cursor::next_filled`].
     pub fn next_filled(&mut self) -> Option<Extent> {
         self.0.next_filled()
     }
 
-    /// Shows every slot that is not empty, from the position to the end of the range, to `visitor`, until that returns
-    /// false. It stands nowhere useful then.
+    /// Calls `visitor` with every slot that is not empty, from the position to the end of the range, until it returns
+    /// false. The position is unspecified afterwards.
     pub fn each_filled(&mut self, mut visitor: impl FnMut(Extent) -> bool) {
         let cursor = &mut self.0;
         while let Some(extent) = cursor.next_filled() {
@@ -84,8 +84,9 @@ impl<'t, M: Machine> Look<'t, M> {
         }
     }
 
-    /// What is here, and how far all of it is the same but for where the pages are: to the end of the slot, or of a lowest
-    /// table at most. Goes past it. `singly`: pages come one by one. None at the end of the range.
+    /// Returns the entry here, and how far all entries are the same except for their frames: at most to the end of the
+    /// slot, or of a last-level table. Moves past them. `singly`: pages are returned one by one. Returns `None` at the
+    /// end of the range.
     pub fn next_alike(&mut self, singly: bool) -> Option<Extent> {
         let cursor = &mut self.0;
         if cursor.position >= cursor.range.end {
@@ -103,7 +104,7 @@ impl<'t, M: Machine> Look<'t, M> {
         } else if singly && x86_64::is_present(word) {
             1
         } else {
-            // At least the first, whatever hardware has set meanwhile.
+            // At least the first one, whatever hardware has set meanwhile.
             1 + count_alike(&slots[1..], x86_64::attributes(word))
         };
         extent.range.end = extent.range.start.add(alike as u64);

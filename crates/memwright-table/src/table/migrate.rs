@@ -1,4 +1,4 @@
-//! A page changes its frame while it stays mapped.
+//! Page migration: a page changes its frame while it stays mapped.
 
 use core::sync::atomic::Ordering;
 
@@ -14,14 +14,15 @@ use crate::mistake::{Mistake, planted};
 
 impl<M: Machine> Cursor<'_, M> {
     /// Copies the page here into `target`, whose reference becomes the entry's, and maps that in its place: emptied,
-    /// flushed, copied, filled (design rule 1), so that a store of another CPU lands before the copy, or faults and
-    /// waits for the table's lock. `decide` says with which bits, of those that the entry had in the end; what
-    /// hardware knows of stores through it is among them. Returns the old page; its reference went to the gather.
+    /// flushed, copied, filled (design rule 1). A store by another CPU either precedes the copy, or faults and waits
+    /// for the table's lock. `decide` returns the bits of the new entry from those that the old entry had in the end,
+    /// which include what hardware recorded of stores through it. Returns the old page; its reference is deferred in
+    /// the gather.
     ///
-    /// The caller has seen, under this lock, that nobody else writes to the old frame.
+    /// The caller has checked, under this lock, that nothing else writes to the old frame.
     ///
     /// # Panics
-    /// If no page of the target's size, 4 KiB or 2 MiB, is mapped here with a reference of its own.
+    /// If no page of the target's size, 4 KiB or 2 MiB, is mapped here with its own reference.
     pub fn migrate(
         &mut self,
         target: FrameRef<'_, M>,
@@ -75,12 +76,12 @@ impl<M: Machine> Cursor<'_, M> {
         page
     }
 
-    /// Takes the page here away from every CPU, once the gather has flushed, and says so in the entry, until
-    /// [`end_migration`](Self::end_migration). Returns the page as it was, with what hardware knew of stores through
-    /// this entry; its reference stays the entry's.
+    /// Marks the entry here as migrating until [`end_migration`](Self::end_migration): once the gather has flushed, no
+    /// CPU can access the page through it. Returns the page as it was, with what hardware recorded of stores through
+    /// this entry. Its reference stays with the entry.
     ///
     /// # Panics
-    /// If no page with a reference of its own is mapped here.
+    /// If no page with its own reference is mapped here.
     pub fn begin_migration(&mut self, gather: &mut Gather<'_, M>) -> Present {
         self.debug_check_whole();
         let slot = self.slot_word();
@@ -115,8 +116,8 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// Maps `page` where one is migrating. The reference of its frame becomes the entry's, and that of the frame which
-    /// the entry had is the caller's. No CPU has cached anything here.
+    /// Maps `page` where one is migrating. The reference to its frame becomes the entry's, and the caller takes over
+    /// the reference to the old frame. No CPU has cached anything here.
     ///
     /// # Panics
     /// If no page of this size is migrating here.

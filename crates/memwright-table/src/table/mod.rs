@@ -1,38 +1,35 @@
-//! Page tables: four levels, walked, locked and changed through a [`Cursor`].
+//! Page tables: four levels that are walked, locked and changed through a [`Cursor`].
 //!
 //! # The protocol
-//! - **One lock per table**, a word in the metadata of its frame. A cursor holds the lock of the
-//!   table in which its slot is, at whatever level, from its creation until it moves to another
-//!   table or is dropped; nobody else changes that table's entries meanwhile, except hardware,
-//!   which sets accessed and dirty. Every change is therefore one atomic exchange, and nothing a
-//!   cursor has decided on can become wrong before it writes.
-//! - **The way down is not locked.** A walker reads the words of upper tables atomically until
-//!   one is not a table, locks the table that has this word, and reads it again: if a lower table
-//!   appeared meanwhile it goes on down. Faults in different leaf tables share no lock.
-//! - **Growing.** An upper entry turns from empty, or from a marker, into a table under the lock of
-//!   the table it stands in. The new table is complete, with the marker in every entry if there
-//!   was one, before it is linked; a walker sees either state.
-//! - **Shrinking.** Tables are freed only by [`Cursor::free_tables`], whose caller holds the write
-//!   lock of the address space, so that no walk is under way, and only through the gather, after
-//!   every CPU that has the root loaded has forgotten its cached upper entries (design rule 3). As a
-//!   second fence, a cursor that has locked a table looks in the metadata whether it is still
-//!   the table of this root, level and address that it was looking for, and walks again if not:
-//!   who breaks the protocol reads an unexpected entry, never another owner's memory.
-//! - **Two locks at a time** are held only by a fork and by `free_tables`: the first table with rank
-//!   `Table`, the second, the child's or the lower one, with rank `TableChild`. While the first
-//!   cursor of a fork moves, the second holds no lock. A move holds one at a time: the write lock
-//!   of the space keeps everybody else from looking for what is between two places.
-//! - **Markers** may stand in any entry up to 1 GiB and speak for all below. [`Cursor::fill`]
-//!   pushes a marker down one level at a time; [`Cursor::split_edges`] does so where the edge of a
-//!   range cuts through one, or through a huge page, after which every operation on the
-//!   range works on whole slots and cannot fail.
-//! - **Huge pages.** For each 2 MiB page in a table another table is set aside, so that a split needs no
-//!   memory (`aside.rs`). A split turns the entry's reference of the whole folio into one of each part
-//!   ([`crate::frame`]), and copies rights and state, exclusivity too.
-//! - **Quiet tables.** A scan for written pages passes over tables below which nobody was since it last looked, by
-//!   the accessed bits of the entries above them (`quiet.rs`).
-//! - **Counting.** Each table's metadata counts its entries that are not empty, so that an empty
-//!   table is known without looking at it.
+//! - **One lock per table**, a word in the metadata of its frame. A cursor holds the lock of the table that contains
+//!   its slot, at whatever level, from its creation until it moves to another table or is dropped. No other software
+//!   changes that table's entries meanwhile; hardware may set accessed and dirty bits. Every change is therefore one
+//!   atomic exchange, and nothing that a cursor has decided on can become wrong before it writes.
+//! - **A walk takes no locks on its way down.** It reads the words of upper-level tables atomically until one does not
+//!   point to a table, locks the table that contains this word, and reads it again. If a lower table was linked
+//!   meanwhile, the walk continues into it. Faults in different last-level tables share no lock.
+//! - **Growing.** An upper-level entry changes from empty, or from a marker, to a table under the lock of the table
+//!   that contains it. The new table is complete before it is linked, with the marker in every entry if there was one.
+//!   A walk sees either state.
+//! - **Shrinking.** Tables are freed only by [`Cursor::free_tables`], whose caller holds the write lock of the address
+//!   space, so that no walk is in progress. They are freed only through the gather, after every CPU that has the root
+//!   loaded has invalidated its cached upper-level entries (design rule 3). As a second defense, a cursor that has
+//!   locked a table checks in the metadata that it still is the table of this root, level and address, and walks again
+//!   if not. Code that violates the protocol reads an unexpected entry, but never the memory of another owner.
+//! - **Two locks at a time** are held only by a fork, by `free_tables`, and by a collapse: the first table with rank
+//!   `Table`, the second, the child's or the lower one, with rank `TableChild`. While the first cursor of a fork moves,
+//!   the second holds no lock. A new table is locked, too, before it is linked. A move holds one lock at a time: the
+//!   write lock of the address space keeps other threads from looking up a page between its two places.
+//! - **Markers** may be in any entry up to 1 GiB and apply to everything below. [`Cursor::fill`] pushes a marker down
+//!   one level at a time. [`Cursor::split_edges`] pushes down a marker, or splits a huge page, that an edge of a range
+//!   cuts. After that every operation on the range works on whole slots and cannot fail.
+//! - **Huge pages.** For each 2 MiB page in a table, another page table is deposited, so that a split needs no memory
+//!   (`aside.rs`). A split turns the entry's whole-folio reference into one reference to each part ([`crate::frame`]),
+//!   and copies rights and state, including exclusivity.
+//! - **Skippable tables.** A scan for written pages skips tables below which nothing was accessed since it last
+//!   checked, which it sees from the accessed bits of the entries above them (`quiet.rs`).
+//! - **Counting.** Each table's metadata counts its entries that are not empty, so that an empty table is recognized
+//!   without reading it.
 
 mod aside;
 mod batch;
@@ -82,7 +79,7 @@ pub(crate) const ENTRIES: usize = 512;
 /// Entries of the root that belong to user memory; the kernel's follow.
 const USER_ENTRIES: usize = 256;
 
-/// Pages that one entry at `level` stands for.
+/// The number of pages that one entry at `level` covers.
 #[inline]
 pub(crate) const fn slot_pages(level: u8) -> u64 {
     1 << (9 * (level - 1))
@@ -94,7 +91,7 @@ pub(crate) const fn slot_index(page: Page, level: u8) -> usize {
     (page.number() >> (9 * (level - 1))) as usize & (ENTRIES - 1)
 }
 
-/// What the metadata of a table names as its owner: the root, and which level it is.
+/// The owner that the metadata of a table records: the root, and the level of the table.
 #[inline]
 pub(crate) const fn table_owner(root: Frame, level: u8) -> u64 {
     (level as u64) << 32 | root.number() as u64
@@ -104,28 +101,28 @@ pub(crate) const fn table_owner(root: Frame, level: u8) -> u64 {
 pub struct Table<M: Machine> {
     frames: Arc<Frames<M>>,
     root: Frame,
-    /// The shares of CPUs 1 and up, of those that exist.
+    /// The shares of the existing CPUs from 1 on.
     others: Vec<CpuShare>,
     state: State,
 }
 
-/// What many CPUs write, but no fault does: apart from what every fault reads.
+/// What many CPUs write, but no fault does: on other cache lines than what every fault reads.
 #[repr(align(64))]
 struct State {
-    /// Slots above the lowest level that hold a huge page or a marker: while there are none, no
-    /// edge can cut through one.
+    /// The number of slots above the last level that hold a huge page or a marker. While it is 0, no edge of a range
+    /// can cut one.
     large: AtomicU64,
-    /// CPUs that have the root loaded, or may have cached it since.
+    /// CPUs that may be using the root: set before it is loaded, cleared after another one is.
     loaded: AtomicU64,
     /// The share of CPU 0.
     first: CpuShare,
 }
 
 impl<M: Machine> Table<M> {
-    /// An empty table. Its kernel half is that of the root `template`, if there is one.
+    /// Creates an empty table. Its kernel half is copied from the root `template`, if there is one.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if there is no frame for the root, or no heap for the shares of the CPUs.
+    /// [`OutOfFrames`] if there is no frame for the root, or no heap memory for the shares of the CPUs.
     pub fn new(frames: Arc<Frames<M>>, template: Option<Frame>) -> Result<Self, OutOfFrames> {
         let mut others = Vec::new();
         let more = frames.machine().cpu_count() - 1;
@@ -157,26 +154,26 @@ impl<M: Machine> Table<M> {
         })
     }
 
-    /// The frames its tables come from.
+    /// The frames that its tables come from.
     #[inline]
     pub fn frames(&self) -> &Arc<Frames<M>> {
         &self.frames
     }
 
-    /// The frame of the highest table.
+    /// The frame of the root table.
     #[inline]
     pub fn root(&self) -> Frame {
         self.root
     }
 
-    /// How many frames the tables take now, the root included.
+    /// The number of frames that the tables take now, including the root and deposited tables.
     pub fn table_frames(&self) -> u64 {
         let sum: i64 = self.shares().map(CpuShare::tables).sum();
         sum.max(0) as u64
     }
 
-    /// Counts the tables by walking them, to compare with [`table_frames`](Self::table_frames).
-    /// Nobody may change the table meanwhile.
+    /// Counts the tables by walking them, for comparison with [`table_frames`](Self::table_frames). The table must not
+    /// change meanwhile.
     pub fn count_tables(&self) -> u64 {
         self.count_below(self.root, ROOT_LEVEL)
     }
@@ -196,8 +193,7 @@ impl<M: Machine> Table<M> {
         tables
     }
 
-    /// Notes that `cpu` may use the table from now on. Call it before the root is loaded, by
-    /// [`Machine::load_root`].
+    /// Records that `cpu` may use the table from now on. Call it before the root is loaded by [`Machine::load_root`].
     #[inline]
     pub fn note_loaded(&self, cpu: CpuId) {
         if self.frames.machine().keeps_translations() {
@@ -215,9 +211,9 @@ impl<M: Machine> Table<M> {
         }
     }
 
-    /// Notes that `cpu` no longer uses the table. Call it after another root is loaded. Where the
-    /// machine keeps translations, they may be used again at the next [`load`](Self::load), unless
-    /// a [`Gather`] takes something from the table before.
+    /// Records that `cpu` no longer uses the table. Call it after another root is loaded. If the machine keeps
+    /// translations, they may be used again at the next [`load`](Self::load), unless a [`Gather`] takes something from
+    /// the table before.
     #[inline]
     pub fn note_unloaded(&self, cpu: CpuId) {
         if self.frames.machine().keeps_translations() {
@@ -229,13 +225,13 @@ impl<M: Machine> Table<M> {
         stat::line(Line::Table, &self.state.loaded);
     }
 
-    /// CPUs that may use the table.
+    /// The CPUs that may be using the table.
     #[inline]
     pub fn loaded(&self) -> CpuSet {
         CpuSet::from_bits(self.state.loaded.load(Ordering::SeqCst))
     }
 
-    /// Makes the table current on this CPU. The caller notes what was unloaded.
+    /// Makes the table current on this CPU. The caller records what was unloaded.
     pub fn load(&self) {
         let machine = self.frames.machine();
         let cpu = machine.cpu();
@@ -248,8 +244,8 @@ impl<M: Machine> Table<M> {
         }
     }
 
-    /// CPUs to be told that something was taken from the table. The others find out that what they
-    /// kept of it is stale when they load it again.
+    /// Returns the CPUs that must receive an invalidation because something was taken from the table. The other CPUs
+    /// find that their kept translations are stale when they load the table again.
     #[inline]
     pub(crate) fn make_stale(&self) -> CpuSet {
         if self.frames.machine().keeps_translations() {
@@ -268,60 +264,60 @@ impl<M: Machine> Table<M> {
         CpuSet::from_bits(bits.sum())
     }
 
-    /// A gather for one operation.
+    /// Creates a gather for one operation.
     #[inline]
     pub fn gather(&self) -> Gather<'_, M> {
         self.gather_by(FlushPolicy::default())
     }
 
-    /// The same under a policy.
+    /// Creates a gather for one operation, with a policy.
     #[inline]
     pub fn gather_by(&self, policy: FlushPolicy) -> Gather<'_, M> {
         Gather::new(self, policy)
     }
 
-    /// A cursor at the start of `range`. It owns the lock of the table it stands in.
+    /// Returns a cursor at the start of `range`. It holds the lock of the table that it is in.
     ///
     /// # Panics
-    /// If the range is empty or leaves user memory.
+    /// If the range is empty or extends beyond user memory.
     #[inline]
     #[track_caller]
     pub fn cursor(&self, range: PageRange) -> Cursor<'_, M> {
         Cursor::new(self, range, crate::sync::Rank::Table, false)
     }
 
-    /// A cursor for a look at what was written: it may change entries, but says itself, by [`Cursor::end_look`], what
-    /// becomes of the table's being quiet.
+    /// Returns a cursor for a scan for written pages. It may change entries, but the scan itself decides, by
+    /// [`Cursor::end_look`], whether the table is skippable afterwards.
     ///
     /// # Panics
-    /// If the range is empty or leaves user memory.
+    /// If the range is empty or extends beyond user memory.
     #[track_caller]
     pub fn scanning_cursor(&self, range: PageRange) -> Cursor<'_, M> {
         Cursor::new(self, range, crate::sync::Rank::Table, true)
     }
 
-    /// A cursor that only reads.
+    /// Returns a cursor that only reads.
     ///
     /// # Panics
-    /// If the range is empty or leaves user memory.
+    /// If the range is empty or extends beyond user memory.
     #[track_caller]
     pub fn look(&self, range: PageRange) -> Look<'_, M> {
         Look::new(self, range)
     }
 
-    /// A second cursor, beside one on another table: the child's in a fork.
+    /// Returns a second cursor, beside one on another table: the child's in a fork.
     ///
     /// # Panics
-    /// If the range is empty or leaves user memory.
+    /// If the range is empty or extends beyond user memory.
     #[inline]
     #[track_caller]
     pub fn second_cursor(&self, range: PageRange) -> Cursor<'_, M> {
         Cursor::new(self, range, crate::sync::Rank::TableChild, false)
     }
 
-    /// Says to the [lock statistics](stat) that this CPU wrote the entry of `page`, the metadata of
-    /// its frame and its share of the counts, as a fault there does. Reads the entries without a
-    /// lock: the table must not be freed meanwhile. Nothing happens while no statistics are taken.
+    /// Records in the [lock statistics](stat) that this CPU wrote the entry of `page`, the metadata of its frame, and
+    /// its share of the counts, as a fault there does. Reads the entries without a lock: the table must not be freed
+    /// meanwhile. Does nothing while no statistics are taken.
     pub fn note_lines(&self, page: Page) {
         if !stat::is_on() {
             return;
@@ -366,8 +362,8 @@ impl<M: Machine> Table<M> {
         core::iter::once(&self.state.first).chain(&self.others)
     }
 
-    /// Says that a gather has recorded an invalidation that it has not made yet. Call it before
-    /// the lock that guards the entry is released, and end it in the share that it returns.
+    /// Records that a gather has an invalidation pending. Call it before the lock that protects the entry is released,
+    /// and end it in the share that it returns.
     #[inline(always)]
     pub(crate) fn begin_pending(&self) -> &CpuShare {
         let share = self.share();
@@ -375,7 +371,7 @@ impl<M: Machine> Table<M> {
         share
     }
 
-    /// How many gathers have recorded an invalidation that they have not made yet.
+    /// The number of gathers that have an invalidation pending.
     #[inline]
     pub(crate) fn pending(&self) -> u64 {
         self.shares().map(CpuShare::pending).sum()
@@ -383,8 +379,7 @@ impl<M: Machine> Table<M> {
 }
 
 impl<M: Machine> Drop for Table<M> {
-    /// Gives up the tables, and the frames of entries that were not removed. No CPU may have the
-    /// root loaded.
+    /// Frees the tables, and the frames of entries that were not removed. No CPU may have the root loaded.
     fn drop(&mut self) {
         debug_assert!(
             self.loaded().is_empty(),
@@ -430,7 +425,7 @@ impl<M: Machine> Table<M> {
         self.drop_aside(table);
     }
 
-    /// Whether a huge page or a marker stands above the lowest level.
+    /// Whether any slot above the last level holds a huge page or a marker.
     #[inline]
     pub fn has_large(&self) -> bool {
         self.state.large.load(Ordering::Relaxed) != 0

@@ -1,4 +1,4 @@
-//! Freeing tables that have become empty.
+//! Frees tables that have become empty.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,9 +13,11 @@ use crate::machine::Machine;
 use crate::sync::{PausePoints, Rank};
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Frees every empty table that has a slot in the range, through the gather. The caller holds
-    /// the write lock of the address space. Returns how many were freed. The cursor stays at its
-    /// position.
+    /// Frees every empty table that has a slot in the range, through the gather. Returns how many were freed. The
+    /// cursor stays at its position.
+    ///
+    /// # Locks
+    /// The caller holds the write lock of the address space.
     pub fn free_tables(&mut self, gather: &mut Gather<'_, M>) -> u64 {
         if self.is_in_filled_table() {
             return 0;
@@ -37,8 +39,8 @@ impl<M: Machine> Cursor<'_, M> {
         freed
     }
 
-    /// Whether the range lies in one lowest table, the one where the cursor stood last, and that holds
-    /// entries still: then none of its tables is empty.
+    /// Whether the range is in one last-level table, the one where the cursor was last, and that still has entries:
+    /// then none of the range's tables is empty.
     fn is_in_filled_table(&self) -> bool {
         let last = self.range.end.number() - 1;
         self.level == 1
@@ -47,10 +49,10 @@ impl<M: Machine> Cursor<'_, M> {
     }
 }
 
-/// Tables between two scheduling points.
+/// The number of tables between two scheduling points.
 const TABLES: u32 = 128;
 
-/// Freeing empty tables, under way.
+/// The state of freeing empty tables.
 struct Pruning<'a, 'g, M: Machine> {
     table: &'a Table<M>,
     gather: &'a mut Gather<'g, M>,
@@ -59,7 +61,7 @@ struct Pruning<'a, 'g, M: Machine> {
 }
 
 impl<M: Machine> Pruning<'_, '_, M> {
-    /// Frees the empty tables under `node`. It recurses once for each level at most.
+    /// Frees the empty tables under `node`. It recurses at most once per level.
     fn free_below(&mut self, node: Frame, level: u8, range: PageRange) {
         let words = self.table.frames().table_words(node);
         let span = slot_pages(level);
@@ -104,7 +106,7 @@ impl<M: Machine> Pruning<'_, '_, M> {
             slot.store(0, Ordering::Release);
             let live = above.live.load(Ordering::Relaxed);
             above.live.store(live - 1, Ordering::Relaxed);
-            // No cursor takes it for a table of this root any more.
+            // From now on no cursor accepts it as a table of this root.
             below.owner.store(0, Ordering::Relaxed);
             self.table.share().count_tables(-1);
             self.gather

@@ -1,26 +1,28 @@
-//! Quiet tables: those of which a scan for written pages knows, without looking, that it would find none.
+//! Skippable tables: last-level tables in which a scan for written pages knows, without reading them, that it would
+//! find none.
 //!
-//! A lowest table is *quiet* when every entry of it was found unwritten and nobody can have written below it since.
-//! Two can write: a processor, and software.
+//! A last-level table is *skippable* (`QUIET`) when every entry of it was found unwritten and nothing can have written
+//! below it since. Two kinds of writers exist, processors and software.
 //!
-//! - **A processor** that uses a page below sets the accessed bit of the entry that leads to the table, unless it has
-//!   something cached that it learned through that entry before: a translation, or the entry itself in a
-//!   paging-structure cache ("the processor does not cache" either "unless the accessed flag is 1", Intel SDM volume
-//!   3A, sections on TLBs and on paging-structure caches, in substance). So the bit is cleared first, then every CPU
-//!   forgets leaves and upper levels, and only then are the entries looked at: [`Table::settle`], a flush, the look.
-//!   What is written before the flush is found by the look; what is written after it sets the bit.
-//! - **Software** that writes an entry holds the table's lock. Whoever takes the lock ends the quiet: there is no path
-//!   that could forget to. Only the look itself says, while it holds the lock, that the table is quiet.
+//! - **A processor** that uses a page below sets the accessed bit of the entry that points to the table, unless it has
+//!   cached something that it read through that entry before: a translation, or the entry itself in a paging-structure
+//!   cache ("the processor does not cache" either "unless the accessed flag is 1", Intel SDM volume 3A, sections on
+//!   TLBs and on paging-structure caches, in substance). So the bit is cleared first, then every CPU invalidates leaves
+//!   and upper levels, and only then are the entries checked: [`Table::settle`], a flush, the check. The check finds
+//!   what is written before the flush; what is written after it sets the bit.
+//! - **Software** that writes an entry holds the table's lock. Acquiring the lock always clears `QUIET`, so that no
+//!   path can forget to. Only the check itself sets it, while it holds the lock.
 //!
-//! A table in which every entry tells of a store by its dirty bit is also *watched*, until software locks it: then the
-//! dirty bits alone say which pages were written, whatever was read there.
+//! A table in which the dirty bit of every entry reports stores is also *dirty-tracked* (`WATCHED`), until software
+//! locks it: then the dirty bits alone show which pages were written, whatever was read there.
 //!
-//! Two scans at a time: the second may find the bit already clear while the first has not flushed yet, and a processor
-//! may still write without setting it. The first announces its flush before it clears the bit, under the table's lock;
-//! the second, which looks under the same lock, then leaves the table as it is, not quiet. The next scan looks again.
+//! Two scans may run at a time. The second may find the bit already clear while the first has not flushed yet, and a
+//! processor may still write without setting it. The first scan announces its flush before it clears the bit, under the
+//! table's lock. The second, which checks under the same lock, then does not make the table skippable. The next scan
+//! checks it again.
 //!
-//! The bit has one reader, this. Whoever else wants it must leave a copy: clear it under the table's lock, which ends
-//! the quiet, and flush the same (design rule 9).
+//! This scan is the only reader of the bit. Other code that needs it must leave a copy: clear it under the table's
+//! lock, which clears `QUIET`, and flush in the same way (design rule 9).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,33 +40,34 @@ use crate::mistake::{Mistake, planted};
 use crate::sync::{Rank, Step, step};
 use crate::table::{Edit, Edited};
 
-/// The level of the entries that lead to lowest tables.
+/// The level of the entries that point to last-level tables.
 const ABOVE: u8 = 2;
-/// Pages of a lowest table.
+/// Pages of a last-level table.
 const TABLE_PAGES: u64 = slot_pages(ABOVE);
-/// In [`Meta::quiet`]: every entry was found unwritten, and nobody can have written since without a trace above.
+/// In [`Meta::quiet`]: every entry was found unwritten, and nothing can have written since without setting the accessed
+/// bit above.
 const QUIET: u32 = 1;
-/// In [`Meta::quiet`]: every entry is of a page whose dirty bit tells whether it was written.
+/// In [`Meta::quiet`]: every entry maps a page whose dirty bit shows whether it was written.
 const WATCHED: u32 = 1 << 1;
 
-/// Entries that follow one another in a lowest table, the first of which is not known to be unwritten.
+/// Consecutive entries in a last-level table, the first of which is not known to be unwritten.
 #[derive(Clone, Copy, Debug)]
 pub struct WrittenRun {
     /// The first page.
     pub start: Page,
-    /// How many there are: more than one only of pages that differ in nothing but their frames.
+    /// The number of pages: more than one only if they differ in nothing but their frames.
     pub pages: u64,
     word: u64,
 }
 
 impl WrittenRun {
-    /// What the first is.
+    /// The first entry.
     #[inline]
     pub fn entry(&self) -> Entry {
         x86_64::decode(self.word, 1)
     }
 
-    /// Whether both are of pages that differ in nothing but their frames.
+    /// Whether both runs are of pages that differ in nothing but their frames.
     #[inline]
     pub fn is_like(&self, other: &Self) -> bool {
         x86_64::is_present(self.word)
@@ -72,12 +75,12 @@ impl WrittenRun {
     }
 }
 
-/// An edit that is decided on, for pages like those of a [`WrittenRun`].
+/// A prepared edit, for pages like those of a [`WrittenRun`].
 #[derive(Clone, Copy, Debug)]
 pub struct Prepared(Alike);
 
 impl Meta {
-    /// Whoever locks a table may make a page of it written.
+    /// Makes a table no longer skippable, because software that locks it may write a page of it.
     #[inline(always)]
     pub(crate) fn disturb(&self) {
         if !planted(Mistake::QuietDisturbed) {
@@ -87,7 +90,7 @@ impl Meta {
 }
 
 impl<M: Machine> Table<M> {
-    /// The entries that lead to lowest tables, from that of `page` on, in one table. `None` if there are none.
+    /// The entries that point to last-level tables, from that of `page` on, in one table. `None` if there are none.
     fn entries_above(&self, page: Page) -> Option<&[AtomicU64]> {
         let frames = self.frames();
         let (mut node, mut level) = (self.root(), ROOT_LEVEL);
@@ -102,9 +105,11 @@ impl<M: Machine> Table<M> {
         Some(&frames.table_words(node)[slot_index(page, ABOVE)..])
     }
 
-    /// Passes over quiet tables, and over what is mapped or marked by larger entries and unwritten, from the start of
-    /// `range` on: returns the first page of the range of which that cannot be said. Only what lies wholly in the range
-    /// is passed over. The caller holds the address space's lock: no table is freed meanwhile.
+    /// Skips skippable tables, and larger entries whose page or marker is unwritten, from the start of `range` on.
+    /// Returns the first page of the range that may have been written. Only what is entirely in the range is skipped.
+    ///
+    /// # Locks
+    /// The caller holds the address space's lock, so that no table is freed meanwhile.
     pub fn pass_quiet(&self, range: PageRange) -> Page {
         let tables = self.frames().all_tables();
         let mut page = range.start;
@@ -134,16 +139,19 @@ impl<M: Machine> Table<M> {
         page
     }
 
-    /// Clears the accessed bits of the entries that lead to tables wholly in `range`, of those that are set, and records
-    /// the flush: make it before the entries are looked at. Returns the first page of the range that is to be looked at:
-    /// all before it is as [`pass_quiet`](Self::pass_quiet) says. The caller holds the address space's lock.
+    /// Clears those accessed bits that are set in entries that point to tables entirely in `range`, and records the
+    /// flush, which must be made before the entries are checked. Returns the first page of the range that must be
+    /// checked: what is before it can be skipped, as by [`pass_quiet`](Self::pass_quiet).
+    ///
+    /// # Locks
+    /// The caller holds the address space's lock.
     pub fn settle(&self, range: PageRange, gather: &mut Gather<'_, M>) -> Page {
         let first = self.pass_quiet(range);
         let end = range.end.number() & !(TABLE_PAGES - 1);
         let mut page = first.number().div_ceil(TABLE_PAGES) * TABLE_PAGES;
         while page < end {
             let Some(slots) = self.entries_above(Page::new(page)) else {
-                // To the next entry of the level above.
+                // Continue at the next entry of the level above.
                 let span = slot_pages(ABOVE + 1);
                 page = (page / span + 1) * span;
                 continue;
@@ -175,7 +183,7 @@ impl<M: Machine> Table<M> {
             let told = meta.quiet.load(Ordering::Relaxed);
             meta.quiet.store(told & !QUIET, Ordering::Relaxed);
             gather.record_upper_cleared();
-            // If the entry leads elsewhere by now, that is not quiet either.
+            // If the entry points elsewhere by now, that table is not skippable either.
             let clear = word & !x86_64::ACCESSED;
             let order = (Ordering::AcqRel, Ordering::Relaxed);
             let _ = slot.compare_exchange(word, clear, order.0, order.1);
@@ -185,8 +193,9 @@ impl<M: Machine> Table<M> {
 }
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Whether it stands at the start of a lowest table that lies wholly in its range, of which it may say after the look
-    /// that it is quiet (see the module): no other CPU can still write without setting the accessed bit above.
+    /// Whether the cursor is at the start of a last-level table that is entirely in its range and may become skippable
+    /// after the check (see the module documentation): no other CPU can still write without setting the accessed bit
+    /// above.
     pub fn may_become_quiet(&self, gather: &Gather<'_, M>) -> bool {
         let start = self.position();
         self.level == 1
@@ -195,11 +204,11 @@ impl<M: Machine> Cursor<'_, M> {
             && (!gather.others_pending() || planted(Mistake::QuietBeforeFlush))
     }
 
-    /// Says, after a look at all of the locked lowest table, whether every entry is unwritten, or was made so, and
-    /// [`may_become_quiet`](Self::may_become_quiet) said before that the table may become quiet.
+    /// Records, after a check of all of the locked last-level table, whether it is skippable: whether every entry is
+    /// unwritten, or was made so, and [`may_become_quiet`](Self::may_become_quiet) returned true before.
     ///
     /// # Panics
-    /// If the cursor stands in no lowest table.
+    /// If the cursor is not in a last-level table.
     pub fn end_look(&mut self, quiet: bool) {
         assert!(self.level == 1, "only a lowest table is quiet");
         let watched = self.is_watched() || (quiet && every_watched(self.words));
@@ -207,16 +216,17 @@ impl<M: Machine> Cursor<'_, M> {
         self.meta.quiet.store(told, Ordering::Release);
     }
 
-    /// Whether the dirty bits of the locked lowest table alone say which pages were written.
+    /// Whether the dirty bits of the locked last-level table alone show which pages were written.
     pub fn is_watched(&self) -> bool {
         self.level == 1 && self.meta.quiet.load(Ordering::Relaxed) & WATCHED != 0
     }
 
-    /// The first entries from `from` on, before `limit`, in the locked lowest table, that are not known to be unwritten
-    /// since they were write-protected. `alike`: pages that differ in nothing but their frames come together.
+    /// Returns the first entries from `from` on, before `limit`, in the locked last-level table, that are not known to
+    /// be unwritten since they were write-protected. `alike`: pages that differ in nothing but their frames are
+    /// returned together.
     ///
     /// # Panics
-    /// If the cursor does not stand in a lowest table that has both.
+    /// If the cursor is not in a last-level table that contains both.
     #[inline]
     pub fn next_written(&self, from: Page, limit: Page, alike: bool) -> Option<WrittenRun> {
         assert!(self.level == 1, "the cursor stands in no lowest table");
@@ -233,7 +243,7 @@ impl<M: Machine> Cursor<'_, M> {
         let word = rest[0].load(Ordering::Relaxed);
         let attributes = x86_64::attributes(word);
         let mut pages = 1;
-        // At least the first, whatever hardware has set meanwhile.
+        // At least the first one, whatever hardware has set meanwhile.
         let follows =
             |slot: &AtomicU64| x86_64::attributes(slot.load(Ordering::Relaxed)) == attributes;
         if alike && x86_64::is_present(word) && rest.get(1).is_some_and(follows) {
@@ -246,7 +256,7 @@ impl<M: Machine> Cursor<'_, M> {
         })
     }
 
-    /// Decides on an edit of pages like those of `run`.
+    /// Prepares an edit of pages like those of `run`.
     pub fn prepare(
         &self,
         run: &WrittenRun,
@@ -262,8 +272,8 @@ impl<M: Machine> Cursor<'_, M> {
         Prepared(Alike::decide(run.word, size, &mut editor, gather))
     }
 
-    /// Makes a prepared edit of the first `pages` pages of `run`, in the locked lowest table, and returns how many it
-    /// made: fewer where hardware has changed the next one meanwhile.
+    /// Makes a prepared edit of the first `pages` pages of `run`, in the locked last-level table, and returns how many
+    /// it made: fewer if hardware has changed the next one meanwhile.
     ///
     /// # Panics
     /// If they are not all in the table.
@@ -287,7 +297,7 @@ impl<M: Machine> Cursor<'_, M> {
         done
     }
 
-    /// Sets marks on what is here, in the locked lowest table, where nothing is mapped.
+    /// Sets marks on the unmapped page here, in the locked last-level table.
     ///
     /// # Panics
     /// If something is mapped here.
@@ -306,7 +316,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 }
 
-/// Whether the dirty bit of every entry tells of stores.
+/// Whether the dirty bit of every entry reports stores.
 fn every_watched(slots: &[AtomicU64]) -> bool {
     let every = slots.iter().fold(u64::MAX, |every, slot| {
         step(Step::Entry);
@@ -315,7 +325,7 @@ fn every_watched(slots: &[AtomicU64]) -> bool {
     every & x86_64::WATCHED != 0
 }
 
-/// Whether no dirty bit is set: in a watched table nothing was written then.
+/// Whether no dirty bit is set: then no page of a dirty-tracked table was written.
 #[inline(always)]
 fn all_clean(slots: &[AtomicU64; TOGETHER]) -> bool {
     let mut some = 0;
@@ -326,7 +336,7 @@ fn all_clean(slots: &[AtomicU64; TOGETHER]) -> bool {
     some & x86_64::DIRTY == 0
 }
 
-/// Whether all of these are pages known to be unwritten, told alike. `false` says nothing.
+/// Whether all of these are known to be unwritten, all by the same bit. `false` means unknown.
 #[inline(always)]
 fn all_unwritten(slots: &[AtomicU64; TOGETHER]) -> bool {
     let (mut every, mut some) = (u64::MAX, 0);

@@ -1,14 +1,15 @@
-//! Runs of neighbours in a table that have something in common, many at a time.
+//! Runs of consecutive slots in a table that have something in common, checked several at a time.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::entry::x86_64;
 use crate::sync::{Step, step};
 
-/// Entries that are looked at together.
+/// The number of entries that are checked together.
 pub(super) const TOGETHER: usize = 8;
 
-/// What is left after the entries of which something holds: `all` may say so of many together, `one` says it of each.
+/// Returns the slots that remain after those for which a condition holds: `all` may confirm it for several together,
+/// `one` decides it for each.
 #[inline(always)]
 pub(super) fn pass_while(
     slots: &[AtomicU64],
@@ -36,7 +37,8 @@ pub(super) fn pass_while(
     }
 }
 
-/// The first entry from `at` on that is not among those of which `all` is so, many at a time: looked for now and then.
+/// Skips groups of `TOGETHER` slots for which `all` holds, and returns the index of the first slot after them. To bound
+/// the cost it checks only if `at` is at the start of a group.
 #[inline(always)]
 pub(super) fn pass_together(
     slots: &[AtomicU64],
@@ -56,7 +58,7 @@ pub(super) fn pass_together(
     slots.len() - rest.len()
 }
 
-/// What any of these has.
+/// The bits that any of these has.
 #[inline(always)]
 fn any_bits(slots: &[AtomicU64; TOGETHER]) -> u64 {
     slots.iter().fold(0, |some, slot| {
@@ -65,19 +67,19 @@ fn any_bits(slots: &[AtomicU64; TOGETHER]) -> u64 {
     })
 }
 
-/// Whether nothing is in any of these.
+/// Whether all of these are empty.
 #[inline(always)]
 pub(super) fn all_empty(slots: &[AtomicU64; TOGETHER]) -> bool {
     any_bits(slots) == 0
 }
 
-/// Whether no page is in any of these, of a lowest table.
+/// Whether none of these, in a last-level table, maps a page.
 #[inline(always)]
 pub(super) fn none_present(slots: &[AtomicU64; TOGETHER]) -> bool {
     !x86_64::is_present(any_bits(slots))
 }
 
-/// Whether all of these, at `level`, are pages with rights. `false` says nothing.
+/// Whether all of these, at `level`, map pages with rights. `false` means unknown.
 #[inline(always)]
 pub(super) fn are_pages(slots: &[AtomicU64; TOGETHER], level: u8) -> bool {
     let every = slots.iter().fold(u64::MAX, |every, slot| {

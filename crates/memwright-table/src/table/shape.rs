@@ -1,4 +1,4 @@
-//! Changing at which level something stands: markers pushed down, huge pages split.
+//! Moves what entries hold to lower levels: pushes markers down and splits huge pages.
 
 use core::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ use crate::sync::stat::{self, Line};
 use crate::sync::{Step, step};
 
 impl<M: Machine> Table<M> {
-    /// An empty table at `level` for the pages from `start` on, not linked yet.
+    /// Allocates an empty table at `level` for the pages from `start` on, not linked yet.
     pub(super) fn allocate_table(&self, start: Page, level: u8) -> Result<Frame, OutOfFrames> {
         let frame = self.frames().allocate_table()?;
         self.adopt_aside(frame, start, level);
@@ -25,8 +25,7 @@ impl<M: Machine> Table<M> {
         Ok(frame)
     }
 
-    /// Keeps the count of huge pages and markers above the lowest level when the entry `old`
-    /// becomes `new` there.
+    /// Updates the count of huge pages and markers above the last level when the entry `old` becomes `new` there.
     #[inline]
     pub(super) fn count_large(&self, old: u64, new: u64) {
         match (is_large(old), is_large(new)) {
@@ -42,8 +41,8 @@ fn is_large(word: u64) -> bool {
 }
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Puts a table here, where nothing is mapped, with the marker in each of its entries if
-    /// there is one; and goes down into it, before anybody else can.
+    /// Links a new table here, where nothing is mapped, with the marker in each of its entries if there is one.
+    /// Descends into it before any other CPU can.
     pub(super) fn push_down(&mut self) -> Result<(), OutOfFrames> {
         let slot = self.slot_word();
         let old = slot.load(Ordering::Relaxed);
@@ -75,14 +74,14 @@ impl<M: Machine> Cursor<'_, M> {
         Ok(())
     }
 
-    /// Takes the lock of a table that is about to be linked here, beside the one held: so what the cursor
-    /// has seen stays so until it stands in the new table.
+    /// Acquires the lock of a table that is about to be linked here, beside the one held, so that what the cursor has
+    /// seen stays true until it is in the new table.
     fn lock_unlinked(&self, lower: Frame) {
         let taken = self.table.frames().meta(lower).lock.try_lock(self.rank);
         debug_assert!(taken, "somebody has the lock of a table that is not linked");
     }
 
-    /// Goes down into a table that is linked here now and whose lock is held.
+    /// Descends into a table that is linked here now and whose lock is held.
     fn descend(&mut self, lower: Frame) {
         let frames = self.table.frames();
         self.meta.lock.unlock(self.rank);
@@ -110,16 +109,15 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// Turns the huge page here into 512 smaller ones, a level down, with the same rights and
-    /// state: emptied, flushed, filled (design rule 1). The cursor stands at the first of them that
-    /// its position falls on.
+    /// Splits the huge page here into 512 smaller ones, one level down, with the same rights and state: emptied,
+    /// flushed, filled (design rule 1). The cursor is then at the smaller page that contains its position.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if there is no frame for the table below a 1 GiB page; nothing has changed. For a
-    /// 2 MiB page one was set aside.
+    /// [`OutOfFrames`] if there is no frame for the table below a 1 GiB page; nothing has changed then. For a 2 MiB
+    /// page a table was deposited.
     ///
     /// # Panics
-    /// If there is no huge page here, or a 1 GiB page that holds a reference: those are never split.
+    /// If there is no huge page here, or it is a 1 GiB page that holds a reference: those are never split.
     pub fn split(&mut self, gather: &mut Gather<'_, M>) -> Result<(), OutOfFrames> {
         let level = self.level;
         let large = self.entry().entry;
@@ -167,7 +165,7 @@ impl<M: Machine> Cursor<'_, M> {
     /// Writes the parts of a huge page into every entry of a table that is not linked yet.
     fn populate_parts(&self, lower: Frame, large: Entry) {
         let first = x86_64::encode(part(large));
-        // Where the address is stored inverted, what is higher is less.
+        // Where the address is stored inverted, a higher address has a lower value.
         let bytes = (slot_pages(self.level - 1) << 12) as i64;
         let step = match large {
             Entry::Present(page) if page.bits.contains(Bits::READ) => bytes,
@@ -185,13 +183,13 @@ impl<M: Machine> Cursor<'_, M> {
         });
     }
 
-    /// Pushes down the markers, and splits the huge pages, through which an edge of the range
-    /// cuts, so that what follows works on whole slots. Call it before removing or editing a
-    /// range that is not known to begin and end between slots. Goes back to where it was.
+    /// Pushes down the markers, and splits the huge pages, that an edge of the range cuts, so that what follows works
+    /// on whole slots. Call it before removing or editing a range whose edges may be inside slots. The cursor returns
+    /// to its position.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if there is no frame for a table. Some slots may have been split: that
-    /// changes nothing a program can see.
+    /// [`OutOfFrames`] if there is no frame for a table. Some slots may have been split, which a program cannot
+    /// observe.
     pub fn split_edges(&mut self, gather: &mut Gather<'_, M>) -> Result<(), OutOfFrames> {
         if !self.table.has_large() {
             return Ok(());
@@ -214,20 +212,19 @@ impl<M: Machine> Cursor<'_, M> {
         Ok(())
     }
 
-    /// Whether the slot here reaches beyond the range.
+    /// Whether the slot here extends beyond the range.
     pub(super) fn is_cut_by_edge(&self) -> bool {
         let start = self.slot_start();
         start < self.range.start || start.add(slot_pages(self.level)) > self.range.end
     }
 
-    /// Sets marks on all of the range, from the position on, that maps nothing: in as few and as
-    /// high entries as possible. What is mapped is left alone: returns the pages from the first
-    /// such to the last, none if there are none. A guard and poison take no protection: nobody
-    /// reaches what is there. Ends at the end of the range.
+    /// Sets marks on everything unmapped in the range, from the position on, in as few and as high entries as possible.
+    /// What is mapped is left alone; returns the pages from the first mapped one to the last, an empty range if there
+    /// are none. A guard or poison marker takes no write protection, because every access to it faults already. The
+    /// cursor ends at the end of the range.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if a table is needed where an edge cuts through a slot. What lies before
-    /// the position has been marked.
+    /// [`OutOfFrames`] if a table is needed where an edge cuts a slot. What is before the position has been marked.
     pub fn mark(&mut self, marks: Marks) -> Result<PageRange, OutOfFrames> {
         let mut mapped = PageRange::new(self.range.end, self.range.end);
         while self.position < self.range.end {
@@ -245,7 +242,7 @@ impl<M: Machine> Cursor<'_, M> {
                     continue;
                 }
             };
-            // What nobody reaches is not protected too: any access is refused already.
+            // Every access to a guard or poison marker faults already, so that it is not write-protected too.
             let refused = present.intersects(Marks::GUARD.union(Marks::POISON));
             let wanted = present | marks;
             if wanted != present && !(refused && marks == Marks::UFFD_WP) {
@@ -263,8 +260,8 @@ impl<M: Machine> Cursor<'_, M> {
         Ok(mapped)
     }
 
-    /// The same for neighbours in the locked table: marks those that are empty, and passes over pages and over what is
-    /// marked so already, as many as follow one another from the position on. `false` if there are none.
+    /// Handles consecutive slots of the locked table from the position on: marks those that are empty, and skips pages
+    /// and slots that are marked so already. Returns `false` if there are none.
     fn mark_alike(&mut self, marks: Marks, mapped: &mut PageRange) -> bool {
         let start = self.slot_start();
         let pages = slot_pages(self.level);
@@ -286,7 +283,7 @@ impl<M: Machine> Cursor<'_, M> {
             let word = slots[done].load(Ordering::Relaxed);
             if word == 0 {
                 slots[done].store(marker, Ordering::Release);
-                // Nobody else writes where nothing is present.
+                // No other CPU writes an entry that is not present, under the lock.
                 let next = pass_together(slots, done + 1, |many| {
                     let empty = all_empty(many);
                     if empty {
@@ -320,12 +317,12 @@ impl<M: Machine> Cursor<'_, M> {
         done > 0
     }
 
-    /// Clears marks on all of the range, from the position on; protection stays beside a guard and poison, and goes with
-    /// them. `split_edges` first. Ends at the
-    /// end of the range. Nothing is cached of a marker, so nothing is flushed.
+    /// Clears marks on all of the range, from the position on. Write protection in a guard or poison marker stays, and
+    /// goes together with the guard or the poison. Call `split_edges` first. The cursor ends at the end of the range.
+    /// CPUs cache nothing of a marker, so nothing is flushed.
     ///
     /// # Panics
-    /// In debug builds, if a marker reaches beyond the range.
+    /// In debug builds, if a marker extends beyond the range.
     pub fn unmark(&mut self, marks: Marks) {
         while let Some(extent) = self.next_filled() {
             if self.level == 1 {
@@ -343,7 +340,7 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// The same from the position on in the locked lowest table.
+    /// Clears marks from the position on in the locked last-level table.
     fn unmark_table(&mut self, marks: Marks) {
         let end = self.table_end(self.range.end);
         let live = self.meta.live.load(Ordering::Relaxed);
@@ -368,9 +365,9 @@ impl<M: Machine> Cursor<'_, M> {
     }
 }
 
-/// What of a marker's marks is left without `marks`. From a guard and from poison no protection is taken, as none is
-/// given; with a guard goes all that it stands beside (Linux 7.2 `mm/mprotect.c`, `change_pte_range`, and `mm/madvise.c`,
-/// `guard_remove_pte_entry`).
+/// The marks that remain of `present` without `marks`. Write protection is not removed from a guard or poison marker,
+/// as it is not added to one. With a guard go all marks beside it (Linux 7.2 `mm/mprotect.c`, `change_pte_range`, and
+/// `mm/madvise.c`, `guard_remove_pte_entry`).
 fn left(present: Marks, marks: Marks) -> Marks {
     let refusing = present.intersection(Marks::GUARD.union(Marks::POISON));
     if refusing.is_empty() {
@@ -382,7 +379,7 @@ fn left(present: Marks, marks: Marks) -> Marks {
     }
 }
 
-/// Adds pages that follow to those known.
+/// Extends the known pages by pages that follow.
 fn extend(known: &mut PageRange, part: PageRange) {
     if known.is_empty() {
         known.start = part.start;

@@ -1,4 +1,4 @@
-//! Entries of pages that leave memory and come back.
+//! Entries of pages that are swapped out and in.
 
 use core::sync::atomic::Ordering;
 
@@ -10,9 +10,10 @@ use crate::gather::Gather;
 use crate::machine::Machine;
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Takes the 4 KiB page here out of the table, and lets the entry name its slot. Returns the page as it was:
-    /// its reference is the caller's, who may read the frame once the gather has flushed (design rule 1), and its
-    /// dirty bit tells of every store that a CPU made through it. `bits` says what the slot's entry carries of it.
+    /// Removes the 4 KiB page here from the table, and lets the entry name its swap slot. Returns the page as it was.
+    /// The caller takes over its reference, and may read the frame once the gather has flushed (design rule 1). The
+    /// dirty bit includes every store that a CPU made through the entry. `bits` returns the bits that the swap entry
+    /// carries.
     ///
     /// # Panics
     /// If no page of 4 KiB is mapped here.
@@ -45,8 +46,8 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// Maps `page`, whose reference becomes the entry's, where an entry names a slot. The use of the slot is the
-    /// caller's. No CPU has cached anything here.
+    /// Maps `page`, whose reference becomes the entry's, where an entry names a swap slot. The caller takes over the
+    /// use of the slot. No CPU has cached anything here.
     ///
     /// # Panics
     /// If no entry here names a slot.
@@ -61,9 +62,9 @@ impl<M: Machine> Cursor<'_, M> {
         word.store(x86_64::encode_present(page), Ordering::Release);
     }
 
-    /// Changes what the entries that name slots carry, from the position to the end of the table or of the range, and
-    /// stays where it is: what is done to the pages of the same table next is done under the same lock, so that none
-    /// of them leaves or comes back in between.
+    /// Changes the bits that swap entries carry, from the position to the end of the table or of the range. The cursor
+    /// stays where it is: what is done next to the pages of the same table is done under the same lock, so that none of
+    /// them is swapped out or in between.
     pub fn edit_swapped(&mut self, rule: impl Fn(Bits) -> Bits) {
         if self.level != 1 {
             return;
@@ -81,8 +82,8 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// The page after the last that one call of [`edit_swapped`](Self::edit_swapped) reaches, or would: the end of the
-    /// lowest table in which the cursor stands, until which it keeps its lock, or of the slot of an upper one.
+    /// The page after the last that one call of [`edit_swapped`](Self::edit_swapped) can reach: the end of the
+    /// last-level table that the cursor is in, whose lock it keeps until then, or of the slot of an upper-level table.
     #[inline]
     pub fn locked_end(&self) -> Page {
         let last = self.range().end;

@@ -1,4 +1,4 @@
-//! The batches of fork and of mremap.
+//! The batch operations of fork and mremap.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Folios: who counts what, through splits, forks and partial removal.
+//! Folios: reference counts through splits, forks and partial removal.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ impl World {
         gather.finish();
     }
 
-    /// Removes; returns how many frames were given up.
+    /// Removes entries; returns how many frame references were dropped.
     fn remove(table: &Table<TestMachine>, start: u64, end: u64) -> u64 {
         let mut gather = table.gather();
         let mut cursor = table.cursor(range(start, end));
@@ -97,7 +97,7 @@ fn a_folio_is_one_reference_until_it_is_split() {
     assert_eq!(frames.folio_of(inside), Some(head));
     assert!(frames.is_sole_whole(head));
     assert_eq!(world.anonymous(), 512);
-    // Four tables, and the one set aside.
+    // Four tables, and the deposited one.
     assert_eq!(world.parent.table_frames(), 4);
     world.check_tables();
     assert_eq!(World::remove(&world.parent, 512, 1024), 512 + 2);
@@ -134,11 +134,11 @@ fn parts_are_kept_while_somebody_has_the_whole() {
     let inside = Frame::new(head.number() + 77);
     assert_eq!((frames.references(inside), frames.references(head)), (2, 2));
     assert!(!frames.is_sole_whole(head));
-    // The child gives up some; they stay, for the parent has them.
+    // The child unmaps some pages; they stay, because the parent maps them.
     World::remove(&world.child, 512, 640);
     assert_eq!(world.anonymous(), 512);
     assert_eq!((frames.references(inside), frames.references(head)), (1, 1));
-    // The parent goes: what the child has not is free, the rest is the child's alone.
+    // The parent unmaps all: pages that the child does not map are freed, the rest belong to the child alone.
     World::remove(&world.parent, 512, 1024);
     assert_eq!(world.anonymous(), 384);
     let kept = Frame::new(head.number() + 128);
@@ -263,7 +263,7 @@ fn a_move_takes_the_table_that_was_set_aside_along() {
 }
 
 impl World {
-    /// A fork stops at the first page: it is pinned.
+    /// Checks that a fork stops at `page`, which is pinned.
     fn fork_stops_at(&self, page: u64) {
         let all = range(0, 2048);
         let mut gather = self.parent.gather();

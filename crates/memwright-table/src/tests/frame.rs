@@ -1,4 +1,4 @@
-//! The allocator: exact, deterministic, and suspicious.
+//! The frame allocator: exact counts, determinism, and detection of misuse.
 
 use std::vec::Vec;
 
@@ -67,7 +67,7 @@ fn users_do_not_get_the_reserve_through_caches() {
         let mut users = Vec::new();
         for round in 0..200 {
             machine.run_on((round % cpus) as u16);
-            // Tables of a process that begins and ends: its frames come out of the reserve and go back to a cache.
+            // Kernel frames of a process that starts and exits: they come out of the reserve and go back to a cache.
             let kernel: Vec<_> = (0..8)
                 .map(|_| frames.allocate(0, FrameKind::Slab).unwrap())
                 .collect();
@@ -80,7 +80,7 @@ fn users_do_not_get_the_reserve_through_caches() {
             }));
             assert_eq!(frames.free(), 64, "{cpus} CPUs, round {round}");
         }
-        // With frames beyond the reserve the caches keep some again.
+        // With frames beyond the reserve, the caches keep some again.
         users.truncate(users.len() - 200);
         drop(frames.allocate(0, FrameKind::Anonymous).unwrap());
         assert_eq!(frames.free(), 264);
@@ -93,7 +93,7 @@ fn users_do_not_get_the_reserve_through_caches() {
 fn a_peak_is_no_more_than_there_is() {
     let frames = frames_with(400, 2);
     let machine = frames.machine().clone();
-    // What one CPU allocates the other frees: the sum of their own peaks is far beyond.
+    // One CPU frees what the other allocates: the sum of their own peaks is far above the real one.
     for _ in 0..10 {
         machine.run_on(0);
         let held: Vec<_> = (0..100)

@@ -121,7 +121,7 @@ fn what_nobody_touched_is_not_invalidated() {
     drop(cursor);
     let counts = gather.finish();
     assert!(frames.machine().take_sent().is_empty());
-    // One flush here, and one of the other CPU.
+    // One flush on this CPU, and one on the other.
     assert_eq!(
         (counts.of(Change::Shrank), counts.elided_not_accessed),
         (2, 2)
@@ -133,7 +133,7 @@ fn what_nobody_touched_is_not_invalidated() {
 fn an_elision_does_not_outrun_a_pending_invalidation() {
     let (frames, table) = setup(2, USED);
     let mut first = table.gather();
-    // The first operation clears accessed, and has not flushed yet.
+    // The first operation clears the accessed bit, and has not flushed yet.
     table
         .cursor(range(1))
         .edit(Bits::empty(), Bits::ACCESSED, &mut first);
@@ -233,8 +233,8 @@ fn a_page_in_two_gathers_is_freed_once() {
 
 #[test]
 fn a_run_that_overflows_the_gather_is_flushed_before_its_frames_are_free() {
-    // Alike entries are taken out in one run: four of frames that nobody else has, then more than
-    // a gather can hold of frames that another gather holds already.
+    // Entries that are alike are removed in one run: four with frames that no other entry maps, then more than a gather
+    // can defer with frames that another gather has deferred already.
     let (own, shared) = (4, 20);
     let (frames, table) = setup(own + shared, USED);
     let other = Table::new(Arc::clone(&frames), None).unwrap();

@@ -1,4 +1,4 @@
-//! A machine for tests: memory from the heap, and a record of what was asked of its CPUs.
+//! A machine for tests: memory from the heap, and a record of what its CPUs were asked to invalidate.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -9,7 +9,7 @@ use std::vec::Vec;
 
 use crate::{CpuId, CpuSet, Frame, FrameRange, Frames, Invalidation, Machine, PAGE_SIZE, Region};
 
-/// What CPUs were asked to forget, and which.
+/// The CPUs that were asked to invalidate, and what.
 pub(crate) type Sent = (CpuSet, Invalidation);
 
 #[derive(Clone)]
@@ -23,7 +23,7 @@ struct Inner {
     sent: Mutex<Vec<Sent>>,
 }
 
-// SAFETY: the memory is reached by raw copies and atomics only, as the trait says.
+// SAFETY: the memory is accessed by raw copies and atomics only, as the trait requires.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
@@ -41,12 +41,12 @@ impl TestMachine {
         }))
     }
 
-    /// Lets CPU `cpu` be the one that calls.
+    /// Makes `cpu` the calling CPU.
     pub(crate) fn run_on(&self, cpu: u16) {
         self.0.current.store(cpu, Ordering::Relaxed);
     }
 
-    /// What was sent since the last call.
+    /// Returns what was sent since the last call.
     pub(crate) fn take_sent(&self) -> Vec<Sent> {
         core::mem::take(&mut *self.0.sent.lock().unwrap())
     }
@@ -72,8 +72,7 @@ impl Drop for Inner {
     }
 }
 
-// SAFETY: the memory is valid for `frames` frames, zeroed, and lives as long as the machine; the
-// machine has no translations to forget.
+// SAFETY: the memory is valid for `frames` frames, zeroed, and lives as long as the machine; the machine has no TLB.
 unsafe impl Machine for TestMachine {
     fn memory_base(&self) -> NonNull<u8> {
         self.0.memory
@@ -111,12 +110,12 @@ unsafe impl Machine for TestMachine {
     }
 }
 
-/// One region of `frames` frames at number 0, one node.
+/// Creates one region of `count` frames from number 0 on, on one node.
 pub(crate) fn frames(count: u32) -> Arc<Frames<TestMachine>> {
     frames_with(count, 1)
 }
 
-/// The same, with `cpus` CPUs.
+/// Like `frames`, with `cpus` CPUs.
 pub(crate) fn frames_with(count: u32, cpus: usize) -> Arc<Frames<TestMachine>> {
     let range = FrameRange {
         start: Frame::new(0),

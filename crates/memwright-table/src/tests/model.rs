@@ -1,5 +1,4 @@
-//! The cursor against a map from pages to entries, over windows that cross every kind of table
-//! border.
+//! The cursor against a map from pages to entries, over windows that cross table boundaries of every kind.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use crate::{
 
 /// Pages of a window.
 const WINDOW: u64 = 1600;
-/// Before a 1 GiB and before a 512 GiB border.
+/// The windows cross a 1 GiB and a 512 GiB boundary.
 const WINDOWS: [u64; 2] = [(1 << 18) - 800, (1 << 27) - 800];
 
 #[derive(Clone, Debug)]
@@ -153,7 +152,7 @@ impl World {
             return;
         }
         let start = start - self.base;
-        // A table, though it may be empty, is in the way of a huge page: look first.
+        // A table, even an empty one, conflicts with a huge page: check first.
         let range = self.range(start, 512);
         if self.table.cursor(range).entry().size != PageSize::Size2M
             || (start..start + 512).any(|page| self.at(page).present().is_some())
@@ -297,7 +296,7 @@ impl World {
         }
     }
 
-    /// Every page, as each way to go through the whole window finds it, against the model; and the counts.
+    /// Compares every page, as each way to iterate over the whole window finds it, with the model; and the counts.
     fn check(&self) {
         let window = self.range(0, WINDOW);
         let mut seen = BTreeMap::new();
@@ -322,7 +321,7 @@ impl World {
         assert_eq!(audit.of(FrameKind::Table), self.table.table_frames());
     }
 
-    /// Adds what an entry says of each of its pages.
+    /// Adds what an entry says about each of its pages.
     fn see(&self, seen: &mut BTreeMap<u64, Entry>, extent: Extent) {
         for page in extent.range.iter() {
             let entry = match extent.entry {
@@ -336,7 +335,7 @@ impl World {
         }
     }
 
-    /// Runs that are the same follow one another without a gap, and are the same but for their frames.
+    /// Checks that runs follow one another without a gap, and that a run differs in nothing but its frames.
     fn check_runs(&self, window: PageRange, singly: bool) {
         let kind = |entry| match entry {
             Entry::Present(Present { bits, .. }) => (true, bits, Entry::Empty),

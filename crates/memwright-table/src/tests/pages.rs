@@ -1,4 +1,4 @@
-//! Folios that are mapped by their pages: made, given back in part, split.
+//! Folios that are mapped by pages: allocated, freed in part, split.
 
 use std::vec::Vec;
 
@@ -22,13 +22,13 @@ fn a_folio_is_one_until_a_page_of_it_goes() {
         let mut pages: Vec<_> = pages.collect();
         assert_eq!(frames.used(), before + u64::from(count));
         assert!(orders(&frames, first, count).iter().all(|o| *o == order));
-        // Another reference of one changes nothing; the last one of another ends it.
+        // Another reference to one page changes nothing; dropping the last one to another page ends the folio.
         drop(frames.share(first));
         assert_eq!(frames.folio_order(first), order);
         drop(pages.pop());
         assert_eq!(frames.used(), before + u64::from(count) - 1);
         assert!(orders(&frames, first, count - 1).iter().all(|o| *o == 0));
-        // What takes the place of the page is none of it.
+        // A page that is allocated in its place is not part of the folio.
         let single = frames.allocate(0, FrameKind::Anonymous).unwrap();
         assert_eq!(frames.folio_order(single.frame()), 0);
         assert!(orders(&frames, first, count - 1).iter().all(|o| *o == 0));
@@ -59,7 +59,7 @@ fn a_split_makes_smaller_folios_and_no_larger_ones() {
     let _pages: Vec<_> = pages.collect();
     frames.split_folios(at(32), at(64), 3);
     assert_eq!(orders(&frames, at(32), 32), [3; 32]);
-    // The other half is no whole folio any more.
+    // The other half is no longer a whole folio.
     assert_eq!(orders(&frames, first, 32), [0; 32]);
     frames.split_folios(first, at(32), 5);
     assert_eq!(orders(&frames, first, 32), [5; 32]);
@@ -80,7 +80,7 @@ fn what_is_something_else_by_now_is_no_page_of_a_folio() {
     frames.split_folios(first, end, 1);
     drop(rest);
     assert_eq!(orders(&frames, first, 4), [0; 4]);
-    // Were a free frame called one, its neighbours would not join it.
+    // If a free frame still counted as a page of a folio, its neighbours would not merge with it.
     let whole = frames.allocate_pages(2, FrameKind::Anonymous).unwrap();
     assert_eq!(frames.folio_order(whole.first()), 2);
 }
@@ -97,7 +97,7 @@ fn the_orders_of_a_run_are_those_of_its_frames() {
         }
         kept.extend(pages);
     }
-    // One that is broken.
+    // A folio that has lost a page.
     let broken = frames.allocate_pages(7, FrameKind::Object).unwrap();
     kept.extend(broken.skip(1));
     let mut run = std::vec![1; 5000];

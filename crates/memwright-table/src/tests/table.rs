@@ -104,7 +104,7 @@ fn marks_add_up_and_leave_pages_alone() {
     let both = Entry::marker(Marks::GUARD | Marks::UFFD_WP);
     for (at, entry) in [
         (0, guard),
-        // A guard takes no protection; what is protected takes a guard.
+        // A guard marker takes no write protection; a write-protected marker takes a guard.
         (4, guard),
         (5, page),
         (7, guard),
