@@ -210,8 +210,8 @@ impl<M: Machine> HugeFile<M> {
         Ok(page)
     }
 
-    /// Stores a page that was taken for `index`, which does not exist. On error the page is reserved again if it was
-    /// `promised`, that is, reserved.
+    /// Stores a page that was taken for `index`, which does not exist. If that fails and `promised` is set, the page is
+    /// reserved again.
     ///
     /// # Errors
     /// No memory for the index. The page is freed.

@@ -48,7 +48,7 @@ pub struct Pages<M: Machine> {
     height: u32,
     /// The number of pages, in memory and in swap.
     count: u64,
-    /// The number of pages in swap: fewer than 16 TiB.
+    /// The number of pages in swap: 32 bits suffice for 16 TiB.
     swapped: u32,
     /// The page limit that this store shares with other stores.
     room: Option<Arc<Room>>,

@@ -134,7 +134,7 @@ impl<M: Machine> Shmem<M> {
     /// Accounts the complete size as committed memory, for shared anonymous memory (Linux 7.2 `shmem_acct_size`).
     ///
     /// # Errors
-    /// The size exceeds the commit limit.
+    /// The overcommit policy denies the size.
     pub fn promised(mut self) -> Result<Self, Overcommit> {
         let pages = pages_of(self.size());
         self.memory.promise(pages)?;

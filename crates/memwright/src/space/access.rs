@@ -35,7 +35,7 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Writes memory with the rights of the program. A shared private page is copied first.
+    /// Writes memory with the rights of the program. A private page that is not exclusive is copied first.
     ///
     /// # Errors
     /// Those of a fault of the program, with the number of bytes written before it.
@@ -112,8 +112,8 @@ fn for_pages(
 
 impl<M: Machine> AddressSpace<M> {
     /// Returns a reference to the frame of the page at `address`, for later reading (Linux 7.2 `mm/gup.c`,
-    /// `get_user_pages` with `FOLL_GET`). Stores of this process to the page may show up in the frame. Stores of other
-    /// processes do not, because a page with two references is not exclusive.
+    /// `get_user_pages` with `FOLL_GET`). Later stores of this process to the page may be visible in the frame. Stores
+    /// of other processes are not, because a page with two references is not exclusive.
     ///
     /// # Errors
     /// Those of a load by the program.

@@ -165,7 +165,7 @@ impl<M: Machine> Core<M> {
         None
     }
 
-    /// `MADV_COLLAPSE` (`madvise_collapse`).
+    /// Performs `MADV_COLLAPSE` (`madvise_collapse`).
     pub(crate) fn advise_collapse(&self, range: PageRange) -> Result<(), AdviseError> {
         let mut hole = None;
         let mut next = range.start;

@@ -444,7 +444,7 @@ impl<M: Machine> Area<M> {
     }
 }
 
-/// Few areas have a key: moved out of line.
+/// Moved out of line, because few areas have a key.
 #[cold]
 #[inline(never)]
 fn key_bits(rights: Rights) -> Bits {

@@ -11,7 +11,7 @@ pub enum ExecGain {
     /// Any memory.
     #[default]
     Granted,
-    /// Only memory that is executable from its mapping on and is never writable at the same time.
+    /// Only memory that has been executable since it was mapped and is not writable.
     Refused {
         /// Whether the restriction is inherited by a forked child.
         inherited: bool,

@@ -174,8 +174,9 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Gives the area at `position`, if it became writable, the anon_vma that its copies will need. This precedes
-    /// changes to the next area: Linux makes the copies at this point, and whether areas merge depends on the anon_vma.
+    /// Sets the anon_vma of the area at `position` that its copies will need, if the area became writable. This
+    /// precedes changes to the next area: Linux makes the copies at this point, and whether areas merge depends on the
+    /// anon_vma.
     #[cold]
     #[inline(never)]
     pub(crate) fn found_gained(&self, areas: &Areas<M>, position: Position) {

@@ -96,7 +96,7 @@ struct Folio {
 }
 
 impl Folio {
-    /// Returns the folio of `frame` if it is larger than `split` asks for.
+    /// Returns the folio of `frame` if its order is larger than that of `split`.
     fn larger<M: Machine>(frames: &Frames<M>, frame: Frame, split: FolioSplit) -> Option<Self> {
         let order = frames.folio_order(frame);
         let head = Frame::new(frame.number() & !((1 << order) - 1));
@@ -113,8 +113,8 @@ impl Folio {
         self.frames().any(pinned) && !planted(Mistake::SplitPinned)
     }
 
-    /// Marks the frames as smaller folios. Returns false if an entry still maps the folio as one, or if it is no folio
-    /// any more.
+    /// Marks the frames as smaller folios. Returns false if an entry still maps the folio as one, or if the folio no
+    /// longer exists.
     fn cut<M: Machine>(self, frames: &Frames<M>, split: FolioSplit, anonymous: bool) -> bool {
         if frames.is_in_folio(self.head) || frames.folio_order(self.head) != self.order {
             return false;
@@ -252,7 +252,7 @@ impl<M: Machine> Core<M> {
         done
     }
 
-    /// Returns the first page of `rest` that belongs to a folio larger than `split` asks for.
+    /// Returns the first page of `rest` whose folio has an order larger than that of `split`.
     fn next_larger(
         &self,
         areas: &Areas<M>,
@@ -286,7 +286,7 @@ impl<M: Machine> Core<M> {
         None
     }
 
-    /// Returns the folio of a mapped page if it is larger than `split` asks for.
+    /// Returns the folio of a mapped page if its order is larger than that of `split`.
     fn larger_at(
         &self,
         area: &Area<M>,

@@ -24,7 +24,8 @@ fn range(start: u64, end: u64) -> PageRange {
     PageRange::new(Page::new(start), Page::new(end))
 }
 
-/// An area of `backing` with offsets as if mapped from page 0 on, so that adjacent areas of one letter can merge.
+/// Creates an area of `backing` with offsets as if mapped from page 0 on, so that adjacent areas of one letter can
+/// merge.
 fn area(start: u64, end: u64, backing: char) -> Area<char> {
     let rights = if backing.is_uppercase() {
         Rights::all()
