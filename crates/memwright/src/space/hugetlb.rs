@@ -45,8 +45,8 @@ impl<M: Machine> Core<M> {
         self.remove_entries(self.cpu(), range);
     }
 
-    /// Unmaps the hugetlb pages of `range`, a part of `area`, and restores their reservation. A page that is only
-    /// partly in the range is kept at its end (Linux 7.2 `mm/madvise.c`, `madvise_dontneed_free_valid_vma`).
+    /// Unmaps the hugetlb pages of `range`, a part of `area`, and restores their reservation. A last page that is only
+    /// partly in the range stays mapped (Linux 7.2 `mm/madvise.c`, `madvise_dontneed_free_valid_vma`).
     #[cold]
     pub(super) fn drop_hugetlb(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
         if range.start.number() % HUGE_PAGES != 0 {

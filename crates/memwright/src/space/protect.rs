@@ -281,7 +281,7 @@ impl Change {
         range: PageRange,
         gather: &mut Gather<'_, M>,
     ) {
-        // A huge page is split where the area was split, once for everything that follows.
+        // Split a huge page that straddles an edge of the range: the code below then needs no special case.
         if core.table.has_large() {
             let mut cursor = core.table.cursor(range).pausing();
             core.split_cut(&mut cursor, gather, Row::HugeSplitsProtect);

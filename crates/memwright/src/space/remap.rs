@@ -562,9 +562,9 @@ fn check_growth<M: Machine>(
         .map_err(RemapError::OverLimit)
 }
 
-/// Updates the area that `MREMAP_DONTUNMAP` leaves mapped (Linux 7.2 `dontunmap_complete`). The complete area is no
-/// longer locked, but its pages still count as locked. If all of it was moved, it has no anon_vma any more. If the new
-/// area merged with it, this applies to both.
+/// Updates the area that `MREMAP_DONTUNMAP` leaves mapped (Linux 7.2 `dontunmap_complete`). The area is no longer
+/// locked, including any part that was not moved, but its pages still count as locked. If all of it was moved, it has
+/// no anon_vma any more. If the new area merged with it, this applies to both.
 fn leave_behind<M: Machine>(areas: &mut Areas<M>, old: PageRange) {
     let position = areas.map.at_or_after(old.start);
     let area = areas.map.get_mut(position.expect("the area was found"));
