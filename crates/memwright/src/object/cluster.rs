@@ -1,12 +1,12 @@
-//! Pages of an object that lie close together.
+//! Clusters of nearby pages of an object.
 
 use core::ops::Range;
 
-/// How many pages a cluster has room for. Linux's has twice as many (`SWAP_CLUSTER_MAX`); here other threads of the CPU
-/// wait while a device takes them.
+/// The number of pages that a cluster spans. Linux's is twice as large (`SWAP_CLUSTER_MAX`). Here other threads of the
+/// CPU wait while the pages are written to a device.
 pub(crate) const CLUSTER: usize = u16::BITS as usize;
 
-/// Some of 16 pages that follow one another, from one of them on.
+/// A subset of 16 consecutive pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
     first: u64,
@@ -15,13 +15,13 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Whether it has no pages.
+    /// Returns whether the cluster has no pages.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.members == 0
     }
 
-    /// Adds page `index`. False if there is no room for one so far from the first that was added, or for one before it.
+    /// Adds page `index`. Returns false if it is before the first page added, or too far after it.
     pub fn insert(&mut self, index: u64) -> bool {
         if self.is_empty() {
             self.first = index;
@@ -36,7 +36,7 @@ impl Cluster {
         fits
     }
 
-    /// Takes page `index` out.
+    /// Removes page `index`.
     pub fn remove(&mut self, index: u64) {
         if let Some(distance) = index.checked_sub(self.first) {
             if distance < CLUSTER as u64 {
@@ -45,7 +45,7 @@ impl Cluster {
         }
     }
 
-    /// The pages, upwards.
+    /// Returns the pages in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u64> + use<> {
         let Self { first, members } = *self;
         (0..u16::BITS)
@@ -53,7 +53,7 @@ impl Cluster {
             .map(move |bit| first + u64::from(bit))
     }
 
-    /// The runs of pages that follow one another, upwards.
+    /// Returns the runs of consecutive pages in ascending order.
     pub fn runs(&self) -> impl Iterator<Item = Range<u64>> + use<> {
         let Self { first, members } = *self;
         let mut left = members;
@@ -69,7 +69,7 @@ impl Cluster {
         })
     }
 
-    /// From the first page to after the last; empty if there is none.
+    /// Returns the range from the first page to the end of the last one. Empty if the cluster is.
     #[must_use]
     pub fn span(&self) -> Range<u64> {
         let last = u16::BITS - self.members.leading_zeros();

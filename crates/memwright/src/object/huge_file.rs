@@ -1,17 +1,16 @@
-//! Files of huge pages: what memory that asks for huge pages by name shows (Linux 7.2 `fs/hugetlbfs/inode.c` and
-//! `mm/hugetlb.c`).
+//! Files of huge pages, which hugetlb mappings map (Linux 7.2 `fs/hugetlbfs/inode.c` and `mm/hugetlb.c`).
 //!
-//! Pages are of 2 MiB and come from the pool ([`memwright_table::Frames::take_huge`]). Indices in the [`Object`]
-//! interface stay those of 4 KiB pages; inside, they are those of huge pages.
+//! Pages are of 2 MiB and come from the hugetlb pool ([`memwright_table::Frames::take_huge`]). Indices in the
+//! [`Object`] interface are those of 4 KiB pages. Internally they are those of huge pages.
 //!
 //! # Reservations
-//! A mapping is granted only if the pages are there that it may come to need. Those of a shared mapping are reserved
-//! for the file, and stay so until it is cut. Those of a private mapping are the mapping's own: it shows the file
-//! through a [`PrivateHuge`], which its forked children do not have.
+//! A mapping succeeds only if the pool has all pages that it may need. Those of a shared mapping are reserved for the
+//! file, until it is truncated. Those of a private mapping are reserved for the mapping: it maps the file through a
+//! [`PrivateHuge`], which forked children do not inherit.
 //!
 //! # Locks
-//! The lock of the file is held over the whole of a fault, the table's lock taken under it: a page is looked for and
-//! made once, and truncation finds what was mapped before.
+//! The lock of the file is held for the complete fault, and the page-table lock is nested inside. So a page is created
+//! only once, and truncation finds every page mapped before.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -32,14 +31,14 @@ use crate::stats::Row;
 /// Bytes of a huge page.
 pub const HUGE_BYTES: u64 = HUGE_PAGES << 12;
 
-/// What the lock of a file guards.
+/// The data that the lock of a file guards.
 pub(crate) struct HugeState<M: Machine> {
     pages: Pages<M>,
     /// In bytes, a multiple of [`HUGE_BYTES`].
     size: u64,
-    /// Pages that are promised and not there yet.
+    /// Pages that are reserved and do not exist yet.
     reserved: Runs,
-    /// Pages that are being filled from outside: nobody else begins to.
+    /// Pages that userfaultfd is filling. A page is filled only once at a time.
     filling: Runs,
 }
 
@@ -52,31 +51,31 @@ pub struct HugeFile<M: Machine> {
     name: &'static str,
 }
 
-/// What an area of huge pages shows.
+/// The view that a hugetlb area has of its file.
 pub struct HugeView<'a, M: Machine> {
     /// The file.
     pub(crate) file: &'a HugeFile<M>,
-    /// The mapping's own reservation, if it is a private one that has some.
+    /// The reservation of the mapping, if it is private and has one.
     pub(crate) own: Option<&'a Reservation<M>>,
 }
 
 impl<M: Machine> HugeView<'_, M> {
-    /// As [`HugeFile::reserve`].
+    /// Like [`HugeFile::reserve`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`HugeFile::reserve`].
     pub fn reserve(&self, range: Range<u64>) -> Result<(), ObjectError> {
         self.file.reserve(range)
     }
 
-    /// As [`HugeFile::grow_to`].
+    /// Like [`HugeFile::grow_to`].
     pub fn grow_to(&self, size: u64) {
         self.file.grow_to(size);
     }
 }
 
 impl<M: Machine> HugeState<M> {
-    /// The page with this index, if the file has it.
+    /// Returns the page at this index, if it exists.
     ///
     /// # Errors
     /// The file ends before it.
@@ -87,43 +86,44 @@ impl<M: Machine> HugeState<M> {
         Ok(self.pages.get(index))
     }
 
-    /// Whether page `index` is promised, and not there yet.
+    /// Returns whether page `index` is reserved and does not exist yet.
     pub(crate) fn is_promised(&self, index: u64) -> bool {
         self.reserved.count(&(index..index + 1)) > 0
     }
 
-    /// Begins to fill page `index` from outside. False if somebody else is at it, here or in a private mapping.
+    /// Begins to fill page `index` for userfaultfd. Returns false if it is already being filled, here or in a private
+    /// mapping.
     ///
     /// # Errors
-    /// There is no heap to say so.
+    /// No heap memory for the record.
     pub(crate) fn begin_filling(&mut self, index: u64) -> Result<bool, OutOfMemory> {
         Ok(self.filling.insert(index..index + 1)? == 1)
     }
 
-    /// Page `index` is filled, or is not to be.
+    /// Ends the filling of page `index`, successful or not.
     pub(crate) fn end_filling(&mut self, index: u64) {
         let ended = self.filling.remove(index..index + 1);
         debug_assert_eq!(ended, Ok(1));
     }
 
-    /// Makes the page `index`, which is not there, out of `page`, whose reference it takes.
+    /// Stores `page` as page `index`, which does not exist, and takes over its reference.
     ///
     /// # Errors
-    /// There is no memory for the index; the page is gone.
+    /// No memory for the index. The page is freed.
     pub(crate) fn put(&mut self, index: u64, page: FrameRef<'_, M>) -> Result<(), ObjectError> {
         self.pages.insert(index, page.frame())?;
         let _ = page.into_raw();
         Ok(())
     }
 
-    /// Takes away the page `index` that was put there under the same lock.
+    /// Removes page `index`, which was stored under the same lock.
     pub(crate) fn take_back(&mut self, index: u64) {
         self.pages.remove_range(index, index + 1);
     }
 }
 
 impl<M: Machine> HugeFile<M> {
-    /// A file of `size` bytes, a multiple of [`HUGE_BYTES`], all zero. `name` is what /proc/PID/maps shows of it.
+    /// Creates a file of `size` bytes, a multiple of [`HUGE_BYTES`], all zero. `name` is its path in /proc/PID/maps.
     pub fn new(
         memory: Arc<Memory<M>>,
         size: u64,
@@ -150,20 +150,20 @@ impl<M: Machine> HugeFile<M> {
         self.state.lock()
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.state.lock().size
     }
 
-    /// How many huge pages are there.
+    /// Returns the number of huge pages that exist.
     pub fn resident(&self) -> u64 {
         self.state.lock().pages.len()
     }
 
-    /// Promises the huge pages `range`, as a shared mapping needs them (`hugetlb_reserve_pages`).
+    /// Reserves the huge pages `range` for a shared mapping (`hugetlb_reserve_pages`).
     ///
     /// # Errors
-    /// [`ObjectError::OutOfMemory`] if the pool cannot; what was promised before stays.
+    /// [`ObjectError::OutOfMemory`] if the pool has too few pages. Pages reserved so far stay reserved.
     pub fn reserve(&self, range: Range<u64>) -> Result<(), ObjectError> {
         let frames = self.memory.frames();
         let mut state = self.state.lock();
@@ -181,7 +181,8 @@ impl<M: Machine> HugeFile<M> {
         Ok(())
     }
 
-    /// A page for `index`, which is not there, contents undefined: one that the file was promised, if it was.
+    /// Takes a page from the pool for `index`, which does not exist, with undefined contents. Uses the file's
+    /// reservation, if any.
     ///
     /// # Errors
     /// The pool has none.
@@ -195,7 +196,7 @@ impl<M: Machine> HugeFile<M> {
         frames.take_huge(promised, FrameKind::PoolObject)
     }
 
-    /// The same, zeroed.
+    /// Like [`take_page`](Self::take_page), but zeroed.
     ///
     /// # Errors
     /// The pool has none.
@@ -209,11 +210,11 @@ impl<M: Machine> HugeFile<M> {
         Ok(page)
     }
 
-    /// Makes the page `index`, which is not there, out of one that was taken for it. Where that fails it is `promised`
-    /// again, if it was before.
+    /// Stores a page that was taken for `index`, which does not exist. If that fails and `promised` is set, the page is
+    /// reserved again.
     ///
     /// # Errors
-    /// There is no memory for the index; the page is gone.
+    /// No memory for the index. The page is freed.
     pub(crate) fn put_new(
         &self,
         state: &mut HugeState<M>,
@@ -228,7 +229,7 @@ impl<M: Machine> HugeFile<M> {
         put
     }
 
-    /// Promises page `index`, which was taken and given up, again, if there is one free.
+    /// Reserves page `index` again after it was taken and freed, if the pool has a free page.
     pub(crate) fn restore(&self, index: u64) {
         self.promise_again(&mut self.state.lock(), index);
     }
@@ -243,8 +244,8 @@ impl<M: Machine> HugeFile<M> {
         }
     }
 
-    /// Changes the size, to a multiple of [`HUGE_BYTES`]. What is cut off disappears from every mapping, private
-    /// copies included, and so do its reservations.
+    /// Changes the size to a multiple of [`HUGE_BYTES`]. On shrinking, the pages past the end are unmapped everywhere,
+    /// including private copies, and their reservations are dropped.
     pub fn set_size(&self, size: u64) {
         {
             let mut state = self.state.lock();
@@ -255,7 +256,7 @@ impl<M: Machine> HugeFile<M> {
             }
             let end = size / HUGE_BYTES;
             state.pages.remove_range(end, u64::MAX);
-            // At the end of a run nothing is cut in two.
+            // A removal that reaches the end of the last run splits no run.
             let unused = state.reserved.remove(end..u64::MAX).unwrap_or(0);
             self.memory.frames().unreserve_huge(unused);
             self.mappings.stale();
@@ -263,13 +264,13 @@ impl<M: Machine> HugeFile<M> {
         self.mappings.unmap(size / 4096, u64::MAX, true);
     }
 
-    /// Raises the size to that of `size` bytes, rounded up to huge pages, if it is smaller.
+    /// Raises the size to `size` bytes, rounded up to huge pages, if it is smaller.
     pub fn grow_to(&self, size: u64) {
         let mut state = self.state.lock();
         state.size = state.size.max(size.next_multiple_of(HUGE_BYTES));
     }
 
-    /// Makes the bytes `start..end` zero, and gives up the pages that lie inside; the size stays
+    /// Zeroes the bytes `start..end`, and frees the pages that are completely inside. The size does not change
     /// (`hugetlbfs_punch_hole`).
     pub fn punch(&self, start: u64, end: u64) {
         let (first, last) = (start.div_ceil(HUGE_BYTES), end / HUGE_BYTES);
@@ -291,10 +292,10 @@ impl<M: Machine> HugeFile<M> {
             .unmap(first * HUGE_PAGES, last * HUGE_PAGES, true);
     }
 
-    /// Makes every page of the bytes `start..end` (`hugetlbfs_fallocate`).
+    /// Creates every page of the bytes `start..end` (`hugetlbfs_fallocate`).
     ///
     /// # Errors
-    /// [`ObjectError::OutOfMemory`] if the pool has too few; those made before stay.
+    /// [`ObjectError::OutOfMemory`] if the pool has too few pages. Pages created so far stay.
     pub fn allocate(&self, start: u64, end: u64) -> Result<(), ObjectError> {
         for index in start / HUGE_BYTES..end.div_ceil(HUGE_BYTES) {
             let mut state = self.state.lock();
@@ -307,7 +308,7 @@ impl<M: Machine> HugeFile<M> {
         Ok(())
     }
 
-    /// The frame of 4 KiB page `index`, with one reference of the huge page, if there is one.
+    /// Returns the frame of 4 KiB page `index`, with one reference to the huge page, if the page exists.
     ///
     /// # Errors
     /// The file ends before it.
@@ -320,7 +321,7 @@ impl<M: Machine> HugeFile<M> {
         }))
     }
 
-    /// Zeroes the bytes `start..end`, which lie in one page, if it is there.
+    /// Zeroes the bytes `start..end`, which are in one page, if the page exists.
     fn clear_part(&self, state: &HugeState<M>, start: u64, end: u64) {
         let Some(head) = state.pages.get(start / HUGE_BYTES) else {
             return;
@@ -346,7 +347,7 @@ impl<M: Machine> Drop for HugeFile<M> {
 
 impl<M: Machine> Object<M> for HugeFile<M> {
     fn frame(&self, _memory: &Memory<M>, index: u64, _write: bool) -> Result<Frame, ObjectError> {
-        // Areas that show it fault by huge pages.
+        // Areas that map the file fault in huge pages.
         self.frame_at(index)?.ok_or(ObjectError::Io)
     }
 
@@ -399,22 +400,23 @@ impl<M: Machine> Object<M> for HugeFile<M> {
     }
 }
 
-/// Huge pages promised to one private mapping and its parts.
+/// The huge pages reserved for a private mapping and the parts it is split into.
 pub(crate) struct Reservation<M: Machine> {
     memory: Arc<Memory<M>>,
-    /// Indices of huge pages that are promised and not taken yet.
+    /// Indices of huge pages that are reserved and not taken yet.
     pages: Lock<Runs>,
 }
 
 impl<M: Machine> Reservation<M> {
-    /// A page for `index`, contents undefined: the one that was promised, if there still is one.
+    /// Takes a page from the pool for `index`, with undefined contents. Uses the reservation, if it still has the
+    /// index.
     pub(crate) fn take(&self, index: u64) -> Result<FrameRef<'_, M>, NoHugePage> {
         let promised = take_promise(&mut self.pages.lock(), index);
         let frames = self.memory.frames();
         frames.take_huge(promised, FrameKind::PoolAnonymous)
     }
 
-    /// Promises those of `range` again that were taken and given up, as far as pages are free.
+    /// Reserves those of `range` again that were taken and freed, as far as the pool has free pages.
     pub(crate) fn restore(&self, range: Range<u64>) {
         let frames = self.memory.frames();
         for index in range {
@@ -426,7 +428,7 @@ impl<M: Machine> Reservation<M> {
             }
             let promised = self.pages.lock().insert(index..index + 1);
             if promised != Ok(1) {
-                // Somebody else was faster, or there is no heap to say so.
+                // Another thread was faster, or there is no heap memory for the record.
                 frames.unreserve_huge(1);
             }
             if promised.is_err() {
@@ -435,7 +437,8 @@ impl<M: Machine> Reservation<M> {
         }
     }
 
-    /// The pages of `range` are unmapped for good. What there is no heap to forget goes with the mapping.
+    /// Drops the reservation of the pages of `range`, which are unmapped. Without heap memory for that, the reservation
+    /// is dropped with the mapping.
     pub(crate) fn forget(&self, range: Range<u64>) {
         let unused = self.pages.lock().remove(range).unwrap_or(0);
         self.memory.frames().unreserve_huge(unused);
@@ -449,22 +452,22 @@ impl<M: Machine> Drop for Reservation<M> {
     }
 }
 
-/// Whether `index` was promised; it is not from here on.
+/// Removes `index` from the reservation and returns whether it was reserved.
 fn take_promise(promised: &mut Runs, index: u64) -> bool {
     promised.remove(index..index + 1) == Ok(1)
 }
 
-/// What a private mapping with a reservation of its own shows: a file of huge pages.
+/// The object of a private mapping with a reservation, backed by a hugetlb file.
 pub struct PrivateHuge<M: Machine> {
     object: Arc<dyn Object<M>>,
     reservation: Reservation<M>,
 }
 
 impl<M: Machine> PrivateHuge<M> {
-    /// Promises the huge pages `range` of `object`, a file of huge pages, to a private mapping of it.
+    /// Reserves the huge pages `range` of `object`, a hugetlb file, for a private mapping of it.
     ///
     /// # Errors
-    /// [`ObjectError::OutOfMemory`] if the pool cannot.
+    /// [`ObjectError::OutOfMemory`] if the pool has too few pages.
     pub fn new(
         memory: Arc<Memory<M>>,
         object: Arc<dyn Object<M>>,
@@ -536,7 +539,7 @@ impl<M: Machine> Object<M> for PrivateHuge<M> {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Fills a huge page with zeroes.
+    /// Zeroes a huge page.
     pub(crate) fn clear_huge(&self, head: Frame) {
         self.frames().machine().clear_frames(FrameRange {
             start: head,

@@ -1,4 +1,4 @@
-//! Which address spaces map an object, so that truncation and cleaning reach them.
+//! The list of address spaces that map an object, for truncation and cleaning.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -10,9 +10,9 @@ use memwright_table::{Frame, Machine, OutOfMemory, Shared, TryPush};
 use super::{Cluster, Object};
 use crate::space::{Core, Taken};
 
-/// One address space with areas of the object.
+/// An address space with areas that map the object.
 struct Mapper<M: Machine> {
-    /// Rises with each entry of the list: the list is sorted by it.
+    /// Increases with each new entry: the list is sorted by it.
     number: u64,
     space: Shared<Core<M>>,
     areas: u32,
@@ -20,18 +20,18 @@ struct Mapper<M: Machine> {
 
 /// The address spaces that map an object.
 ///
-/// Truncation visits them without holding a lock over the visit: an address space locks its areas first
-/// and this list afterwards, never the other way round.
+/// Truncation visits them without holding a lock during the visit. Lock order: an address space locks its areas first
+/// and this list second.
 pub struct Mappings<M: Machine> {
     /// Guards the list only.
     list: Lock<Vec<Mapper<M>>>,
-    /// Rises before pages are taken from the object, and before they are cleaned. A fault that asked the
-    /// object checks, with the page-table lock held, that it did not rise since; else the answer may be
-    /// stale, and the fault starts again.
+    /// Increased before pages are removed from the object and before they are cleaned. A fault compares the value from
+    /// before its lookup in the object with the current one while it holds the page-table lock. If they differ, the
+    /// result of the lookup may be stale, and the fault starts again.
     generation: AtomicU64,
 }
 
-/// What cleaning found.
+/// The result of cleaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CleanOutcome {
     /// Entries that were dirty.
@@ -47,7 +47,7 @@ impl<M: Machine> Default for Mappings<M> {
 }
 
 impl<M: Machine> Mappings<M> {
-    /// No address space maps the object.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Self {
             list: Lock::new(Rank::ObjectRegistry, Vec::new()),
@@ -55,20 +55,20 @@ impl<M: Machine> Mappings<M> {
         }
     }
 
-    /// Whether any address space maps the object.
+    /// Returns whether any address space maps the object.
     pub fn is_mapped(&self) -> bool {
         !self.list.lock().is_empty()
     }
 
-    /// Whether an area shows the object shared and may be written, now or after a protection change (Linux 7.3
-    /// `include/linux/fs.h`, `i_mmap_writable`). Looks at the areas of every address space that maps the object.
+    /// Returns whether an area maps the object shared and may be written, now or after a protection change (Linux 7.3
+    /// `include/linux/fs.h`, `i_mmap_writable`). Checks the areas of every address space that maps the object.
     pub fn may_be_written(&self) -> bool {
         let mut found = false;
         self.visit(|space| found = found || space.may_write_object(self));
         found
     }
 
-    /// How many areas show the object.
+    /// Returns the number of areas that map the object.
     pub fn areas(&self) -> u64 {
         self.list
             .lock()
@@ -77,59 +77,57 @@ impl<M: Machine> Mappings<M> {
             .sum()
     }
 
-    /// Takes the pages `first..end` of the object out of every table.
+    /// Unmaps the pages `first..end` of the object from every address space.
     ///
-    /// Call [`stale`](Self::stale) first, once the object no longer hands the frames out. Copies that
-    /// private mappings made go too if `copies` says so: truncation takes them, punching a hole does not
-    /// (Linux 7.2 `mm/memory.c`, `unmap_mapping_range`).
+    /// Call [`stale`](Self::stale) first, after the object has removed the pages. `copies` also unmaps the private
+    /// copies: truncation does, punching a hole does not (Linux 7.2 `mm/memory.c`, `unmap_mapping_range`).
     pub fn unmap(&self, first: u64, end: u64, copies: bool) {
         let taken = if copies { Taken::All } else { Taken::Objects };
         self.visit(|space| space.zap_object(self, first, end, taken));
     }
 
-    /// The same for pages that are in other frames from now on: whoever uses one finds it there. Zero pages with which
-    /// private memory was filled stay.
+    /// Like [`unmap`](Self::unmap), for pages that have moved to other frames: the next access maps the new frame. Zero
+    /// pages that `UFFDIO_ZEROPAGE` mapped in private memory stay.
     pub(crate) fn moved(&self, first: u64, end: u64) {
         self.visit(|space| space.zap_object(self, first, end, Taken::Moving));
     }
 
-    /// The same for pages that are to leave memory and may come back. One stays where its entry is all that tells of a
-    /// store since soft-dirty was cleared (design rule 12; Linux forgets the store).
+    /// Like [`unmap`](Self::unmap), for pages that are about to be reclaimed. A page stays mapped if its entry is the
+    /// only record of a store since soft-dirty was cleared (design rule 12; Linux loses the record).
     pub fn withdraw(&self, first: u64, end: u64) {
         self.visit(|space| space.zap_object(self, first, end, Taken::Leaving));
     }
 
-    /// Splits the huge entries that show the pages `first..end`, which are one huge page: nobody loses a page.
+    /// Splits the huge entries that map the pages `first..end`, which are one huge page. The pages stay mapped.
     ///
-    /// Call [`stale`](Self::stale) first, once the object no longer hands it out as one.
+    /// Call [`stale`](Self::stale) first, after the object has split its huge page.
     pub(crate) fn split(&self, first: u64, end: u64) {
         self.visit(|space| space.split_of_object(self, first, end));
     }
 
-    /// Takes those of `pages` out of the cluster that an area locks, and if they must be `unused` those that somebody
-    /// used since they were looked at before (Linux 7.2 `mm/rmap.c`, `folio_referenced_one`): the first step of
-    /// [`Object::send_out`].
+    /// Removes the locked pages from the cluster `pages`, and if they must be `unused`, also those accessed since the
+    /// last check (Linux 7.2 `mm/rmap.c`, `folio_referenced_one`). This is the first step of [`Object::send_out`].
     pub fn keep(&self, pages: &mut Cluster, unused: bool) {
         self.visit(|space| space.keep_of_object(self, pages, unused));
     }
 
-    /// Takes the huge page at `index` away from private mappings without a reservation that have it in `frame`;
-    /// returns from how many.
+    /// Unmaps the huge page at `index` from private mappings without a reservation that map it to `frame`. Returns the
+    /// number of entries removed.
     pub(crate) fn take_back(&self, index: u64, frame: Frame) -> u64 {
         let mut taken = 0;
         self.visit(|space| taken += space.lose_hugetlb(self, index, frame));
         taken
     }
 
-    /// Says that frames handed out and stores heard of before may be stale by now.
+    /// Marks earlier lookups and notifications of first stores as possibly stale.
     pub fn stale(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Makes the pages `first..end` clean and read-only in every shared mapping, so that the object hears
-    /// of the next store. What was dirty is counted.
+    /// Makes the pages `first..end` clean and read-only in every shared mapping, so that the object is notified of the
+    /// next store. Returns the number of entries changed.
     pub fn clean(&self, first: u64, end: u64) -> CleanOutcome {
-        // A first store that the object heard of before, and that is not granted yet, must be heard of again.
+        // A first store whose notification came before, and which is not mapped yet, must be notified again.
         self.stale();
         let mut outcome = CleanOutcome::default();
         self.visit(|space| {
@@ -140,7 +138,7 @@ impl<M: Machine> Mappings<M> {
         outcome
     }
 
-    /// The address spaces that map the object now.
+    /// Returns the address spaces that currently map the object.
     pub(crate) fn spaces(&self) -> Result<Vec<Shared<Core<M>>>, OutOfMemory> {
         let list = self.list.lock();
         let mut spaces = Vec::new();
@@ -153,7 +151,7 @@ impl<M: Machine> Mappings<M> {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// Calls `visitor` for each address space that was there when the visit began.
+    /// Calls `visitor` for each address space of the list. An address space that is added during the visit is included.
     fn visit(&self, mut visitor: impl FnMut(&Core<M>)) {
         let mut after = None;
         loop {
@@ -207,14 +205,14 @@ impl<M: Machine> Mappings<M> {
     }
 }
 
-/// An area's hold on an object: keeps the object alive and the address space in its list.
+/// The reference of an area to an object: it keeps the object alive and the address space in the object's list.
 pub(crate) struct Attachment<M: Machine> {
     object: Arc<dyn Object<M>>,
     space: Shared<Core<M>>,
 }
 
 impl<M: Machine> Attachment<M> {
-    /// Enters `space` into the object's list.
+    /// Adds `space` to the object's list.
     pub(crate) fn new(
         object: Arc<dyn Object<M>>,
         space: &Shared<Core<M>>,
@@ -230,7 +228,7 @@ impl<M: Machine> Attachment<M> {
         &self.object
     }
 
-    /// Whether both show the same open object, so that areas may merge: those of huge pages never do.
+    /// Returns whether both refer to the same open object, so that areas may merge. Hugetlb areas never merge.
     pub(crate) fn same(&self, other: &Self) -> bool {
         core::ptr::addr_eq(Arc::as_ptr(&self.object), Arc::as_ptr(&other.object))
             && self.may_merge()
@@ -241,7 +239,7 @@ impl<M: Machine> Attachment<M> {
         self.object.huge().is_none()
     }
 
-    /// The same without the mapping's own reservation.
+    /// Returns an attachment to the same object without the mapping's reservation.
     pub(crate) fn unreserved(&self) -> Option<Self> {
         let object = self.object.unreserved()?.clone();
         let attached = object.mappings().attach(&self.space);
@@ -255,7 +253,7 @@ impl<M: Machine> Attachment<M> {
 
 impl<M: Machine> Clone for Attachment<M> {
     fn clone(&self) -> Self {
-        // The space is in the list, so only a count rises and nothing can fail.
+        // The address space is already in the list: this only increases a count and cannot fail.
         let attached = self.object.mappings().attach(&self.space);
         debug_assert!(attached.is_ok());
         Self {

@@ -1,4 +1,4 @@
-//! What areas show other than anonymous memory: files, shared memory, anything with pages.
+//! Objects that areas map: files, shared memory, anything with pages.
 
 mod cluster;
 mod huge_file;
@@ -34,70 +34,70 @@ pub(crate) use store::Store;
 
 pub use crate::swap::{Leaving, Left};
 
-/// What /proc/PID/maps shows of an object.
+/// The device and inode of an object in /proc/PID/maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct ObjectIdentity {
-    /// The number of the file system, 0 if it has none.
+    /// The number of the file system, 0 if there is none.
     pub device: u64,
-    /// The number within it.
+    /// The inode number in the file system.
     pub inode: u64,
 }
 
-/// What became of a frame that an object was given.
+/// The result of adding a frame to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
-    /// It is a page of the object.
+    /// The frame is now a page of the object.
     Stored,
-    /// The object has another at that index.
+    /// The object already has a page at this index.
     Exists,
 }
 
-/// How many of an object's pages may be elsewhere that are made a huge one.
+/// The maximum number of an object's pages in each state when they are collapsed into a huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollapseLimits {
-    /// Most that the object does not have.
+    /// The most pages that may be missing.
     pub missing: u64,
-    /// Most in swap.
+    /// The most pages that may be in swap.
     pub swapped: u64,
 }
 
-/// Why an object's pages were not made a huge one.
+/// The reason why an object's pages were not collapsed into a huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollapseError {
-    /// The object has none, ends before, has more pages missing or in swap than may be, or one that cannot be read.
+    /// The object has no huge pages or ends too early, too many pages are missing or in swap, or a page cannot be read.
     NotEligible,
-    /// Somebody uses one of the pages at this moment: another time perhaps.
+    /// A page has extra references: a retry may succeed.
     Busy,
     /// No 2 MiB of frames are free.
     NoFrames,
 }
 
-/// Something with pages that areas can show.
+/// Something with pages that areas can map.
 ///
-/// An area holds the object as `Arc<dyn Object<M>>`; two neighbouring areas merge only if they hold the
-/// same `Arc` (as Linux wants the same open file). Several objects may share one [`Mappings`], which is
-/// what decides whose pages they are.
+/// An area holds the object as `Arc<dyn Object<M>>`. Two neighbouring areas merge only if they hold the same `Arc` (as
+/// Linux requires the same open file). Several objects may share one [`Mappings`], which identifies the set of pages.
 ///
-/// The methods are called with the address space locked for reading at most, and never with a page-table
-/// lock held. They must not touch user memory and must not wait: who has to wait returns
-/// [`ObjectError::WouldBlock`], and the access is retried once the caller has waited.
+/// # Locks
+/// The methods are called with the address space locked for reading at most, and never with a page-table lock held.
+/// They must not touch user memory and must not sleep. A method that would have to wait returns
+/// [`ObjectError::WouldBlock`]; the caller waits and retries the access.
 pub trait Object<M: Machine>: Send + Sync {
-    /// The frame of page `index`, which is read or made if it is not in memory. Carries one reference,
-    /// as by `FrameRef::into_raw`.
+    /// Returns the frame of page `index`, reading or creating the page if it is not in memory. The frame carries one
+    /// reference, as from `FrameRef::into_raw`.
     ///
     /// `write` says that a store through a shared mapping is about to happen.
     ///
     /// # Errors
-    /// As [`ObjectError`] says; [`ObjectError::InSwap`] rather than that a device is waited for.
+    /// See [`ObjectError`]. A page in swap is reported as [`ObjectError::InSwap`], without waiting for the device.
     fn frame(&self, memory: &Memory<M>, index: u64, write: bool) -> Result<Frame, ObjectError>;
 
-    /// Whether there is a page `index`, in memory or in swap.
+    /// Returns whether page `index` exists, in memory or in swap.
     fn holds(&self, memory: &Memory<M>, index: u64) -> bool {
         let cached = self.cached(memory, index);
         cached.map(|frame| memory.frames().adopt(frame)).is_some()
     }
 
-    /// The frame of page `index` if there is one, which is brought back if it is in swap. Carries one reference.
+    /// Returns the frame of page `index` if the page exists, swapping it in if needed. The frame carries one reference.
     ///
     /// # Errors
     /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`].
@@ -105,14 +105,14 @@ pub trait Object<M: Machine>: Send + Sync {
         Ok(self.cached(memory, index))
     }
 
-    /// How many pages from `first` on are in swap.
+    /// Returns how many of the `pages` pages from `first` on are in swap.
     fn swapped(&self, first: u64, pages: u64) -> u64 {
         let _ = (first, pages);
         0
     }
 
-    /// Brings page `index` back if it is in swap, and with it up to `most` pages in all that follow it, where that is
-    /// cheap. For how many a device was read.
+    /// Swaps in page `index` if it is in swap, and with it following pages, up to `most` pages in total, where that is
+    /// cheap. Returns the number of pages read from a device.
     ///
     /// # Errors
     /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`].
@@ -121,110 +121,114 @@ pub trait Object<M: Machine>: Send + Sync {
         Ok(0)
     }
 
-    /// For which of the `pages` pages from `first` on somebody asked since they came: a bit for each, at most 64.
+    /// Returns a bitmap of the `pages` pages from `first` on, at most 64, that have been looked up since they came into
+    /// memory.
     fn asked_for(&self, first: u64, pages: u64) -> u64 {
         let _ = (first, pages);
         0
     }
 
-    /// Sends those of the pages out that may leave. Nobody shows them afterwards, though he comes back to them. Called
-    /// without a lock of any address space.
+    /// Reclaims those of the pages that may leave memory. Afterwards no entry maps them, and the next access faults
+    /// them in again. Called without a lock of any address space.
     ///
-    /// A file system first takes those out that are to stay ([`Mappings::keep`]), writes back what is dirty
-    /// ([`Mappings::clean`] before the copy, so that later stores are heard of), then calls [`Mappings::stale`] and
-    /// [`Mappings::withdraw`], and gives up those of which it has the only reference, unless they were stored to meanwhile.
+    /// A file system first removes the pages that must stay from the set ([`Mappings::keep`]) and writes back dirty
+    /// pages. It calls [`Mappings::clean`] before the copy, so that it is notified of later stores. Then it calls
+    /// [`Mappings::stale`] and [`Mappings::withdraw`], and frees the pages to which it has the only reference, unless
+    /// they were stored to in the meantime.
     fn send_out(&self, memory: &Memory<M>, leaving: &Leaving) -> Left {
         let _ = (memory, leaving);
         Left::default()
     }
 
-    /// The frame of page `index` if it is in memory. Carries one reference.
+    /// Returns the frame of page `index` if it is in memory. The frame carries one reference.
     fn cached(&self, memory: &Memory<M>, index: u64) -> Option<Frame>;
 
-    /// As [`cached`](Self::cached) for the pages from `first` on, one for each place of `frames`.
+    /// Like [`cached`](Self::cached), for the pages from `first` on, one for each element of `frames`.
     fn cached_run(&self, memory: &Memory<M>, first: u64, frames: &mut [Option<Frame>]) {
         for (index, frame) in (first..).zip(frames) {
             *frame = self.cached(memory, index);
         }
     }
 
-    /// Whether there is, or could be, a page `index` (no access to it is a bus error).
+    /// Returns whether page `index` exists or could be created. If not, an access is a bus error.
     fn contains(&self, index: u64) -> bool;
 
-    /// Makes `frame` page `index`, unless there is one. Where it becomes so, the object takes one reference.
+    /// Makes `frame` page `index`, unless that page exists. On [`Put::Stored`] the object takes over one reference to
+    /// the frame.
     ///
     /// # Errors
-    /// The object takes no frames ([`ObjectError::Io`]), ends before the page, or has no memory for it.
+    /// The object accepts no frames ([`ObjectError::Io`]), ends before the page, or has no memory for it.
     fn put(&self, memory: &Memory<M>, index: u64, frame: Frame) -> Result<Put, ObjectError> {
         let _ = (memory, index, frame);
         Err(ObjectError::Io)
     }
 
-    /// Whether the object must hear of the first store to a page that is clean.
+    /// Returns whether the object must be notified of the first store to a clean page.
     fn notify_first_write(&self) -> bool {
         false
     }
 
-    /// A store to the clean page `index` is about to happen through a shared mapping.
+    /// Notifies the object that a store to the clean page `index` is about to happen through a shared mapping.
     ///
     /// # Errors
-    /// The store is refused.
+    /// The store is denied.
     fn first_write(&self, index: u64) -> Result<(), ObjectError> {
         let _ = index;
         Ok(())
     }
 
-    /// Its place in the file system.
+    /// Returns the device and inode of the object.
     fn identity(&self) -> ObjectIdentity;
 
-    /// Writes its path, as /proc/PID/maps shows it.
+    /// Writes the path of the object to `out`, as in /proc/PID/maps.
     ///
     /// # Errors
-    /// Only those of `out`.
+    /// Those of `out`.
     fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result;
 
-    /// The address spaces that map the object.
+    /// Returns the address spaces that map the object.
     fn mappings(&self) -> &Mappings<M>;
 
-    /// Writes the pages from `first` on back to where they live.
+    /// Writes the `pages` pages from `first` on back to the backing store.
     ///
     /// # Errors
-    /// The store failed.
+    /// The write failed.
     fn sync(&self, memory: &Memory<M>, first: u64, pages: u64) -> Result<(), ObjectError> {
         let _ = (memory, first, pages);
         Ok(())
     }
 
-    /// Frees the pages from `first` on (`MADV_REMOVE`); false if the object cannot.
+    /// Frees the `pages` pages from `first` on (`MADV_REMOVE`). Returns false if the object does not support that.
     ///
     /// # Errors
-    /// The store failed.
+    /// The backing store failed.
     fn remove(&self, memory: &Memory<M>, first: u64, pages: u64) -> Result<bool, ObjectError> {
         let _ = (memory, first, pages);
         Ok(false)
     }
 
-    /// Whether this is memory rather than a file: resident pages count as `RssShmem`.
+    /// Returns whether this is memory rather than a file. Resident pages of memory count as `RssShmem`.
     fn is_memory(&self) -> bool {
         false
     }
 
-    /// The huge page that is the 512 pages from `first` on, a multiple of 512, which is made if the settings say so and
-    /// none of them is there; `asked` says that the area asked for huge pages. Carries one reference of the whole.
+    /// Returns the huge page that consists of the 512 pages from `first` on, a multiple of 512. It is created if the
+    /// settings allow it and none of the pages exists. `asked` says that the area has `MADV_HUGEPAGE`. The frame
+    /// carries one reference to the folio.
     fn folio(&self, memory: &Memory<M>, first: u64, asked: bool) -> Option<Frame> {
         let _ = (memory, first, asked);
         None
     }
 
-    /// If the 512 pages from `first` on, a multiple of 512, are a huge page, the object has each by itself from now on, and
-    /// hands none of them out as a part of the whole. Who shows the whole still does.
+    /// Splits the 512 pages from `first` on, a multiple of 512, if they are a huge page: from now on the object has
+    /// single pages, and returns none of them as a part of the folio. Entries that map the folio stay.
     fn part(&self, first: u64) {
         let _ = first;
     }
 
-    /// Fills the hole around page `index`, if that is in one, with zeroes, by the largest folio of the orders `fitting`
-    /// that the hole has room for and the settings allow; `asked` says that the area asked for huge pages. Its frames are
-    /// pages like any other from then on. Its order; `None` if there is none, and the page is to come alone.
+    /// Fills the hole around page `index`, if there is one, with the largest zeroed folio of the orders `fitting` that
+    /// the hole has room for and the settings allow. `asked` says that the area has `MADV_HUGEPAGE`. The object stores
+    /// the frames of the folio as single pages. Returns the order, or `None` if the page must be filled alone.
     fn fill_folio(
         &self,
         memory: &Memory<M>,
@@ -236,48 +240,50 @@ pub trait Object<M: Machine>: Send + Sync {
         None
     }
 
-    /// The order of the largest folio that the settings give it in some area.
+    /// Returns the order of the largest folio that the settings allow for the object in any area.
     fn largest_folio(&self, memory: &Memory<M>) -> Option<u8> {
         let _ = memory;
         None
     }
 
-    /// Whether the settings give it huge pages, shown by an area that asked for them or did not.
+    /// Returns whether the settings allow huge pages for the object. `asked` says that the area has `MADV_HUGEPAGE`.
     fn may_be_huge(&self, memory: &Memory<M>, asked: bool) -> bool {
         let _ = (memory, asked);
         false
     }
 
-    /// Puts one huge page in the place of the 512 pages from `first` on, a multiple of 512, of which at most so many
-    /// are missing and in swap. Nobody shows them afterwards. Called without a lock of any address space.
+    /// Replaces the 512 pages from `first` on, a multiple of 512, by one huge page, if at most as many of them are
+    /// missing and in swap as `limits` says. Afterwards no entry maps the old pages. Called without a lock of any
+    /// address space.
     ///
     /// # Errors
-    /// As [`CollapseError`] says; contents are as they were.
+    /// See [`CollapseError`]. On error the contents are unchanged.
     fn collapse(&self, first: u64, limits: CollapseLimits) -> Result<(), CollapseError> {
         let _ = (first, limits);
         Err(CollapseError::NotEligible)
     }
 
-    /// Lets new pages, of those from `first` on, come from where the policy says, whoever maps them, or from where he wants
-    /// them again. Whether the object has such policies: else those of areas hold.
+    /// Sets the NUMA policy of new pages among the `pages` pages from `first` on, or removes it if `policy` is none. It
+    /// applies to all mappings. Returns whether the object has policies. If not, those of the areas apply.
     ///
     /// # Errors
-    /// No heap; nothing has changed.
+    /// No heap memory. Nothing has changed.
     fn place(&self, first: u64, pages: u64, policy: PolicyId) -> Result<bool, OutOfMemory> {
         let _ = (first, pages, policy);
         Ok(false)
     }
 
-    /// The policy of page `index`, if the object has such policies.
+    /// Returns the policy of page `index`, if the object has policies.
     fn placement(&self, index: u64) -> Option<PolicyId> {
         let _ = index;
         None
     }
 
-    /// Puts another frame in the place of that of page `index`, or another huge page in the place of the one that begins
-    /// there. `exchange` is called with the frame, once nobody else can ask the object for it, and returns the other one
-    /// with a reference that becomes the object's; the object gives that of the old one up. Nothing changes if it
-    /// returns none, or the object has no page of this size there. Called with the areas of those locked who show it.
+    /// Replaces the frame of page `index`, or the huge page that begins there. `exchange` is called with the old frame
+    /// once it can no longer be looked up in the object. It returns the new frame with a reference, which the object
+    /// takes over; the object then drops its reference to the old frame. Nothing changes if `exchange` returns `None`,
+    /// or the object has no page of this size there. Called with the areas of every address space locked that maps the
+    /// page.
     fn exchange(
         &self,
         memory: &Memory<M>,
@@ -288,12 +294,13 @@ pub trait Object<M: Machine>: Send + Sync {
         let _ = (memory, index, size, exchange);
     }
 
-    /// The file of huge pages that it shows, if it does: its areas are cut at huge pages only.
+    /// Returns the hugetlb file, if the object is one or is backed by one. Its areas can be split only at huge page
+    /// boundaries.
     fn huge(&self) -> Option<HugeView<'_, M>> {
         None
     }
 
-    /// What is shown in its place where its reservation of huge pages does not go: by a forked child.
+    /// Returns the object that a forked child maps instead, if this one has a reservation of huge pages.
     fn unreserved(&self) -> Option<&Arc<dyn Object<M>>> {
         None
     }

@@ -1,5 +1,5 @@
-//! A sparse store of pages by index: a radix tree whose nodes are frames, so that it needs no heap and
-//! every growth can fail.
+//! A sparse store of pages by index. It is a radix tree whose nodes are frames: it uses no heap, and every growth can
+//! fail.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -10,51 +10,52 @@ use memwright_table::{Frame, FrameKind, FrameRef, Frames, Machine, OutOfFrames};
 use super::Room;
 use crate::error::ObjectError;
 
-/// Slots of a node: a frame of 64-bit words.
+/// The slots of a node, which is a frame of 64-bit words.
 const SLOTS: u64 = 512;
 const SLOT_BITS: u32 = 9;
 
-/// What the metadata of a lowest node says beside how many slots are filled: the frames of one folio, in order.
+/// In the metadata of a lowest node, next to the number of filled slots: the node holds the frames of one folio in
+/// order.
 const WHOLE: u64 = 1;
 
-/// In the word of a lowest node: the page is in a slot, whose number the rest is.
+/// In the word of a lowest node: the page is in swap, and the other bits are the number of the swap slot.
 const IN_SWAP: u64 = 1 << 63;
-/// In the word of a page in memory: it is being written to a slot, and nobody has asked for it since.
+/// In the word of a page in memory: the page is being swapped out and has not been looked up since that began.
 const LEAVING: u64 = 1 << 62;
-/// In the word of a page in memory: somebody asked for it since it came, or was looked at.
+/// In the word of a page in memory: the page has been looked up since it came into memory or was last aged.
 const ASKED: u64 = 1 << 61;
 
-/// Levels enough for every index of a 64-bit byte offset.
+/// The number of levels that suffices for every index of a 64-bit byte offset.
 const MAX_HEIGHT: u32 = 6;
 
-/// Where a stored page is.
+/// The location of a stored page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// In a frame, of which the store has a reference.
+    /// In a frame, to which the store has a reference.
     InMemory(Frame),
-    /// In a slot of a swap device, of which the store is a user.
+    /// In a slot of a swap device, which the store uses.
     InSwap(u64),
 }
 
-/// Pages by index. Each stored frame's reference belongs to the store, as does the use of each slot.
+/// Pages by index. The store owns a reference to each stored frame, and a use of each swap slot.
 ///
-/// A height of 0 is a store without nodes; a height of `h` covers 512^`h` indices. A lowest node may have the frames of
-/// one folio in order, and one reference of the whole: it says so in its metadata. As soon as one of them goes, it has
-/// a reference of each other.
+/// A height of 0 is a store without nodes; a height of `h` covers 512^`h` indices. A lowest node may hold the frames of
+/// one folio in order, with a single reference to the folio: its metadata says so. When one of these pages is removed,
+/// the node gets a reference to each remaining frame instead.
 pub struct Pages<M: Machine> {
     frames: Arc<Frames<M>>,
     root: Option<Frame>,
     height: u32,
-    /// Pages, wherever they are.
+    /// The number of pages, in memory and in swap.
     count: u64,
-    /// Of these, those in swap: fewer than 16 TiB.
+    /// The number of pages in swap: 32 bits suffice for 16 TiB.
     swapped: u32,
-    /// What limits how many there are beside memory, together with other stores.
+    /// The page limit that this store shares with other stores.
     room: Option<Arc<Room>>,
 }
 
 impl<M: Machine> Pages<M> {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new(frames: Arc<Frames<M>>) -> Self {
         Self {
             frames,
@@ -66,14 +67,14 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// The same, with at most as many pages as this room has for all who share it.
+    /// Limits the store by `room`, together with all other stores that share it.
     pub(super) fn sharing(mut self, room: Option<Arc<Room>>) -> Self {
         debug_assert!(self.is_empty());
         self.room = room;
         self
     }
 
-    /// Whether the room has so many more pages.
+    /// Checks whether the limit allows `pages` more pages.
     ///
     /// # Errors
     /// [`ObjectError::NoRoom`].
@@ -97,33 +98,33 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// How many pages are stored, in memory or in swap.
+    /// Returns the number of pages stored, in memory and in swap.
     pub fn len(&self) -> u64 {
         self.count
     }
 
-    /// How many of them are in swap.
+    /// Returns the number of pages in swap.
     pub fn swapped(&self) -> u64 {
         self.swapped.into()
     }
 
-    /// Whether nothing is stored.
+    /// Returns whether nothing is stored.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The frame at `index`, if the page is in memory. The store keeps its reference. A page that is leaving stays:
-    /// who asks may write to it. Who asks uses it, as far as reclaim is concerned.
+    /// Returns the frame at `index` if the page is in memory. The store keeps its reference. The lookup counts as an
+    /// access for reclaim, and it cancels a swap-out of the page, because the caller may write to the page.
     pub fn get(&self, index: u64) -> Option<Frame> {
         self.find(index, ASKED)
     }
 
-    /// The same for who shows the page though nobody asked for it.
+    /// Like [`get`](Self::get), but the lookup does not count as an access.
     pub fn get_unasked(&self, index: u64) -> Option<Frame> {
         self.find(index, 0)
     }
 
-    /// The frame at `index`, if the page is in memory, whose word gets `mark`.
+    /// Returns the frame at `index` if the page is in memory, and sets `mark` in its word.
     #[inline]
     fn find(&self, index: u64, mark: u64) -> Option<Frame> {
         let word = self.word(self.lowest(index)?, slot_at(index, 0));
@@ -142,7 +143,7 @@ impl<M: Machine> Pages<M> {
         Some(frame)
     }
 
-    /// Whether somebody asked for page `index` since it came, or was [aged](Self::age).
+    /// Returns whether page `index` was looked up since it came into memory or was last [aged](Self::age).
     pub fn was_asked(&self, index: u64) -> bool {
         let word = self
             .lowest(index)
@@ -150,7 +151,7 @@ impl<M: Machine> Pages<M> {
         word.is_some_and(|word| is_asked(word.load(Ordering::Relaxed)))
     }
 
-    /// The same, and from now on it is as if nobody had.
+    /// Like [`was_asked`](Self::was_asked), and also clears the mark.
     pub fn age(&self, index: u64) -> bool {
         let Some(node) = self.lowest(index) else {
             return false;
@@ -163,16 +164,16 @@ impl<M: Machine> Pages<M> {
         is_asked(value)
     }
 
-    /// Where page `index` is, for whoever does not touch its contents.
+    /// Returns the location of page `index`, for callers that do not access the contents.
     pub fn stored(&self, index: u64) -> Option<Stored> {
         let word = self.word(self.lowest(index)?, slot_at(index, 0));
         decoded(word.load(Ordering::Relaxed))
     }
 
-    /// Stores a frame, with its reference, at an index where none is.
+    /// Stores a frame, with its reference, at an empty index.
     ///
     /// # Errors
-    /// No frame for a node, or no room for the page; the store is as before and the reference still the caller's.
+    /// No frame for a node, or the limit is reached. The store is unchanged and the caller keeps the reference.
     pub fn insert(&mut self, index: u64, frame: Frame) -> Result<(), ObjectError> {
         self.take_room(1)?;
         self.insert_taken(index, frame).map_err(|error| {
@@ -181,10 +182,11 @@ impl<M: Machine> Pages<M> {
         })
     }
 
-    /// Stores a run of `count` frames, with their references, from `first` on, where none is. They have one lowest node.
+    /// Stores a run of `count` frames, with their references, at the empty indices from `first` on, all in one lowest
+    /// node.
     ///
     /// # Errors
-    /// No frame for a node, or no room for all of them; the store is as before, and they are gone.
+    /// No frame for a node, or the limit is reached. The store is unchanged, and the frames are freed.
     pub(super) fn insert_run<'f>(
         &mut self,
         first: u64,
@@ -197,7 +199,7 @@ impl<M: Machine> Pages<M> {
         self.take_room(count)?;
         for (at, page) in (first..).zip(run) {
             if let Err(error) = self.insert_taken(at, page.frame()) {
-                // The way to one is the way to all: only the first of them can be refused.
+                // They share the path to their node: only the first insertion can fail.
                 debug_assert_eq!(at, first);
                 self.give_room_back(count);
                 return Err(error.into());
@@ -207,7 +209,7 @@ impl<M: Machine> Pages<M> {
         Ok(())
     }
 
-    /// The same for a page whose room is taken.
+    /// Like [`insert`](Self::insert), for a page that already counts for the limit.
     fn insert_taken(&mut self, index: u64, frame: Frame) -> Result<(), OutOfFrames> {
         let mut node = match self.raise(index) {
             Ok(root) => root,
@@ -239,7 +241,8 @@ impl<M: Machine> Pages<M> {
         Ok(())
     }
 
-    /// The folio that is the 512 pages from `first` on, a multiple of 512. The store keeps its reference.
+    /// Returns the folio that is stored as the 512 pages from `first` on, a multiple of 512. The store keeps its
+    /// reference.
     pub fn folio(&self, first: u64) -> Option<Frame> {
         let node = self.lowest(first)?;
         if self.frames.owner(node).1 == WHOLE {
@@ -249,11 +252,11 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Stores a folio, with a reference of the whole, as the 512 pages from `first` on, a multiple of 512. What is
-    /// there goes.
+    /// Stores a folio, with a reference to the folio, as the 512 pages from `first` on, a multiple of 512. Replaces
+    /// existing pages there.
     ///
     /// # Errors
-    /// No frame for a node, or no room; the store is as before and the reference still the caller's.
+    /// No frame for a node, or the limit is reached. The store is unchanged and the caller keeps the reference.
     pub fn insert_folio(&mut self, first: u64, head: Frame) -> Result<(), ObjectError> {
         debug_assert!(first % SLOTS == 0);
         let filled = self.lowest(first).map(|node| self.frames.owner(node).0);
@@ -268,7 +271,7 @@ impl<M: Machine> Pages<M> {
         let node = match self.lowest(first) {
             Some(node) => node,
             None => {
-                // The nodes on the way, in the way that they come to be for one page.
+                // Creates the nodes on the path, as for a single page.
                 let inserted = self.insert_taken(first, head);
                 match inserted.and_then(|()| self.lowest(first).ok_or(OutOfFrames)) {
                     Ok(node) => node,
@@ -290,7 +293,7 @@ impl<M: Machine> Pages<M> {
         Ok(())
     }
 
-    /// Drops the pages of the lowest node of `first`, which stays.
+    /// Drops the pages in the lowest node of `first`. The node stays.
     fn drop_slots(&mut self, first: u64) {
         let Some(node) = self.lowest(first) else {
             return;
@@ -313,7 +316,7 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Takes page `index` out, with the reference of its frame or the use of its slot.
+    /// Removes page `index`. The caller takes over the reference to its frame or the use of its swap slot.
     pub fn remove(&mut self, index: u64) -> Option<Stored> {
         let node = self.lowest(index)?;
         let stored = self.stored(index)?;
@@ -328,7 +331,7 @@ impl<M: Machine> Pages<M> {
         Some(stored)
     }
 
-    /// If the lowest node has a folio, it has a reference of each frame instead from now on.
+    /// Replaces the folio reference of the lowest node, if it has one, by a reference to each frame.
     fn part(&self, node: Frame) {
         let (filled, whole) = self.frames.owner(node);
         if whole == WHOLE {
@@ -339,14 +342,15 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Sees to it that the store has a reference of the frame of page `index` alone, even if that is a part of a folio.
+    /// Ensures that the store has a separate reference to the frame of page `index`, even if the frame is part of a
+    /// folio.
     pub fn part_at(&self, index: u64) {
         if let Some(node) = self.lowest(index) {
             self.part(node);
         }
     }
 
-    /// The same for every page, and tells `visit` of each folio that was one.
+    /// Splits the references of all folios, and calls `visit` with the head of each.
     pub(crate) fn part_folios(&self, visit: &mut dyn FnMut(Frame)) {
         let mut next = self.next(0);
         while let Some((index, _)) = next {
@@ -359,7 +363,7 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Page `index`, of whose frame the store has a reference, is leaving from now on, until somebody asks for it.
+    /// Marks page `index`, which must not be stored as part of a folio, as being swapped out. A lookup cancels that.
     pub fn begin_leaving(&self, index: u64) {
         if let Some(node) = self.lowest(index) {
             debug_assert_ne!(self.frames.owner(node).1, WHOLE);
@@ -368,15 +372,16 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Page `index`, which was about to leave `frame`, stays there.
+    /// Ends the swap-out of page `index` from `frame`: the page stays in memory.
     pub fn end_leaving(&self, index: u64, frame: Frame) {
         if let Some(word) = self.leaving(index, frame) {
             word.store(encoded(frame), Ordering::Relaxed);
         }
     }
 
-    /// Page `index` is in `slot` from now on, of which the store is a user, if nobody asked for it since it began to
-    /// leave `frame`: the reference of that is the caller's then. False if somebody did.
+    /// Moves page `index` to the swap slot `slot`, if it was not looked up since its swap-out from `frame` began. The
+    /// store takes over the use of the slot, and the caller the reference to the frame. Returns false if the page was
+    /// looked up.
     pub fn leave(&mut self, index: u64, frame: Frame, slot: u64) -> bool {
         let Some(word) = self.leaving(index, frame) else {
             return false;
@@ -386,15 +391,15 @@ impl<M: Machine> Pages<M> {
         true
     }
 
-    /// The word of page `index`, if it is still leaving `frame`.
+    /// Returns the word of page `index` if the page is still being swapped out from `frame`.
     fn leaving(&self, index: u64, frame: Frame) -> Option<&AtomicU64> {
         let word = self.word(self.lowest(index)?, slot_at(index, 0));
         let value = word.load(Ordering::Relaxed) & !ASKED;
         (value == encoded(frame) | LEAVING).then_some(word)
     }
 
-    /// Page `index` is in `frame` from now on, whose reference the store takes, if it is in `slot`: the use of that is
-    /// the caller's then. False if it is not.
+    /// Moves page `index` from the swap slot `slot` to `frame`. The store takes over the reference to the frame, and
+    /// the caller the use of the slot. Returns false if the page is not in the slot.
     pub fn come_back(&mut self, index: u64, slot: u64, frame: Frame) -> bool {
         if self.stored(index) != Some(Stored::InSwap(slot)) {
             return false;
@@ -408,8 +413,8 @@ impl<M: Machine> Pages<M> {
         true
     }
 
-    /// Puts the frame that `exchange` returns for the one at `index` in its place, with its reference; the old one's goes.
-    /// If it returns none, or there is none, nothing changes.
+    /// Replaces the frame at `index` by the one that `exchange` returns for it, with its reference, and drops the
+    /// reference to the old frame. Nothing changes if `exchange` returns `None`, or there is no frame.
     pub fn exchange(&self, index: u64, exchange: &mut dyn FnMut(Frame) -> Option<Frame>) {
         let Some(Stored::InMemory(old)) = self.stored(index) else {
             return;
@@ -422,7 +427,7 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// The same for the folio that is the 512 pages from `first` on, a multiple of 512.
+    /// Like [`exchange`](Self::exchange), for the folio stored as the 512 pages from `first` on, a multiple of 512.
     pub fn exchange_folio(&mut self, first: u64, exchange: &mut dyn FnMut(Frame) -> Option<Frame>) {
         if let Some(new) = self.folio(first).and_then(exchange) {
             let exchanged = self.insert_folio(first, new);
@@ -430,7 +435,7 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Drops every page from `first` to before `end`; returns how many.
+    /// Drops every page from `first` up to `end`, and returns how many there were.
     pub fn remove_range(&mut self, first: u64, end: u64) -> u64 {
         let before = self.count;
         let rest = self.remove_some(first, end, u64::MAX);
@@ -438,7 +443,8 @@ impl<M: Machine> Pages<M> {
         before - self.count
     }
 
-    /// Drops pages from `first` to before `end`, up to `most` or a folio's more. Returns where there are more.
+    /// Drops pages from `first` up to `end`: `most` of them, or up to a folio more. Returns the index of the next
+    /// remaining page.
     pub fn remove_some(&mut self, first: u64, end: u64, most: u64) -> Option<u64> {
         let before = self.count;
         let mut next = self.next(first);
@@ -463,7 +469,7 @@ impl<M: Machine> Pages<M> {
         None
     }
 
-    /// Gives up what the store has of a page that it has no more.
+    /// Drops the reference or the swap slot of a page that was removed.
     fn give_up(&self, stored: Stored) {
         match stored {
             Stored::InMemory(frame) => drop(self.owned(frame)),
@@ -472,8 +478,8 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// The reference that a slot has: of a huge page of the pool one of the whole, else one of the frame alone, even where
-    /// that is a part of a huge page still.
+    /// Returns the reference that a slot owns. For a hugetlb page it is a reference to the folio, otherwise to the
+    /// single frame, even if the frame is still part of a folio.
     fn owned(&self, frame: Frame) -> FrameRef<'_, M> {
         if self.frames.kind(frame).is_pool() {
             self.frames.adopt(frame)
@@ -482,7 +488,7 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// The lowest node on the way to `index`.
+    /// Returns the lowest node on the path to `index`.
     fn lowest(&self, index: u64) -> Option<Frame> {
         let mut node = self.root?;
         if !self.covers(index) {
@@ -494,7 +500,7 @@ impl<M: Machine> Pages<M> {
         Some(node)
     }
 
-    /// The first stored page at or after `index`, with its index.
+    /// Returns the first stored page at or after `index`, and its index.
     pub fn next(&self, index: u64) -> Option<(u64, Stored)> {
         let root = self.root?;
         if !self.covers(index) {
@@ -529,10 +535,10 @@ impl<M: Machine> Pages<M> {
         bits >= u64::BITS || index >> bits == 0
     }
 
-    /// Adds levels on top until `index` is covered; returns the root.
+    /// Adds levels at the top until `index` is covered. Returns the root.
     fn raise(&mut self, index: u64) -> Result<Frame, OutOfFrames> {
         let Some(mut root) = self.root else {
-            // As high as it must be at once: no node is empty but for a moment.
+            // Start with the final height: no node stays empty.
             let root = self.node()?;
             self.height = 1;
             while !self.covers(index) {
@@ -552,7 +558,7 @@ impl<M: Machine> Pages<M> {
         Ok(root)
     }
 
-    /// Frees the nodes on the way to `index` that became empty.
+    /// Frees the nodes on the path to `index` that became empty.
     fn prune(&mut self, index: u64) {
         if let Some(root) = self.root {
             if self.prune_below(root, self.height, index) {
@@ -563,7 +569,7 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Whether the node is empty after what is below was pruned.
+    /// Returns whether the node is empty after pruning the nodes below it.
     fn prune_below(&mut self, node: Frame, height: u32, index: u64) -> bool {
         let level = height - 1;
         if level > 0 {
@@ -589,12 +595,12 @@ impl<M: Machine> Pages<M> {
         drop(self.frames.adopt(node));
     }
 
-    /// The word of a slot of a node.
+    /// Returns the word of a slot of a node.
     fn word(&self, node: Frame, slot: u64) -> &AtomicU64 {
         self.frames.word64(node, slot as usize * 8)
     }
 
-    /// The frame that a slot has: a node, or a page in memory.
+    /// Returns the frame in a slot: a node, or a page in memory.
     fn slot(&self, node: Frame, slot: u64) -> Option<Frame> {
         match decoded(self.word(node, slot).load(Ordering::Relaxed))? {
             Stored::InMemory(frame) => Some(frame),
@@ -602,7 +608,7 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Changes a slot from empty to filled or back; the node's metadata counts the filled ones.
+    /// Changes a slot from empty to filled or back, and updates the count of filled slots in the node's metadata.
     fn set_slot(&self, node: Frame, slot: u64, value: Option<Frame>) {
         let (filled, whole) = self.frames.owner(node);
         let (value, filled) = match value {
@@ -624,17 +630,17 @@ fn slot_at(index: u64, level: u32) -> u64 {
     (index >> (SLOT_BITS * level)) & (SLOTS - 1)
 }
 
-/// The word of a slot that has this frame.
+/// Returns the word of a slot that holds this frame.
 fn encoded(frame: Frame) -> u64 {
     u64::from(frame.number()) + 1
 }
 
-/// Whether a word is that of a page in memory for which somebody asked.
+/// Returns whether the word is that of a page in memory that has been looked up.
 const fn is_asked(value: u64) -> bool {
     value & IN_SWAP == 0 && value & ASKED != 0
 }
 
-/// What a word says.
+/// Returns the location that a word encodes.
 fn decoded(value: u64) -> Option<Stored> {
     if value & IN_SWAP != 0 {
         return Some(Stored::InSwap(value & !IN_SWAP));

@@ -1,4 +1,4 @@
-//! Where new pages of shared memory come from (Linux 7.2 `mm/mempolicy.c`, `struct shared_policy`).
+//! NUMA policies of shared memory (Linux 7.2 `mm/mempolicy.c`, `struct shared_policy`).
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -7,7 +7,7 @@ use memwright_table::{OutOfMemory, TryPush};
 
 use crate::numa::PolicyId;
 
-/// Policies of ranges of pages, which whoever maps them shares: sorted, none empty, no two overlap.
+/// Policies of ranges of pages, shared by all mappings: sorted, none empty, no two overlap.
 #[derive(Debug, Default)]
 pub(crate) struct Placed {
     runs: Vec<(Range<u64>, PolicyId)>,
@@ -18,7 +18,7 @@ impl Placed {
         Self { runs: Vec::new() }
     }
 
-    /// The policy of page `index`; none where nobody said one.
+    /// Returns the policy of page `index`, or none if it was not set.
     pub(crate) fn get(&self, index: u64) -> PolicyId {
         let place = self.runs.partition_point(|(run, _)| run.end <= index);
         match self.runs.get(place) {
@@ -27,15 +27,15 @@ impl Placed {
         }
     }
 
-    /// Gives the pages of `range` a policy, or takes theirs away.
+    /// Sets the policy of the pages of `range`, or removes it.
     ///
     /// # Errors
-    /// There is no heap; nothing has changed.
+    /// No heap memory. Nothing has changed.
     pub(crate) fn set(&mut self, range: Range<u64>, policy: PolicyId) -> Result<(), OutOfMemory> {
         if range.is_empty() {
             return Ok(());
         }
-        // One run more, and one that is cut in two.
+        // One additional run, and one that is split in two.
         self.runs.try_make_room(2)?;
         let first = self.runs.partition_point(|(run, _)| run.end <= range.start);
         let last = self.runs.partition_point(|(run, _)| run.start < range.end);

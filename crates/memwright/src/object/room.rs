@@ -1,14 +1,15 @@
-//! What a mounted tmpfs says of its files: how many pages they may have together, and which of them have huge pages.
+//! The settings of a mounted tmpfs: the limit on the pages of all its files, and which of them have huge pages.
 
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::huge::{HugeSettings, SharedMode};
 
-/// No limit.
+/// The value of `most` without a limit.
 const ANY: u64 = u64::MAX;
 
-/// Pages that several objects have, in memory or in swap, how many they may have together (Linux 7.2 `mm/shmem.c`,
-/// `shmem_inode_acct_blocks`), and whether they have huge pages. Both may change at any time (`shmem_reconfigure`).
+/// The number of pages of several objects, in memory or in swap, their common limit (Linux 7.2 `mm/shmem.c`,
+/// `shmem_inode_acct_blocks`), and whether they have huge pages. The limit and the mode may change at any time
+/// (`shmem_reconfigure`).
 #[derive(Debug)]
 pub struct Room {
     used: AtomicU64,
@@ -17,7 +18,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Room for so many pages of 4 KiB, or for any number without a limit, where objects have huge pages as `mode` says.
+    /// Creates settings with a limit of `most` pages of 4 KiB, or none, and huge pages according to `mode`.
     #[must_use]
     pub fn new(settings: &HugeSettings, most: Option<u64>, mode: SharedMode) -> Self {
         settings.note_mount(mode);
@@ -28,43 +29,43 @@ impl Room {
         }
     }
 
-    /// The most pages, if there is a limit.
+    /// Returns the limit in pages, if there is one.
     #[must_use]
     pub fn most(&self) -> Option<u64> {
         let most = self.most.load(Ordering::Relaxed);
         (most != ANY).then_some(most)
     }
 
-    /// Sets the limit from now on. The caller sees to it that as many may be used as are.
+    /// Sets the limit. The caller must ensure that it is not below the number of pages in use.
     pub fn set_most(&self, most: Option<u64>) {
         self.most.store(most.unwrap_or(ANY), Ordering::Relaxed);
     }
 
-    /// Which objects have huge pages.
+    /// Returns which objects have huge pages.
     #[must_use]
     pub fn huge(&self) -> SharedMode {
         SharedMode::of(self.huge.load(Ordering::Relaxed))
     }
 
-    /// Sets which have them from now on.
+    /// Sets which objects have huge pages.
     pub fn set_huge(&self, settings: &HugeSettings, mode: SharedMode) {
         self.huge.store(mode as u8, Ordering::Relaxed);
         settings.note_mount(mode);
     }
 
-    /// Pages that there are.
+    /// Returns the number of pages in use.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether so many more may come to be now.
+    /// Returns whether the limit allows `pages` more pages.
     #[must_use]
     pub fn has(&self, pages: u64) -> bool {
         fits(self.used(), pages, self.most())
     }
 
-    /// Takes room for so many pages, if there is.
+    /// Counts `pages` more pages, unless that exceeds the limit.
     pub(super) fn take(&self, pages: u64) -> bool {
         let most = self.most();
         let taken = self
@@ -75,14 +76,14 @@ impl Room {
         taken.is_ok()
     }
 
-    /// Gives the room of so many pages back.
+    /// Uncounts `pages` pages.
     pub(super) fn give_back(&self, pages: u64) {
         let used = self.used.fetch_sub(pages, Ordering::Relaxed);
         debug_assert!(used >= pages, "given back twice");
     }
 }
 
-/// Whether `more` pages may come to be beside those `used`.
+/// Returns whether `more` pages in addition to `used` are within the limit.
 fn fits(used: u64, more: u64, most: Option<u64>) -> bool {
     more == 0 || most.is_none_or(|most| used.saturating_add(more) <= most)
 }
@@ -98,7 +99,7 @@ mod tests {
             (0,   1,        Some(1), true),
             (1,   1,        Some(1), false),
             (1,   0,        Some(1), true),
-            // Whoever takes nothing more may go on, even where a limit was lowered meanwhile.
+            // Zero more pages are allowed even if the limit was lowered in the meantime.
             (2,   0,        Some(1), true),
             (511, 512,      Some(1024), true),
             (513, 512,      Some(1024), false),

@@ -1,11 +1,11 @@
-//! A set of numbers, as the runs that it is made of.
+//! A set of numbers, stored as runs of consecutive numbers.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use memwright_table::{OutOfMemory, TryPush};
 
-/// Numbers in runs: sorted, not empty, and no two of them meet.
+/// Sorted, nonempty runs. No two of them overlap or are adjacent.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     runs: Vec<Range<u64>>,
@@ -16,12 +16,12 @@ impl Runs {
         Self { runs: Vec::new() }
     }
 
-    /// How many numbers there are.
+    /// Returns how many numbers are in the set.
     pub(crate) fn len(&self) -> u64 {
         self.runs.iter().map(|run| run.end - run.start).sum()
     }
 
-    /// How many numbers of `range` there are.
+    /// Returns how many numbers of `range` are in the set.
     pub(crate) fn count(&self, range: &Range<u64>) -> u64 {
         let runs = self.runs.iter();
         runs.map(|run| {
@@ -31,16 +31,16 @@ impl Runs {
         .sum()
     }
 
-    /// Adds the numbers of `range`; returns how many are new.
+    /// Adds the numbers of `range`, and returns how many are new.
     ///
     /// # Errors
-    /// There is no heap; nothing is added.
+    /// No heap memory. Nothing is added.
     pub(crate) fn insert(&mut self, range: Range<u64>) -> Result<u64, OutOfMemory> {
         if range.is_empty() {
             return Ok(0);
         }
         let before = self.len();
-        // Those that it meets become one with it.
+        // Runs that overlap or adjoin the range merge with it.
         let first = self.runs.partition_point(|run| run.end < range.start);
         let last = self.runs.partition_point(|run| run.start <= range.end);
         if first == last {
@@ -54,10 +54,10 @@ impl Runs {
         Ok(self.len() - before)
     }
 
-    /// Takes the numbers of `range` out; returns how many there were.
+    /// Removes the numbers of `range`, and returns how many were in the set.
     ///
     /// # Errors
-    /// There is no heap for the two parts of a run that is cut; nothing is taken out.
+    /// No heap memory to split a run. Nothing is removed.
     pub(crate) fn remove(&mut self, range: Range<u64>) -> Result<u64, OutOfMemory> {
         if range.is_empty() {
             return Ok(0);
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn runs_meet_and_are_cut() {
         let mut runs = Runs::new();
-        // Whether it is added, the numbers, how many that changes, and the edges of the runs after it.
+        // Whether the step adds, the numbers, how many of them change, and the edges of the runs afterwards.
         let steps: [(bool, Range<u64>, u64, &[u64]); 9] = [
             (true, 4..6, 2, &[4, 6]),
             (true, 8..9, 1, &[4, 6, 8, 9]),

@@ -25,35 +25,35 @@ use crate::numa::PolicyId;
 use crate::stats::Row;
 use crate::swap::{MOST, SwapPayer};
 
-/// Pages that are made or dropped between two scheduling points.
+/// The number of pages created or dropped between two scheduling points.
 const TOGETHER: u64 = 512;
-/// Pages that are removed between two scheduling points: each may be the only one of a node of the store, which takes ten
-/// times as long.
+/// The number of pages removed between two scheduling points. Each may be the only one in a node of the store, which
+/// takes ten times as long.
 const REMOVED: u64 = 128;
 
-/// An object whose pages live in memory and swap alone, and begin as zeroes (Linux 7.2 `mm/shmem.c`).
+/// An object whose pages exist only in memory and swap, and are initially zero (Linux 7.2 `mm/shmem.c`).
 ///
-/// Sparse: what was never touched costs nothing. Reading a hole with [`read_at`](Self::read_at) makes no
-/// page; touching it through a mapping does.
+/// It is sparse: pages that were never touched use no memory. Reading a hole with [`read_at`](Self::read_at) does not
+/// create a page, an access through a mapping does.
 pub struct Shmem<M: Machine> {
     memory: Arc<Memory<M>>,
     /// The pages and the size.
     store: Shared<Store<M>>,
     mappings: Mappings<M>,
     identity: ObjectIdentity,
-    /// Pages promised for the whole life of the object.
+    /// Pages that are accounted as committed for the lifetime of the object.
     promised: u64,
-    /// Which setting gives it huge pages, if its room says nothing.
+    /// The setting that controls its huge pages, unless that of the mount does.
     huge: Option<SharedSetting>,
-    /// It stands for memory: its pages leave where they may, and it has policies of its own.
+    /// Whether its pages can be swapped out, and whether it has NUMA policies.
     leaves: bool,
 }
 
 impl<M: Machine> Shmem<M> {
-    /// An object of `size` bytes, all zero.
+    /// Creates an object of `size` bytes, all zero.
     ///
     /// # Errors
-    /// No heap.
+    /// No heap memory.
     pub fn new(
         memory: Arc<Memory<M>>,
         size: u64,
@@ -62,10 +62,11 @@ impl<M: Machine> Shmem<M> {
         Self::make(memory, size, identity, None)
     }
 
-    /// The same, which has at most as many pages as this room has for all objects in it, and huge pages as that says.
+    /// Like [`new`](Self::new), for a file of a mounted tmpfs: `room` limits the pages of all its files and controls
+    /// their huge pages.
     ///
     /// # Errors
-    /// No heap.
+    /// No heap memory.
     pub fn in_room(
         memory: Arc<Memory<M>>,
         size: u64,
@@ -94,20 +95,20 @@ impl<M: Machine> Shmem<M> {
         })
     }
 
-    /// The same, with huge pages where this setting says so. Without it a program may still ask for a collapse.
+    /// Lets `setting` control the huge pages. Without one, a program may still request a collapse.
     #[must_use]
     pub fn with_huge_pages(mut self, setting: SharedSetting) -> Self {
         self.huge = Some(setting);
         self
     }
 
-    /// Which setting gives it huge pages now.
+    /// Returns the setting that currently controls the huge pages.
     fn setting(&self) -> Option<SharedSetting> {
         let of_room = |room: &Arc<Room>| SharedSetting::Mount(room.huge());
         self.huge.or_else(|| self.store.room.as_ref().map(of_room))
     }
 
-    /// The same, whose pages never leave memory.
+    /// Excludes the pages from swap-out.
     #[must_use]
     pub fn staying(mut self) -> Self {
         self.leaves = false;
@@ -115,14 +116,14 @@ impl<M: Machine> Shmem<M> {
         self
     }
 
-    /// Locks the pages in memory, or unlocks them (`shmem_lock`). Pages that are in swap already stay there until they are
-    /// used.
+    /// Locks the pages in memory, or unlocks them (`shmem_lock`). Pages already in swap stay there until they are
+    /// accessed.
     pub fn lock_pages(&self, on: bool) {
         self.store.locked.store(on, Ordering::Relaxed);
     }
 
-    /// Lets `payer` pay for the object if nobody does yet: for the slots of pages that leave while nobody shows them, and as
-    /// its group's measure has it for those in memory.
+    /// Charges the object to the memcg `payer`, unless it is already charged to one. The memcg is charged for the swap
+    /// slots of pages that are swapped out while unmapped, and the resident pages count in its usage.
     pub fn charge_to(&self, payer: SwapPayer) {
         let mut state = self.store.lock();
         if state.payer == SwapPayer::NOBODY {
@@ -130,11 +131,10 @@ impl<M: Machine> Shmem<M> {
         }
     }
 
-    /// The same, with all of it promised at once: shared anonymous memory
-    /// (Linux 7.2 `shmem_acct_size`).
+    /// Accounts the complete size as committed memory, for shared anonymous memory (Linux 7.2 `shmem_acct_size`).
     ///
     /// # Errors
-    /// The size exceeds all memory.
+    /// The overcommit policy denies the size.
     pub fn promised(mut self) -> Result<Self, Overcommit> {
         let pages = pages_of(self.size());
         self.memory.promise(pages)?;
@@ -142,28 +142,28 @@ impl<M: Machine> Shmem<M> {
         Ok(self)
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.store.lock().size
     }
 
-    /// How many pages are in memory.
+    /// Returns the number of pages in memory.
     pub fn resident(&self) -> u64 {
         let state = self.store.lock();
         state.pages.len() - state.pages.swapped()
     }
 
-    /// How many pages are in swap.
+    /// Returns the number of pages in swap.
     pub fn pages_in_swap(&self) -> u64 {
         self.store.lock().pages.swapped()
     }
 
-    /// Changes the size. What is cut off disappears from every mapping, private copies included; what a
-    /// later growth shows again is zero. Other threads may run meanwhile: the caller sees to it that nothing else
-    /// changes the size until this returns.
+    /// Changes the size. On shrinking, the pages past the end are unmapped everywhere, including private copies. If the
+    /// object grows again later, that range reads as zero. Other threads may run in between: the caller must ensure
+    /// that nothing else changes the size until this returns.
     ///
     /// # Errors
-    /// The last page, of which a part is cut off, is in swap and cannot be brought back: the size is as before.
+    /// The page that the new end cuts is in swap and cannot be swapped in. The size is unchanged.
     pub fn set_size(&self, size: u64) -> Result<(), ObjectError> {
         let shrunk = {
             let mut state = self.store.lock_in_memory(&self.memory, &[cut_at(size)])?;
@@ -187,10 +187,10 @@ impl<M: Machine> Shmem<M> {
         state.size = state.size.max(size);
     }
 
-    /// Reads from `offset`; returns how many bytes there were before the end.
+    /// Reads from `offset`, and returns how many bytes were available before the end.
     ///
     /// # Errors
-    /// A page is in swap and cannot be brought back.
+    /// A page is in swap and cannot be swapped in.
     pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, ObjectError> {
         let available = self.size().saturating_sub(offset).min(bytes.len() as u64) as usize;
         for (index, within, part) in parts(offset, available) {
@@ -204,10 +204,11 @@ impl<M: Machine> Shmem<M> {
         Ok(available)
     }
 
-    /// Writes at `offset`, growing the object; returns how many bytes were written.
+    /// Writes at `offset`, growing the object if needed, and returns how many bytes were written.
     ///
     /// # Errors
-    /// No frame is free, there is no room for the page, or it is in swap and cannot be brought back; nothing was written.
+    /// Nothing was written: no frame is free, the limit of the mount is reached, or the page is in swap and cannot be
+    /// swapped in.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, ObjectError> {
         let mut written = 0;
         for (index, within, part) in parts(offset, bytes.len()) {
@@ -231,8 +232,8 @@ impl<M: Machine> Shmem<M> {
         Ok(written)
     }
 
-    /// The frame of page `index` with one more reference, brought back if it is in swap, made if there is none and
-    /// `create` says so.
+    /// Returns the frame of page `index` with an additional reference. The page is swapped in if needed, and created if
+    /// it does not exist and `create` is set.
     ///
     /// # Errors
     /// [`ObjectError::BeyondEnd`], [`ObjectError::OutOfMemory`], [`ObjectError::NoRoom`] or [`ObjectError::Io`].
@@ -245,7 +246,7 @@ impl<M: Machine> Shmem<M> {
         }
     }
 
-    /// The same for a page that is not in swap.
+    /// Like [`frame_for`](Self::frame_for), but returns [`ObjectError::InSwap`] for a page in swap.
     fn frame_in_memory(&self, index: u64, create: bool) -> Result<Option<Frame>, ObjectError> {
         let mut state = self.store.lock();
         if index >= pages_of(state.size) {
@@ -260,11 +261,11 @@ impl<M: Machine> Shmem<M> {
         Ok(Some(self.memory.frames().share(frame).into_raw()))
     }
 
-    /// Makes the bytes `start..end` zero and frees the pages that lie inside; the size stays. Other threads may run
-    /// meanwhile.
+    /// Zeroes the bytes `start..end` and frees the pages that are completely inside. The size does not change. Other
+    /// threads may run in between.
     ///
     /// # Errors
-    /// A page of which a part becomes zero is in swap and cannot be brought back: nothing has changed.
+    /// A page that is zeroed in part is in swap and cannot be swapped in. Nothing has changed.
     pub fn punch(&self, start: u64, end: u64) -> Result<(), ObjectError> {
         let page = PAGE_SIZE as u64;
         let (first, last) = (start.div_ceil(page), end / page);
@@ -285,8 +286,8 @@ impl<M: Machine> Shmem<M> {
         Ok(())
     }
 
-    /// Drops the pages from `first` to before `end`, and lets other threads run in between. What is made there
-    /// meanwhile may stay.
+    /// Drops the pages from `first` up to `end`, with scheduling points in between. Pages that are created there in the
+    /// meantime may stay.
     fn remove_pages(&self, first: u64, end: u64) {
         let mut next = Some(first);
         while let Some(from) = next {
@@ -301,10 +302,11 @@ impl<M: Machine> Shmem<M> {
         }
     }
 
-    /// Makes every page of the bytes `start..end`, without changing the size. Other threads may run meanwhile.
+    /// Creates every page of the bytes `start..end`, without changing the size. Other threads may run in between.
     ///
     /// # Errors
-    /// No frame is free, or there is no room; the pages made so far go again.
+    /// No frame is free, or the limit of the mount is reached. Those of the new pages that are beyond the size are
+    /// freed again.
     pub fn allocate(&self, start: u64, end: u64) -> Result<(), ObjectError> {
         let mut state = self.store.lock();
         let mut made: Option<(u64, u64)> = None;
@@ -325,7 +327,7 @@ impl<M: Machine> Shmem<M> {
                 continue;
             }
             if let Err(error) = self.page(&mut state, index, true) {
-                // Only what lies beyond the size is surely unseen by others.
+                // Only pages beyond the size are certain not to be in use by others.
                 if let Some((first, last)) = made {
                     let unseen = first.max(pages_of(state.size));
                     drop(state);
@@ -338,8 +340,8 @@ impl<M: Machine> Shmem<M> {
         Ok(())
     }
 
-    /// The first byte at or after `offset` that is in a page (`hole` false) or in a hole (`hole` true);
-    /// `None` if there is no data before the end. The end is a hole.
+    /// Returns the first byte at or after `offset` that is in a page, or in a hole if `hole` is set; `None` if `offset`
+    /// is at or past the end, or there is no data up to the end. The end counts as a hole.
     pub fn seek(&self, offset: u64, hole: bool) -> Option<u64> {
         let mut state = self.store.lock();
         if offset >= state.size {
@@ -362,7 +364,8 @@ impl<M: Machine> Shmem<M> {
         (found < state.size).then_some(found)
     }
 
-    /// The frame of page `index`, which is not in swap, made if there is none; zeroed only if `zeroed` says so.
+    /// Returns the frame of page `index`, which is not in swap, creating the page if needed. A new page is zeroed only
+    /// if `zeroed`.
     fn page(&self, state: &mut State<M>, index: u64, zeroed: bool) -> Result<Frame, ObjectError> {
         if let Some(frame) = state.pages.get(index) {
             return Ok(frame);
@@ -381,7 +384,8 @@ impl<M: Machine> Shmem<M> {
         Ok(frame.into_raw())
     }
 
-    /// Makes the pages from `first` on one huge page of zeroes, if none of them is there and there is room for all.
+    /// Creates a zeroed huge page for the pages from `first` on, if none of them exists and the limit of the mount
+    /// allows it.
     fn make_folio(&self, state: &mut State<M>, first: u64) -> Option<Frame> {
         let end = first + HUGE_PAGES;
         let next = state.pages.next(first);
@@ -403,7 +407,7 @@ impl<M: Machine> Shmem<M> {
         Some(folio.into_raw())
     }
 
-    /// How many of the 512 pages from `first` on are missing, all of which the object has room for.
+    /// Returns how many of the 512 pages from `first` on are missing. Fails if they extend past the end of the object.
     fn missing(&self, state: &State<M>, first: u64) -> Result<u64, CollapseError> {
         let pages = first..first + HUGE_PAGES;
         if pages.end > pages_of(state.size) {
@@ -414,7 +418,7 @@ impl<M: Machine> Shmem<M> {
             .count() as u64)
     }
 
-    /// Brings the pages from `first` on back of which a huge page is to be made.
+    /// Swaps in the 512 pages from `first` on, which are about to be collapsed.
     fn gather_swapped(&self, first: u64) -> Result<(), CollapseError> {
         for index in first..first + HUGE_PAGES {
             let brought = self.store.bring_in(&self.memory, index, MOST);
@@ -430,7 +434,7 @@ impl<M: Machine> Shmem<M> {
         Ok(())
     }
 
-    /// Puts a huge page with the same contents in the place of the pages from `first` on, which nobody shows.
+    /// Replaces the pages from `first` on, which are unmapped, by a huge page with the same contents.
     fn gather_folio(&self, first: u64, most_missing: u64) -> Result<(), CollapseError> {
         let mut state = self.store.lock();
         let end = first + HUGE_PAGES;
@@ -443,11 +447,11 @@ impl<M: Machine> Shmem<M> {
         let alone = |frame| frames.references(frame) == 1;
         let in_use = !(first..end).filter_map(there).all(alone);
         if (first..end).any(|index| state.is_in_swap(index)) {
-            // It left again.
+            // The page was swapped out again.
             return Err(CollapseError::Busy);
         }
         if in_use && !planted(Mistake::CollapseInUse) {
-            // Somebody reads or writes one of them at this moment, or a device does.
+            // A page is being read or written, possibly by a device.
             return Err(CollapseError::Busy);
         }
         state.choose(&self.memory, first);
@@ -482,7 +486,7 @@ impl<M: Machine> Shmem<M> {
         Ok(())
     }
 
-    /// Zeroes the bytes `start..end`, which lie in one page, if it is in memory.
+    /// Zeroes the bytes `start..end`, which are in one page, if the page is in memory.
     fn clear_part(&self, state: &State<M>, start: u64, end: u64) {
         if start >= end {
             return;
@@ -587,7 +591,7 @@ impl<M: Machine> Object<M> for Shmem<M> {
         let make = || self.may_be_huge(memory, asked);
         let head = match state.pages.folio(first) {
             Some(head) => head,
-            // Only as far as the object reaches: what lies beyond its end would be there for nobody.
+            // Only within the object: no mapping could reach pages beyond its end.
             None if first + HUGE_PAGES <= pages_of(state.size) && make() => {
                 self.make_folio(&mut state, first)?
             }
@@ -641,13 +645,14 @@ impl<M: Machine> Object<M> for Shmem<M> {
             let swapped = (first..first + HUGE_PAGES)
                 .filter(|index| state.is_in_swap(*index))
                 .count() as u64;
-            // Of nothing no page is made (`collapse_file`: the part may have been cut off meanwhile).
+            // A range without any page is not collapsed (`collapse_file`: it may have been truncated in the meantime).
             if missing == HUGE_PAGES || missing > limits.missing || swapped > limits.swapped {
                 return Err(CollapseError::NotEligible);
             }
         }
         self.gather_swapped(first)?;
-        // Who finds a page from now on finds it again before it is gathered, or is found out.
+        // A page that is looked up from now on has an extra reference when the pages are gathered, or its lookup is
+        // stale.
         self.mappings.stale();
         self.mappings.moved(first, first + HUGE_PAGES);
         self.gather_folio(first, limits.missing)
@@ -717,17 +722,18 @@ impl<M: Machine> Object<M> for Shmem<M> {
     }
 }
 
-/// The page that `offset` cuts, if it does not lie between two.
+/// Returns the index of the page that `offset` cuts, unless `offset` is on a page boundary.
 fn cut_at(offset: u64) -> Option<u64> {
     (offset % PAGE_SIZE as u64 != 0).then_some(offset / PAGE_SIZE as u64)
 }
 
-/// How many pages `bytes` bytes touch.
+/// Returns how many pages `bytes` bytes occupy.
 fn pages_of(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE_SIZE as u64)
 }
 
-/// Cuts `length` bytes at `offset` into pieces of one page: index, offset in the page, range of the bytes.
+/// Divides `length` bytes at `offset` into parts of one page each: the index, the offset in the page, the range of the
+/// bytes.
 fn parts(
     offset: u64,
     length: usize,

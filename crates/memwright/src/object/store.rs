@@ -1,4 +1,4 @@
-//! Where shared memory has its pages: what whoever brings pages back from swap reaches without the object.
+//! The page store of shared memory, which swap-in reaches without the object.
 
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicBool;
@@ -11,32 +11,32 @@ use super::{ObjectError, Pages, Room, Stored};
 use crate::memory::Memory;
 use crate::swap::{SwapPayer, Window, WindowCell};
 
-/// What the lock of a store guards.
+/// The data that the lock of a store guards.
 pub(crate) struct State<M: Machine> {
     pub(crate) pages: Pages<M>,
     /// In bytes.
     pub(crate) size: u64,
-    /// Where new pages come from.
+    /// The NUMA policies of new pages.
     pub(super) placed: Placed,
-    /// Where the store is on the list of those whose pages may leave, if it is.
+    /// The position of the store in the list of stores with reclaimable pages, if it is in the list.
     pub(crate) listed: Option<u64>,
-    /// Who pays for the slots of pages that leave while nobody shows them.
+    /// The memcg that is charged for the swap slots of pages that are swapped out while unmapped.
     pub(crate) payer: SwapPayer,
 }
 
 /// The pages of one object.
 pub(crate) struct Store<M: Machine> {
     state: Lock<State<M>>,
-    /// What other stores share with it.
+    /// The limit and settings that it shares with other stores of the mount.
     pub(super) room: Option<Arc<Room>>,
-    /// The pages are locked: none leaves memory (`SHM_LOCK`).
+    /// Whether the pages are locked in memory (`SHM_LOCK`).
     pub(crate) locked: AtomicBool,
-    /// How many pages come back together for calls, which know no area.
+    /// The swap-in window of calls, which have no area.
     pub(crate) window: WindowCell,
 }
 
 impl<M: Machine> Store<M> {
-    /// A store of `size` bytes, all zero, which has its pages in `room`.
+    /// Creates a store of `size` bytes, all zero, which counts its pages in `room`.
     pub(super) fn new(
         memory: &Memory<M>,
         size: u64,
@@ -63,10 +63,10 @@ impl<M: Machine> Store<M> {
         self.state.lock()
     }
 
-    /// The same, with the pages `indices` in memory, as far as there are any: those in swap are brought back before.
+    /// Like [`lock`](Self::lock), with the pages `indices` in memory if they exist: those in swap are swapped in first.
     ///
     /// # Errors
-    /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]; some of them may be back.
+    /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]. Some of the pages may be swapped in by then.
     pub(super) fn lock_in_memory(
         &self,
         memory: &Memory<M>,
@@ -85,7 +85,8 @@ impl<M: Machine> Store<M> {
 }
 
 impl<M: Machine> State<M> {
-    /// Lets page `index`, whose frame the caller allocates next on this CPU, come from where its policy says.
+    /// Applies the NUMA policy of page `index` to the next frame allocation on this CPU, which the caller makes for the
+    /// page.
     pub(crate) fn choose(&self, memory: &Memory<M>, index: u64) {
         if let Some(policy) = memory.placement(self.placed.get(index)) {
             let frames = memory.frames();
@@ -95,7 +96,7 @@ impl<M: Machine> State<M> {
         }
     }
 
-    /// Whether page `index` is in swap.
+    /// Returns whether page `index` is in swap.
     pub(crate) fn is_in_swap(&self, index: u64) -> bool {
         matches!(self.pages.stored(index), Some(Stored::InSwap(_)))
     }

@@ -1,5 +1,5 @@
-//! The kernel's own access to memory of any address space: the stack of a program that starts,
-//! /proc/PID/mem. Slow, through the table; what is absent is faulted in.
+//! Access by the kernel to the memory of any address space, such as the stack of a program that starts, or
+//! /proc/PID/mem. It walks the page table, and faults in missing pages.
 
 use core::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use crate::error::FaultError;
 use crate::fault::{Access, FaultKind};
 use crate::vma::AreaFlags;
 
-/// Protection keys are the program's own affair.
+/// Protection keys apply only to the program's own accesses.
 const FOREIGN_READ: Access = Access {
     user: false,
     ..Access::READ
@@ -21,10 +21,10 @@ const FOREIGN_WRITE: Access = Access {
 };
 
 impl<M: Machine> AddressSpace<M> {
-    /// Reads memory as the program would.
+    /// Reads memory with the rights of the program.
     ///
     /// # Errors
-    /// As for a fault of the program, with how many bytes were read before.
+    /// Those of a fault of the program, with the number of bytes read before it.
     pub fn read(&self, address: VirtAddr, bytes: &mut [u8]) -> Result<(), (FaultError, usize)> {
         let core = &*self.core;
         for_pages(address, bytes.len(), |at, done, step| {
@@ -35,10 +35,10 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Writes memory as the program would: a private page is copied first.
+    /// Writes memory with the rights of the program. A private page that is not exclusive is copied first.
     ///
     /// # Errors
-    /// As for a fault of the program, with how many bytes were written before.
+    /// Those of a fault of the program, with the number of bytes written before it.
     pub fn write(&self, address: VirtAddr, bytes: &[u8]) -> Result<(), (FaultError, usize)> {
         let core = &*self.core;
         for_pages(address, bytes.len(), |at, done, step| {
@@ -51,12 +51,12 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Reads memory as a debugger does: also what the program has no right to read (Linux 7.2 `mm/memory.c`,
+    /// Reads memory like a debugger, including memory that the program has no right to read (Linux 7.2 `mm/memory.c`,
     /// `access_remote_vm` with `FOLL_FORCE`).
     ///
     /// # Errors
-    /// As for a fault of the program, with how many bytes were read before; `Denied` for secret memory and for what
-    /// could never be read.
+    /// Those of a fault of the program, with the number of bytes read before it. `Denied` for secret memory, and for
+    /// memory that could never be read.
     pub fn read_forced(
         &self,
         address: VirtAddr,
@@ -73,13 +73,13 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Writes memory as a debugger does: into a page of the program's own where the memory is private and the program
-    /// has no right to write it, which it does not gain (Linux 7.2 `mm/memory.c`, `access_remote_vm` with
-    /// `FOLL_FORCE`).
+    /// Writes memory like a debugger. Where the program has no right to write private memory, the data goes into a
+    /// private copy of the page, which stays read-only for the program (Linux 7.2 `mm/memory.c`, `access_remote_vm`
+    /// with `FOLL_FORCE`).
     ///
     /// # Errors
-    /// As for a fault of the program, with how many bytes were written before; `Denied` for shared memory that the
-    /// program may not write and for secret memory.
+    /// Those of a fault of the program, with the number of bytes written before it. `Denied` for shared memory that the
+    /// program may not write, and for secret memory.
     pub fn write_forced(&self, address: VirtAddr, bytes: &[u8]) -> Result<(), (FaultError, usize)> {
         let core = &*self.core;
         for_pages(address, bytes.len(), |at, done, step| {
@@ -93,8 +93,8 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Calls `act` for each page that `length` bytes from `address` on touch: with where to begin, how many bytes came
-/// before, and how many lie in the page.
+/// Calls `act` for each page that `length` bytes from `address` on touch, with the address in the page, the number of
+/// bytes before it, and the number of bytes in the page.
 fn for_pages(
     address: VirtAddr,
     length: usize,
@@ -111,12 +111,12 @@ fn for_pages(
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// A reference of the frame that the page at `address` shows, for whoever reads it later (Linux 7.2 `mm/gup.c`,
-    /// `get_user_pages` with `FOLL_GET`). What is written to the page meanwhile may show there; what other processes
-    /// write to theirs does not, as a page with two references is nobody's alone.
+    /// Returns a reference to the frame of the page at `address`, for later reading (Linux 7.2 `mm/gup.c`,
+    /// `get_user_pages` with `FOLL_GET`). Later stores of this process to the page may be visible in the frame. Stores
+    /// of other processes are not, because a page with two references is not exclusive.
     ///
     /// # Errors
-    /// As for a load by the program.
+    /// Those of a load by the program.
     pub fn lend(&self, address: VirtAddr) -> Result<FrameRef<'_, M>, FaultError> {
         let core = &*self.core;
         let mut lent = None;
@@ -128,12 +128,12 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Pins the page at `address`, which the program could write: the frame stays its own, over forks too, until it is
-    /// unpinned (design rule 6; Linux 7.2 `mm/gup.c`, `pin_user_pages` with `FOLL_WRITE`). The reference that comes
-    /// with it is the caller's.
+    /// Pins the page at `address`, which the program must be able to write. The frame stays exclusive to this address
+    /// space, also across forks, until it is unpinned (design rule 6; Linux 7.2 `mm/gup.c`, `pin_user_pages` with
+    /// `FOLL_WRITE`). The caller owns the returned reference.
     ///
     /// # Errors
-    /// As for a store by the program.
+    /// Those of a store by the program.
     pub fn pin(&self, address: VirtAddr) -> Result<FrameRef<'_, M>, FaultError> {
         let core = &*self.core;
         let mut pinned = None;
@@ -141,21 +141,21 @@ impl<M: Machine> AddressSpace<M> {
         core.with_frame(address, Access::WRITE, |frame| {
             let frames = core.memory.frames();
             frames.pin(frame);
-            // Who has pinned it writes without saying so.
+            // The owner of the pin writes without setting the dirty bit, so the swap cache entry becomes stale.
             core.memory.swap().forget(frames, frame);
             pinned = Some(frames.share(frame));
         })?;
         pinned.ok_or(FaultError::NoArea)
     }
 
-    /// Accounts `pages` as pinned for a long time, on behalf of a caller that has pinned them (`mm_struct.pinned_vm` of
-    /// Linux 7.2).
+    /// Accounts `pages` as pinned for a long time, for a caller that has pinned them (`mm_struct.pinned_vm` of Linux
+    /// 7.2).
     pub fn account_pinned(&self, pages: u64) {
         let pinned = self.core.pinned_pages();
         pinned.fetch_add(pages, Ordering::Relaxed);
     }
 
-    /// Takes `pages` that the caller accounted back out of the account.
+    /// Unaccounts `pages` that the caller accounted with [`account_pinned`](Self::account_pinned).
     pub fn unaccount_pinned(&self, pages: u64) {
         let pinned = self.core.pinned_pages();
         pinned.fetch_sub(pages, Ordering::Relaxed);
@@ -163,8 +163,8 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Calls `act` with the frame of the page at `address`, which permits the access, while the lock of
-    /// its entry is held (design rule 11). Accessed and dirty are set as hardware would.
+    /// Calls `act` with the frame of the page at `address`, faulting it in if needed, while the lock of its entry is
+    /// held (design rule 11). Sets the accessed and dirty bits as the hardware would.
     fn with_frame(
         &self,
         address: VirtAddr,

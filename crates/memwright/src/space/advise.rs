@@ -11,72 +11,73 @@ use crate::stats::Row;
 use crate::swap::{Choice, Effort};
 use crate::vma::{AreaFlags, Rights};
 
-/// What a program says of its memory.
+/// The advice that a program gives about its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// The contents are not needed: pages go at once (`MADV_DONTNEED`).
+    /// The contents are not needed: discard the pages at once (`MADV_DONTNEED`).
     DontNeed,
-    /// The same, for locked memory too (`MADV_DONTNEED_LOCKED`).
+    /// Like `DontNeed`, for locked memory too (`MADV_DONTNEED_LOCKED`).
     DontNeedLocked,
-    /// The contents are not needed when memory is short (`MADV_FREE`).
+    /// The contents are not needed: discard the pages under memory pressure (`MADV_FREE`).
     Free,
-    /// Punch a hole into the object (`MADV_REMOVE`).
+    /// Punch a hole in the object (`MADV_REMOVE`).
     Remove,
-    /// A child does not get it (`MADV_DONTFORK`).
+    /// Do not map the range in a child process (`MADV_DONTFORK`).
     DontFork,
-    /// A child gets it (`MADV_DOFORK`).
+    /// Map the range in a child process (`MADV_DOFORK`).
     DoFork,
-    /// A child finds it empty (`MADV_WIPEONFORK`).
+    /// Give a child process zeroed memory (`MADV_WIPEONFORK`).
     WipeOnFork,
-    /// A child finds it as it is (`MADV_KEEPONFORK`).
+    /// Give a child process the contents (`MADV_KEEPONFORK`).
     KeepOnFork,
-    /// Left out of core dumps (`MADV_DONTDUMP`).
+    /// Exclude the range from core dumps (`MADV_DONTDUMP`).
     DontDump,
-    /// Not left out (`MADV_DODUMP`).
+    /// Include the range in core dumps (`MADV_DODUMP`).
     DoDump,
-    /// Make pages resident, readable (`MADV_POPULATE_READ`).
+    /// Fault in the pages for reading (`MADV_POPULATE_READ`).
     PopulateRead,
-    /// Make pages resident, writable (`MADV_POPULATE_WRITE`).
+    /// Fault in the pages for writing (`MADV_POPULATE_WRITE`).
     PopulateWrite,
-    /// Every access is refused (`MADV_GUARD_INSTALL`).
+    /// Make every access fault (`MADV_GUARD_INSTALL`).
     GuardInstall,
-    /// Accesses are no longer refused (`MADV_GUARD_REMOVE`).
+    /// Remove guards (`MADV_GUARD_REMOVE`).
     GuardRemove,
-    /// Pages may go out first (`MADV_COLD`).
+    /// Reclaim these pages first (`MADV_COLD`).
     Cold,
-    /// Pages shall go out now (`MADV_PAGEOUT`): to swap, or away if they may be dropped.
+    /// Reclaim the pages now (`MADV_PAGEOUT`): swap them out, or free them if they are droppable.
     PageOut,
-    /// Huge pages are wanted (`MADV_HUGEPAGE`).
+    /// Use huge pages (`MADV_HUGEPAGE`).
     Huge,
-    /// Huge pages are not wanted (`MADV_NOHUGEPAGE`).
+    /// Do not use huge pages (`MADV_NOHUGEPAGE`).
     NotHuge,
-    /// Make huge pages of what is there now (`MADV_COLLAPSE`).
+    /// Collapse the current pages into huge pages (`MADV_COLLAPSE`).
     Collapse,
-    /// Pages with equal contents may be merged (`MADV_MERGEABLE`).
+    /// Allow merging pages with equal contents (`MADV_MERGEABLE`).
     Mergeable,
-    /// They may not, and those that are get apart (`MADV_UNMERGEABLE`).
+    /// Do not merge pages, and unmerge those that are merged (`MADV_UNMERGEABLE`).
     Unmergeable,
-    /// Pages are wanted in no particular way (`MADV_NORMAL`).
+    /// Expect no particular access pattern (`MADV_NORMAL`).
     Normal,
-    /// Pages are wanted in no order (`MADV_RANDOM`).
+    /// Expect random access (`MADV_RANDOM`).
     Random,
-    /// Pages are wanted one after the other (`MADV_SEQUENTIAL`).
+    /// Expect sequential access (`MADV_SEQUENTIAL`).
     Sequential,
-    /// The memory will be used soon (`MADV_WILLNEED`).
+    /// Expect access soon (`MADV_WILLNEED`).
     Hint,
 }
 
-/// What came of advice.
+/// The result of advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advised {
-    /// It was done.
+    /// The advice was carried out.
     Done,
-    /// It was noted, and changes nothing: the account lists such calls.
+    /// The advice was accepted without any effect. Such calls are listed in the statistics.
     AdvisedOnly,
 }
 
 impl Advice {
-    /// Whether contents go by it, now or in a child (Linux 7.2 `is_discard`): what a sealed area may refuse.
+    /// Returns whether the advice discards contents, now or in a child (Linux 7.2 `is_discard`). A sealed area may
+    /// refuse such advice.
     fn discards(self) -> bool {
         match self {
             Self::DontNeed
@@ -120,10 +121,11 @@ impl From<FlagsError> for AdviseError {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Takes advice on `length` bytes, rounded up to pages. Watchers are not told: see [`discard`](Self::discard).
+    /// Applies advice to `length` bytes, rounded up to pages. Userfaultfd contexts are not notified of discarded
+    /// contents: use [`discard`](Self::discard) for that.
     ///
     /// # Errors
-    /// As [`AdviseError`] says.
+    /// See [`AdviseError`].
     pub fn advise(
         &self,
         address: VirtAddr,
@@ -174,7 +176,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Locked memory stays where it is, as pages of the pool do, and how it is used does not matter.
+/// Refuses advice on locked memory and hugetlb pages, which reclaim never takes.
 fn refuse_locked<M: Machine>(area: &Area<M>, part: PageRange) -> Result<(), AdviseError> {
     if area
         .flags
@@ -185,8 +187,8 @@ fn refuse_locked<M: Machine>(area: &Area<M>, part: PageRange) -> Result<(), Advi
     Ok(())
 }
 
-/// A sealed area keeps what a program could not overwrite either: private anonymous memory that is not writable.
-/// Whatever files show may go, as it comes back (Linux 7.2 `can_madvise_modify`).
+/// Refuses to discard the contents of a sealed area that the program cannot overwrite either: private anonymous memory
+/// that is not writable. File contents may be discarded, since they can be read again (Linux 7.2 `can_madvise_modify`).
 pub(super) fn check_seal<M: Machine>(
     core: &Core<M>,
     area: &Area<M>,
@@ -205,7 +207,7 @@ pub(super) fn check_seal<M: Machine>(
     Ok(())
 }
 
-/// Whether an area takes advice that is one of its flags (Linux 7.2 `madvise_vma_behavior`).
+/// Checks whether an area accepts advice that sets one of its flags (Linux 7.2 `madvise_vma_behavior`).
 fn check_flag<M: Machine>(
     core: &Core<M>,
     area: &Area<M>,
@@ -216,9 +218,9 @@ fn check_flag<M: Machine>(
     let refused = match advice {
         // Only private anonymous memory can be wiped.
         Advice::WipeOnFork => area.object().is_some(),
-        // Memory that may be dropped never loses these.
+        // Droppable memory always keeps these flags.
         Advice::KeepOnFork | Advice::DoDump => area.flags.contains(AreaFlags::DROPPABLE),
-        // What never grows goes to no child again, once it was said that it does not.
+        // Linux refuses this for areas that cannot grow, such as hugetlb.
         Advice::DoFork => area.flags.contains(AreaFlags::HUGETLB),
         _ => false,
     };
@@ -229,8 +231,8 @@ fn check_flag<M: Machine>(
 }
 
 impl<M: Machine> Core<M> {
-    /// Calls `act` for each area of `range`, with its part of it, passing over holes; the first hole is
-    /// reported at the end (Linux 7.2 `madvise_walk_vmas`).
+    /// Calls `act` for each area of `range` with its part of the range, and skips holes. The first hole is reported at
+    /// the end (Linux 7.2 `madvise_walk_vmas`).
     fn for_each_area(
         &self,
         range: PageRange,
@@ -257,7 +259,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// How pages are wanted: no more than a note, which areas keep and show (Linux 7.2 `madvise_vma_behavior`).
+    /// Records the expected access pattern in the area flags. It has no other effect (Linux 7.2
+    /// `madvise_vma_behavior`).
     fn advise_order(&self, range: PageRange, order: AreaFlags) -> Result<Advised, AdviseError> {
         let mut areas = self.areas.write();
         let orders = AreaFlags::RANDOM | AreaFlags::SEQUENTIAL;
@@ -266,7 +269,7 @@ impl<M: Machine> Core<M> {
         Ok(Advised::AdvisedOnly)
     }
 
-    /// One of the two flags, in place of the other (Linux 7.2 `mm/khugepaged.c`, `hugepage_madvise`).
+    /// Sets one of the two huge page flags and clears the other (Linux 7.2 `mm/khugepaged.c`, `hugepage_madvise`).
     fn advise_huge(&self, range: PageRange, flag: AreaFlags) -> Result<(), AdviseError> {
         let mut areas = self.areas.write();
         let both = AreaFlags::HUGE | AreaFlags::NOT_HUGE;
@@ -274,7 +277,7 @@ impl<M: Machine> Core<M> {
         Ok(self.change_flags(&mut areas, range, Holes::Pass, rule)?)
     }
 
-    /// Sets or clears a flag of the areas of `range`, up to the first that refuses the advice.
+    /// Sets or clears a flag of the areas of `range`, up to the first area that refuses the advice.
     fn advise_flag(
         &self,
         range: PageRange,
@@ -292,7 +295,7 @@ impl<M: Machine> Core<M> {
         });
         let end = refusal.map_or(range.end, |(start, _)| start);
         let rule = |flags: AreaFlags| if on { flags | flag } else { flags - flag };
-        // Linux changes the areas before the first that it refuses.
+        // Like Linux, change the areas before the one that refuses.
         let before = PageRange::new(range.start, end);
         let changed = self.change_flags(&mut areas, before, Holes::Pass, rule);
         match refusal {
@@ -301,8 +304,9 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Without a place to write pages to, only those go out whose contents may be lost, and those of files that have a
-    /// place of their own (Linux 7.2 `mm/vmscan.c`, `shrink_folio_list`, and `try_to_unmap_one` for `VM_DROPPABLE`).
+    /// Reclaims the pages of `range`. Without swap, only pages whose contents may be lost and pages of objects with a
+    /// backing store are reclaimed (Linux 7.2 `mm/vmscan.c`, `shrink_folio_list`, and `try_to_unmap_one` for
+    /// `VM_DROPPABLE`).
     fn advise_page_out(&self, range: PageRange) -> Result<Advised, AdviseError> {
         let swaps = self.memory.swap().is_on();
         let mut advised = Advised::Done;
@@ -325,7 +329,7 @@ impl<M: Machine> Core<M> {
             Ok(())
         });
         if shows_objects {
-            // What objects have goes without the lock.
+            // Pages of objects are reclaimed without the lock.
             let passed = PageRange::new(range.start, passed);
             let mut effort = Effort::ALL;
             self.page_out_objects(passed, Choice::All, &mut effort);
@@ -336,7 +340,7 @@ impl<M: Machine> Core<M> {
         result.map(|()| advised)
     }
 
-    /// Installs or removes guard markers. Pages under new ones go.
+    /// Installs or removes guard markers. Installing unmaps the pages.
     fn guard(&self, range: PageRange, install: bool) -> Result<(), AdviseError> {
         let mut areas = self.areas.write();
         let cpu = self.cpu();

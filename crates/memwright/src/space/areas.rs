@@ -1,4 +1,4 @@
-//! What the lock of an address space guards: the map, the limits, the totals.
+//! The data that the lock of an address space guards: the map, the limits, the totals.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,10 +14,10 @@ use crate::object::{Attachment, Object};
 use crate::uffd::Watch;
 use crate::vma::{self, AreaFlags, AreaMap, Backed, Position, Rights};
 
-/// What an area shows.
+/// The backing of an area.
 pub struct Backing<M: Machine> {
     attachment: Option<Attachment<M>>,
-    /// Who is told of faults here. Which ones, the area's flags say.
+    /// The userfaultfd context that handles faults here. The area's flags say which faults.
     watcher: Option<Watch>,
 }
 
@@ -34,7 +34,7 @@ impl<M: Machine> Backing<M> {
         }
     }
 
-    /// The same, watched by another or by nobody.
+    /// Returns the same backing with the userfaultfd context `watcher`, or with none.
     pub(crate) fn watched_by(&self, watcher: Option<Watch>) -> Self {
         Self {
             attachment: self.attachment.clone(),
@@ -42,7 +42,7 @@ impl<M: Machine> Backing<M> {
         }
     }
 
-    /// The same without a reservation of huge pages of its own.
+    /// Returns the same backing without its reservation of huge pages.
     pub(crate) fn unreserved(&self) -> Self {
         let attachment = self.attachment.as_ref();
         Self {
@@ -51,7 +51,7 @@ impl<M: Machine> Backing<M> {
         }
     }
 
-    /// Whether `watcher`, or nobody, is told of faults.
+    /// Returns whether `watcher`, or none, is the userfaultfd context of the backing.
     pub(crate) fn has_watcher(&self, watcher: Option<&Watch>) -> bool {
         match (&self.watcher, watcher) {
             (None, None) => true,
@@ -60,13 +60,13 @@ impl<M: Machine> Backing<M> {
         }
     }
 
-    /// Who is told of faults.
+    /// Returns the userfaultfd context that handles faults here.
     #[inline]
     pub fn watcher(&self) -> Option<&Watch> {
         self.watcher.as_ref()
     }
 
-    /// The object, or `None` for private anonymous memory.
+    /// Returns the object, or `None` for private anonymous memory.
     #[inline]
     pub fn object(&self) -> Option<&Arc<dyn Object<M>>> {
         self.attachment.as_ref().map(Attachment::object)
@@ -90,7 +90,7 @@ impl<M: Machine> Backed for Backing<M> {
     }
 }
 
-/// The limits of a process, in bytes but for the areas.
+/// The limits of a process, in bytes except for the number of areas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// `RLIMIT_AS`.
@@ -103,14 +103,14 @@ pub struct Limits {
     pub locked: u64,
     /// `CAP_IPC_LOCK`: the limit of locked memory does not apply.
     pub may_lock_any: bool,
-    /// `CAP_SYS_RAWIO`: fixed places below the lowest address are granted.
+    /// `CAP_SYS_RAWIO`: fixed mappings below the lowest address are allowed.
     pub may_map_low: bool,
     /// `vm.max_map_count`.
     pub areas: usize,
 }
 
 impl Default for Limits {
-    /// Linux's defaults: no limit but an 8 MiB stack, 8 MiB of locked memory and 65,530 areas.
+    /// Returns Linux's defaults: no limits except an 8 MiB stack, 8 MiB of locked memory and 65,530 areas.
     fn default() -> Self {
         Self {
             address_space: u64::MAX,
@@ -124,7 +124,7 @@ impl Default for Limits {
     }
 }
 
-/// What `mlockall(MCL_FUTURE)` says of areas to come.
+/// The effect of `mlockall(MCL_FUTURE)` on new areas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LockFuture {
     /// They are not locked.
@@ -132,7 +132,7 @@ pub enum LockFuture {
     No,
     /// They are locked and populated.
     Populated,
-    /// They are locked as their pages appear.
+    /// They are locked, and their pages stay once faulted in.
     OnFault,
 }
 
@@ -153,37 +153,37 @@ pub struct Totals {
     pub pinned: u64,
     /// Pages with a frame (`VmRSS`).
     pub resident: u64,
-    /// Of these, anonymous (`RssAnon`).
+    /// Of the resident pages, those that are anonymous (`RssAnon`).
     pub resident_anonymous: u64,
-    /// Of these, of files (`RssFile`).
+    /// Of the resident pages, those of files (`RssFile`).
     pub resident_file: u64,
-    /// Of these, of shared memory (`RssShmem`).
+    /// Of the resident pages, those of shared memory (`RssShmem`).
     pub resident_shared: u64,
     /// Pages in swap (`VmSwap`).
     pub swapped: u64,
-    /// Pages of huge pages of the pool, which are not resident ones (`HugetlbPages`).
+    /// Pages of hugetlb pages, which `resident` does not count (`HugetlbPages`).
     pub hugetlb: u64,
-    /// The most pages with a frame at any time (`VmHWM`), as last sampled.
+    /// The peak of `resident` (`VmHWM`), as last sampled.
     pub resident_peak: u64,
-    /// The most pages of all areas at any time (`VmPeak`).
+    /// The peak of `mapped` (`VmPeak`).
     pub mapped_peak: u64,
     /// Page-table frames (`VmPTE`).
     pub table_frames: u64,
 }
 
-/// Why an area could not be cut.
+/// The reason why an area could not be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutError {
     OverLimit(Limit),
     OutOfMemory,
 }
 
-/// What the lock guards.
+/// The data that the lock guards.
 pub(crate) struct Areas<M: Machine> {
     pub(crate) map: AreaMap<Backing<M>>,
     pub(crate) limits: Limits,
     pub(crate) lock_future: LockFuture,
-    /// Whether pages of areas to come may be merged.
+    /// Whether pages of new areas may be merged (KSM).
     pub(crate) merge_all: bool,
     pub(crate) exec_gain: ExecGain,
     /// The protection keys in use.
@@ -194,14 +194,14 @@ pub(crate) struct Areas<M: Machine> {
     pub(crate) stack: u64,
     pub(crate) executable: u64,
     pub(crate) locked: u64,
-    /// How many of `locked` are in areas that a move left behind unlocked.
+    /// How many of `locked` belong to areas that a move left mapped but unlocked.
     pub(crate) locked_before: u64,
-    /// Parts of locked areas that protection changes under way make writable.
+    /// Parts of locked areas that ongoing protection changes make writable.
     gained: Vec<PageRange>,
 }
 
-/// Whether pages with these properties count as data, stack, executable
-/// (Linux 7.2 `mm/mmap.c`, `vm_stat_account`).
+/// Returns whether pages with these properties count as data, as stack, as executable (Linux 7.2 `mm/mmap.c`,
+/// `vm_stat_account`).
 fn classes(rights: Rights, flags: AreaFlags) -> (bool, bool, bool) {
     let stack = flags.contains(AreaFlags::GROWSDOWN);
     let write = rights.contains(Rights::WRITE);
@@ -210,14 +210,14 @@ fn classes(rights: Rights, flags: AreaFlags) -> (bool, bool, bool) {
     (data, stack, executable)
 }
 
-/// The total of a class that `pages` pages enter or leave.
+/// Returns the total of a class after `pages` pages entered or left it.
 #[inline]
 fn moved(total: u64, enter: bool, pages: u64) -> u64 {
     if enter { total + pages } else { total - pages }
 }
 
-/// Whether pages with these properties are a promise of memory
-/// (Linux 7.2 `mm/vma.c`, `accountable_mapping`).
+/// Returns whether pages with these properties are accounted as committed memory (Linux 7.2 `mm/vma.c`,
+/// `accountable_mapping`).
 pub(crate) fn is_accountable(rights: Rights, flags: AreaFlags) -> bool {
     const NO_PROMISE: AreaFlags = AreaFlags::NORESERVE
         .union(AreaFlags::SHARED)
@@ -225,7 +225,7 @@ pub(crate) fn is_accountable(rights: Rights, flags: AreaFlags) -> bool {
     rights.contains(Rights::WRITE) && !flags.intersects(NO_PROMISE)
 }
 
-/// Whether an edge of `part` cuts a huge page of the pool, in an area with these flags.
+/// Returns whether an edge of `part` cuts a hugetlb page, in an area with these flags.
 #[inline]
 pub(crate) fn cuts_hugetlb(flags: AreaFlags, part: PageRange) -> bool {
     flags.contains(AreaFlags::HUGETLB)
@@ -252,20 +252,20 @@ impl<M: Machine> Areas<M> {
         }
     }
 
-    /// Notes that a part of a locked area becomes writable. For want of memory it may be forgotten: its pages are
-    /// then copied by faults.
+    /// Records that a part of a locked area becomes writable. If there is no heap memory the record is dropped, and
+    /// faults copy the pages instead.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_gained(&mut self, range: PageRange) {
         let _ = self.gained.try_push(range);
     }
 
-    /// What was noted so, once.
+    /// Takes the recorded parts, and leaves none.
     pub(crate) fn take_gained(&mut self) -> Vec<PageRange> {
         core::mem::take(&mut self.gained)
     }
 
-    /// Adds pages of such an area to the totals.
+    /// Adds pages of an area with these properties to the totals.
     pub(crate) fn count_in(&mut self, rights: Rights, flags: AreaFlags, pages: u64) {
         let (data, stack, executable) = classes(rights, flags);
         self.mapped += pages;
@@ -280,7 +280,7 @@ impl<M: Machine> Areas<M> {
         };
     }
 
-    /// Takes pages of such an area from the totals.
+    /// Subtracts pages of an area with these properties from the totals.
     pub(crate) fn count_out(&mut self, rights: Rights, flags: AreaFlags, pages: u64) {
         let (data, stack, executable) = classes(rights, flags);
         self.mapped -= pages;
@@ -294,7 +294,7 @@ impl<M: Machine> Areas<M> {
         };
     }
 
-    /// Moves pages from one kind of area to another in the totals. `mapped` stays.
+    /// Moves pages from one kind of area to another in the totals. `mapped` does not change.
     pub(crate) fn count_change(
         &mut self,
         (old_rights, old_flags): (Rights, AreaFlags),
@@ -307,7 +307,8 @@ impl<M: Machine> Areas<M> {
         self.mapped_peak = mapped_peak;
     }
 
-    /// The same for pages that change nothing but their rights, and whether they are accounted.
+    /// Like [`count_change`](Self::count_change), for pages that change only their rights and whether they are
+    /// accounted.
     #[inline(always)]
     pub(crate) fn reclassify(
         &mut self,
@@ -337,8 +338,8 @@ impl<M: Machine> Areas<M> {
         }
     }
 
-    /// Cuts the area at `position`, which spans `whole` and has no huge page of the pool at the edges, so that `part` is an area of its own; returns
-    /// where that stands.
+    /// Splits the area at `position`, which spans `whole`, so that `part` becomes a separate area, and returns its
+    /// position. The edges of `part` must not cut a hugetlb page.
     pub(crate) fn cut(
         &mut self,
         position: Position,
@@ -364,8 +365,8 @@ impl<M: Machine> Areas<M> {
         Ok(position)
     }
 
-    /// Whether `pages` more of such an area, after `gone` pages went, keep to the limits
-    /// (Linux 7.2 `mm/mmap.c`, `may_expand_vm`).
+    /// Checks `pages` more pages of such an area against the limits, after `gone` pages are unmapped (Linux 7.2
+    /// `mm/mmap.c`, `may_expand_vm`).
     pub(crate) fn check_growth(
         &self,
         rights: Rights,
@@ -379,7 +380,7 @@ impl<M: Machine> Areas<M> {
         self.check_data(rights, flags, pages)
     }
 
-    /// Whether `pages` more of such an area keep to the data limit.
+    /// Checks `pages` more pages of such an area against the data limit.
     #[inline]
     pub(crate) fn check_data(
         &self,
@@ -394,7 +395,7 @@ impl<M: Machine> Areas<M> {
         Ok(())
     }
 
-    /// Empties the map and the totals; returns the areas.
+    /// Empties the map and the totals, unaccounts the areas, and returns them.
     pub(crate) fn take_all(&mut self, memory: &Memory<M>) -> AreaMap<Backing<M>> {
         for area in self
             .map
@@ -412,7 +413,7 @@ impl<M: Machine> Areas<M> {
         core::mem::replace(&mut self.map, AreaMap::new())
     }
 
-    /// Whether `pages` more may be locked.
+    /// Checks whether `pages` more pages may be locked.
     pub(crate) fn check_locked(&self, pages: u64) -> Result<(), Limit> {
         let limit = self.limits.locked / PAGE_SIZE as u64;
         if self.limits.may_lock_any || self.locked + pages <= limit {
@@ -422,7 +423,7 @@ impl<M: Machine> Areas<M> {
         }
     }
 
-    /// Whether `more` areas keep to the limit.
+    /// Checks `more` areas against the limit.
     pub(crate) fn check_count(&self, more: usize) -> Result<(), Limit> {
         if self.map.len() + more <= self.limits.areas {
             Ok(())
@@ -433,7 +434,7 @@ impl<M: Machine> Areas<M> {
 }
 
 impl<M: Machine> vma::Area<Backing<M>> {
-    /// The object, or `None` for private anonymous memory.
+    /// Returns the object, or `None` for private anonymous memory.
     #[inline]
     pub fn object(&self) -> Option<&Arc<dyn Object<M>>> {
         self.backing.object()

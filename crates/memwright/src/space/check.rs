@@ -1,16 +1,16 @@
-//! Ranges as programs give them.
+//! Checking ranges that programs pass.
 
 use memwright_table::{PAGE_SIZE, PageRange, VirtAddr};
 
-/// What is wrong with a range.
+/// The reason why a range is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeError {
     Misaligned,
     Wraps,
 }
 
-/// The pages of `length` bytes, rounded up, from an aligned address. Empty for no bytes. The range may
-/// reach beyond user addresses.
+/// Returns the pages of `length` bytes, rounded up, from an aligned address. The range is empty if `length` is 0. It
+/// may extend beyond user addresses.
 pub(crate) fn pages(address: VirtAddr, length: u64) -> Result<PageRange, RangeError> {
     if !address.is_aligned() {
         return Err(RangeError::Misaligned);

@@ -1,4 +1,4 @@
-//! Giving everything up, as at the end of a process.
+//! Unmapping everything, at process exit.
 
 use memwright_table::{Machine, Page, PageRange};
 
@@ -6,7 +6,7 @@ use super::{AddressSpace, LockFuture};
 use crate::merge::UNSCANNED;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Unmaps everything. Cannot fail.
+    /// Unmaps everything. This cannot fail.
     pub fn clear(&self) {
         let core = &self.core;
         let cpu = core.cpu();
@@ -18,7 +18,7 @@ impl<M: Machine> AddressSpace<M> {
             }
             areas.take_all(&core.memory)
         };
-        // Without the lock: the last user of an object may run code of the file system.
+        // Dropped without the lock: dropping the last user of an object may run file system code.
         drop(map);
         if core.merge_number() != UNSCANNED {
             core.memory.merging().leave(&core.memory, core);

@@ -1,4 +1,4 @@
-//! Collapse: huge pages made of small ones, by request or by a scan (Linux 7.2 `mm/khugepaged.c`).
+//! Collapsing small pages into huge pages, on request or by a scan (Linux 7.2 `mm/khugepaged.c`).
 
 use core::sync::atomic::Ordering;
 
@@ -19,25 +19,25 @@ use crate::track::written;
 use crate::vma::{AreaFlags, Lineage};
 use crate::writable::writable;
 
-/// Why pages were not collapsed.
+/// The reason why pages were not collapsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CollapseFailure {
     /// The area may not have a huge page here.
     NotEligible,
-    /// There is no lowest table: nothing was ever mapped here.
+    /// There is no lowest page table: nothing was ever mapped here.
     NoTable,
-    /// A marker, a protection, or a page that is no anonymous memory of this process's.
+    /// The range has a marker, a write protection, or a page that is not anonymous memory of this process.
     Unfit,
-    /// More pages are missing, or shared, than the settings allow, or none was used.
+    /// More pages are missing or shared than the settings allow, or too few were accessed.
     BeyondLimits,
-    /// A page is pinned, or on its way elsewhere: another time perhaps.
+    /// A page is pinned or under migration: a retry may succeed.
     Busy,
     /// No 2 MiB of frames are free.
     NoFrames,
 }
 
 impl CollapseFailure {
-    /// What a program is told (`madvise_collapse_errno`).
+    /// Returns the error for the program (`madvise_collapse_errno`).
     fn advise_error(self, page: Page) -> AdviseError {
         match self {
             Self::NotEligible | Self::NoTable | Self::Unfit | Self::BeyondLimits => {
@@ -49,27 +49,27 @@ impl CollapseFailure {
     }
 }
 
-/// What one look at 2 MiB found.
+/// The result of checking one 2 MiB range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
-    /// Small pages that may be collapsed, of which so many are in swap.
+    /// Small pages that can be collapsed, and how many of them are in swap.
     Small(u32),
-    /// A huge page already.
+    /// The range already is a huge page.
     Huge,
 }
 
 /// Where a scan for huge pages stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scanned {
-    /// It looked at as many pages as it was to: it goes on from this page.
+    /// The scan has used up its budget, and continues from this page.
     Until(Page),
-    /// It looked at the whole address space.
+    /// The scan has reached the end of the address space.
     End,
-    /// No frames were free for a huge page. Later it goes on from this page.
+    /// No frames were free for a huge page. The scan continues from this page later.
     NoFrames(Page),
 }
 
-/// The most pages of 512 that a scan lets be so.
+/// The maximum number of pages in each state, of 512, in a range that a scan collapses.
 #[derive(Clone, Copy, Debug)]
 struct ScanLimits {
     missing: u32,
@@ -77,12 +77,12 @@ struct ScanLimits {
     swapped: u32,
 }
 
-/// Of the pages in memory so many must have been used before a scan brings others back from swap.
+/// A scan swaps pages in only if at least this many resident pages were accessed.
 const LEAST_USED: u32 = HUGE_PAGES as u32 / 2;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Looks for pages to collapse, from `from` on, until about `budget` pages were looked at or no frames were free
-    /// for a huge page.
+    /// Scans for pages to collapse from `from` on, until about `budget` pages were checked or no frames are free for a
+    /// huge page.
     pub fn scan_for_huge(&self, from: Page, budget: &mut u64) -> Scanned {
         let core = &*self.core;
         let mut next = from;
@@ -120,7 +120,7 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Collapses `range` if it is what a scan looks for.
+    /// Collapses `range` if it meets the conditions of a scan.
     fn scan_one(
         &self,
         range: PageRange,
@@ -151,7 +151,7 @@ impl<M: Machine> Core<M> {
         Some(self.collapse(&mut areas, range, HugeAsker::Setting, Some(limits)))
     }
 
-    /// The first 2 MiB from `from` on that may be a huge page.
+    /// Returns the first 2 MiB range from `from` on that may be a huge page.
     fn next_candidate(&self, from: Page) -> Option<PageRange> {
         let areas = self.areas.read(self.cpu());
         let rest = PageRange::new(from.min(Page::USER_END), Page::USER_END);
@@ -165,7 +165,7 @@ impl<M: Machine> Core<M> {
         None
     }
 
-    /// `MADV_COLLAPSE` (`madvise_collapse`).
+    /// Performs `MADV_COLLAPSE` (`madvise_collapse`).
     pub(crate) fn advise_collapse(&self, range: PageRange) -> Result<(), AdviseError> {
         let mut hole = None;
         let mut next = range.start;
@@ -182,7 +182,7 @@ impl<M: Machine> Core<M> {
             let part = area.range().intersect(rest);
             let first = area.start().number().next_multiple_of(HUGE_PAGES);
             let any = around(Page::new(first));
-            // Memory in which no page of its own was ever made is not looked at (`__thp_vma_allowable_orders`).
+            // Anonymous memory without any private page is not checked (`__thp_vma_allowable_orders`).
             let untouched = area.object().is_none() && !area.has_faulted();
             if untouched || !self.area_may_be_huge(area, any, HugeAsker::Program) {
                 return Err(AdviseError::NotApplicable(part.start.address()));
@@ -194,7 +194,7 @@ impl<M: Machine> Core<M> {
         hole.map_or(Ok(()), |page| Err(AdviseError::Hole(page.address())))
     }
 
-    /// Collapses every whole 2 MiB of `part`. The last failure is told once all have been tried.
+    /// Collapses every complete 2 MiB range of `part`. The last failure is reported after all ranges have been tried.
     fn collapse_all(&self, part: PageRange) -> Result<(), AdviseError> {
         let mut start = part.start.number().next_multiple_of(HUGE_PAGES);
         let mut failure = Ok(());
@@ -213,7 +213,7 @@ impl<M: Machine> Core<M> {
 
     fn collapse_one(&self, range: PageRange) -> Result<(), CollapseFailure> {
         if shows_object(&self.areas.read(self.cpu()), range) {
-            // Where it cannot be mapped as a whole the object has it nevertheless.
+            // If it cannot be mapped as one, the object has the huge page nevertheless.
             let limits = CollapseLimits {
                 missing: HUGE_PAGES,
                 swapped: HUGE_PAGES,
@@ -225,7 +225,7 @@ impl<M: Machine> Core<M> {
         self.collapse(&mut areas, range, HugeAsker::Program, None)
     }
 
-    /// Whether the small pages of `range` may be one huge page (`collapse_scan_pmd`).
+    /// Checks whether the small pages of `range` can become one huge page (`collapse_scan_pmd`).
     fn look(
         &self,
         areas: &Areas<M>,
@@ -268,7 +268,7 @@ impl<M: Machine> Core<M> {
             }
         }
         if missing > 0 && area.flags.intersects(AreaFlags::UFFD) {
-            // Whoever watches would not be told when what is missing appears.
+            // The userfaultfd would not be notified when a missing page appears.
             return Err(CollapseFailure::BeyondLimits);
         }
         match limits {
@@ -285,7 +285,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Whether others have the page too.
+    /// Returns whether the page has other references. Fails if it cannot be collapsed.
     fn is_shared_page(&self, page: Present) -> Result<bool, CollapseFailure> {
         let frames = self.memory.frames();
         if frames.kind(page.frame) != FrameKind::Anonymous || page.bits.contains(Bits::MERGED) {
@@ -297,7 +297,7 @@ impl<M: Machine> Core<M> {
         Ok(frames.references(page.frame) > 1)
     }
 
-    /// Makes one huge page of the small ones of `range`.
+    /// Collapses the small pages of `range` into one huge page.
     fn collapse(
         &self,
         areas: &mut Areas<M>,
@@ -333,7 +333,7 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Brings the pages of `range` back that are in swap (`__collapse_huge_page_swapin`).
+    /// Swaps in the pages of `range` that are in swap (`__collapse_huge_page_swapin`).
     fn bring_in(&self, areas: &Areas<M>, range: PageRange) -> Result<(), CollapseFailure> {
         let area = areas.map.find(range.start);
         let area = area.ok_or(CollapseFailure::NotEligible)?;
@@ -354,7 +354,7 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// The bits of a page that was just made: written, and its owner's alone.
+/// Returns the entry bits of a new page: dirty and exclusive.
 fn own_bits<M: Machine>(area: &Area<M>) -> Bits {
     let bits = access_bits(area.rights()) | NEW;
     if writable(area.view(), bits).is_writable() {

@@ -1,5 +1,5 @@
-//! Collapse of shared memory: an object's pages become a huge one, which is mapped here
-//! (Linux 7.2 `mm/khugepaged.c`, `collapse_file` and `collapse_pte_mapped_thp`).
+//! Collapsing shared memory: pages of an object become one huge page, which is mapped here (Linux 7.2
+//! `mm/khugepaged.c`, `collapse_file` and `collapse_pte_mapped_thp`).
 
 use alloc::sync::Arc;
 
@@ -22,18 +22,18 @@ impl From<CollapseError> for CollapseFailure {
     }
 }
 
-/// How often a page that others use at this moment is waited for: whoever found one before the pages were taken out of
-/// the tables gives it up, or maps it, soon.
+/// The number of attempts while a page has extra references. An operation that found the page before it was unmapped
+/// soon drops or maps it.
 const ATTEMPTS: u32 = 3;
 
-/// Whether the area at the start of `range` shows an object.
+/// Returns whether the area at the start of `range` maps an object.
 pub(super) fn shows_object<M: Machine>(areas: &Areas<M>, range: PageRange) -> bool {
     let area = areas.map.find(range.start);
     area.is_some_and(|area| area.object().is_some())
 }
 
 impl<M: Machine> Core<M> {
-    /// Whether a scan would collapse `range`: some of it is mapped, and in small pages.
+    /// Returns whether a scan would collapse `range`: a part of it is mapped, by small pages.
     pub(super) fn is_mapped_small(&self, areas: &Areas<M>, range: PageRange) -> bool {
         let area = areas.map.find(range.start);
         let fits = area.is_some_and(|area| self.area_may_be_huge(area, range, HugeAsker::Setting));
@@ -44,9 +44,10 @@ impl<M: Machine> Core<M> {
         })
     }
 
-    /// Makes the object's pages that `range` shows one huge page, unless they are; of those at most so many may be missing or in swap.
-    /// For a program it is mapped as a whole; a scan leaves that to the next fault, and takes out of its way what is
-    /// mapped in small pages. Says whether that could be done.
+    /// Collapses the object's pages that are mapped at `range` into one huge page, unless they already are one. At most
+    /// as many pages as `limits` says may be missing or in swap. For a request by the program the huge page is also
+    /// mapped. A scan leaves that to the next fault, and only removes the page table of the small pages. Returns
+    /// whether this second step succeeded.
     pub(super) fn collapse_object(
         &self,
         range: PageRange,
@@ -59,7 +60,7 @@ impl<M: Machine> Core<M> {
             let area = area.filter(|area| self.area_may_be_huge(area, range, asker));
             let area = area.ok_or(CollapseFailure::NotEligible)?;
             let object = area.object().ok_or(CollapseFailure::NotEligible)?;
-            // Whoever watches would not be told when what is missing appears.
+            // The userfaultfd would not be notified when a missing page appears.
             if area.flags().intersects(AreaFlags::UFFD) {
                 limits.missing = 0;
             }
@@ -79,8 +80,8 @@ impl<M: Machine> Core<M> {
         })
     }
 
-    /// Takes the lowest table of `range` away, if its entries show the object's own pages and nobody watches them: the
-    /// next fault maps the huge page.
+    /// Removes the lowest page table of `range` if its entries map only the object's own pages, without userfaultfd or
+    /// markers. The next fault maps the huge page.
     fn take_table(&self, range: PageRange, object: &dyn Object<M>, first: u64) -> bool {
         let areas = self.areas.write();
         let area = areas.map.find(range.start);
@@ -91,7 +92,7 @@ impl<M: Machine> Core<M> {
         let mut look = self.table.look(range);
         while let Some(extent) = look.next_filled() {
             let own = match extent.entry {
-                // A zero page is here because somebody filled private memory with it.
+                // A zero page was placed in private memory by `UFFDIO_ZEROPAGE`.
                 Entry::Present(page) => {
                     !self.is_private(page.frame) && !page.bits.contains(Bits::BORROWED)
                 }
@@ -109,7 +110,7 @@ impl<M: Machine> Core<M> {
         true
     }
 
-    /// Whether the area, found anew, shows what it did.
+    /// Returns whether the area, looked up again, still maps the same pages of the object.
     fn still_shows(
         &self,
         area: &Area<M>,
@@ -124,8 +125,8 @@ impl<M: Machine> Core<M> {
             && area.offset_of(range.start) == first
     }
 
-    /// Maps the object's huge page in the place of its small ones, if nothing but these is mapped. If the world changed
-    /// meanwhile the next fault finds what there is.
+    /// Maps the object's huge page in place of its small pages, if nothing else is mapped in `range`. If the areas or
+    /// the object changed in the meantime, this does nothing and faults map the current pages.
     fn map_whole(&self, range: PageRange, object: &dyn Object<M>, first: u64) -> bool {
         let areas = self.areas.write();
         let area = areas.map.find(range.start);
@@ -136,7 +137,7 @@ impl<M: Machine> Core<M> {
             return false;
         };
         let folio = self.memory.frames().adopt_whole(head);
-        // What was written through small pages is not known any more: it counts as written.
+        // The soft-dirty state of the small pages is lost: the huge page counts as written.
         let mut bits = access_bits(area.rights()) | Bits::SOFT_DIRTY;
         let policy = self.memory.policy().write_upgrade();
         let verdict = upgrade(area.view(), bits, policy);

@@ -1,4 +1,4 @@
-//! The inside of an address space, which objects that it maps refer to as well.
+//! The part of an address space to which the objects that it maps hold references.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,44 +22,44 @@ use crate::trace::Event;
 use crate::vma::Rights;
 use crate::writable::View;
 
-/// One CPU's part in the number of pages that have a frame.
+/// One CPU's share of the resident page count.
 #[derive(Default)]
 #[repr(align(128))]
 struct CpuResident {
-    /// Pages that it mapped less those that it unmapped.
+    /// Pages that this CPU mapped, minus those that it unmapped.
     pages: AtomicI64,
-    /// The most that it saw of all CPUs together when it took pages away.
+    /// The highest count over all CPUs that this CPU sampled before it unmapped pages.
     peak: AtomicU64,
-    /// Pages that it ever mapped and that `pages` leaves out, those of the hugetlb pool and zero pages among them, but
-    /// for zero pages that the program faulted on.
+    /// Pages that this CPU ever mapped and that `pages` does not count, such as hugetlb pages and zero pages. Zero
+    /// pages that were mapped by a trapped fault are not included.
     uncounted: AtomicU64,
-    /// Lineages that it founded.
+    /// The number of anon_vmas that this CPU created.
     lineages: AtomicU64,
 }
 
 pub(crate) struct Core<M: Machine> {
-    /// Its number among all spaces of the machine.
+    /// Its number among all address spaces of the machine.
     number: AtomicU64,
     pub(crate) memory: Arc<Memory<M>>,
     pub(crate) table: Table<M>,
     pub(crate) layout: Layout,
     pub(crate) template: Option<Frame>,
-    /// Read by faults, written by whatever changes areas.
+    /// Locked for reading by faults, for writing by operations that change areas.
     pub(crate) areas: SpreadLock<Areas<M>>,
-    /// What the process refuses of huge pages, a [`HugeRefusal`].
+    /// Which huge pages the process opts out of, as a [`HugeRefusal`].
     huge_refusal: AtomicU8,
-    /// Whether a page was ever pinned through this address space. Set before the pinning takes the lock of the page's
-    /// entry: who finds it clear under that lock finds no pinned page there.
+    /// Whether a page was ever pinned through this address space. Set before pinning takes the lock of the page's
+    /// entry: under that lock, a clear flag means that the page is not pinned.
     pinned: AtomicBool,
     /// One per CPU, so that faults on two CPUs write no common line.
     resident: Vec<CpuResident>,
     /// Pages in swap.
     swapped: AtomicI64,
-    /// Who pays for the slots of pages that leave.
+    /// The memcg that is charged for its swap slots.
     payer: AtomicU8,
-    /// Its number where equal pages are merged.
+    /// Its number in the scan for equal pages (KSM).
     merge_number: AtomicU64,
-    /// How often its entries are made to tell who uses its pages.
+    /// The rate at which its entries are turned into NUMA hints.
     pace: Pace,
     /// Pages that are accounted as pinned for a long time.
     pinned_pages: AtomicU64,
@@ -97,7 +97,8 @@ impl<M: Machine> Core<M> {
         })
     }
 
-    /// Its number among all spaces of the machine: who locks the areas of several does so in this order.
+    /// Returns its number among all address spaces of the machine. Locks on the areas of several spaces are taken in
+    /// this order.
     pub(crate) fn space_number(&self) -> u64 {
         self.number.load(Ordering::Relaxed)
     }
@@ -106,12 +107,12 @@ impl<M: Machine> Core<M> {
         self.number.store(number, Ordering::Relaxed);
     }
 
-    /// How often its entries are made to tell who uses its pages.
+    /// Returns the rate at which its entries are turned into NUMA hints.
     pub(crate) fn pace(&self) -> &Pace {
         &self.pace
     }
 
-    /// Its number where equal pages are merged.
+    /// Returns its number in the scan for equal pages (KSM).
     pub(crate) fn merge_number(&self) -> u64 {
         self.merge_number.load(Ordering::Acquire)
     }
@@ -120,17 +121,18 @@ impl<M: Machine> Core<M> {
         self.merge_number.store(number, Ordering::Release);
     }
 
-    /// Says that a page is about to be pinned.
+    /// Records that a page is about to be pinned.
     pub(crate) fn note_pinning(&self) {
         self.pinned.store(true, Ordering::SeqCst);
     }
 
-    /// Whether pages may be pinned: ask under the lock of their entries.
+    /// Returns whether pages may be pinned. The answer is valid only under the lock of their entries.
     pub(crate) fn may_have_pinned(&self) -> bool {
         self.pinned.load(Ordering::SeqCst)
     }
 
-    /// Whether somebody may write the frame of this private page at any time, without its entry (design rule 6).
+    /// Returns whether the private page has a pin, through which its frame may be written without the entry (design
+    /// rule 6).
     pub(crate) fn is_pinned(&self, page: Present) -> bool {
         !page.bits.contains(Bits::BORROWED) && self.memory.frames().pins(page.frame) > 0
     }
@@ -140,7 +142,7 @@ impl<M: Machine> Core<M> {
         self.memory.frames().machine().cpu()
     }
 
-    /// The number of a new lineage: the CPUs count separately, so that no two write one line.
+    /// Returns the number of a new anon_vma. Each CPU counts separately to avoid sharing a cache line.
     pub(crate) fn next_lineage(&self, cpu: CpuId) -> u64 {
         let founded = &self.resident[cpu.index()].lineages;
         let round = founded.load(Ordering::Relaxed) + 1;
@@ -148,19 +150,19 @@ impl<M: Machine> Core<M> {
         round * self.resident.len() as u64 + cpu.index() as u64
     }
 
-    /// A gather for one operation, under the policy.
+    /// Returns a gather for one operation, under the current flush policy.
     #[inline]
     pub(crate) fn gather(&self) -> Gather<'_, M> {
         self.table.gather_by(self.memory.policy().flush())
     }
 
-    /// Pages that an area may lie in.
+    /// Returns the range in which areas may be mapped.
     pub(crate) fn bounds(&self) -> PageRange {
         PageRange::new(self.layout.lowest.page(), self.layout.highest.page())
     }
 
-    /// Says to the lock statistics which lines a fault at `address` wrote on `cpu`, the calling one: those of
-    /// the entry and its frame, and of the counts of the space.
+    /// Reports the cache lines that a fault at `address` wrote on `cpu`, the calling CPU, to the lock statistics: those
+    /// of the entry and its frame, and of the counts of the address space.
     pub(crate) fn note_lines(&self, cpu: CpuId, address: VirtAddr) {
         if stat::is_on() && address < VirtAddr::USER_END {
             self.table.note_lines(address.page());
@@ -168,7 +170,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Counts `pages` that are resident now.
+    /// Counts `pages` more resident pages.
     #[inline]
     pub(crate) fn note_resident(&self, cpu: CpuId, pages: u64) {
         let cell = &self.resident[cpu.index()].pages;
@@ -178,20 +180,20 @@ impl<M: Machine> Core<M> {
         );
     }
 
-    /// Counts `pages` entries that were empty and now map a resident page.
+    /// Counts `pages` entries that were empty and now each map a resident page.
     #[inline]
     pub(crate) fn note_filled(&self, cpu: CpuId, pages: u64) {
         self.note_resident(cpu, pages);
         self.memory.count_on(cpu, Row::EntriesFilled, pages);
     }
 
-    /// The same for one 2 MiB page.
+    /// Counts an entry that was empty and now maps a 2 MiB page.
     pub(crate) fn note_filled_huge(&self, cpu: CpuId) {
         self.note_resident(cpu, HUGE_PAGES);
         self.memory.count_on(cpu, Row::EntriesFilled, 1);
     }
 
-    /// What the process refuses of huge pages.
+    /// Returns which huge pages the process opts out of.
     pub(crate) fn huge_refusal(&self) -> HugeRefusal {
         HugeRefusal::of(self.huge_refusal.load(Ordering::Relaxed))
     }
@@ -200,7 +202,7 @@ impl<M: Machine> Core<M> {
         self.huge_refusal.store(refusal as u8, Ordering::Relaxed);
     }
 
-    /// Splits the huge pages that an edge of the cursor's range cuts, and counts them in `cause`.
+    /// Splits the huge pages that an edge of the cursor's range cuts, and counts them in row `cause`.
     #[inline]
     pub(crate) fn split_cut(
         &self,
@@ -214,7 +216,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Splits the huge pages that an edge of `range` cuts: where an area is about to be cut there.
+    /// Splits the huge pages that an edge of `range` cuts, before an area is split there.
     pub(crate) fn split_at_edges(&self, range: PageRange, cause: Row) {
         let aligned = |page: Page| page.number() % HUGE_PAGES == 0;
         if aligned(range.start) && aligned(range.end) || range.is_empty() {
@@ -228,12 +230,12 @@ impl<M: Machine> Core<M> {
         self.note_gather(self.cpu(), counts);
     }
 
-    /// Counts pages that left, or with a sign those that came back.
+    /// Counts pages that were swapped out; negative if they were swapped in.
     pub(crate) fn note_swapped(&self, pages: i64) {
         self.swapped.fetch_add(pages, Ordering::Relaxed);
     }
 
-    /// Who pays for the slots of pages that leave.
+    /// Returns the memcg that is charged for its swap slots.
     pub(crate) fn payer(&self) -> SwapPayer {
         SwapPayer::from_raw(self.payer.load(Ordering::Relaxed))
     }
@@ -242,17 +244,17 @@ impl<M: Machine> Core<M> {
         self.payer.store(payer.raw(), Ordering::Relaxed);
     }
 
-    /// Pages that are accounted as pinned for a long time.
+    /// Returns the number of pages that are accounted as pinned for a long time.
     pub(crate) fn pinned_pages(&self) -> &AtomicU64 {
         &self.pinned_pages
     }
 
-    /// Pages in swap.
+    /// Returns the number of pages in swap.
     pub(crate) fn swapped(&self) -> u64 {
         self.swapped.load(Ordering::Relaxed).max(0) as u64
     }
 
-    /// Counts entries that a fork filled, and the pages among them that hold a frame of their own.
+    /// Counts the entries that a fork filled, and the resident pages among them.
     pub(crate) fn note_copied(&self, cpu: CpuId, copied: &Copied) {
         let cell = &self.resident[cpu.index()].pages;
         cell.store(
@@ -269,39 +271,39 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Counts an entry whose rights a fault let grow.
+    /// Counts an entry to which a fault granted rights.
     #[inline]
     pub(crate) fn note_granted(&self, cpu: CpuId) {
         self.memory.count_on(cpu, Row::EntriesGrew, 1);
-        // The CPU that faulted holds no translation of the page any more.
+        // The faulting CPU no longer holds a translation of the page.
         if self.table.loaded().has_several() {
             self.memory.count_on(cpu, Row::FlushElidedGrew, 1);
         }
     }
 
-    /// Counts an entry that was empty and now maps the zero page since a fault: the account knows how many of these
-    /// there were, and the space does not.
+    /// Counts an entry that was empty and that a fault mapped to the zero page. The statistics count these pages, the
+    /// address space does not.
     #[inline]
     pub(crate) fn note_zero_page(&self, cpu: CpuId) {
         self.memory.count_on(cpu, Row::EntriesFilled, 1);
     }
 
-    /// Counts an entry that was empty and now maps `pages` pages that do not count as resident: a zero page, or one of
-    /// the hugetlb pool.
+    /// Counts an entry that was empty and now maps `pages` pages that do not count as resident: a zero page or a
+    /// hugetlb page.
     #[inline]
     pub(crate) fn note_borrowed(&self, cpu: CpuId, pages: u64) {
         self.note_uncounted(cpu, pages);
         self.memory.count_on(cpu, Row::EntriesFilled, 1);
     }
 
-    /// Counts `pages` pages that are mapped now and do not count as resident.
+    /// Counts `pages` newly mapped pages that do not count as resident.
     #[inline]
     pub(crate) fn note_uncounted(&self, cpu: CpuId, pages: u64) {
         let cell = &self.resident[cpu.index()].uncounted;
         cell.store(cell.load(Ordering::Relaxed) + pages, Ordering::Relaxed);
     }
 
-    /// Enters what a gather did into the account.
+    /// Adds the work of a gather to the statistics.
     #[inline(always)]
     pub(crate) fn note_gather(&self, cpu: CpuId, counts: &GatherCounts) {
         if counts.released > 0 {
@@ -325,8 +327,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Enters an upper bound of the translations that full flushes dropped. Software cannot know which ones a CPU held:
-    /// of none but the pages that were mapped until the operation, those that it unmapped among them.
+    /// Adds an upper bound of the translations that full flushes dropped. Software cannot know which translations a CPU
+    /// held, only that they are among the pages mapped until the operation, including those that it unmapped.
     #[cold]
     #[inline(never)]
     fn note_dropped(&self, cpu: CpuId, counts: &GatherCounts) {
@@ -341,7 +343,7 @@ impl<M: Machine> Core<M> {
         self.memory.count_on(cpu, Row::FlushDropped, most);
     }
 
-    /// Enters splits and merges into the account.
+    /// Adds splits and merges of areas to the statistics.
     pub(crate) fn note_areas(&self, cpu: CpuId, areas: &mut Areas<M>) {
         if !areas.map.has_counts() {
             return;
@@ -351,7 +353,7 @@ impl<M: Machine> Core<M> {
         self.memory.count_on(cpu, Row::AreasMerged, merges);
     }
 
-    /// Pages with a frame, over all CPUs.
+    /// Returns the number of resident pages, summed over all CPUs.
     pub(crate) fn resident(&self) -> u64 {
         let sum: i64 = self
             .resident
@@ -361,7 +363,7 @@ impl<M: Machine> Core<M> {
         sum.max(0) as u64
     }
 
-    /// Notes what is resident now, before pages go: the number is at its highest then, or a later one is.
+    /// Samples the resident page count before pages are unmapped, when it is at a local maximum.
     pub(crate) fn note_peak(&self, cpu: CpuId) {
         let now = self.resident();
         let peak = &self.resident[cpu.index()].peak;
@@ -370,7 +372,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// The most pages that had a frame at one time.
+    /// Returns the peak of the resident page count.
     pub(crate) fn peak(&self) -> u64 {
         self.resident
             .iter()
@@ -378,25 +380,25 @@ impl<M: Machine> Core<M> {
             .fold(self.resident(), u64::max)
     }
 
-    /// Makes the peak what is resident now.
+    /// Resets the peak to the current resident page count.
     pub(crate) fn reset_peak(&self) {
         for cpu in &self.resident {
             cpu.peak.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Whether `frame` holds a page of private memory, merged or not.
+    /// Returns whether `frame` holds a page of private memory, merged or not.
     pub(crate) fn is_private(&self, frame: Frame) -> bool {
         self.memory.frames().kind(frame).is_private()
     }
 
-    /// Whether `frame` holds a page of private anonymous memory that only entries reach.
+    /// Returns whether `frame` holds a private anonymous page that is reachable only through entries.
     pub(crate) fn is_anonymous(&self, frame: Frame) -> bool {
         self.memory.frames().kind(frame).is_anonymous()
     }
 }
 
-/// The event of a flush. Its reason is the last of those that need one, in the order of [`Change::ALL`].
+/// Returns the trace event of a flush. Its reason is the last change in [`Change::ALL`] that requires one.
 #[cold]
 fn flush_event(counts: &GatherCounts) -> Event {
     let mut reason = Change::Same;
@@ -416,7 +418,7 @@ fn flush_event(counts: &GatherCounts) -> Event {
 }
 
 impl<M: Machine> Area<M> {
-    /// What the rule must know of the area.
+    /// Returns the properties of the area that decide whether its pages are writable.
     #[inline]
     pub(crate) fn view(&self) -> View {
         let shared = self.is_shared();
@@ -431,8 +433,8 @@ impl<M: Machine> Area<M> {
         }
     }
 
-    /// The addresses of a page's index in the object, the other way round: the pages of this area that
-    /// show the indices `first..end`.
+    /// Returns the pages of this area that map the object's indices `first..end`. This is the inverse of
+    /// [`offset_of`](Self::offset_of).
     pub(crate) fn pages_showing(&self, first: u64, end: u64) -> PageRange {
         let page_of = |index: u64| {
             let ahead = index.saturating_sub(self.offset).min(self.pages());
@@ -442,15 +444,15 @@ impl<M: Machine> Area<M> {
     }
 }
 
-/// Few areas have a key: kept out of the way of the others.
+/// Moved out of line, because few areas have a key.
 #[cold]
 #[inline(never)]
 fn key_bits(rights: Rights) -> Bits {
     Bits::of_key(rights.key())
 }
 
-/// The bits of an entry that follow from the rights alone, the protection key among them: all but writing, on which
-/// the rule decides.
+/// Returns the entry bits that follow from the rights alone, including the protection key. The write bit is excluded:
+/// it is decided per page.
 #[inline(always)]
 pub(crate) fn access_bits(rights: Rights) -> Bits {
     let read = if rights.is_none() {

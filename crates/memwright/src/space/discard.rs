@@ -1,4 +1,4 @@
-//! Giving contents up: `MADV_DONTNEED`, `MADV_FREE`, `MADV_REMOVE` (Linux 7.2 `mm/madvise.c`,
+//! Discarding page contents: `MADV_DONTNEED`, `MADV_FREE`, `MADV_REMOVE` (Linux 7.2 `mm/madvise.c`,
 //! `madvise_dontneed_free` and `madvise_remove`).
 
 use memwright_table::mistake::{Mistake, planted};
@@ -13,7 +13,7 @@ use crate::uffd::{Watch, WatchEvent};
 use crate::vma::{AreaFlags, Rights};
 
 impl Advice {
-    /// Whether contents are gone after it, or may be.
+    /// Returns whether the advice discards contents, now or later.
     pub const fn takes_contents(self) -> bool {
         matches!(
             self,
@@ -22,7 +22,7 @@ impl Advice {
     }
 }
 
-/// Whether the area gives contents up in this way, as far as that is asked before anybody is told.
+/// Checks whether the area permits this kind of discard. These checks precede the notification of the userfaultfd.
 fn check_discard<M: Machine>(
     area: &Area<M>,
     part: PageRange,
@@ -48,12 +48,12 @@ fn check_discard<M: Machine>(
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Gives the contents of `length` bytes up, rounded up to pages, as `advice` that
-    /// [takes contents](Advice::takes_contents) says. `witness` is shown each watched part whose watcher wants to know,
-    /// before its contents go, and may wait: nothing is locked meanwhile (`userfaultfd_remove`).
+    /// Discards the contents of `length` bytes, rounded up to pages, according to `advice`, which must [take
+    /// contents](Advice::takes_contents). Before each part is discarded, `witness` is called if the userfaultfd context
+    /// of the part wants removal events. It may sleep: no lock is held during the call (`userfaultfd_remove`).
     ///
     /// # Errors
-    /// As those of [`advise`](Self::advise).
+    /// See [`advise`](Self::advise).
     pub fn discard(
         &self,
         address: VirtAddr,
@@ -67,7 +67,7 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Area by area, passing over holes; the first hole is reported at the end (`madvise_walk_vmas`).
+    /// Works area by area and skips holes. The first hole is reported at the end (`madvise_walk_vmas`).
     fn discard(
         &self,
         range: PageRange,
@@ -77,7 +77,7 @@ impl<M: Machine> Core<M> {
         let mut hole = None;
         let mut points = PausePoints::every(AREAS);
         let mut next = range.start;
-        // Watchers have been told of what lies before.
+        // The userfaultfd contexts have been notified up to here.
         let mut told = range.start;
         while next < range.end {
             points.round();
@@ -85,7 +85,7 @@ impl<M: Machine> Core<M> {
             let left = PageRange::new(next, range.end);
             let found = areas.map.overlapping(left).next();
             let Some(area) = found.filter(|area| area.start() <= next || told <= next) else {
-                // It went while its watcher was told.
+                // The area was unmapped during the notification.
                 hole = hole.or(Some(next));
                 break;
             };
@@ -111,7 +111,7 @@ impl<M: Machine> Core<M> {
                     let at = part.start.address();
                     let object = area.object().ok_or(AdviseError::NotApplicable(at))?.clone();
                     let first = area.offset_of(part.start);
-                    // The object reaches back into every address space that maps it, this one too.
+                    // The object unmaps its pages from every address space, including this one.
                     drop(areas);
                     match object.remove(&self.memory, first, part.len()) {
                         Ok(true) => {}
@@ -127,7 +127,8 @@ impl<M: Machine> Core<M> {
         hole.map_or(Ok(()), |page| Err(AdviseError::Hole(page.address())))
     }
 
-    /// Takes the pages out at once. Guards stay, and the protection of objects' pages; that of anonymous memory goes.
+    /// Unmaps the pages at once. Guards stay, and so does the write protection of objects' pages. That of anonymous
+    /// memory is removed.
     pub(super) fn drop_pages(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
         if area.flags.contains(AreaFlags::HUGETLB) {
             return self.drop_hugetlb(area, range);

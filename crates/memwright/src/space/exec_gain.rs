@@ -1,25 +1,25 @@
-//! Refusing to make memory executable that was not (Linux 7.2 `PR_SET_MDWE`, `map_deny_write_exec`).
+//! MDWE: denying memory that gains execute permission (Linux 7.2 `PR_SET_MDWE`, `map_deny_write_exec`).
 
 use memwright_table::Machine;
 
 use super::AddressSpace;
 use crate::vma::Rights;
 
-/// What a program may make executable.
+/// The memory that a program may make executable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExecGain {
-    /// Anything.
+    /// Any memory.
     #[default]
     Granted,
-    /// Only what is never writable, and from its mapping on.
+    /// Only memory that has been executable since it was mapped and is not writable.
     Refused {
-        /// A forked child is refused as well.
+        /// Whether the restriction is inherited by a forked child.
         inherited: bool,
     },
 }
 
 impl ExecGain {
-    /// Whether `new` rights are refused to an area that has, or is mapped with, `old` ones.
+    /// Returns whether `new` rights are denied for an area that has, or is mapped with, `old` rights.
     #[inline]
     pub(crate) fn forbids(self, old: Rights, new: Rights) -> bool {
         match self {
@@ -31,7 +31,7 @@ impl ExecGain {
         }
     }
 
-    /// What a forked child, or the program executed next, has.
+    /// Returns the setting of a forked child, or of the next program executed.
     #[must_use]
     pub fn of_successor(self) -> Self {
         match self {
@@ -42,12 +42,12 @@ impl ExecGain {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// What the program may make executable.
+    /// Returns which memory the program may make executable.
     pub fn exec_gain(&self) -> ExecGain {
         self.core.areas.read(self.core.cpu()).exec_gain
     }
 
-    /// Sets what the program may make executable from now on; what is executable stays so.
+    /// Sets which memory the program may make executable from now on. Memory that is executable stays so.
     pub fn set_exec_gain(&self, gain: ExecGain) {
         self.core.areas.write().exec_gain = gain;
     }

@@ -1,4 +1,4 @@
-//! Changing the flags of areas: what `mlock` and some advice do.
+//! Changing the flags of areas, for `mlock` and some `madvise` calls.
 
 use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, PageRange, VirtAddr};
@@ -9,13 +9,13 @@ use crate::error::Limit;
 use crate::stats::Row;
 use crate::vma::AreaFlags;
 
-/// Why flags were not changed to the end of the range.
+/// The reason why flags were not changed up to the end of the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagsError {
-    /// Nothing is mapped here. Who passes over holes goes on behind it.
+    /// Nothing is mapped here. With [`Holes::Pass`] the areas after the hole have changed.
     Hole(VirtAddr),
     OverLimit(Limit),
-    /// A huge page of the pool would be cut.
+    /// A hugetlb page would be cut.
     Misaligned,
     OutOfMemory,
 }
@@ -29,18 +29,18 @@ impl From<CutError> for FlagsError {
     }
 }
 
-/// What happens at a hole.
+/// How a change handles holes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holes {
     /// The change stops.
     Stop,
-    /// The rest is changed, and the first hole reported.
+    /// The change continues after the hole, and reports the first hole at the end.
     Pass,
 }
 
 impl<M: Machine> Core<M> {
-    /// Gives every area of `range` the flags that `rule` makes of its own, splitting and merging as
-    /// needed (Linux 7.2 `mm/vma.c`, `vma_modify_flags`). Areas before the one that failed have changed.
+    /// Sets the flags of every area of `range` to what `rule` returns for its current flags, splitting and merging as
+    /// needed (Linux 7.2 `mm/vma.c`, `vma_modify_flags`). On error the areas before the failing one have changed.
     pub(crate) fn change_flags(
         &self,
         areas: &mut Areas<M>,

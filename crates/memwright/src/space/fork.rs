@@ -1,9 +1,9 @@
 //! Copying an address space (Linux 7.2 `kernel/fork.c`, `dup_mmap`, and `mm/memory.c`,
 //! `copy_page_range`).
 //!
-//! Parent and child share every private page until one of them writes it. Sharing clears exclusivity and
-//! write permission in both entries, under the locks of both, so that neither finds the page its own until
-//! the other has let it go (design rule 5).
+//! Parent and child share every private page until one of them writes it. Sharing clears the exclusive bit and write
+//! permission in both entries while both page-table locks are held. Neither process can then treat the page as
+//! exclusive until the other has dropped it (design rule 5).
 
 use memwright_table::sync::{PausePoints, Rank};
 use memwright_table::{
@@ -25,27 +25,28 @@ use crate::vma::{AreaFlags, Lineage, LineageCell};
 use crate::writable::writable;
 
 impl<M: Machine> AddressSpace<M> {
-    /// A copy of this address space, for a child.
+    /// Returns a copy of this address space for a child process.
     ///
     /// # Errors
-    /// As [`ForkError`] says; nothing of the child remains, and the parent's pages are as usable as
-    /// before: those that were shared meanwhile are its own again at the next write.
+    /// See [`ForkError`]. On error the partial child is freed. The parent's pages stay usable: a page that was already
+    /// shared becomes exclusive again at the next write.
     pub fn fork(&self) -> Result<AddressSpace<M>, ForkError> {
         self.fork_watched(&mut |_| None)
     }
 
-    /// The same; areas that are watched by somebody for whom `heir` names another are watched by that one in the
-    /// child, and keep their protection (design rule 10). The address space is locked meanwhile.
+    /// Like [`fork`](Self::fork), and also calls `heir` with the userfaultfd context of each registered area. If it
+    /// returns a child context, the child's area is registered with that and keeps its write protection (design rule
+    /// 10). `heir` runs with the address space locked.
     ///
     /// # Errors
-    /// As [`fork`](Self::fork).
+    /// See [`fork`](Self::fork).
     pub fn fork_watched(
         &self,
         heir: &mut dyn FnMut(&Watch) -> Option<Watch>,
     ) -> Result<AddressSpace<M>, ForkError> {
         let core = &*self.core;
         let cpu = core.cpu();
-        // Dropped last: what it holds by then goes with it.
+        // Declared first so that it is dropped last: on error this frees what was copied so far.
         let child = Self::new(core.memory.clone(), core.layout, core.template)?;
         child.refuse_huge(core.huge_refusal());
         let mut areas = core.areas.write();
@@ -64,7 +65,7 @@ impl<M: Machine> AddressSpace<M> {
             .filter(|area| !area.flags.contains(AreaFlags::DONTFORK))
             .try_for_each(|area| {
                 let heir = area.backing().watcher().and_then(&mut *heir);
-                // Who watches the child for less is not told of stores there: protection ends.
+                // A child context without write-protect mode receives no events for stores: the protection is dropped.
                 let watched = heir.is_some() && area.flags.contains(AreaFlags::UFFD_WP);
                 copy_area(core, &child.core, cpu, &mut copies, (area, heir))?;
                 if needs_entries(area, watched) {
@@ -90,16 +91,16 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Whether the child needs entries of its own, rather than faults that find the same pages
-/// (Linux 7.2 `vma_needs_copy`).
+/// Returns whether the child needs entries copied, because faults would not find the same pages (Linux 7.2
+/// `vma_needs_copy`).
 fn needs_entries<M: Machine>(area: &Area<M>, watched: bool) -> bool {
     let wiped = area.flags.contains(AreaFlags::WIPEONFORK);
-    // Markers that outlive the watching of stores do not count.
+    // Markers left over from an ended write-protect registration do not count.
     let marked = watched || area.flags.contains(AreaFlags::GUARDED);
     !wiped && (area.has_faulted() || marked)
 }
 
-/// Adds the child's area.
+/// Adds the copy of an area to the child, registered with the child context `heir`, if any.
 fn copy_area<M: Machine>(
     core: &Core<M>,
     child: &Shared<Core<M>>,
@@ -115,7 +116,7 @@ fn copy_area<M: Machine>(
     let backing = match area.object() {
         None => Backing::ANONYMOUS,
         Some(object) => {
-            // What is reserved for a private mapping is so for its owner.
+            // A reservation of huge pages for a private mapping belongs to the parent only.
             let shown = if area.flags.contains(AreaFlags::HUGETLB) {
                 object.unreserved().unwrap_or(object)
             } else {
@@ -152,7 +153,7 @@ fn copy_area<M: Machine>(
     Ok(())
 }
 
-/// Copies the entries of one area; returns how many.
+/// Copies the entries of one area and returns how many were copied.
 fn copy_entries<M: Machine>(
     core: &Core<M>,
     child: &Core<M>,
@@ -169,7 +170,7 @@ fn copy_entries<M: Machine>(
         rule = rule.keep_uffd_wp();
     }
     if area.flags.intersects(AreaFlags::MARKED) {
-        // A marker may reach into the neighbour from which this area was cut.
+        // A marker may span the boundary of this area and of the neighbour it was split from.
         core.table.cursor(area.range()).split_edges(gather)?;
     }
     let mut entries = 0;
@@ -187,7 +188,7 @@ fn copy_entries<M: Machine>(
                 entries += 1;
             }
             CopyStop::Pinned(page) if page.size != PageSize::Size4K => {
-                // Its pages are looked at one by one.
+                // The small pages are then checked one by one.
                 drop(to);
                 from.split(gather)?;
                 core.memory.count_on(cpu, Row::HugeSplitsFork, 1);
@@ -198,7 +199,7 @@ fn copy_entries<M: Machine>(
                 copy_pinned(child, cpu, (area, watched), &mut to, page)?;
                 entries += 1;
             }
-            // Nothing is swapped out, and a page that migrates is found by its next fault.
+            // Swap entries need no copy here, and the next fault resolves a migrating page.
             CopyStop::NotPresent(entry) => debug_assert!(!matches!(entry, Entry::Present(_))),
         }
         rest = PageRange::new(from.entry().range.end, rest.end);
@@ -206,7 +207,7 @@ fn copy_entries<M: Machine>(
     Ok(entries)
 }
 
-/// Gives the child a copy at once: the parent's page is pinned and stays its own (design rule 6).
+/// Copies the page for the child at once, because the parent's page is pinned and must stay exclusive (design rule 6).
 fn copy_pinned<M: Machine>(
     child: &Core<M>,
     cpu: CpuId,

@@ -1,4 +1,4 @@
-//! What operations do otherwise where pages are huge ones of the pool (Linux 7.2 `mm/hugetlb.c`).
+//! Operations on areas of hugetlb pages (Linux 7.2 `mm/hugetlb.c`).
 
 use memwright_table::{
     Bits, CpuId, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, NoHugePage, OutOfFrames,
@@ -15,13 +15,13 @@ use crate::vma::AreaFlags;
 use crate::writable::writable;
 
 impl<M: Machine> Area<M> {
-    /// The indices of the huge pages that `part` shows.
+    /// Returns the indices of the huge pages that `part` maps.
     fn huge_indices(&self, part: PageRange) -> core::ops::Range<u64> {
         let first = self.offset_of(part.start) / HUGE_PAGES;
         first..first + part.len() / HUGE_PAGES
     }
 
-    /// The area is unmapped: what was reserved for it and is not used is so no longer.
+    /// Drops the unused part of the area's reservation, when the area is unmapped.
     #[cold]
     pub(crate) fn forget_reservation(&self) {
         let view = self.object().and_then(|object| object.huge());
@@ -32,21 +32,21 @@ impl<M: Machine> Area<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// A page of the pool that nobody was promised, for private memory. Its contents are undefined.
+    /// Takes an unreserved page from the hugetlb pool for private memory. Its contents are undefined.
     pub(crate) fn take_unreserved(&self) -> Result<FrameRef<'_, M>, NoHugePage> {
         let frames = self.memory.frames();
         frames.take_huge(false, FrameKind::PoolAnonymous)
     }
 
-    /// Frees the lowest tables of `range`, where nothing is mapped: not even an empty one may be in the way of a huge
+    /// Frees the lowest page tables of `range`, where nothing is mapped: even an empty table would conflict with a huge
     /// page.
     #[cold]
     pub(super) fn clear_way(&self, range: PageRange) {
         self.remove_entries(self.cpu(), range);
     }
 
-    /// Takes the pages of `range`, a part of an area of huge pages, out. A part of a page at the end is spared
-    /// (Linux 7.2 `mm/madvise.c`, `madvise_dontneed_free_valid_vma`); what was reserved for them is so again.
+    /// Unmaps the hugetlb pages of `range`, a part of `area`, and restores their reservation. A last page that is only
+    /// partly in the range stays mapped (Linux 7.2 `mm/madvise.c`, `madvise_dontneed_free_valid_vma`).
     #[cold]
     pub(super) fn drop_hugetlb(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
         if range.start.number() % HUGE_PAGES != 0 {
@@ -58,7 +58,8 @@ impl<M: Machine> Core<M> {
             return Ok(());
         }
         let view = area.object().and_then(|object| object.huge());
-        // A fault finds the page mapped, or given back: never neither, for the pool may have no other.
+        // A fault finds the page either mapped or back in the pool: between the two it would fail if the pool has no
+        // other.
         let _file = view.as_ref().map(|view| view.file.lock());
         let mut gather = self.gather();
         let mut cursor = self.table.cursor(range);
@@ -77,7 +78,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Gives the child of a fork a copy at once: the parent's page is pinned and stays its own (design rule 6).
+    /// Copies the page for the child of a fork at once, because the parent's page is pinned and must stay exclusive
+    /// (design rule 6).
     #[cold]
     pub(super) fn copy_pinned_hugetlb(
         &self,
@@ -106,8 +108,9 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// A fault for which the pool had no page. Where the process that has the pages reserved is about to copy one
-    /// that it shares with its children, it takes theirs away (`unmap_ref_private`), and has it alone.
+    /// Handles a fault for which the hugetlb pool has no page. If the owner of the reservation is about to copy a page
+    /// that it shares with its children, the page is unmapped from the children (`unmap_ref_private`) and becomes
+    /// exclusive to the owner.
     #[cold]
     pub(crate) fn fault_in_exhausted_pool(
         &self,
@@ -130,8 +133,8 @@ impl<M: Machine> Core<M> {
         outcome
     }
 
-    /// Takes the page at `address` away from all who have it without a reservation, if this mapping has one; returns
-    /// from how many entries.
+    /// Unmaps the page at `address` from all mappings without a reservation, if this mapping has one. Returns the
+    /// number of entries removed.
     fn take_back_shared(&self, address: VirtAddr) -> u64 {
         let page = huge::around(address.page());
         let (object, index, frame) = {
@@ -148,11 +151,11 @@ impl<M: Machine> Core<M> {
             };
             (object.clone(), area.offset_of(page.start), present.frame)
         };
-        // The object reaches back into every address space that maps it, this one too.
+        // The object unmaps the page from every address space, including this one.
         object.mappings().take_back(index, frame)
     }
 
-    /// Takes the page at the index out of private areas without a reservation that show it in `frame`.
+    /// Unmaps the page at `index` from private areas without a reservation that map it to `frame`.
     pub(crate) fn lose_hugetlb(&self, mappings: &Mappings<M>, index: u64, frame: Frame) -> u64 {
         let cpu = self.cpu();
         let mut areas = self.areas.write();
@@ -190,7 +193,7 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Whether what shows the object has pages reserved for itself.
+/// Returns whether the mapping's view of the object has a reservation.
 fn owns<M: Machine>(object: &dyn crate::object::Object<M>) -> bool {
     object.huge().is_some_and(|view| view.own.is_some())
 }

@@ -1,5 +1,5 @@
-//! Protection keys (Linux 7.2 `arch/x86/mm/pkeys.c`, `arch/x86/include/asm/pkeys.h`): numbers of pages, by which each
-//! CPU refuses accesses to data without a change of any entry.
+//! Protection keys (Linux 7.2 `arch/x86/mm/pkeys.c`, `arch/x86/include/asm/pkeys.h`): each page has a key, and each CPU
+//! can deny data accesses by key without changing any entry.
 
 use memwright_table::{Machine, VirtAddr};
 
@@ -8,26 +8,26 @@ use crate::error::FaultError;
 use crate::fault::Access;
 use crate::vma::Rights;
 
-/// How many there are.
+/// The number of keys.
 const KEYS: u8 = 16;
 
-/// The keys of an address space.
+/// The protection keys of an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
-    /// A bit for each that is in use. 0 is, from the start.
+    /// One bit per key in use. Key 0 is always in use.
     allocated: u16,
-    /// The one of memory that may only be executed, once there is such memory.
+    /// The key of execute-only memory, once there is such memory.
     execute_only: Option<u8>,
 }
 
 impl Keys {
-    /// Those of a new address space.
+    /// The keys of a new address space.
     pub(crate) const NEW: Self = Self {
         allocated: 1,
         execute_only: None,
     };
 
-    /// Takes the lowest that is free.
+    /// Allocates the lowest free key.
     fn allocate(&mut self) -> Option<u8> {
         let key = self.allocated.trailing_ones() as u8;
         (key < KEYS).then(|| {
@@ -36,12 +36,12 @@ impl Keys {
         })
     }
 
-    /// Whether a program may name the key. That of execute-only memory is not its own.
+    /// Returns whether a program may pass the key to a call. It may not pass the key of execute-only memory.
     pub(crate) fn is_allocated(&self, key: u8) -> bool {
         key < KEYS && self.execute_only != Some(key) && self.allocated & 1 << key != 0
     }
 
-    /// Gives a key back; whether it was in use. What still has it keeps it.
+    /// Frees a key and returns whether it was in use. Areas with this key keep it.
     fn free(&mut self, key: u8) -> bool {
         let known = self.is_allocated(key);
         if known {
@@ -50,7 +50,7 @@ impl Keys {
         known
     }
 
-    /// The key of memory that may only be executed, taken when it is wanted for the first time.
+    /// Returns the key of execute-only memory, and allocates it on first use.
     fn execute_only(&mut self) -> Option<u8> {
         if self.execute_only.is_none() {
             self.execute_only = self.allocate();
@@ -58,8 +58,8 @@ impl Keys {
         self.execute_only
     }
 
-    /// The rights after a change to `new` that names no key, of an area that has `old`: its key stays, but for
-    /// that of execute-only memory, which goes with being that.
+    /// Returns the rights of an area with rights `old` after a change to `new` that names no key. The area keeps its
+    /// key, except for the key of execute-only memory, which it loses.
     pub(crate) fn kept(&self, old: Rights, new: Rights) -> Rights {
         let was_execute_only = old.without_key() == Rights::EXECUTE;
         if was_execute_only && self.execute_only == Some(old.key()) {
@@ -70,16 +70,17 @@ impl Keys {
     }
 }
 
-/// Whether a CPU with these rights of keys (as of [`Machine::key_rights`]) refuses the access to such an area.
+/// Returns whether a CPU with these key rights (see [`Machine::key_rights`]) denies the access to an area with
+/// `rights`.
 const fn refuses(key_rights: u32, rights: Rights, access: Access) -> bool {
     let refused = key_rights >> (2 * rights.key()) & 3;
-    // Keys are not asked about instruction fetches.
+    // Keys do not apply to instruction fetches.
     !access.fetch && (refused & 1 != 0 || access.write && refused & 2 != 0)
 }
 
 impl<M: Machine> Core<M> {
-    /// Whether this CPU may access an area with such rights, as far as protection keys go. Where a page is mapped the
-    /// processor finds out; this is for what is not, and for what the kernel does in a program's stead.
+    /// Checks whether the protection keys of this CPU permit the access to an area with these rights. The processor
+    /// checks mapped pages itself. This is for unmapped pages, and for accesses by the kernel on behalf of the program.
     #[cold]
     #[inline(never)]
     pub(crate) fn check_key(&self, rights: Rights, access: Access) -> Result<(), FaultError> {
@@ -92,25 +93,25 @@ impl<M: Machine> Core<M> {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Takes the lowest protection key that is free, if there is one.
+    /// Allocates the lowest free protection key, or returns `None` if all are in use.
     pub fn allocate_key(&self) -> Option<u8> {
         self.core.areas.write().keys.allocate()
     }
 
-    /// Gives a protection key back; whether it was one of the program's. Areas that have it keep it.
+    /// Frees a protection key and returns whether the program had allocated it. Areas with this key keep it.
     pub fn free_key(&self, key: u8) -> bool {
         self.core.areas.write().keys.free(key)
     }
 
-    /// The protection key of the area at `address`; 0 if there is none.
+    /// Returns the protection key of the area at `address`, or 0 if there is no area.
     pub fn key_at(&self, address: VirtAddr) -> u8 {
         let areas = self.core.areas.read(self.core.cpu());
         let area = areas.map.find(address.page());
         area.map_or(0, |area| area.rights.key())
     }
 
-    /// The protection key for memory that may only be executed: every CPU of the program should refuse accesses to
-    /// its data. `None` if all keys are in use.
+    /// Returns the protection key for execute-only memory, or `None` if all keys are in use. The caller must make every
+    /// CPU that runs the program deny data accesses for it.
     pub fn execute_only_key(&self) -> Option<u8> {
         self.core.areas.write().keys.execute_only()
     }
@@ -142,7 +143,7 @@ mod tests {
             (r.with_key(own), own),
             (x.with_key(own), own),
             (x.with_key(code), 0),
-            // Not execute-only any more, by a change that named the key.
+            // A change that named the key made it more than execute-only.
             (r.with_key(code), code),
         ] {
             assert_eq!(keys.kept(old, r), r.with_key(expected), "{old:?}");

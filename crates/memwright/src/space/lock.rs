@@ -1,4 +1,4 @@
-//! Keeping pages resident (Linux 7.2 `mm/mlock.c`).
+//! Locking pages into memory (Linux 7.2 `mm/mlock.c`).
 
 use memwright_table::{Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
 
@@ -20,9 +20,9 @@ impl From<FlagsError> for LockError {
     }
 }
 
-/// The pages that `length` bytes from any address touch.
+/// Returns the pages that `length` bytes starting at `address` touch.
 fn touched(address: VirtAddr, length: u64) -> Result<PageRange, LockError> {
-    // Rounding up may wrap, to nothing or to little (Linux 7.3 `mm/mlock.c`, `do_mlock`).
+    // Rounding up may wrap around, to zero or to a small length (Linux 7.3 `mm/mlock.c`, `do_mlock`).
     let beyond = address.offset() as u64 + PAGE_SIZE as u64 - 1;
     let length = length.wrapping_add(beyond) / PAGE_SIZE as u64 * PAGE_SIZE as u64;
     let start = address.page();
@@ -34,20 +34,20 @@ fn touched(address: VirtAddr, length: u64) -> Result<PageRange, LockError> {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Locks the pages that `length` bytes touch, and makes them resident unless `on_fault`.
+    /// Locks the pages that `length` bytes touch. Unless `on_fault`, also faults them in.
     ///
     /// # Errors
-    /// As [`LockError`] says; areas below a hole are locked.
+    /// See [`LockError`]. After a hole is reported, the areas below it are locked.
     pub fn lock(&self, address: VirtAddr, length: u64, on_fault: bool) -> Result<(), LockError> {
         let mut rest = self.begin_lock(address, length, on_fault)?;
         self.populate_locked(&mut rest)
     }
 
-    /// Locks the pages that `length` bytes touch, and returns what is to be [made
-    /// resident](Self::populate_locked), nothing if `on_fault`.
+    /// Locks the pages that `length` bytes touch, and returns the range to [populate](Self::populate_locked), which is
+    /// empty if `on_fault`.
     ///
     /// # Errors
-    /// As [`LockError`] says; areas below a hole are locked.
+    /// See [`LockError`]. After a hole is reported, the areas below it are locked.
     pub fn begin_lock(
         &self,
         address: VirtAddr,
@@ -82,7 +82,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Unlocks the pages that `length` bytes touch.
     ///
     /// # Errors
-    /// As [`LockError`] says; areas below a hole are unlocked.
+    /// See [`LockError`]. After a hole is reported, the areas below it are unlocked.
     pub fn unlock(&self, address: VirtAddr, length: u64) -> Result<(), LockError> {
         let core = &*self.core;
         let range = touched(address, length)?;
@@ -91,11 +91,11 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Locks what is mapped now if `current`, and what will be mapped as `future` says (`mlockall`); returns what is to
-    /// be made resident.
+    /// Locks the current mappings if `current`, and future mappings as `future` says (`mlockall`). Returns the range to
+    /// populate.
     ///
     /// # Errors
-    /// As [`LockError`] says; nothing is to be made resident then.
+    /// See [`LockError`]. On error there is nothing to populate.
     pub fn lock_all(
         &self,
         current: bool,
@@ -127,14 +127,14 @@ impl<M: Machine> AddressSpace<M> {
                 return Err(error.into());
             }
         }
-        // Also if they are locked as they are faulted in: what cannot be locked is made resident even then.
+        // Even with `on_fault`: areas that cannot be locked are still populated.
         Ok(ToPopulate::new(all))
     }
 
-    /// Unlocks everything, and what will be mapped too (`munlockall`).
+    /// Unlocks all current mappings, and no longer locks future ones (`munlockall`).
     ///
     /// # Errors
-    /// [`LockError::OutOfMemory`] cannot happen in practice: unlocking whole areas only merges.
+    /// [`LockError::OutOfMemory`] cannot happen in practice: unlocking complete areas only merges them.
     pub fn unlock_all(&self) -> Result<(), LockError> {
         let core = &*self.core;
         let all = PageRange::new(Page::new(0), Page::USER_END);
@@ -151,7 +151,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// The flags of an area that is no longer locked. What is secret stays so.
+/// Returns `flags` without the lock flags. Secret memory stays locked.
 fn unlocked(flags: AreaFlags) -> AreaFlags {
     if flags.contains(AreaFlags::SECRET) {
         return flags;
@@ -159,8 +159,8 @@ fn unlocked(flags: AreaFlags) -> AreaFlags {
     flags - LOCK_FLAGS
 }
 
-/// The flags of an area that is locked in the `wanted` way. What may be dropped cannot be, what is secret or of the
-/// pool of huge pages stays anyway, and Linux is silent about all of them (`mlock_fixup`).
+/// Returns `flags` with the lock flags `wanted`. Droppable memory cannot be locked, and secret memory and hugetlb pages
+/// are resident anyway. As on Linux (`mlock_fixup`), these areas are skipped without an error.
 fn locked(flags: AreaFlags, wanted: AreaFlags) -> AreaFlags {
     if flags.intersects(AreaFlags::DROPPABLE | AreaFlags::SECRET | AreaFlags::HUGETLB) {
         return flags;

@@ -15,55 +15,55 @@ use crate::trace::Event;
 use crate::uffd::{Watch, WatchEvent};
 use crate::vma::{AreaBin, AreaFlags, Lineage, LineageCell, Rights};
 
-/// What to map.
+/// What a request maps.
 pub enum MapKind<M: Machine> {
     /// Private anonymous memory.
     Anonymous,
-    /// An object. Shared anonymous memory is a [`Shmem`](crate::object::Shmem) of its own.
+    /// An object. Shared anonymous memory is a new [`Shmem`](crate::object::Shmem).
     Object {
         /// The object.
         object: Arc<dyn Object<M>>,
-        /// In bytes: where in the object the mapping begins.
+        /// The start of the mapping in the object, in bytes.
         offset: u64,
         /// Whether stores reach the object.
         shared: bool,
     },
 }
 
-/// Where to map.
+/// The address of a new mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// Wherever there is room, from the top downwards.
+    /// Any free range, searched from the top downwards.
     Anywhere,
-    /// At this address if it is free, else anywhere.
+    /// This address if the range is free, else any free range.
     Hint(VirtAddr),
-    /// At this address, in place of what is there (`MAP_FIXED`).
+    /// This address, replacing existing mappings (`MAP_FIXED`).
     Fixed(VirtAddr),
-    /// At this address, if nothing is there (`MAP_FIXED_NOREPLACE`).
+    /// This address. Fails if the range is not free (`MAP_FIXED_NOREPLACE`).
     FixedNoReplace(VirtAddr),
 }
 
-/// What to map, where, and how.
+/// The arguments of a mapping.
 pub struct MapRequest<M: Machine> {
-    /// In bytes, rounded up to pages.
+    /// The length in bytes, rounded up to pages.
     pub length: u64,
-    /// What the program may do.
+    /// The rights of the program.
     pub rights: Rights,
-    /// The most that a later protection change may grant: less than everything for a shared mapping of
-    /// a file that was opened to read.
+    /// The most that a later protection change may grant. Restricted, for example, for a shared mapping of a file
+    /// opened read-only.
     pub max_rights: Rights,
     /// What to map.
     pub kind: MapKind<M>,
-    /// Where.
+    /// Where to map it.
     pub placement: Placement,
-    /// Properties. `SHARED` and `ACCOUNTED` are set as needed.
+    /// The flags of the area. `SHARED` and `ACCOUNTED` are set as needed.
     pub flags: AreaFlags,
-    /// Whether to make the pages resident at once (`MAP_POPULATE`). Failing to is no error.
+    /// Whether to populate the mapping (`MAP_POPULATE`). A failure to do so is ignored.
     pub populate: bool,
 }
 
 impl<M: Machine> MapRequest<M> {
-    /// Private anonymous memory, wherever there is room.
+    /// Requests private anonymous memory at any free range.
     pub fn anonymous(length: u64, rights: Rights) -> Self {
         Self {
             length,
@@ -76,7 +76,7 @@ impl<M: Machine> MapRequest<M> {
         }
     }
 
-    /// An object from `offset` on, wherever there is room.
+    /// Requests a mapping of an object from byte `offset` on, at any free range.
     pub fn object(
         object: Arc<dyn Object<M>>,
         offset: u64,
@@ -95,14 +95,14 @@ impl<M: Machine> MapRequest<M> {
         }
     }
 
-    /// The same, placed.
+    /// Sets the placement.
     #[must_use]
     pub fn at(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
     }
 
-    /// The same with more properties.
+    /// Adds flags.
     #[must_use]
     pub fn with(mut self, flags: AreaFlags) -> Self {
         self.flags |= flags;
@@ -111,21 +111,21 @@ impl<M: Machine> MapRequest<M> {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Maps; returns the address.
+    /// Maps what `request` describes and returns the address.
     ///
     /// # Errors
-    /// As [`MapError`] says; the address space is as before.
+    /// See [`MapError`]. On error the address space is unchanged.
     pub fn map(&self, request: &MapRequest<M>) -> Result<VirtAddr, MapError> {
         let mapped = self.map_telling(request, &mut |_, _| {})?;
         self.populate_now(mapped.to_populate);
         Ok(mapped.start)
     }
 
-    /// The same, but nothing is resident yet. Watchers of what is replaced are shown to `witness`, as by
-    /// [`unmap_telling`](Self::unmap_telling).
+    /// Like [`map`](Self::map), but leaves populating to the caller. Calls `witness` for the userfaultfd contexts of
+    /// replaced mappings, like [`unmap_telling`](Self::unmap_telling).
     ///
     /// # Errors
-    /// As [`map`](Self::map).
+    /// See [`map`](Self::map).
     pub fn map_telling(
         &self,
         request: &MapRequest<M>,
@@ -164,7 +164,7 @@ impl<M: Machine> AddressSpace<M> {
             LockFuture::OnFault => flags |= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT,
         }
         if flags.intersects(AreaFlags::DROPPABLE | AreaFlags::HUGETLB) {
-            // What may go at any time is never kept, and what is of the pool always.
+            // Droppable memory is never locked, and hugetlb pages are always resident.
             flags -= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
         }
         if areas.merge_all {
@@ -233,12 +233,12 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Whether `length` bytes may go to `placement`, whatever they show: what is refused before anything else of a mapping
-    /// is looked at (Linux 7.3 `mm/mmap.c`, `do_mmap` up to `__get_unmapped_area`). `huge` says that they are huge pages
-    /// of the pool.
+    /// Checks whether `length` bytes may be mapped at `placement`, independent of what is mapped. These are the checks
+    /// that precede all others of a mapping (Linux 7.3 `mm/mmap.c`, `do_mmap` up to `__get_unmapped_area`). `huge` says
+    /// that the mapping is of hugetlb pages.
     ///
     /// # Errors
-    /// As [`MapError`] says.
+    /// See [`MapError`].
     pub fn check_place(
         &self,
         length: u64,
@@ -277,7 +277,7 @@ impl<M: Machine> AddressSpace<M> {
             if offset % PAGE_SIZE as u64 != 0 {
                 return Err(MapError::Misaligned);
             }
-            // A byte offset is a signed 64-bit number on Linux.
+            // Linux has signed 64-bit byte offsets.
             let end = offset.checked_add(pages * PAGE_SIZE as u64);
             if end.is_none_or(|end| end > i64::MAX as u64) {
                 return Err(MapError::OffsetTooLarge);
@@ -300,7 +300,7 @@ impl From<UnmapError> for MapError {
     }
 }
 
-/// Chooses where the area goes.
+/// Chooses the start of a new area.
 fn place<M: Machine>(
     core: &Core<M>,
     areas: &mut Areas<M>,
@@ -352,8 +352,8 @@ fn place<M: Machine>(
         .ok_or(MapError::NoRoom)
 }
 
-/// Chooses where an area of huge pages goes: at a multiple of their size
-/// (Linux 7.2 `mm/hugetlb.c`, `hugetlb_get_unmapped_area`).
+/// Chooses the start of a new hugetlb area, aligned to the huge page size (Linux 7.2 `mm/hugetlb.c`,
+/// `hugetlb_get_unmapped_area`).
 #[cold]
 fn place_hugetlb<M: Machine>(
     core: &Core<M>,
@@ -378,16 +378,16 @@ fn place_hugetlb<M: Machine>(
     if start.number() % HUGE_PAGES == 0 {
         return Ok(start);
     }
-    // With room to spare the last multiple of the size in it will do.
+    // Search with room to spare, and use the last aligned start.
     let spare = HUGE_PAGES - 1;
     let start = place(core, areas, pages + spare, Placement::Anywhere)?;
     Ok(Page::new((start.number() + spare) & !spare))
 }
 
-/// Where an area goes for which `start` was chosen: to where its pages can be huge, if that may matter and there is room.
-/// Of anonymous memory so goes what is whole huge pages, whatever the settings say
-/// (Linux 7.2 `mm/mmap.c`, `__get_unmapped_area`), of shared memory that which is as large as the largest folio it may have
-/// (`mm/shmem.c`, `shmem_get_unmapped_area`).
+/// Returns the start of a new area for which `start` was chosen. If there is room, and huge pages may be used, it is
+/// aligned so that the pages can be huge. For anonymous memory this applies to lengths of whole huge pages, independent
+/// of the settings (Linux 7.2 `mm/mmap.c`, `__get_unmapped_area`). For shared memory it applies from the size of the
+/// largest folio that the object may have (`mm/shmem.c`, `shmem_get_unmapped_area`).
 fn align_huge<M: Machine>(
     core: &Core<M>,
     areas: &mut Areas<M>,
@@ -418,12 +418,13 @@ fn align_huge<M: Machine>(
     let Ok(room) = place(core, areas, pages + spare, Placement::Anywhere) else {
         return start;
     };
-    // The last place in it that is as far beyond a multiple.
+    // The last start in the range with the same offset from an aligned address.
     let last = room.number() + spare;
     Page::new(last - (last + folio - beyond) % folio)
 }
 
-/// Checks every limit, promises the memory and reserves what the change needs: afterwards it cannot fail.
+/// Checks every limit, accounts the memory, and reserves what the change needs. After it succeeds, the mapping cannot
+/// fail.
 fn prepare<M: Machine>(
     core: &Core<M>,
     areas: &mut Areas<M>,

@@ -54,41 +54,41 @@ pub(crate) use self::flags::Holes;
 pub(crate) use self::register::Spaces;
 pub(crate) use self::zap::Taken;
 
-/// Areas between two scheduling points of an operation on many.
+/// The number of areas between two scheduling points of an operation on many areas.
 pub(crate) const AREAS: u32 = 64;
-/// Pages between two scheduling points, where each costs as much as a fault.
+/// The number of pages between two scheduling points, where each page costs as much as a fault.
 pub(crate) const PAGES: u32 = 64;
 
 /// An area of an address space.
 pub type Area<M> = crate::vma::Area<Backing<M>>;
 
-/// Where areas may be.
+/// The addresses at which areas may be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Nothing is mapped below (`vm.mmap_min_addr`).
+    /// The lowest mappable address (`vm.mmap_min_addr`).
     pub lowest: VirtAddr,
-    /// Room without a hint is searched downwards from here.
+    /// Without a hint, get_unmapped_area searches downwards from here.
     pub mmap_top: VirtAddr,
-    /// Nothing is mapped from here on.
+    /// The first address past the mappable range.
     pub highest: VirtAddr,
 }
 
-/// The memory of a program: its areas and its page table.
+/// The memory of a process: its areas and its page table.
 ///
-/// Every operation takes `&self` and locks for itself: for reading where only pages change (a fault,
-/// `MADV_DONTNEED`, populating), for writing where areas change. No lock is held when one returns, and
-/// none waits; an object that would make it wait is reported, and the caller waits and retries.
+/// Every operation takes `&self` and does its own locking: shared where only pages change (a fault, `MADV_DONTNEED`,
+/// populating), exclusive where areas change. No lock is held when an operation returns, and no operation sleeps: if an
+/// object would have to wait, the operation returns an error, and the caller waits and retries.
 ///
-/// Dropping it unmaps everything. No CPU may have its table loaded then.
+/// Dropping an address space unmaps everything. By then no CPU may have its table loaded.
 pub struct AddressSpace<M: Machine> {
     pub(crate) core: Shared<Core<M>>,
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// An empty address space. The kernel half of its table is that of `template`.
+    /// Creates an empty address space. The kernel half of its page table is copied from `template`.
     ///
     /// # Errors
-    /// No frame for the table or no heap for the locks.
+    /// Fails if there is no frame for the page table or no heap memory for the locks.
     pub fn new(
         memory: Arc<Memory<M>>,
         layout: Layout,
@@ -100,37 +100,37 @@ impl<M: Machine> AddressSpace<M> {
         Ok(Self { core })
     }
 
-    /// The page table, to load it.
+    /// Returns the page table, for loading it on a CPU.
     pub fn table(&self) -> &Table<M> {
         &self.core.table
     }
 
-    /// What all address spaces share.
+    /// Returns the state that all address spaces share.
     pub fn memory(&self) -> &Arc<Memory<M>> {
         &self.core.memory
     }
 
-    /// Where areas may be.
+    /// Returns the addresses at which areas may be mapped.
     pub fn layout(&self) -> Layout {
         self.core.layout
     }
 
-    /// What the process refuses of huge pages.
+    /// Returns which huge pages the process opts out of.
     pub fn huge_refusal(&self) -> HugeRefusal {
         self.core.huge_refusal()
     }
 
-    /// Sets what the process refuses of huge pages from now on; those that it has stay.
+    /// Sets which huge pages the process opts out of. Existing huge pages stay.
     pub fn refuse_huge(&self, refusal: HugeRefusal) {
         self.core.refuse_huge(refusal);
     }
 
-    /// Sets the limits that later operations obey.
+    /// Sets the limits that later operations check.
     pub fn set_limits(&self, limits: Limits) {
         self.core.areas.write().limits = limits;
     }
 
-    /// The limits.
+    /// Returns the current limits.
     pub fn limits(&self) -> Limits {
         self.core.areas.read(self.core.cpu()).limits
     }

@@ -1,5 +1,5 @@
-//! Making pages resident before they are used (Linux 7.2 `mm/gup.c`, `populate_vma_page_range`, and `__mm_populate` for
-//! what calls make resident last).
+//! Populating areas ahead of access (Linux 7.2 `mm/gup.c`, `populate_vma_page_range`, and `__mm_populate` for the calls
+//! that populate as their last step).
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::{PausePoints, pause_point};
@@ -11,8 +11,8 @@ use crate::error::{AdviseError, FaultError, LockError, PopulateError, Stopped};
 use crate::fault::{Access, Fault, FaultedIn};
 use crate::vma::{AreaFlags, Position, Rights};
 
-/// What a call is still to make resident, once all else that it does is done. It succeeded: what keeps a page from being
-/// had ends its area and no more, and the program's next access meets it.
+/// The range that a call has yet to populate after its other work is done. The call itself succeeded: a page that
+/// cannot be faulted in only ends the population of its area, and the program takes the error at its next access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct ToPopulate {
@@ -20,7 +20,7 @@ pub struct ToPopulate {
 }
 
 impl Advice {
-    /// Whether it makes memory resident, and if so, whether as a store does.
+    /// Returns whether the advice populates memory, and if so, whether with write faults.
     pub const fn populates(self) -> Option<bool> {
         if matches!(self, Self::PopulateRead) {
             return Some(false);
@@ -37,33 +37,33 @@ impl ToPopulate {
         Self { rest }
     }
 
-    /// Nothing.
+    /// Returns an empty range at `page`.
     pub(crate) fn nothing_at(page: Page) -> Self {
         Self::new(PageRange::new(page, page))
     }
 
-    /// Whether there is nothing left.
+    /// Returns whether nothing is left to populate.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The first page that is left.
+    /// Returns the first page left to populate.
     pub fn next(&self) -> Page {
         self.rest.start
     }
 }
 
-/// Where something is mapped now, and what of it is to be made resident.
+/// A new mapping, and the range of it to populate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Mapped {
-    /// Where it begins.
+    /// The address of its first byte.
     pub start: VirtAddr,
-    /// For [`populate_rest`](AddressSpace::populate_rest), when watchers were told.
+    /// Pass this to [`populate_rest`](AddressSpace::populate_rest) after the userfaultfd contexts have been notified.
     pub to_populate: ToPopulate,
 }
 
-/// Whether copies are made for an area that became writable.
+/// Returns whether the pages of an area that became writable are copied at once.
 fn is_gained<M: Machine>(area: &Area<M>) -> bool {
     area.rights.contains(Rights::WRITE)
         && area.flags.contains(AreaFlags::LOCKED)
@@ -72,35 +72,35 @@ fn is_gained<M: Machine>(area: &Area<M>) -> bool {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Makes the pages of `length` bytes resident, as by a load of each, or by a store.
+    /// Faults in the pages of `length` bytes, for writing if `write`, else for reading.
     ///
     /// # Errors
-    /// As [`AdviseError`] says; pages below the address are resident.
+    /// See [`AdviseError`]. Pages below the reported address are resident.
     pub fn populate(&self, address: VirtAddr, length: u64, write: bool) -> Result<(), AdviseError> {
         let mut rest = self.to_populate(address, length)?;
         self.populate_onward(&mut rest, write)
     }
 
-    /// The pages of `length` bytes, for [`populate_onward`](Self::populate_onward).
+    /// Returns the pages of `length` bytes, for [`populate_onward`](Self::populate_onward).
     ///
     /// # Errors
-    /// [`AdviseError::Misaligned`].
+    /// [`AdviseError::Misaligned`] if the address is not aligned or the range wraps around.
     pub fn to_populate(&self, address: VirtAddr, length: u64) -> Result<ToPopulate, AdviseError> {
         let range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
         Ok(ToPopulate::new(range))
     }
 
-    /// Makes `rest` resident as [`populate`](Self::populate) does. On failure `rest` holds the pages that
-    /// are not resident yet: the caller frees memory, or waits for the watcher, and calls again.
+    /// Populates `rest` like [`populate`](Self::populate). On error `rest` is the range that is not populated yet: the
+    /// caller frees memory or waits for the userfaultfd handler, then calls again.
     ///
     /// # Errors
-    /// As [`AdviseError`] says.
+    /// See [`AdviseError`].
     pub fn populate_onward(&self, rest: &mut ToPopulate, write: bool) -> Result<(), AdviseError> {
         self.core.populate_as(&mut rest.rest, write)
     }
 
-    /// Makes `rest`, which was [locked](Self::begin_lock), resident, and goes on as
-    /// [`populate_onward`](Self::populate_onward).
+    /// Populates `rest`, which was [locked](Self::begin_lock). On error `rest` is the range that is not populated yet,
+    /// as with [`populate_onward`](Self::populate_onward).
     ///
     /// # Errors
     /// [`LockError::Fault`] and [`LockError::Watched`].
@@ -109,11 +109,11 @@ impl<M: Machine> AddressSpace<M> {
         Ok(populated.inspect_err(|stopped| rest.rest.start = stopped.at.page())?)
     }
 
-    /// Makes `rest` resident as its areas allow, but for areas of which a page cannot be had. Where it fails, `rest` is
-    /// what is still to be done: the same again, or without [this area](Self::pass_area).
+    /// Populates `rest` as the rights of its areas allow, and skips areas with a page that cannot be faulted in. On
+    /// error `rest` is the range that is left: the caller retries, or skips [the area](Self::pass_area) first.
     ///
     /// # Errors
-    /// [`PopulateError`] where the caller can do something for the next page.
+    /// See [`PopulateError`]: the next page needs memory, or the userfaultfd handler.
     pub fn populate_rest(&self, rest: &mut ToPopulate) -> Result<(), PopulateError> {
         while let Err(stopped) = self.core.populate_range(rest.rest) {
             rest.rest.start = stopped.at.page();
@@ -130,17 +130,17 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Leaves the area as it is where `rest` begins.
+    /// Skips the rest of the area at the start of `rest`.
     pub fn pass_area(&self, rest: &mut ToPopulate) {
         let range = &mut rest.rest;
         let areas = self.core.areas.read(self.core.cpu());
         let area = areas.map.find(range.start);
-        // It may be gone meanwhile.
+        // The area may have been unmapped in the meantime.
         let end = area.map_or(range.start.add(1), Area::end);
         range.start = end.min(range.end);
     }
 
-    /// Makes `rest` resident as far as it can be had without waiting for a watcher or for memory.
+    /// Populates `rest` as far as possible without waiting for a userfaultfd handler or for memory.
     pub fn populate_now(&self, mut rest: ToPopulate) {
         while self.populate_rest(&mut rest).is_err() {
             self.pass_area(&mut rest);
@@ -149,22 +149,22 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Makes `range` resident as its areas allow: private writable memory gets its own pages, and what is locked as it
-    /// faults none.
+    /// Populates `range` as the rights of its areas allow: private writable memory gets private pages, and areas that
+    /// are locked on fault are skipped.
     fn populate_range(&self, range: PageRange) -> Result<(), Stopped> {
         self.populate_where(range, true, |area| {
             !area.rights.is_none() && !area.flags.contains(AreaFlags::LOCK_ON_FAULT)
         })
     }
 
-    /// The same, but memory without any right is an error: `mlock` reports it.
+    /// Like [`populate_range`](Self::populate_range), but fails for memory without any rights: `mlock` reports it.
     pub(crate) fn populate_strictly(&self, range: PageRange) -> Result<(), Stopped> {
         self.populate_where(range, true, |_| true)
     }
 
-    /// Locked private pages that a protection change made writable are copied now, not by a fault
-    /// (`mm/mprotect.c`, `mprotect_fixup`). What stops it in one area does not in the next. No watcher is asked: Linux
-    /// holds the lock of the address space meanwhile, and leaves the rest of an area to faults where one would be.
+    /// Copies the locked private pages that a protection change made writable, rather than leave that to faults
+    /// (`mm/mprotect.c`, `mprotect_fixup`). An error in one area does not stop the next. No userfaultfd handler is
+    /// waited for: Linux holds the lock of the address space here, and leaves the rest of an area to later faults.
     #[cold]
     #[inline(never)]
     pub(crate) fn populate_gained(&self) {
@@ -174,13 +174,14 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Gives the area at `position`, which may have become writable, the lineage that its copies will want: before the
-    /// next area changes, as Linux makes them then, and what becomes one depends on it.
+    /// Sets the anon_vma of the area at `position` that its copies will need, if the area became writable. This
+    /// precedes changes to the next area: Linux makes the copies at this point, and whether areas merge depends on the
+    /// anon_vma.
     #[cold]
     #[inline(never)]
     pub(crate) fn found_gained(&self, areas: &Areas<M>, position: Position) {
         let area = areas.map.get(position);
-        // Whom the area's key refuses gets no copies.
+        // An area whose protection key denies the store gets no copies.
         if is_gained(area) && self.check_key(area.rights, Access::WRITE).is_ok() {
             Fault {
                 core: self,
@@ -194,8 +195,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Makes `range` resident in the areas that are `wanted`. `repeats` says whether the fault of a page that cannot be had
-    /// is [counted again](Self::count_repeated).
+    /// Populates `range` in the areas for which `wanted` returns true. If `repeats`, the failed fault of a page is
+    /// [counted again](Self::count_repeated).
     fn populate_where(
         &self,
         range: PageRange,
@@ -223,7 +224,7 @@ impl<M: Machine> Core<M> {
                 } else {
                     Access::READ
                 };
-                // Also where each page is there already (`mm/gup.c`, `check_vma_flags`).
+                // Checked even if every page is resident already (`mm/gup.c`, `check_vma_flags`).
                 self.check_key(area.rights, access)
                     .map_err(|error| Stopped {
                         at: part.start.address(),
@@ -241,8 +242,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE` of `rest`, which is what is left in the end. Unlike a load, the
-    /// former asks for the right to read itself (`mm/gup.c`, `check_vma_flags`).
+    /// Performs `MADV_POPULATE_READ` or `MADV_POPULATE_WRITE` on `rest`, and advances it past the populated pages.
+    /// Unlike a load, `MADV_POPULATE_READ` needs the read right itself (`mm/gup.c`, `check_vma_flags`).
     pub(crate) fn populate_as(&self, rest: &mut PageRange, write: bool) -> Result<(), AdviseError> {
         let (access, right) = if write {
             (Access::WRITE, Rights::WRITE)
@@ -272,8 +273,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Counts the fault of a page that could not be had once more: Linux reports the pages before it first, and asks for it
-    /// again, unless it is the first that is asked for (`mm/gup.c`, `__get_user_pages`).
+    /// Counts the failed fault of a page a second time. Linux first returns the pages before it, then faults on it
+    /// again, unless it is the first page requested (`mm/gup.c`, `__get_user_pages`).
     fn count_repeated(&self, began: Page, touched: Result<(), Stopped>) {
         let Err(stopped) = touched else {
             return;
@@ -285,7 +286,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Faults in each page of `range`, which lies in `area`, that does not permit the access yet.
+    /// Faults in each page of `range`, a part of `area`, whose entry does not permit the access yet.
     fn touch(
         &self,
         areas: &Areas<M>,
@@ -299,7 +300,7 @@ impl<M: Machine> Core<M> {
         touched
     }
 
-    /// Does what [`touch`](Self::touch) says and counts the pages in `faults`.
+    /// Does the work of [`touch`](Self::touch) and counts the faults in `faults`.
     fn touch_pages(
         &self,
         areas: &Areas<M>,
@@ -327,7 +328,7 @@ impl<M: Machine> Core<M> {
                 page,
                 access,
             };
-            // A fault may leave a page that a watcher has protected: the next one is his.
+            // A fault may leave a page that is write-protected by userfaultfd: the next fault is reported to it.
             let size = loop {
                 if let Some(size) = permitted() {
                     break size;
@@ -343,17 +344,17 @@ impl<M: Machine> Core<M> {
             if size == PageSize::Size4K {
                 points.round();
             } else {
-                // It may have been filled with zeroes.
+                // The huge page may just have been zeroed.
                 pause_point();
             }
-            // A huge page is touched once.
+            // A huge page is touched only once.
             page = Page::new((page.number() | (size.pages() - 1)) + 1);
         }
         Ok(())
     }
 
-    /// The size of the page at `page`, if its entry permits a store. Then it is marked as after one: who tracks stores
-    /// would see a store here (Linux takes a write fault for its write-protected entry).
+    /// Returns the size of the page at `page` if its entry permits a store, and marks the entry dirty: trackers of
+    /// stores must see a store here (Linux takes a write fault for a write-protected entry).
     fn permits_marked(&self, page: Page) -> Option<PageSize> {
         let mut cursor = self.table.cursor(PageRange::single(page));
         let present = cursor.peek().present()?;
@@ -369,7 +370,7 @@ impl<M: Machine> Core<M> {
         Some(present.size)
     }
 
-    /// The size of the page at `page`, if its entry permits the access already.
+    /// Returns the size of the page at `page` if its entry already permits the access.
     fn permits(&self, page: Page, access: Access) -> Option<PageSize> {
         let present = self.table.look(PageRange::single(page)).peek().present()?;
         let permits = present.bits.contains(access.needs());

@@ -1,7 +1,7 @@
 //! Changing protection (Linux 7.2 `mm/mprotect.c`, `do_mprotect_pkey`).
 //!
-//! One pass over the areas, one gather over all their entries, one flush at the end. Write permission is
-//! granted at once wherever the rule grants it, so that the next store does not fault.
+//! A change makes one pass over the areas, collects all their entries in one gather, and flushes once at the end. Write
+//! permission is granted eagerly wherever the rule allows it, so that the next store does not fault.
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::PausePoints;
@@ -19,10 +19,10 @@ use crate::vma::{AreaFlags, Position, Rights};
 use crate::writable::{Grant, View};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Changes the rights of `length` bytes, rounded up to pages; protection keys stay. No bytes: nothing happens.
+    /// Changes the rights of `length` bytes, rounded up to pages. Protection keys stay. Does nothing if `length` is 0.
     ///
     /// # Errors
-    /// As [`ProtectError`] says. Areas below the one that failed have changed, as on Linux.
+    /// See [`ProtectError`]. On error the areas below the failing one have changed, as on Linux.
     pub fn protect(
         &self,
         address: VirtAddr,
@@ -32,10 +32,10 @@ impl<M: Machine> AddressSpace<M> {
         self.protect_to(address, length, rights, None)
     }
 
-    /// The same, and the areas have the protection key `key` then.
+    /// Like [`protect`](Self::protect), and also tags the areas with the protection key `key`.
     ///
     /// # Errors
-    /// As for [`protect`](Self::protect); [`ProtectError::Key`] if the key is not one that the program took.
+    /// See [`protect`](Self::protect), and [`ProtectError::Key`] if the program has not allocated the key.
     pub fn protect_by_key(
         &self,
         address: VirtAddr,
@@ -49,11 +49,10 @@ impl<M: Machine> AddressSpace<M> {
         self.protect_with(address, length, rights, key)
     }
 
-    /// Changes the rights to those of memory that may only be executed, with the key that
-    /// [`execute_only_key`](Self::execute_only_key) gave.
+    /// Makes memory execute-only, with the key that [`execute_only_key`](Self::execute_only_key) returned.
     ///
     /// # Errors
-    /// As for [`protect`](Self::protect).
+    /// See [`protect`](Self::protect).
     pub fn protect_execute_only(
         &self,
         address: VirtAddr,
@@ -91,13 +90,13 @@ impl<M: Machine> AddressSpace<M> {
             return Ok(());
         }
         let mut areas = core.areas.write();
-        // Read before the area is, so that what is known of it then need not be read again.
+        // Read before the area, so that values loaded from it stay in registers.
         let (cpu, flush) = (core.cpu(), core.memory.policy().flush());
         let Some((first, area)) = areas.map.locate(range.start) else {
             return Err(ProtectError::Hole(address));
         };
         let sealed = area.flags.contains(AreaFlags::SEALED);
-        // With a key they differ, and are looked at later.
+        // With a key the rights differ and are compared later.
         if area.rights == rights && key.is_none() && range.end <= area.end() && !sealed {
             return Ok(());
         }
@@ -129,19 +128,19 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// One protection change under way.
+/// A protection change in progress.
 struct Change {
-    /// Without a key.
+    /// The new rights, without a key.
     rights: Rights,
-    /// The areas keep theirs where there is none.
+    /// The new key, or `None` to keep the keys of the areas.
     key: Option<u8>,
     avoided: u64,
-    /// Locked memory became writable.
+    /// Whether locked memory became writable.
     locked: bool,
 }
 
 impl Change {
-    /// Changes area after area, until one refuses or the range ends.
+    /// Changes one area after the other, until one fails or the range ends.
     #[inline(always)]
     fn areas<M: Machine>(
         &mut self,
@@ -164,7 +163,7 @@ impl Change {
         )
     }
 
-    /// The same for what follows the area at `position`.
+    /// Changes the areas that follow the one at `position`, like [`areas`](Self::areas).
     #[inline(never)]
     fn more_areas<M: Machine>(
         &mut self,
@@ -193,8 +192,8 @@ impl Change {
         Ok(())
     }
 
-    /// Changes the part of the area at `position` that begins where `rest` does and ends with the area or with
-    /// `rest`; returns where that part is now, and its end.
+    /// Changes the part of the area at `position` that begins where `rest` does and ends with the area or with `rest`.
+    /// Returns the position of the changed area and the end of the part.
     #[inline(always)]
     fn area<M: Machine>(
         &mut self,
@@ -243,7 +242,8 @@ impl Change {
         Ok((areas.map.merge_around(position), range.end))
     }
 
-    /// What can fail of a change of `range` with these rights and flags; returns the new flags.
+    /// Performs the steps of a change of `range` that can fail, except for splitting the area, and returns the new
+    /// flags.
     #[inline(always)]
     fn charge<M: Machine>(
         &mut self,
@@ -259,7 +259,7 @@ impl Change {
             self.locked = true;
             areas.note_gained(range);
         }
-        // Only the data limit can be exceeded: the size stays (Linux 7.2 `mprotect_fixup`).
+        // Only the data limit can be exceeded, as the mapped size does not change (Linux 7.2 `mprotect_fixup`).
         areas
             .check_data(self.rights, flags, range.len())
             .map_err(ProtectError::OverLimit)?;
@@ -272,7 +272,7 @@ impl Change {
         Ok(flags | AreaFlags::ACCOUNTED)
     }
 
-    /// The entries of the part `range` of one area, whose rights are the new ones.
+    /// Changes the entries of `range`, a part of `area`, whose rights are already the new ones.
     #[inline(always)]
     fn entries<M: Machine>(
         &mut self,
@@ -281,7 +281,7 @@ impl Change {
         range: PageRange,
         gather: &mut Gather<'_, M>,
     ) {
-        // Where the area was cut a huge page is cut too: once for all that follows.
+        // Split a huge page that straddles an edge of the range: the code below then needs no special case.
         if core.table.has_large() {
             let mut cursor = core.table.cursor(range).pausing();
             core.split_cut(&mut cursor, gather, Row::HugeSplitsProtect);
@@ -289,7 +289,7 @@ impl Change {
         let (view, policy) = (area.view(), core.memory.policy());
         let end = range.end;
         let access = access_bits(view.rights);
-        // One loop for each kind of change, of which most are of the first two.
+        // One loop for each kind of change. The common ones are the first and the last.
         let edited = if !view.rights.contains(Rights::WRITE) {
             let edit = edit_to(access, false);
             let mut cursor = core.table.cursor(range).pausing();
@@ -302,15 +302,15 @@ impl Change {
             let grant = Grant::new(view, WriteUpgrade::On);
             let rule = move |bits| edit_to(access, grant.allows(bits));
             let mut cursor = core.table.cursor(range).pausing();
-            // A page whose other owners are gone is this one's alone again.
+            // A page that all other processes have dropped becomes exclusive again.
             cursor.edit_regaining(end, rule, gather)
         };
-        // No address space has so many pages.
+        // This cannot overflow: no address space has that many pages.
         self.avoided = self.avoided.wrapping_add(edited.made_writable);
     }
 }
 
-/// The same where writing is granted in shared memory.
+/// Changes the entries of `range` where write permission is granted in shared memory.
 #[inline(never)]
 fn edit_shared<M: Machine>(
     core: &Core<M>,
@@ -324,7 +324,7 @@ fn edit_shared<M: Machine>(
     cursor.edit_alike(range.end, rule, gather)
 }
 
-/// The same under a policy that withholds the right to write from some pages.
+/// Changes the entries of `range` under a policy that withholds write permission from some pages.
 #[cold]
 #[inline(never)]
 fn edit_by_policy<M: Machine>(
@@ -338,7 +338,8 @@ fn edit_by_policy<M: Machine>(
     cursor.edit_alike(range.end, move |bits| rule.edit(bits), gather)
 }
 
-/// Whether the part `range` of an area with these flags, sealed or of huge pages of the pool, may change, if it does.
+/// Checks whether `range`, a part of a sealed or hugetlb area with these flags, may change. `stays` says that its
+/// rights do not change.
 #[cold]
 fn check_part(flags: AreaFlags, stays: bool, range: PageRange) -> Result<(), ProtectError> {
     if flags.contains(AreaFlags::SEALED) {
@@ -359,13 +360,13 @@ impl From<CutError> for ProtectError {
     }
 }
 
-/// What a protection change makes of the entries of one area under a policy.
+/// The edit of the entries of one area under a write-upgrade policy.
 #[derive(Clone, Copy)]
 struct PolicyRule {
     access: Bits,
-    /// For entries that are not writable.
+    /// Applies to entries that are not writable.
     grant: Grant,
-    /// For entries that are writable already: those the policy is not asked about again.
+    /// Applies to entries that are already writable, which the policy does not restrict.
     keep: Grant,
 }
 
@@ -384,8 +385,8 @@ impl PolicyRule {
     }
 }
 
-/// The rights that `access` names, and that to write if it is granted. Accessed, dirty and the other state
-/// stay (design rule 7).
+/// Returns the edit that sets the rights in `access`, and the write bit if `write`. Accessed, dirty and other state
+/// bits do not change (design rule 7).
 #[inline]
 fn edit_to(access: Bits, write: bool) -> Edit {
     let write = if write { Bits::WRITE } else { Bits::empty() };
@@ -399,8 +400,7 @@ fn edit_to(access: Bits, write: bool) -> Edit {
     }
 }
 
-/// Memory that holds nothing and can no longer be written is promised to nobody (Linux 7.2 `mm/mprotect.c`,
-/// `mprotect_fixup`).
+/// Unaccounts memory that has no pages and can no longer be written (Linux 7.2 `mm/mprotect.c`, `mprotect_fixup`).
 #[cold]
 #[inline(never)]
 fn uncharge<M: Machine>(core: &Core<M>, area: &mut Area<M>, pages: u64) {

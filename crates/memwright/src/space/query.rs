@@ -1,4 +1,4 @@
-//! Questions that change nothing.
+//! Queries, which change nothing.
 
 use core::sync::atomic::Ordering;
 
@@ -10,33 +10,35 @@ use crate::swap::SwapPayer;
 use crate::vma::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Shows every area to `visitor`, from the lowest upwards, with the address space locked.
+    /// Calls `visitor` with every area in ascending order. The address space is locked for reading: `visitor` must not
+    /// call into it.
     pub fn areas(&self, visitor: &mut dyn FnMut(&Area<M>)) {
         let areas = self.core.areas.read(self.core.cpu());
         areas.map.iter().for_each(visitor);
     }
 
-    /// How many areas there are.
+    /// Returns the number of areas.
     pub fn area_count(&self) -> usize {
         self.core.areas.read(self.core.cpu()).map.len()
     }
 
-    /// Shows the areas from the one that contains `address`, or follows it, upwards to `visitor`, until that returns
-    /// false. The address space is locked meanwhile.
+    /// Calls `visitor` with each area in ascending order, from the one that contains or follows `address`, until it
+    /// returns false. The address space is locked for reading: `visitor` must not call into it.
     pub fn areas_from(&self, address: VirtAddr, visitor: &mut dyn FnMut(&Area<M>) -> bool) {
         let areas = self.core.areas.read(self.core.cpu());
         let range = PageRange::new(address.page().min(Page::USER_END), Page::USER_END);
         let _ = areas.map.overlapping(range).all(visitor);
     }
 
-    /// Shows the area that contains `address`, or the next one above it, to `visitor`.
+    /// Calls `visitor` with the area that contains `address`, or else the next one above, and returns its result.
+    /// `None` if there is no such area.
     pub fn find<R>(&self, address: VirtAddr, visitor: impl FnOnce(&Area<M>) -> R) -> Option<R> {
         let areas = self.core.areas.read(self.core.cpu());
         let position = areas.map.at_or_after(address.page())?;
         Some(visitor(areas.map.get(position)))
     }
 
-    /// Whether any page of `length` bytes belongs to an area.
+    /// Returns whether any page of `length` bytes belongs to an area.
     pub fn is_mapped(&self, address: VirtAddr, length: u64) -> bool {
         let Some(range) = PageRange::from_addresses(address, length) else {
             return true;
@@ -45,7 +47,7 @@ impl<M: Machine> AddressSpace<M> {
         areas.map.overlapping(range).next().is_some()
     }
 
-    /// The entry of the page at `address`, for /proc/PID/pagemap.
+    /// Returns the entry of the page at `address`, for /proc/PID/pagemap.
     pub fn entry(&self, address: VirtAddr) -> Entry {
         let page = address.page();
         if page >= Page::USER_END {
@@ -55,7 +57,7 @@ impl<M: Machine> AddressSpace<M> {
         self.core.table.look(PageRange::single(page)).entry().entry
     }
 
-    /// The sizes. Walks the table to tell kinds of pages apart.
+    /// Returns the sizes of the address space. This walks the page table to classify the pages.
     pub fn totals(&self) -> Totals {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
@@ -100,29 +102,29 @@ impl<M: Machine> AddressSpace<M> {
         totals
     }
 
-    /// Pages with a frame (`VmRSS`), without a walk.
+    /// Returns the number of resident pages (`VmRSS`) without a walk.
     pub fn resident_pages(&self) -> u64 {
         self.core.resident()
     }
 
-    /// Lets `payer` pay for the slots of pages that leave from now on.
+    /// Sets the memcg that is charged for the swap slots of pages swapped out from now on.
     pub fn set_swap_payer(&self, payer: SwapPayer) {
         self.core.set_payer(payer);
     }
 
-    /// Pages in swap (`VmSwap`).
+    /// Returns the number of pages in swap (`VmSwap`).
     pub fn swapped_pages(&self) -> u64 {
         self.core.swapped()
     }
 
-    /// The most pages with a frame at any time, as last sampled (`ru_maxrss`).
+    /// Returns the peak number of resident pages, as last sampled (`ru_maxrss`).
     pub fn resident_peak(&self) -> u64 {
         self.core.peak()
     }
 }
 
 impl<M: Machine> Core<M> {
-    /// What the frame of an entry is used for, if the entry counts as resident.
+    /// Returns the kind of the frame that an entry maps, if the entry counts as resident.
     pub(crate) fn kind_of(&self, entry: Entry) -> Option<FrameKind> {
         let page = entry.present()?;
         let counted = !page.bits.contains(Bits::BORROWED);

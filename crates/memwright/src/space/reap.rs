@@ -1,4 +1,4 @@
-//! Taking the memory of a process that is about to end (Linux 7.2 `mm/oom_kill.c`, `__oom_reap_task_mm`).
+//! Reaping the memory of a process that is about to exit (Linux 7.2 `mm/oom_kill.c`, `__oom_reap_task_mm`).
 
 use memwright_table::{Machine, Page};
 
@@ -7,11 +7,11 @@ use crate::error::UnmapError;
 use crate::vma::{AreaBin, AreaFlags};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Unmaps all private memory. A process that still runs here faults at its next step: only for one that will
-    /// never return to its program. Linux keeps the areas and remembers that they are empty.
+    /// Unmaps all private memory. Threads that still run in this address space fault on their next access, so the
+    /// process must be one that never returns to user mode. Linux keeps the areas and marks them as unstable instead.
     ///
     /// # Errors
-    /// [`UnmapError::OutOfMemory`]; some of the memory may be gone.
+    /// [`UnmapError::OutOfMemory`]. A part of the memory may be unmapped by then.
     pub fn reap(&self) -> Result<(), UnmapError> {
         let core = &self.core;
         let mut bin = AreaBin::new();
@@ -19,7 +19,7 @@ impl<M: Machine> AddressSpace<M> {
         let mut position = areas.map.at_or_after(Page::new(0));
         while let Some(found) = position {
             let area = areas.map.get_mut(found);
-            // A seal binds the program alone.
+            // Seals bind only the program.
             area.flags -= AreaFlags::SEALED;
             let range = area.range();
             if area.is_shared() {

@@ -1,4 +1,4 @@
-//! Every address space of a machine: where the pages are found that several of them show since a fork.
+//! The list of all address spaces, in which the mappings of a page shared by fork are found.
 
 use alloc::vec::Vec;
 
@@ -7,7 +7,7 @@ use memwright_table::{Machine, OutOfMemory, Shared, TryPush};
 
 use super::Core;
 
-/// Every address space, in the order in which they were made.
+/// All address spaces, in order of creation.
 pub(crate) struct Spaces<M: Machine>(Lock<Vec<Shared<Core<M>>>>);
 
 impl<M: Machine> Spaces<M> {
@@ -15,8 +15,8 @@ impl<M: Machine> Spaces<M> {
         Self(Lock::new(Rank::Leaf, Vec::new()))
     }
 
-    /// Adds a space that was just made, and gives it its number, which no other has and which is higher than that of
-    /// every space before.
+    /// Adds a new address space and assigns its number, which is unique and higher than that of every earlier address
+    /// space.
     pub(crate) fn enter(&self, space: &Shared<Core<M>>) -> Result<(), OutOfMemory> {
         let mut all = self.0.lock();
         let number = all.last().map_or(1, |last| last.space_number() + 1);
@@ -24,7 +24,7 @@ impl<M: Machine> Spaces<M> {
         all.try_push(space.clone())
     }
 
-    /// Takes a space out of which nothing is mapped any more.
+    /// Removes an address space that has no mappings left.
     pub(crate) fn leave(&self, space: &Core<M>) {
         let mut all = self.0.lock();
         let place = all.binary_search_by_key(&space.space_number(), |one| one.space_number());
@@ -33,10 +33,10 @@ impl<M: Machine> Spaces<M> {
         drop(left);
     }
 
-    /// All that there are now, in their order.
+    /// Returns all current address spaces, in order of creation.
     ///
     /// # Errors
-    /// No heap for the list.
+    /// Fails if there is no heap memory for the list.
     pub(crate) fn all(&self) -> Result<Vec<Shared<Core<M>>>, OutOfMemory> {
         let all = self.0.lock();
         let mut copies = Vec::new();

@@ -12,24 +12,24 @@ use crate::trace::Event;
 use crate::uffd::{Watch, WatchEvent, WatchEvents};
 use crate::vma::{AreaBin, AreaFlags, Lineage, LineageCell, Position};
 
-/// What to move, and how.
+/// The arguments of `mremap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemapRequest {
-    /// Where the mapping is.
+    /// The address of the old range.
     pub old: VirtAddr,
-    /// How long it is, in bytes; 0 asks for a second mapping of shared memory.
+    /// The length of the old range, in bytes; 0 requests a second mapping of shared memory.
     pub old_length: u64,
-    /// How long it shall be, in bytes.
+    /// The length of the new range, in bytes.
     pub new_length: u64,
-    /// Whether it may move (`MREMAP_MAYMOVE`).
+    /// Whether the mapping may move (`MREMAP_MAYMOVE`).
     pub may_move: bool,
-    /// Where it shall be, in place of what is there (`MREMAP_FIXED`).
+    /// The address of the new range, replacing existing mappings (`MREMAP_FIXED`).
     pub fixed: Option<VirtAddr>,
-    /// Whether the old area stays, empty (`MREMAP_DONTUNMAP`).
+    /// Whether the old area stays mapped, empty (`MREMAP_DONTUNMAP`).
     pub dont_unmap: bool,
 }
 
-/// A request whose arguments agree with each other.
+/// A request whose arguments are consistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Checked {
     start: Page,
@@ -53,7 +53,7 @@ impl From<UnmapError> for RemapError {
 }
 
 impl RemapRequest {
-    /// What can be said without looking at any area (Linux 7.2 `check_mremap_params`).
+    /// Performs the checks that need no area (Linux 7.2 `check_mremap_params`).
     fn check(&self, end: Page) -> Result<Checked, RemapError> {
         let pages = |length: u64| {
             let rounded = length.checked_next_multiple_of(PAGE_SIZE as u64);
@@ -64,7 +64,7 @@ impl RemapRequest {
         if !self.old.is_aligned() {
             return Err(RemapError::Misaligned);
         }
-        // An old length that wraps when it is rounded up is none.
+        // An old length that wraps around when rounded up counts as 0.
         let (old_pages, new_pages) = (pages(self.old_length).unwrap_or(0), pages(self.new_length)?);
         if new_pages == 0 {
             return Err(RemapError::Invalid);
@@ -105,8 +105,8 @@ impl RemapRequest {
 }
 
 impl Checked {
-    /// The request as it is meant in an area: one of huge pages of the pool is moved by whole ones, and neither grows
-    /// nor stays behind (Linux 7.2 `check_prep_vma`).
+    /// Returns the request adapted to `area`. A hugetlb area is moved by whole huge pages, and can neither grow nor
+    /// stay mapped (Linux 7.2 `check_prep_vma`).
     fn in_area<M: Machine>(self, area: &Area<M>) -> Result<Self, RemapError> {
         if !area.flags.contains(AreaFlags::HUGETLB) {
             return Ok(self);
@@ -129,24 +129,25 @@ impl Checked {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Moves or resizes a mapping; returns where it is now. Moved pages are soft-dirty.
+    /// Moves or resizes a mapping and returns its new address. Moved pages become soft-dirty.
     ///
-    /// With `fixed` and equal lengths the old range may hold several areas (Linux 6.17 and later).
+    /// With `fixed` and equal lengths the old range may span several areas (Linux 6.17 and later).
     ///
     /// # Errors
-    /// As [`RemapError`] says. What was mapped at a fixed new place may be gone, as on Linux.
+    /// See [`RemapError`]. On error, mappings at a fixed new address may already be unmapped, as on Linux.
     pub fn remap(&self, request: RemapRequest) -> Result<VirtAddr, RemapError> {
         let moved = self.remap_telling(request, &mut |_, _| {})?;
         self.populate_now(moved.to_populate);
         Ok(moved.start)
     }
 
-    /// The same, but what locked memory grew by is not resident yet. Watchers that want to know are shown to `witness` while the address space is locked: of what was at the
-    /// new place, of the move, and of what is no longer at the old place (Linux 7.2 `notify_uffd`). Those of what was
-    /// unmapped also where the move failed.
+    /// Like [`remap`](Self::remap), but leaves populating the growth of locked memory to the caller. Calls `witness`
+    /// for the userfaultfd contexts that want events, with the address space locked: for what was mapped at the new
+    /// range, for the move, and for what is unmapped at the old range (Linux 7.2 `notify_uffd`). Unmap events are also
+    /// sent if the move fails.
     ///
     /// # Errors
-    /// As [`remap`](Self::remap).
+    /// See [`remap`](Self::remap).
     pub fn remap_telling(
         &self,
         request: RemapRequest,
@@ -182,15 +183,15 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Checks that there may be as many more areas as any `mremap` adds. The check precedes the look at the areas, whatever the
-/// request comes to (`mm/mremap.c` of Linux 7.3).
+/// Checks that the area limit leaves room for the most areas that any `mremap` adds. The check precedes the lookup of
+/// the area and is independent of the request (`mm/mremap.c` of Linux 7.3).
 fn check_room<M: Machine>(areas: &Areas<M>) -> Result<(), RemapError> {
-    /// The old and the new place may each be cut out of an area.
+    /// Both the old and the new range may be cut out of the middle of an area.
     const MOST_ADDED: usize = 4;
     areas.check_count(MOST_ADDED).map_err(RemapError::OverLimit)
 }
 
-/// What locked memory that begins at `start` now grew by.
+/// Returns the range by which locked memory that now begins at `start` has grown.
 fn grown<M: Machine>(areas: &Areas<M>, start: Page, request: &Checked) -> ToPopulate {
     let added = PageRange::new(start.add(request.old_pages), start.add(request.new_pages));
     let is_locked = |area: &Area<M>| area.flags.contains(AreaFlags::LOCKED);
@@ -230,16 +231,16 @@ impl<M: Machine> Core<M> {
         }
         let moves = request.fixed.is_some() || request.dont_unmap;
         if !moves && new_pages == old_pages {
-            // Nothing to do, and nobody asks what else the range holds (`MREMAP_NO_RESIZE` of Linux 7.2).
+            // There is nothing to do, and the rest of the range is not checked (`MREMAP_NO_RESIZE` of Linux 7.2).
             return Ok(start);
         }
         if new_pages < old_pages && !moves {
-            // What is given up may hold other areas and holes, and so may what stays (`MREMAP_SHRINK`).
+            // Both the unmapped tail and the remaining part may span several areas and holes (`MREMAP_SHRINK`).
             let tail = PageRange::new(start.add(new_pages), old.end);
             self.unmap_range(areas, tail, bin)?;
             return Ok(start);
         }
-        // What is given up may hold more here too, but the rest, which moves, is of one area.
+        // Here too the unmapped tail may span several areas, but the part that moves must be in one area.
         let rest = PageRange::new(start, start.add(old_pages.min(new_pages)));
         if rest.end > area.end() {
             return Err(RemapError::NoArea(area.end().address()));
@@ -256,7 +257,7 @@ impl<M: Machine> Core<M> {
         self.move_area(areas, request, bin)
     }
 
-    /// Extends the area over the free pages that follow it; false if there are not enough.
+    /// Extends the area over the free pages that follow it. Returns false if there are not enough.
     fn grow_in_place(
         &self,
         areas: &mut Areas<M>,
@@ -281,7 +282,7 @@ impl<M: Machine> Core<M> {
                 .map_err(|_| RemapError::Overcommit)?;
         }
         areas.map.grow_up(position, end);
-        // Not with the one before, which may have become alike meanwhile (`vma_merge_extend`).
+        // Not merged with the previous area, which may be compatible by now (`vma_merge_extend`).
         areas.map.merge_with_next(position);
         areas.count_in(rights, flags, more);
         Ok(true)
@@ -315,9 +316,9 @@ impl<M: Machine> Core<M> {
                     .ok_or(RemapError::NoRoom)?
             }
         };
-        // Watchers hear of what was there before they hear of the move, and of the rest afterwards.
+        // The unmap events for the target precede the move event. Those for the rest follow it.
         let before = bin.notices.len();
-        // A shrinking move gives up the tail once its target is free (Linux 7.2 `mm/mremap.c`, `mremap_to`).
+        // A shrinking move unmaps the tail after the target is free (Linux 7.2 `mm/mremap.c`, `mremap_to`).
         let old_pages = request.old_pages.min(new_pages);
         if old_pages < request.old_pages {
             let tail = PageRange::new(start.add(old_pages), start.add(request.old_pages));
@@ -351,8 +352,8 @@ impl<M: Machine> Core<M> {
         Ok(target)
     }
 
-    /// Everything that can fail but the tables: limits, reservations, the promise. Returns how many pages
-    /// were promised.
+    /// Performs every step that can fail, except for the page tables: limits, reservations, accounting. Returns the
+    /// number of pages accounted.
     fn prepare_move(
         &self,
         areas: &mut Areas<M>,
@@ -385,7 +386,7 @@ impl<M: Machine> Core<M> {
         Ok(new.len())
     }
 
-    /// Moves the entries of `old`, all or none.
+    /// Moves the entries of `old`: all of them, or none on error.
     fn move_pages(
         &self,
         cpu: CpuId,
@@ -407,7 +408,7 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Makes the new area and takes the old one away, or empties it.
+    /// Creates the new area, and unmaps or empties the old range.
     fn settle(
         &self,
         areas: &mut Areas<M>,
@@ -421,12 +422,12 @@ impl<M: Machine> Core<M> {
             .at_or_after(old.start)
             .expect("the area was found");
         let area = areas.map.get(position);
-        // Untouched anonymous memory has no identity yet: it is as if mapped at the new place.
+        // Anonymous memory without pages gets a new offset, as if it were mapped at the new address.
         let fresh = area.object().is_none() && !area.has_faulted();
         let (rights, flags, backing) = (area.rights, area.flags, area.backing().clone());
         let loses_watch = flags.intersects(AreaFlags::UFFD) && !follows(area);
         let whole = area.range();
-        // Linux puts the new area beside the old one before it takes this away: the two are one for a moment.
+        // Linux creates the new area before it removes the old one: for a moment the two are merged.
         let joins_rest = fresh && (new.end == whole.start || new.start == whole.end);
         let moved: Area<M> = Area {
             range: new,
@@ -444,7 +445,7 @@ impl<M: Machine> Core<M> {
             backing,
         };
         if flags.contains(AreaFlags::HUGETLB) {
-            // What is reserved moves as well.
+            // The reservation moves along.
             areas.map.split_at(old.start);
             areas.map.split_at(old.end);
             if let Some(position) = areas.map.at_or_after(old.start) {
@@ -467,7 +468,7 @@ impl<M: Machine> Core<M> {
         let position = areas.map.insert(moved);
         let position = areas.map.merge_around(position);
         if loses_watch {
-            // What it has become one with loses its watcher too (`copy_vma`, then `mremap_userfaultfd_prep`).
+            // The area that it merged with is unregistered too (`copy_vma`, then `mremap_userfaultfd_prep`).
             unwatch(areas.map.get_mut(position));
             let mut next = whole.start;
             while let (true, Some(position)) = (joins_rest, areas.map.at_or_after(next)) {
@@ -484,7 +485,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Moves all areas of the old range, with the holes between them, to the fixed new place.
+    /// Moves all areas of the old range to the fixed new address, and preserves the holes between them.
     fn move_several(
         &self,
         areas: &mut Areas<M>,
@@ -494,7 +495,7 @@ impl<M: Machine> Core<M> {
     ) -> Result<Page, RemapError> {
         let old = PageRange::new(request.start, request.start.add(request.old_pages));
         let mut next = old.start;
-        // The last area may reach beyond the old range, and stay there whole (`MREMAP_DONTUNMAP`).
+        // With `MREMAP_DONTUNMAP` the last area may extend beyond the old range and stay complete.
         while let Some(position) = areas.map.at_or_after(next).filter(|_| next < old.end) {
             let rest = PageRange::new(next, old.end);
             let part = areas.map.get(position).range().intersect(rest);
@@ -502,7 +503,7 @@ impl<M: Machine> Core<M> {
                 break;
             }
             let area = areas.map.get(position);
-            // What is watched moves alone (`vma_multi_allowed`), and that is asked first.
+            // A registered area must be moved alone (`vma_multi_allowed`). This is checked first.
             if area.flags.intersects(AreaFlags::UFFD) && part != old {
                 return Err(RemapError::NoArea(part.start.address()));
             }
@@ -528,25 +529,25 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Whether a watcher of the area is told where it goes, and goes on watching it there (`UFFD_FEATURE_EVENT_REMAP`).
+/// Returns whether the userfaultfd context of the area follows a move (`UFFD_FEATURE_EVENT_REMAP`).
 fn follows<M: Machine>(area: &Area<M>) -> bool {
     let watcher = area.backing().watcher();
     watcher.is_some_and(|watch| watch.events.contains(WatchEvents::REMAP))
 }
 
-/// Nobody is told of the area's faults any more.
+/// Unregisters the area from its userfaultfd.
 fn unwatch<M: Machine>(area: &mut Area<M>) {
     area.flags = area.flags.unwatched();
     area.backing = area.backing.watched_by(None);
 }
 
-/// Whether the area at `page` has huge pages of the pool.
+/// Returns whether the area at `page` is hugetlb.
 fn is_hugetlb<M: Machine>(areas: &Areas<M>, page: Page) -> bool {
     let area = areas.map.find(page);
     area.is_some_and(|area| area.flags.contains(AreaFlags::HUGETLB))
 }
 
-/// Whether `more` pages of the area keep to the limits (Linux 7.2 `check_prep_vma`).
+/// Checks `more` pages of the area against the limits (Linux 7.2 `check_prep_vma`).
 fn check_growth<M: Machine>(
     areas: &Areas<M>,
     position: Position,
@@ -561,9 +562,9 @@ fn check_growth<M: Machine>(
         .map_err(RemapError::OverLimit)
 }
 
-/// What `MREMAP_DONTUNMAP` leaves behind: the whole area is no longer locked, though its pages still count as such, and
-/// has no lineage if all of it was moved (Linux 7.2 `dontunmap_complete`). Where the new area became one with it, that
-/// holds for both.
+/// Updates the area that `MREMAP_DONTUNMAP` leaves mapped (Linux 7.2 `dontunmap_complete`). The area is no longer
+/// locked, including any part that was not moved, but its pages still count as locked. If all of it was moved, it has
+/// no anon_vma any more. If the new area merged with it, this applies to both.
 fn leave_behind<M: Machine>(areas: &mut Areas<M>, old: PageRange) {
     let position = areas.map.at_or_after(old.start);
     let area = areas.map.get_mut(position.expect("the area was found"));

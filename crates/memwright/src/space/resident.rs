@@ -1,4 +1,4 @@
-//! Which pages are in memory (Linux 7.2 `mm/mincore.c`).
+//! Reporting which pages are in memory (Linux 7.2 `mm/mincore.c`).
 
 use memwright_table::sync::PausePoints;
 use memwright_table::{Entry, Machine, Page, PageRange, VirtAddr};
@@ -8,15 +8,15 @@ use super::{AddressSpace, Area, Core};
 use crate::error::AdviseError;
 use crate::vma::AreaFlags;
 
-/// Pages looked at between two scheduling points.
+/// The number of pages checked between two scheduling points.
 const LOOKS: u32 = 512;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Tells `visitor`, for each page of `length` bytes, whether an access would find it in memory.
+    /// Calls `visitor` with each page of `length` bytes, and whether an access would find it in memory.
     ///
     /// # Errors
-    /// [`AdviseError::Misaligned`], or [`AdviseError::Hole`] where nothing is mapped; the pages below
-    /// were told.
+    /// [`AdviseError::Misaligned`], or [`AdviseError::Hole`] where nothing is mapped. The pages below the hole have
+    /// been reported.
     pub fn resident(
         &self,
         address: VirtAddr,
@@ -49,7 +49,7 @@ impl<M: Machine> Core<M> {
         match entry {
             Entry::Present(_) | Entry::Migrating(_) => true,
             Entry::Swapped(_) => false,
-            // Of these only the entry is asked (`mincore_hugetlb`).
+            // For hugetlb only the entry counts (`mincore_hugetlb`).
             Entry::Empty | Entry::Marker(_) if area.flags().contains(AreaFlags::HUGETLB) => false,
             Entry::Empty | Entry::Marker(_) => area.object().is_some_and(|object| {
                 let cached = object.cached(&self.memory, area.offset_of(page));

@@ -19,11 +19,11 @@ impl From<FlagsError> for SealError {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Seals `length` bytes, rounded up to pages: they can no longer be unmapped, replaced, moved, resized or
-    /// protected otherwise, and what the program may not write there it may not drop either.
+    /// Seals `length` bytes, rounded up to pages. They can no longer be unmapped, replaced, moved, resized or have
+    /// their protection changed. Memory that the program may not write can no longer be discarded either.
     ///
     /// # Errors
-    /// As [`SealError`] says; with a hole in the range nothing is sealed.
+    /// See [`SealError`]. With a hole in the range nothing is sealed.
     pub fn seal(&self, address: VirtAddr, length: u64) -> Result<(), SealError> {
         let core = &*self.core;
         let range = check::pages(address, length).map_err(|_| SealError::Invalid)?;

@@ -1,9 +1,10 @@
-//! Folios are split because somebody asks for it (Linux 7.2 `mm/huge_memory.c`, `split_huge_pages_pid`,
-//! `split_huge_pages_in_file`, `split_huge_pages_all` and `__folio_split`).
+//! Splitting folios on request (Linux 7.2 `mm/huge_memory.c`, `split_huge_pages_pid`, `split_huge_pages_in_file`,
+//! `split_huge_pages_all` and `__folio_split`).
 //!
-//! Who shows a huge page by one entry shows it by 512 from then on, wherever that is; an object that has it has its pages
-//! one by one. Nobody loses a page or a right by it. Then the frames are told that they make up smaller folios, or none.
-//! Linux takes the pages of a file out of all tables instead: the next access maps them.
+//! Every entry that maps the huge page as one is replaced by 512 entries, in all address spaces, and an object that
+//! owns the huge page keeps it as single pages. No mapping loses a page or a right. Then the frames are marked as
+//! smaller folios, or as single pages. Linux unmaps the pages of a file everywhere instead, and the next access maps
+//! them again.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,27 +23,28 @@ use crate::object::{Mappings, Object};
 use crate::stats::Row;
 use crate::vma::AreaFlags;
 
-/// What a folio is to be split into.
+/// The target of a folio split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FolioSplit {
-    /// The order of the folios that it becomes; 0 for single pages. Those that are no larger stay as they are.
+    /// The order of the resulting folios; 0 for single pages. Folios that are no larger stay as they are.
     pub order: u32,
-    /// Only the part with this page of the folio becomes so small: it is halved until it is. `None`, or a page beyond
-    /// the folio, for all of it.
+    /// Split only around this page: the folio is halved until the part with this page has the order. `None`, or a page
+    /// beyond the folio, splits all of it.
     pub at: Option<u64>,
 }
 
 impl FolioSplit {
-    /// Into single pages.
+    /// Splits into single pages.
     pub const SINGLE: Self = Self { order: 0, at: None };
 }
 
-/// What came of it.
+/// The result of a split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FolioSplits {
-    /// Folios that are larger than they were to be. What is mapped by its pages and not split is found by each of them.
+    /// The number of folios found that are larger than the target. A folio that is mapped by single pages and could not
+    /// be split counts once for each of them.
     pub found: u64,
-    /// Of these, those that were split.
+    /// The number of these that were split.
     pub split: u64,
 }
 
@@ -53,10 +55,10 @@ impl FolioSplits {
     }
 }
 
-/// Page counts of anonymous folios: one of two pages is none of them.
+/// The order that no anonymous folio has: there are none of two pages.
 const NEVER_ANONYMOUS: u8 = 1;
 
-/// One step of a split: the folio of an order that begins at a page becomes folios of a smaller one.
+/// One step of a split: the folio of order `from` that begins at page `first` becomes folios of order `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SplitStep {
     first: u32,
@@ -64,7 +66,7 @@ struct SplitStep {
     to: u8,
 }
 
-/// The steps in which a folio of order `from` is split, one after the other, to order `to`.
+/// Returns the successive steps that split a folio of order `from` to order `to`.
 fn steps(from: u8, to: u8, at: Option<u64>, anonymous: bool) -> impl Iterator<Item = SplitStep> {
     let at = at.filter(|at| *at < 1 << from);
     let mut order = from;
@@ -86,7 +88,7 @@ fn steps(from: u8, to: u8, at: Option<u64>, anonymous: bool) -> impl Iterator<It
     })
 }
 
-/// A folio in which a page lies.
+/// A folio that contains a page.
 #[derive(Clone, Copy)]
 struct Folio {
     head: Frame,
@@ -94,7 +96,7 @@ struct Folio {
 }
 
 impl Folio {
-    /// The one that `frame` is of, if it is larger than `split` says.
+    /// Returns the folio of `frame` if its order is larger than that of `split`.
     fn larger<M: Machine>(frames: &Frames<M>, frame: Frame, split: FolioSplit) -> Option<Self> {
         let order = frames.folio_order(frame);
         let head = Frame::new(frame.number() & !((1 << order) - 1));
@@ -105,14 +107,14 @@ impl Folio {
         self.head.number()..self.head.number() + (1 << self.order)
     }
 
-    /// Whether somebody may read or write it at any time without asking (design rule 6).
+    /// Returns whether a pin may access the folio at any time without an entry (design rule 6).
     fn is_pinned<M: Machine>(self, frames: &Frames<M>) -> bool {
         let pinned = |number| frames.pins(Frame::new(number)) != 0;
         self.frames().any(pinned) && !planted(Mistake::SplitPinned)
     }
 
-    /// Tells the frames of it that they make up smaller folios, unless an entry shows it whole still, or it is no folio
-    /// any more.
+    /// Marks the frames as smaller folios. Returns false if an entry still maps the folio as one, or if the folio no
+    /// longer exists.
     fn cut<M: Machine>(self, frames: &Frames<M>, split: FolioSplit, anonymous: bool) -> bool {
         if frames.is_in_folio(self.head) || frames.folio_order(self.head) != self.order {
             return false;
@@ -126,10 +128,10 @@ impl Folio {
     }
 }
 
-/// A page of a folio that is to be split, and where.
+/// A page of a folio to split, and where it is mapped.
 struct Found<M: Machine> {
     page: Page,
-    /// After what the entry shows.
+    /// The page after those that the entry maps.
     end: Page,
     frame: Frame,
     folio: Folio,
@@ -137,18 +139,19 @@ struct Found<M: Machine> {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Splits the folios of which `range` shows a page, anonymous or an object's, up to the first hole. Those of the
-    /// pool stay, and so do pinned ones, and those to which somebody else has a reference for the moment.
+    /// Splits the folios that are mapped in `range`, anonymous or of an object, up to the first hole. Hugetlb pages,
+    /// pinned folios, and folios with extra references are skipped.
     ///
-    /// Of anonymous ones that become single pages, the pages full of zeroes that are this address space's alone show the
-    /// zero frame then, but in locked and watched areas (Linux 7.2 `mm/migrate.c`, `try_to_map_unused_to_zeropage`).
+    /// When an anonymous folio becomes single pages, those that are all zero and exclusive to this address space are
+    /// replaced by the zero frame, except in locked and userfaultfd areas (Linux 7.2 `mm/migrate.c`,
+    /// `try_to_map_unused_to_zeropage`).
     pub fn split_folios(&self, range: PageRange, split: FolioSplit) -> FolioSplits {
         self.core.split_folios_in(range, split, Holes::Stop)
     }
 }
 
 impl<M: Machine> Memory<M> {
-    /// Splits the folios among the `pages` of an object, whoever shows them, as [`AddressSpace::split_folios`] does.
+    /// Splits the folios among the `pages` of an object wherever they are mapped, like [`AddressSpace::split_folios`].
     pub fn split_object(
         &self,
         object: &dyn Object<M>,
@@ -180,11 +183,11 @@ impl<M: Machine> Memory<M> {
         done
     }
 
-    /// Splits all folios that there are into single pages: what address spaces show, and what objects have whose pages
-    /// may leave.
+    /// Splits all folios into single pages: those mapped by address spaces, and those of objects whose pages can be
+    /// swapped out.
     ///
     /// # Errors
-    /// No heap for a list of the address spaces.
+    /// Fails if there is no heap memory for a list of the address spaces.
     pub fn split_all_folios(&self) -> Result<FolioSplits, OutOfMemory> {
         let mut done = FolioSplits::default();
         let all = PageRange::new(Page::new(0), Page::USER_END);
@@ -207,7 +210,7 @@ impl<M: Machine> Memory<M> {
         Ok(done)
     }
 
-    /// Splits the folio that is the pages of an object from `first` on.
+    /// Splits the folio that holds the pages of an object from `first` on.
     fn split_of_object(
         &self,
         object: &dyn Object<M>,
@@ -220,7 +223,7 @@ impl<M: Machine> Memory<M> {
             return false;
         }
         if frames.is_in_folio(folio.head) {
-            // From here on nobody is given it as one.
+            // From here on the object returns its pages one by one only.
             object.part(first);
             object.mappings().split(first, first + HUGE_PAGES);
         }
@@ -249,7 +252,7 @@ impl<M: Machine> Core<M> {
         done
     }
 
-    /// The first page of `rest` that is one of a folio larger than `split` says.
+    /// Returns the first page of `rest` whose folio has an order larger than that of `split`.
     fn next_larger(
         &self,
         areas: &Areas<M>,
@@ -283,7 +286,7 @@ impl<M: Machine> Core<M> {
         None
     }
 
-    /// The folio of which an entry shows a page, if it is larger than `split` says.
+    /// Returns the folio of a mapped page if its order is larger than that of `split`.
     fn larger_at(
         &self,
         area: &Area<M>,
@@ -329,7 +332,7 @@ impl<M: Machine> Core<M> {
         done
     }
 
-    /// Splits every entry that shows the anonymous huge page, unless others have it than entries.
+    /// Splits every entry that maps the anonymous huge page, unless it has references other than entries.
     fn split_everywhere(&self, shown: &ShownPage<M>) -> Result<(), OutOfMemory> {
         let showing = shown.spaces(self)?;
         let references = self.memory.frames().references_of_whole(shown.frame);
@@ -351,12 +354,12 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Splits the huge entry around `page`, if it shows the folio that begins with `head`.
+    /// Splits the huge entry around `page` if it maps the folio that begins with `head`.
     fn split_huge_entry(&self, page: Page, head: Frame) {
         let mut gather = self.gather();
         let mut cursor = self.table.cursor(around(page));
         let shows = |present: Present| present.size == PageSize::Size2M && present.frame == head;
-        // A table is set aside for every huge page: the split cannot fail.
+        // Every huge page has a deposited page table: the split cannot fail.
         if cursor.peek().present().is_some_and(shows) && cursor.split(&mut gather).is_ok() {
             self.memory.count(Row::HugeSplitsAsked, 1);
         }
@@ -365,7 +368,7 @@ impl<M: Machine> Core<M> {
         self.note_gather(self.cpu(), counts);
     }
 
-    /// Splits the huge entries that show pages `first..end` of an object, which are one huge page.
+    /// Splits the huge entries that map pages `first..end` of an object, which are one huge page.
     pub(crate) fn split_of_object(&self, mappings: &Mappings<M>, first: u64, end: u64) {
         let areas = self.areas.read(self.cpu());
         for area in areas.map.iter() {
@@ -384,7 +387,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Lets pages full of zeroes of a folio that was split show the zero frame, where they lie as they did in it.
+    /// Replaces zero-filled pages of a split folio by the zero frame, where they are mapped at their positions in the
+    /// folio.
     fn give_zeroes_back(&self, found: &Found<M>) {
         let cpu = self.cpu();
         let areas = self.areas.read(cpu);
@@ -411,7 +415,7 @@ impl<M: Machine> Core<M> {
 mod tests {
     use super::*;
 
-    /// From, to, around which page, anonymous; the first page of each step, and the orders.
+    /// From, to, the page to split around, anonymous; the first page of each step, and the orders.
     type StepsRow = (u8, u8, Option<u64>, bool, &'static [(u32, u8, u8)]);
 
     #[test]
@@ -429,7 +433,7 @@ mod tests {
             (3, 0, Some(5),    false, &[(0, 3, 2), (4, 2, 1), (4, 1, 0)]),
             (3, 0, Some(5),    true,  &[(0, 3, 2), (4, 2, 0)]),
             (3, 1, Some(5),    false, &[(0, 3, 2), (4, 2, 1)]),
-            // A page beyond the folio is none of it.
+            // A page beyond the folio does not belong to it.
             (3, 1, Some(8),    false, &[(0, 3, 1)]),
         ];
         for (from, to, at, anonymous, expected) in rows {

@@ -1,32 +1,33 @@
-//! Looking at every page of a range, for whoever tells users of them.
+//! Walks over the areas and entries of a range, for files such as `/proc/PID/smaps` and `clear_refs`.
 
 use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Edit, Extent, Machine, PageRange};
 
 use super::{AREAS, AddressSpace, Area};
 
-/// What a survey comes by.
+/// One step of a walk.
 pub enum Sight<'a, M: Machine> {
-    /// An area, of which the part in the range follows.
+    /// An area. Its entries in the range follow.
     Area(&'a Area<M>),
-    /// A run of pages of the last area that one entry answers for.
+    /// A run of pages of the last area that one entry maps.
     Entry(&'a Area<M>, Extent),
 }
 
-/// Which pages have their accessed bits cleared.
+/// The pages whose accessed bits are cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forget {
-    /// All.
+    /// All pages.
     All,
-    /// Those of areas without an object.
+    /// Pages of areas without an object.
     Anonymous,
-    /// Those of areas with one.
+    /// Pages of areas with an object.
     Mapped,
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Shows each area of `range` to `visitor`, followed by every entry there that is not empty, upwards, until
-    /// `visitor` returns false. The address space is locked meanwhile: the visitor must not enter it.
+    /// Calls `visitor` with each area of `range` in ascending order, followed by every nonempty entry of the area in
+    /// the range, until `visitor` returns false. The address space is locked for reading: `visitor` must not call into
+    /// it.
     pub fn survey(&self, range: PageRange, mut visitor: impl FnMut(Sight<'_, M>) -> bool) {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
@@ -48,7 +49,7 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Clears the accessed bits of the pages that `which` names, with one flush (Linux 7.2 `fs/proc/task_mmu.c`,
+    /// Clears the accessed bits of the pages that `which` selects, with a single flush (Linux 7.2 `fs/proc/task_mmu.c`,
     /// `clear_refs_pte_range`).
     pub fn forget_accesses(&self, which: Forget) {
         let core = &*self.core;
@@ -78,7 +79,7 @@ impl<M: Machine> AddressSpace<M> {
         core.note_gather(cpu, counts);
     }
 
-    /// Makes the peak of resident pages what is resident now (`/proc/PID/clear_refs`, 5).
+    /// Resets the peak of resident pages to the current number (`/proc/PID/clear_refs`, 5).
     pub fn reset_resident_peak(&self) {
         self.core.reset_peak();
     }

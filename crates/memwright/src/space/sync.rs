@@ -1,4 +1,4 @@
-//! Writing shared mappings back (Linux 7.2 `mm/msync.c`).
+//! Writing back shared mappings (Linux 7.2 `mm/msync.c`).
 
 use bitflags::bitflags;
 use memwright_table::sync::PausePoints;
@@ -10,12 +10,12 @@ use crate::error::SyncError;
 use crate::vma::AreaFlags;
 
 bitflags! {
-    /// What `msync` is asked for.
+    /// The flags of `msync`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct SyncFlags: u8 {
-        /// Write back and wait (`MS_SYNC`). Without it nothing is written here, as on Linux.
+        /// Write back and wait (`MS_SYNC`). Without this flag `msync` starts no writeback, as on Linux.
         const WAIT = 1;
-        /// Drop other copies (`MS_INVALIDATE`): there are none, but locked memory refuses.
+        /// Invalidate other copies (`MS_INVALIDATE`). There are none, so the only effect is an error for locked memory.
         const INVALIDATE = 2;
     }
 }
@@ -24,7 +24,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Writes the pages of `length` bytes back to their objects.
     ///
     /// # Errors
-    /// As [`SyncError`] says. At a hole the rest is still written.
+    /// See [`SyncError`]. A hole is reported only after the other areas are written.
     pub fn sync(&self, address: VirtAddr, length: u64, flags: SyncFlags) -> Result<(), SyncError> {
         let core = &*self.core;
         let range = check::pages(address, length).map_err(|error| match error {
@@ -58,7 +58,7 @@ impl<M: Machine> AddressSpace<M> {
                 .object()
                 .filter(|_| flags.contains(SyncFlags::WAIT) && area.is_shared())
                 .cloned();
-            // The object cleans its mappings, for which it needs the lock.
+            // The object write-protects its mappings, for which it takes the lock of this address space.
             drop(areas);
             if let Some(object) = object {
                 object

@@ -12,29 +12,30 @@ use crate::trace::Event;
 use crate::uffd::{Notices, Watch, WatchEvent};
 use crate::vma::{AreaBin, AreaFlags};
 
-/// What unmapping a range would take away.
+/// The result of checking a range that is about to be unmapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Removal {
     pub(crate) areas: usize,
     pub(crate) pages: u64,
-    /// Guard markers may stand there, and reach beyond.
+    /// Markers may be present and extend beyond the range.
     pub(crate) guarded: bool,
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Unmaps `length` bytes, rounded up to pages. Where nothing is mapped nothing happens.
+    /// Unmaps `length` bytes, rounded up to pages. Holes in the range are ignored.
     ///
     /// # Errors
-    /// As [`UnmapError`] says; nothing is unmapped.
+    /// See [`UnmapError`]. On error nothing is unmapped.
     pub fn unmap(&self, address: VirtAddr, length: u64) -> Result<(), UnmapError> {
         self.unmap_telling(address, length, &mut |_, _| {})
     }
 
-    /// The same. Watchers that want to know are shown to `witness` while the address space is locked, with the whole
-    /// range, and also where a sealed area behind what they watch refuses it (`vms_gather_munmap_vmas`).
+    /// Like [`unmap`](Self::unmap), and also calls `witness` for each userfaultfd context in the range that wants unmap
+    /// events. The address space is locked during the call. The event has the complete range. It is also sent for areas
+    /// in front of a sealed area that makes the call fail (`vms_gather_munmap_vmas`).
     ///
     /// # Errors
-    /// As [`unmap`](Self::unmap).
+    /// See [`unmap`](Self::unmap).
     pub fn unmap_telling(
         &self,
         address: VirtAddr,
@@ -64,7 +65,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Whether the part `part` of an area with these flags, sealed or of huge pages of the pool, may go.
+/// Checks whether `part` of an area with these flags, sealed or hugetlb, may be unmapped.
 #[cold]
 fn check_kept(flags: AreaFlags, part: PageRange) -> Result<(), UnmapError> {
     if flags.contains(AreaFlags::SEALED) {
@@ -77,8 +78,8 @@ fn check_kept(flags: AreaFlags, part: PageRange) -> Result<(), UnmapError> {
 }
 
 impl<M: Machine> Core<M> {
-    /// What unmapping `range` takes away, if no part of it is sealed and the area limit allows the split it may
-    /// need.
+    /// Checks that no part of `range` is sealed and that the area limit allows the split that unmapping may need.
+    /// Returns what unmapping the range removes.
     fn check_unmap(
         &self,
         areas: &Areas<M>,
@@ -107,8 +108,8 @@ impl<M: Machine> Core<M> {
         Ok(removal)
     }
 
-    /// The same, for whoever unmaps then. Where a sealed area behind others stops it, the first has been cut already, as
-    /// on Linux (`vms_gather_munmap_vmas`).
+    /// Like [`check_unmap`](Self::check_unmap), for a caller that then unmaps. If a sealed area that is not the first
+    /// stops it, the first area has already been split, as on Linux (`vms_gather_munmap_vmas`).
     pub(crate) fn prepare_unmap(
         &self,
         areas: &mut Areas<M>,
@@ -122,7 +123,7 @@ impl<M: Machine> Core<M> {
         checked
     }
 
-    /// Cuts the first area that `range` meets where that begins, unless it is sealed or there is no memory for it.
+    /// Splits the first area that overlaps `range` at the start of `range`, unless it is sealed or memory is short.
     #[cold]
     fn cut_first(&self, areas: &mut Areas<M>, range: PageRange) {
         let first = areas.map.overlapping(range).next();
@@ -142,7 +143,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Checks, reserves and unmaps.
+    /// Checks the range, reserves memory, and unmaps the range.
     pub(crate) fn unmap_range(
         &self,
         areas: &mut Areas<M>,
@@ -164,8 +165,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Takes every area of `range`, its entries and its empty tables away. Two insertions and room in
-    /// `bin` must have been reserved.
+    /// Removes every area of `range`, its entries and its empty page tables. The caller must have reserved two
+    /// insertions in the map, and room in `bin`.
     pub(crate) fn unmap_areas(
         &self,
         cpu: CpuId,
@@ -177,7 +178,7 @@ impl<M: Machine> Core<M> {
         self.remove_entries(cpu, range);
     }
 
-    /// Takes out every entry of `range` and frees the tables that are empty then.
+    /// Removes every entry of `range` and frees the page tables that become empty.
     pub(crate) fn remove_entries(&self, cpu: CpuId, range: PageRange) {
         self.note_peak(cpu);
         let mut gather = self.gather();
@@ -190,7 +191,7 @@ impl<M: Machine> Core<M> {
         self.note_gather(cpu, counts);
     }
 
-    /// Makes sure that the edges of `range` cut through no marker, so that removing it cannot fail.
+    /// Splits the markers that cross an edge of `range`, so that removing the range cannot fail.
     #[cold]
     pub(crate) fn split_markers(&self, cpu: CpuId, range: PageRange) -> Result<(), OutOfFrames> {
         let mut gather = self.gather();
@@ -200,7 +201,7 @@ impl<M: Machine> Core<M> {
         result
     }
 
-    /// Takes every area of `range` out of the map and out of the totals.
+    /// Removes every area of `range` from the map and the totals.
     fn take_areas(&self, areas: &mut Areas<M>, range: PageRange, bin: &mut AreaBin<Backing<M>>) {
         areas.map.split_at(range.start);
         areas.map.split_at(range.end);

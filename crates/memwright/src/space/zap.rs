@@ -1,4 +1,4 @@
-//! What an object asks of the address spaces that map it.
+//! Operations that an object performs on the address spaces that map it.
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::pause_point;
@@ -9,26 +9,26 @@ use crate::object::{CleanOutcome, Cluster, Mappings};
 use crate::stats::Row;
 use crate::vma::{AreaFlags, Rights};
 
-/// Which pages are taken out of a table.
+/// The pages that a zap removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// All: the object's, and private copies.
+    /// All pages: the object's, and private copies.
     All,
-    /// The object's, and zero pages, as where a hole is punched (Linux 7.2 `mm/memory.c`, `zap_present_ptes`).
+    /// The object's pages, and zero pages, for punching a hole (Linux 7.2 `mm/memory.c`, `zap_present_ptes`).
     Objects,
-    /// The object's alone, for they are in other frames from now on.
+    /// Only the object's pages, which move to other frames.
     Moving,
-    /// The object's alone, but for those of which a store would be forgotten with the entry.
+    /// Only the object's pages, except those whose entry is the only record of a store.
     Leaving,
 }
 
-/// Whether the entry is all that tells of a store since soft-dirty was cleared in its area.
+/// Returns whether the entry is the only record of a store since soft-dirty was cleared in its area.
 const fn tells_of_store(flags: AreaFlags, bits: Bits) -> bool {
     bits.contains(Bits::SOFT_DIRTY) && !flags.contains(AreaFlags::SOFT_DIRTY)
 }
 
 impl<M: Machine> Core<M> {
-    /// Takes the pages `first..end` of the object out of the table.
+    /// Unmaps the pages `first..end` of the object from this address space.
     pub(crate) fn zap_object(&self, mappings: &Mappings<M>, first: u64, end: u64, taken: Taken) {
         let cpu = self.cpu();
         let areas = self.areas.read(cpu);
@@ -52,9 +52,9 @@ impl<M: Machine> Core<M> {
         self.note_gather(cpu, counts);
     }
 
-    /// Takes out those pages of `area` from the cursor's position on.
-    /// Markers stay, but for poison, which goes with copies; where a page was write-protected, or the copy of one in
-    /// memory or in swap, one remains (Linux 7.2 `mm/memory.c`, `zap_install_uffd_wp_if_needed`).
+    /// Removes the pages of `area` that `taken` selects, from the cursor's position on. Markers stay, except poison
+    /// markers, which are removed with private copies. Where a page or a swap entry was write-protected, a marker takes
+    /// its place (Linux 7.2 `mm/memory.c`, `zap_install_uffd_wp_if_needed`).
     pub(crate) fn remove_pages(
         &self,
         area: &Area<M>,
@@ -73,19 +73,19 @@ impl<M: Machine> Core<M> {
                 Marks::empty()
             }
         };
-        // What another operation took out before may not be flushed yet (design rule 2).
+        // Entries that another operation has removed may not be flushed yet (design rule 2).
         if !planted(Mistake::ZapIgnoresPending) {
             gather.rely_on_pending();
         }
         while let Some(extent) = cursor.next_filled() {
             match extent.entry {
-                // What is lost is no more lost than a copy.
+                // A poison marker is treated like a private copy.
                 Entry::Marker(marker) if copies && marker.marks.contains(Marks::POISON) => {
                     cursor.remove(gather);
                 }
                 Entry::Empty | Entry::Marker(_) => {}
                 Entry::Present(page) => {
-                    // Somebody filled private memory with it.
+                    // A zero page was placed in private memory by `UFFDIO_ZEROPAGE`.
                     let is_zero = page.bits.contains(Bits::BORROWED);
                     let stays = match taken {
                         Taken::All | Taken::Objects => false,
@@ -96,7 +96,7 @@ impl<M: Machine> Core<M> {
                         cursor.replace(Entry::marker(left(page.bits)), gather);
                     }
                 }
-                // What is in swap is private.
+                // Pages in swap are private.
                 Entry::Swapped(_) if !copies => {}
                 Entry::Swapped(page) => {
                     cursor.replace(Entry::marker(left(page.bits)), gather);
@@ -112,8 +112,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Takes those of the object's `pages` out that an area here locks, and if they must be `unused` those whose entry
-    /// here was used.
+    /// Removes those of the object's `pages` from the set that an area here locks. If they must be `unused`, also
+    /// removes those whose entry here is accessed.
     pub(crate) fn keep_of_object(&self, mappings: &Mappings<M>, pages: &mut Cluster, unused: bool) {
         let areas = self.areas.read(self.cpu());
         let mut kept = AreaFlags::LOCKED | AreaFlags::SECRET;
@@ -138,7 +138,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Makes the pages `first..end` of the object clean and read-only in shared areas.
+    /// Clears the dirty bit and write permission of the pages `first..end` of the object in shared areas.
     pub(crate) fn clean_object(
         &self,
         mappings: &Mappings<M>,
@@ -179,14 +179,13 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Whether protection outlives the pages: where they can come back.
+/// Returns whether the write protection must outlive the pages, because they can be mapped again.
 fn keeps_protection<M: Machine>(area: &Area<M>) -> bool {
     area.object().is_some() && area.flags().contains(AreaFlags::UFFD_WP)
 }
 
-/// Whether the area shows an object with these mappings.
 impl<M: Machine> Core<M> {
-    /// Whether an area shows the object shared and may be written, now or after a protection change.
+    /// Returns whether an area maps the object shared and may be written, now or after a protection change.
     pub(crate) fn may_write_object(&self, mappings: &Mappings<M>) -> bool {
         let areas = self.areas.read(self.cpu());
         areas.map.iter().any(|area| {
@@ -195,6 +194,7 @@ impl<M: Machine> Core<M> {
     }
 }
 
+/// Returns whether the area maps an object with these mappings.
 fn shows<M: Machine>(area: &Area<M>, mappings: &Mappings<M>) -> bool {
     area.object()
         .is_some_and(|object| core::ptr::eq(object.mappings(), mappings))

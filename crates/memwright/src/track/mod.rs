@@ -1,8 +1,7 @@
-//! Which pages were written: soft-dirty bits, and userfaultfd's asynchronous write protection.
+//! Tracking of written pages: soft-dirty bits, and userfaultfd's asynchronous write protection.
 //!
-//! # Two ways of knowing
-//!
-//! A page whose stores are tracked is *armed*. How its next store becomes known depends on the page and on
+//! # How stores are detected
+//! A page whose stores are tracked is *armed*. How its next store is detected depends on the page and on
 //! [`Policy::track`](crate::Policy::track):
 //!
 //! | Page | Armed as | A store |
@@ -11,15 +10,16 @@
 //! | private, `track=fault` | not writable | faults once |
 //! | shared | not writable | faults once |
 //!
-//! The processor caches dirty with a translation and would not set it again, so that clearing it is a loss
-//! ([`Change::LostCachedBit`](memwright_table::Change), design rule 1): flushed wherever it may be cached before
-//! the arming operation returns.
+//! The processor caches the dirty bit in the TLB and would not set it again in the entry. So clearing it is a loss of a
+//! cached bit ([`Change::LostCachedBit`](memwright_table::Change), design rule 1): translations that may have it cached
+//! are flushed before the arming operation returns.
 //!
 //! # One dirty bit, several readers
 //!
-//! Whoever clears it first tells the others (design rule 9): that the frame differs from any copy of it goes into
-//! [`Bits::FOLDED_DIRTY`], that it was written since soft-dirty was cleared into [`Bits::SOFT_DIRTY`], that it was
-//! written since it was write-protected by taking [`Bits::WATCHED`] away.
+//! A reader that clears the dirty bit preserves its information for the other readers (design rule 9).
+//! [`Bits::FOLDED_DIRTY`] records that the frame differs from any copy of it. [`Bits::SOFT_DIRTY`] records that the
+//! page was written since soft-dirty was cleared. Clearing [`Bits::WATCHED`] records that it was written since it was
+//! write-protected.
 
 mod scan;
 mod soft_dirty;
@@ -32,21 +32,21 @@ pub use scan::{Categories, Scan, Share};
 use crate::vma::{Area, AreaFlags, Backed};
 
 impl<B: Backed> Area<B> {
-    /// Whether a store to a page that is not soft-dirty must fault.
+    /// Returns whether a store to a page that is not soft-dirty must fault.
     #[inline]
     pub(crate) fn watches_stores(&self) -> bool {
         let both = AreaFlags::SOFT_DIRTY.union(AreaFlags::WATCH_STORES);
         self.flags & both == AreaFlags::WATCH_STORES
     }
 
-    /// Whether a page of the area counts as written since soft-dirty was last cleared. `bits` are those of its
-    /// entry, none if nothing stands there (Linux 7.2 `fs/proc/task_mmu.c`, `pte_to_pagemap_entry`).
+    /// Returns whether a page of the area counts as written since soft-dirty was last cleared. `bits` are those of its
+    /// entry, or empty if there is none (Linux 7.2 `fs/proc/task_mmu.c`, `pte_to_pagemap_entry`).
     pub fn is_soft_dirty(&self, bits: Bits) -> bool {
         soft_dirty(self.flags, bits)
     }
 }
 
-/// The same for an area with these flags.
+/// Does the work of [`Area::is_soft_dirty`] for an area with these flags.
 fn soft_dirty(flags: AreaFlags, bits: Bits) -> bool {
     let dirty_tells = !flags.intersects(AreaFlags::WATCH_STORES | AreaFlags::SHARED);
     flags.contains(AreaFlags::SOFT_DIRTY)
@@ -54,8 +54,8 @@ fn soft_dirty(flags: AreaFlags, bits: Bits) -> bool {
         || (dirty_tells && bits.contains(Bits::DIRTY))
 }
 
-/// Clears the dirty bit of an entry with these bits, of a private page, for one of its readers; the others are told.
-/// The reader takes back what this says to himself.
+/// Returns the edit that clears the dirty bit in these bits of a private page, on behalf of one reader. The caller
+/// clears its own copy of the bit; other readers keep theirs.
 fn fold_dirty(bits: Bits) -> Edit {
     if !bits.contains(Bits::DIRTY) {
         return Edit::NONE;
@@ -76,8 +76,8 @@ fn fold_dirty(bits: Bits) -> Edit {
     edit
 }
 
-/// How an entry with these bits is write-protected: from now on a store to it is known, by its fault or, if
-/// `by_dirty`, by the dirty bit. What was written counts as unwritten from here on.
+/// Returns the edit that write-protects an entry with these bits. The next store is detected by its fault or, if
+/// `by_dirty`, by the dirty bit. Earlier stores no longer count.
 pub(crate) fn arm_written(by_dirty: bool, bits: Bits) -> Edit {
     if !by_dirty && planted(Mistake::ArmedWritable) {
         return Edit {
@@ -101,13 +101,13 @@ pub(crate) fn arm_written(by_dirty: bool, bits: Bits) -> Edit {
     }
 }
 
-/// Whether the dirty bit can tell of stores to a page of this size in an area with these flags. The first store to a
-/// huge one faults, so that it is split and 4 KiB of it count as written.
+/// Returns whether the dirty bit can detect stores to a page of this size in an area with these flags. The first store
+/// to a huge page must fault, so that the page is split and only 4 KiB of it count as written.
 pub(crate) fn is_by_dirty(flags: AreaFlags, size: PageSize) -> bool {
     flags.contains(AreaFlags::UFFD_BY_DIRTY) && matches!(size, PageSize::Size4K)
 }
 
-/// Whether a page with these bits was written since it was write-protected, or never was protected.
+/// Returns whether a page with these bits was written since it was write-protected, or was never protected.
 pub(crate) fn written(bits: Bits) -> bool {
     let watched = bits.contains(Bits::WATCHED);
     !bits.contains(Bits::UFFD_WP) && (!watched || bits.contains(Bits::DIRTY))
@@ -156,7 +156,7 @@ mod tests {
                 let armed = (bits - edit.clear) | edit.set;
                 assert!(!written(armed), "{bits:?}");
                 assert!(written(armed - wp - watched));
-                // A page that faults may have been dirty before.
+                // A page whose stores fault may have been dirty before.
                 assert_eq!(written(armed | dirty), by_dirty);
                 assert_eq!(armed.contains(write), bits.contains(write) && by_dirty);
                 assert!(!armed.contains(wp | watched));
@@ -170,7 +170,7 @@ mod tests {
         let edit = fold_dirty(Bits::DIRTY | Bits::WATCHED);
         assert_eq!(edit.set, Bits::FOLDED_DIRTY | Bits::SOFT_DIRTY);
         assert_eq!(edit.clear, Bits::DIRTY | Bits::WATCHED);
-        // Where a store faults, a protected page may well have been dirty before.
+        // Where stores fault, a protected page may have been dirty before.
         assert!(
             !fold_dirty(Bits::DIRTY | Bits::UFFD_WP)
                 .clear

@@ -1,10 +1,10 @@
-//! Asking for pages by what they are, and write-protecting those that were written in the same step
-//! (Linux 7.2 `fs/proc/task_mmu.c`, `PAGEMAP_SCAN`).
+//! Scanning for pages by category, with optional write protection of the written ones in the same step (Linux 7.2
+//! `fs/proc/task_mmu.c`, `PAGEMAP_SCAN`).
 //!
-//! A scan for nothing but written pages passes over what was not written: over whole tables below which nobody was since
-//! the last such scan, and in the others over runs of entries. For that it settles the tables first: the accessed bits
-//! of the entries above them are cleared, and flushed, before it looks ([`Table::settle`](memwright_table::Table)).
-//! A second flush, of what it protected again, is made before it returns.
+//! A scan for written pages only skips unwritten ones: complete tables whose pages were not accessed since the last
+//! such scan, and runs of entries in other tables. To make that reliable, it first clears the accessed bits of the
+//! entries that point to the tables, and flushes ([`Table::settle`](memwright_table::Table)). A second flush, for the
+//! pages that it protects again, precedes its return.
 
 use bitflags::bitflags;
 use memwright_table::mistake::{Mistake, planted};
@@ -21,14 +21,14 @@ use crate::space::{AREAS, AddressSpace, Area, Core, cuts_hugetlb};
 use crate::vma::AreaFlags;
 
 bitflags! {
-    /// What a page is. The values are those of `PAGE_IS_...` in Linux's `include/uapi/linux/fs.h`.
+    /// The categories of a page. The values are those of `PAGE_IS_...` in Linux's `include/uapi/linux/fs.h`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Categories: u64 {
         /// Stores are tracked by asynchronous write protection.
         const TRACKED = 1;
         /// Written since it was write-protected, or never protected.
         const WRITTEN = 1 << 1;
-        /// Of a file, or of shared memory.
+        /// Belongs to a file or to shared memory.
         const FILE = 1 << 2;
         /// In memory.
         const PRESENT = 1 << 3;
@@ -40,60 +40,60 @@ bitflags! {
         const HUGE = 1 << 6;
         /// Written since soft-dirty was cleared.
         const SOFT_DIRTY = 1 << 7;
-        /// A guard.
+        /// A guard page.
         const GUARD = 1 << 8;
     }
 }
 
-/// How much of a run may be taken.
+/// How much of a run the callback may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// As much as there is room for.
+    /// As much as it has room for.
     Any,
     /// All of it or nothing.
     Whole,
 }
 
-/// Which pages are asked for, and what becomes of them.
+/// The pages that a scan selects, and its options.
 #[derive(Clone, Copy, Debug)]
 pub struct Scan {
-    /// Categories that count as had where a page does not have them.
+    /// Categories that are inverted before the masks apply.
     pub inverted: Categories,
     /// Categories that a page must have.
     pub all: Categories,
-    /// Categories of which it must have one, unless there are none.
+    /// Categories of which a page must have at least one. Ignored if empty.
     pub any: Categories,
-    /// Written pages that are found are write-protected. Memory whose stores are not tracked is passed over.
+    /// Whether the written pages found are write-protected. Memory without tracked stores is skipped.
     pub protect: bool,
-    /// Such memory is an error.
+    /// Whether memory without tracked stores is an error.
     pub only_tracked: bool,
 }
 
 impl Scan {
-    /// Whether pages of these categories are asked for.
+    /// Returns whether the scan selects pages of these categories.
     fn wants(&self, categories: Categories) -> bool {
         let seen = categories ^ self.inverted;
         seen.contains(self.all) && (self.any.is_empty() || seen.intersects(self.any))
     }
 
-    /// Whether no page is asked for that was not written.
+    /// Returns whether the scan selects written pages only.
     fn wants_only_written(&self) -> bool {
         let written = Categories::WRITTEN;
         !self.inverted.contains(written) && (self.all.contains(written) || self.any == written)
     }
 
-    /// Whether an area with these can have such pages.
+    /// Returns whether pages of an area with these categories can be selected.
     fn wants_area(&self, categories: Categories) -> bool {
         (categories ^ self.inverted).contains(self.all & Categories::TRACKED)
     }
 }
 
-/// Whether stores to an area with these flags are tracked by asynchronous write protection.
+/// Returns whether stores to an area with these flags are tracked by asynchronous write protection.
 fn is_tracked(flags: AreaFlags) -> bool {
     flags.contains(AreaFlags::UFFD_WP | AreaFlags::UFFD_ASYNC)
 }
 
-/// What of an area every page of it has; `None` if the scan passes over it.
+/// Returns the categories that all pages of an area have, or `None` if the scan skips the area.
 fn of_area(flags: AreaFlags, scan: &Scan) -> Result<Option<Categories>, WatchError> {
     let mut categories = Categories::empty();
     if is_tracked(flags) {
@@ -111,14 +111,14 @@ fn of_area(flags: AreaFlags, scan: &Scan) -> Result<Option<Categories>, WatchErr
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Hands runs of pages that `scan` asks for to `take`, upwards, each with its categories; `take` says how many of
-    /// their pages it took. Returns where the scan ended: at the first page that was not taken, or at the range's end.
-    /// What was protected is so on every CPU before it returns. The address space is locked meanwhile: `take` must not
-    /// enter it.
+    /// Calls `take` with runs of pages that `scan` selects, in ascending order, and with their categories. `take`
+    /// returns how many of the pages it took. Returns where the scan stopped: at the first page that was not taken, or
+    /// at the end of the range. Write protection is effective on every CPU before this returns. The address space is
+    /// locked for reading: `take` must not call into it.
     ///
     /// # Errors
-    /// [`WatchError::NotWritable`] for memory that is not tracked, where the scan wants tracked memory only (Linux's
-    /// EPERM); [`WatchError::OutOfMemory`]. What was taken before stays so.
+    /// [`WatchError::NotWritable`] for memory without tracked stores, if the scan requires tracking (Linux's EPERM), or
+    /// [`WatchError::OutOfMemory`]. Pages already taken stay taken.
     pub fn scan(
         &self,
         range: PageRange,
@@ -173,18 +173,19 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// A scan in one area.
+/// The state of a scan in one area.
 struct Look<'a, M: Machine> {
     area: &'a Area<M>,
-    /// What every page of the area is.
+    /// The categories of every page of the area.
     common: Categories,
     scan: &'a Scan,
     take: &'a mut dyn FnMut(PageRange, Categories, Share) -> u64,
 }
 
 impl<M: Machine> Look<'_, M> {
-    /// Has as many pages of an entry taken as there is room for. A huge page that is to be protected in part is split
-    /// before anything is said of it (Linux 7.2 `pagemap_scan_thp_entry`): `None`, where nobody asks for the small ones.
+    /// Offers the pages of an entry to the callback, and returns how many it took. A huge page that can be protected
+    /// only in part is split first, before it is reported (Linux 7.2 `pagemap_scan_thp_entry`). Returns `None` if the
+    /// scan does not select its small pages.
     fn take_of(&mut self, pages: PageRange, categories: Categories) -> Option<u64> {
         let mut take = |categories, share| (self.take)(pages, categories, share).min(pages.len());
         let pooled = self.area.flags().contains(AreaFlags::HUGETLB);
@@ -207,27 +208,27 @@ impl<M: Machine> Look<'_, M> {
     }
 }
 
-/// What is known of a run, and of others like it.
+/// The properties of a run, which also apply to similar runs.
 struct Known {
     run: WrittenRun,
     categories: Categories,
     wanted: bool,
-    /// Whether they can be protected together.
+    /// Whether the pages can be protected together.
     at_once: bool,
     arm: Prepared,
 }
 
-/// What a look at a table found.
+/// The result of scanning a table.
 struct Looked {
-    /// Where the look ended.
+    /// Where the scan of the table stopped.
     end: Page,
-    /// Whether anything was asked for.
+    /// Whether any page was selected.
     found: bool,
-    /// Whether everything was seen, and is unwritten now.
+    /// Whether every entry was seen and is unwritten now.
     unwritten: bool,
 }
 
-/// Tables between two scheduling points of a scan for written pages.
+/// The number of page tables between two scheduling points of a scan for written pages.
 const TABLES: u32 = 4;
 
 impl<M: Machine> Core<M> {
@@ -248,7 +249,7 @@ impl<M: Machine> Core<M> {
         let mut written_before = false;
         let mut points = PausePoints::every(TABLES);
         loop {
-            // Beside a table with written pages there is likely another.
+            // A table with written pages is likely to be followed by another.
             if !written_before {
                 next = self.table.pass_quiet(PageRange::new(next, range.end));
             }
@@ -284,9 +285,9 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Looks at every entry of `range` and changes none: neighbours that are the same answer together.
+    /// Scans every entry of `range` without changing any. Equal neighbours are reported together.
     fn scan_alike(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
-        // Who shows an object's pages beside his own is asked page by page what they are.
+        // An area of an object also has private copies: pages are categorized one by one.
         let singly = look.area.object().is_some();
         let mut cursor = self.table.look(range).pausing();
         while let Some(extent) = cursor.next_alike(singly) {
@@ -303,7 +304,7 @@ impl<M: Machine> Core<M> {
         range.end
     }
 
-    /// Looks at every entry of `range`, for a scan that protects.
+    /// Scans every entry of `range` for a scan that protects.
     fn scan_each(
         &self,
         look: &mut Look<'_, M>,
@@ -317,7 +318,7 @@ impl<M: Machine> Core<M> {
             let categories = look.common | found;
             let mut end = extent.range.end;
             if look.scan.wants(categories) {
-                // A huge page of the pool is protected whole, or not at all.
+                // A hugetlb page is protected as a unit, or not at all.
                 let pooled = look.area.flags().contains(AreaFlags::HUGETLB);
                 if look.scan.protect && pooled && cuts_hugetlb(look.area.flags(), extent.range) {
                     return Ok(extent.range.start);
@@ -334,7 +335,7 @@ impl<M: Machine> Core<M> {
                     let by_dirty = is_by_dirty(look.area.flags(), PageSize::Size4K);
                     self.protect_one(by_dirty, &mut cursor, gather);
                 } else if protects && is_protectable(extent.entry, categories) {
-                    // Markers, and parts of huge pages: more than one slot may change its shape.
+                    // For markers and parts of huge pages, more than one slot may be affected.
                     drop(cursor);
                     let part = PageRange::new(extent.range.start, end);
                     self.protect_part(look.area, part, gather)?;
@@ -354,7 +355,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Looks for written pages from where the cursor stands to `end`, in one lowest table.
+    /// Scans for written pages from the cursor's position to `end`, in one lowest page table.
     fn look_at_table(
         &self,
         look: &mut Look<'_, M>,
@@ -362,11 +363,11 @@ impl<M: Machine> Core<M> {
         end: Page,
         gather: &mut Gather<'_, M>,
     ) -> Looked {
-        // Who shows an object's pages beside his own is asked page by page what they are.
+        // An area of an object also has private copies: pages are categorized one by one.
         let alike = look.area.object().is_none();
         let by_dirty = is_by_dirty(look.area.flags(), PageSize::Size4K);
         let arm = |bits| arm_written(by_dirty, bits);
-        // Nobody pins a page here while the lock is held.
+        // No page here can be newly pinned while the page-table lock is held.
         let pinned = self.may_have_pinned();
         let mut looked = Looked {
             end,
@@ -421,7 +422,7 @@ impl<M: Machine> Core<M> {
         looked
     }
 
-    /// The same for the entry where the cursor stands.
+    /// Write-protects the entry at the cursor. Returns whether the entry is unwritten now.
     fn protect_one(
         &self,
         by_dirty: bool,
@@ -429,7 +430,7 @@ impl<M: Machine> Core<M> {
         gather: &mut Gather<'_, M>,
     ) -> bool {
         match cursor.peek() {
-            // Who has pinned a page writes it without the entry: it stays as it is (design rule 6).
+            // The owner of a pin writes without the entry: the page stays unprotected (design rule 6).
             Entry::Present(page) if self.is_pinned(page) && !planted(Mistake::ScanArmsPinned) => {
                 false
             }
@@ -452,7 +453,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// What the entry of a slot for pages of `size` says.
+    /// Returns the categories of an entry in a slot for pages of `size`.
     fn categories(&self, look: &Look<'_, M>, entry: Entry, size: PageSize) -> Categories {
         let area = look.area;
         let flags = area.flags();
@@ -461,17 +462,18 @@ impl<M: Machine> Core<M> {
         let pooled = flags.contains(AreaFlags::HUGETLB);
         match entry {
             Entry::Empty => {
-                // Something may have been there, and gone without a trace (design rule 12). Linux says so where a table is,
-                // and since its stable releases of 2026 where none is, except in memory of the pool.
+                // A page may have been here and been removed without a trace (design rule 12). Linux reports it as
+                // written where a page table exists, and in its stable releases since 2026 also where none exists,
+                // except for hugetlb.
                 let watched = flags.contains(AreaFlags::UFFD_WP);
                 set(Categories::WRITTEN, watched && !pooled);
-                // There every entry is a huge one, whatever it says (`pagemap_hugetlb_category`).
+                // Every hugetlb entry counts as huge, even an empty one (`pagemap_hugetlb_category`).
                 let huge = pooled && matches!(size, PageSize::Size2M);
                 set(Categories::HUGE, huge);
                 return found;
             }
             Entry::Marker(marker) => {
-                // It has the form of an entry in swap.
+                // Markers are encoded as swap entries.
                 set(Categories::SWAPPED, true);
                 set(Categories::HUGE, pooled);
                 set(Categories::GUARD, marker.marks.contains(Marks::GUARD));
@@ -503,7 +505,8 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Whether the entry is one page's, and stays so when it is protected: of what nobody reaches too, a guard or poison.
+/// Returns whether the entry is for a single 4 KiB page and stays so when protected. Guard and poison markers count
+/// too.
 fn is_one_page(extent: Extent) -> bool {
     match extent.entry {
         Entry::Present(page) => matches!(page.size, PageSize::Size4K),
@@ -512,7 +515,7 @@ fn is_one_page(extent: Extent) -> bool {
     }
 }
 
-/// Whether an entry that is not one page is protected by a scan that found it: what is written, and what is not there.
+/// Returns whether a scan that selects an entry of more than one page protects it: written entries, and empty ones.
 fn is_protectable(entry: Entry, categories: Categories) -> bool {
     match entry {
         Entry::Empty => true,

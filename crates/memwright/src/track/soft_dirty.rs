@@ -10,7 +10,8 @@ use crate::space::{AREAS, AddressSpace, Core};
 use crate::vma::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
-    /// From now on only what is written afterwards is soft-dirty. With one flush, before it returns.
+    /// Clears the soft-dirty state of all pages: from now on only pages written afterwards are soft-dirty. Flushes once
+    /// before it returns.
     pub fn clear_soft_dirty(&self) {
         let core = &*self.core;
         let cpu = core.cpu();
@@ -35,7 +36,7 @@ impl<M: Machine> AddressSpace<M> {
                 cursor.edit_alike(range.end, |bits| arm(flags, bits), &mut gather);
                 continue;
             }
-            // Who has pinned a page writes it without the entry: it stays as it is (design rule 6).
+            // The owner of a pin writes without the entry: the page stays soft-dirty (design rule 6).
             let rule = |_, page: Present| {
                 if core.is_pinned(page) {
                     Edit::NONE
@@ -52,7 +53,7 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// The same for pages in swap. Whoever clears has the areas for himself: none of them comes back meanwhile.
+    /// Clears the soft-dirty bits of pages in swap. The areas are locked for writing: no page is swapped in meanwhile.
     #[cold]
     fn clear_swapped(&self, range: PageRange) {
         let mut cursor = self.table.cursor(range).pausing();
@@ -67,7 +68,7 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// How an entry with these bits is armed, in an area with these flags.
+/// Returns the edit that arms an entry with these bits in an area with these flags.
 fn arm(flags: AreaFlags, bits: Bits) -> Edit {
     let by_fault = !planted(Mistake::ClearedWritable);
     let mut edit = if by_fault && flags.contains(AreaFlags::WATCH_STORES) {

@@ -1,5 +1,5 @@
-//! What happens to watched memory other than faults, of which its watcher may want to know (Linux 7.2
-//! `fs/userfaultfd.c`: `userfaultfd_unmap_prep`, `mremap_userfaultfd_prep`, `userfaultfd_remove`).
+//! Events of registered memory other than faults (Linux 7.2 `fs/userfaultfd.c`: `userfaultfd_unmap_prep`,
+//! `mremap_userfaultfd_prep`, `userfaultfd_remove`).
 
 use alloc::vec::Vec;
 
@@ -9,40 +9,40 @@ use memwright_table::{Page, PageRange, TryPush};
 use super::{Watch, Watcher};
 
 bitflags! {
-    /// Of which events a watcher is told.
+    /// The events that a userfaultfd context receives.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct WatchEvents: u8 {
-        /// A child is watched by somebody of its own (`UFFD_FEATURE_EVENT_FORK`).
+        /// Fork: the child gets a context of its own (`UFFD_FEATURE_EVENT_FORK`).
         const FORK = 1;
-        /// Memory is watched where it moves to (`UFFD_FEATURE_EVENT_REMAP`).
+        /// Move: memory stays registered at its new address (`UFFD_FEATURE_EVENT_REMAP`).
         const REMAP = 1 << 1;
-        /// Contents go (`UFFD_FEATURE_EVENT_REMOVE`).
+        /// Contents are discarded (`UFFD_FEATURE_EVENT_REMOVE`).
         const REMOVE = 1 << 2;
-        /// Memory goes (`UFFD_FEATURE_EVENT_UNMAP`).
+        /// Memory is unmapped (`UFFD_FEATURE_EVENT_UNMAP`).
         const UNMAP = 1 << 3;
     }
 }
 
-/// One thing that happens to watched memory.
+/// An event of registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchEvent {
-    /// All of a range is unmapped: what was asked for, not only what is watched of it.
+    /// A range is unmapped: the complete range of the call, not only its registered part.
     Unmapped(PageRange),
-    /// So many pages move.
+    /// Pages are moved.
     Moved {
-        /// From here.
+        /// The first page at the old address.
         from: Page,
-        /// To there.
+        /// The first page at the new address.
         to: Page,
-        /// How many there were.
+        /// The number of pages.
         pages: u64,
     },
-    /// The contents of pages are about to go.
+    /// The contents of pages are about to be discarded.
     Removed(PageRange),
 }
 
 impl WatchEvent {
-    /// What a watcher that is told of it has asked for.
+    /// Returns the flag of a context that receives this event.
     const fn kind(self) -> WatchEvents {
         match self {
             Self::Unmapped(_) => WatchEvents::UNMAP,
@@ -53,32 +53,32 @@ impl WatchEvent {
 }
 
 impl Watcher {
-    /// Whether it is told of this.
+    /// Returns whether the context receives this event.
     pub(crate) fn is_told_of(&self, event: WatchEvent) -> bool {
         self.events.contains(event.kind())
     }
 }
 
-/// Who is told of what by one operation, in this order. Without memory for it a watcher is not told, as when its
-/// descriptor is closed.
+/// The events of one operation, in order, each with the context that receives it. If there is no memory to record an
+/// event it is dropped, as when the descriptor is closed.
 #[derive(Debug, Default)]
 pub(crate) struct Notices(Vec<(Watch, WatchEvent)>);
 
 impl Notices {
-    /// None, without an allocation.
+    /// An empty list. This allocates nothing.
     pub(crate) const NONE: Self = Self(Vec::new());
 
-    /// How many there are: where the next is.
+    /// Returns the number of events, which is the index of the next one.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Adds what happens to memory of this watcher, if it wants to know and has not been told the same.
+    /// Adds an event for this context, if it receives such events and the same event is not in the list yet.
     pub(crate) fn add(&mut self, watch: Option<&Watch>, event: WatchEvent) {
         self.add_at(self.len(), watch, event);
     }
 
-    /// The same before the others from `index` on.
+    /// Like [`add`](Self::add), but inserts the event before the ones from `index` on.
     pub(crate) fn add_at(&mut self, index: usize, watch: Option<&Watch>, event: WatchEvent) {
         let Some(watch) = watch.filter(|watch| watch.is_told_of(event)) else {
             return;
@@ -89,7 +89,7 @@ impl Notices {
         }
     }
 
-    /// Tells of each.
+    /// Calls `witness` with each event.
     pub(crate) fn tell(&self, witness: &mut dyn FnMut(&Watch, WatchEvent)) {
         for (watch, event) in &self.0 {
             witness(watch, *event);

@@ -1,4 +1,4 @@
-//! Filling one page of watched memory (Linux 7.2 `mm/userfaultfd.c`, `mfill_atomic`).
+//! Filling one page of a registered area (Linux 7.2 `mm/userfaultfd.c`, `mfill_atomic`).
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
@@ -14,25 +14,26 @@ use crate::track::{arm_written, is_by_dirty};
 use crate::vma::AreaFlags;
 use crate::writable::{upgrade, writable};
 
-/// What a page is filled with.
+/// The contents to fill a page with.
 #[derive(Clone, Copy, Debug)]
 pub enum Fill<'a> {
-    /// These bytes, a page of them (`UFFDIO_COPY`).
+    /// One page of bytes (`UFFDIO_COPY`).
     Bytes(&'a [u8; PAGE_SIZE]),
     /// Zeroes (`UFFDIO_ZEROPAGE`).
     Zeroes,
-    /// What the object has (`UFFDIO_CONTINUE`).
+    /// The page that the object already has (`UFFDIO_CONTINUE`).
     Object,
-    /// Nothing: every access is a bus error (`UFFDIO_POISON`).
+    /// A poison marker: every access is a bus error (`UFFDIO_POISON`).
     Poison,
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Fills `page`, where nothing is and somebody watches, at once for all threads. Whoever it is may fill: Linux does not
-    /// ask (`validate_dst_vma`). It is write-protected from the start if `protect`.
+    /// Fills `page`, which must be unmapped and in a registered area, atomically for all threads. The area may be
+    /// registered with any userfaultfd: Linux does not check that either (`validate_dst_vma`). If `protect`, the page
+    /// is mapped write-protected.
     ///
     /// # Errors
-    /// As [`FillError`] says; nothing has changed.
+    /// See [`FillError`]. On error nothing has changed.
     pub fn fill(&self, page: Page, fill: Fill<'_>, protect: bool) -> Result<(), FillError> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
@@ -70,19 +71,19 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// What a page with contents may take the place of: no marker but these two (Linux 7.2 `pte_is_uffd_marker`).
+/// The markers that a new page replaces; it replaces no others (Linux 7.2 `pte_is_uffd_marker`).
 pub(super) const PAGE_OVER: Marks = Marks::UFFD_WP.union(Marks::POISON);
 
-/// Where a page is filled.
+/// The place of a page to fill.
 pub(super) struct Place<'a, M: Machine> {
-    /// The fault that it is filled for, or before.
+    /// The fault that is resolved, or that would be.
     pub(super) fault: Fault<'a, M>,
     pub(super) protect: bool,
 }
 
 impl<M: Machine> Place<'_, M> {
-    /// Memory alone is filled, and only as far as its object reaches: private memory too (Linux 7.2
-    /// `mm/userfaultfd.c`, `mfill_atomic` and `mfill_file_over_size`).
+    /// Checks that the area is memory, and that the page is not beyond the end of its object. Both apply to private
+    /// memory too (Linux 7.2 `mm/userfaultfd.c`, `mfill_atomic` and `mfill_file_over_size`).
     fn check_object(&self, fill: &Fill<'_>) -> Result<(), FillError> {
         let area = self.fault.area;
         if !is_memory(area) {
@@ -92,7 +93,7 @@ impl<M: Machine> Place<'_, M> {
         match area.object() {
             Some(object) if !object.contains(index) && !planted(Mistake::FillBeyondObject) => {
                 Err(match fill {
-                    // To show what is beyond the end is asking for what cannot be (`shmem_get_folio_gfp`).
+                    // Mapping a page beyond the end is an invalid request (`shmem_get_folio_gfp`).
                     Fill::Object => FillError::Invalid,
                     Fill::Bytes(_) | Fill::Zeroes | Fill::Poison => FillError::NotThere,
                 })
@@ -101,7 +102,8 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// The entry's bits for a page in this state, with the protection, and writable if the rule allows it.
+    /// Returns the bits of an entry for a page in this state, write-protected if requested, and writable if the rule
+    /// allows it.
     pub(super) fn bits(&self, state: Bits, stored: bool) -> Bits {
         let view = self.fault.area.view();
         let mut bits = access_bits(self.fault.area.rights()) | state;
@@ -119,7 +121,8 @@ impl<M: Machine> Place<'_, M> {
         bits
     }
 
-    /// A cursor at the entry, unless something is there. Markers with no more than the marks `gives_way` are nothing.
+    /// Returns a cursor at the entry, unless the entry is in use. Markers with no other marks than `gives_way` count as
+    /// empty.
     pub(super) fn vacancy(&self, gives_way: Marks) -> Result<Cursor<'_, M>, FillError> {
         let table = &self.fault.core.table;
         let start = self.fault.page;
@@ -134,13 +137,13 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// Fills the entry unless something is there.
+    /// Fills the entry unless it is in use.
     fn enter(&self, entry: Entry) -> Result<(), FillError> {
         self.vacancy(PAGE_OVER)?.fill(entry)?;
         Ok(())
     }
 
-    /// A frame with these contents, or zeroes.
+    /// Allocates a frame with these contents, or zeroed.
     fn frame(
         &self,
         kind: FrameKind,
@@ -155,7 +158,7 @@ impl<M: Machine> Place<'_, M> {
         Ok(frame)
     }
 
-    /// A private page with contents of its own.
+    /// Maps a private page with these contents.
     fn own_page(&self, bytes: &[u8; PAGE_SIZE]) -> Result<(), FillError> {
         let frame = self.frame(FrameKind::Anonymous, Some(bytes))?;
         self.fault.note_private();
@@ -166,7 +169,7 @@ impl<M: Machine> Place<'_, M> {
         Ok(())
     }
 
-    /// The shared zero frame. A child finds it too.
+    /// Maps the shared zero frame. The area gets an anon_vma, so that a fork copies the entry.
     fn zero_page(&self) -> Result<(), FillError> {
         let state = Bits::ACCESSED | Bits::BORROWED;
         let bits = self.bits(state, false);
@@ -177,7 +180,7 @@ impl<M: Machine> Place<'_, M> {
         Ok(())
     }
 
-    /// A page that the object gets, with these contents or zeroes.
+    /// Adds a page with these contents, or a zeroed one, to the object and maps it.
     fn put(
         &self,
         object: &dyn Object<M>,
@@ -186,8 +189,8 @@ impl<M: Machine> Place<'_, M> {
         let memory = &*self.fault.core.memory;
         let generation = object.mappings().generation();
         let frame = self.frame(FrameKind::Object, bytes)?;
-        // The object does not get a page that there is no table to show in: who tries again would be told that the page
-        // exists.
+        // Allocate the page table first: if that failed after the object has the page, a retry would report that the
+        // page exists.
         self.vacancy(PAGE_OVER)?.reach()?;
         let shown = frame.clone();
         let index = self.fault.area.offset_of(self.fault.page);
@@ -199,7 +202,7 @@ impl<M: Machine> Place<'_, M> {
                 }
             }
             Ok(Put::Exists) => return Err(FillError::Exists),
-            // As Linux 7.2 has it (`mm/shmem.c`, `shmem_mfill_atomic_pte`).
+            // As on Linux 7.2 (`mm/shmem.c`, `shmem_mfill_atomic_pte`).
             Err(ObjectError::OutOfMemory | ObjectError::NoRoom) => {
                 return Err(FillError::OutOfMemory);
             }
@@ -212,18 +215,18 @@ impl<M: Machine> Place<'_, M> {
             return Ok(());
         }
         match self.show_found(object, true) {
-            // It came, and was cut off again.
+            // The page was added and truncated again.
             Err(FillError::NotThere) => Ok(()),
             shown => shown,
         }
     }
 
-    /// A page that the object has already.
+    /// Maps a page that the object already has.
     fn show(&self, object: &dyn Object<M>) -> Result<(), FillError> {
         self.show_found(object, false)
     }
 
-    /// Maps the page that the object has, as it is once it can be mapped.
+    /// Looks up the page in the object and maps it. Retries if the lookup became stale.
     fn show_found(&self, object: &dyn Object<M>, stored: bool) -> Result<(), FillError> {
         let memory = &*self.fault.core.memory;
         let index = self.fault.area.offset_of(self.fault.page);
@@ -243,7 +246,7 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// Maps a frame of the object. False if what the object said when it had this generation may be stale by now.
+    /// Maps a frame of the object. Returns false if the lookup at `generation` may be stale.
     fn show_frame(
         &self,
         object: &dyn Object<M>,
@@ -270,7 +273,7 @@ impl<M: Machine> Place<'_, M> {
 
     pub(super) fn poison(&self) -> Result<(), FillError> {
         if !self.fault.area.is_shared() {
-            // A child finds it poisoned too.
+            // The area gets an anon_vma, so that a fork copies the marker.
             self.fault.note_private();
         }
         self.vacancy(Marks::empty())?.mark(Marks::POISON)?;

@@ -1,4 +1,4 @@
-//! Filling one huge page of watched memory (Linux 7.2 `mm/hugetlb.c`, `hugetlb_mfill_atomic_pte`).
+//! Filling one huge page of a registered hugetlb area (Linux 7.2 `mm/hugetlb.c`, `hugetlb_mfill_atomic_pte`).
 
 use memwright_table::{
     Bits, Entry, FOLIO_FRAMES, Frame, FrameRef, Machine, NoHugePage, Page, PageSize, Present,
@@ -15,10 +15,11 @@ use crate::stats::Row;
 use crate::vma::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Fills the huge page that begins at `page`, where nothing is, with what `write` puts into each of its frames.
+    /// Fills the huge page that begins at `page`, which must be unmapped. `write` is called for each of its frames,
+    /// with the frame and its number, to write the contents.
     ///
     /// # Errors
-    /// Those of `write`, and as [`FillError`] says; nothing has changed.
+    /// Those of `write`, and those of [`FillError`]. On error nothing has changed.
     pub fn fill_hugetlb<E: From<FillError>>(
         &self,
         page: Page,
@@ -97,7 +98,7 @@ fn place<'a, M: Machine>(
 }
 
 impl<M: Machine> Place<'_, M> {
-    /// What needs no contents of the caller's.
+    /// Performs the fills that need no contents from the caller.
     pub(super) fn fill_hugetlb(&self, fill: Fill<'_>) -> Result<(), FillError> {
         if huge::around(self.fault.page).start != self.fault.page {
             return Err(FillError::Invalid);
@@ -105,7 +106,7 @@ impl<M: Machine> Place<'_, M> {
         match fill {
             Fill::Poison => self.poison(),
             Fill::Object => self.show_hugetlb(),
-            // There is no huge page of zeroes in the pool.
+            // There is no huge zero page for hugetlb.
             Fill::Zeroes | Fill::Bytes(_) => Err(FillError::Invalid),
         }
     }
@@ -115,7 +116,7 @@ impl<M: Machine> Place<'_, M> {
         view.ok_or(FillError::Invalid)
     }
 
-    /// A page of the pool, contents undefined, for a place where nothing is. Carries one reference.
+    /// Takes a page from the pool, with undefined contents, for an unmapped place. The frame carries one reference.
     fn take_hugetlb(&self) -> Result<Frame, FillError> {
         let view = self.view()?;
         let index = self.fault.huge_index();
@@ -143,7 +144,7 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// The page that was taken for this place is given up.
+    /// Restores the reservation of the page that was taken for this place and freed.
     fn restore(&self) {
         let Ok(view) = self.view() else {
             return;
@@ -155,7 +156,7 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// Maps a page that was filled; of shared memory the file gets it first.
+    /// Maps a filled page. For shared memory the page is added to the file first.
     fn enter_hugetlb(&self, page: FrameRef<'_, M>) -> Result<(), FillError> {
         let view = self.view()?;
         let index = self.fault.huge_index();
@@ -174,13 +175,13 @@ impl<M: Machine> Place<'_, M> {
         state.put(index, page).map_err(|_| FillError::OutOfMemory)?;
         let mapped = self.map(shown, bits, true);
         if mapped.is_err() {
-            // Nobody has seen it: the file is locked.
+            // No other thread has seen the page: the file is locked.
             state.take_back(index);
         }
         mapped
     }
 
-    /// Maps the page that the file has; privately, until it is stored to.
+    /// Maps the page that the file already has. In a private area it is shared until the first store.
     fn show_hugetlb(&self) -> Result<(), FillError> {
         let view = self.view()?;
         let state = view.file.lock();

@@ -1,20 +1,20 @@
-//! userfaultfd: a program that is told of faults in memory and resolves them itself
-//! (Linux 7.2 `mm/userfaultfd.c` and `fs/userfaultfd.c`).
+//! userfaultfd: fault handling in user space (Linux 7.2 `mm/userfaultfd.c` and `fs/userfaultfd.c`).
 //!
-//! A [`Watcher`] stands for one descriptor. Areas that are registered with it say in their flags of which faults it
-//! is told: [`AddressSpace::fault`](crate::AddressSpace::fault) then refuses with
-//! [`FaultError::Watched`](crate::FaultError::Watched), and the personality tells whoever reads the descriptor, makes
-//! the thread wait, and retries.
+//! A [`Watcher`] is the context of one userfaultfd descriptor. The flags of areas that are registered with it say which
+//! faults it handles. For these, [`AddressSpace::fault`](crate::AddressSpace::fault) fails with
+//! [`FaultError::Watched`](crate::FaultError::Watched). The personality then reports the fault to the reader of the
+//! descriptor, blocks the faulting thread, and retries.
 //!
-//! Protection stands in the entry ([`Bits::UFFD_WP`](memwright_table::Bits::UFFD_WP)), or, of memory that is not there
-//! yet, in a marker, at whatever level covers the range. What is mapped under a marker inherits the protection, page by
-//! page; an unprotected part splits it.
+//! Write protection is stored in the entry ([`Bits::UFFD_WP`](memwright_table::Bits::UFFD_WP)), or, for unpopulated
+//! memory, in a marker at the level that covers the range. A page that is mapped in place of a marker inherits its
+//! protection. Unprotecting a part of the range of a marker splits it.
 //!
-//! | What watches | A store to a protected page |
+//! | Context | A store to a write-protected page |
 //! |---|---|
-//! | nobody waits, the page is private, `track=dirty-bit` | finds it writable; the processor's dirty bit tells |
-//! | nobody waits, otherwise (`UFFD_FEATURE_WP_ASYNC`) | faults once, and the protection is gone |
-//! | somebody waits | is refused until the watcher takes the protection away |
+//! | asynchronous, private page, `track=dirty-bit` | finds the entry writable; the hardware dirty bit records the store
+//! |
+//! | asynchronous (`UFFD_FEATURE_WP_ASYNC`), otherwise | faults once, which removes the protection |
+//! | synchronous | blocks until the handler removes the protection |
 
 mod event;
 mod fill;
@@ -37,58 +37,58 @@ use crate::fault::{Access, Fault};
 use crate::space::{Area, Areas, Core, check};
 use crate::vma::AreaFlags;
 
-/// A descriptor as areas know it.
+/// A userfaultfd context, as areas refer to it.
 #[derive(Debug)]
 pub struct Watcher {
-    /// The personality finds the descriptor by it.
+    /// The number by which the personality finds the descriptor.
     pub number: u64,
-    /// Nobody waits for stores to protected pages (`UFFD_FEATURE_WP_ASYNC`).
+    /// Stores to write-protected pages do not wait for the handler (`UFFD_FEATURE_WP_ASYNC`).
     pub asynchronous: bool,
-    /// Memory that is not there yet can be protected (`UFFD_FEATURE_WP_UNPOPULATED`).
+    /// Unpopulated memory can be write-protected (`UFFD_FEATURE_WP_UNPOPULATED`).
     pub unpopulated: bool,
-    /// Of which events it is told. Only who is told where memory moves goes on watching it there.
+    /// The events that it receives. Only a context that receives move events stays registered with memory that moves.
     pub events: WatchEvents,
 }
 
-/// A reference of a watcher.
+/// A reference to a userfaultfd context.
 pub type Watch = Shared<Watcher>;
 
 bitflags! {
-    /// Of which faults a watcher is told.
+    /// The faults that an area is registered for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct WatchModes: u8 {
-        /// At pages that are missing.
+        /// Faults at missing pages.
         const MISSING = 1;
-        /// Stores to protected pages.
+        /// Stores to write-protected pages.
         const WRITE_PROTECT = 1 << 1;
-        /// At pages that the object has, and no entry shows.
+        /// Faults at pages that the object has and that are not mapped.
         const MINOR = 1 << 2;
     }
 }
 
-/// The fault of which a watcher is told.
+/// The kind of a fault that a userfaultfd handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchedFault {
     /// The page is missing.
     Missing,
-    /// The object has the page, and no entry shows it.
+    /// The object has the page, and it is not mapped.
     Minor,
-    /// A store to a protected page.
+    /// A store to a write-protected page.
     WriteProtected,
 }
 
-/// Who is told of faults at an address, and of which.
+/// The userfaultfd context that handles the faults at an address.
 #[derive(Clone, Debug)]
 pub struct Watched {
-    /// The watcher.
+    /// The context.
     pub watch: Watch,
-    /// Its part of the area.
+    /// The range of the registered area.
     pub range: PageRange,
-    /// What the area's pages are filled by.
+    /// The page size by which the area is filled.
     pub unit: PageSize,
 }
 
-/// The area at `page`, ready for a first private page (Linux 7.2 `mm/userfaultfd.c`, `uffd_lock_vma`).
+/// Returns the area at `page`, prepared for its first private page (Linux 7.2 `mm/userfaultfd.c`, `uffd_lock_vma`).
 fn ready_area<'a, M: Machine>(
     core: &'a Core<M>,
     areas: &'a Areas<M>,
@@ -110,7 +110,7 @@ fn ready_area<'a, M: Machine>(
     Some(area)
 }
 
-/// What the pages of an area are filled by.
+/// Returns the page size by which an area is filled.
 fn unit_of<M: Machine>(area: &Area<M>) -> PageSize {
     if area.flags().contains(AreaFlags::HUGETLB) {
         PageSize::Size2M
@@ -119,7 +119,8 @@ fn unit_of<M: Machine>(area: &Area<M>) -> PageSize {
     }
 }
 
-/// The pages of `length` bytes, more than none, that lie in user memory (Linux 7.2 `validate_range`).
+/// Returns the pages of `length` bytes, which must be a positive number of whole pages in user memory (Linux 7.2
+/// `validate_range`).
 fn pages<M: Machine>(
     core: &Core<M>,
     address: VirtAddr,
@@ -133,14 +134,14 @@ fn pages<M: Machine>(
     Ok(range)
 }
 
-/// Whether the area shows memory rather than a file: such memory can be watched in every way, but for secret memory,
-/// whose file counts as any other (`memfd_secret`).
+/// Returns whether the area maps memory rather than a file. Memory can be registered in every mode. Secret memory
+/// counts as a file (`memfd_secret`).
 fn is_memory<M: Machine>(area: &Area<M>) -> bool {
     let memory = area.object().is_none_or(|object| object.is_memory());
     memory && !area.flags().contains(AreaFlags::SECRET)
 }
 
-/// Whether faults of these modes can be watched in the area (Linux 7.2 `vma_can_userfault`).
+/// Returns whether the area can be registered for faults of these modes (Linux 7.2 `vma_can_userfault`).
 fn can_watch<M: Machine>(area: &Area<M>, modes: WatchModes, asynchronous: bool) -> bool {
     if area.flags().contains(AreaFlags::DROPPABLE) {
         return false;
@@ -152,7 +153,7 @@ fn can_watch<M: Machine>(area: &Area<M>, modes: WatchModes, asynchronous: bool) 
     (asynchronous && modes == WatchModes::WRITE_PROTECT) || is_memory(area)
 }
 
-/// The flags of an area of which the watcher is told so much.
+/// Returns the flags of an area that is registered with `watcher` for these modes.
 fn flags_of(watcher: &Watcher, modes: WatchModes, shared: bool, by_dirty: bool) -> AreaFlags {
     let mut flags = AreaFlags::empty();
     flags.set(AreaFlags::UFFD_MISSING, modes.contains(WatchModes::MISSING));
@@ -169,7 +170,7 @@ fn flags_of(watcher: &Watcher, modes: WatchModes, shared: bool, by_dirty: bool) 
 }
 
 impl<M: Machine> crate::AddressSpace<M> {
-    /// Who is told of faults at `page`.
+    /// Returns the userfaultfd context that handles the faults at `page`, if the area is registered.
     pub fn watched(&self, page: Page) -> Option<Watched> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
@@ -181,8 +182,8 @@ impl<M: Machine> crate::AddressSpace<M> {
         })
     }
 
-    /// What pages of `range` are filled by; `None` unless one area has them all. The area at its start is ready to be
-    /// filled afterwards, whether anybody watches it or not.
+    /// Returns the page size by which `range` is filled, or `None` unless a single area covers the range. Also prepares
+    /// the area at the start of the range to be filled, registered or not.
     pub fn fill_unit(&self, range: PageRange) -> Option<PageSize> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
@@ -190,7 +191,7 @@ impl<M: Machine> crate::AddressSpace<M> {
         area.range().covers(range).then(|| unit_of(area))
     }
 
-    /// Whether any page of `length` bytes is a huge one of the pool.
+    /// Returns whether any page of `length` bytes belongs to a hugetlb area.
     pub fn has_hugetlb(&self, address: VirtAddr, length: u64) -> bool {
         let Some(range) = PageRange::from_addresses(address, length) else {
             return false;

@@ -1,4 +1,4 @@
-//! Protecting and un-protecting pages (Linux 7.2 `mm/userfaultfd.c`, `mwriteprotect_range`, and `mm/mprotect.c`,
+//! Write-protecting and unprotecting pages (Linux 7.2 `mm/userfaultfd.c`, `mwriteprotect_range`, and `mm/mprotect.c`,
 //! `change_protection` with `MM_CP_UFFD_WP`).
 
 use memwright_table::mistake::{Mistake, planted};
@@ -12,11 +12,11 @@ use crate::vma::AreaFlags;
 use crate::writable::Grant;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Write-protects `length` bytes, or takes the protection away, with one flush at most. Whoever watches them: any
-    /// descriptor for this memory will do.
+    /// Write-protects `length` bytes, or removes the protection, with at most one flush. The areas may be registered
+    /// with any userfaultfd of this address space.
     ///
     /// # Errors
-    /// As [`WatchError`] says. What was changed before an error stays so, as on Linux.
+    /// See [`WatchError`]. Changes made before an error stay, as on Linux.
     pub fn write_protect(
         &self,
         address: VirtAddr,
@@ -28,7 +28,7 @@ impl<M: Machine> AddressSpace<M> {
         let cpu = core.cpu();
         let areas = core.areas.read(cpu);
         let mut gather = core.gather();
-        // Nothing there is an error as well.
+        // An empty range of areas is an error as well.
         let mut result = Err(WatchError::NotWatched);
         for area in areas.map.overlapping(range) {
             if !area.flags().contains(AreaFlags::UFFD_WP) {
@@ -57,7 +57,7 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Protects the part `range` of an area.
+    /// Write-protects `range`, a part of `area`.
     pub(crate) fn protect_part(
         &self,
         area: &Area<M>,
@@ -65,7 +65,7 @@ impl<M: Machine> Core<M> {
         gather: &mut Gather<'_, M>,
     ) -> Result<(), WatchError> {
         let flags = area.flags();
-        // What is not mapped of a file may still be in memory: its protection always needs a marker.
+        // A page of an object may be in memory without being mapped: its protection always needs a marker.
         let unpopulated = flags.contains(AreaFlags::UFFD_UNPOPULATED) || area.object().is_some();
         let mut range = range;
         if planted(Mistake::ProtectBeforeMarkers) {
@@ -76,8 +76,8 @@ impl<M: Machine> Core<M> {
                 .edit_sized(range.end, arm, gather);
         }
         if unpopulated {
-            // The markers first: what a fault maps meanwhile inherits the protection. The second pass is for what was
-            // mapped before.
+            // Install the markers first: pages that a fault maps meanwhile inherit the protection. The second pass
+            // protects pages that were mapped before.
             range = self.table.cursor(range).mark(Marks::UFFD_WP)?;
             if range.is_empty() || planted(Mistake::ProtectBeforeMarkers) {
                 return Ok(());
@@ -102,7 +102,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Who has pinned a page writes it without the entry: it counts as written until it is unpinned (design rule 6).
+    /// Removes the protection of pinned pages: the owner of a pin writes without the entry, so such a page counts as
+    /// written until it is unpinned (design rule 6).
     #[cold]
     fn disarm_pinned(&self, range: PageRange, gather: &mut Gather<'_, M>) {
         let rule = |_, page: Present| {
@@ -118,7 +119,7 @@ impl<M: Machine> Core<M> {
             .edit_run(range.end, rule, gather);
     }
 
-    /// Takes the protection of the part `range` of an area away; writing is granted at once where the rule allows it.
+    /// Unprotects `range`, a part of `area`. Write permission is granted at once where the rule allows it.
     pub(crate) fn unprotect_part(
         &self,
         area: &Area<M>,
@@ -127,7 +128,7 @@ impl<M: Machine> Core<M> {
     ) -> Result<(), WatchError> {
         let grant = Grant::new(area.view(), self.memory.policy().write_upgrade());
         self.table.cursor(range).split_edges(gather)?;
-        // The markers first: what inherited the protection from one meanwhile is found by the second pass.
+        // Remove the markers first: the second pass finds pages that inherited the protection from a marker meanwhile.
         self.table.cursor(range).unmark(Marks::UFFD_WP);
         let mut cursor = self.table.cursor(range).pausing();
         let rule = |bits| unprotect(grant, bits);
@@ -149,12 +150,12 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// The bits after an edit.
+/// Returns the bits after an edit.
 fn edited(bits: Bits, edit: Edit) -> Bits {
     (bits - edit.clear) | edit.set
 }
 
-/// What says that a page is protected.
+/// The bits that mark a page as write-protected.
 const PROTECTION: Bits = Bits::UFFD_WP.union(Bits::WATCHED);
 
 fn unprotect(grant: Grant, bits: Bits) -> Edit {

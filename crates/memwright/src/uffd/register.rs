@@ -1,4 +1,4 @@
-//! Registering memory with a watcher (Linux 7.2 `fs/userfaultfd.c`, `userfaultfd_register`).
+//! Registering memory with a userfaultfd (Linux 7.2 `fs/userfaultfd.c`, `userfaultfd_register`).
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::PausePoints;
@@ -11,10 +11,10 @@ use crate::stats::Row;
 use crate::vma::{AreaFlags, Rights};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Tells `watch` of faults in the areas of `length` bytes from now on.
+    /// Registers the areas of `length` bytes with `watch`, for faults of `modes`.
     ///
     /// # Errors
-    /// As [`WatchError`] says. Where a limit or memory runs out, the areas before that are watched.
+    /// See [`WatchError`]. If a limit is reached or memory runs out, the areas before that stay registered.
     pub fn watch(
         &self,
         address: VirtAddr,
@@ -39,12 +39,12 @@ impl<M: Machine> AddressSpace<M> {
         let by_dirty = core.memory.policy().track() == Track::DirtyBit;
         let result = core.rewatch(&mut areas, range, |area| {
             let flags = flags_of(watch, modes, area.is_shared(), by_dirty);
-            // Who is told of as much already is told of no less afterwards.
+            // Registering again never removes modes.
             let more = !area.backing().has_watcher(Some(watch)) || !area.flags().contains(flags);
             let left = if flags.contains(AreaFlags::UFFD_WP) {
                 AreaFlags::empty()
             } else {
-                // Linux leaves protection where it is.
+                // Linux leaves existing write protection in place.
                 area.flags().unwatched() & AreaFlags::UFFD_LEFT
             };
             more.then(|| (flags | left, Some(watch.clone())))
@@ -62,7 +62,7 @@ fn check_area<M: Machine>(
     if !can_watch(area, modes, watch.asynchronous) {
         return Err(WatchError::Invalid);
     }
-    // What nobody may ever write cannot be filled either.
+    // Memory that can never be written cannot be filled either.
     if !area.max_rights().contains(Rights::WRITE) {
         return Err(WatchError::NotWritable);
     }
@@ -75,8 +75,8 @@ fn check_area<M: Machine>(
 }
 
 impl<M: Machine> Core<M> {
-    /// Gives the parts of areas in `range` the flags and the watcher that `rule` names, if it names any, splitting
-    /// and merging as needed.
+    /// Sets the userfaultfd flags and the context of the parts of areas in `range` to what `rule` returns, if it
+    /// returns any, splitting and merging as needed.
     pub(crate) fn rewatch(
         &self,
         areas: &mut Areas<M>,

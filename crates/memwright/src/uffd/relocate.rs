@@ -1,4 +1,4 @@
-//! Moving pages into watched memory without copying them (Linux 7.2 `mm/userfaultfd.c`, `move_pages`).
+//! Moving pages into a registered area without copying them (Linux 7.2 `mm/userfaultfd.c`, `move_pages`).
 
 use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Entry, Gather, Machine, Page, PageRange, PageSize, Present};
@@ -8,22 +8,22 @@ use crate::huge;
 use crate::space::{AddressSpace, Area, Areas, Core, PAGES};
 use crate::vma::{AreaFlags, Rights};
 
-/// Pages to be moved.
+/// The arguments of a move.
 #[derive(Clone, Copy, Debug)]
 pub struct Relocation {
-    /// Where they are.
+    /// The first page of the source.
     pub from: Page,
-    /// Where they shall be.
+    /// The first page of the target.
     pub to: Page,
-    /// How many.
+    /// The number of pages.
     pub pages: u64,
-    /// Whether pages that are not there are passed over.
+    /// Whether missing source pages are skipped.
     pub holes: bool,
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Moves private anonymous pages of one's own to memory that `watch` watches, where nothing is; what is left
-    /// behind is empty. Returns how many pages were moved, or passed over, and why not more.
+    /// Moves exclusive private anonymous pages to unmapped memory that is registered with `watch`. The source pages
+    /// become empty. Returns how many pages were moved or skipped, and the error that stopped the move, if any.
     pub fn relocate(&self, relocation: &Relocation, watch: &Watch) -> (u64, Result<(), MoveError>) {
         let core = &*self.core;
         let areas = core.areas.write();
@@ -56,7 +56,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Whether both ranges lie in areas between which pages may go (`uffd_move_lock`, `validate_move_areas`).
+/// Checks that the areas of both ranges permit the move (`uffd_move_lock`, `validate_move_areas`).
 fn check_areas<M: Machine>(
     core: &Core<M>,
     areas: &Areas<M>,
@@ -84,8 +84,8 @@ fn check_areas<M: Machine>(
 }
 
 impl<M: Machine> Core<M> {
-    /// Moves the first page of `left`, or passes over its absence; a huge page whole if all of it moves to where no
-    /// table is. Returns how many pages that was.
+    /// Moves the first page of `left`, or skips it if it is missing. A huge page is moved as one if all of it moves to
+    /// a place without a page table. Returns the number of pages moved or skipped.
     fn relocate_next(
         &self,
         left: PageRange,
@@ -127,7 +127,7 @@ impl<M: Machine> Core<M> {
         Ok(moving.len())
     }
 
-    /// Only what nobody else can reach, through an entry or a pin, moves; the shared zero page does.
+    /// Checks that the page has no other entries and no pins. The shared zero page may always be moved.
     fn check_movable(&self, page: Present) -> Result<(), MoveError> {
         let borrowed = page.bits.contains(Bits::BORROWED);
         let own = page.bits.contains(Bits::EXCLUSIVE) && !page.bits.contains(Bits::MERGED);

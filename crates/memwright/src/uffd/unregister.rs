@@ -1,4 +1,4 @@
-//! Ending a registration (Linux 7.2 `fs/userfaultfd.c`, `userfaultfd_unregister` and `userfaultfd_release`).
+//! Unregistering memory (Linux 7.2 `fs/userfaultfd.c`, `userfaultfd_unregister` and `userfaultfd_release`).
 
 use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, PageRange, VirtAddr};
@@ -8,10 +8,10 @@ use crate::space::{AREAS, AddressSpace, Areas, Core, cuts_hugetlb};
 use crate::vma::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
-    /// No longer tells `watch` of faults in the areas of `length` bytes; their protection is gone.
+    /// Unregisters the areas of `length` bytes from `watch`, and removes their write protection.
     ///
     /// # Errors
-    /// As [`WatchError`] says.
+    /// See [`WatchError`].
     pub fn unwatch(&self, address: VirtAddr, length: u64, watch: &Watch) -> Result<(), WatchError> {
         let core = &*self.core;
         let range = pages(core, address, length)?;
@@ -33,12 +33,12 @@ impl<M: Machine> AddressSpace<M> {
         core.end_watch(&mut areas, range, watch)
     }
 
-    /// The descriptor is closed: nothing is watched by it any more. What cannot be merged or split for want of memory
-    /// keeps its shape, not its watcher.
+    /// Unregisters all memory from `watch`, whose descriptor is closed. Without memory to merge or split areas, they
+    /// keep their boundaries but are unregistered.
     pub fn forget_watch(&self, watch: &Watch) {
         let core = &*self.core;
         let mut areas = core.areas.write();
-        // Whole areas change: nothing is split, and protection is taken from whole entries.
+        // Complete areas change: no area and no entry needs to be split.
         let ended = core.end_watch(&mut areas, core.bounds(), watch);
         debug_assert!(ended.is_ok());
     }

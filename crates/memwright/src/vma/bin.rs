@@ -1,4 +1,4 @@
-//! Where areas wait that were taken out of the map.
+//! Deferred dropping of areas that were removed from the map.
 
 use alloc::vec::Vec;
 
@@ -8,20 +8,21 @@ use memwright_table::{OutOfMemory, TryPush};
 use super::area::Area;
 use crate::uffd::Notices;
 
-/// Areas taken out of the map, to be dropped once no lock is held: dropping the last user of an object
-/// may run code of the file system, which has locks of its own.
+/// Areas removed from the map, to be dropped once no lock is held: dropping the last user of an object may run file
+/// system code, which has locks of its own.
 ///
-/// Space is reserved before the first area is taken out; a few fit without any allocation. More go into chunks, because
-/// one unmapping may take out as many areas as a process can have, and a heap has no room for all of them in one piece.
+/// Space is reserved before the first area is removed. A few fit without any allocation. More are stored in chunks,
+/// because one unmapping may remove as many areas as a process can have, and the heap has no contiguous space for all
+/// of them.
 pub(crate) struct AreaBin<B> {
     near: [Option<Area<B>>; AreaBin::<()>::NEAR],
     far: Vec<Vec<Area<B>>>,
     /// The chunk of `far` that is being filled.
     filling: usize,
-    /// Areas for which `far` has room.
+    /// The number of areas for which `far` has reserved space.
     room: usize,
     used: usize,
-    /// Who is told of what happened to these areas, and others.
+    /// The userfaultfd events for these and other areas.
     pub(crate) notices: Notices,
 }
 
@@ -42,7 +43,7 @@ impl<B> AreaBin<B> {
         }
     }
 
-    /// Makes room for `more` areas.
+    /// Reserves space for `more` areas.
     pub(crate) fn reserve(&mut self, more: usize) -> Result<(), OutOfMemory> {
         let near = AreaBin::<()>::NEAR.saturating_sub(self.used);
         let mut missing = more.saturating_sub(near + self.room);
@@ -57,7 +58,7 @@ impl<B> AreaBin<B> {
         Ok(())
     }
 
-    /// Takes an area, for which room was reserved.
+    /// Adds an area, for which space must have been reserved.
     #[expect(clippy::disallowed_methods, reason = "room was reserved")]
     pub(crate) fn take(&mut self, area: Area<B>) {
         if let Some(slot) = self.near.get_mut(self.used) {
@@ -74,7 +75,7 @@ impl<B> AreaBin<B> {
         self.used += 1;
     }
 
-    /// Drops the areas taken out. Between chunks the thread may give way.
+    /// Drops the areas. There is a scheduling point after each chunk.
     fn empty(&mut self) {
         self.near = [const { None }; AreaBin::<()>::NEAR];
         for chunk in &mut self.far {

@@ -1,32 +1,33 @@
-//! Where the private pages of an area come from: what decides, beside rights, flags and backing, whether two areas may
-//! become one (Linux 7.2 `mm/rmap.c`, `struct anon_vma`, and `mm/vma.c`, `is_mergeable_anon_vma`).
+//! The anon_vma of an area: besides rights, flags and backing, it decides whether two areas may merge (Linux 7.2
+//! `mm/rmap.c`, `struct anon_vma`, and `mm/vma.c`, `is_mergeable_anon_vma`).
 //!
-//! On Linux all private pages of an area are found through one structure, which the parts of a split area share, and
-//! a child's through the structures of all its ancestors as well. Areas that would bring two of them together stay
-//! apart, and a child's areas take no untouched neighbour in, lest ever more pages be found through an ancestor's.
-//! Nothing here needs the structures, but programs see the areas.
+//! On Linux all private pages of an area are found through one structure, which the parts of a split area share. Those
+//! of a forked child are also found through the structures of all its ancestors. Areas with different structures do not
+//! merge. An area of a forked child does not merge with an untouched neighbour either, to limit how many pages are
+//! found through an ancestor's structure. Memwright does not need the structures, but programs can see how areas merge.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use memwright_table::sync::stat::{self, Line};
 
-/// A lineage: none before the first private page, else a number of its own in the address space.
+/// The number of an anon_vma: 0 before the first private page, else unique in the address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lineage(u64);
 
 impl Lineage {
-    /// No private page was ever made.
+    /// No private page was ever created.
     pub(crate) const NONE: Self = Self(0);
-    /// This bit says that a fork made the area; the others are the number.
+    /// The bit that says that a fork created the area. The other bits are the number.
     const FORKED: u64 = 1;
 
-    /// A lineage that begins here. `number` is not 0 and used once.
+    /// Returns a new anon_vma. `number` must not be 0, and is used only once.
     pub(crate) fn founded(number: u64) -> Self {
         debug_assert!(number > 0);
         Self(number << 1)
     }
 
-    /// A child's, of an area that had one. `number` is not 0 and used once.
+    /// Returns the anon_vma of a forked child's area, whose parent has one. `number` must not be 0, and is used only
+    /// once.
     pub(crate) fn forked(number: u64) -> Self {
         Self(Self::founded(number).0 | Self::FORKED)
     }
@@ -35,12 +36,12 @@ impl Lineage {
         self != Self::NONE
     }
 
-    /// Whether an area without a lineage may share this one.
+    /// Returns whether an area without an anon_vma may share this one.
     pub(crate) fn takes_in(self) -> bool {
         self.0 & Self::FORKED == 0
     }
 
-    /// Whether areas of these lineages may become one.
+    /// Returns whether areas with these anon_vmas may merge.
     pub(crate) fn may_join(self, other: Self) -> bool {
         match (self.exists(), other.exists()) {
             (false, false) => true,
@@ -51,7 +52,7 @@ impl Lineage {
     }
 }
 
-/// The lineage of an area, which faults on several CPUs may found at the same time.
+/// The anon_vma of an area, which faults on several CPUs may set at the same time.
 #[derive(Debug)]
 pub(crate) struct LineageCell(AtomicU64);
 
@@ -69,11 +70,11 @@ impl LineageCell {
         *self.0.get_mut() = lineage.0;
     }
 
-    /// Gives the area its lineage, unless another CPU did.
+    /// Sets the anon_vma of the area, unless another CPU already did.
     pub(crate) fn found(&self, lineage: Lineage) {
         let none = Lineage::NONE.0;
         let (now, later) = (Ordering::Relaxed, Ordering::Relaxed);
-        // Whoever lost the race uses what the winner stored.
+        // A CPU that loses the race uses the stored value.
         let _ = self.0.compare_exchange(none, lineage.0, now, later);
         stat::line(Line::Space, &self.0);
     }

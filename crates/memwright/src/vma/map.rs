@@ -1,8 +1,7 @@
 //! The sorted map of areas: a vector of chunks, each a short sorted vector.
 //!
-//! Lookup is two binary searches. A change moves at most one chunk of areas. Storage for a change is
-//! reserved before anything is changed, so that no operation fails half-way for want of it
-//! ([`AreaMap::reserve`]).
+//! A lookup takes two binary searches. A change moves at most one chunk of areas. Memory for a change is reserved
+//! before anything is changed, so that no operation fails half-way ([`AreaMap::reserve`]).
 
 use alloc::vec::Vec;
 
@@ -12,10 +11,10 @@ use memwright_table::{OutOfMemory, Page, PageRange, TryPush};
 use super::area::{Area, AreaFlags, Backed};
 use super::lineage::Lineage;
 
-/// How many areas a chunk holds at most.
+/// The most areas in a chunk.
 pub(super) const CHUNK: usize = 32;
 
-/// How many empty chunks are kept for the next change.
+/// The number of empty chunks kept for later changes.
 const SPARE: usize = 4;
 
 /// A run of neighbouring areas.
@@ -23,12 +22,12 @@ const SPARE: usize = 4;
 pub(super) struct Chunk<B> {
     /// Sorted, disjoint, never empty while the chunk is in the map; capacity [`CHUNK`].
     pub(super) areas: Vec<Area<B>>,
-    /// No gap before an area of this chunk is longer, in pages. An upper bound: it is raised at once and
-    /// lowered when a search finds it too high.
+    /// An upper bound of the gaps before the areas of this chunk, in pages. It is raised immediately, and lowered when
+    /// a search finds it too high.
     pub(super) room: u64,
 }
 
-/// Where an area stands in the map; valid until the map changes.
+/// The position of an area in the map, valid until the map changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
     chunk: usize,
@@ -39,7 +38,7 @@ pub(crate) struct Position {
 #[derive(Debug)]
 pub(crate) struct AreaMap<B> {
     pub(super) chunks: Vec<Chunk<B>>,
-    /// Where [`locate`](AreaMap::locate) last found an area: a guess, which is checked before it is used.
+    /// The position at which [`locate`](AreaMap::locate) last found an area. It is a hint, which is checked before use.
     recent: Position,
     spare: Vec<Vec<Area<B>>>,
     count: usize,
@@ -48,7 +47,7 @@ pub(crate) struct AreaMap<B> {
 }
 
 impl<B> Drop for AreaMap<B> {
-    /// Drops the areas. Between chunks the thread may give way.
+    /// Drops the areas. There is a scheduling point after each chunk.
     fn drop(&mut self) {
         for chunk in self.chunks.drain(..).skip(1) {
             drop(chunk);
@@ -69,28 +68,28 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// How many areas there are.
+    /// Returns the number of areas.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether an area was split or merged since [`take_counts`](Self::take_counts) was last asked.
+    /// Returns whether an area was split or merged since the last call of [`take_counts`](Self::take_counts).
     #[inline]
     pub(crate) fn has_counts(&self) -> bool {
         self.splits | self.merges != 0
     }
 
-    /// How often an area was split and how often two were merged since this was last asked.
+    /// Returns the number of splits and the number of merges since the last call.
     pub(crate) fn take_counts(&mut self) -> (u64, u64) {
         let counts = (self.splits, self.merges);
         (self.splits, self.merges) = (0, 0);
         counts
     }
 
-    /// Makes sure that `more` insertions cannot fail. A split is one insertion.
+    /// Ensures that `more` insertions cannot fail. A split is one insertion.
     pub(crate) fn reserve(&mut self, more: usize) -> Result<(), OutOfMemory> {
-        // A few insertions may each meet another full chunk; more than that come in order, and a new
-        // chunk has room for at least half its size.
+        // Each of a few insertions may meet another full chunk. More insertions than that are in order, and a new chunk
+        // has room for at least half its size.
         self.reserve_chunks(more.min(SPARE) + more / (CHUNK / 2))
     }
 
@@ -107,12 +106,12 @@ impl<B: Backed> AreaMap<B> {
         self.chunks.try_make_room(chunks)
     }
 
-    /// Makes sure that `areas` insertions, each above the last, cannot fail.
+    /// Ensures that `areas` insertions in ascending order cannot fail.
     pub(crate) fn reserve_in_order(&mut self, areas: usize) -> Result<(), OutOfMemory> {
         self.reserve_chunks(areas.div_ceil(CHUNK))
     }
 
-    /// The first area that ends after `page`: the one that contains it, or the next one above.
+    /// Returns the first area that ends after `page`: the one that contains it, or the next one above.
     #[inline]
     pub(crate) fn at_or_after(&self, page: Page) -> Option<Position> {
         let chunk = if self.chunks.len() == 1 {
@@ -130,8 +129,8 @@ impl<B: Backed> AreaMap<B> {
         (slot < areas.len()).then_some(Position { chunk, slot })
     }
 
-    /// The area that contains `page`, and where it stands, for a writer, who often comes back to the one that
-    /// was changed last: that is looked at first.
+    /// Returns the area that contains `page`, and its position. Checks the last result first, because writers often
+    /// change the same area repeatedly.
     #[inline(always)]
     pub(crate) fn locate(&mut self, page: Page) -> Option<(Position, &Area<B>)> {
         let Position { chunk, slot } = self.recent;
@@ -145,7 +144,7 @@ impl<B: Backed> AreaMap<B> {
         (area.range.start <= page).then_some((self.recent, area))
     }
 
-    /// The area that contains `page`.
+    /// Returns the area that contains `page`.
     #[inline]
     pub(crate) fn find(&self, page: Page) -> Option<&Area<B>> {
         let area = self.get(self.at_or_after(page)?);
@@ -162,7 +161,7 @@ impl<B: Backed> AreaMap<B> {
         &mut self.chunks[position.chunk].areas[position.slot]
     }
 
-    /// The position of the next area upwards.
+    /// Returns the position of the next area upwards.
     #[inline]
     pub(crate) fn next(&self, position: Position) -> Option<Position> {
         let Position { chunk, slot } = position;
@@ -181,7 +180,7 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// The position of the next area downwards.
+    /// Returns the position of the next area downwards.
     #[inline]
     pub(crate) fn previous(&self, position: Position) -> Option<Position> {
         let Position { chunk, slot } = position;
@@ -201,20 +200,20 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// All areas, from the lowest upwards.
+    /// Returns all areas in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Area<B>> {
         self.chunks.iter().flat_map(|chunk| chunk.areas.iter())
     }
 
-    /// Shows every area to `visitor`, which may change what merging does not depend on, or leave neighbours
-    /// unmerged that now agree.
+    /// Calls `visitor` with every area. It may change properties that merging does not depend on, or leave compatible
+    /// neighbours unmerged.
     pub(crate) fn for_each_mut(&mut self, mut visitor: impl FnMut(&mut Area<B>)) {
         for chunk in &mut self.chunks {
             chunk.areas.iter_mut().for_each(&mut visitor);
         }
     }
 
-    /// The areas that have a page in `range`, from the lowest upwards.
+    /// Returns the areas that have a page in `range`, in ascending order.
     pub(crate) fn overlapping(&self, range: PageRange) -> impl Iterator<Item = &Area<B>> {
         let mut next = self.at_or_after(range.start);
         core::iter::from_fn(move || {
@@ -225,7 +224,7 @@ impl<B: Backed> AreaMap<B> {
         .fuse()
     }
 
-    /// Adds an area where nothing is, without merging; returns where it stands.
+    /// Inserts an area into a free range, without merging, and returns its position.
     ///
     /// One insertion must have been reserved.
     pub(crate) fn insert(&mut self, area: Area<B>) -> Position {
@@ -248,8 +247,8 @@ impl<B: Backed> AreaMap<B> {
         self.insert_at(position, area)
     }
 
-    /// Cuts the area that contains `page` and the page before it in two; nothing if there is none.
-    /// Returns whether an area was cut.
+    /// Splits the area that contains both `page` and the page before it, if there is one. Returns whether an area was
+    /// split.
     ///
     /// One insertion must have been reserved.
     pub(crate) fn split_at(&mut self, page: Page) -> bool {
@@ -263,7 +262,7 @@ impl<B: Backed> AreaMap<B> {
         true
     }
 
-    /// Cuts the area at `position` in two, at a page inside it; returns where the upper part stands.
+    /// Splits the area at `position` at a page inside it. Returns the position of the upper part.
     ///
     /// One insertion must have been reserved.
     pub(crate) fn split(&mut self, position: Position, page: Page) -> Position {
@@ -281,7 +280,7 @@ impl<B: Backed> AreaMap<B> {
         )
     }
 
-    /// Takes an area out of the map; returns it, and where the next one stands.
+    /// Removes an area from the map. Returns it, and the position of the next one.
     pub(crate) fn remove(&mut self, position: Position) -> (Area<B>, Option<Position>) {
         let area = self.take(position);
         let Position { chunk, slot } = position;
@@ -300,7 +299,7 @@ impl<B: Backed> AreaMap<B> {
         (area, next)
     }
 
-    /// Takes an area out of its chunk. Positions below it stay valid.
+    /// Removes an area from its chunk. Positions below it stay valid.
     fn take(&mut self, position: Position) -> Area<B> {
         let Position { chunk, slot } = position;
         let area = self.chunks[chunk].areas.remove(slot);
@@ -313,11 +312,11 @@ impl<B: Backed> AreaMap<B> {
         area
     }
 
-    /// Merges the area at `position` with its neighbours as far as they agree; returns where it is now.
+    /// Merges the area at `position` with its neighbours where possible. Returns its new position.
     #[inline(always)]
     pub(crate) fn merge_around(&mut self, position: Position) -> Position {
         let areas = &self.chunks[position.chunk].areas;
-        // Most changes meet a neighbour in the same chunk, or none, that is not alike.
+        // In the common case both neighbours are in the same chunk, and neither can merge.
         let apart = |one: &Area<B>, next: &Area<B>| {
             one.range.end != next.range.start || one.rights != next.rights
         };
@@ -343,7 +342,7 @@ impl<B: Backed> AreaMap<B> {
         here
     }
 
-    /// Merges the area at `position` with the one after it, if they agree.
+    /// Merges the area at `position` with the one after it, if possible.
     pub(crate) fn merge_with_next(&mut self, position: Position) {
         if let Some(next) = self.next(position) {
             if self.get(position).may_merge(self.get(next)) {
@@ -352,8 +351,8 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// The lineage that the first private page of `area`, which stands in the map, shall have: that of a neighbour it
-    /// could become one area with, the upper one first (Linux 7.2 `mm/vma.c`, `find_mergeable_anon_vma`).
+    /// Returns the anon_vma to use for the first private page of `area`, which is in the map: that of a neighbour with
+    /// which the area could merge, the upper one first (Linux 7.2 `mm/vma.c`, `find_mergeable_anon_vma`).
     pub(crate) fn lineage_around(&self, area: &Area<B>) -> Option<Lineage> {
         let here = self.at_or_after(area.range.start)?;
         let shared = |kin: bool, lineage: Lineage| {
@@ -365,7 +364,7 @@ impl<B: Backed> AreaMap<B> {
             .or_else(|| previous.and_then(|one| shared(one.is_kin(area), one.lineage())))
     }
 
-    /// Moves the start of the area at `position` down to `start`, over pages that no area has.
+    /// Moves the start of the area at `position` down to `start`, over unmapped pages.
     pub(crate) fn grow_down(&mut self, position: Position, start: Page) {
         let area = self.get_mut(position);
         debug_assert!(start < area.range.start);
@@ -375,13 +374,13 @@ impl<B: Backed> AreaMap<B> {
         area.range.start = start;
     }
 
-    /// Moves the end of the area at `position` up to `end`, over pages that no area has.
+    /// Moves the end of the area at `position` up to `end`, over unmapped pages.
     pub(crate) fn grow_up(&mut self, position: Position, end: Page) {
         debug_assert!(end > self.get(position).range.end);
         self.get_mut(position).range.end = end;
     }
 
-    /// The gap below the area at `position`, in pages.
+    /// Returns the size of the gap below the area at `position`, in pages.
     pub(super) fn gap_before(&self, position: Position) -> u64 {
         let floor = match self.previous(position) {
             Some(previous) => self.get(previous).range.end.number(),
@@ -392,7 +391,7 @@ impl<B: Backed> AreaMap<B> {
 
     /// Merges the area at `position` with `next`, the one after it.
     fn absorb_next(&mut self, position: Position, next: Position) {
-        // The clone of the backing that goes is not the last one: dropping it here runs no foreign code.
+        // This does not drop the last clone of the backing: no file system code runs.
         let right = self.take(next);
         let area = self.get_mut(position);
         area.range.end = right.range.end;
@@ -413,7 +412,7 @@ impl<B: Backed> AreaMap<B> {
             mut slot,
         } = position;
         if slot == CHUNK {
-            // In order: a new chunk, so that the full ones stay full.
+            // Insertion in order: start a new chunk, so that the full ones stay full.
             self.add_chunk(chunk + 1);
             (chunk, slot) = (chunk + 1, 0);
         } else if self.chunks[chunk].areas.len() == CHUNK {
@@ -449,7 +448,7 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// Joins a chunk that became short with the next one, so that chunks stay about half full.
+    /// Merges a chunk that became short with the next one, so that chunks stay about half full.
     #[expect(clippy::disallowed_methods, reason = "both fit into one chunk")]
     fn join_chunks(&mut self, index: usize) {
         let Some(next) = self.chunks.get(index + 1) else {
@@ -465,7 +464,7 @@ impl<B: Backed> AreaMap<B> {
         self.drop_chunk(index + 1);
     }
 
-    /// Takes note of the gap before an area that is new or whose lower neighbour went.
+    /// Records the gap before an area that is new or whose lower neighbour was removed.
     pub(super) fn note_gap(&mut self, position: Position) {
         let gap = self.gap_before(position);
         let chunk = &mut self.chunks[position.chunk];

@@ -1,15 +1,16 @@
-//! Finding room for a new area (Linux 7.2 `mm/vma.c`, `unmapped_area` and `unmapped_area_topdown`).
+//! get_unmapped_area: finding a free range for a new area (Linux 7.2 `mm/vma.c`, `unmapped_area` and
+//! `unmapped_area_topdown`).
 
 use memwright_table::{Page, PageRange};
 
 use super::area::{Area, AreaFlags, Backed};
 use super::map::AreaMap;
 
-/// How many pages below an area that grows downwards stay free (Linux 7.2 `stack_guard_gap`).
+/// The number of pages that stay free below an area that grows downwards (Linux 7.2 `stack_guard_gap`).
 pub(crate) const STACK_GUARD_PAGES: u64 = 256;
 
 impl<B: Backed> Area<B> {
-    /// Where the room below this area ends: lower than its start if it grows downwards.
+    /// Returns the end of the free range below this area. It is lower than the start if the area grows downwards.
     pub(crate) fn start_with_guard(&self) -> Page {
         if self.flags.contains(AreaFlags::GROWSDOWN) {
             Page::new(self.range.start.number().saturating_sub(STACK_GUARD_PAGES))
@@ -20,7 +21,7 @@ impl<B: Backed> Area<B> {
 }
 
 impl<B: Backed> AreaMap<B> {
-    /// The highest start of a free run of `pages` pages inside `bounds`.
+    /// Returns the highest start of a free run of `pages` pages inside `bounds`.
     pub(crate) fn highest_room(&mut self, pages: u64, bounds: PageRange) -> Option<Page> {
         let fits = |floor: Page, ceiling: Page| {
             let floor = floor.max(bounds.start).number();
@@ -39,7 +40,7 @@ impl<B: Backed> AreaMap<B> {
                 continue;
             }
             if chunk.room < pages {
-                // No room before any area of the chunk; above its last one there may be some.
+                // No gap before an area of the chunk is large enough. There may be one above its last area.
                 if let Some(start) = fits(last.range.end, ceiling) {
                     return Some(start);
                 }
@@ -60,7 +61,7 @@ impl<B: Backed> AreaMap<B> {
         fits(Page::new(0), ceiling)
     }
 
-    /// The lowest start of a free run of `pages` pages inside `bounds`.
+    /// Returns the lowest start of a free run of `pages` pages inside `bounds`.
     pub(crate) fn lowest_room(&self, pages: u64, bounds: PageRange) -> Option<Page> {
         let mut floor = bounds.start;
         let mut next = self.at_or_after(floor);
@@ -81,7 +82,7 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// Lowers the bound of a chunk to its true largest gap.
+    /// Lowers the upper bound of a chunk to its largest actual gap.
     fn tighten(&mut self, index: usize) {
         let mut floor = match index
             .checked_sub(1)

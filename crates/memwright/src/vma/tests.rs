@@ -1,5 +1,5 @@
-//! Layouts drawn as rows: one letter a page, `.` for nothing. Areas of one letter show the same thing with
-//! the same rights; a `|` stands between two areas that touch.
+//! Layouts drawn as rows: one letter for each page, `.` for a free one. Areas of one letter have the same backing and
+//! rights. A `|` separates two adjacent areas.
 
 use std::string::{String, ToString};
 use std::vec::Vec;
@@ -24,7 +24,8 @@ fn range(start: u64, end: u64) -> PageRange {
     PageRange::new(Page::new(start), Page::new(end))
 }
 
-/// An area that shows `backing` as if mapped from page 0 on, so that neighbours of one letter meet.
+/// Creates an area of `backing` with offsets as if mapped from page 0 on, so that adjacent areas of one letter can
+/// merge.
 fn area(start: u64, end: u64, backing: char) -> Area<char> {
     let rights = if backing.is_uppercase() {
         Rights::all()
@@ -44,7 +45,7 @@ fn area(start: u64, end: u64, backing: char) -> Area<char> {
     }
 }
 
-/// The map that a row draws.
+/// Builds the map that a row draws.
 fn map(row: &str) -> AreaMap<char> {
     let mut map = AreaMap::new();
     let mut page = 0;
@@ -66,7 +67,7 @@ fn map(row: &str) -> AreaMap<char> {
     map
 }
 
-/// The row that a map draws.
+/// Draws the row of a map.
 fn row(map: &AreaMap<char>) -> String {
     let mut row = String::new();
     let mut page = 0;
@@ -243,7 +244,7 @@ fn an_area_that_grows_downwards_keeps_its_guard() {
     assert_eq!(map.highest_room(80, beyond), Some(Page::new(top + 20)));
 }
 
-/// A generator of numbers, the same on every run.
+/// A number generator with the same sequence on every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -330,7 +331,7 @@ fn check(map: &mut AreaMap<char>, pages: &[Option<char>]) {
 
 #[test]
 fn insertions_in_order_need_what_was_reserved() {
-    // Several chunks; an interpreter takes seconds for more.
+    // Several chunks. Miri takes seconds for more.
     let areas = if cfg!(miri) { 4 * CHUNK } else { 1000 };
     let mut map: AreaMap<char> = AreaMap::new();
     map.reserve_in_order(areas).unwrap();

@@ -1,4 +1,4 @@
-//! A hole that a folio of several pages fills (Linux 7.2 `mm/shmem.c`, `shmem_suitable_orders` and
+//! Filling a hole with a folio of several pages (Linux 7.2 `mm/shmem.c`, `shmem_suitable_orders` and
 //! `shmem_alloc_and_add_folio`).
 
 use memwright_table::Machine;
@@ -8,8 +8,8 @@ use super::{Shmem, State};
 use crate::huge::{FolioOrders, FolioUse, block_around};
 
 impl<M: Machine> Shmem<M> {
-    /// Fills the pages around `index` with zeroes, by the largest folio of these orders that lies before page `end`, and for
-    /// which there is room and memory. Its order, if there is one.
+    /// Fills the pages around `index` with the largest zeroed folio of these orders that ends at or before page `end`,
+    /// if the limit of the mount and memory allow it. Returns its order.
     pub(super) fn fill_hole(
         &self,
         state: &mut State<M>,
@@ -31,8 +31,8 @@ impl<M: Machine> Shmem<M> {
     }
 }
 
-/// Those of `orders` whose block around page `index` has no page, in memory or in swap, has room, and does not reach beyond
-/// `end`: what lies beyond the end of the object would be there for nobody.
+/// Returns those of `orders` whose block around page `index` is empty, fits into the limit of the mount, and does not
+/// extend past `end`. No mapping could reach pages beyond the end of the object.
 fn fitting<M: Machine>(state: &State<M>, index: u64, orders: FolioOrders, end: u64) -> FolioOrders {
     orders.filter(|order| {
         let block = block_around(index, order);

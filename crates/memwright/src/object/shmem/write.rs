@@ -1,4 +1,4 @@
-//! A call that writes several pages, or makes them, fills holes by folios as large as what it writes (Linux 7.2
+//! Calls that write or allocate several pages fill holes with folios as large as the range that they write (Linux 7.2
 //! `mm/shmem.c`, `shmem_get_folio` with the end of the write, and `shmem_mapping_size_orders`).
 
 use memwright_table::{FOLIO_ORDER, Machine, PAGE_SIZE};
@@ -8,9 +8,9 @@ use crate::huge::FolioOrders;
 use crate::object::Object;
 
 impl<M: Machine> Shmem<M> {
-    /// A call is about to write the bytes `start..end`, beyond the end of the object perhaps: if the settings say so, the hole
-    /// where it begins is filled by the largest folio that lies in what is written. Returns the offset from which on there is
-    /// more to prepare, once all before it is written.
+    /// Prepares a write of the bytes `start..end`, which may extend the object. If the settings allow it, the hole at
+    /// `start` is filled with the largest folio inside the written range. Returns the offset at which to call this
+    /// again, after everything before it is written.
     pub fn prepare_write(&self, start: u64, end: u64) -> u64 {
         if !self.may_be_huge(&self.memory, false) {
             return u64::MAX;
@@ -23,8 +23,8 @@ impl<M: Machine> Shmem<M> {
         (index + (1 << filled.unwrap_or(0))) * PAGE_SIZE as u64
     }
 
-    /// Fills the hole at page `index` by the largest folio that begins there and lies before byte `end`, if the settings give
-    /// folios to what no area shows. Its order, if there is one.
+    /// Fills the hole at page `index` with the largest folio that begins there and ends at or before byte `end`, if the
+    /// settings allow folios outside of mappings. Returns its order.
     pub(super) fn fill_for_call(&self, state: &mut State<M>, index: u64, end: u64) -> Option<u8> {
         let setting = self.setting()?;
         let largest = largest_order(index, end.saturating_sub(index * PAGE_SIZE as u64));
@@ -38,7 +38,7 @@ impl<M: Machine> Shmem<M> {
     }
 }
 
-/// The order of the largest folio of a file that begins at page `index` and is no longer than `bytes`.
+/// Returns the order of the largest folio of a file that begins at page `index` and is no longer than `bytes`.
 fn largest_order(index: u64, bytes: u64) -> u8 {
     let pages = bytes / PAGE_SIZE as u64;
     let of_length = pages.checked_ilog2().unwrap_or(0);
@@ -47,7 +47,7 @@ fn largest_order(index: u64, bytes: u64) -> u8 {
         .min(FOLIO_ORDER.into()) as u8
 }
 
-/// Every order up to this one.
+/// Returns the set of all orders up to `largest`.
 fn up_to(largest: u8) -> FolioOrders {
     (0..=largest).fold(FolioOrders::NONE, FolioOrders::with)
 }
@@ -61,7 +61,7 @@ mod tests {
         const PAGE: u64 = PAGE_SIZE as u64;
         #[rustfmt::skip]
         let rows = [
-            // The page, the bytes from its begin on, the order.
+            // The page, the number of bytes from its start on, the order.
             (0,    0,              0),
             (0,    1,              0),
             (0,    2 * PAGE - 1,   0),
