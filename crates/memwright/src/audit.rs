@@ -19,7 +19,7 @@ pub enum AuditError {
     EntryOutside(VirtAddr),
     /// An entry grants more rights than its area, or has another protection key.
     ExcessRights(VirtAddr),
-    /// An entry is writable although [`writable`] denies it.
+    /// An entry is writable although `writable` denies it.
     NotWritable(VirtAddr),
     /// An entry is marked exclusive, but its page is not anonymous or has other references.
     NotExclusive(VirtAddr),

@@ -77,7 +77,7 @@ pub enum ProtectError {
     OutOfRange,
     /// Nothing is mapped here (ENOMEM).
     Hole(VirtAddr),
-    /// The rights exceed what the area's object or mode permits (EACCES).
+    /// The rights exceed the maximum rights of the area, or MDWE denies them (EACCES).
     Denied(VirtAddr),
     /// The protection key is not allocated (EINVAL).
     Key,
@@ -296,7 +296,7 @@ impl FaultError {
     }
 }
 
-/// Why `UFFDIO_REGISTER`, `UFFDIO_UNREGISTER` or `UFFDIO_WRITEPROTECT` failed.
+/// Why a userfaultfd registration, unregistration or write protection failed, or a `PAGEMAP_SCAN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchError {
     /// Nothing is mapped in the range, the range is not page-aligned or not in user addresses, or its memory does not
@@ -330,13 +330,13 @@ pub enum MoveError {
     Invalid,
     /// Nothing is mapped at the start of the target (ENOENT).
     NotWatched,
-    /// There is no page at the source (ENOENT).
+    /// Nothing is mapped at the source, or it has no page (ENOENT).
     NotThere,
     /// The source has a guard, poison or write-protection marker in place of the page (EFAULT).
     Marked,
     /// The target already has a page (EEXIST).
     Exists,
-    /// The page is not exclusive to the source entry (EBUSY).
+    /// The page has other users, is pinned or is being migrated (EBUSY).
     Busy,
     /// No memory (ENOMEM).
     OutOfMemory,

@@ -60,7 +60,7 @@
 //! writable.rs  the rule: may this entry be writable now?
 //! object/      what areas map other than anonymous memory: the trait, sparse pages, shared memory
 //! merge/       KSM: pages with equal contents share one frame
-//! huge/        transparent huge pages and large folios: eligibility, collapse, settings
+//! huge/        transparent huge pages and large folios: eligibility, sizes, settings
 //!              (hugetlb: object/huge_file.rs, fault/hugetlb.rs, space/hugetlb.rs)
 //! commit.rs    committed memory         policy.rs  choices for experiments
 //! stats.rs     event counters           trace.rs   events as JSON
@@ -75,15 +75,17 @@
 //!
 //! ```text
 //! trap ──> AddressSpace::fault(address, access)
-//! areas.read(cpu) ── no area ──> fault/stack.rs: expand the stack and look up again, or refuse area: does it
-//! permit the access? ── no ──> refused ├─ anonymous ─> cursor ─┬─ absent, store ─> fault/anon.rs     a
-//! zeroed frame, exclusive │                       ├─ absent, load  ─> fault/anon.rs     the shared zero page
-//! │                       ├─ swapped out ───> fault/swap.rs     read, reused or copied │
-//! └─ present ───────> fault/present.rs └─ an object ─> frame from the object ─> cursor ─> fault/file.rs
-//! mapped, or copied fault/present.rs:  access already permitted  ─> flush locally, retry  (spurious)
-//! writable says yes         ─> grant                 (write permission only) the only reference        ─>
-//! mark exclusive, grant (write permission only) otherwise ─> fault/copy.rs: copy, clear the entry, flush,
-//! set the new entry
+//!            areas.read(cpu) ── no area ──> fault/stack.rs: expand the stack and look up again, or refuse
+//!            area: does it permit the access? ── no ──> refused
+//!            ├─ anonymous ─> cursor ─┬─ absent, store ─> fault/anon.rs     a zeroed frame, exclusive
+//!            │                       ├─ absent, load  ─> fault/anon.rs     the shared zero page
+//!            │                       ├─ swapped out ───> fault/swap.rs     read, reused or copied
+//!            │                       └─ present ───────> fault/present.rs
+//!            └─ an object ─> frame from the object ─> cursor ─> fault/file.rs   mapped, or copied
+//!          fault/present.rs:  access already permitted  ─> flush locally, retry  (spurious)
+//!                             writable says yes         ─> grant                 (write permission only)
+//!                             the only reference        ─> mark exclusive, grant (write permission only)
+//!                             otherwise ─> fault/copy.rs: copy, clear the entry, flush, set the new entry
 //! ```
 //!
 //! Every path that leaves a page mapped calls [`writable::writable`]; no state records that a page was
@@ -94,12 +96,16 @@
 //! # Lock order, outermost first
 //!
 //! ```text
-//! Scan            a scan of the memory of all address spaces └ Space         the areas of an address space:
-//! read by faults and madvise, written by changes of areas └ SpaceChild    the child's areas, during fork └
-//! ObjectRegistry   which address spaces map an object; which objects have reclaimable pages └ Object
-//! the pages of an object └ Table        one page table, held by a cursor └ TableChild the child's page
-//! table, during fork └ Swap       the slots of swap devices; the data of one device └ FrameCache, Frames
-//! the frame allocator
+//! Scan            a scan of the memory of all address spaces
+//! └ Space         the areas of an address space: read by faults and madvise, written by changes of areas
+//! └ SpaceChild    the child's areas, during fork
+//!   └ ObjectRegistry   which address spaces map an object; which objects have reclaimable pages
+//!     └ Object         the pages of an object
+//!       └ Table        one page table, held by a cursor
+//!         └ TableChild the child's page table, during fork
+//!           └ Swap       the slots of swap devices; the data of one device
+//!             └ FrameCache, Frames   the frame allocator
+//! ```
 //!
 //! No lock is held when an operation returns or while a thread sleeps. Truncation walks the address spaces of
 //! an object without the object's locks. A fault that got a frame from the object before the truncation

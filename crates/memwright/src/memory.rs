@@ -222,7 +222,7 @@ impl<M: Machine> Memory<M> {
         self.account_with(self.frames.usage())
     }
 
-    /// Like [`account`](Self::account), but takes no lock that is held: returns `None` instead. For reports of
+    /// Like `account`, but takes no lock that is held: returns `None` instead. For reports of
     /// failures.
     pub fn try_account(&self) -> Option<Account> {
         self.frames

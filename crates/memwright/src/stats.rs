@@ -326,7 +326,7 @@ impl Counters {
         }
     }
 
-    /// Like [`add`](Self::add) for several rows, most of whose counts are 0.
+    /// Like `add` for several rows, most of whose counts are 0.
     #[inline]
     pub(crate) fn add_all<const N: usize>(&self, cpu: CpuId, rows: [(Row, u64); N]) {
         if let Some(counters) = self.cpus.get(cpu.index()) {
@@ -359,7 +359,7 @@ impl Counters {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     pub(crate) values: [u64; ROW_COUNT],
-    /// Whether the rows of [`Source::Requested`] have values.
+    /// Whether the rows of `Source::Requested` have values.
     pub(crate) requested: bool,
 }
 
@@ -379,7 +379,7 @@ impl Account {
         self.values[row as usize]
     }
 
-    /// Every row with its value, in the order of [`ROWS`]. Rows of [`Source::Requested`] are included only if
+    /// Every row with its value, in the order of [`ROWS`]. Rows of `Source::Requested` are included only if
     /// requested.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Definition, Value)> + '_ {
         ROWS.iter()
@@ -410,7 +410,7 @@ impl Account {
         .sum()
     }
 
-    /// The differences from `earlier`. Rows that are not [`Source::Counted`] keep their present value.
+    /// The differences from `earlier`. Rows that are not `Source::Counted` keep their present value.
     #[must_use]
     pub fn since(&self, earlier: &Account) -> Account {
         let mut values = self.values;

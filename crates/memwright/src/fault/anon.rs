@@ -51,7 +51,7 @@ impl<M: Machine> Fault<'_, M> {
         self.core.memory.huge().sizes.any_of_pages() && matches!(entry, Entry::Empty)
     }
 
-    /// Like [`resolve_anonymous`](Self::resolve_anonymous), without huge pages: maps a folio of several pages if a
+    /// Like `resolve_anonymous`, without huge pages: maps a folio of several pages if a
     /// setting says so, otherwise a single page.
     #[cold]
     fn resolve_small(self) -> Result<FaultKind, FaultError> {

@@ -17,8 +17,9 @@ impl<M: Machine> Core<M> {
     /// store, the frame is exclusive to the process.
     ///
     /// # Errors
-    /// `Denied` if not even a forced access is permitted: to secret memory, to shared memory or hugetlb pages that
-    /// would be written, and to write-protected pages of a userfaultfd. Otherwise those of a fault.
+    /// `Denied` if not even a forced access is permitted: beyond the maximum rights of the area, to secret memory, for a
+    /// store to shared memory or hugetlb pages, or to a page that a userfaultfd write-protects. Otherwise those of a
+    /// fault.
     pub(crate) fn with_forced_frame(
         &self,
         address: VirtAddr,

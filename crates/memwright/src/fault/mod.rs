@@ -41,7 +41,7 @@ pub struct Access {
     /// An instruction fetch.
     pub fetch: bool,
     /// Made by the thread itself or on its behalf, so that the protection-key register of its CPU applies; false if
-    /// made for another process.
+    /// made by another process.
     pub user: bool,
 }
 
@@ -408,7 +408,7 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Like [`check_absent`](Self::check_absent), and also handles userfaultfd and the memory policy of the area.
+    /// Like `check_absent`, and also handles userfaultfd and the memory policy of the area.
     #[inline]
     pub(crate) fn check_fill(self, entry: Entry) -> Result<Bits, FaultError> {
         if self.area.flags().intersects(AreaFlags::ON_FILL) {
@@ -418,7 +418,7 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// The slow path of [`check_fill`](Self::check_fill), for areas with a userfaultfd or a memory policy. A missing
+    /// The slow path of `check_fill`, for areas with a userfaultfd or a memory policy. A missing
     /// page of anonymous memory is reported. A page under a write-protection marker is mapped write-protected, even for
     /// a store that is to be reported (Linux 7.2 `mm/memory.c`, `pte_marker_handle_uffd_wp`).
     #[cold]

@@ -113,7 +113,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         self.take_over(swapped, (frame, read), found.uses, stores)
     }
 
-    /// Completes [`bring`](Self::bring) after the read: `uses` entries named the slot before.
+    /// Completes `bring` after the read: `uses` entries named the slot before.
     #[inline(always)]
     pub(super) fn take_over(
         self,
@@ -152,7 +152,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         })
     }
 
-    /// Completes [`bring`](Self::bring) for a page that another of its owners has swapped in, to `frame`.
+    /// Completes `bring` for a page that another of its owners has swapped in, to `frame`.
     pub(super) fn bring_cached(
         self,
         swapped: Swapped,

@@ -37,7 +37,7 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Like [`AddressSpace::bring_back`], for the pages of `range`, which is in `area`, on `device` or on any device.
+    /// Like `AddressSpace::bring_back`, for the pages of `range`, which is in `area`, on `device` or on any device.
     /// Subtracts the pages from `left`.
     pub(crate) fn bring_back(
         &self,

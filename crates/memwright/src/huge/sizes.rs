@@ -83,7 +83,7 @@ pub const fn folio_around(page: Page, order: u8) -> PageRange {
     PageRange::new(Page::new(start), Page::new(end))
 }
 
-/// Like [`folio_around`], for numbers of pages in memory or in an object.
+/// Like `folio_around`, for numbers of pages in memory or in an object.
 pub(crate) const fn block_around(number: u64, order: u8) -> Range<u64> {
     let pages = 1 << order;
     let start = number & !(pages - 1);

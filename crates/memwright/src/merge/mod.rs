@@ -189,7 +189,7 @@ impl<M: Machine> Merging<M> {
         Ok(())
     }
 
-    /// Like [`enter`](Self::enter), for the child of a fork, which may map KSM pages even if it cannot be registered.
+    /// Like `enter`, for the child of a fork, which may map KSM pages even if it cannot be registered.
     pub(crate) fn enter_child(&self, child: &Shared<Core<M>>) {
         if self.enter(child).is_err() {
             child.set_merge_number(UNKNOWN);

@@ -22,7 +22,7 @@ impl<M: Machine> Merging<M> {
     /// to `old`.
     ///
     /// # Locks
-    /// The caller holds the guard of [`pause`](Self::pause).
+    /// The caller holds the guard of `pause`.
     pub(crate) fn exchange(&self, memory: &Memory<M>, old: Frame, new: FrameRef<'_, M>) {
         let frames = memory.frames();
         let across = self.settings.across_nodes.load(Ordering::Relaxed);

@@ -99,7 +99,7 @@ impl<M: Machine> Swap<M> {
         self.end_keeping(frames, slot, scarce);
     }
 
-    /// Like [`keep`](Self::keep), for the entries that named `first` and the slots that follow it. Slots for which
+    /// Like `keep`, for the entries that named `first` and the slots that follow it. Slots for which
     /// there is no frame are skipped.
     pub(crate) fn keep_run(&self, frames: &Frames<M>, first: u64, run: &[Option<Frame>]) {
         let places = || {
@@ -270,7 +270,7 @@ impl<M: Machine> Swap<M> {
             };
             let frame = record.frame().filter(unshown)?;
             let unwritten = record.is_unwritten().then(|| {
-                // Keeps the slot and the frame. Tells a fault on the page that it is not exclusive, and another owner
+                // Keeps the slot and the frame. Shows a fault on the page that it is not exclusive, and another owner
                 // in `shed` that this one is writing.
                 record.uses += 1;
                 frames.share(frame)

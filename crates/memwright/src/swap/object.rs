@@ -201,7 +201,7 @@ impl<M: Machine> Store<M> {
         Some(coming)
     }
 
-    /// Like [`bring_in`](Self::bring_in), for a system call, which maps the page nowhere. How many pages are read
+    /// Like `bring_in`, for a system call, which maps the page nowhere. How many pages are read
     /// depends on how many pages of the last readahead were accessed.
     pub(crate) fn bring_in_for_call(
         &self,
@@ -295,7 +295,7 @@ impl<M: Machine> Store<M> {
         self.write_out(memory, pages, payer)
     }
 
-    /// Like [`send_out`](Self::send_out), for pages that no entry maps.
+    /// Like `send_out`, for pages that no entry maps.
     pub(super) fn write_out(&self, memory: &Memory<M>, pages: Cluster, payer: SwapPayer) -> Left {
         let (ways, mut is_full) = self.begin(memory, pages, payer);
         let (frames, swap) = (&**memory.frames(), &**memory.swap());

@@ -55,7 +55,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Swaps out private pages of `range`, all of which is in `area`, until `effort` is used up. `choice` selects the
-    /// pages; those with other users are taken only with [`Choice::Unused`]. Pages stay in memory if no slot is
+    /// pages; those with other users are taken only with `Choice::Unused`. Pages stay in memory if no slot is
     /// available. Returns where it stopped.
     pub(crate) fn page_out(
         &self,

@@ -3,7 +3,6 @@
 //! Pages are aged where they are mapped, by a walk of the page tables of each address space, like the aging of Linux's
 //! multi-generational LRU (`walk_mm`). One scan clears the accessed bit; the next one finds whether it was set again.
 //! No page has to be found from its frame, and pages that are adjacent are scanned, flushed and written together.
-//! found from its frame, and pages that lie together are looked at, flushed and written together.
 
 use memwright_table::{Machine, Page, PageRange};
 
