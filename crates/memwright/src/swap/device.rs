@@ -48,7 +48,7 @@ pub enum Submission {
     Busy,
 }
 
-/// A store for pages outside of the frames that programs use.
+/// A backing store for pages outside of the frames that programs use.
 ///
 /// A transfer is submitted and completed. In between, the same caller or any other may submit more, and they may finish
 /// in any order. A device that never makes a caller wait answers each with [`Submission::Done`].

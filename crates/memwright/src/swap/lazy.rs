@@ -99,7 +99,7 @@ impl<M: Machine> Core<M> {
         if !unneeded {
             return false;
         }
-        // A second reference, beside the entry's, which the removal gives up.
+        // Keeps the frame: the removal drops the entry's reference.
         let kept = frames.share(page.frame);
         let old = cursor.remove(gather);
         let written = old.present().filter(|old| dirty(old.bits));
