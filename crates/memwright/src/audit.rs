@@ -1,4 +1,4 @@
-//! Whether everything still agrees with everything: for the end of a run and for tests.
+//! Consistency checks of an address space, for the end of a run and for tests.
 
 use memwright_table::{
     Bits, Entry, FrameKind, Machine, Page, PageRange, PageSize, Present, VirtAddr,
@@ -8,42 +8,43 @@ use crate::space::{AddressSpace, Area, Areas, Core};
 use crate::vma::{AreaFlags, Rights};
 use crate::writable::writable;
 
-/// What does not agree, and where.
+/// What is inconsistent, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditError {
-    /// Areas overlap, are out of order, empty or out of bounds.
+    /// Areas overlap, or are out of order, empty or out of bounds.
     AreaOrder(VirtAddr),
-    /// The totals do not match the areas.
+    /// The totals of mapped and locked pages do not match the areas.
     Totals,
-    /// An entry maps something outside every area.
+    /// An entry is outside every area.
     EntryOutside(VirtAddr),
-    /// An entry grants more than its area.
+    /// An entry grants more rights than its area, or has another protection key.
     ExcessRights(VirtAddr),
-    /// An entry is writable where the rule forbids it.
+    /// An entry is writable although `writable` denies it.
     NotWritable(VirtAddr),
-    /// An entry claims exclusivity of a page that others reach.
+    /// An entry is marked exclusive, but its page is not anonymous or has other references.
     NotExclusive(VirtAddr),
-    /// A borrowed entry maps something other than the zero frame.
+    /// An entry has the bit `BORROWED` and does not map a zero page, or maps one without the bit.
     NotZero(VirtAddr),
-    /// A page of an object in anonymous memory, or the zero frame counted.
+    /// An entry maps a frame of the wrong kind for its area: a page of an object in an area without one,
+    /// anonymous memory in a shared area, or a hugetlb page outside a hugetlb area or the reverse.
     WrongKind(VirtAddr),
     /// The count of resident pages is wrong.
     Resident {
-        /// Counted as they came and went.
+        /// Counted as pages were mapped and unmapped.
         counted: u64,
-        /// Found in the table.
+        /// Found in the page table.
         found: u64,
     },
-    /// The count of pages in swap is wrong.
+    /// The count of swap entries is wrong.
     Swapped {
-        /// Counted as they left and came back.
+        /// Counted as pages were swapped out and in.
         counted: u64,
-        /// Found in the table.
+        /// Found in the page table.
         found: u64,
     },
     /// The count of page-table frames is wrong.
     Tables {
-        /// Counted as they came and went.
+        /// Counted as they were allocated and freed.
         counted: u64,
         /// Found by a walk.
         found: u64,
@@ -51,14 +52,17 @@ pub enum AuditError {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Compares the table with the areas, and both with what is counted. Other CPUs must not run in this
-    /// address space meanwhile.
+    /// Compares the page table with the areas, and both with the counts. No other CPU may run in this address
+    /// space meanwhile.
+    ///
+    /// # Locks
+    /// Takes the lock of the areas for writing.
     ///
     /// # Errors
-    /// The first disagreement.
+    /// The first inconsistency found.
     pub fn audit(&self) -> Result<(), AuditError> {
         let core = &*self.core;
-        // For writing, though nothing is: nobody else may change an entry.
+        // The audit changes nothing, but excludes every other change of an entry.
         let areas = core.areas.write();
         audit_areas(core, &areas)?;
         audit_entries(core, &areas)?;

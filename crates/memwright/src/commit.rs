@@ -1,4 +1,4 @@
-//! Committed memory: what programs may come to use, counted when it is promised.
+//! Committed memory: pages that programs may come to use, charged when they are mapped.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -8,50 +8,50 @@ use memwright_table::{CpuId, OutOfMemory, TryPush};
 
 use crate::settled::settle;
 
-/// The promise is larger than all memory.
+/// The charge exceeds what the overcommit mode allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overcommit;
 
-/// Which promises are made (`vm.overcommit_memory`).
+/// Which charges are granted (`vm.overcommit_memory`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OvercommitMode {
-    /// All but one of more than all memory.
+    /// All except a single charge larger than memory and swap together.
     Guess = 0,
     /// All.
     Always = 1,
-    /// Only those that could be kept all together: up to a share of memory.
+    /// Only while the sum of all charges is within the commit limit.
     Never = 2,
 }
 
-/// The count of promised pages (Linux 7.2 `mm/util.c`, `__vm_enough_memory`).
+/// The count of committed pages (Linux 7.2 `mm/util.c`, `__vm_enough_memory`).
 ///
-/// Each CPU counts what it promises and takes back by itself, so that processes on different CPUs write no
-/// common line (design rule 14): only the sum over all CPUs means something.
+/// Each CPU counts what it charges and unaccounts in its own cache line, so that processes on different CPUs write no
+/// common line (design rule 14). Only the sum over all CPUs is meaningful.
 #[derive(Debug)]
 pub struct Commit {
     cpus: Vec<Share>,
     memory: u64,
-    /// Pages of swap.
+    /// Pages of swap on devices that are open.
     swap: AtomicU64,
     mode: AtomicU8,
-    /// Percent of memory that may be promised in mode `Never`, unless `most` says how much.
+    /// Percent of memory that may be committed in mode `Never`, used while `most` is 0.
     ratio: AtomicU32,
-    /// Pages that may be promised in mode `Never`; 0 for the share.
+    /// Pages that may be committed in mode `Never`; 0 if `ratio` applies.
     most: AtomicU64,
-    /// A request of more pages than this is looked at closer: what a promise costs most of the time is one compare.
+    /// The largest charge that is granted without a further check: in most cases a charge costs one comparison.
     unasked: AtomicU64,
 }
 
-/// What one CPU promised less what it took back: negative where it took back what another promised.
+/// Pages that one CPU charged minus those it unaccounted. Negative if it unaccounted charges of other CPUs.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Share(AtomicI64);
 
 impl Commit {
-    /// Counts the promises of `cpus` CPUs against `total` pages.
+    /// Creates the count for `cpus` CPUs and a memory of `total` pages.
     ///
     /// # Errors
-    /// There is no heap for the counts.
+    /// There is no heap for the counters.
     pub fn new(cpus: usize, total: u64) -> Result<Self, OutOfMemory> {
         let mut shares = Vec::new();
         shares.try_make_room(cpus)?;
@@ -69,10 +69,10 @@ impl Commit {
         })
     }
 
-    /// Promises `pages` more, on CPU `cpu`, which calls.
+    /// Charges `pages` more, on `cpu`, which must be the calling CPU.
     ///
     /// # Errors
-    /// The mode does not allow it; nothing is promised.
+    /// The mode does not allow it; nothing is charged.
     pub fn charge(&self, cpu: CpuId, pages: u64) -> Result<(), Overcommit> {
         if pages > self.unasked.load(Ordering::Relaxed) {
             self.ask(pages)?;
@@ -81,7 +81,7 @@ impl Commit {
         Ok(())
     }
 
-    /// Whether a request may be granted, where its size alone does not say so.
+    /// Decides on a charge that its size alone does not grant.
     #[cold]
     fn ask(&self, pages: u64) -> Result<(), Overcommit> {
         let granted = match self.mode() {
@@ -92,18 +92,18 @@ impl Commit {
         if granted { Ok(()) } else { Err(Overcommit) }
     }
 
-    /// All memory, and swap.
+    /// Pages of memory and swap.
     fn total(&self) -> u64 {
         self.memory + self.swap.load(Ordering::Relaxed)
     }
 
-    /// There are as many pages of swap from now on as `pages` says (Linux 7.2 `total_swap_pages`).
+    /// Sets the number of pages of swap to what `pages` returns (Linux 7.2 `total_swap_pages`).
     pub(crate) fn follow_swap(&self, pages: impl Fn() -> u64) {
         settle(pages, |pages| self.swap.store(*pages, Ordering::Relaxed));
         self.settle_unasked();
     }
 
-    /// Which promises are made.
+    /// The overcommit mode.
     pub fn mode(&self) -> OvercommitMode {
         match self.mode.load(Ordering::Relaxed) {
             1 => OvercommitMode::Always,
@@ -112,13 +112,13 @@ impl Commit {
         }
     }
 
-    /// Sets which promises are made from now on; those that were made stay.
+    /// Sets the overcommit mode for future charges; existing ones remain.
     pub fn set_mode(&self, mode: OvercommitMode) {
         self.mode.store(mode as u8, Ordering::Relaxed);
         self.settle_unasked();
     }
 
-    /// The mode, or how much swap there is, has changed.
+    /// Updates `unasked` after a change of the mode or of the amount of swap.
     fn settle_unasked(&self) {
         let unasked = || match self.mode() {
             OvercommitMode::Guess => self.total(),
@@ -130,29 +130,30 @@ impl Commit {
         });
     }
 
-    /// Percent of memory that may be promised in mode `Never` (`vm.overcommit_ratio`); 0 where an amount was set.
+    /// Percent of memory that may be committed in mode `Never` (`vm.overcommit_ratio`); 0 if a number of pages is set
+    /// instead.
     pub fn ratio(&self) -> u32 {
         self.ratio.load(Ordering::Relaxed)
     }
 
-    /// Sets that share, in place of an amount.
+    /// Sets the percentage, and clears the number of pages.
     pub fn set_ratio(&self, percent: u32) {
         self.ratio.store(percent, Ordering::Relaxed);
         self.most.store(0, Ordering::Relaxed);
     }
 
-    /// Pages that may be promised in mode `Never` (`vm.overcommit_kbytes`); 0 where a share was set.
+    /// Pages that may be committed in mode `Never` (`vm.overcommit_kbytes`); 0 if a percentage is set instead.
     pub fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// Sets that amount, in place of a share. 0 leaves nothing to promise.
+    /// Sets the number of pages, and clears the percentage. With 0, the limit is the amount of swap.
     pub fn set_most(&self, pages: u64) {
         self.most.store(pages, Ordering::Relaxed);
         self.ratio.store(0, Ordering::Relaxed);
     }
 
-    /// How many pages may be promised in mode `Never` (`CommitLimit` in /proc/meminfo).
+    /// Pages that may be committed in mode `Never` (`CommitLimit` in /proc/meminfo).
     pub fn limit(&self) -> u64 {
         match self.most() {
             0 => {
@@ -163,23 +164,23 @@ impl Commit {
         }
     }
 
-    /// Takes back the promise of `pages`, on CPU `cpu`, which calls.
+    /// Unaccounts `pages`, on `cpu`, which must be the calling CPU.
     pub fn release(&self, cpu: CpuId, pages: u64) {
         self.count(cpu, -(pages as i64));
     }
 
-    /// Only its own CPU writes a count, so a load and a store do.
+    /// Adds to the count of `cpu`. Only that CPU writes it, so a load and a store suffice.
     fn count(&self, cpu: CpuId, pages: i64) {
         let Share(count) = &self.cpus[cpu.index()];
         count.store(count.load(Ordering::Relaxed) + pages, Ordering::Relaxed);
     }
 
-    /// Says to the lock statistics that `cpu`, the calling one, wrote its count.
+    /// Records with the lock statistics that `cpu`, the calling CPU, wrote its count.
     pub(crate) fn note_line(&self, cpu: CpuId) {
         stat::line(Line::Commit, &self.cpus[cpu.index()]);
     }
 
-    /// How many pages are promised (`Committed_AS` in /proc/meminfo).
+    /// Pages that are committed (`Committed_AS` in /proc/meminfo).
     pub fn committed(&self) -> u64 {
         let sum: i64 = self
             .cpus

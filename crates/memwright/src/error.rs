@@ -1,5 +1,5 @@
-//! What can go wrong, one small enum per operation. An errno appears only in the personality; the comment
-//! at each variant names the one that Linux 7.2 returns.
+//! Errors, one small enum per operation. The Linux personality translates them to errno values; the comment at each
+//! variant names the one that Linux 7.2 returns.
 
 use memwright_table::{NoHugePage, OutOfFrames, OutOfMemory, VirtAddr};
 
@@ -22,53 +22,53 @@ pub enum Limit {
     Areas,
 }
 
-/// Why nothing was mapped. The address space is as before.
+/// Why a mapping failed. The address space is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapError {
-    /// The length is zero (EINVAL).
+    /// The length is 0 (EINVAL).
     NoLength,
     /// The address or the offset is not a multiple of the page size (EINVAL).
     Misaligned,
-    /// The range does not end below the end of user addresses (ENOMEM).
+    /// The range ends above the end of user addresses (ENOMEM).
     OutOfRange,
-    /// The range begins below the lowest address (EPERM).
+    /// The range begins below the lowest user address (EPERM).
     TooLow,
     /// No free range is long enough (ENOMEM).
     NoRoom,
-    /// Something is mapped there (EEXIST).
+    /// The range overlaps an existing mapping at this address, and must not replace it (EEXIST).
     Taken(VirtAddr),
     /// The offset plus the length does not fit (EOVERFLOW).
     OffsetTooLarge,
     /// The rights exceed what the object allows (EACCES).
     Denied,
-    /// What is mapped there is sealed from this address on (EPERM).
+    /// A sealed area, from this address on, would be replaced (EPERM).
     Sealed(VirtAddr),
     /// A limit forbids it (ENOMEM; EAGAIN for [`Limit::Locked`]).
     OverLimit(Limit),
-    /// More than all memory at once (ENOMEM).
+    /// The commit charge exceeds what the overcommit mode allows (ENOMEM).
     Overcommit,
     /// No memory for a structure (ENOMEM).
     OutOfMemory,
 }
 
-/// Why nothing was unmapped.
+/// Why an unmap failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnmapError {
-    /// The length is zero (EINVAL).
+    /// The length is 0 (EINVAL).
     NoLength,
     /// The address is not a multiple of the page size (EINVAL).
     Misaligned,
     /// The range is not in user addresses (EINVAL).
     OutOfRange,
-    /// A sealed area lies in the range, from this address on (EPERM).
+    /// The range contains a sealed area, from this address on (EPERM).
     Sealed(VirtAddr),
-    /// Cutting an area in two would exceed the area limit (ENOMEM).
+    /// Splitting an area would exceed the limit on areas (ENOMEM).
     OverLimit(Limit),
     /// No memory for a structure (ENOMEM).
     OutOfMemory,
 }
 
-/// Why a protection change stopped. Areas below the address have changed, as on Linux.
+/// Why a protection change stopped. Areas below the address of the error have changed, as on Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtectError {
     /// The address is not a multiple of the page size (EINVAL).
@@ -77,83 +77,83 @@ pub enum ProtectError {
     OutOfRange,
     /// Nothing is mapped here (ENOMEM).
     Hole(VirtAddr),
-    /// More rights than the area may ever have (EACCES).
+    /// The rights exceed the maximum rights of the area, or MDWE denies them (EACCES).
     Denied(VirtAddr),
-    /// The program does not have the protection key (EINVAL).
+    /// The protection key is not allocated (EINVAL).
     Key,
     /// The area is sealed (EPERM).
     Sealed(VirtAddr),
     /// A limit forbids it (ENOMEM).
     OverLimit(Limit),
-    /// More than all memory at once (ENOMEM).
+    /// The commit charge exceeds what the overcommit mode allows (ENOMEM).
     Overcommit,
     /// No memory for a structure (ENOMEM).
     OutOfMemory,
 }
 
-/// Why nothing was moved.
+/// Why an `mremap` failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemapError {
     /// An address is not a multiple of the page size (EINVAL).
     Misaligned,
-    /// The new length is zero, the ranges overlap, or the flags contradict each other (EINVAL).
+    /// The new length is 0, the ranges overlap, or the flags contradict each other (EINVAL).
     Invalid,
     /// The old range is not inside one area (EFAULT).
     NoArea(VirtAddr),
-    /// The area, or what is mapped at the new place, is sealed (EPERM).
+    /// The area, or an area mapped at the new address, is sealed (EPERM).
     Sealed(VirtAddr),
-    /// The new range does not end below the end of user addresses (EINVAL).
+    /// The new range ends above the end of user addresses (EINVAL).
     OutOfRange,
-    /// The new range begins below the lowest address (EPERM).
+    /// The new range begins below the lowest user address (EPERM).
     TooLow,
-    /// It does not fit where it is and must not move, or there is no room (ENOMEM).
+    /// The area cannot grow in place and must not move, or no free range is long enough (ENOMEM).
     NoRoom,
     /// A limit forbids it (ENOMEM; EAGAIN for [`Limit::Locked`]).
     OverLimit(Limit),
-    /// More than all memory at once (ENOMEM).
+    /// The commit charge exceeds what the overcommit mode allows (ENOMEM).
     Overcommit,
     /// No memory for a structure (ENOMEM).
     OutOfMemory,
 }
 
-/// Why advice was not followed to the end. What lies below the address was advised, as on Linux.
+/// Why advice was not applied to the complete range. It was applied below the address of the error, as on Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdviseError {
     /// The address is not a multiple of the page size, or the range wraps around (EINVAL).
     Misaligned,
-    /// Nothing is mapped here; the rest of the range was still advised (ENOMEM).
+    /// Nothing is mapped here; the advice was still applied to the rest of the range (ENOMEM).
     Hole(VirtAddr),
     /// The advice does not apply to this area (EINVAL).
     NotApplicable(VirtAddr),
-    /// The area does not grant the right that the advice needs (EACCES).
+    /// The area does not grant the right that the advice requires (EACCES).
     Denied(VirtAddr),
-    /// The area is sealed, and its contents would go (EPERM).
+    /// The area is sealed, and the advice would discard its contents (EPERM).
     Sealed(VirtAddr),
     /// A page could not be populated (EFAULT; ENOMEM when out of memory).
     Fault(FaultError),
-    /// A watcher must resolve a fault first; then the same advice may be given again.
+    /// A userfaultfd must resolve a fault first; the caller then repeats the call.
     Watched(Awaited),
     /// A limit forbids it (ENOMEM).
     OverLimit(Limit),
-    /// A page is in use in a way that passes: the call may be repeated (EAGAIN).
+    /// A page is temporarily in use: the caller may repeat the call (EAGAIN).
     Busy(VirtAddr),
     /// No memory for a structure (EAGAIN).
     OutOfMemory,
 }
 
-/// A fault of which a watcher is to be told before an operation can go on: it is repeated once the watcher has resolved
-/// the fault.
+/// A fault that a userfaultfd must resolve before an operation can continue. The caller reports the fault, waits, and
+/// repeats the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {
     /// The page.
     pub at: VirtAddr,
-    /// The access that the operation stands for.
+    /// The kind of access that the operation makes.
     pub access: Access,
-    /// What the watcher is told.
+    /// What is reported to the userfaultfd.
     pub fault: WatchedFault,
 }
 
-/// Where populating stopped.
+/// Where and why populating stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stopped {
     pub(crate) at: VirtAddr,
@@ -162,7 +162,7 @@ pub(crate) struct Stopped {
 }
 
 impl Stopped {
-    /// The watcher that must be told before it can go on.
+    /// The userfaultfd fault that must be resolved before the operation is repeated, if that is why it stopped.
     pub(crate) fn awaits(self) -> Option<Awaited> {
         let Self { at, access, error } = self;
         match error {
@@ -186,19 +186,20 @@ impl From<Stopped> for LockError {
     }
 }
 
-/// What stands between a call that makes memory resident and the next page.
+/// Why a call that populates memory stopped before a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PopulateError {
-    /// A watcher must resolve a fault first.
+    /// A userfaultfd must resolve a fault first.
     Watched(Awaited),
-    /// No frame is free, or no memory for a structure.
+    /// No frame is free, or there is no memory for a structure.
     OutOfMemory,
 }
 
-/// Why nothing was sealed.
+/// Why an `mseal` failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealError {
-    /// The address is not a multiple of the page size, or the range wraps around, or cuts a huge page (EINVAL).
+    /// The address is not a multiple of the page size, the range wraps around, or it begins or ends inside a hugetlb
+    /// page (EINVAL).
     Invalid,
     /// Nothing is mapped here (ENOMEM).
     Hole(VirtAddr),
@@ -219,68 +220,68 @@ pub enum LockError {
     OverLimit(Limit),
     /// A page could not be populated (ENOMEM, or EAGAIN).
     Fault(FaultError),
-    /// A watcher must resolve a fault first; the areas are locked, and the call may be repeated.
+    /// A userfaultfd must resolve a fault first; the areas are locked, and the caller may repeat the call.
     Watched(Awaited),
     /// No memory for a structure (ENOMEM).
     OutOfMemory,
 }
 
-/// Why memory was not written back.
+/// Why an `msync` failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncError {
     /// The address is not a multiple of the page size (EINVAL).
     Misaligned,
     /// The range wraps around (ENOMEM).
     OutOfRange,
-    /// Nothing is mapped here; the rest was still written back (ENOMEM).
+    /// Nothing is mapped here; the rest of the range was still written back (ENOMEM).
     Hole(VirtAddr),
-    /// Invalidation was asked for locked memory (EBUSY).
+    /// Invalidation was requested for locked memory (EBUSY).
     Locked(VirtAddr),
-    /// The object could not write (EIO).
+    /// The object failed to write back (EIO).
     Object(ObjectError),
 }
 
-/// Why a child could not be made. Nothing of it remains.
+/// Why a fork failed. Nothing of the child remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForkError {
     /// No memory for the child's tables or areas (ENOMEM).
     OutOfMemory,
-    /// The child's memory exceeds all memory (ENOMEM).
+    /// The commit charge for the child exceeds what the overcommit mode allows (ENOMEM).
     Overcommit,
 }
 
-/// Why an access cannot be allowed.
+/// Why a page fault was not resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultError {
     /// Nothing is mapped here (SIGSEGV, `SEGV_MAPERR`).
     NoArea,
     /// The area does not grant the right (SIGSEGV, `SEGV_ACCERR`).
     Denied,
-    /// This CPU refuses such accesses to pages with this protection key (SIGSEGV, `SEGV_PKUERR`).
+    /// The protection-key register of this CPU denies the access to pages with this key (SIGSEGV, `SEGV_PKUERR`).
     Key(u8),
-    /// A guard marker stands here (SIGSEGV, `SEGV_MAPERR`).
+    /// The entry is a guard marker (SIGSEGV, `SEGV_MAPERR`).
     Guard,
-    /// A poison marker stands here (SIGBUS, `BUS_ADRERR`).
+    /// The entry is a poison marker (SIGBUS, `BUS_ADRERR`).
     Poison,
-    /// The object ends before this page, or may have no more pages (SIGBUS, `BUS_ADRERR`).
+    /// The page is beyond the end of the object, or the object may not have more pages (SIGBUS, `BUS_ADRERR`).
     BeyondObject,
-    /// The object could not be read (SIGBUS, `BUS_ADRERR`).
+    /// Reading the page from its object or swap device failed (SIGBUS, `BUS_ADRERR`).
     Io,
-    /// The stack may not grow to here (SIGSEGV, `SEGV_MAPERR`).
+    /// The stack may not expand to this address (SIGSEGV, `SEGV_MAPERR`).
     StackLimit,
-    /// The pool of huge pages has none left (SIGBUS, `BUS_ADRERR`).
+    /// The hugetlb pool has no free page (SIGBUS, `BUS_ADRERR`).
     NoHugePage,
-    /// No frame is free: the personality chooses a victim and retries.
+    /// No frame is free: the caller runs direct reclaim or the OOM killer, then retries.
     OutOfMemory,
-    /// The object is busy: the caller waits with no lock held, then retries.
+    /// The page is busy: the caller waits with no lock held, then retries.
     WouldBlock,
-    /// A userfaultfd is to resolve it: the caller tells it, waits, and retries.
+    /// A userfaultfd must resolve the fault: the caller reports it, waits, and retries.
     Watched(WatchedFault),
 }
 
 impl FaultError {
-    /// Whether the VMA permits the access, and its page cannot be had: Linux counts such a fault in `pgfault`, others
-    /// that it refuses nowhere (Linux 7.3 `mm/memory.c`, `mm_account_fault`).
+    /// Whether the VMA permits the access but the page cannot be provided. Linux counts such a fault in `pgfault`; it
+    /// does not count faults that it refuses (Linux 7.3 `mm/memory.c`, `mm_account_fault`).
     pub(crate) const fn is_failure(self) -> bool {
         match self {
             Self::Guard | Self::Poison | Self::BeyondObject | Self::Io | Self::NoHugePage => true,
@@ -295,16 +296,17 @@ impl FaultError {
     }
 }
 
-/// Why memory was not watched, or not protected.
+/// Why a userfaultfd registration, unregistration or write protection failed, or a `PAGEMAP_SCAN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchError {
-    /// Nothing is mapped there, the range is no range of pages, or its memory cannot be watched so (EINVAL).
+    /// Nothing is mapped in the range, the range is not page-aligned or not in user addresses, or its memory does not
+    /// support the mode (EINVAL).
     Invalid,
-    /// An area there may never be written (EPERM).
+    /// An area in the range may never become writable (EPERM).
     NotWritable,
-    /// Another descriptor watches memory there (EBUSY).
+    /// Memory in the range is registered with another userfaultfd (EBUSY).
     Busy,
-    /// Memory there is not watched by the descriptor in this way (ENOENT).
+    /// Memory in the range is not registered with the userfaultfd in this mode (ENOENT).
     NotWatched,
     /// A limit forbids it (ENOMEM).
     OverLimit(Limit),
@@ -321,67 +323,67 @@ impl From<CutError> for WatchError {
     }
 }
 
-/// Why a page was not moved.
+/// Why a page was not moved by `UFFDIO_MOVE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveError {
-    /// Pages do not go from one such area to another (EINVAL).
+    /// Pages cannot be moved between these areas (EINVAL).
     Invalid,
-    /// Nothing is mapped where the target begins (ENOENT).
+    /// Nothing is mapped at the start of the target (ENOENT).
     NotWatched,
-    /// There is no page (ENOENT).
+    /// Nothing is mapped at the source, or it has no page (ENOENT).
     NotThere,
-    /// A guard, poison or a protection stands where the page would be (EFAULT).
+    /// The source has a guard, poison or write-protection marker in place of the page (EFAULT).
     Marked,
-    /// There is one at the target (EEXIST).
+    /// The target already has a page (EEXIST).
     Exists,
-    /// Somebody else can reach the page (EBUSY).
+    /// The page has other users, is pinned or is being migrated (EBUSY).
     Busy,
     /// No memory (ENOMEM).
     OutOfMemory,
 }
 
-/// Why a page was not filled.
+/// Why a page was not filled through a userfaultfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FillError {
-    /// The page is not in user memory, or cannot be filled so (EINVAL).
+    /// The page is not in user memory, or its area cannot be filled in this way (EINVAL).
     Invalid,
-    /// The page is not watched by the descriptor (ENOENT).
+    /// The page is not registered with the userfaultfd (ENOENT).
     NotWatched,
-    /// Something is there already (EEXIST).
+    /// The entry is not empty (EEXIST).
     Exists,
     /// The object does not have the page (EFAULT).
     NotThere,
-    /// Somebody else is filling it: the caller retries.
+    /// The page is being filled concurrently: the caller retries.
     Busy,
     /// No memory (ENOMEM).
     OutOfMemory,
 }
 
-/// Why an object has no frame for an index.
+/// Why an object does not provide a frame for an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectError {
     /// The object ends before the index.
     BeyondEnd,
     /// No frame is free.
     OutOfMemory,
-    /// The object may have no more pages: the [`Room`](crate::object::Room) that it shares is full.
+    /// The object may have no more pages: the [`Room`](crate::object::Room) that it allocates from is full.
     NoRoom,
-    /// The backing store failed.
+    /// The backing store reported an I/O error.
     Io,
-    /// The page is being read or written back: wait, then retry.
+    /// The page is being read or written back: the caller waits, then retries.
     WouldBlock,
-    /// The page is in swap: [`bring_in`](crate::object::Object::bring_in) has it read, then retry.
+    /// The page is in swap: the caller swaps it in with [`bring_in`](crate::object::Object::bring_in), then retries.
     InSwap,
 }
 
 impl From<ObjectError> for FaultError {
     fn from(error: ObjectError) -> Self {
         match error {
-            // It has no such page, and gets none.
+            // The object has no such page and cannot allocate it.
             ObjectError::BeyondEnd | ObjectError::NoRoom => Self::BeyondObject,
             ObjectError::OutOfMemory => Self::OutOfMemory,
             ObjectError::Io => Self::Io,
-            // It comes back by another fault, or by the next.
+            // The page becomes available once another fault, or the next one, has swapped it in.
             ObjectError::WouldBlock | ObjectError::InSwap => Self::WouldBlock,
         }
     }

@@ -1,13 +1,13 @@
-//! A memory manager that behaves as Linux's does, for kernels and virtual machine monitors that are not
-//! Linux: areas, page faults, copy-on-write, protection, fork, `mremap`, advice, locked memory.
+//! A memory manager that behaves like Linux's, for kernels and virtual machine monitors that are not Linux:
+//! areas (VMAs), page faults, copy-on-write, protection changes, fork, `mremap`, `madvise` and `mlock`.
 //!
-//! It is `no_std`, has no `unsafe`, and knows neither hardware nor system calls. Hardware is behind
-//! [`memwright_table::Machine`]; an embedder turns traps into [`AddressSpace::fault`] and system calls into
-//! the other methods of [`AddressSpace`].
+//! It is `no_std`, has no `unsafe` code, and depends on neither hardware nor a system call interface.
+//! Hardware is behind [`memwright_table::Machine`]. An embedder turns traps into calls of
+//! [`AddressSpace::fault`] and system calls into calls of the other methods of [`AddressSpace`].
 //!
 //! # An address space in a few lines
 //!
-//! On a simulated machine, whose physical memory is an allocation of the host:
+//! On a simulated machine, whose physical memory is a heap allocation of the host process:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -50,92 +50,94 @@
 //! # Ok::<(), memwright_table::OutOfMemory>(())
 //! ```
 //!
-//! # The house
+//! # Source tree
 //!
 //! ```text
-//! memory.rs    Memory: what all address spaces share: frames, zero frame, promises, policies, account
+//! memory.rs    Memory, shared by all address spaces: frames, zero page, commit charges, policies, counters
 //! space/       AddressSpace, one file per operation
-//! vma/         the map of areas: split, merge, room; pure, knows no table
-//! fault/       one page fault, one file per outcome
+//! vma/         the map of areas: split, merge, free ranges; pure, independent of page tables
+//! fault/       the page fault handler, one file per outcome
 //! writable.rs  the rule: may this entry be writable now?
-//! object/      what areas show other than anonymous memory: the trait, sparse pages, shared memory
-//! merge/       pages with equal contents share one frame
-//! huge.rs      huge pages: who gets them, and the settings
-//!              (those of the pool: object/huge_file.rs, fault/hugetlb.rs, space/hugetlb.rs)
-//! commit.rs    promised memory          policy.rs  choices for experiments
-//! stats.rs     the account              trace.rs   events as JSON
-//! track/       which pages were written since somebody asked
-//! numa/        where pages are placed on several nodes, and how they move
-//! swap/        pages outside of memory: devices, slots, the way out
-//! audit.rs     whether all of it agrees error.rs   one small enum per operation
+//! object/      what areas map other than anonymous memory: the trait, sparse pages, shared memory
+//! merge/       KSM: pages with equal contents share one frame
+//! huge/        transparent huge pages and large folios: eligibility, sizes, settings
+//!              (hugetlb: object/huge_file.rs, fault/hugetlb.rs, space/hugetlb.rs)
+//! commit.rs    committed memory         policy.rs  choices for experiments
+//! stats.rs     event counters           trace.rs   events as JSON
+//! track/       write tracking: soft-dirty and PAGEMAP_SCAN
+//! numa/        placement on NUMA nodes, migration, NUMA balancing
+//! swap/        swap devices, slots, swap cache, reclaim
+//! uffd/        userfaultfd
+//! audit.rs     consistency checks       error.rs   one small enum per operation
 //! ```
 //!
-//! # How a fault flows
+//! # How a fault is handled
 //!
 //! ```text
 //! trap ──> AddressSpace::fault(address, access)
-//!            areas.read(cpu) ── no area ──> fault/stack.rs: grow, look again, or refuse
-//!            area: does it allow the access? ── no ──> refused
+//!            areas.read(cpu) ── no area ──> fault/stack.rs: expand the stack and look up again, or refuse
+//!            area: does it permit the access? ── no ──> refused
 //!            ├─ anonymous ─> cursor ─┬─ absent, store ─> fault/anon.rs     a zeroed frame, exclusive
-//!            │                       ├─ absent, load  ─> fault/anon.rs     the shared zero frame
+//!            │                       ├─ absent, load  ─> fault/anon.rs     the shared zero page
 //!            │                       ├─ swapped out ───> fault/swap.rs     read, reused or copied
 //!            │                       └─ present ───────> fault/present.rs
 //!            └─ an object ─> frame from the object ─> cursor ─> fault/file.rs   mapped, or copied
-//!          fault/present.rs:  permitted already ─> invalidate here, retry      (spurious)
-//!                             writable says yes  ─> grant                      (write permission only)
-//!                             only reference     ─> exclusive again, grant     (write permission only)
-//!                             else ─> fault/copy.rs: copy, empty, flush, fill
+//!          fault/present.rs:  access already permitted  ─> flush locally, retry  (spurious)
+//!                             writable says yes         ─> grant                 (write permission only)
+//!                             the only reference        ─> mark exclusive, grant (write permission only)
+//!                             otherwise ─> fault/copy.rs: copy, clear the entry, flush, set the new entry
 //! ```
 //!
-//! Every path that leaves a page mapped asks [`writable::writable`]; nothing remembers that a page once was
-//! writable. Exclusivity, the bit on which the answer for private memory rests, lives in the entry: a new
-//! anonymous page has it, fork clears it in parent and child under both locks, and only the sole reference
-//! of any kind regains it.
+//! Every path that leaves a page mapped calls [`writable::writable`]; no state records that a page was
+//! writable before. Exclusivity, the bit that decides for private memory, is stored in the page-table entry.
+//! A new anonymous page is exclusive. Fork clears the bit in parent and child with both tables locked. Only
+//! an entry that holds the sole reference of any kind to the frame gets it back.
 //!
-//! # Locks, in the order in which they are taken
+//! # Lock order, outermost first
 //!
 //! ```text
-//! Scan            a look at the memory of all address spaces
-//! └ Space         areas of an address space: read by faults and advice, written by what changes areas
-//! └ SpaceChild    the child's, in a fork
-//!   └ ObjectRegistry   which address spaces map an object; which objects have pages that may leave
+//! Scan            a scan of the memory of all address spaces
+//! └ Space         the areas of an address space: read by faults and madvise, written by changes of areas
+//! └ SpaceChild    the child's areas, during fork
+//!   └ ObjectRegistry   which address spaces map an object; which objects have reclaimable pages
 //!     └ Object         the pages of an object
 //!       └ Table        one page table, held by a cursor
-//!         └ TableChild the child's, in a fork
-//!           └ Swap       the slots of swap devices, what one device keeps
-//!             └ FrameCache, Frames   the allocator
+//!         └ TableChild the child's page table, during fork
+//!           └ Swap       the slots of swap devices; the data of one device
+//!             └ FrameCache, Frames   the frame allocator
 //! ```
 //!
-//! None is held when an operation returns, and none while anything waits. Truncation walks the address
-//! spaces of an object without holding the object's locks; a fault that got a frame from the object before
-//! looks at [`object::Mappings`]' generation under the table's lock, and starts again if it rose.
+//! No lock is held when an operation returns or while a thread sleeps. Truncation walks the address spaces of
+//! an object without the object's locks. A fault that got a frame from the object before the truncation
+//! therefore checks the generation of [`object::Mappings`] under the page-table lock, and restarts if it has
+//! advanced.
 //!
 //! # Failure
 //!
-//! Any allocation may fail. What an operation needs is reserved before it changes anything; what it did when
-//! it fails half-way is what Linux leaves. `tests/scenarios/failures.rs` lets each allocation of a script
-//! fail in turn.
+//! Any allocation may fail. An operation reserves what it needs before it changes anything; if it fails
+//! half-way, it leaves the state that Linux leaves. `tests/scenarios/failures.rs` makes each allocation of a
+//! script fail in turn.
 //!
-//! # What is matched, where, and which test shows it
+//! # Linux sources, files here, and tests
 //!
-//! Linux 7.2; tests are modules of `tests/scenarios`, but for `vma/tests.rs`.
+//! Linux 7.2. Tests are modules of `tests/scenarios`, except `vma/tests.rs`.
 //!
 //! | Operation | Linux | Here | Test |
 //! |---|---|---|---|
 //! | `mmap` | mm/mmap.c, mm/vma.c | space/map.rs | limits |
 //! | `munmap` | mm/vma.c | space/unmap.rs | limits |
 //! | `mprotect` | mm/mprotect.c | space/protect.rs | protect |
-//! | may it be writable | mm/mprotect.c | writable.rs | writable.rs |
+//! | writability of an entry | mm/mprotect.c | writable.rs | writable.rs |
 //! | `mremap` | mm/mremap.c | space/remap.rs | remap |
 //! | `madvise` | mm/madvise.c | space/advise.rs | advise |
-//! | splits by request | mm/huge_memory.c, mm/migrate.c | space/split.rs | split |
+//! | splits through debugfs | mm/huge_memory.c, mm/migrate.c | space/split.rs | split |
 //! | `mincore` | mm/mincore.c | space/resident.rs | locks |
 //! | `mlock` family | mm/mlock.c | space/lock.rs | locks |
 //! | soft-dirty | fs/proc/task_mmu.c | track/soft_dirty.rs | track |
 //! | `msync` | mm/msync.c | space/sync.rs | locks, objects |
 //! | `fork` | kernel/fork.c, mm/memory.c | space/fork.rs | fork |
 //! | areas | mm/vma.c, mm/vma.h | vma/ | vma/tests.rs |
-//! | room | mm/vma.c | vma/room.rs | vma/tests.rs |
+//! | unmapped areas | mm/vma.c | vma/room.rs | vma/tests.rs |
 //! | anonymous fault | mm/memory.c | fault/anon.rs | faults |
 //! | write-protect fault | mm/memory.c | fault/present.rs, fault/copy.rs | fork, objects |
 //! | swap-in, swap-out | mm/memory.c, mm/vmscan.c, mm/swapfile.c | fault/swap.rs, swap/ | swap |
@@ -144,14 +146,15 @@
 //! | stack growth | mm/vma.c | fault/stack.rs | faults |
 //! | shared memory, tmpfs pages | mm/shmem.c | object/shmem.rs | objects |
 //! | swap of shared memory | mm/shmem.c, mm/rmap.c | swap/object.rs, swap/out_object.rs, swap/unshown.rs, object/store.rs | swap_shared, swap_objects |
-//! | huge pages by name | mm/hugetlb.c | object/huge_file.rs, fault/hugetlb.rs | hugetlb |
+//! | hugetlb | mm/hugetlb.c | object/huge_file.rs, fault/hugetlb.rs | hugetlb |
 //! | truncation | mm/memory.c, mm/truncate.c | object/mappings.rs, space/zap.rs | objects |
 //! | overcommit mode 0 | mm/util.c | commit.rs | limits |
 //!
-//! Where it differs on purpose: a write permission that a protection change may grant is granted even if the
-//! page is clean; rights that only grow interrupt no other CPU; a page that nobody has used since it was
-//! mapped is protected or unmapped without any flush. Areas merge by their offsets alone, so that a few
-//! anonymous areas merge which Linux keeps apart because they faulted separately before they met.
+//! Deliberate differences: a protection change that permits writes makes entries writable even if the page is
+//! clean; permission changes that only add rights send no shootdown; a page that was not accessed since it
+//! was mapped is protected or unmapped without a TLB flush. Areas merge by their offsets alone, so some
+//! anonymous areas merge that Linux keeps apart because each got its own anon_vma before they became
+//! adjacent.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

@@ -1,4 +1,4 @@
-//! What all address spaces of a machine share.
+//! State shared by all address spaces of a machine.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -20,37 +20,37 @@ use crate::stats::{Account, Counters, ROW_COUNT, ROWS, Row};
 use crate::swap::{Swap, SwapDevice};
 use crate::trace::{Event, TraceSink};
 
-/// The frames, the zero frame, the promises, the policies and the account: one per machine.
+/// The frames, the zero page, committed memory, policies and counters: one per machine.
 pub struct Memory<M: Machine> {
     frames: Arc<Frames<M>>,
-    /// Full of zeroes, never written, mapped wherever untouched anonymous memory is read. The memory
-    /// manager keeps one reference; entries that map it are `BORROWED`.
+    /// A zero-filled frame that is never written. Entries map it wherever untouched anonymous memory is read, with the
+    /// bit `BORROWED` and without a reference. The memory manager holds one reference.
     zero: Frame,
     commit: Commit,
     policy: Policy,
     huge: HugeSettings,
     merging: Merging<M>,
     swap: Arc<Swap<M>>,
-    /// Where areas want their pages.
+    /// The memory policies that areas refer to.
     placements: Policies,
     /// All address spaces.
     spaces: Spaces<M>,
-    /// Whether the frames know who counts the uses of slots.
+    /// Whether a swap device was ever added. The frame allocator then has the map of swap slots.
     swapping: AtomicBool,
     counters: Counters,
-    /// Whether events are traced or lock statistics taken: looked at where something happens.
+    /// Whether events are traced or lock statistics are taken. Checked wherever an event happens.
     watched: AtomicBool,
-    /// Whether `sink` holds somebody: looked at before the lock is taken.
+    /// Whether `sink` is set. Checked before its lock is taken.
     tracing: AtomicBool,
     sink: Lock<Option<&'static dyn TraceSink>>,
     fault_sink: Lock<Option<&'static dyn FaultSink>>,
 }
 
 impl<M: Machine> Memory<M> {
-    /// Takes over the frames of a machine.
+    /// Creates the memory manager for the frames of a machine.
     ///
     /// # Errors
-    /// No frame for the zeroes or no heap for the counters.
+    /// No frame is free for the zero page, or there is no heap for the counters.
     pub fn new(frames: Arc<Frames<M>>, policy: Policy) -> Result<Self, OutOfMemory> {
         let zero = frames
             .allocate_zeroed(0, FrameKind::Zero)
@@ -92,24 +92,24 @@ impl<M: Machine> Memory<M> {
         &self.frames
     }
 
-    /// The frame full of zeroes.
+    /// The zero page.
     #[inline]
     pub fn zero_frame(&self) -> Frame {
         self.zero
     }
 
-    /// What was promised to programs.
+    /// Committed memory.
     pub fn commit(&self) -> &Commit {
         &self.commit
     }
 
-    /// Promises `pages` pages on the calling CPU.
+    /// Charges `pages` pages of committed memory, on the calling CPU.
     #[inline]
     pub(crate) fn promise(&self, pages: u64) -> Result<(), Overcommit> {
         self.commit.charge(self.frames.machine().cpu(), pages)
     }
 
-    /// Takes the promise of `pages` pages back on the calling CPU.
+    /// Unaccounts `pages` pages of committed memory, on the calling CPU.
     #[inline]
     pub(crate) fn take_back(&self, pages: u64) {
         self.commit.release(self.frames.machine().cpu(), pages);
@@ -121,19 +121,19 @@ impl<M: Machine> Memory<M> {
         &self.policy
     }
 
-    /// Settings of huge pages.
+    /// The settings of huge pages.
     #[inline]
     pub fn huge(&self) -> &HugeSettings {
         &self.huge
     }
 
-    /// Merging of equal pages.
+    /// The state of KSM.
     #[inline]
     pub fn merging(&self) -> &Merging<M> {
         &self.merging
     }
 
-    /// Where areas want their pages.
+    /// The memory policies that areas refer to.
     pub(crate) fn placements(&self) -> &Policies {
         &self.placements
     }
@@ -143,46 +143,46 @@ impl<M: Machine> Memory<M> {
         &self.spaces
     }
 
-    /// The number of a policy, for who names it later.
+    /// Returns the number of a memory policy, by which areas refer to it; adds the policy if it is new.
     ///
     /// # Errors
-    /// No heap for one more.
+    /// There is no heap for one more policy.
     pub fn number_placement(&self, policy: PlacePolicy) -> Result<PolicyId, OutOfMemory> {
         self.placements.number(policy)
     }
 
-    /// The policy that an area names.
+    /// Returns the memory policy with a number.
     pub fn placement(&self, id: PolicyId) -> Option<PlacePolicy> {
         self.placements.get(id)
     }
 
-    /// Pages outside of memory.
+    /// The swap devices and their slots.
     #[inline]
     pub fn swap(&self) -> &Arc<Swap<M>> {
         &self.swap
     }
 
-    /// Pages that were ever mapped, in all address spaces together: what any of them shows more than at an earlier
-    /// moment is no more than this has grown since.
+    /// Counts the pages ever mapped, over all address spaces. The number of mapped pages rises between two moments by
+    /// at most as much as this count does.
     pub fn ever_mapped(&self) -> u64 {
         let huge = self.counters.sum(Row::FaultHuge) + self.counters.sum(Row::HugeCollapses);
         let entries = self.counters.sum(Row::EntriesFilled) + self.counters.sum(Row::EntriesMoved);
         entries + huge * (HUGE_PAGES - 1)
     }
 
-    /// Whether there may be pages whose contents may be lost.
+    /// Whether there may be lazily freed pages (`MADV_FREE`) that are not reclaimed yet.
     pub fn may_lose_pages(&self) -> bool {
         self.counters.sum(Row::LazyFreed) > self.counters.sum(Row::LazyDropped)
     }
 
-    /// Lets pages go out to `device`, before those of a lower priority; returns its number, or `None` if there are
-    /// too many devices.
+    /// Adds `device` as a swap device. Devices with a higher priority are filled first. Returns its number, or `None`
+    /// if there are too many devices.
     ///
     /// # Errors
-    /// No heap for what is to be known of its slots.
+    /// There is no heap for the records of its slots.
     ///
     /// # Panics
-    /// If another memory manager of the machine has devices.
+    /// If another memory manager of the machine has swap devices.
     pub fn add_swap(
         &self,
         device: Arc<dyn SwapDevice<M>>,
@@ -196,32 +196,34 @@ impl<M: Machine> Memory<M> {
         added
     }
 
-    /// Lets no page go out to device `number` any more, and promises no more than the others can keep; or takes that
-    /// back. False if there is no such device, or it is so already.
+    /// Closes device `number`, or reopens it if `closed` is false. A closed device takes no more pages, and its slots
+    /// do not count towards the commit limit. Returns false if there is no such device or it is in that state already.
     pub fn close_swap(&self, number: usize, closed: bool) -> bool {
         let changed = self.swap.set_closed(number, closed);
         self.commit.follow_swap(|| self.swap.open_slots());
         changed
     }
 
-    /// Takes device `number`, which is closed, away if nothing is in it.
+    /// Removes device `number`, which must be closed. Frees its slots that only hold copies of pages in memory first.
+    /// Returns false if other slots are still in use, or there is no such device.
     pub fn remove_swap(&self, number: usize) -> bool {
         self.swap.forget_copies(&self.frames, number);
         self.swap.remove(number)
     }
 
-    /// Whether there was ever a device.
+    /// Whether a swap device was ever added.
     #[inline]
     pub(crate) fn swaps(&self) -> bool {
         self.swapping.load(Ordering::Acquire)
     }
 
-    /// The account at this moment.
+    /// The counters at this moment.
     pub fn account(&self) -> Account {
         self.account_with(self.frames.usage())
     }
 
-    /// The same for the report of a failure: waits for no lock, and is `None` if one is held.
+    /// Like `account`, but takes no lock that is held: returns `None` instead. For reports of
+    /// failures.
     pub fn try_account(&self) -> Option<Account> {
         self.frames
             .try_usage()
@@ -254,10 +256,11 @@ impl<M: Machine> Memory<M> {
                 row => self.counters.sum(row),
             };
         }
-        // Zero pages that programs faulted on are of no space's count: each full flush may have dropped all of them.
+        // Entries that map the zero page are not in an address space's page count: each full flush may have dropped
+        // all.
         values[Row::FlushDropped as usize] +=
             values[Row::FlushLocalFull as usize] * values[Row::FaultZeroPage as usize];
-        // Counted by kind alone: once is enough.
+        // Entries are counted by kind only; the total is the sum.
         values[Row::EntriesChanged as usize] = [
             Row::EntriesGrew,
             Row::EntriesShrank,
@@ -272,7 +275,7 @@ impl<M: Machine> Memory<M> {
         Account { values, requested }
     }
 
-    /// Sends events to `sink` from now on, or to nobody.
+    /// Sends events to `sink` from now on; `None` stops tracing.
     pub fn set_trace(&self, sink: Option<&'static dyn TraceSink>) {
         *self.sink.lock() = sink;
         self.tracing.store(sink.is_some(), Ordering::Release);
@@ -280,12 +283,12 @@ impl<M: Machine> Memory<M> {
         self.watched.store(watched, Ordering::Release);
     }
 
-    /// Tells `sink` of faults without a trap from now on.
+    /// Reports pages faulted in without a trap to `sink` from now on.
     pub fn set_fault_sink(&self, sink: &'static dyn FaultSink) {
         *self.fault_sink.lock() = Some(sink);
     }
 
-    /// Reports faults to the sink that counts for the calling thread.
+    /// Reports pages faulted in without a trap to the fault sink, which counts them for the calling thread.
     #[cold]
     pub(crate) fn tell_faulted_in(&self, pages: FaultedIn) {
         let sink = *self.fault_sink.lock();
@@ -294,8 +297,8 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Takes [lock statistics](stat) from now on, or no more. What is known of locks and lines is forgotten
-    /// when it begins. They are the machine's: of all of its memory managers, if it has several.
+    /// Starts or stops taking [lock statistics](stat). Starting clears what was recorded of locks and lines. The
+    /// statistics are per machine: memory managers on one machine share them.
     pub fn set_lock_statistics(&self, on: bool) {
         let watched = on || self.tracing.load(Ordering::Acquire);
         self.watched.store(watched, Ordering::Release);
@@ -306,7 +309,7 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Whether somebody wants to know what happens.
+    /// Whether events are traced or lock statistics are taken.
     #[inline]
     pub(crate) fn is_watched(&self) -> bool {
         self.watched.load(Ordering::Acquire)
@@ -322,13 +325,13 @@ impl<M: Machine> Memory<M> {
         self.counters.add(cpu, row, count);
     }
 
-    /// Counts pages that came from swap unasked, of which so many were used by now.
+    /// Counts `ahead` pages of swap readahead, of which `used` were accessed.
     pub(crate) fn count_ahead(&self, cpu: CpuId, ahead: u64, used: u64) {
         self.count_on(cpu, Row::SwapAroundHit, used);
         self.count_on(cpu, Row::SwapAroundWasted, ahead - used);
     }
 
-    /// Counts what a gather did.
+    /// Counts the changes and flushes of a gather.
     #[inline]
     pub(crate) fn count_gather(&self, cpu: CpuId, counts: &GatherCounts) {
         self.counters.add_all(
@@ -353,7 +356,7 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Counts what not every gather does.
+    /// Counts the changes and flushes that few gathers have.
     #[cold]
     #[inline(never)]
     fn count_rest(&self, cpu: CpuId, counts: &GatherCounts) {
@@ -377,7 +380,7 @@ impl<M: Machine> Memory<M> {
         );
     }
 
-    /// Sends an event, which is made only if somebody listens.
+    /// Sends an event to the trace sink. `event` is called only if one is set.
     #[inline]
     pub(crate) fn trace(&self, event: impl FnOnce() -> Event) {
         if self.is_watched() {
@@ -388,7 +391,7 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Says to the lock statistics which lines of the account this CPU wrote.
+    /// Records with the lock statistics which lines of counters the calling CPU wrote.
     #[cold]
     fn note_lines(&self) {
         if stat::is_on() {
@@ -407,7 +410,7 @@ impl<M: Machine> Memory<M> {
     }
 }
 
-/// What was counted of all locks, and of all lines but those of locks.
+/// Sums up the statistics of all locks, and of all lines except those of locks.
 fn lock_statistics() -> (stat::Counts, stat::Counts) {
     let mut locks = stat::Counts::default();
     for rank in RANKS {

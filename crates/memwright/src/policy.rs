@@ -1,5 +1,5 @@
-//! Which of several ways is taken, chosen at run time so that "before" and "after" can be measured on one
-//! build.
+//! Policies: choices between implementations, made at run time so that "before" and "after" can be measured
+//! with one build.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
@@ -11,43 +11,43 @@ use crate::huge::HugeMode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum WriteUpgrade {
-    /// Never for private pages: the next store faults. Shared pages follow the rule, as they always
-    /// did on Linux.
+    /// Never for private pages: the next store faults. For shared pages the rule decides, as it always did on
+    /// Linux.
     Off = 0,
-    /// A private page only where its entry is dirty already (Linux 6.0).
+    /// A private page only if its entry is dirty (Linux 6.0).
     Dirty = 1,
     /// Wherever the rule allows it (Linux 6.2 and later for private pages).
     On = 2,
 }
 
-/// What tells of stores to tracked pages, where both can.
+/// How stores to tracked pages are detected, where both ways are possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Track {
     /// The entry is not writable: the first store faults, as on Linux.
     Fault,
-    /// The entry of a private page stays as it is, clean: the processor marks it.
+    /// The entry of a private page stays writable and is made clean: the CPU sets its dirty bit.
     DirtyBit,
 }
 
-/// When a page that comes back from swap may become writable without a write fault.
+/// When a page that is swapped in may become writable without a write fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapInReuse {
-    /// Only by a store (Linux before 6.4): after a load the next store faults.
+    /// Only by a store (Linux before 6.4): after a load, the next store faults.
     WriteOnly,
     /// By a load too, wherever the rule allows it.
     On,
 }
 
-/// A key or a value that no policy has.
+/// A key or a value that is not defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyError {
     /// No policy has this key.
     UnknownKey,
-    /// The policy does not know this value.
+    /// The policy does not have this value.
     UnknownValue,
 }
 
-/// The choices, changed only before or between measurements.
+/// The policies in force. They are changed only before or between measurements.
 #[derive(Debug)]
 pub struct Policy {
     write_upgrade: AtomicU8,
@@ -118,10 +118,10 @@ impl Policy {
         ),
     ];
 
-    /// Sets one policy.
+    /// Sets the policy `key` to `value`.
     ///
     /// # Errors
-    /// The key or the value is unknown; nothing changed.
+    /// The key or the value is unknown; nothing is changed.
     pub fn set(&self, key: &str, value: &str) -> Result<(), PolicyError> {
         match key {
             "write-upgrade" => {
@@ -238,7 +238,7 @@ impl Policy {
         self.write_upgrade.load(Ordering::Relaxed) == WriteUpgrade::On as u8
     }
 
-    /// What tells of stores to tracked private pages.
+    /// How stores to tracked private pages are detected.
     pub fn track(&self) -> Track {
         if self.track_by_faults.load(Ordering::Relaxed) {
             Track::Fault
@@ -247,7 +247,7 @@ impl Policy {
         }
     }
 
-    /// When a page that comes back from swap may become writable without a write fault.
+    /// When a page that is swapped in may become writable without a write fault.
     pub fn swapin_reuse(&self) -> SwapInReuse {
         if self.swapin_write_only.load(Ordering::Relaxed) {
             SwapInReuse::WriteOnly
@@ -256,22 +256,23 @@ impl Policy {
         }
     }
 
-    /// Whether pages next to the one that faulted come back from swap with it.
+    /// Whether a swap fault also reads pages next to the one that faulted (swap readahead).
     pub fn swapin_around(&self) -> bool {
         !self.swapin_alone.load(Ordering::Relaxed)
     }
 
-    /// One in about so many transfers of a swap device is to fail; 0 for none. Whoever makes the devices asks.
+    /// The rate of injected failures: about one in this many transfers of a swap device fails; 0 for none.
+    /// Applied by the code that creates the devices.
     pub fn swap_errors(&self) -> u32 {
         self.swap_errors.load(Ordering::Relaxed)
     }
 
-    /// Whether locks are counted from the start of the program on.
+    /// Whether lock statistics are taken from the start of the program.
     pub fn count_locks(&self) -> bool {
         self.count_locks.load(Ordering::Relaxed)
     }
 
-    /// How many pages a read fault of a file maps at most: a power of two.
+    /// The largest number of pages that a read fault of a file maps: a power of two.
     pub fn fault_around(&self) -> u64 {
         u64::from(self.fault_around.load(Ordering::Relaxed))
     }

@@ -1,9 +1,9 @@
-//! What follows from words that several change at a time.
+//! Values derived from words that several CPUs change concurrently.
 
 use core::sync::atomic::{Ordering, fence};
 
-/// Stores what follows from words of which the caller has changed one, until it follows from them as they are. Of two who
-/// change one each at a time, who is last to store has seen both.
+/// Stores what `follows` derives from words, after the caller has changed one of them. Repeats until the stored value
+/// matches the words. If two CPUs change one word each at the same time, the last one to store has seen both changes.
 pub(crate) fn settle<T: PartialEq>(follows: impl Fn() -> T, store: impl Fn(&T)) {
     loop {
         fence(Ordering::SeqCst);
@@ -28,7 +28,7 @@ mod tests {
         settle(
             || word.get(),
             |value| {
-                // Somebody else changes the word, and has stored what followed from it before.
+                // Another CPU changes the word, and has already stored the value derived from it.
                 if changes.get() > 0 {
                     changes.set(changes.get() - 1);
                     word.set(word.get() + 1);

@@ -1,7 +1,7 @@
-//! The account: every event counted once, where it happens, with its reason.
+//! Event counters: every event is counted once, where it happens, by its cause.
 //!
-//! [`ROWS`] defines each row; documentation, JSON and text reports are made from it, so that a row cannot
-//! mean one thing here and another there. Counters are per CPU, in cache lines of their own.
+//! [`ROWS`] defines each row. Documentation, JSON and text reports are generated from it, so that a row has one meaning
+//! everywhere. Counters are per CPU, each CPU's in its own cache lines.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -9,20 +9,20 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::sync::stat::{self, Line};
 use memwright_table::{CpuId, OutOfMemory, TryPush};
 
-/// How the value of a row comes about.
+/// How the value of a row is obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Added up by the memory manager, one counter per CPU.
+    /// Counted by the memory manager, one counter per CPU.
     Counted,
     /// Read when the account is taken.
     Sampled,
-    /// Read when the account is taken, if the policy `locks` asked for it; else the row is left out.
+    /// Read when the account is taken, if the policy `locks` is `count`; otherwise the row is omitted.
     Requested,
-    /// The clock and machine of the run cannot show it: printed as "not observable under TCG".
+    /// Not observable by the clock and machine of the run: printed as "not observable under TCG".
     NotObservable,
 }
 
-/// One row's definition.
+/// The definition of one row.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
     /// The row.
@@ -31,12 +31,11 @@ pub struct Definition {
     pub name: &'static str,
     /// Its name in reports.
     pub title: &'static str,
-    /// The counter of Linux 7.3 that has this meaning, of `/proc/vmstat` unless it says otherwise; empty where there
-    /// is none.
+    /// The counter of Linux 7.3 with this meaning, in `/proc/vmstat` unless stated otherwise; empty if there is none.
     pub linux: &'static str,
     /// What it counts, in one sentence.
     pub definition: &'static str,
-    /// How its value comes about.
+    /// How its value is obtained.
     pub source: Source,
 }
 
@@ -49,7 +48,7 @@ macro_rules! rows {
             $(#[doc = $definition] $row,)*
         }
 
-        /// Every row, in the order in which reports show them.
+        /// Every row, in the order of reports.
         pub const ROWS: &[Definition] = &[
             $(Definition {
                 row: Row::$row,
@@ -258,7 +257,7 @@ rows! {
         "Switches of the address space that kept translations tagged with a PCID.";
 }
 
-/// How many rows there are.
+/// The number of rows.
 pub const ROW_COUNT: usize = ROWS.len();
 
 /// A row's value in an account.
@@ -293,17 +292,17 @@ impl core::fmt::Display for Value {
 #[repr(align(128))]
 struct CpuCounters([AtomicU64; ROW_COUNT]);
 
-/// Adds to a counter that only the calling CPU writes. No count reaches the end of 64 bits.
+/// Adds to a counter that only the calling CPU writes. The 64-bit counters do not overflow in practice.
 #[inline]
 fn add_to(counter: &AtomicU64, count: u64) {
     let sum = counter.load(Ordering::Relaxed).wrapping_add(count);
     counter.store(sum, Ordering::Relaxed);
 }
 
-/// How many counters a line of 64 bytes holds.
+/// The number of counters in a cache line of 64 bytes.
 const COUNTERS_IN_LINE: usize = 8;
 
-/// All counters.
+/// The counters of all CPUs.
 pub(crate) struct Counters {
     cpus: Vec<CpuCounters>,
 }
@@ -318,8 +317,8 @@ impl Counters {
         Ok(Self { cpus: counters })
     }
 
-    /// Counts `count` events on `cpu`, which must be the calling one: only it writes its counters, so a
-    /// load and a store do.
+    /// Counts `count` events on `cpu`, which must be the calling CPU. Only that CPU writes its counters, so a load and
+    /// a store suffice.
     #[inline]
     pub(crate) fn add(&self, cpu: CpuId, row: Row, count: u64) {
         if let Some(counters) = self.cpus.get(cpu.index()) {
@@ -327,7 +326,7 @@ impl Counters {
         }
     }
 
-    /// The same for several rows, most of which count nothing.
+    /// Like `add` for several rows, most of whose counts are 0.
     #[inline]
     pub(crate) fn add_all<const N: usize>(&self, cpu: CpuId, rows: [(Row, u64); N]) {
         if let Some(counters) = self.cpus.get(cpu.index()) {
@@ -340,7 +339,7 @@ impl Counters {
         }
     }
 
-    /// Says to the lock statistics that `cpu`, the calling one, wrote its counters.
+    /// Records with the lock statistics that `cpu`, the calling CPU, wrote its counters.
     pub(crate) fn note_lines(&self, cpu: CpuId) {
         for counter in self.cpus[cpu.index()].0.iter().step_by(COUNTERS_IN_LINE) {
             stat::line(Line::Account, counter);
@@ -360,7 +359,7 @@ impl Counters {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     pub(crate) values: [u64; ROW_COUNT],
-    /// Whether it has the rows that are there on request only.
+    /// Whether the rows of `Source::Requested` have values.
     pub(crate) requested: bool,
 }
 
@@ -380,7 +379,8 @@ impl Account {
         self.values[row as usize]
     }
 
-    /// Every row with its value, in the order of [`ROWS`], but those that nobody asked for.
+    /// Every row with its value, in the order of [`ROWS`]. Rows of `Source::Requested` are included only if
+    /// requested.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Definition, Value)> + '_ {
         ROWS.iter()
             .filter(|definition| self.requested || definition.source != Source::Requested)
@@ -410,7 +410,7 @@ impl Account {
         .sum()
     }
 
-    /// What was counted since `earlier`. Sampled rows keep their present value.
+    /// The differences from `earlier`. Rows that are not `Source::Counted` keep their present value.
     #[must_use]
     pub fn since(&self, earlier: &Account) -> Account {
         let mut values = self.values;

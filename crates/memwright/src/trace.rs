@@ -1,4 +1,4 @@
-//! Events for whoever wants to watch: one JSON object each.
+//! Trace events, each written as one JSON object.
 
 use core::fmt::{self, Write};
 
@@ -8,27 +8,28 @@ use crate::error::FaultError;
 use crate::fault::{Access, FaultKind};
 use crate::vma::Rights;
 
-/// Receives events. Called with locks held: it must not call back and must not wait.
+/// Receives events. It is called with locks held: it must not call back into the memory manager and must not
+/// sleep.
 pub trait TraceSink: Sync {
     /// Takes one event.
     fn event(&self, event: &Event);
 }
 
-/// Something the memory manager did.
+/// An operation of the memory manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A page fault and how it ended.
+    /// A page fault and its outcome.
     Fault {
         /// The address of the access.
         address: VirtAddr,
         /// The access.
         access: Access,
-        /// How it ended.
+        /// The outcome.
         outcome: Result<FaultKind, FaultError>,
-        /// The area, empty if there is none.
+        /// The area; an empty range if there is none.
         area: PageRange,
     },
-    /// An area came to be.
+    /// An area was mapped.
     Map {
         /// Its pages.
         range: PageRange,
@@ -46,34 +47,34 @@ pub enum Event {
         range: PageRange,
         /// The new rights.
         rights: Rights,
-        /// Entries changed.
+        /// Number of entries changed.
         entries: u64,
     },
-    /// A mapping moved.
+    /// A mapping was moved.
     Remap {
-        /// From here.
+        /// The old range.
         old: PageRange,
-        /// To here.
+        /// The new range.
         new: PageRange,
     },
     /// An address space was copied.
     Fork {
-        /// Entries copied.
+        /// Number of entries copied.
         entries: u64,
     },
-    /// Translations were invalidated.
+    /// Translations were flushed.
     Flush {
         /// The strongest reason.
         reason: &'static str,
-        /// Entries that changed.
+        /// Number of entries that changed.
         entries: u64,
-        /// CPUs interrupted.
+        /// Number of CPUs interrupted.
         cpus: u32,
     },
 }
 
 impl Event {
-    /// Writes the event as one JSON object, without a line end.
+    /// Writes the event as one JSON object, without a newline.
     ///
     /// # Errors
     /// Only those of `out`.
@@ -149,7 +150,7 @@ fn write_range(out: &mut dyn Write, name: &str, range: PageRange) -> fmt::Result
     )
 }
 
-/// Rights as /proc/PID/maps shows them, without the last letter.
+/// Rights in the format of /proc/PID/maps, without its last letter.
 pub(crate) struct RightsText(pub(crate) Rights);
 
 impl fmt::Display for RightsText {

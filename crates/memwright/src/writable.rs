@@ -1,12 +1,12 @@
 //! The rule: may this entry be writable now?
 //!
-//! Write permission is derived each time an entry is made or its protection changes, never remembered.
-//! Whoever leaves a page mapped asks here, and grants at once what the rule grants: a store that would
-//! fault only to be allowed is a wasted fault. First the vetoes, which hold for every page, then what a
-//! private page needs, then what a shared page needs (the shape of Linux 7.2 `mm/mprotect.c`,
-//! `maybe_change_pte_writable` and the two functions below it).
+//! Write permission is derived each time an entry is set or its protection changes; it is never remembered. Every path
+//! that leaves a page mapped asks here and grants at once what the rule grants: a store that would fault only to be
+//! permitted is a wasted fault. The vetoes that hold for every page come first, then what a private page needs, then
+//! what a shared page needs (structured like Linux 7.2 `mm/mprotect.c`, `maybe_change_pte_writable` and the two
+//! functions below it).
 //!
-//! The function is pure: what it needs to know of the area is in [`View`], of the page in its bits.
+//! The function is pure: what it needs to know of the area is in [`View`], and of the page in the entry's bits.
 
 use memwright_table::Bits;
 use memwright_table::mistake::{Mistake, planted};
@@ -14,39 +14,39 @@ use memwright_table::mistake::{Mistake, planted};
 use crate::policy::WriteUpgrade;
 use crate::vma::Rights;
 
-/// What the rule must know of an area.
+/// What the rule needs to know of an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
-    /// What the program may do here.
+    /// The rights of the area.
     pub rights: Rights,
     /// Whether stores reach the object.
     pub shared: bool,
-    /// Whether the object must hear of the first store to a clean page.
+    /// Whether the object must be notified of the first store to a clean page.
     pub notify: bool,
-    /// Whether somebody tracks stores through soft-dirty bits, and the hardware's dirty bit does not tell of them.
+    /// Whether stores are tracked through soft-dirty bits, and not through the hardware's dirty bit.
     pub soft_dirty: bool,
 }
 
-/// What the rule answers, with the reason when it refuses.
+/// The answer of the rule, with the reason if it is a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The entry may be writable.
     Writable,
-    /// The area does not grant stores.
+    /// The area does not permit writes.
     NoRight,
-    /// Without `READ` the page must fault whatever it is asked for.
+    /// The entry is not readable (`PROT_NONE`): every access must fault.
     NotAccessible,
-    /// Somebody tracks stores, and this page is clean for him.
+    /// Stores are tracked, and this page is clean to the tracker.
     Tracked,
     /// Write-protected through userfaultfd.
     UserfaultProtected,
-    /// Somebody else may reach the page, or it belongs to an object: a store must copy it.
+    /// The page may have other users, or belongs to an object: a store must copy it.
     NotExclusive,
-    /// The object must hear of the first store.
+    /// The object must be notified of the first store.
     MustNotify,
-    /// The policy wants a dirty entry, and this one is clean.
+    /// The policy requires a dirty entry, and this one is clean.
     PolicyWantsDirty,
-    /// The policy grants nothing at once.
+    /// The policy never grants write permission without a fault.
     PolicyOff,
 }
 
@@ -60,7 +60,7 @@ impl Verdict {
 
 /// Whether an entry with these bits, in such an area, may be writable.
 ///
-/// `bits` are those that the entry will have, but for `WRITE` itself.
+/// `bits` are those that the entry will have, except for `WRITE` itself.
 #[inline]
 pub fn writable(view: View, bits: Bits) -> Verdict {
     if !view.rights.contains(Rights::WRITE) {
@@ -82,8 +82,8 @@ pub fn writable(view: View, bits: Bits) -> Verdict {
     }
 }
 
-/// A private page: only while no one else can reach it. The shared zero frame and pages of an object are
-/// never exclusive. It may be clean (design rule 8).
+/// A private page may be writable only if it is exclusive. The shared zero page and pages of an object never are. The
+/// page may be clean (design rule 8).
 #[inline]
 fn private(bits: Bits) -> Verdict {
     let exclusive = bits.contains(Bits::EXCLUSIVE) || planted(Mistake::WritableShared);
@@ -97,7 +97,8 @@ fn private(bits: Bits) -> Verdict {
     }
 }
 
-/// A shared page: unless the object must hear of the first store, which for a dirty page it has.
+/// A shared page may be writable unless the object must be notified of the first store. If the page is dirty, the
+/// object was notified.
 #[inline]
 fn shared(view: View, bits: Bits) -> Verdict {
     if view.notify && !bits.contains(Bits::DIRTY) && !planted(Mistake::NotifyForgotten) {
@@ -107,10 +108,10 @@ fn shared(view: View, bits: Bits) -> Verdict {
     }
 }
 
-/// The rule under a policy, which withholds it from private pages: for changes that could leave the page
+/// The rule under a policy, which may withhold write permission from private pages. For changes that can leave the page
 /// to a later write fault.
 ///
-/// A write fault asks [`writable`] itself, since it must grant.
+/// A write fault calls [`writable`] itself, since it must grant the permission.
 #[inline]
 pub fn upgrade(view: View, bits: Bits, policy: WriteUpgrade) -> Verdict {
     let verdict = writable(view, bits);
@@ -125,7 +126,7 @@ pub fn upgrade(view: View, bits: Bits, policy: WriteUpgrade) -> Verdict {
     }
 }
 
-/// The rule under a policy for one area, reduced to a comparison: for loops over many entries.
+/// The rule under a policy for one area, reduced to one comparison, for loops over many entries.
 ///
 /// The bits must have `READ`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +142,7 @@ impl Grant {
         wanted: Bits::WRITE,
     };
 
-    /// What [`upgrade`] says in this area.
+    /// Precomputes the answers of [`upgrade`] for this area.
     #[inline]
     pub fn new(view: View, policy: WriteUpgrade) -> Self {
         let withheld = policy == WriteUpgrade::Off && !view.shared;
@@ -282,7 +283,7 @@ mod tests {
                 for bits in (0..64).map(|number| combination(number) | R) {
                     for bits in [bits, bits | MERGED] {
                         let verdict = upgrade(view, bits, policy);
-                        // A merged page is never shared memory.
+                        // A KSM page is never shared memory.
                         if !(view.shared && bits.intersects(MERGED | ZERO)) {
                             assert_eq!(
                                 grant.allows(bits),

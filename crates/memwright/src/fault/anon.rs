@@ -9,7 +9,7 @@ use crate::space::access_bits;
 use crate::stats::Row;
 use crate::writable::writable;
 
-/// State of an anonymous page that is new and about to be written.
+/// The bits of a new anonymous page that is mapped for a store.
 pub(crate) const NEW: Bits = Bits::ACCESSED
     .union(Bits::DIRTY)
     .union(Bits::SOFT_DIRTY)
@@ -25,7 +25,7 @@ impl<M: Machine> Fault<'_, M> {
             entry @ (Entry::Empty | Entry::Marker(_) | Entry::Migrating(_)) => {
                 let inherited = self.check_fill(entry)?;
                 if cursor.size() != PageSize::Size4K && matches!(entry, Entry::Empty) {
-                    // No page of these 2 MiB was ever touched. What inherits from a marker does so page by page.
+                    // No page of these 2 MiB was ever touched. Pages that inherit from a marker are mapped one by one.
                     drop(cursor);
                     if let Some(kind) = self.first_touch_huge() {
                         return Ok(kind);
@@ -45,13 +45,14 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Whether a store where this entry is may find that pages are to come together. Every fault asks.
+    /// Whether a store at this entry may be served by a folio of several pages. Checked by every fault.
     #[inline(always)]
     fn may_fill_folio(self, entry: Entry) -> bool {
         self.core.memory.huge().sizes.any_of_pages() && matches!(entry, Entry::Empty)
     }
 
-    /// The same with pages of 4 KiB, where no huge one is to be: several if a setting says so.
+    /// Like `resolve_anonymous`, without huge pages: maps a folio of several pages if a
+    /// setting says so, otherwise a single page.
     #[cold]
     fn resolve_small(self) -> Result<FaultKind, FaultError> {
         if self.access.write {
@@ -74,7 +75,7 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// A write of untouched memory: a zeroed frame.
+    /// Handles a store to untouched memory: maps a zeroed frame.
     #[inline(always)]
     fn demand_zero(
         self,
@@ -99,7 +100,7 @@ impl<M: Machine> Fault<'_, M> {
         Ok(FaultKind::DemandZero)
     }
 
-    /// A read of untouched memory: the shared zero frame, of which the entry holds no reference.
+    /// Handles a read of untouched memory: maps the shared zero page, to which the entry holds no reference.
     #[inline(always)]
     fn zero_page(
         self,

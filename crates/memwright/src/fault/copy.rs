@@ -11,8 +11,8 @@ use crate::stats::Row;
 use crate::writable::writable;
 
 impl<M: Machine> Fault<'_, M> {
-    /// Replaces the page under the cursor by a copy of its own: emptied, flushed, filled (design rule 1),
-    /// so that no CPU reads the old frame after another wrote the new one.
+    /// Replaces the page under the cursor by a private copy: empty the entry, flush, set the new entry
+    /// (design rule 1), so that no CPU reads the old frame after another has written the new one.
     #[inline(always)]
     pub(super) fn copy_present(
         self,
@@ -41,7 +41,7 @@ impl<M: Machine> Fault<'_, M> {
         if !planted(Mistake::CopyUnflushed) {
             gather.flush();
         }
-        // The table is there: filling the slot that was just emptied allocates nothing.
+        // The table exists, so setting the entry that was just emptied allocates nothing.
         let filled = self.fill_with(cursor, new.into_raw(), kept);
         core.note_resident(self.cpu, 1);
         debug_assert!(filled.is_ok());
@@ -50,9 +50,9 @@ impl<M: Machine> Fault<'_, M> {
         Ok(FaultKind::Copy)
     }
 
-    /// Maps an anonymous frame, whose reference it takes, that only this entry knows.
+    /// Maps an anonymous frame that is exclusive to this entry, and takes over the caller's reference.
     ///
-    /// On error the reference is still the caller's.
+    /// On error the caller keeps the reference.
     pub(super) fn fill_own(
         self,
         cursor: &mut Cursor<'_, M>,
@@ -64,7 +64,7 @@ impl<M: Machine> Fault<'_, M> {
         Ok(())
     }
 
-    /// Fills the slot under the cursor, and counts nothing.
+    /// Sets the entry under the cursor, without counting.
     #[inline(always)]
     fn fill_with(
         self,

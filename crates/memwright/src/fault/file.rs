@@ -1,4 +1,4 @@
-//! A fault in an area that shows an object (Linux 7.2 `mm/memory.c`, `do_read_fault`, `do_cow_fault` and
+//! A fault in an area that maps an object (Linux 7.2 `mm/memory.c`, `do_read_fault`, `do_cow_fault` and
 //! `do_shared_fault`).
 
 use memwright_table::mistake::{Mistake, planted};
@@ -16,10 +16,10 @@ use crate::uffd::WatchedFault;
 use crate::vma::AreaFlags;
 use crate::writable::{upgrade, writable};
 
-/// The most pages that are mapped at a time.
+/// The maximum number of pages that fault-around maps.
 pub(super) const AROUND: usize = 16;
 
-/// Pages of a lowest table.
+/// Pages that a lowest-level page table maps.
 pub(super) const TABLE_PAGES: u64 = 512;
 
 impl<M: Machine> Fault<'_, M> {
@@ -46,11 +46,11 @@ impl<M: Machine> Fault<'_, M> {
                     }
                 }
             }
-            // The object's locks come before the table's: let go, ask, look again.
+            // The object's locks rank before the table's: release the table, ask the object, check again.
             drop(cursor);
             let generation = object.mappings().generation();
             if self.area.flags().intersects(watched) {
-                // That the page is not there, or not mapped, comes before its protection.
+                // Missing and minor faults are reported before write protection.
                 self.check_watched(&**object, generation)?;
                 self.check_fill(self.core.table.cursor(single).peek())?;
             }
@@ -60,13 +60,13 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Whether the watcher is to be told of the fault: of a page that the object does not have, or of one that it has
-    /// (Linux 7.2 `mm/shmem.c`, `shmem_get_folio_gfp`).
+    /// Whether a userfaultfd must be notified of the fault: a missing fault if the object does not have the page, a
+    /// minor fault if it has (Linux 7.2 `mm/shmem.c`, `shmem_get_folio_gfp`).
     #[cold]
     fn check_watched(self, object: &dyn Object<M>, generation: u64) -> Result<(), FaultError> {
         let index = self.area.offset_of(self.page);
         if self.access.write && !self.area.is_shared() {
-            // As where nobody watches (`do_cow_fault`).
+            // As without a userfaultfd (`do_cow_fault`).
             self.note_private();
         }
         if !object.contains(index) {
@@ -89,8 +89,8 @@ impl<M: Machine> Fault<'_, M> {
         Ok(())
     }
 
-    /// Gets the frame and maps it; `None` if the world changed meanwhile, or the page was in swap, of which `read` then
-    /// tells.
+    /// Gets the frame from the object and maps it. Returns `None` if the caller must retry, because the entry or the
+    /// object changed meanwhile, or because the page was in swap; sets `read` if a device was read for it.
     fn map_object(
         self,
         object: &dyn Object<M>,
@@ -102,8 +102,8 @@ impl<M: Machine> Fault<'_, M> {
         let index = self.area.offset_of(self.page);
         let to_object = self.access.write && self.area.is_shared();
         if self.area.flags().contains(AreaFlags::GUARDED) {
-            // A guard refuses the access before the object is asked, even beyond its end
-            // (Linux 7.2 `mm/memory.c`, `handle_pte_marker`).
+            // A guard marker denies the access before the object is asked, even beyond its end (Linux 7.2
+            // `mm/memory.c`, `handle_pte_marker`).
             let entry = core
                 .table
                 .cursor(PageRange::single(self.page))
@@ -114,7 +114,7 @@ impl<M: Machine> Fault<'_, M> {
             }
         }
         if self.access.write && !to_object {
-            // A write of the program's own, even one that is refused (Linux 7.2 `do_cow_fault`).
+            // A private write creates the anon_vma, even if it fails later (Linux 7.2 `do_cow_fault`).
             self.note_private();
         }
         if self.fits_huge() {
@@ -184,7 +184,7 @@ impl<M: Machine> Fault<'_, M> {
         if mapped > 1 {
             core.memory.count_on(self.cpu, Row::FaultAround, mapped - 1);
         }
-        // A read of what is there shows what lies around it, be that a folio or not (`do_fault_around`).
+        // Fault-around takes the place of mapping the complete folio (`do_fault_around`).
         if comes_together && (filled || around.range.len() == 1) {
             self.map_object_folio(object, generation, frame, written);
         }
@@ -195,8 +195,8 @@ impl<M: Machine> Fault<'_, M> {
         }))
     }
 
-    /// Whether the object's huge page around the fault could be mapped as a whole: it lies in the area, at the same place
-    /// of 2 MiB, and nobody is to be told of single pages.
+    /// Whether the object's huge page around the fault may be mapped by one entry: it is inside the area, aligned
+    /// equally in the area and the object, and no single page has to be reported to a userfaultfd.
     fn fits_huge(self) -> bool {
         let range = huge::around(self.page);
         let area = self.area;
@@ -207,8 +207,8 @@ impl<M: Machine> Fault<'_, M> {
             && (area.is_shared() || !self.access.write)
     }
 
-    /// Maps the object's huge page around the fault, which is made if the settings say so
-    /// (Linux 7.2 `mm/memory.c`, `do_set_pmd`). `None`: a page of 4 KiB is to be mapped.
+    /// Maps the object's huge page around the fault, which is created if the settings say so (Linux 7.2 `mm/memory.c`,
+    /// `do_set_pmd`). Returns `None` if a 4 KiB page is to be mapped.
     #[cold]
     fn map_folio(
         self,
@@ -218,7 +218,7 @@ impl<M: Machine> Fault<'_, M> {
         let core = self.core;
         let flags = self.area.flags();
         let mode = core.memory.huge_mode();
-        // Who asks not to have them has none; the mode is for anonymous memory.
+        // An area or process that refuses huge pages gets none. The mode applies to anonymous memory only.
         if !huge::may_be_huge(flags, mode, core.huge_refusal(), HugeAsker::Program) {
             return Ok(None);
         }
@@ -266,8 +266,8 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Some(FaultKind::Huge))
     }
 
-    /// Maps what is around a page that the object does not have: Linux 7.2 does so before it finds out
-    /// (`do_read_fault`). If the world changed meanwhile, nothing.
+    /// Maps pages around a page that the object does not have: Linux maps them before it finds that out
+    /// (`do_read_fault`). Maps nothing if the object's mappings changed meanwhile.
     #[cold]
     fn map_neighbours(self, object: &dyn Object<M>, generation: u64) {
         let around = self.look_around(object);
@@ -277,8 +277,8 @@ impl<M: Machine> Fault<'_, M> {
             .count_on(self.cpu, Row::FaultAround, mapped);
     }
 
-    /// Maps these pages where nothing is mapped, with this state; returns how many. If the world changed since the
-    /// object was asked, none.
+    /// Maps these pages where the entries are empty, with the bits `state`; returns their number. Maps nothing if the
+    /// object's mappings changed since the object was asked.
     pub(super) fn map_present(
         self,
         object: &dyn Object<M>,
@@ -297,7 +297,7 @@ impl<M: Machine> Fault<'_, M> {
         mapped
     }
 
-    /// A write of a private page that is not mapped: a copy of the object's.
+    /// Handles a store to a private page that is not mapped: maps a copy of the object's page.
     fn map_copy(
         self,
         object: &dyn Object<M>,
@@ -321,7 +321,7 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Some(FaultKind::Copy))
     }
 
-    /// The bits of an entry that maps a frame of the object: writable at once if the rule allows it.
+    /// Returns the bits of an entry that maps a frame of the object: writable at once if the rule allows it.
     pub(super) fn object_bits(self, state: Bits) -> Bits {
         let bits = access_bits(self.area.rights()) | state;
         let view = self.area.view();
@@ -337,10 +337,10 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Pages around the fault that the object has in memory.
+    /// Finds the pages around the fault that the object has in memory.
     fn look_around(self, object: &dyn Object<M>) -> Around {
         let pages = self.core.memory.policy().fault_around().min(AROUND as u64);
-        // Whoever is told of stores, or of what the object has, is told page by page (`uffd_disable_fault_around`).
+        // Stores and minor faults are reported page by page (`uffd_disable_fault_around`).
         let watched = AreaFlags::UFFD_WP.union(AreaFlags::UFFD_MINOR);
         if pages <= 1 || self.area.flags().intersects(watched) {
             return Around::none(self.page);
@@ -348,7 +348,7 @@ impl<M: Machine> Fault<'_, M> {
         self.look_at(object, window(self.page, self.area.range(), pages))
     }
 
-    /// Those of the pages `range`, at most [`AROUND`], that the object has in memory.
+    /// Finds the pages of `range`, at most [`AROUND`], that the object has in memory.
     pub(super) fn look_at(self, object: &dyn Object<M>, range: PageRange) -> Around {
         let mut around = Around {
             range,
@@ -361,8 +361,9 @@ impl<M: Machine> Fault<'_, M> {
     }
 }
 
-/// Where a fault maps around `page`: so many pages, a power of two, from an aligned page on, or from where the area
-/// begins if that comes later; inside the area and one lowest table (Linux 7.2 `mm/memory.c`, `do_fault_around`).
+/// Returns the range of fault-around at `page`: `pages` pages, a power of two, from an aligned page on, or from the
+/// start of the area if that is later; inside the area and one lowest-level page table (Linux 7.2 `mm/memory.c`,
+/// `do_fault_around`).
 fn window(page: Page, area: PageRange, pages: u64) -> PageRange {
     let aligned = page.number() & !(pages - 1);
     let start = aligned.max(area.start.number());
@@ -371,7 +372,7 @@ fn window(page: Page, area: PageRange, pages: u64) -> PageRange {
     PageRange::new(Page::new(start), Page::new(end))
 }
 
-/// Frames around a fault, each with a reference.
+/// Frames around a fault, with a reference to each.
 pub(super) struct Around {
     range: PageRange,
     frames: [Option<Frame>; AROUND],
@@ -385,8 +386,8 @@ impl Around {
         }
     }
 
-    /// Maps the frames where nothing is mapped, with this state; returns how many. Nobody has used them yet, so they are
-    /// not accessed (Linux maps them old where the processor sets the bit cheaply).
+    /// Maps the frames where the entries are empty, with the bits `state`; returns their number. The pages were not
+    /// accessed yet, so they are mapped old, as Linux does where the CPU sets the accessed bit cheaply.
     fn fill<M: Machine>(
         &mut self,
         fault: Fault<'_, M>,
@@ -417,7 +418,7 @@ impl Around {
         filled
     }
 
-    /// Gives up the references of the frames that were not mapped.
+    /// Drops the references of the frames that were not mapped.
     fn release<M: Machine>(&mut self, fault: Fault<'_, M>) {
         for frame in self.frames.iter_mut().filter_map(Option::take) {
             drop(fault.core.memory.frames().adopt(frame));
@@ -431,7 +432,8 @@ mod tests {
 
     #[test]
     fn the_window_begins_where_it_is_aligned_or_where_the_area_does() {
-        // The page, the area, and what is mapped around: 16 pages from the later start, as far as area and table go.
+        // The page, the area, and the range of fault-around: 16 pages from the later start, limited by area and page
+        // table.
         for (page, area, around) in [
             (40, (0, 100), (32, 48)),
             (40, (35, 100), (35, 51)),

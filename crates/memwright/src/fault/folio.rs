@@ -1,4 +1,4 @@
-//! A first touch that fills a folio of several pages (Linux 7.2 `mm/memory.c`, `alloc_anon_folio`).
+//! A first touch that maps a folio of several pages (Linux 7.2 `mm/memory.c`, `alloc_anon_folio`).
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, Entry, FOLIO_ORDER, FolioPages, Machine, PageRange};
@@ -10,9 +10,9 @@ use crate::space::access_bits;
 use crate::writable::writable;
 
 impl<M: Machine> Fault<'_, M> {
-    /// A store to untouched memory of which the setting for a size says that pages are to come together: maps the
-    /// largest folio of those sizes around the page of which nothing is there yet, by its pages. `None`: there is
-    /// none, or no memory for it, and a single page is to be mapped.
+    /// Handles a store to untouched memory for which a setting enables large folios: allocates the largest folio around
+    /// the page whose entries are all empty, and maps it by 4 KiB entries. Returns `None` if no size fits or there is
+    /// no memory: a single page is then mapped.
     #[cold]
     #[inline(never)]
     pub(super) fn first_touch_folio(self) -> Option<FaultKind> {
@@ -34,7 +34,7 @@ impl<M: Machine> Fault<'_, M> {
         Some(FaultKind::Folio)
     }
 
-    /// What is empty of `range` around the page that faulted.
+    /// Returns the part of `range` around the page that faulted in which all entries are empty.
     fn empty_around(&self, range: PageRange) -> PageRange {
         let (mut start, mut end) = (range.start, range.end);
         let mut look = self.core.table.look(range);
@@ -50,7 +50,8 @@ impl<M: Machine> Fault<'_, M> {
         PageRange::new(start, end)
     }
 
-    /// Maps the pages of a new folio at `range`. `None` if something is there by now, or there is no table for them.
+    /// Maps the pages of a new folio at `range`. Returns `None` if an entry is not empty, or there is no memory for a
+    /// page table.
     fn fill_folio(&self, range: PageRange, pages: FolioPages<'_, M>) -> Option<()> {
         let mut bits = access_bits(self.area.rights()) | NEW;
         if writable(self.area.view(), bits).is_writable() {
@@ -61,7 +62,8 @@ impl<M: Machine> Fault<'_, M> {
         if !is_free(cursor.peek()) {
             return None;
         }
-        // The lowest table's lock is held from here on: no page is filled between the look and the last entry.
+        // The lock of the lowest-level table is held from here on: no entry changes between the checks and the last
+        // fill.
         cursor.reach().ok()?;
         let at = |number| range.start.add(number);
         for number in 0..range.len() {
@@ -82,7 +84,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 }
 
-/// Whether nothing is there, and nothing has to be inherited by what will be.
+/// Whether the entry is empty and passes nothing on to a new page.
 const fn is_free(entry: Entry) -> bool {
     match entry {
         Entry::Empty => true,

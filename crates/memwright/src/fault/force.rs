@@ -1,6 +1,6 @@
-//! A debugger's access, which the rights of the area do not bind (Linux 7.2 `mm/gup.c`, `check_vma_flags` and
-//! `can_follow_write_common` with `FOLL_FORCE`): what it stores in private memory lands in a page of the process's own,
-//! and the process gains no right by it.
+//! Forced access for ptrace, which the rights of the area do not limit (Linux 7.2 `mm/gup.c`, `check_vma_flags` and
+//! `can_follow_write_common` with `FOLL_FORCE`). A forced store to private memory goes to a private page of the
+//! process, which gains no right by it.
 
 use memwright_table::{Bits, Entry, Frame, Machine, PageRange, PageSize, Present, VirtAddr};
 
@@ -9,16 +9,17 @@ use crate::error::FaultError;
 use crate::space::{Area, Core};
 use crate::vma::{AreaFlags, Rights};
 
-/// What a forced store leaves behind: what hardware would, and that the page was written.
+/// The bits that a forced store sets: those that the hardware sets for a store, and soft-dirty.
 const STORED: Bits = Bits::ACCESSED.union(Bits::DIRTY).union(Bits::SOFT_DIRTY);
 
 impl<M: Machine> Core<M> {
-    /// Calls `act` with the frame of the page at `address` while the lock of its entry is held (design rule 11); for a
-    /// store, with a frame that the process shares with nobody.
+    /// Calls `act` with the frame of the page at `address` while the lock of its entry is held (design rule 11). For a
+    /// store, the frame is exclusive to the process.
     ///
     /// # Errors
-    /// `Denied` where not even a debugger may reach: secret memory, shared memory that the process may not write, huge
-    /// pages of the pool, and pages whose stores a userfaultfd waits for. Else as for a fault.
+    /// `Denied` if not even a forced access is permitted: beyond the maximum rights of the area, to secret memory, for a
+    /// store to shared memory or hugetlb pages, or to a page that a userfaultfd write-protects. Otherwise those of a
+    /// fault.
     pub(crate) fn with_forced_frame(
         &self,
         address: VirtAddr,
@@ -85,7 +86,7 @@ impl<M: Machine> Core<M> {
 }
 
 impl<M: Machine> Fault<'_, M> {
-    /// Fills the page whatever the area's rights.
+    /// Maps the page regardless of the area's rights.
     fn bring_in(self) -> Result<FaultKind, FaultError> {
         if self.area.object().is_some() {
             self.resolve_object()
@@ -95,7 +96,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 }
 
-/// Whether a debugger may reach memory of this area, beyond what its rights permit.
+/// Whether a forced access to this area is permitted.
 fn may_force<M: Machine>(area: &Area<M>, write: bool) -> bool {
     let flags = area.flags();
     let right = if write { Rights::WRITE } else { Rights::READ };
@@ -104,7 +105,7 @@ fn may_force<M: Machine>(area: &Area<M>, write: bool) -> bool {
         && !(write && (area.is_shared() || flags.contains(AreaFlags::HUGETLB)))
 }
 
-/// Nobody else sees what is stored in this page.
+/// Whether a store to this page is visible to this process only.
 fn is_own(page: Present) -> bool {
     page.bits.contains(Bits::EXCLUSIVE)
         && !page

@@ -1,5 +1,5 @@
-//! Faults without a trap: pages that the kernel has made present for a thread (Linux 7.3 `mm/gup.c`, `faultin_page`, and
-//! `mm/memory.c`, `mm_account_fault` without registers).
+//! Faults without a trap: pages that the kernel faults in on behalf of a thread (Linux 7.3 `mm/gup.c`, `faultin_page`,
+//! and `mm/memory.c`, `mm_account_fault` without registers).
 
 use memwright_table::Machine;
 
@@ -15,14 +15,14 @@ pub struct FaultedIn {
     pub minor: u64,
     /// Pages that were read from a device (`ru_majflt`).
     pub major: u64,
-    /// Pages that could not be had.
+    /// Pages that could not be provided.
     pub(crate) failed: u64,
-    /// Pages that show the zero page.
+    /// Pages that were mapped to the zero page.
     pub(crate) zero: u64,
 }
 
 impl FaultedIn {
-    /// Counts what became of one page.
+    /// Counts the outcome of one page.
     pub(crate) fn note(&mut self, outcome: Result<FaultKind, FaultError>) {
         self.zero += u64::from(outcome == Ok(FaultKind::ZeroPage));
         match outcome {
@@ -33,14 +33,15 @@ impl FaultedIn {
     }
 }
 
-/// Receives faults that no trap raised. It is called with locks held, and must neither call back nor wait.
+/// Receives counts of pages faulted in without a trap. It is called with locks held, and must neither call back into
+/// the memory manager nor sleep.
 pub trait FaultSink: Sync {
-    /// The thread that runs on the calling CPU had these pages faulted in.
+    /// Counts `pages` for the thread that runs on the calling CPU.
     fn faulted_in(&self, pages: FaultedIn);
 }
 
 impl<M: Machine> Core<M> {
-    /// Counts one fault without a trap, and passes its outcome on.
+    /// Counts one fault without a trap, and returns its outcome.
     pub(crate) fn count_page_faulted_in(
         &self,
         outcome: Result<FaultKind, FaultError>,
@@ -51,7 +52,7 @@ impl<M: Machine> Core<M> {
         outcome
     }
 
-    /// Enters faults without a trap into the account, and tells the sink.
+    /// Counts faults without a trap, and reports them to the fault sink.
     pub(crate) fn count_faulted_in(&self, pages: FaultedIn) {
         if pages == FaultedIn::default() {
             return;

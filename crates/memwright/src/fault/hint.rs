@@ -1,4 +1,4 @@
-//! A fault at a hinting entry, which tells who uses the page (Linux 7.2 `mm/memory.c`, `do_numa_page`).
+//! NUMA hint faults, which show which node accesses a page (Linux 7.2 `mm/memory.c`, `do_numa_page`).
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, Cursor, FrameKind, Machine, NodeChoice, NodeSet, PageSize, Present};
@@ -11,7 +11,7 @@ use crate::stats::Row;
 use crate::writable::upgrade;
 
 impl<M: Machine> Fault<'_, M> {
-    /// Resolves the fault at the hinting entry under the cursor, which maps `page`.
+    /// Resolves the fault on the NUMA hint entry under the cursor, which maps `page`.
     #[cold]
     #[inline(never)]
     pub(super) fn resolve_hint(
@@ -21,8 +21,8 @@ impl<M: Machine> Fault<'_, M> {
     ) -> Result<FaultKind, FaultError> {
         let page = self.restore(&mut cursor, page);
         self.follow(&mut cursor, page);
-        // A load, and a store where the rule allows it at once, are done; what else is to be done for a store is done
-        // now, and costs no fault of its own.
+        // A load is done now, and so is a store if the entry became writable. Otherwise the store is handled here too,
+        // without another trap.
         let now = cursor.peek().present().unwrap_or(page);
         if now.bits.contains(self.access.needs()) {
             return Ok(FaultKind::Hint);
@@ -31,8 +31,8 @@ impl<M: Machine> Fault<'_, M> {
         self.resolve()
     }
 
-    /// Gives a hinting entry the rights of its area again, that to write among them where the rule grants it: whatever
-    /// becomes of the page next, no write fault follows.
+    /// Restores the rights of the area in a NUMA hint entry, with write permission if the rule grants it, so that no
+    /// write fault follows whether the page is migrated or not.
     fn restore(self, cursor: &mut Cursor<'_, M>, page: Present) -> Present {
         let core = self.core;
         if page.size != PageSize::Size4K {
@@ -52,15 +52,15 @@ impl<M: Machine> Fault<'_, M> {
         now
     }
 
-    /// Counts the access, and moves the page to the node of the CPU if the last access that was noticed was from there
-    /// too, and the page is elsewhere (`should_numa_migrate_memory`, its second stage).
+    /// Counts the access. Migrates the page to the node of this CPU if it is on another node, and the previous hint
+    /// fault on it came from this node too (`should_numa_migrate_memory`, its second stage).
     fn follow(self, cursor: &mut Cursor<'_, M>, page: Present) {
         let core = self.core;
         let frames = core.memory.frames();
         let here = frames.topology().node_of(self.cpu);
         let frame = page.frame;
         if frames.kind(frame) != FrameKind::Anonymous {
-            // Merged since: it is nobody's own any more.
+            // KSM has merged the page since: it has several owners.
             return;
         }
         let again = frames.remember_user(frame, here);
@@ -80,7 +80,7 @@ impl<M: Machine> Fault<'_, M> {
             then: NodeSet::EMPTY,
             interleaved: false,
         };
-        // Where it stays the entry is as good as it would be there.
+        // If the page is not migrated, its entry is as complete as after a migration.
         let moved = core.migrate(self.area, cursor, page, there).is_ok();
         let told = if moved { Told::Remote } else { Told::Stayed };
         core.pace().note(told);

@@ -1,4 +1,4 @@
-//! Faults that map, or find, a 2 MiB page (Linux 7.2 `mm/huge_memory.c`, `do_huge_pmd_anonymous_page` and
+//! Faults that map or find a 2 MiB page (Linux 7.2 `mm/huge_memory.c`, `do_huge_pmd_anonymous_page` and
 //! `do_huge_pmd_wp_page`).
 
 use core::sync::atomic::Ordering;
@@ -17,7 +17,8 @@ use crate::stats::Row;
 use crate::writable::writable;
 
 impl<M: Machine> Fault<'_, M> {
-    /// First touch of 2 MiB that no lowest table stands for. `None`: it is for a page of 4 KiB to be mapped.
+    /// Handles the first touch of 2 MiB without a lowest-level page table. Returns `None` if a 4 KiB page is
+    /// to be mapped.
     #[cold]
     pub(super) fn first_touch_huge(self) -> Option<FaultKind> {
         let range = huge::around(self.page);
@@ -43,14 +44,14 @@ impl<M: Machine> Fault<'_, M> {
         Some(self.note_huge())
     }
 
-    /// Counts a folio that is mapped now, not before (`map_anon_folio_pmd_pf`).
+    /// Counts a folio that was mapped (`map_anon_folio_pmd_pf`).
     fn note_huge(&self) -> FaultKind {
         let memory = &*self.core.memory;
         memory.count_folio(FolioUse::FirstTouch, FOLIO_ORDER);
         FaultKind::Huge
     }
 
-    /// A zeroed folio; counted as a fallback if there is none.
+    /// Allocates a zeroed folio; counts a fallback if none is available.
     fn huge_frame(&self) -> Option<FrameRef<'_, M>> {
         let memory = &*self.core.memory;
         let frames = memory.frames();
@@ -73,7 +74,7 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// The bits of an entry that maps a folio of its own.
+    /// Returns the bits of an entry that maps an exclusive folio.
     pub(super) fn own_huge_bits(&self, inherited: Bits) -> Bits {
         let mut bits = access_bits(self.area.rights()) | NEW | inherited;
         if writable(self.area.view(), bits).is_writable() {
@@ -82,8 +83,8 @@ impl<M: Machine> Fault<'_, M> {
         bits
     }
 
-    /// Maps a folio where nothing is mapped. `None` if something is there by now, or there is no table for it:
-    /// the way of 4 KiB pages finds out what.
+    /// Maps a folio if the entry is empty. Returns `None` if it is not, or if there is no memory for a page
+    /// table: the fault then continues with 4 KiB pages.
     fn fill_huge(&self, frame: Frame, bits: Bits) -> Option<()> {
         let mut cursor = self.core.table.cursor(huge::around(self.page));
         match cursor.peek() {
@@ -106,7 +107,7 @@ impl<M: Machine> Fault<'_, M> {
         Some(())
     }
 
-    /// Splits a huge page of which one part is to be protected no longer.
+    /// Splits a huge page, because only a part of it loses its write protection.
     #[cold]
     pub(super) fn split_for_store(self, mut cursor: Cursor<'_, M>) -> Result<(), FaultError> {
         let mut gather = self.core.gather();
@@ -119,8 +120,9 @@ impl<M: Machine> Fault<'_, M> {
         Ok(())
     }
 
-    /// A store to a huge page that is not exclusive: it becomes so if this is its only reference, the page
-    /// of zeroes is replaced as a whole, and any other is split, for the page that is written to be copied.
+    /// Handles a store to a huge page that is not exclusive: marks it exclusive if this is its only
+    /// reference, replaces the huge zero page as a whole, or splits any other page and copies the 4 KiB page
+    /// that is written.
     #[cold]
     pub(super) fn write_shared_folio(
         self,
@@ -149,7 +151,7 @@ impl<M: Machine> Fault<'_, M> {
         self.core.note_gather(self.cpu, counts);
         self.core.memory.count_on(self.cpu, Row::HugeSplitsCopy, 1);
         match cursor.peek() {
-            // Others may have given up this page of those that they had.
+            // Other users may have dropped this page of the folio.
             Entry::Present(page) if self.is_reusable(page) => {
                 let access = access_bits(self.area.rights());
                 self.grant(
@@ -165,7 +167,7 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Puts a zeroed folio in the place of the huge page of zeroes; `None` if there is none
+    /// Replaces the huge zero page by a zeroed folio; returns `None` if none is available
     /// (`do_huge_zero_wp_pmd`).
     fn replace_huge_zero(self, cursor: &mut Cursor<'_, M>, page: Present) -> Option<FaultKind> {
         let folio = self.huge_frame()?;

@@ -1,7 +1,6 @@
-//! Faults in memory that asked for huge pages by name (Linux 7.2 `mm/hugetlb.c`, `hugetlb_fault`, `hugetlb_no_page`
-//! and `hugetlb_wp`).
+//! Faults in hugetlb memory (Linux 7.2 `mm/hugetlb.c`, `hugetlb_fault`, `hugetlb_no_page` and `hugetlb_wp`).
 //!
-//! The lock of the file is held over all of a fault: two faults at one page take one page of the pool.
+//! The lock of the file is held during the complete fault: two faults on one page take one page from the pool.
 
 use memwright_table::{
     Bits, Cursor, Entry, Frame, FrameRef, Machine, NoHugePage, PageSize, Present,
@@ -16,7 +15,7 @@ use crate::uffd::WatchedFault;
 use crate::vma::AreaFlags;
 
 impl<M: Machine> Fault<'_, M> {
-    /// Resolves the fault in an area of huge pages.
+    /// Resolves the fault in a hugetlb area.
     #[cold]
     pub(super) fn resolve_hugetlb(self) -> Result<FaultKind, FaultError> {
         let range = huge::around(self.page);
@@ -42,12 +41,12 @@ impl<M: Machine> Fault<'_, M> {
         object.huge().ok_or(FaultError::NoArea)
     }
 
-    /// The index of the huge page.
+    /// Returns the index of the hugetlb page in its file.
     pub(crate) fn huge_index(&self) -> u64 {
         self.area.offset_of(self.page) / HUGE_PAGES
     }
 
-    /// Maps the page, which is not mapped: the file's, a copy of it, or a new one.
+    /// Maps the page at an entry without one: the file's page, a copy of it, or a new page.
     fn map_hugetlb(
         self,
         view: &HugeView<'_, M>,
@@ -104,7 +103,8 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Whether the watcher is to be told of the fault: of a page that the file has, or of one that it has not.
+    /// Whether a userfaultfd must be notified of the fault: a minor fault if the file has the page, otherwise a missing
+    /// one.
     fn check_watched_hugetlb(self, there: Option<Frame>) -> Result<(), FaultError> {
         let flags = self.area.flags();
         if there.is_none() && flags.contains(AreaFlags::UFFD_MISSING) {
@@ -116,7 +116,7 @@ impl<M: Machine> Fault<'_, M> {
         Ok(())
     }
 
-    /// A page of the pool for private memory, contents undefined; the one reserved for it, if there is one.
+    /// Takes a page from the pool for private memory; the reserved one, if there is one. Its contents are undefined.
     pub(crate) fn take_own_hugetlb<'a>(
         &'a self,
         view: &HugeView<'a, M>,
@@ -127,7 +127,7 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Maps a page of private memory that only this entry knows.
+    /// Maps a page of private memory that is exclusive to this entry.
     fn enter_own_hugetlb(
         &self,
         view: &HugeView<'_, M>,
@@ -141,7 +141,7 @@ impl<M: Machine> Fault<'_, M> {
         entered
     }
 
-    /// The page taken for this fault was given up.
+    /// Restores the reservation after the page taken for this fault was freed.
     pub(crate) fn restore_hugetlb(&self, view: &HugeView<'_, M>) {
         if let Some(own) = view.own {
             let index = self.huge_index();
@@ -149,7 +149,7 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Maps a page where nothing is mapped, with bits that follow from what the entry passes on.
+    /// Maps a page if the entry has none, with the bits that `bits` derives from what the entry passes on.
     fn enter_hugetlb(
         &self,
         page: FrameRef<'_, M>,
@@ -168,8 +168,11 @@ impl<M: Machine> Fault<'_, M> {
         Ok(())
     }
 
-    /// A store to a private page that is not exclusive: it becomes so if this is its only reference, else it is
-    /// copied. The lock of the file is held.
+    /// Handles a store to a private page that is not exclusive: marks it exclusive if this is its only reference,
+    /// otherwise copies it.
+    ///
+    /// # Locks
+    /// The caller holds the lock of the file.
     #[cold]
     pub(super) fn write_shared_hugetlb(
         self,
@@ -187,11 +190,11 @@ impl<M: Machine> Fault<'_, M> {
             );
             return Ok(FaultKind::WriteOnly);
         }
-        // Held while it is copied without the lock of the entry.
+        // Keeps the page while it is copied without the lock of the entry.
         let source = frames.share(page.frame);
         drop(cursor);
         let view = self.hugetlb_view()?;
-        // What was reserved for this page was taken when it first was private.
+        // The reservation for this page was used when it was first mapped private.
         let copy = self.take_own_hugetlb(&view)?;
         memory.copy_huge(source.frame(), copy.frame());
         let mut cursor = self.core.table.cursor(huge::around(self.page));
@@ -211,7 +214,7 @@ impl<M: Machine> Fault<'_, M> {
                 self.core.note_gather(self.cpu, counts);
                 Ok(FaultKind::Copy)
             }
-            // It went meanwhile: the access faults again and finds what is there now.
+            // The page was unmapped meanwhile: the access faults again and finds the present entry.
             Entry::Present(_)
             | Entry::Empty
             | Entry::Marker(_)

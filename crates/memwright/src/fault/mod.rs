@@ -1,8 +1,8 @@
-//! One page fault, one file per outcome.
+//! The page fault handler, one file per outcome.
 //!
-//! A fault finds its area under the reader lock of the address space, then its entry under the lock of
-//! one table, and leaves the entry so that the access succeeds. What it needs from an object it gets
-//! before it takes the table's lock, and looks again afterwards.
+//! A fault finds its area with the areas locked for reading, then its entry under the lock of one page table, and
+//! leaves the entry so that the access succeeds. It gets pages from an object before it takes the page-table lock, and
+//! checks the entry again afterwards.
 
 mod anon;
 mod copy;
@@ -33,15 +33,15 @@ use crate::trace::Event;
 use crate::uffd::WatchedFault;
 use crate::vma::{AreaFlags, Lineage, Rights};
 
-/// An access that faulted.
+/// The access that faulted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// A store.
     pub write: bool,
     /// An instruction fetch.
     pub fetch: bool,
-    /// By the program itself or on its behalf, so that what its CPU refuses by protection keys is refused; rather
-    /// than by another program.
+    /// Made by the thread itself or on its behalf, so that the protection-key register of its CPU applies; false if
+    /// made by another process.
     pub user: bool,
 }
 
@@ -63,7 +63,7 @@ impl Access {
         ..Self::READ
     };
 
-    /// The name used in traces.
+    /// Returns the name used in traces.
     pub const fn name(self) -> &'static str {
         match (self.fetch, self.write) {
             (true, _) => "fetch",
@@ -72,8 +72,8 @@ impl Access {
         }
     }
 
-    /// Whether an area with these rights allows the access (Linux 7.2 `arch/x86/mm/fault.c`,
-    /// `access_error`: any right allows reading).
+    /// Whether an area with these rights permits the access (Linux 7.2 `arch/x86/mm/fault.c`, `access_error`: any right
+    /// permits reading).
     pub(crate) fn allowed_by(self, rights: Rights) -> bool {
         if self.fetch {
             rights.contains(Rights::EXECUTE)
@@ -84,7 +84,7 @@ impl Access {
         }
     }
 
-    /// The entry bits without which the access faults.
+    /// Returns the entry bits without which the access faults.
     pub(crate) fn needs(self) -> Bits {
         if self.fetch {
             Bits::READ | Bits::EXECUTE
@@ -99,33 +99,33 @@ impl Access {
 /// How a fault was resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// The page got its first frame, zeroed.
+    /// A zeroed frame was mapped.
     DemandZero,
-    /// A read of untouched memory shows the shared zero frame.
+    /// A read of untouched memory mapped the shared zero page.
     ZeroPage,
-    /// A 2 MiB page got its first frames, zeroed, or an object's was mapped.
+    /// A zeroed 2 MiB folio was mapped, or an object's huge page.
     Huge,
-    /// A read of untouched memory shows the shared 2 MiB page of zeroes.
+    /// A read of untouched memory mapped the shared huge zero page.
     HugeZeroPage,
-    /// The page and those around it got their first frames, zeroed, as one folio.
+    /// A zeroed folio of several pages was mapped by 4 KiB entries.
     Folio,
-    /// A huge page of the pool was mapped.
+    /// A hugetlb page was mapped.
     Hugetlb,
-    /// A frame of an object was mapped.
+    /// A page of an object was mapped.
     File,
-    /// A write gave a private page a frame of its own.
+    /// A store gave a private mapping a private page: a copy, or a zeroed one.
     Copy,
-    /// The entry became writable, and nothing else changed.
+    /// The entry became writable; nothing else changed.
     WriteOnly,
-    /// The entry became readable or executable, and nothing else changed.
+    /// The entry became readable or executable; nothing else changed.
     ReadExec,
-    /// The page told who uses it.
+    /// The entry was a NUMA hint.
     Hint,
     /// The page was read from swap.
     SwapIn,
     /// The page was in swap, and in memory for another of its owners.
     SwapCached,
-    /// The table permitted the access already.
+    /// The entry permitted the access already.
     Spurious,
 }
 
@@ -148,7 +148,7 @@ impl FaultKind {
         Self::Spurious,
     ];
 
-    /// The name used in traces.
+    /// Returns the name used in traces.
     pub const fn name(self) -> &'static str {
         match self {
             Self::DemandZero => "demand_zero",
@@ -168,7 +168,7 @@ impl FaultKind {
         }
     }
 
-    /// The row that counts it.
+    /// Returns the row that counts faults of this kind.
     pub const fn row(self) -> Row {
         match self {
             Self::DemandZero => Row::FaultDemandZero,
@@ -188,18 +188,18 @@ impl FaultKind {
         }
     }
 
-    /// Whether a device was read for it (`ru_majflt`).
+    /// Whether a device was read (`ru_majflt`).
     #[inline]
     pub const fn is_major(self) -> bool {
         matches!(self, Self::SwapIn)
     }
 }
 
-/// What the files of this folder are told: where, by whom, and how.
+/// A fault: the address space and CPU, the area and page, and the access.
 pub(crate) struct Fault<'a, M: Machine> {
     pub(crate) core: &'a Core<M>,
     pub(crate) cpu: CpuId,
-    /// Those of the space, which the lock guards.
+    /// The areas of the address space, which are locked for reading.
     pub(crate) areas: &'a Areas<M>,
     pub(crate) area: &'a Area<M>,
     pub(crate) page: memwright_table::Page,
@@ -218,8 +218,11 @@ impl<M: Machine> AddressSpace<M> {
     /// Resolves a page fault: afterwards the access succeeds, or faults again for another reason.
     ///
     /// # Errors
-    /// As [`FaultError`] says; nothing a program can see has changed. `WouldBlock` and `OutOfMemory` are
-    /// for the caller to do something about, and retry.
+    /// See [`FaultError`]; nothing visible to the program has changed. On `WouldBlock` the caller waits, on
+    /// `OutOfMemory` it frees memory; then it retries.
+    ///
+    /// # Locks
+    /// Takes the lock of the areas: for reading, or for writing to expand a stack.
     pub fn fault(&self, address: VirtAddr, access: Access) -> Result<FaultKind, FaultError> {
         let core = &*self.core;
         let cpu = core.cpu();
@@ -237,7 +240,7 @@ impl<M: Machine> AddressSpace<M> {
 
 impl<M: Machine> Core<M> {
     /// Resolves a fault without counting it.
-    // The counted path, which every program takes, is one function with it.
+    // The counted path, which every program takes, has this inlined.
     #[inline(always)]
     pub(crate) fn fault(
         &self,
@@ -264,8 +267,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Counts a fault that was refused. One for which the pool of huge pages had no page is tried once more, if pages
-    /// can be taken back.
+    /// Counts a fault that failed. If the hugetlb pool was empty, retries after unmapping pages from children, if
+    /// possible.
     #[cold]
     fn failed_fault(
         &self,
@@ -275,7 +278,7 @@ impl<M: Machine> Core<M> {
         error: FaultError,
     ) -> Result<FaultKind, FaultError> {
         match error {
-            // Not refused yet: the caller retries.
+            // Not failed yet: the caller retries.
             FaultError::WouldBlock | FaultError::OutOfMemory => {}
             FaultError::Watched(_) => self.clear_left_marker(cpu, address.page()),
             FaultError::NoHugePage => return self.fault_in_exhausted_pool(cpu, address, access),
@@ -294,9 +297,9 @@ impl<M: Machine> Core<M> {
         Err(error)
     }
 
-    /// Takes away what is left of a protection that nobody cares for any more, where a watcher is told that the page is
-    /// missing, or the object has none (Linux 7.2 `mm/memory.c`, `pte_marker_clear`). One that speaks for more than the
-    /// page stays.
+    /// Clears a leftover write-protection marker, before the page is reported to a userfaultfd as missing or the object
+    /// turns out not to have it (Linux 7.2 `mm/memory.c`, `pte_marker_clear`). A marker that covers more than the page
+    /// remains.
     fn clear_left_marker(&self, cpu: CpuId, page: memwright_table::Page) {
         let areas = self.areas.read(cpu);
         let flags = areas.map.find(page).map(Area::flags).unwrap_or_default();
@@ -310,7 +313,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Tells whoever wants to know of a fault, and of the lines that it wrote.
+    /// Reports a fault to the trace sink, and the cache lines that it wrote to the lock statistics.
     #[cold]
     fn watched_fault(
         &self,
@@ -354,18 +357,18 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Why the area's rights do not allow the access: a key that refuses it too comes first (Linux 7.2
-    /// `arch/x86/mm/fault.c`, `bad_area_access_from_pkeys`).
+    /// Returns the error of an access that the area's rights do not permit. A protection key that denies it too takes
+    /// precedence (Linux 7.2 `arch/x86/mm/fault.c`, `bad_area_access_from_pkeys`).
     #[cold]
     fn denied(self) -> FaultError {
         let key = self.core.check_key(self.area.rights(), self.access);
         key.err().unwrap_or(FaultError::Denied)
     }
 
-    /// Sees to it that the area, which is about to get a private page, has a lineage.
+    /// Gives the area an anon_vma if it has none, before it gets a private page.
     #[inline]
     pub(crate) fn note_private(self) {
-        // A plain test first: a store would take the cache line from every other CPU at each fault.
+        // Test before storing: a store would take the cache line from the other CPUs at each fault.
         if !self.area.has_faulted() {
             self.found_lineage();
         }
@@ -378,7 +381,8 @@ impl<M: Machine> Fault<'_, M> {
         self.area.lineage.found(lineage);
     }
 
-    /// What an entry without a page says of the access. `Ok` means that the page may be filled.
+    /// Checks an entry that maps no page. Returns the bits that a page mapped here inherits, or an error if none may be
+    /// mapped.
     pub(crate) fn check_absent(self, entry: Entry) -> Result<Bits, FaultError> {
         match entry {
             Entry::Empty => Ok(Bits::empty()),
@@ -388,7 +392,7 @@ impl<M: Machine> Fault<'_, M> {
                 } else if marks.contains(Marks::POISON) {
                     Err(FaultError::Poison)
                 } else {
-                    // What is mapped here inherits the protection, unless nobody cares any more.
+                    // A page mapped here inherits the write protection, unless it is no longer in force.
                     let watched = self.area.flags().contains(AreaFlags::UFFD_WP);
                     Ok(if watched {
                         Bits::UFFD_WP
@@ -397,14 +401,14 @@ impl<M: Machine> Fault<'_, M> {
                     })
                 }
             }
-            // The frame is being replaced, or has just come or gone: the access is retried.
+            // The frame is being migrated, or the entry has just changed: the access is retried.
             Entry::Migrating(_) | Entry::Present(_) | Entry::Swapped(_) => {
                 Err(FaultError::WouldBlock)
             }
         }
     }
 
-    /// The same, as far as a userfaultfd lets it be filled. What is returned the page inherits.
+    /// Like `check_absent`, and also handles userfaultfd and the memory policy of the area.
     #[inline]
     pub(crate) fn check_fill(self, entry: Entry) -> Result<Bits, FaultError> {
         if self.area.flags().intersects(AreaFlags::ON_FILL) {
@@ -414,16 +418,16 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// The same where somebody watches, or the area says where its pages come from: of missing anonymous memory the
-    /// watcher is told. What was protected before it was there is mapped protected, also for a store (Linux 7.2
-    /// `mm/memory.c`, `pte_marker_handle_uffd_wp`).
+    /// The slow path of `check_fill`, for areas with a userfaultfd or a memory policy. A missing
+    /// page of anonymous memory is reported. A page under a write-protection marker is mapped write-protected, even for
+    /// a store that is to be reported (Linux 7.2 `mm/memory.c`, `pte_marker_handle_uffd_wp`).
     #[cold]
     fn check_watched_fill(self, entry: Entry) -> Result<Bits, FaultError> {
         let inherited = self.check_absent(entry)?;
         let flags = self.area.flags();
         if flags.contains(AreaFlags::UFFD_MISSING) && self.area.object().is_none() {
             if self.access.write {
-                // As where nobody watches: it is told once a page is at hand (`do_anonymous_page`).
+                // Linux creates the anon_vma before it reports the fault (`do_anonymous_page`).
                 self.note_private();
             }
             return Err(FaultError::Watched(WatchedFault::Missing));
@@ -436,7 +440,7 @@ impl<M: Machine> Fault<'_, M> {
             return Ok(inherited);
         }
         self.place();
-        // Who is told of the store is told by its next fault, at a page that is there and protected.
+        // The store is reported by its next fault, at a page that is present and write-protected.
         let told = flags.contains(AreaFlags::UFFD_WP) && !flags.contains(AreaFlags::UFFD_ASYNC);
         Ok(if told { inherited } else { Bits::empty() })
     }

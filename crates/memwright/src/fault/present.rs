@@ -1,5 +1,5 @@
-//! A fault at an entry that maps a page: spurious, a permission to grant, or a copy to make
-//! (Linux 7.2 `mm/memory.c`, `do_wp_page`).
+//! Faults on an entry that maps a page: spurious, or to be resolved by a permission or a copy (Linux 7.2 `mm/memory.c`,
+//! `do_wp_page`).
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, Cursor, Entry, Invalidation, Machine, PageSize, Present};
@@ -11,7 +11,7 @@ use crate::uffd::WatchedFault;
 use crate::vma::AreaFlags;
 use crate::writable::{Verdict, writable};
 
-/// State that a store leaves behind.
+/// The bits that a store sets.
 pub(super) const WRITTEN: Bits = Bits::WRITE
     .union(Bits::ACCESSED)
     .union(Bits::DIRTY)
@@ -35,7 +35,7 @@ impl<M: Machine> Fault<'_, M> {
         }
         let access = access_bits(self.area.rights());
         if !self.access.write {
-            // Readable or executable by the area, but not yet by the entry.
+            // The area permits the read or fetch, but the entry does not yet.
             self.grant(&mut cursor, access | Bits::ACCESSED);
             return Ok(FaultKind::ReadExec);
         }
@@ -45,7 +45,7 @@ impl<M: Machine> Fault<'_, M> {
             if flags.contains(AreaFlags::UFFD_WP) && !flags.contains(AreaFlags::UFFD_ASYNC) {
                 return Err(FaultError::Watched(WatchedFault::WriteProtected));
             }
-            // It is written now; of a huge page, 4 KiB are.
+            // The page is about to be written. Of a huge page, only 4 KiB are.
             let splits = !self.area.flags().contains(AreaFlags::HUGETLB);
             if page.size != PageSize::Size4K && splits {
                 self.split_for_store(cursor)?;
@@ -55,7 +55,7 @@ impl<M: Machine> Fault<'_, M> {
             page.bits -= Bits::UFFD_WP;
         }
         let view = self.area.view();
-        // What the store leaves behind: it is no longer unwritten.
+        // The bits after the store: the page counts as written.
         let bits = page.bits | access | Bits::SOFT_DIRTY;
         match writable(view, bits) {
             Verdict::Writable => {
@@ -64,7 +64,7 @@ impl<M: Machine> Fault<'_, M> {
             }
             Verdict::NotExclusive => self.write_shared_frame(cursor, page),
             Verdict::MustNotify => {
-                // The object's locks come before the table's.
+                // The object's locks rank before the table's.
                 drop(cursor);
                 self.notify_then_write()
             }
@@ -77,8 +77,8 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// A write of a private page that is not exclusive: it becomes so if this is the only reference of
-    /// any kind, else it is copied (design rule 5).
+    /// Handles a store to a private page that is not exclusive: marks it exclusive if this is the only reference of any
+    /// kind, otherwise copies it (design rule 5).
     #[inline(always)]
     fn write_shared_frame(
         self,
@@ -91,11 +91,11 @@ impl<M: Machine> Fault<'_, M> {
         if page.size != PageSize::Size4K {
             return self.write_shared_folio(cursor, page);
         }
-        // Whatever shows one of these frames is one of several.
+        // The zero page and KSM pages are shared by other users.
         let common = page.bits.intersects(Bits::BORROWED | Bits::MERGED)
             && !planted(Mistake::UnmergeInPlace);
         if common || !self.is_reusable(page) {
-            // A child shows its parent's merged frames without the mark of the entry.
+            // After a fork, entries of the child map KSM frames without the bit `MERGED`.
             if !page.bits.contains(Bits::BORROWED) && self.core.is_merged(page) {
                 self.core.note_unmerged(self.cpu);
             }
@@ -106,8 +106,8 @@ impl<M: Machine> Fault<'_, M> {
         Ok(FaultKind::WriteOnly)
     }
 
-    /// Whether the entry of this 4 KiB page, under whose lock nobody can win a reference through it, has the only
-    /// reference of any kind of an anonymous frame.
+    /// Whether the entry of this 4 KiB page holds the only reference of any kind to an anonymous frame. The caller
+    /// holds the lock of the entry, so no new reference can be taken through it.
     #[inline(always)]
     pub(super) fn is_reusable(&self, page: Present) -> bool {
         planted(Mistake::UnmergeInPlace) && self.core.is_merged(page)
@@ -117,7 +117,7 @@ impl<M: Machine> Fault<'_, M> {
                     || planted(Mistake::RegainShared))
     }
 
-    /// The first store to a clean page of an object that must hear of it.
+    /// Handles the first store to a clean page of an object that must be notified of it.
     fn notify_then_write(self) -> Result<FaultKind, FaultError> {
         let object = self.area.object().ok_or(FaultError::Denied)?;
         let generation = object.mappings().generation();
@@ -132,7 +132,8 @@ impl<M: Machine> Fault<'_, M> {
                 self.grant(&mut cursor, access_bits(self.area.rights()) | WRITTEN);
                 Ok(FaultKind::WriteOnly)
             }
-            // It went, was cleaned or protected meanwhile: the access faults again and finds it as it is now.
+            // The page was unmapped, cleaned or protected meanwhile: the access faults again and finds the present
+            // entry.
             Entry::Present(_)
             | Entry::Empty
             | Entry::Marker(_)
@@ -141,7 +142,7 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// The table permits the access: this CPU held a stale translation (design rule 1).
+    /// Handles a fault that the entry permits: this CPU held a stale translation, which is flushed (design rule 1).
     fn spurious(self, cursor: Cursor<'_, M>) -> FaultKind {
         drop(cursor);
         self.core
@@ -156,7 +157,7 @@ impl<M: Machine> Fault<'_, M> {
         FaultKind::Spurious
     }
 
-    /// Lets the access through without taking anything: no CPU need hear of it.
+    /// Adds permissions to the entry and removes none, so no flush is needed.
     pub(super) fn grant(self, cursor: &mut Cursor<'_, M>, set: Bits) {
         cursor.grant(set);
         self.core.note_granted(self.cpu);

@@ -1,5 +1,5 @@
-//! A fault in an area that shows shared memory of which a setting says that pages come together: a folio fills the
-//! hole, and one fault maps all of its pages (Linux 7.2 `mm/memory.c`, `finish_fault`).
+//! Faults in shared memory for which a setting enables large folios: a folio fills the hole, and one fault maps all of
+//! its pages (Linux 7.2 `mm/memory.c`, `finish_fault`).
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, FOLIO_ORDER, Frame, Machine, Page, PageRange};
@@ -11,14 +11,14 @@ use crate::object::Object;
 use crate::vma::AreaFlags;
 
 impl<M: Machine> Fault<'_, M> {
-    /// Fills the hole in the object where the fault is by a folio that lies in the area. False if there is none to be had,
-    /// or no hole.
+    /// Fills the hole in the object at the fault with a folio that is inside the area. Returns false if there is no
+    /// hole, or no folio is available.
     #[cold]
     #[inline(never)]
     pub(super) fn fill_object_folio(self, object: &dyn Object<M>) -> bool {
         let core = self.core;
         let flags = self.area.flags();
-        // The mode is for anonymous memory: the object asks its own.
+        // The mode applies to anonymous memory only: the object checks its own setting.
         let refusal = core.huge_refusal();
         if !huge::may_be_huge(flags, HugeMode::Always, refusal, HugeAsker::Setting) {
             return false;
@@ -31,8 +31,8 @@ impl<M: Machine> Fault<'_, M> {
         filled.is_some()
     }
 
-    /// Maps the other pages of the folio that `frame`, which the fault has mapped, is one of. All of them get the state of
-    /// that, `written` or not, as on Linux (`set_pte_range`).
+    /// Maps the other pages of the folio that contains `frame`, which the fault has mapped. All of them get the same
+    /// `written` bits, as on Linux (`set_pte_range`).
     #[cold]
     #[inline(never)]
     pub(super) fn map_object_folio(
@@ -49,7 +49,7 @@ impl<M: Machine> Fault<'_, M> {
         else {
             return;
         };
-        // A page of which the object must hear is announced by its own first store.
+        // If the object must be notified of stores, each page is announced by its own first store.
         let state = if object.notify_first_write() {
             Bits::empty()
         } else {
@@ -65,8 +65,9 @@ impl<M: Machine> Fault<'_, M> {
     }
 }
 
-/// The pages that a fault at `page` maps, which is page `within` of a folio of `order` that is mapped by its pages: all of
-/// the folio, if the area shows all of it by one lowest table and nobody is told of single pages. `None`: the one alone.
+/// Returns the pages that a fault at `page` maps, which is page `within` of a folio of `order`: the complete folio, if
+/// it is inside the area and one lowest-level page table, and no single page has to be reported to a userfaultfd.
+/// `None` if only the page itself is mapped.
 fn shown_together(
     page: Page,
     within: u64,
@@ -79,7 +80,7 @@ fn shown_together(
     } else {
         area
     };
-    // What is mapped whole has been tried, and single pages are folios of one.
+    // A huge entry for the folio was tried before, and a single page is a folio of order 0.
     if is_watched || order == 0 || order >= FOLIO_ORDER {
         return None;
     }
@@ -99,17 +100,17 @@ mod tests {
         let all = (0, 2048);
         #[rustfmt::skip]
         let rows = [
-            // The page, which of the folio it is, the folio's order, the area, whether it is watched.
+            // The page, its index in the folio, the folio's order, the area, whether it has a userfaultfd.
             (515, 3,  2, all,        false, Some((512, 516))),
             (515, 3,  8, all,        false, Some((512, 768))),
             (515, 3,  2, all,        true,  None),
             (515, 0,  0, all,        false, None),
             (515, 3,  9, all,        false, None),
-            // The area ends or begins within the folio.
+            // The area ends or begins inside the folio.
             (515, 3,  2, (512, 516), false, Some((512, 516))),
             (515, 3,  2, (513, 600), false, None),
             (513, 1,  2, (512, 515), false, None),
-            // It lies across two lowest tables, or begins below all memory.
+            // The folio crosses page tables, or would begin below page 0.
             (511, 2,  2, all,        false, None),
             (510, 2,  2, all,        false, Some((508, 512))),
             (1,   2,  2, all,        false, None),

@@ -1,4 +1,4 @@
-//! A fault below an area that grows downwards (Linux 7.2 `mm/vma.c`, `expand_downwards`).
+//! Stack expansion: a fault below an area that grows down (Linux 7.2 `mm/vma.c`, `expand_downwards`).
 
 use memwright_table::{Machine, PAGE_SIZE, Page};
 
@@ -8,7 +8,7 @@ use crate::stats::Row;
 use crate::vma::{AreaFlags, STACK_GUARD_PAGES};
 
 impl<M: Machine> Core<M> {
-    /// Extends the area above `page` down to it, if it is one that grows and may.
+    /// Expands the area above `page` down to it, if it is a stack and the limits permit it.
     #[cold]
     pub(crate) fn grow_stack(&self, page: Page) -> Result<(), FaultError> {
         let mut areas = self.areas.write();
@@ -17,7 +17,7 @@ impl<M: Machine> Core<M> {
         };
         let area = areas.map.get(position);
         if area.start() <= page {
-            // Somebody else was faster.
+            // Another thread has mapped or expanded an area here.
             return Ok(());
         }
         if !area.flags.contains(AreaFlags::GROWSDOWN) {

@@ -1,4 +1,4 @@
-//! A fault at an entry that names a slot: the page comes back (Linux 7.2 `mm/memory.c`, `do_swap_page`).
+//! A fault on a swap entry: swap-in (Linux 7.2 `mm/memory.c`, `do_swap_page`).
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
@@ -13,20 +13,20 @@ use crate::stats::Row;
 use crate::swap::{Cached, DeviceError, Window};
 use crate::writable::writable;
 
-/// State of the page that its entry has again, whoever maps it.
+/// The bits that the entry gets back from the swap entry, whatever the access.
 const RESTORED: Bits = Bits::SOFT_DIRTY.union(Bits::UFFD_WP).union(Bits::WATCHED);
 
-/// A page that is back, before an entry shows it.
+/// A page that was swapped in and is not mapped yet.
 pub(super) struct Back<'a, M: Machine> {
     pub(super) frame: FrameRef<'a, M>,
-    /// Nobody else can reach it.
+    /// It has no other users.
     pub(super) exclusive: bool,
     pub(super) kind: FaultKind,
 }
 
 impl<'a, M: Machine> Fault<'a, M> {
-    /// Brings the page back that the entry under the cursor names, and pages that follow it with it, as the policy
-    /// says.
+    /// Swaps in the page of the entry under the cursor, with readahead if the policy says so. Swap-in from disk is
+    /// synchronous: the faulting CPU polls for completion.
     #[cold]
     #[inline(never)]
     pub(super) fn swap_in(
@@ -35,7 +35,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         swapped: Swapped,
     ) -> Result<FaultKind, FaultError> {
         let protected = swapped.bits.contains(Bits::UFFD_WP);
-        // A store to a protected page comes back as by a load, then is dealt with like any other.
+        // A store to a write-protected page swaps it in as a load does; the store is then handled as for any present
+        // page.
         let stores = self.access.write && !protected;
         let is_around = self.core.memory.policy().swapin_around() && (stores || !self.access.write);
         if is_around && !self.area.window.get().is_single_at(self.page) {
@@ -52,7 +53,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         Ok(kind)
     }
 
-    /// Maps the page that is back where the cursor stands.
+    /// Maps the page that was swapped in at the cursor.
     #[inline(always)]
     pub(super) fn show(
         self,
@@ -74,7 +75,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         page
     }
 
-    /// The bits of the entry of a page that is back. What somebody tracks is restored before the rule is asked.
+    /// Returns the bits of the entry of a page that was swapped in. Tracking bits are restored before the rule is
+    /// applied.
     pub(super) fn bits_of(self, carried: Bits, exclusive: bool, stores: bool) -> Bits {
         let mut bits = access_bits(self.area.rights()) | Bits::ACCESSED | (carried & RESTORED);
         if exclusive {
@@ -98,7 +100,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         bits
     }
 
-    /// Gets the page into a frame, for an entry whose use of the slot ends here.
+    /// Gets the page into a frame, and ends the use of the slot by this entry.
     pub(super) fn bring(self, swapped: Swapped, stores: bool) -> Result<Back<'a, M>, FaultError> {
         let memory = &*self.core.memory;
         let (frames, swap) = (memory.frames(), memory.swap());
@@ -111,7 +113,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         self.take_over(swapped, (frame, read), found.uses, stores)
     }
 
-    /// The same when the device has done what it could: `uses` entries named the slot before.
+    /// Completes `bring` after the read: `uses` entries named the slot before.
     #[inline(always)]
     pub(super) fn take_over(
         self,
@@ -122,7 +124,7 @@ impl<'a, M: Machine> Fault<'a, M> {
     ) -> Result<Back<'a, M>, FaultError> {
         let memory = &*self.core.memory;
         let (frames, swap) = (memory.frames(), memory.swap());
-        // Nothing a program can see has changed: only who needed the page is told.
+        // Nothing visible to the program has changed: only this access fails.
         if read.is_err() {
             memory.count_on(self.cpu, Row::SwapFailed, 1);
             return Err(FaultError::Io);
@@ -132,7 +134,7 @@ impl<'a, M: Machine> Fault<'a, M> {
             || uses == 1
             || planted(Mistake::SwapInExclusive);
         if stores {
-            // Whoever else names the slot has its page there.
+            // Other entries that name the slot still find the page there.
             swap.release(frames, swapped.slot);
         } else if sole {
             swap.keep(frames, swapped.slot, frame.frame());
@@ -150,7 +152,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         })
     }
 
-    /// The same for a page that another of its owners brought back, in `frame`.
+    /// Completes `bring` for a page that another of its owners has swapped in, to `frame`.
     pub(super) fn bring_cached(
         self,
         swapped: Swapped,

@@ -1,5 +1,5 @@
-//! Pages that follow the one that faulted come back with it (Linux 7.2 `mm/swap_state.c`, `swap_vma_readahead`), in
-//! folios where they are aligned (`mm/memory.c`, `alloc_swap_folio`).
+//! Swap readahead: pages that follow the one that faulted are read with it (Linux 7.2 `mm/swap_state.c`,
+//! `swap_vma_readahead`), into folios where they are aligned (`mm/memory.c`, `alloc_swap_folio`).
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
@@ -13,23 +13,23 @@ use crate::object::{Object, ObjectError};
 use crate::stats::Row;
 use crate::swap::{ComingFrames, Direction, MOST, Place, Transfers, Window};
 
-/// Pages of a lowest table.
+/// Pages that a lowest-level page table maps.
 const TABLE_PAGES: u64 = 512;
 
-/// Pages on their way back, the one that faulted first: each is where the one before it is and one further, in memory
-/// and on the device.
+/// Pages that are being read, the one that faulted first: consecutive in memory and on the device.
 struct Run<'a, M: Machine> {
     pages: [Option<(Swapped, FrameRef<'a, M>)>; MOST as usize],
     transfers: Transfers<M, { MOST as usize }>,
-    /// How many were asked for.
+    /// The number of reads submitted.
     count: usize,
-    /// Where the first is.
+    /// The slot of the first page.
     slot: u64,
 }
 
 impl<'a, M: Machine> Fault<'a, M> {
-    /// Brings the page back that the entry under the cursor names, and pages that follow it, as long as their slots
-    /// follow its own: all are asked for before the first is waited for. The access is no store that is refused.
+    /// Swaps in the page of the entry under the cursor, and the pages that follow it, as long as their slots follow its
+    /// own. All reads are submitted before the first is waited for. The caller handles a store to a write-protected
+    /// page itself.
     #[inline(never)]
     pub(super) fn swap_in_around(
         self,
@@ -39,18 +39,18 @@ impl<'a, M: Machine> Fault<'a, M> {
         let core = self.core;
         let window = self.area.window.get();
         let (first, ahead) = window.ahead();
-        // Those that came with the last one may lie in this table too.
+        // The pages read ahead last may be in this page table too.
         drop(cursor);
         let came_again = self.page.number().wrapping_sub(first.number()) < ahead;
         let hits = self.hits(window, 0) + u64::from(came_again);
         let wanted = window.pages_at(self.page, hits);
-        // What lies in the same table is changed under one lock.
+        // Pages of the same page table are changed under one lock.
         let table_end = (self.page.number() | (TABLE_PAGES - 1)) + 1;
         let end = (self.page.number() + wanted).min(table_end);
         let end = Page::new(end).min(self.area.end());
         let mut cursor = core.table.cursor(PageRange::new(self.page, end));
         if cursor.peek() != Entry::Swapped(swapped) {
-            // Somebody else was faster.
+            // Another thread has changed the entry.
             return Err(FaultError::WouldBlock);
         }
         let found = core.memory.swap().find(core.memory.frames(), swapped.slot);
@@ -69,11 +69,12 @@ impl<'a, M: Machine> Fault<'a, M> {
         kind
     }
 
-    /// Has the page read that faulted, and those that follow it in the cursor's range: in slots that follow its own,
-    /// one entry's alone, as far as there are frames. `alone`: so is the first.
+    /// Submits the reads of the page that faulted and of those that follow it in the cursor's range: in consecutive
+    /// slots that only one entry names, as far as frames are available. `alone` says whether that holds for the first
+    /// slot.
     ///
     /// # Errors
-    /// There is no frame for the first.
+    /// No frame is available for the first page.
     fn ask_for(
         self,
         cursor: &mut Cursor<'_, M>,
@@ -93,7 +94,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         let count = 1 + swap.count_alone(next, count - 1);
         let mut coming = ComingFrames::new(memory, FrameKind::Anonymous);
         for (number, swapped) in (0..count).zip(entries) {
-            // A page of several owners is no page of a folio, which nobody has a part of.
+            // A page with several owners gets a single frame: its owners share it, and parts of a folio are not shared.
             let left = if number == 0 && !alone {
                 1
             } else {
@@ -113,8 +114,9 @@ impl<'a, M: Machine> Fault<'a, M> {
         Ok(run)
     }
 
-    /// Maps the pages that were asked for. The table's lock was held since: each is where it was. One that cannot be
-    /// read stays out. What became of the first is what became of the fault.
+    /// Maps the pages that were read. The lock of the page table has been held since the reads were submitted, so the
+    /// entries are unchanged. A page that could not be read stays in swap. The outcome for the first page is that of
+    /// the fault.
     fn show_run(
         self,
         cursor: &mut Cursor<'_, M>,
@@ -160,8 +162,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         result
     }
 
-    /// Waits for the pages but the first, and gives up the frames of those that cannot be read. Returns those of the
-    /// others.
+    /// Waits for all pages except the first, and frees the frames of those that could not be read. Returns the other
+    /// frames.
     fn await_others(self, run: &mut Run<'a, M>) -> [Option<Frame>; MOST as usize] {
         let memory = &*self.core.memory;
         let mut came = [None; MOST as usize];
@@ -179,8 +181,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         came
     }
 
-    /// Brings the object's page `index` back, which the fault wants, with those that follow it. Whether a device was
-    /// read for it.
+    /// Swaps in page `index` of the object, for the fault, and the pages that follow it. Returns whether a device was
+    /// read.
     #[cold]
     pub(super) fn bring_object_in(
         self,
@@ -210,8 +212,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         Ok(read > 0)
     }
 
-    /// How many of the pages that came unasked with the last fault were used since: by this program, or as `asked` says
-    /// of an object's, by somebody, a bit for each.
+    /// Counts the pages of the last readahead that were accessed since: through this address space, or, as a bit in
+    /// `asked` says for each, through the object.
     fn hits(self, window: Window, asked: u64) -> u64 {
         let core = self.core;
         let (first, ahead) = window.ahead();
@@ -235,8 +237,8 @@ impl<'a, M: Machine> Fault<'a, M> {
     }
 }
 
-/// The entries of the cursor's range whose slots follow that of `swapped`, which is the first of them, and how many they
-/// are.
+/// Returns the entries of the cursor's range whose slots follow that of `swapped`, which is the first, and their
+/// number.
 fn entries_from<M: Machine>(
     cursor: &mut Cursor<'_, M>,
     swapped: Swapped,

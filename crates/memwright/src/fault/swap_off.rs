@@ -1,5 +1,4 @@
-//! Pages come back though nobody accesses them: their device is taken out of use (Linux 7.2 `mm/swapfile.c`,
-//! `unuse_mm`), or they are to be part of a huge page.
+//! Swap-in without an access: for swapoff (Linux 7.2 `mm/swapfile.c`, `unuse_mm`), or for a collapse.
 
 use core::sync::atomic::Ordering;
 
@@ -11,11 +10,11 @@ use crate::space::{AddressSpace, Area, Areas, Core};
 use crate::swap::Place;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Takes pages from `from` on back that are on the swap device with this number, `most` of them. Returns where to
-    /// go on when these are taken, or `None` at the end.
+    /// Swaps in pages from `from` on that are on swap device `device`, at most `most`. Returns where to continue, or
+    /// `None` at the end of the address space.
     ///
     /// # Errors
-    /// `OutOfMemory` or `Io`; what came back before stays.
+    /// `OutOfMemory` or `Io`; pages that were swapped in before stay in memory.
     pub fn bring_back(
         &self,
         device: usize,
@@ -38,7 +37,8 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// The same for the pages of `range`, all in `area`, on one device or on any. Takes those that come off `left`.
+    /// Like `AddressSpace::bring_back`, for the pages of `range`, which is in `area`, on `device` or on any device.
+    /// Subtracts the pages from `left`.
     pub(crate) fn bring_back(
         &self,
         areas: &Areas<M>,
@@ -87,7 +87,7 @@ impl<M: Machine> Core<M> {
 }
 
 impl<M: Machine> Fault<'_, M> {
-    /// Maps the page that the entry under the cursor names, though nobody asked for it: it does not look used.
+    /// Maps the page of the entry under the cursor as not accessed.
     fn bring_unasked(
         self,
         cursor: &mut Cursor<'_, M>,

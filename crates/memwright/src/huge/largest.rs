@@ -1,5 +1,5 @@
-//! The largest folio of pages that there is memory for (Linux 7.2 `mm/memory.c`, `alloc_anon_folio` and
-//! `alloc_swap_folio`, and `mm/shmem.c`, `shmem_alloc_and_add_folio`).
+//! Allocates the largest folio, among several orders, for which memory suffices (Linux 7.2 `mm/memory.c`,
+//! `alloc_anon_folio` and `alloc_swap_folio`, and `mm/shmem.c`, `shmem_alloc_and_add_folio`).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,14 +10,14 @@ use super::{FolioOrders, SizeCounts};
 use crate::memory::Memory;
 use crate::stats::Row;
 
-/// What a folio is for: as that it is counted.
+/// The purpose of a folio, which determines its frame kind and its counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FolioUse {
-    /// Private memory that is stored to for the first time.
+    /// The first store to private memory.
     FirstTouch,
-    /// A hole of an object.
+    /// A hole in an object.
     Hole,
-    /// Pages of this kind that come back from swap.
+    /// Swap-in of pages of this kind.
     SwapIn(FrameKind),
 }
 
@@ -30,7 +30,7 @@ impl FolioUse {
         }
     }
 
-    /// Whether pages are zero at first, as a program sees them. What comes back is written over.
+    /// Whether the pages must be zeroed. Pages for swap-in are overwritten.
     const fn is_zeroed(self) -> bool {
         match self {
             Self::FirstTouch | Self::Hole => true,
@@ -58,8 +58,8 @@ impl SizeCounts {
 }
 
 impl<M: Machine> Memory<M> {
-    /// The pages of the largest folio of these orders for which there are frames, and its order. `ahead` says before each
-    /// attempt of which nodes those are to be.
+    /// Allocates the largest folio of `orders` that is available. Returns its pages and its order. Calls `ahead` with
+    /// the order before each attempt, so that the caller can select the nodes.
     pub(crate) fn largest_folio(
         &self,
         purpose: FolioUse,
@@ -94,13 +94,13 @@ impl<M: Machine> Memory<M> {
         None
     }
 
-    /// Counts a folio of `order` that is where it is for.
+    /// Counts a folio of `order` that was put to use.
     pub(crate) fn count_folio(&self, purpose: FolioUse, order: u8) {
         let counts = self.huge().sizes.counts(order);
         counts.made(purpose).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an entry that maps a whole huge page of shared memory now, not before (`do_set_pmd`).
+    /// Counts an entry that maps a complete huge page of shared memory (`do_set_pmd`).
     pub(crate) fn count_mapped_whole(&self) {
         let counts = self.huge().sizes.counts(FOLIO_ORDER);
         counts.shared_mapped.fetch_add(1, Ordering::Relaxed);

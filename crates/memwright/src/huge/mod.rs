@@ -1,10 +1,10 @@
-//! Huge pages of anonymous memory: who gets them, and the settings that say so
-//! (Linux 7.2 `include/linux/huge_mm.h` and `mm/huge_memory.c`; Documentation/admin-guide/mm/transhuge.rst).
+//! Transparent huge pages: which memory gets them, and the settings (Linux 7.2 `include/linux/huge_mm.h` and
+//! `mm/huge_memory.c`; Documentation/admin-guide/mm/transhuge.rst).
 //!
-//! A huge page is one entry over 2 MiB that holds one reference of a whole folio ([`memwright_table::frame`]). It
-//! comes into being by a first touch (`fault/huge.rs`) or by a collapse (`space/collapse.rs`), and goes by a
-//! removal, or by a split of the entry wherever an operation concerns a part of it. No huge page ever reaches beyond
-//! its area: whoever cuts an area cuts the page.
+//! A huge page is one entry over 2 MiB that holds one reference to a complete folio ([`memwright_table::frame`]). It is
+//! created by a first touch (`fault/huge.rs`) or by a collapse (`space/collapse.rs`). It is removed when it is
+//! unmapped, or split into 4 KiB entries when an operation covers a part of it. A huge page never extends beyond its
+//! area: an operation that splits the area splits the huge entry.
 
 mod largest;
 mod sizes;
@@ -27,7 +27,7 @@ use crate::space::{AddressSpace, Area, Core};
 use crate::stats::Row;
 use crate::vma::AreaFlags;
 
-/// Pages of a huge page.
+/// Pages in a huge page.
 pub const HUGE_PAGES: u64 = FOLIO_FRAMES as u64;
 
 /// Which areas get huge pages (`/sys/kernel/mm/transparent_hugepage/enabled`).
@@ -36,7 +36,7 @@ pub const HUGE_PAGES: u64 = FOLIO_FRAMES as u64;
 pub enum HugeMode {
     /// All.
     Always = 0,
-    /// Those that asked for them by `MADV_HUGEPAGE`.
+    /// Those advised by `MADV_HUGEPAGE`.
     Advised = 1,
     /// None.
     Never = 2,
@@ -59,16 +59,15 @@ impl HugeMode {
     }
 }
 
-/// Which areas get pages of this size
-/// (`/sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled`).
+/// Which areas get folios of one size (`/sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SizeMode {
     /// All.
     Always = 0,
-    /// Those that the mode for every size says.
+    /// According to the mode for all sizes.
     Inherit = 1,
-    /// Those that asked for them by `MADV_HUGEPAGE`.
+    /// Those advised by `MADV_HUGEPAGE`.
     Advised = 2,
     /// None.
     Never = 3,
@@ -92,7 +91,7 @@ impl SizeMode {
         }
     }
 
-    /// What holds where the mode for every size is `inherited`.
+    /// Returns the effective mode, where the mode for all sizes is `inherited`.
     const fn with(self, inherited: HugeMode) -> HugeMode {
         match self {
             Self::Always => HugeMode::Always,
@@ -109,15 +108,15 @@ impl SizeMode {
 pub enum SharedMode {
     /// All.
     Always = 0,
-    /// All, as far as its size reaches: here that is so of [`Always`](Self::Always) too.
+    /// All, for huge pages inside the object's size. Here the same holds for [`Always`](Self::Always).
     WithinSize = 1,
-    /// What areas show that asked for huge pages by `MADV_HUGEPAGE`.
+    /// That mapped by areas advised by `MADV_HUGEPAGE`.
     Advised = 2,
-    /// None, unless a program asks for a collapse.
+    /// None, except by `MADV_COLLAPSE`.
     Never = 3,
-    /// None at all.
+    /// None, not even by `MADV_COLLAPSE`.
     Deny = 4,
-    /// All, whatever else is said.
+    /// All, regardless of other settings.
     Force = 5,
 }
 
@@ -143,9 +142,9 @@ impl SharedMode {
         }
     }
 
-    /// Whether a first touch makes a huge page, in an area that asked for them or did not
-    /// (Linux 7.2 `mm/shmem.c`, `shmem_get_orders_within_size` and `shmem_huge_global_enabled`). One that is forced is of
-    /// 2 MiB, where this says so for every size.
+    /// Whether a first touch allocates a huge page, in an area with or without `MADV_HUGEPAGE`, as `asked` says (Linux
+    /// 7.2 `mm/shmem.c`, `shmem_get_orders_within_size` and `shmem_huge_global_enabled`). If this mode is for all
+    /// sizes, `Force` applies to 2 MiB only.
     pub const fn allows(self, asked: bool) -> bool {
         match self {
             Self::Always | Self::WithinSize | Self::Force => true,
@@ -154,8 +153,8 @@ impl SharedMode {
         }
     }
 
-    /// What holds for the files of a file system that was mounted with this mode, where the mode for every size is `all`
-    /// (Linux 7.2 `mm/shmem.c`, `shmem_huge_global_enabled`).
+    /// Returns the effective mode for files of a file system mounted with this mode, where the mode for all sizes is
+    /// `all` (Linux 7.2 `mm/shmem.c`, `shmem_huge_global_enabled`).
     const fn of_mount(self, all: Self) -> Self {
         match all {
             Self::Deny | Self::Force => all,
@@ -164,18 +163,18 @@ impl SharedMode {
     }
 }
 
-/// Which shared anonymous memory gets pages of this size
+/// Which shared anonymous memory gets folios of one size
 /// (`/sys/kernel/mm/transparent_hugepage/hugepages-*kB/shmem_enabled`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SharedSizeMode {
     /// All.
     Always = 0,
-    /// What the mode for every size says.
+    /// According to the mode for all sizes.
     Inherit = 1,
-    /// All, as far as its size reaches.
+    /// All, for folios inside the object's size.
     WithinSize = 2,
-    /// What areas show that asked for huge pages by `MADV_HUGEPAGE`.
+    /// That mapped by areas advised by `MADV_HUGEPAGE`.
     Advised = 3,
     /// None.
     Never = 4,
@@ -201,7 +200,8 @@ impl SharedSizeMode {
         }
     }
 
-    /// What holds where the mode for every size is `inherited` (Linux 7.2 `shmem_allowable_huge_orders`).
+    /// Returns the effective mode, where the mode for all sizes is `inherited` (Linux 7.2
+    /// `shmem_allowable_huge_orders`).
     const fn with(self, inherited: SharedMode) -> SharedMode {
         match (inherited, self) {
             (SharedMode::Deny, _) => SharedMode::Deny,
@@ -214,27 +214,27 @@ impl SharedSizeMode {
     }
 }
 
-/// Which setting says whether an object of shared memory has huge pages.
+/// Which setting applies to an object of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedSetting {
-    /// That for every size: a file of no mounted file system.
+    /// The one for all sizes: a file that is on no mounted file system.
     File,
-    /// That for each size: shared anonymous memory.
+    /// The one for each size: shared anonymous memory.
     Anonymous,
-    /// This of the mounted file system, as far as the one for every size does not deny or force all.
+    /// That of the mounted file system, unless the one for all sizes is `Deny` or `Force`.
     Mount(SharedMode),
 }
 
-/// What a process refuses for itself (`PR_SET_THP_DISABLE`).
+/// What a process disables for itself (`PR_SET_THP_DISABLE`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HugeRefusal {
     /// Nothing.
     #[default]
     Nothing = 0,
-    /// Huge pages everywhere.
+    /// All huge pages.
     Everywhere = 1,
-    /// Huge pages where they were not asked for (`PR_THP_DISABLE_EXCEPT_ADVISED`).
+    /// Huge pages outside areas advised by `MADV_HUGEPAGE` (`PR_THP_DISABLE_EXCEPT_ADVISED`).
     ExceptAdvised = 2,
 }
 
@@ -248,12 +248,12 @@ impl HugeRefusal {
     }
 }
 
-/// Who asks whether an area may have huge pages.
+/// What a huge page is requested by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugeAsker {
-    /// A fault, or whoever scans for pages to collapse.
+    /// A fault or khugepaged: the settings apply.
     Setting,
-    /// A program that asks for a collapse itself (`MADV_COLLAPSE`): the mode does not matter.
+    /// An explicit collapse (`MADV_COLLAPSE`): the mode does not apply.
     Program,
 }
 
@@ -285,64 +285,64 @@ pub fn may_be_huge(
     !refused && (enabled || forced)
 }
 
-/// What may be dropped is kept in small pages. What is watched is not: only where a page is missing that somebody is
-/// told of, or a marker stands, the fault maps none.
+/// Droppable memory has 4 KiB pages only. Memory registered with a userfaultfd may have huge pages: a fault maps none
+/// only if its missing page is reported, or if there is a marker.
 const SMALL_ONLY: AreaFlags = AreaFlags::DROPPABLE;
 
-/// The pages of the huge page that `page` would lie in.
+/// Returns the 2 MiB range that contains `page`.
 pub const fn around(page: Page) -> PageRange {
     let start = page.number() & !(HUGE_PAGES - 1);
     PageRange::new(Page::new(start), Page::new(start + HUGE_PAGES))
 }
 
-/// Settings other than the mode, which is a policy. What has no effect here is kept and told again, as it is for
-/// programs that save and restore all of them.
+/// Settings other than the mode, which is a policy. Settings without effect here are stored and reported, for programs
+/// that save and restore all of them.
 #[derive(Debug)]
 pub struct HugeSettings {
-    /// How hard memory is looked for: an index of the file's words. Nothing is compacted, so it means nothing.
+    /// The `defrag` mode: an index of the words in the sysfs file. It has no effect: no allocation compacts memory.
     pub defrag: AtomicU8,
     /// Which shared memory gets huge pages: a [`SharedMode`].
     shared: AtomicU8,
-    /// Whether any shared memory gets folios that are mapped by their pages: faults read this word alone.
+    /// Whether any shared memory gets folios that 4 KiB entries map. The only word that faults read.
     shared_of_pages: AtomicBool,
-    /// Whether a file system was mounted of which some files may have huge pages.
+    /// Whether a file system was mounted whose files may have huge pages.
     mounts: AtomicBool,
-    /// What holds for each size.
+    /// The settings of each size.
     pub sizes: SizeSettings,
-    /// Whether a read of untouched memory maps the huge page of zeroes.
+    /// Whether a read of untouched memory maps the huge zero page.
     pub zero_page: AtomicBool,
-    /// Scans for pages to collapse.
+    /// The settings of khugepaged.
     pub scan: ScanSettings,
-    /// The huge page of zeroes, once it is there.
+    /// The huge zero page, once it is allocated.
     zero: AtomicU32,
 }
 
-/// How memory is scanned for pages to collapse (`khugepaged/`).
+/// The settings and counts of khugepaged (`khugepaged/`).
 #[derive(Debug)]
 pub struct ScanSettings {
-    /// Whether an allocation may compact memory. Nothing reads it: no allocation does.
+    /// Whether an allocation may compact memory. It has no effect: no allocation does.
     pub defrag: AtomicBool,
     /// Milliseconds between scans.
     pub sleep: AtomicU32,
-    /// Milliseconds that the scan sleeps when no huge page could be allocated.
+    /// Milliseconds that khugepaged sleeps after it failed to allocate a huge page.
     pub allocation_sleep: AtomicU32,
-    /// Pages of each scan.
+    /// Pages examined by each scan (`pages_to_scan`).
     pub pages: AtomicU32,
-    /// The most pages of 512 that may be missing.
+    /// The maximum number of the 512 pages that may be missing (`max_ptes_none`).
     pub most_missing: AtomicU32,
-    /// The most pages of 512 that may be in swap: they come back for it.
+    /// The maximum number of the 512 pages that may be in swap; they are swapped in for the collapse (`max_ptes_swap`).
     pub most_swapped: AtomicU32,
-    /// The most pages of 512 that others may have too.
+    /// The maximum number of the 512 pages that may have other users (`max_ptes_shared`).
     pub most_shared: AtomicU32,
-    /// Huge pages made by scans.
+    /// Huge pages that khugepaged has collapsed (`pages_collapsed`).
     pub collapsed: AtomicU64,
-    /// Times all memory was scanned.
+    /// Complete scans of all memory (`full_scans`).
     pub rounds: AtomicU64,
-    /// Pages that were read from a swap device to be collapsed, by a scan or for `MADV_COLLAPSE`.
+    /// Pages that were read from a swap device for a collapse, by khugepaged or `MADV_COLLAPSE`.
     pub read_back: AtomicU64,
 }
 
-/// No frame has this number.
+/// Not the number of a frame.
 const NONE: u32 = u32::MAX;
 
 impl Default for HugeSettings {
@@ -373,7 +373,7 @@ impl Default for HugeSettings {
 }
 
 impl HugeSettings {
-    /// Which shared memory gets huge pages.
+    /// Returns which shared memory gets huge pages.
     pub fn shared_mode(&self) -> SharedMode {
         SharedMode::of(self.shared.load(Ordering::Relaxed))
     }
@@ -393,14 +393,14 @@ impl HugeSettings {
         self.note_shared();
     }
 
-    /// The files of a mounted file system may have huge pages as `mode` says from now on.
+    /// Notes that a file system with huge-page mode `mode` was mounted.
     pub(crate) fn note_mount(&self, mode: SharedMode) {
         if mode != SharedMode::Never && !self.mounts.swap(true, Ordering::SeqCst) {
             self.note_shared();
         }
     }
 
-    /// A setting of shared memory has changed.
+    /// Updates `shared_of_pages` after a change of a setting of shared memory.
     fn note_shared(&self) {
         let has_any = |setting| !self.shared_orders(setting, true).is_empty();
         let is_any = || {
@@ -414,15 +414,15 @@ impl HugeSettings {
         });
     }
 
-    /// Whether any shared memory gets folios that are mapped by their pages.
+    /// Whether any shared memory gets folios that 4 KiB entries map.
     #[inline(always)]
     pub(crate) fn any_shared_of_pages(&self) -> bool {
         self.shared_of_pages.load(Ordering::Relaxed)
     }
 
-    /// The orders, but for that of 2 MiB, of which shared memory that follows this setting gets folios by a first touch, in
-    /// an area that asked for huge pages or did not (Linux 7.2 `mm/shmem.c`, `shmem_allowable_huge_orders`). A file gets
-    /// all of them where it gets huge pages, unless those are forced.
+    /// Returns the orders below 2 MiB that a first touch of shared memory with this setting may allocate, in an area
+    /// with or without `MADV_HUGEPAGE`, as `asked` says (Linux 7.2 `mm/shmem.c`, `shmem_allowable_huge_orders`). A file
+    /// that gets huge pages gets all orders, unless they are forced.
     pub(crate) fn shared_orders(&self, setting: SharedSetting, asked: bool) -> FolioOrders {
         let all = self.shared_mode();
         let of_file = |mode: SharedMode| {
@@ -442,8 +442,8 @@ impl HugeSettings {
         }
     }
 
-    /// The order of the largest folio that a first touch gives shared memory that follows this setting, in some area. A
-    /// file gets the smaller ones only where it gets that of 2 MiB.
+    /// Returns the order of the largest folio that a first touch may allocate for shared memory with this setting, in
+    /// any area. A file gets the smaller ones only if it gets that of 2 MiB.
     pub(crate) fn largest_shared(&self, setting: SharedSetting) -> Option<u8> {
         if self.allows_shared(setting, true) {
             return Some(FOLIO_ORDER);
@@ -451,8 +451,8 @@ impl HugeSettings {
         self.shared_orders(setting, true).largest_first().next()
     }
 
-    /// Whether a first touch of shared memory that follows this setting makes a huge page, in an area that asked for
-    /// them or did not.
+    /// Whether a first touch of shared memory with this setting allocates a huge page, in an area with or without
+    /// `MADV_HUGEPAGE`, as `asked` says.
     pub(crate) fn allows_shared(&self, setting: SharedSetting, asked: bool) -> bool {
         let mode = match setting {
             SharedSetting::File => self.shared_mode(),
@@ -464,14 +464,14 @@ impl HugeSettings {
         mode.allows(asked)
     }
 
-    /// How many huge pages of zeroes there are: one, once it was needed.
+    /// Returns the number of huge zero pages: 1 once it was needed.
     pub fn zero_pages(&self) -> u64 {
         u64::from(self.zero.load(Ordering::Relaxed) != NONE)
     }
 }
 
 impl<M: Machine> Memory<M> {
-    /// Which areas get huge pages, whichever of the two settings says so.
+    /// Returns which areas get huge pages: the mode for 2 MiB, combined with the mode for all sizes.
     pub fn huge_mode(&self) -> HugeMode {
         self.huge()
             .sizes
@@ -479,8 +479,8 @@ impl<M: Machine> Memory<M> {
             .with(self.policy().huge())
     }
 
-    /// Whether there is anything to scan for pages to collapse, if areas have asked for huge pages or have not
-    /// (Linux 7.2 `mm/khugepaged.c`, `hugepage_pmd_enabled`).
+    /// Whether khugepaged has anything to scan; `asked` says whether any area has `MADV_HUGEPAGE` (Linux 7.2
+    /// `mm/khugepaged.c`, `hugepage_pmd_enabled`).
     pub fn may_collapse(&self, asked: bool) -> bool {
         let anonymous = match self.huge_mode() {
             HugeMode::Always => true,
@@ -492,7 +492,8 @@ impl<M: Machine> Memory<M> {
         anonymous || settings.into_iter().any(shared)
     }
 
-    /// The huge page of zeroes, made when it is first needed and kept; `None` if there is no memory for it.
+    /// Returns the huge zero page, which is allocated when it is first needed and then kept; `None` if there is no
+    /// memory.
     pub(crate) fn huge_zero_frame(&self) -> Option<Frame> {
         let zero = &self.huge().zero;
         let made = zero.load(Ordering::Acquire);
@@ -509,7 +510,7 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Gives the huge page of zeroes up, with everything else.
+    /// Frees the huge zero page when the memory manager is dropped.
     pub(crate) fn drop_huge_zero_frame(&self) {
         let made = self.huge().zero.swap(NONE, Ordering::AcqRel);
         if made != NONE {
@@ -519,7 +520,7 @@ impl<M: Machine> Memory<M> {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Whether `area`, one of this address space's, may have a huge page somewhere (`THPeligible` in smaps).
+    /// Whether `area`, of this address space, is eligible for a huge page (`THPeligible` in smaps).
     pub fn may_be_huge(&self, area: &Area<M>) -> bool {
         let first = area.start().number().next_multiple_of(HUGE_PAGES);
         let range = around(Page::new(first));
@@ -528,7 +529,8 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Of which orders, but for that of 2 MiB, folios may be made in `area`, which is anonymous. Memory that somebody watches comes page by page.
+    /// Returns the orders below 2 MiB of folios that may be allocated in `area`, which is anonymous. Memory registered
+    /// with a userfaultfd gets single pages.
     pub(crate) fn folio_orders(&self, area: &Area<M>) -> FolioOrders {
         let flags = area.flags();
         if flags.intersects(SMALL_ONLY | AreaFlags::UFFD) {
@@ -540,7 +542,7 @@ impl<M: Machine> Core<M> {
         memory.huge().sizes.orders(memory.policy().huge(), allows)
     }
 
-    /// Whether the huge page `range` may be in `area`.
+    /// Whether `area` may have the huge page `range`.
     pub(crate) fn area_may_be_huge(
         &self,
         area: &Area<M>,
@@ -556,7 +558,7 @@ impl<M: Machine> Core<M> {
             let mode = self.memory.huge_mode();
             return may_be_huge(area.flags(), mode, self.huge_refusal(), asker);
         };
-        // Of shared memory another setting decides.
+        // Shared memory has its own setting.
         let asked = area.flags().contains(AreaFlags::HUGE);
         let enabled = match asker {
             HugeAsker::Setting => object.may_be_huge(&self.memory, asked),
@@ -592,7 +594,7 @@ mod tests {
         use {SharedMode::*, SharedSizeMode as Size};
         #[rustfmt::skip]
         let rows = [
-            // For every size, for this one, what holds of shared anonymous memory.
+            // For all sizes, for this size, the effective mode of shared anonymous memory.
             (Never,   Size::Inherit, Never),
             (Always,  Size::Inherit, Always),
             (Never,   Size::Always,  Always),
@@ -627,8 +629,8 @@ mod tests {
         let (anonymous, asked) = (some(&[2, 4]), some(&[2, 3, 4]));
         #[rustfmt::skip]
         let rows = [
-            // For every size, whether the area asked; what files get, and shared anonymous memory of which 16 KiB are always
-            // allowed, 32 KiB where asked for, 64 KiB within the size and 128 KiB as for every size.
+            // For all sizes, whether the area is advised; the orders of files, and of shared anonymous memory with 16
+            // KiB always, 32 KiB advised, 64 KiB within the size and 128 KiB inherited.
             (Never,      false, none, anonymous),
             (Never,      true,  none, asked),
             (Always,     false, all,  anonymous.with(5)),
@@ -693,8 +695,8 @@ mod tests {
         use SharedMode::*;
         #[rustfmt::skip]
         let rows = [
-            // For every size, of the mount; whether files get those of 2 MiB, in areas that did not ask and that did; whether
-            // they get smaller ones too.
+            // For all sizes, of the mount; whether files get 2 MiB in areas that are not advised and that are; whether
+            // they get smaller orders too.
             (Never,  Always,     [true, true],   [true, true]),
             (Never,  WithinSize, [true, true],   [true, true]),
             (Never,  Advised,    [false, true],  [false, true]),

@@ -1,5 +1,5 @@
-//! Pages of several sizes: folios of 16 KiB to 1 MiB that a first touch makes and entries of 4 KiB map, beside huge
-//! pages of 2 MiB (Linux 7.2 Documentation/admin-guide/mm/transhuge.rst, "multi-size THP").
+//! Multi-size THP: folios of 16 KiB to 1 MiB that a first touch allocates and 4 KiB entries map, beside huge pages of 2
+//! MiB (Linux 7.2 Documentation/admin-guide/mm/transhuge.rst).
 
 use core::array;
 use core::ops::Range;
@@ -10,54 +10,54 @@ use memwright_table::{FOLIO_ORDER, Page, PageRange};
 use super::{HugeMode, SharedSizeMode, SizeMode};
 use crate::settled::settle;
 
-/// The order of the smallest folio of anonymous memory: 16 KiB (`THP_ORDERS_ALL_ANON`).
+/// The order of the smallest folio: 16 KiB (`THP_ORDERS_ALL_ANON`).
 pub const SMALLEST_ORDER: u8 = 2;
-/// The order of the largest: 2 MiB.
+/// The order of the largest folio: 2 MiB.
 pub const LARGEST_ORDER: u8 = FOLIO_ORDER;
-/// How many sizes there are, 2 MiB among them.
+/// The number of sizes, including 2 MiB.
 const SIZES: usize = (FOLIO_ORDER - SMALLEST_ORDER + 1) as usize;
 
-/// A set of orders of folios.
+/// A set of folio orders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FolioOrders(u16);
 
 impl FolioOrders {
-    /// None.
+    /// The empty set.
     pub const NONE: Self = Self(0);
-    /// Those of folios that entries of 4 KiB map.
+    /// The orders of folios that 4 KiB entries map: all except that of 2 MiB.
     pub const OF_PAGES: Self = Self((1 << FOLIO_ORDER) - (1 << SMALLEST_ORDER));
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The same and `order`.
+    /// Returns the set with `order` added.
     #[must_use]
     pub const fn with(self, order: u8) -> Self {
         Self(self.0 | 1 << order)
     }
 
-    /// Those that are among `others` too.
+    /// Returns the orders in both sets.
     #[must_use]
     pub const fn and(self, others: Self) -> Self {
         Self(self.0 & others.0)
     }
 
-    /// Each of them, the largest first.
+    /// Returns the orders, largest first.
     pub fn largest_first(self) -> impl Iterator<Item = u8> {
         (0..16).rev().filter(move |order| self.0 & 1 << order != 0)
     }
 
-    /// Those of which this holds.
+    /// Returns the orders for which `fits` holds.
     #[must_use]
     pub fn filter(self, fits: impl Fn(u8) -> bool) -> Self {
         let fitting = self.largest_first().filter(|order| fits(*order));
         fitting.fold(Self::NONE, Self::with)
     }
 
-    /// Those whose folio around `page` lies within `range`.
+    /// Returns the orders whose folio around `page` is inside `range`.
     #[must_use]
     pub fn around(self, page: Page, range: PageRange) -> Self {
         self.filter(|order| {
@@ -66,8 +66,8 @@ impl FolioOrders {
         })
     }
 
-    /// Those whose folio around `page`, which shows page `index` of an object, lies within `range` and begins where one
-    /// of the object does (Linux 7.2 `include/linux/huge_mm.h`, `thp_vma_suitable_order`).
+    /// Returns the orders whose folio around `page`, which maps page `index` of an object, is inside `range` and
+    /// aligned equally in the object (Linux 7.2 `include/linux/huge_mm.h`, `thp_vma_suitable_order`).
     #[must_use]
     pub fn around_shown(self, page: Page, index: u64, range: PageRange) -> Self {
         let apart = page.number() ^ index;
@@ -76,49 +76,48 @@ impl FolioOrders {
     }
 }
 
-/// The pages of the folio of `order` that `page` would lie in.
+/// Returns the naturally aligned range of `order` that contains `page`.
 #[must_use]
 pub const fn folio_around(page: Page, order: u8) -> PageRange {
     let Range { start, end } = block_around(page.number(), order);
     PageRange::new(Page::new(start), Page::new(end))
 }
 
-/// The same for numbers of pages, of memory or of an object.
+/// Like `folio_around`, for numbers of pages in memory or in an object.
 pub(crate) const fn block_around(number: u64, order: u8) -> Range<u64> {
     let pages = 1 << order;
     let start = number & !(pages - 1);
     start..start + pages
 }
 
-/// What holds for each size, and what was made of it.
+/// The settings and counts of each size.
 #[derive(Debug)]
 pub struct SizeSettings {
-    /// Which areas get pages of the size: a [`SizeMode`] for each.
+    /// Which areas get folios of each size: a [`SizeMode`].
     modes: [AtomicU8; SIZES],
-    /// Which shared anonymous memory does: a [`SharedSizeMode`] for each.
+    /// Which shared anonymous memory gets folios of each size: a [`SharedSizeMode`].
     shared: [AtomicU8; SIZES],
     counts: [SizeCounts; SIZES],
-    /// Whether anything but 2 MiB is to be had anywhere: faults read this word alone.
+    /// Whether any size below 2 MiB is enabled. The only word that faults read.
     any_of_pages: AtomicU8,
 }
 
-/// What was made of a size.
+/// The counts of one size.
 #[derive(Debug, Default)]
 pub struct SizeCounts {
-    /// Folios that a fault gave to anonymous memory (`anon_fault_alloc`).
+    /// Folios that faults allocated for anonymous memory (`anon_fault_alloc`).
     pub filled: AtomicU64,
-    /// Times there was no frame for one (`anon_fault_fallback`).
+    /// Failed allocations of these (`anon_fault_fallback`).
     pub refused: AtomicU64,
-    /// Folios that pages came back from swap in (`swpin`).
+    /// Folios into which pages were swapped in (`swpin`).
     pub swapped_in: AtomicU64,
-    /// Times there was no frame for one of those, so that pages came back in smaller ones or singly
-    /// (`swpin_fallback`).
+    /// Failed allocations of these, so that smaller folios or single pages were used (`swpin_fallback`).
     pub swapped_in_smaller: AtomicU64,
-    /// Folios that a fault gave to shared memory (`shmem_alloc`).
+    /// Folios that faults allocated for shared memory (`shmem_alloc`).
     pub shared_filled: AtomicU64,
-    /// Times there was no frame for one of those (`shmem_fallback`).
+    /// Failed allocations of these (`shmem_fallback`).
     pub shared_refused: AtomicU64,
-    /// Entries of 2 MiB that came to map a whole page of shared memory (`thp_file_mapped`).
+    /// 2 MiB entries that were set to map a complete huge page of shared memory (`thp_file_mapped`).
     pub shared_mapped: AtomicU64,
 }
 
@@ -155,15 +154,16 @@ const fn index(order: u8) -> usize {
 }
 
 impl SizeSettings {
-    /// Which areas get pages of this order.
+    /// Returns which areas get folios of this order.
     ///
     /// # Panics
-    /// If `order` is none of [`SMALLEST_ORDER`] to [`FOLIO_ORDER`], as for all that names one here.
+    /// If `order` is not between [`SMALLEST_ORDER`] and [`FOLIO_ORDER`]. The same holds for the other methods with an
+    /// order.
     pub fn mode(&self, order: u8) -> SizeMode {
         SizeMode::of(self.modes[index(order)].load(Ordering::Relaxed))
     }
 
-    /// Sets which areas get pages of this order from now on.
+    /// Sets which areas get folios of this order from now on.
     pub fn set_mode(&self, order: u8, mode: SizeMode) {
         self.modes[index(order)].store(mode as u8, Ordering::Relaxed);
         let is_some = |order| self.mode(order) != SizeMode::Never;
@@ -175,28 +175,28 @@ impl SizeSettings {
         );
     }
 
-    /// Which shared anonymous memory gets pages of this order.
+    /// Returns which shared anonymous memory gets folios of this order.
     pub fn shared_mode(&self, order: u8) -> SharedSizeMode {
         SharedSizeMode::of(self.shared[index(order)].load(Ordering::Relaxed))
     }
 
-    /// Sets which shared anonymous memory gets pages of this order from now on.
+    /// Sets which shared anonymous memory gets folios of this order from now on.
     pub(super) fn set_shared_mode(&self, order: u8, mode: SharedSizeMode) {
         self.shared[index(order)].store(mode as u8, Ordering::Relaxed);
     }
 
-    /// What was made of this order.
+    /// Returns the counts of this order.
     pub fn counts(&self, order: u8) -> &SizeCounts {
         &self.counts[index(order)]
     }
 
-    /// Whether some anonymous memory gets folios that are mapped by their pages.
+    /// Whether any anonymous memory gets folios that 4 KiB entries map.
     #[inline(always)]
     pub(crate) fn any_of_pages(&self) -> bool {
         self.any_of_pages.load(Ordering::Relaxed) != 0
     }
 
-    /// The orders, but for that of 2 MiB, of which `allows` says yes to the mode, where that for all sizes is `inherited`.
+    /// Returns the orders below 2 MiB whose mode `allows` accepts; `inherited` is the mode for all sizes.
     pub(crate) fn orders(
         &self,
         inherited: HugeMode,
@@ -242,7 +242,7 @@ mod tests {
     fn which_folios_an_area_shows_whole() {
         #[rustfmt::skip]
         let rows: [(u64, u64, PageRange, &[u8]); 6] = [
-            // The page, which of the object it shows, the area.
+            // The page, its index in the object, the area.
             (512, 512, range(512, 1024), &[8, 7, 6, 5, 4, 3, 2]),
             (512, 0,   range(512, 1024), &[8, 7, 6, 5, 4, 3, 2]),
             (512, 16,  range(512, 1024), &[4, 3, 2]),

@@ -1,4 +1,4 @@
-//! Merged pages become their owners' again (Linux 7.2 `mm/ksm.c`, `break_ksm`).
+//! Unmerging of KSM pages (Linux 7.2 `mm/ksm.c`, `break_ksm`).
 
 use memwright_table::{
     Bits, CpuId, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames, Page, PageRange, PageSize,
@@ -15,13 +15,13 @@ use crate::writable::writable;
 
 use super::UNSCANNED;
 
-/// Areas whose pages are never merged, whatever their owner asks for (`vma_ksm_compatible`).
+/// Flags of areas that are never mergeable, even if requested (`vma_ksm_compatible`).
 const NEVER: AreaFlags = AreaFlags::SHARED
     .union(AreaFlags::HUGETLB)
     .union(AreaFlags::DROPPABLE)
     .union(AreaFlags::SECRET);
 
-/// The flags of an area of which it is said that its pages may be merged, or may not.
+/// Returns the flags of an area after `MADV_MERGEABLE` (`on`) or `MADV_UNMERGEABLE`.
 pub(crate) fn mergeable(flags: AreaFlags, on: bool) -> AreaFlags {
     if on && !flags.intersects(NEVER) {
         flags | AreaFlags::MERGEABLE
@@ -30,27 +30,27 @@ pub(crate) fn mergeable(flags: AreaFlags, on: bool) -> AreaFlags {
     }
 }
 
-/// What the entry of a page with these bits has once the page has a frame of its own again. Its contents are nowhere
-/// else, but nobody wrote them.
+/// Returns the bits of an entry with these bits after its page got a private frame. The page holds the only copy of its
+/// contents, so it is dirty, but in software only: no store has to be reported.
 fn own_bits(bits: Bits) -> Bits {
     (bits - (Bits::MERGED | Bits::BORROWED)) | Bits::EXCLUSIVE | Bits::FOLDED_DIRTY
 }
 
-/// Pages of a space, as far as merging knows them.
+/// The KSM pages of an address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergedPages {
-    /// They show merged frames.
+    /// Entries that map KSM frames.
     pub merged: u64,
-    /// They show the zero frame since they were merged.
+    /// Entries that map the zero page because they were merged.
     pub zero: u64,
-    /// The scan keeps an eye on them since nothing is equal to them.
+    /// Pages in the index without an equal page.
     pub lone: u64,
-    /// Bytes that this takes.
+    /// Bytes of the index that these take.
     pub lone_bytes: u64,
 }
 
 impl<M: Machine> Memory<M> {
-    /// Pages that show the zero frame since they were merged (`ksm_zero_pages`).
+    /// Counts the entries that map the zero page because they were merged (`ksm_zero_pages`).
     pub fn merged_zero_pages(&self) -> u64 {
         let (mut number, mut pages) = (0, 0);
         while let Some((found, space)) = self.merging().space_from(number) {
@@ -60,10 +60,10 @@ impl<M: Machine> Memory<M> {
         pages
     }
 
-    /// Takes all merged pages apart (`/sys/kernel/mm/ksm/run`, 2).
+    /// Unmerges all KSM pages (`/sys/kernel/mm/ksm/run`, 2).
     ///
     /// # Errors
-    /// No frames; pages that are apart stay so.
+    /// No frame is free; pages that were unmerged before remain so.
     pub fn unmerge_all(&self) -> Result<(), OutOfFrames> {
         let merging = self.merging();
         let round = merging.round.lock();
@@ -81,8 +81,8 @@ impl<M: Machine> Memory<M> {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Lets pages of `range` be merged from now on, or takes those that are apart (`ksm_madvise`). Areas whose pages
-    /// never are stay as they are.
+    /// Makes the areas of `range` mergeable, or unmerges their pages and makes them unmergeable (`ksm_madvise`). Areas
+    /// that are never mergeable are unchanged.
     pub(crate) fn advise_mergeable(&self, range: PageRange, on: bool) -> Result<(), AdviseError> {
         let core = &self.core;
         if on {
@@ -98,12 +98,12 @@ impl<M: Machine> AddressSpace<M> {
         Ok(core.change_flags(&mut areas, range, Holes::Pass, rule)?)
     }
 
-    /// Whether every area that may have merged pages does (`PR_GET_MEMORY_MERGE`).
+    /// Whether every area that may be mergeable is (`PR_GET_MEMORY_MERGE`).
     pub fn merges_all(&self) -> bool {
         self.core.areas.read(self.core.cpu()).merge_all
     }
 
-    /// Whether pages of any area may be merged (`ksm_process_mergeable`).
+    /// Whether any area is mergeable (`ksm_process_mergeable`).
     pub fn is_mergeable(&self) -> bool {
         let areas = self.core.areas.read(self.core.cpu());
         let all = PageRange::new(Page::new(0), Page::USER_END);
@@ -111,10 +111,11 @@ impl<M: Machine> AddressSpace<M> {
         areas.merge_all || of_all.any(|area| area.flags().contains(AreaFlags::MERGEABLE))
     }
 
-    /// Lets the pages of all areas, of those to come too, be merged, or of none (`PR_SET_MEMORY_MERGE`).
+    /// Makes all areas mergeable, including future ones, or unmerges their pages and makes none mergeable
+    /// (`PR_SET_MEMORY_MERGE`).
     ///
     /// # Errors
-    /// No frames for pages that are to be apart, or no heap.
+    /// No frame is free for pages that are to be unmerged, or there is no heap.
     pub fn merge_all(&self, on: bool) -> Result<(), OutOfFrames> {
         let core = &self.core;
         if on {
@@ -134,14 +135,14 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// What merging has made of this space (`/proc/PID/ksm_stat`).
+    /// Counts the KSM pages of this address space (`/proc/PID/ksm_stat`).
     pub fn merged_pages(&self) -> MergedPages {
         self.core.merged_pages()
     }
 }
 
 impl<M: Machine> Core<M> {
-    /// Looks at all entries of areas that may have merged pages.
+    /// Walks the entries of all mergeable areas.
     fn merged_pages(&self) -> MergedPages {
         let mut found = MergedPages::default();
         if self.merge_number() == UNSCANNED {
@@ -173,7 +174,7 @@ impl<M: Machine> Core<M> {
         found
     }
 
-    /// Gives every merged page of `range` in areas that may have some a frame of its own.
+    /// Gives every KSM page of `range` in mergeable areas a private frame.
     pub(crate) fn unmerge(&self, areas: &Areas<M>, range: PageRange) -> Result<(), OutOfFrames> {
         let cpu = self.cpu();
         let mut gather = self.gather();
@@ -199,21 +200,21 @@ impl<M: Machine> Core<M> {
         result
     }
 
-    /// Counts a merged page that a store is about to copy: apart from the fault, whose registers are few.
+    /// Counts a KSM page that a store is about to copy. Out of line, to keep registers free in the fault path.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_unmerged(&self, cpu: CpuId) {
         self.memory.count_on(cpu, Row::UnmergesWritten, 1);
     }
 
-    /// Whether a page shows a merged frame, or the zero frame since it was merged.
+    /// Whether a page maps a KSM frame, or the zero page because it was merged.
     pub(crate) fn is_merged(&self, page: Present) -> bool {
         page.bits.contains(Bits::MERGED)
             || page.size == PageSize::Size4K
                 && self.memory.frames().kind(page.frame) == FrameKind::Merged
     }
 
-    /// A frame of its own for the page under the cursor: emptied, flushed, filled (design rule 1).
+    /// Gives the page under the cursor a private frame: empty the entry, flush, set the new entry (design rule 1).
     fn unmerge_page(
         &self,
         area: &Area<M>,
@@ -241,14 +242,14 @@ impl<M: Machine> Core<M> {
         if writable(area.view(), bits).is_writable() {
             bits |= Bits::WRITE;
         }
-        // The table is there: filling the slot that was just emptied allocates nothing.
+        // The table exists, so setting the entry that was just emptied allocates nothing.
         cursor.fill(Entry::page(new.into_raw(), bits))?;
         self.note_filled(cpu, 1);
         self.memory.count_on(cpu, row, 1);
         if !page.bits.contains(Bits::BORROWED) {
             self.memory.count_on(cpu, Row::UnmergesAsked, 1);
         }
-        // Linux has each page of its own made by a fault (`mm/ksm.c`, `break_ksm`).
+        // Linux breaks each KSM page by a fault (`mm/ksm.c`, `break_ksm`).
         let _ = self.count_page_faulted_in(Ok(FaultKind::Copy));
         Ok(())
     }

@@ -1,15 +1,15 @@
-//! An index by digests of contents: open addressing, whose growth can fail.
+//! An index by digests of contents: open addressing, with fallible growth.
 
 use alloc::vec::Vec;
 
 use memwright_table::{OutOfMemory, TryPush};
 
-/// The fewest places of an index that has any.
+/// The minimum number of places of an index that is not empty.
 const FEWEST: usize = 64;
 
-/// Values by digests. Several may have the same digest.
+/// Maps digests to values. Several values may have the same digest.
 pub(super) struct Index<T> {
-    /// A power of two of places, of which at least a quarter is empty, or none.
+    /// None, or a power of two of places, of which at least a quarter is empty.
     places: Vec<Option<(u64, T)>>,
     used: usize,
 }
@@ -26,12 +26,12 @@ impl<T: Copy> Index<T> {
         self.used
     }
 
-    /// Bytes that it takes.
+    /// Bytes of memory that the index takes.
     pub(super) fn bytes(&self) -> usize {
         self.places.len() * size_of::<Option<(u64, T)>>()
     }
 
-    /// Makes room for one more.
+    /// Reserves room for one more value.
     pub(super) fn reserve(&mut self) -> Result<(), OutOfMemory> {
         if (self.used + 1) * 4 <= self.places.len() * 3 {
             return Ok(());
@@ -57,7 +57,7 @@ impl<T: Copy> Index<T> {
         self.used += 1;
     }
 
-    /// The first value with this digest that fits.
+    /// Returns the first value with this digest for which `fits` holds.
     pub(super) fn find(&self, digest: u64, fits: impl Fn(&T) -> bool) -> Option<T> {
         let mut place = self.home(digest)?;
         while let Some((found, value)) = &self.places[place] {
@@ -82,7 +82,7 @@ impl<T: Copy> Index<T> {
         None
     }
 
-    /// Removes the values that are not to be kept.
+    /// Removes the values for which `keep` returns false.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         for place in 0..self.places.len() {
             while let Some((_, value)) = &self.places[place] {
@@ -94,12 +94,12 @@ impl<T: Copy> Index<T> {
         }
     }
 
-    /// Removes everything, the memory too.
+    /// Removes all values and frees the memory.
     pub(super) fn clear(&mut self) {
         *self = Self::new();
     }
 
-    /// Removes everything but the memory.
+    /// Removes all values and keeps the memory.
     pub(super) fn forget(&mut self) {
         self.places.fill(None);
         self.used = 0;
@@ -110,7 +110,7 @@ impl<T: Copy> Index<T> {
         self.places.iter().flatten().copied()
     }
 
-    /// Where the search for a digest begins.
+    /// The place where the search for a digest begins.
     fn home(&self, digest: u64) -> Option<usize> {
         let mask = self.places.len().checked_sub(1)?;
         Some(digest as usize & mask)
@@ -128,7 +128,7 @@ impl<T: Copy> Index<T> {
         place
     }
 
-    /// Empties a place, and moves what follows up to where its search finds it.
+    /// Empties a place, and moves later values up so that their searches still find them.
     fn empty(&mut self, place: usize) {
         let mask = self.places.len() - 1;
         self.used -= 1;
@@ -160,7 +160,7 @@ mod tests {
     fn what_is_kept_is_found() {
         let mut index = Index::new();
         assert_eq!(index.find(1, |_| true), None);
-        // Digests that begin their search at the same few places, some of them equal.
+        // Digests whose searches begin at the same few places, some of them equal.
         let digests: Vec<u64> = (0..300)
             .map(|number| (number % 7) * 64 + number % 3 + 62)
             .collect();

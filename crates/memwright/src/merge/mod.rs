@@ -1,20 +1,20 @@
-//! Pages with equal contents share one frame (Linux 7.2 `mm/ksm.c`).
+//! KSM: pages with equal contents share one frame (Linux 7.2 `mm/ksm.c`).
 //!
-//! A scan goes round the memory that programs have called mergeable. It keeps two indexes by a digest of contents:
-//! merged pages, which nobody writes, so that theirs stays what it is; and pages that were found once in this round
-//! and had not changed since the round before, of which the digest is only where to look. A page that has the digest
-//! of a merged one shows its frame from then on; one that has the digest of another page gets a frame with it.
+//! ksmd scans the memory that programs have made mergeable. It keeps two indexes by a digest of contents. The first has
+//! the KSM pages, which are never written, so their digests stay valid (the stable tree). The second has pages that
+//! were found in this pass and had not changed since the pass before; their digests are only hints (the unstable tree).
+//! A page with the digest of a KSM page is mapped to its frame; two pages with the same digest get a new KSM frame.
 //!
-//! **What counts is the comparison**, made once nobody can write the page: its entry loses the right to write and every
-//! CPU forgets it, then the bytes are compared, and only then the entry names the other frame; else it gets the right
-//! back by the rule. A page that is pinned, lent or on its way elsewhere is passed over.
+//! **The comparison decides**, and it is made while the page cannot be written: the entry is write-protected and
+//! flushed on every CPU, then the bytes are compared, and only then the entry maps the other frame. Otherwise write
+//! permission is restored by the rule. A page that is pinned, has an extra reference or is being migrated is skipped.
 //!
-//! **A merged page is never exclusive.** Its frame is of a kind of its own, and has one reference more than entries:
-//! that of the index. The rule refuses [`MERGED`](memwright_table::Bits::MERGED) entries, and a store copies. Pages
-//! full of zeroes may show the zero frame instead; the bit tells them from memory that was only read.
+//! **A KSM page is never exclusive.** Its frame has its own kind, and one reference more than it has entries: that of
+//! the index. The rule denies write permission to [`MERGED`](memwright_table::Bits::MERGED) entries, so a store copies
+//! the page. Zero-filled pages may map the zero page instead; the bit distinguishes them from untouched memory.
 //!
-//! Frames that no entry shows any more are found by looking through the index: at intervals, when memory is short, and
-//! when a space that knew of merging ends.
+//! Frames that no entry maps any more are found by a walk of the index: at intervals, when memory is short, and when an
+//! address space with mergeable memory exits.
 
 mod apart;
 mod index;
@@ -36,51 +36,50 @@ use self::index::Index;
 use crate::memory::Memory;
 use crate::space::Core;
 
-/// What a space has as its number while nobody scans it.
+/// The number of an address space that is not registered for scanning.
 pub(crate) const UNSCANNED: u64 = 0;
-/// A space that may show merged pages, and is not scanned for want of memory.
+/// The number of an address space that may map KSM pages, but could not be registered because there was no heap.
 const UNKNOWN: u64 = u64::MAX;
 
-/// What can be set of merging.
+/// The settings of KSM.
 #[derive(Debug)]
 pub struct MergeSettings {
-    /// Pages that one look at memory looks at (`pages_to_scan`).
+    /// Pages that one batch of the scan examines (`pages_to_scan`).
     pub pages: AtomicU32,
-    /// Milliseconds between two (`sleep_millisecs`).
+    /// Milliseconds between two batches (`sleep_millisecs`).
     pub sleep: AtomicU32,
-    /// The most entries that show one merged frame (`max_page_sharing`).
+    /// The maximum number of entries that map one KSM frame (`max_page_sharing`).
     pub most_sharing: AtomicU32,
-    /// Milliseconds between two looks for merged frames that nobody shows (`stable_node_chains_prune_millisecs`).
+    /// Milliseconds between two searches for KSM frames that no entry maps (`stable_node_chains_prune_millisecs`).
     pub prune: AtomicU32,
-    /// Whether pages full of zeroes show the zero frame (`use_zero_pages`).
+    /// Whether zero-filled pages are mapped to the zero page (`use_zero_pages`).
     pub zero_pages: AtomicBool,
-    /// Whether pages of several nodes are merged; else a page stays on its node (`merge_across_nodes`). To be changed while
-    /// nothing is merged.
+    /// Whether pages of different nodes are merged (`merge_across_nodes`). Changed only while nothing is merged.
     pub across_nodes: AtomicBool,
 }
 
-/// What was found and merged.
+/// The counts of KSM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeCounts {
-    /// Frames that entries share (`pages_shared`).
+    /// KSM frames that entries map (`pages_shared`).
     pub shared: u64,
-    /// Entries that show them, beside one of each (`pages_sharing`).
+    /// Entries that map them, minus one for each frame (`pages_sharing`).
     pub sharing: u64,
-    /// Pages that the scan keeps an eye on since nothing is equal to them (`pages_unshared`).
+    /// Pages in the index without an equal page (`pages_unshared`).
     pub unshared: u64,
-    /// Pages that changed between two rounds, in the last whole one (`pages_volatile`).
+    /// Pages that changed between two scans, in the last complete pass (`pages_volatile`).
     pub volatile: u64,
-    /// Contents that more than one frame has, since as many entries show each as may (`stable_node_chains`).
+    /// Contents with more than one frame, because each frame has the maximum number of entries (`stable_node_chains`).
     pub chains: u64,
-    /// Frames of these (`stable_node_dups`).
+    /// The number of these frames (`stable_node_dups`).
     pub duplicates: u64,
-    /// Rounds over all memory (`full_scans`).
+    /// Complete passes over all mergeable memory (`full_scans`).
     pub rounds: u64,
-    /// Bytes that the indexes take.
+    /// Bytes of memory that the indexes take.
     pub index_bytes: u64,
 }
 
-/// A page that was found in this round.
+/// A page without an equal page so far in this pass.
 #[derive(Clone, Copy)]
 struct Lone {
     space: u64,
@@ -88,24 +87,24 @@ struct Lone {
     frame: Frame,
 }
 
-/// A space that is scanned.
+/// An address space that is registered for scanning.
 struct Scanned<M: Machine> {
     number: u64,
     space: Shared<Core<M>>,
 }
 
-/// What the scan and the spaces know of.
+/// The registered address spaces and the indexes.
 struct Known<M: Machine> {
-    /// In the order of their numbers.
+    /// Sorted by number.
     spaces: Vec<Scanned<M>>,
     last_number: u64,
-    /// Merged frames, each with a reference.
+    /// KSM frames. The index holds a reference to each.
     merged: Index<Frame>,
     lone: Index<Lone>,
 }
 
 impl<M: Machine> Known<M> {
-    /// Takes a merged frame out. Whether it was there: its reference is the caller's then.
+    /// Removes a KSM frame from the index. Returns whether it was there: the caller then gets its reference.
     fn take(&mut self, frame: Frame) -> bool {
         let before = self.merged.len();
         self.merged.retain(|one| *one != frame);
@@ -113,18 +112,18 @@ impl<M: Machine> Known<M> {
     }
 }
 
-/// Where the scan is.
+/// The position of the scan.
 struct Round {
     space: u64,
     page: Page,
-    /// Pages that changed, so far.
+    /// Pages that have changed, so far in this pass.
     volatile: u64,
 }
 
-/// Merging of equal pages: one per machine.
+/// The state of KSM: one per machine.
 pub struct Merging<M: Machine> {
     settings: MergeSettings,
-    /// Held by whoever scans, or takes all merged pages apart.
+    /// Held by the scan, by migration of KSM pages, and while all KSM pages are unmerged.
     round: Lock<Round>,
     known: Lock<Known<M>>,
     volatile: AtomicU64,
@@ -164,17 +163,17 @@ impl<M: Machine> Merging<M> {
         }
     }
 
-    /// What can be set.
+    /// Returns the settings.
     pub fn settings(&self) -> &MergeSettings {
         &self.settings
     }
 
-    /// Whether there is memory to scan.
+    /// Whether an address space is registered for scanning.
     pub fn is_wanted(&self) -> bool {
         !self.known.lock().spaces.is_empty()
     }
 
-    /// Lets `space` be scanned.
+    /// Registers `space` for scanning.
     pub(crate) fn enter(&self, space: &Shared<Core<M>>) -> Result<(), OutOfMemory> {
         let mut known = self.known.lock();
         if !matches!(space.merge_number(), UNSCANNED | UNKNOWN) {
@@ -190,14 +189,14 @@ impl<M: Machine> Merging<M> {
         Ok(())
     }
 
-    /// The same for a fork's child, which shows merged pages whether there is memory to know of it or not.
+    /// Like `enter`, for the child of a fork, which may map KSM pages even if it cannot be registered.
     pub(crate) fn enter_child(&self, child: &Shared<Core<M>>) {
         if self.enter(child).is_err() {
             child.set_merge_number(UNKNOWN);
         }
     }
 
-    /// Forgets a space, of which nothing is mapped any more.
+    /// Unregisters an address space that has no mappings any more.
     pub(crate) fn leave(&self, memory: &Memory<M>, space: &Core<M>) {
         let number = space.merge_number();
         space.set_merge_number(UNSCANNED);
@@ -215,7 +214,7 @@ impl<M: Machine> Merging<M> {
         self.shed(memory);
     }
 
-    /// Gives up the frames that nobody shows any more; returns how many.
+    /// Frees the KSM frames that no entry maps any more; returns their number.
     pub fn shed(&self, memory: &Memory<M>) -> u64 {
         let frames = memory.frames();
         let nothing = u64::MAX;
@@ -223,7 +222,7 @@ impl<M: Machine> Merging<M> {
         {
             let mut known = self.known.lock();
             known.merged.retain(|frame| {
-                // Who finds the frame here does so under this lock, and there is no entry to copy it from.
+                // A new entry takes its reference from the index, under this lock, since no other entry maps the frame.
                 let shown = frames.references(*frame) > 1;
                 if !shown {
                     frames.set_owner(*frame, last, 0);
@@ -235,7 +234,7 @@ impl<M: Machine> Merging<M> {
                 known.merged.clear();
             }
         }
-        // Frames are freed under locks that come before the index's.
+        // Frames are freed under locks that rank before the index's.
         let mut shed = 0;
         while last != nothing {
             let frame = Frame::new(last as u32);
@@ -246,7 +245,7 @@ impl<M: Machine> Merging<M> {
         shed
     }
 
-    /// What there is now.
+    /// Returns the present counts.
     pub fn counts(&self, memory: &Memory<M>) -> MergeCounts {
         let frames = memory.frames();
         let known = self.known.lock();
@@ -272,7 +271,7 @@ impl<M: Machine> Merging<M> {
         counts
     }
 
-    /// Adds the pages of a space of which the scan knows no equal ones.
+    /// Adds the pages of an address space that have no equal page so far.
     fn add_lone(&self, number: u64, found: &mut MergedPages) {
         let known = self.known.lock();
         let lone = known.lone.iter().filter(|(_, one)| one.space == number);
@@ -280,7 +279,7 @@ impl<M: Machine> Merging<M> {
         found.lone_bytes = found.lone * size_of::<Option<(u64, Lone)>>() as u64;
     }
 
-    /// A merged frame with this key that one more entry may show.
+    /// Returns a KSM frame with this key that may have one more entry.
     fn merged_frame<'a>(&self, memory: &'a Memory<M>, digest: u64) -> Option<FrameRef<'a, M>> {
         let frames = memory.frames();
         let most = self.settings.most_sharing.load(Ordering::Relaxed);
@@ -291,7 +290,7 @@ impl<M: Machine> Merging<M> {
         Some(frames.share(found))
     }
 
-    /// Knows a merged frame no more.
+    /// Removes a KSM frame from the index and drops the index's reference.
     fn forget(&self, memory: &Memory<M>, frame: Frame) {
         let known = self.known.lock().take(frame);
         if known {
@@ -299,7 +298,7 @@ impl<M: Machine> Merging<M> {
         }
     }
 
-    /// The space with this number, or the next one.
+    /// Returns the registered address space with this number, or the next one.
     fn space_from(&self, number: u64) -> Option<(u64, Shared<Core<M>>)> {
         let known = self.known.lock();
         let at = known.spaces.partition_point(|one| one.number < number);
@@ -309,7 +308,7 @@ impl<M: Machine> Merging<M> {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Gives the merged frames up, with everything else: no entry shows them any more.
+    /// Frees all KSM frames when the memory manager is dropped: no entry maps them any more.
     pub(crate) fn drop_merged(&self) {
         self.merging().shed(self);
     }

@@ -1,4 +1,4 @@
-//! One page is merged: it shows another frame with the same contents from now on (Linux 7.2 `mm/ksm.c`,
+//! Merging one page: its entry is changed to map another frame with the same contents (Linux 7.2 `mm/ksm.c`,
 //! `write_protect_page` and `replace_page`).
 
 use memwright_table::mistake::{Mistake, planted};
@@ -11,33 +11,33 @@ use crate::stats::Row;
 use crate::vma::AreaFlags;
 use crate::writable::writable;
 
-/// What a page is to show.
+/// What a page is to be mapped to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
-    /// A merged frame, of which the caller has a reference.
+    /// A KSM frame, to which the caller holds a reference.
     Merged(Frame),
-    /// The zero frame.
+    /// The zero page, marked as merged.
     Zero,
-    /// The zero frame, as memory does that was only read: nothing tells that it was a merged page.
+    /// The zero page, like untouched memory: the entry does not record that it was merged.
     Untouched,
 }
 
-/// Most pages that are protected and compared together: a bit for each.
+/// The maximum number of pages that are write-protected and compared together: a bit for each.
 const TOGETHER: u64 = u64::BITS as u64;
 
 /// Why a page was not merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MergeFailure {
-    /// It went, or was said not to be mergeable, since it was looked at.
+    /// The page was unmapped, or its area made unmergeable, since it was examined.
     Gone,
-    /// It is pinned or lent.
+    /// The page is pinned or has extra references.
     Busy,
-    /// Its contents are other ones.
+    /// Its contents differ.
     Different,
 }
 
-/// What the entry of a page with these bits has once the page shows another frame with the same contents. What is
-/// tracked is not lost (design rules 9 and 12): nothing was written.
+/// Returns the bits of an entry with these bits after it is changed to map another frame with the same contents.
+/// Tracking bits are kept (design rules 9 and 12): nothing was written.
 pub(super) const fn merged_bits(bits: Bits, target: Target) -> Bits {
     let kept = bits.difference(Bits::WRITE.union(Bits::EXCLUSIVE));
     match target {
@@ -48,13 +48,13 @@ pub(super) const fn merged_bits(bits: Bits, target: Target) -> Bits {
 }
 
 impl<M: Machine> Core<M> {
-    /// Whether a page is one that may be merged: anonymous, and not about to be written by somebody who does not ask
-    /// (design rule 6). Ask under the lock of its entry.
+    /// Whether a page may be merged: it is anonymous, and cannot be written except through its entry (design rule 6).
+    /// Called under the lock of its entry.
     pub(super) fn may_merge(&self, entry: Present, page: Page) -> bool {
         let frames = self.memory.frames();
         let frame = entry.frame_of(page);
         let own = entry.bits.contains(Bits::EXCLUSIVE);
-        // Who has a reference beside the only entry's reads the frame, or writes it, whenever he likes.
+        // An extra reference may access the frame without the entry: do not merge.
         let lent = own
             && !planted(Mistake::MergePinned)
             && match entry.size {
@@ -68,7 +68,7 @@ impl<M: Machine> Core<M> {
             && !pinned
     }
 
-    /// Merges the page, if it still may be and has the contents of the target.
+    /// Merges the page, if it may still be merged and has the contents of the target.
     pub(super) fn merge_page(&self, page: Page, target: Target) -> Result<(), MergeFailure> {
         let cpu = self.cpu();
         let areas = self.areas.read(cpu);
@@ -108,14 +108,14 @@ impl<M: Machine> Core<M> {
     ) -> Result<(), MergeFailure> {
         let entry = cursor.peek().present().ok_or(MergeFailure::Gone)?;
         if target == Target::Zero && area.object().is_some() {
-            // The zero frame is not known to be a private copy of the object's.
+            // Entries that map the zero page do not count as private copies of an object's page.
             return Err(MergeFailure::Busy);
         }
         if !self.may_merge(entry, page) {
             return Err(MergeFailure::Busy);
         }
         if entry.size != PageSize::Size4K {
-            // A huge page is split for its sake, so it had better be worth it.
+            // Compare before splitting a huge page for this.
             if !self.has_contents_of(target, entry.frame_of(page)) {
                 return Err(MergeFailure::Different);
             }
@@ -131,7 +131,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Whether the frame has the contents of what its page is to show.
+    /// Whether the frame has the contents of the target.
     fn has_contents_of(&self, target: Target, frame: Frame) -> bool {
         let frames = self.memory.frames();
         match target {
@@ -140,8 +140,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Lets those 4 KiB pages that `may` show the target from now on, if they have its contents once nobody can write
-    /// them. `pages` are at most [`TOGETHER`], of one table. Returns how many do.
+    /// Maps those 4 KiB pages that `may` selects to the target, if they have its contents once they are
+    /// write-protected. `pages` are at most [`TOGETHER`], of one page table. Returns the number of pages mapped.
     fn show_equal(
         &self,
         area: &Area<M>,
@@ -157,8 +157,7 @@ impl<M: Machine> Core<M> {
             cursor.seek(page);
             let small = |entry: &Present| entry.size == PageSize::Size4K && may(*entry, page);
             if cursor.peek().present().is_some_and(|entry| small(&entry)) {
-                // From here on nobody writes the frame through this entry, which alone could: another entry that shows
-                // it is not exclusive either.
+                // After the flush no CPU can write the frame: other entries that map it are not exclusive either.
                 cursor.edit(Bits::empty(), Bits::WRITE, gather);
                 protected |= 1 << number;
             }
@@ -187,7 +186,7 @@ impl<M: Machine> Core<M> {
         shown
     }
 
-    /// Lets the page under the cursor, which nobody can write, show the target.
+    /// Changes the entry under the cursor, which is write-protected, to map the target.
     fn show(
         &self,
         cursor: &mut Cursor<'_, M>,
@@ -209,8 +208,8 @@ impl<M: Machine> Core<M> {
         cursor.replace(Entry::page(frame, bits), gather);
     }
 
-    /// Lets the pages of `range` in the area that `may`, and are full of zeroes, show the zero frame as if nobody had
-    /// written them: those that are this address space's alone, and not pinned or lent.
+    /// Maps the zero-filled pages of `range` in the area that `may` selects to the zero page, as if they had never been
+    /// written. Only pages that are exclusive to this address space, and neither pinned nor otherwise referenced.
     pub(crate) fn show_zero(
         &self,
         area: &Area<M>,
@@ -220,7 +219,7 @@ impl<M: Machine> Core<M> {
         let cpu = self.cpu();
         let range = area.range().intersect(range);
         if range.is_empty() || area.object().is_some() {
-            // The zero frame is not known to be a private copy of an object's.
+            // Entries that map the zero page do not count as private copies of an object's page.
             return;
         }
         self.note_peak(cpu);
@@ -256,7 +255,7 @@ impl<M: Machine> Core<M> {
         self.memory.count_on(cpu, Row::HugeSplitZeroes, shown);
     }
 
-    /// Marks the entry of a page that shows a merged frame since a fork.
+    /// Sets `MERGED` in the entry of a page that maps a KSM frame since a fork.
     pub(super) fn note_inherited(&self, page: Page) {
         let areas = self.areas.read(self.cpu());
         let mergeable = |area: &Area<M>| area.flags().contains(AreaFlags::MERGEABLE);

@@ -1,4 +1,4 @@
-//! A merged page changes its frame (Linux 7.2 `mm/ksm.c`, `folio_migrate_ksm`).
+//! Migration of a KSM page (Linux 7.2 `mm/ksm.c`, `folio_migrate_ksm`).
 
 use core::sync::atomic::Ordering;
 
@@ -9,17 +9,20 @@ use super::scan::key_of;
 use super::{Merging, Round};
 use crate::memory::Memory;
 
-/// Nobody looks for merged pages by their contents until it is dropped.
+/// While it is held, the scan of KSM does not run and no KSM page is looked up by its contents.
 pub(crate) struct Pause<'a>(#[expect(dead_code, reason = "held")] LockGuard<'a, Round>);
 
 impl<M: Machine> Merging<M> {
-    /// Lets nobody look for merged pages by their contents for a while.
+    /// Excludes the scan of KSM until the returned guard is dropped.
     pub(crate) fn pause(&self) -> Pause<'_> {
         Pause(self.round.lock())
     }
 
-    /// Knows `new` in the place of the merged frame `old`, which has the same contents: its reference of that goes.
-    /// Called while merging pauses.
+    /// Replaces the KSM frame `old` in the index by `new`, which has the same contents, and drops the index's reference
+    /// to `old`.
+    ///
+    /// # Locks
+    /// The caller holds the guard of `pause`.
     pub(crate) fn exchange(&self, memory: &Memory<M>, old: Frame, new: FrameRef<'_, M>) {
         let frames = memory.frames();
         let across = self.settings.across_nodes.load(Ordering::Relaxed);
@@ -29,7 +32,7 @@ impl<M: Machine> Merging<M> {
             let mut known = self.known.lock();
             let known_before = known.take(old);
             if known_before {
-                // In the room that the old one had.
+                // In the place that the old frame had.
                 known.merged.insert(key, new.into_raw());
             }
             known_before

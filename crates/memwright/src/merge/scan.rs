@@ -1,4 +1,5 @@
-//! The scan: which page is looked at next, and what it is equal to (Linux 7.2 `mm/ksm.c`, `cmp_and_merge_page`).
+//! The scan of ksmd: which page is examined next, and what it is merged with (Linux 7.2 `mm/ksm.c`,
+//! `cmp_and_merge_page`).
 
 use core::sync::atomic::Ordering;
 
@@ -15,24 +16,24 @@ use crate::space::Core;
 use crate::stats::Row;
 use crate::vma::AreaFlags;
 
-/// A page that the scan came by.
+/// A page that the scan has examined.
 #[derive(Clone, Copy)]
 struct Seen {
     page: Page,
     frame: Frame,
     digest: u64,
-    /// What the indexes know it by.
+    /// The key in the indexes.
     key: u64,
-    /// The only node from which its merged frame may be.
+    /// The node that its KSM frame must be on, if any.
     node: Option<u8>,
-    /// It had the same digest a round before.
+    /// It had the same digest in the previous pass.
     settled: bool,
     zero: bool,
-    /// It shows a merged frame, of which a fork's parent knew.
+    /// It maps a KSM frame that it inherited at a fork.
     inherited: bool,
 }
 
-/// What pages with this digest are known by: those of different nodes by different keys, if they are not to be merged.
+/// Returns the index key of a digest. Pages of different nodes get different keys if they must not be merged.
 pub(super) const fn key_of(digest: u64, node: Option<u8>) -> u64 {
     match node {
         None => digest,
@@ -40,19 +41,19 @@ pub(super) const fn key_of(digest: u64, node: Option<u8>) -> u64 {
     }
 }
 
-/// Where the scan of a space got.
+/// Where the scan of an address space stopped.
 enum Next {
-    /// To a page that may be merged.
+    /// At a page that may be merged.
     Page(Seen),
-    /// It has looked at enough, and goes on here.
+    /// The budget is used up; the scan continues at this page.
     Enough(Page),
-    /// To the end.
+    /// At the end of the address space.
     End,
 }
 
 impl<M: Machine> Memory<M> {
-    /// Goes on looking for equal pages, at `budget` pages at most, or to the end of the round; whether that was
-    /// reached.
+    /// Scans for equal pages and merges them, until `budget` pages were examined or the pass is complete. Returns
+    /// whether the pass is complete.
     pub fn merge_pages(&self, budget: u64) -> bool {
         let merging = self.merging();
         let mut round = merging.round.lock();
@@ -69,7 +70,7 @@ impl<M: Machine> Memory<M> {
                 Next::Page(seen) => {
                     round.page = seen.page.add(1);
                     self.place(number, &space, seen, &mut round);
-                    // Nobody who waits for this CPU waits for the whole look.
+                    // Lets threads that wait for this CPU run before the rest of the batch.
                     relax();
                 }
                 Next::Enough(page) => round.page = page,
@@ -93,7 +94,7 @@ impl<M: Machine> Memory<M> {
         };
     }
 
-    /// Merges a page with what it is equal to, or remembers it.
+    /// Merges a page with an equal one, or records it in the index.
     fn place(&self, number: u64, space: &Shared<Core<M>>, seen: Seen, round: &mut Round) {
         let merging = self.merging();
         if seen.inherited {
@@ -128,19 +129,20 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Gives two pages that seem equal a frame together. `None` if the other one is not what it was, or there is no
-    /// memory.
+    /// Maps two pages that seem equal to one new KSM frame. Returns `None` if the other page has changed, or there is
+    /// no memory.
     fn merge_pair(&self, space: &Shared<Core<M>>, seen: Seen, lone: Lone) -> Option<()> {
         let merging = self.merging();
         let (number, other) = merging.space_from(lone.space)?;
         if number != lone.space {
             return None;
         }
-        // Held to the end: the other page may be written, and whoever sheds comes by, before this one shows the frame.
+        // This reference is held to the end: the other page may be written, and `shed` may run, before this page maps
+        // the frame.
         let merged = space.copy_for_merging(seen)?;
         let frame = merged.frame();
         {
-            // In the index before any entry shows it: room that was only made could be gone by then.
+            // Inserted before any entry maps the frame: room that was only reserved could be used up by then.
             let mut known = merging.known.lock();
             known.merged.reserve().ok()?;
             known.merged.insert(seen.key, merged.clone().into_raw());
@@ -149,14 +151,14 @@ impl<M: Machine> Memory<M> {
             merging.forget(self, frame);
             return None;
         }
-        // If it changed just now, the other one has the frame to itself until the next equal page comes.
+        // If this page has changed just now, the frame has one entry until the next equal page is found.
         let _ = space.merge_page(seen.page, Target::Merged(frame));
         Some(())
     }
 }
 
 impl<M: Machine> Core<M> {
-    /// Where the scan gets from `from` on. Each page that it passes is taken off `budget`.
+    /// Scans from `from` on for a page that may be merged. Each page that is passed is subtracted from `budget`.
     fn next_mergeable(&self, from: Page, budget: &mut u64) -> Next {
         let areas = self.areas.read(self.cpu());
         let rest = PageRange::new(from.min(Page::USER_END), Page::USER_END);
@@ -187,7 +189,7 @@ impl<M: Machine> Core<M> {
         Next::End
     }
 
-    /// What the scan makes of a page; nothing if it is merged, or may not be.
+    /// Examines a page. Returns `None` if it is merged, or may not be.
     fn see(&self, entry: Present, page: Page) -> Option<Seen> {
         let frames = self.memory.frames();
         let frame = entry.frame_of(page);
@@ -215,8 +217,8 @@ impl<M: Machine> Core<M> {
         })
     }
 
-    /// A frame for merged pages with the contents of a page that was seen. `None` if it has others by now, or there is
-    /// no memory.
+    /// Allocates a KSM frame with the contents of the page that was examined. Returns `None` if the page has changed
+    /// since, or there is no memory.
     fn copy_for_merging(&self, seen: Seen) -> Option<FrameRef<'_, M>> {
         let frames = self.memory.frames();
         let copy = match seen.node {

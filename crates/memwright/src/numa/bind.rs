@@ -1,4 +1,4 @@
-//! Areas get a policy (Linux 7.2 `mm/mempolicy.c`, `do_mbind`).
+//! Memory policies of areas (Linux 7.2 `mm/mempolicy.c`, `do_mbind`).
 
 use memwright_table::sync::PausePoints;
 use memwright_table::{Entry, Machine, NodeChoice, OutOfMemory, Page, PageRange, VirtAddr};
@@ -10,31 +10,31 @@ use crate::space::{AREAS, AddressSpace, Area, Areas, Core, CutError, PAGES, chec
 use crate::stats::Row;
 use crate::vma::AreaFlags;
 
-/// Which pages that are not where a policy wants them move there.
+/// Which misplaced pages are migrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moving {
     /// None.
     None,
-    /// Those that no other process shows (`MPOL_MF_MOVE`).
+    /// Those that no other process maps (`MPOL_MF_MOVE`).
     Own,
     /// All (`MPOL_MF_MOVE_ALL`).
     All,
 }
 
-/// Why an area did not get a policy, or its pages are not where it wants them.
+/// Why an area did not get a policy, or its pages do not conform to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindError {
-    /// The range is misaligned, ends before it begins, or cuts a huge page of the pool.
+    /// The range is misaligned, ends before it begins, or begins or ends inside a hugetlb page.
     Misaligned,
-    /// There is no area here.
+    /// Nothing is mapped here.
     Hole(VirtAddr),
-    /// There would be too many areas.
+    /// The limit on areas would be exceeded.
     OverLimit(Limit),
-    /// A page is not where it was to be.
+    /// A page is not on a node of the policy.
     Misplaced(VirtAddr),
-    /// An area's policy has no home (`set_mempolicy_home_node`).
+    /// The policy of an area here does not support a home node (`set_mempolicy_home_node`).
     NoHome(VirtAddr),
-    /// No heap.
+    /// There is no heap.
     OutOfMemory,
 }
 
@@ -54,11 +54,15 @@ impl From<OutOfMemory> for BindError {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Gives the areas of `length` bytes, rounded up to pages, a policy, or takes theirs away.
+    /// Sets the policy of the areas in `length` bytes from `address` on, rounded up to pages. `None` removes their
+    /// policies.
     ///
     /// # Errors
-    /// As [`BindError`] says. With `strict` and nothing that moves, [`BindError::Misplaced`] if a page is not where the
-    /// policy wants it; nothing has changed.
+    /// See [`BindError`]. With `strict`, [`BindError::Misplaced`] if a page is not on a node of the policy; nothing has
+    /// changed then.
+    ///
+    /// # Locks
+    /// Takes the lock of the areas for writing.
     pub fn bind(
         &self,
         address: VirtAddr,
@@ -80,10 +84,11 @@ impl<M: Machine> AddressSpace<M> {
         core.place_areas(&mut areas, range, |_| Ok(Some(id)))
     }
 
-    /// Says near to which node the policies of the areas of a range are. Areas without a policy stay as they are.
+    /// Sets the home node of the policies of the areas in a range. Areas without a policy are unchanged. `may` says
+    /// whether a policy supports a home node.
     ///
     /// # Errors
-    /// As [`BindError`] says: [`BindError::NoHome`] at the first area whose policy is of another kind, and
+    /// See [`BindError`]: [`BindError::NoHome`] at the first area whose policy does not support it, and
     /// [`BindError::Hole`] if no area has a policy.
     pub fn set_home_node(
         &self,
@@ -114,7 +119,7 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// The policy of the area at `address`; `None` in it if it has none.
+    /// Returns the policy of the area at `address`: `None` if there is no area, `Some(None)` if the area has no policy.
     pub fn placement_at(&self, address: VirtAddr) -> Option<Option<PlacePolicy>> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
@@ -122,8 +127,11 @@ impl<M: Machine> AddressSpace<M> {
         Some(core.placement_of(area, address.page()))
     }
 
-    /// Calls `visit` with each page, or the first of each huge page, of `range` that is mapped, the node it is on, and
-    /// where its area's policy wants it, until that returns false. Nothing is locked meanwhile.
+    /// Calls `visit` with each mapped page of `range`, or the first of each huge page, its node, and the nodes that its
+    /// area's policy wants for a CPU of node `near`, until `visit` returns false.
+    ///
+    /// # Locks
+    /// No lock is held while `visit` runs.
     pub fn placed_pages(
         &self,
         range: PageRange,
@@ -153,11 +161,11 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// A page, or the first of a huge page, that is mapped.
+/// A mapped page, or the first page of a huge entry.
 struct Placed<'a, M: Machine> {
     area: &'a Area<M>,
     page: Page,
-    /// Where its entry ends.
+    /// The end of its entry.
     end: Page,
     node: u8,
 }
@@ -170,8 +178,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// The next page of `range` that is mapped, and is no zero page. The table is not locked any more, so that objects
-    /// may be asked about it.
+    /// Returns the next page of `range` that is mapped and is not a zero page. Releases the lock of the page table, so
+    /// that the object may be asked for the page's policy.
     fn next_page<'a>(&self, areas: &'a Areas<M>, range: PageRange) -> Option<Placed<'a, M>> {
         let frames = self.memory.frames();
         for area in areas.map.overlapping(range) {
@@ -197,12 +205,12 @@ impl<M: Machine> Core<M> {
         None
     }
 
-    /// The policy of the area's page `page`: the object's, if it has such, else the area's.
+    /// Returns the policy of page `page` of the area: the object's if it has one, otherwise the area's.
     fn placement_of(&self, area: &Area<M>, page: Page) -> Option<PlacePolicy> {
         self.memory.placement(area.placement_of(page))
     }
 
-    /// Where the area wants its page `page`.
+    /// Returns the nodes on which the area's policy wants page `page`.
     pub(crate) fn choice_at(&self, area: &Area<M>, page: Page, near: u8) -> Option<NodeChoice> {
         let policy = self.placement_of(area, page)?;
         let all = self.memory.frames().topology().all();
@@ -210,7 +218,7 @@ impl<M: Machine> Core<M> {
         Some(policy.choice(near, turn, all, |_| 1))
     }
 
-    /// Whether areas cover the whole range; with `may_have_holes`, whether there is any.
+    /// Checks that areas cover the complete range; with `may_have_holes`, that there is any area.
     fn check_covered(
         &self,
         areas: &Areas<M>,
@@ -234,7 +242,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Whether every page of the range is where `policy` wants it.
+    /// Checks that every page of the range is on a node of `policy`.
     fn check_placed(
         &self,
         areas: &Areas<M>,
@@ -256,8 +264,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Gives every area of the range the policy that `choose` says, `None` for the one it has, splitting and merging as
-    /// needed.
+    /// Sets the policy of every area of the range to the one that `choose` returns, or leaves it if that is `None`.
+    /// Splits and merges areas as needed.
     fn place_areas(
         &self,
         areas: &mut Areas<M>,
@@ -306,8 +314,8 @@ impl<M: Machine> Core<M> {
 }
 
 impl<M: Machine> Area<M> {
-    /// The policy of a page of the area (Linux 7.2 `mm/mempolicy.c`, `__get_vma_policy`): the object's, if that has
-    /// policies, else the area's.
+    /// Returns the policy of a page of the area (Linux 7.2 `mm/mempolicy.c`, `__get_vma_policy`): the object's if it
+    /// has policies, otherwise the area's.
     pub fn placement_of(&self, page: Page) -> PolicyId {
         let object = self.object();
         let own = object.and_then(|object| object.placement(self.offset_of(page)));
@@ -316,7 +324,7 @@ impl<M: Machine> Area<M> {
 }
 
 impl<M: Machine> Fault<'_, M> {
-    /// Lets the page that is about to be filled come from where the area says.
+    /// Makes the next allocation of this CPU, for the page that faulted, follow the policy of the area.
     #[cold]
     pub(crate) fn place(self) {
         if !self.access.write || self.area.object().is_some() {

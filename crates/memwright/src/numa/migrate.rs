@@ -1,4 +1,4 @@
-//! A page changes its frame (Linux 7.2 `mm/migrate.c`).
+//! Migration of a page to another frame (Linux 7.2 `mm/migrate.c`).
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
@@ -12,39 +12,39 @@ use crate::stats::Row;
 use crate::vma::AreaFlags;
 use crate::writable::upgrade;
 
-/// What became of a page that was to move.
+/// The result of a successful migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// It is on this node now.
+    /// The page was migrated to this node.
     To(u8),
-    /// It was on this node, where it is wanted.
+    /// The page was on this node already, where it is wanted.
     Stays(u8),
 }
 
-/// Why a page did not move.
+/// Why a page was not migrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmoved {
     /// There is no area here.
     NoArea,
     /// Nothing is mapped here.
     Absent,
-    /// It is the page of zeroes, or in memory that never moves.
+    /// It is the zero page, a 1 GiB page, or in secret memory.
     Unmovable,
-    /// Others show it too, in this frame.
+    /// The page in this frame has other users.
     Shared(Frame),
-    /// It is an object's.
+    /// The page belongs to an object.
     Object,
-    /// It is pinned, or somebody has a reference for a moment.
+    /// The page is pinned, or has a temporary reference.
     Busy,
-    /// No frame is free where it is wanted.
+    /// No frame is free on the wanted nodes.
     NoFrame,
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// The node of the page at `page`.
+    /// Returns the node of the page at `page`.
     ///
     /// # Errors
-    /// There is no area, no page, or it is the page of zeroes.
+    /// There is no area or no page, or it is the zero page.
     pub fn node_of(&self, page: Page) -> Result<u8, Unmoved> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
@@ -54,11 +54,12 @@ impl<M: Machine> AddressSpace<M> {
         Ok(core.memory.frames().node_of(present.frame_of(page)))
     }
 
-    /// Moves the page at `page` to where `choice` says, unless it is on a node that `choice` names first. A huge page
-    /// moves as one. With [`Moving::All`] it moves for all who show it, else only if this is one entry.
+    /// Migrates the page at `page` to the nodes of `choice`, unless it is on one of the first nodes of `choice`. A huge
+    /// page is migrated as one. A page with several entries is migrated for all of them; with [`Moving::All`] always,
+    /// otherwise only if it has a single user.
     ///
     /// # Errors
-    /// See [`Unmoved`]; the page is where it was, as writable as the rule says.
+    /// See [`Unmoved`]; the page stays where it was, as writable as the rule allows.
     pub fn migrate(
         &self,
         page: Page,
@@ -94,17 +95,17 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// How a page moves.
+/// How a page is migrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// The entry that was asked for is the only reference.
+    /// The entry is the only reference.
     Alone,
-    /// Every entry that shows it, and the object that has it, name another frame.
+    /// For every entry that maps it, and for the object that owns it.
     Together,
 }
 
-/// How a page moves, of which it is known whether its entry may move `alone`, and how many show it
-/// (`__add_folio_for_migration`).
+/// Decides how a page is migrated: `alone` says whether its single entry permits it, and `sharers` how many users the
+/// page has (`__add_folio_for_migration`).
 fn way(
     alone: Result<(), Unmoved>,
     frame: Frame,
@@ -130,7 +131,7 @@ fn way(
     }
 }
 
-/// The page that an entry maps, if it may move.
+/// Returns the page that an entry maps, if it is movable.
 pub(super) fn mapped(entry: Entry) -> Result<Present, Unmoved> {
     match entry {
         Entry::Present(page) if page.bits.contains(Bits::BORROWED) => Err(Unmoved::Unmovable),
@@ -141,7 +142,7 @@ pub(super) fn mapped(entry: Entry) -> Result<Present, Unmoved> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Moves the page under the cursor, which the caller found there, to where `choice` says; returns its node.
+    /// Migrates the page under the cursor, whose entry is `page`, to the nodes of `choice`; returns its node.
     pub(crate) fn migrate(
         &self,
         area: &Area<M>,
@@ -195,7 +196,7 @@ impl<M: Machine> Core<M> {
         Ok(node)
     }
 
-    /// Whether the page may move: this entry shows it alone, and nobody writes to its frame otherwise.
+    /// Whether the page may be migrated: this entry is its only user, and nothing else accesses its frame.
     fn may_migrate(&self, area: &Area<M>, page: Present) -> Result<(), Unmoved> {
         let frames = self.memory.frames();
         if area.flags().contains(AreaFlags::SECRET) || page.bits.contains(Bits::BORROWED) {
@@ -217,14 +218,14 @@ impl<M: Machine> Core<M> {
         if alone || planted(Mistake::MigrateShared) {
             Ok(())
         } else if page.bits.contains(Bits::EXCLUSIVE) {
-            // Lent for a moment.
+            // A temporary reference.
             Err(Unmoved::Busy)
         } else {
             Err(Unmoved::Shared(page.frame))
         }
     }
 
-    /// Where a page of this kind goes.
+    /// Allocates the frame to which a page of this kind is migrated.
     pub(super) fn target(
         &self,
         kind: FrameKind,
@@ -243,8 +244,7 @@ impl<M: Machine> Core<M> {
         frames.allocate_on(order, kind, choice).ok()
     }
 
-    /// What is known of a private page beside its entries goes with it: its copy in swap, and that its contents may be
-    /// lost.
+    /// Transfers the state of a private page that is not in its entries: its copy in swap, and the lazily freed mark.
     pub(super) fn follow_migrated(&self, old: Frame, new: Frame, size: PageSize) {
         if size != PageSize::Size4K {
             return;
@@ -256,7 +256,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Enters a page that moved into the account: it went, and it came.
+    /// Updates the counters for a page that was migrated: one entry removed, one set.
     fn note_migrated(&self, gather: &mut Gather<'_, M>, size: PageSize, is_resident: bool) {
         let cpu = self.cpu();
         let counts = gather.close();

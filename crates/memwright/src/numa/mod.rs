@@ -1,28 +1,30 @@
-//! Memory on several nodes: where pages are placed, and how they move.
+//! NUMA: placement of pages on nodes, and migration.
 //!
 //! ```text
-//! policy.rs   from which nodes the pages of an area, or of a thread, come
-//! bind.rs     areas get a policy, and their pages move to where it says
-//! migrate.rs  one page changes its frame
-//! together.rs the same for one that several entries show
-//! shown.rs    where such a page is shown
-//! scan.rs     entries are made to tell who uses their pages; what becomes of that: ../fault/hint.rs
-//! pace.rs     how often
+//! policy.rs   memory policies: from which nodes the pages of an area or a thread are allocated
+//! bind.rs     mbind: policies of areas, and the pages that violate them
+//! migrate.rs  migration of a page with one entry
+//! together.rs migration of a page with several entries
+//! shown.rs    reverse mapping: the entries that map such a page
+//! scan.rs     NUMA balancing: installs NUMA hints; their faults: ../fault/hint.rs
+//! pace.rs     the scan period
 //! ```
 //!
 //! # First touch
-//! A page comes from the node of the CPU that touches it first, as far as that has memory, then from the nearest
-//! ([`memwright_table::frame::NodeChoice`]). A policy says otherwise: that of the area before that of the thread.
+//! A page is allocated on the node of the CPU that touches it first, as far as that node has memory, then on the
+//! nearest ([`memwright_table::frame::NodeChoice`]). A memory policy overrides this; that of the area takes precedence
+//! over that of the thread.
 //!
 //! # Migration
-//! A page that one entry shows, and nobody else has a reference of, moves under the lock of that entry's table:
-//! emptied, flushed, copied, filled. Whoever stores to it meanwhile faults, waits for the lock and finds the new
-//! frame. Exclusivity, tracking and userfaultfd's protection are bits of the entry and come along; a copy in swap is
-//! the new frame's; write permission is what [the rule](crate::writable) says. A pinned page stays where it is.
+//! A page with one entry and no other reference is migrated under the lock of that entry's page table: empty the entry,
+//! flush, copy the page, set the new entry. A CPU that stores to the page meanwhile faults, waits for the lock and
+//! finds the new frame. The exclusive, tracking and userfaultfd write-protection bits are part of the entry and are
+//! kept. A copy in swap becomes the copy of the new frame. [The rule](crate::writable) decides on write permission. A
+//! pinned page is not migrated.
 //!
-//! A page that several entries show moves for all of them at once, under the locks of their address spaces: after a
-//! fork, of an object, or merged. It stays if anybody else has a reference: who reads it for a call, a slot in swap that
-//! other entries name, an entry of another size.
+//! A page with several entries, because of a fork, an object or KSM, is migrated for all of them at once, under the
+//! locks of their address spaces. It is not migrated if there is any other reference: of a system call that accesses
+//! it, of a swap slot that other entries name, or of an entry of another size.
 
 mod bind;
 mod migrate;

@@ -1,5 +1,5 @@
-//! How often the entries of an address space are made to tell who uses its pages (Linux 7.2 `kernel/sched/fair.c`,
-//! `update_task_scan_period`): seldom where its pages are where they are used, or cannot move there.
+//! The scan period of NUMA balancing (Linux 7.2 `kernel/sched/fair.c`, `update_task_scan_period`): long if the pages of
+//! an address space are on the nodes that access them, or cannot be migrated.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,34 +7,35 @@ use memwright_table::Machine;
 
 use crate::space::AddressSpace;
 
-/// Rounds from one scan to the next at most (`sysctl_numa_balancing_scan_period_max`, of the least period).
+/// The maximum number of rounds between two scans (`sysctl_numa_balancing_scan_period_max`, in units of the minimum
+/// period).
 const LONGEST: u64 = 60;
 
-/// What hint faults of an address space told since its last scan, and when the next one is.
+/// Counts of hint faults of an address space since its last scan, and the time of the next scan.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     local: AtomicU64,
     remote: AtomicU64,
     stayed: AtomicU64,
-    /// Rounds from the last scan to the next; 0 before any.
+    /// Rounds from the last scan to the next; 0 before the first.
     wait: AtomicU64,
     /// The round of the next scan.
     due: AtomicU64,
 }
 
-/// What one hint fault told.
+/// The outcome of one hint fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// The page is on the node of the CPU.
     Local,
-    /// It is elsewhere.
+    /// The page is on another node.
     Remote,
-    /// It is elsewhere, and could not be moved.
+    /// The page is on another node, and could not be migrated.
     Stayed,
 }
 
 impl Pace {
-    /// Takes note of a hint fault.
+    /// Counts a hint fault.
     pub(crate) fn note(&self, told: Told) {
         let count = match told {
             Told::Local => &self.local,
@@ -48,7 +49,7 @@ impl Pace {
         self.due.load(Ordering::Relaxed) <= round
     }
 
-    /// Ends a scan in this round.
+    /// Ends the scan of this round, and sets the round of the next one.
     fn end_scan(&self, round: u64) {
         let [local, remote, stayed] =
             [&self.local, &self.remote, &self.stayed].map(|count| count.swap(0, Ordering::Relaxed));
@@ -58,9 +59,9 @@ impl Pace {
     }
 }
 
-/// Rounds from a scan to the next, if from the last one to this `last` passed (0: this is the first), and so many hint
-/// faults meanwhile told that their pages are where they are used, elsewhere, or elsewhere for good: twice as many where
-/// nothing is to be gained, half as many where pages are moving.
+/// Returns the number of rounds from a scan to the next. `last` is the previous number, 0 before the first scan; the
+/// others are the counts of hint faults since the previous scan. The number doubles if nothing is to be gained, and
+/// halves while pages are migrating.
 fn wait_after(last: u64, local: u64, remote: u64, stayed: u64) -> u64 {
     let told = local + remote + stayed;
     let idle = told == 0 || stayed > 0 || local * 10 >= told * 7;
@@ -72,14 +73,12 @@ fn wait_after(last: u64, local: u64, remote: u64, stayed: u64) -> u64 {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Whether [`scan_for_hints`](Self::scan_for_hints) is worth its faults in this round; rounds are counted by whoever
-    /// scans.
+    /// Whether [`scan_for_hints`](Self::scan_for_hints) is due in this round. The caller counts the rounds.
     pub fn wants_hints(&self, round: u64) -> bool {
         self.core.pace().is_due(round)
     }
 
-    /// Says that a scan for hints came to its end in this round: what hint faults have told since the one before decides
-    /// when the next is due.
+    /// Ends a scan for hints in this round. The hint faults since the previous scan determine when the next one is due.
     pub fn end_scan_for_hints(&self, round: u64) {
         self.core.pace().end_scan(round);
     }

@@ -1,63 +1,63 @@
-//! From which nodes pages come (Linux 7.2 `mm/mempolicy.c`).
+//! Memory policies: from which nodes pages are allocated (Linux 7.2 `mm/mempolicy.c`).
 
 use alloc::vec::Vec;
 
 use memwright_table::sync::{Lock, Rank};
 use memwright_table::{NodeChoice, NodeSet, OutOfMemory, TryPush};
 
-/// How a policy uses its nodes.
+/// The mode of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PlaceMode {
-    /// The one node first, then whichever is near (`MPOL_PREFERRED`).
+    /// The given node first, then the nearest others (`MPOL_PREFERRED`).
     Preferred,
-    /// None but these (`MPOL_BIND`).
+    /// Only the given nodes (`MPOL_BIND`).
     Bind,
-    /// Each in turn (`MPOL_INTERLEAVE`).
+    /// The given nodes in turn (`MPOL_INTERLEAVE`).
     Interleave,
-    /// The node of the CPU that asks, then the nearest (`MPOL_LOCAL`).
+    /// The node of the allocating CPU, then the nearest others (`MPOL_LOCAL`).
     Local,
-    /// These, nearest first, then whichever is near (`MPOL_PREFERRED_MANY`).
+    /// The given nodes, nearest first, then the nearest others (`MPOL_PREFERRED_MANY`).
     PreferredMany,
-    /// Each in turn, as often as its weight says (`MPOL_WEIGHTED_INTERLEAVE`).
+    /// The given nodes in turn, each as often as its weight (`MPOL_WEIGHTED_INTERLEAVE`).
     WeightedInterleave,
 }
 
-/// From which nodes pages come.
+/// A memory policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PlacePolicy {
-    /// How the nodes are used.
+    /// The mode.
     pub mode: PlaceMode,
-    /// The nodes; none of a policy that is [`PlaceMode::Local`].
+    /// The nodes; empty for [`PlaceMode::Local`].
     pub nodes: NodeSet,
-    /// The nodes as the program named them, if it wants them to be shown so.
+    /// The nodes as the program specified them, if they are to be reported in that form.
     pub named: Option<NodeSet>,
-    /// The flags that the program gave with the mode, for who asks for them.
+    /// The mode flags that the program specified, for reports.
     pub flags: u16,
-    /// Near to which node, if not to the CPU's that asks (`set_mempolicy_home_node`).
+    /// The home node, used in place of the node of the allocating CPU (`set_mempolicy_home_node`).
     pub home: Option<u8>,
 }
 
-/// The number of a policy, as areas name it; 0 is none.
+/// The number of a policy, by which areas refer to it; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PolicyId(u16);
 
 impl PolicyId {
-    /// No policy: the thread's holds.
+    /// No policy: that of the thread applies.
     pub const NONE: Self = Self(0);
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn bits(self) -> u16 {
         self.0
     }
 
-    /// The one with this number.
+    /// Returns the ID with this number.
     #[must_use]
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 
-    /// Whether it names none.
+    /// Whether it is `NONE`.
     #[must_use]
     pub const fn is_none(self) -> bool {
         self.0 == 0
@@ -65,8 +65,8 @@ impl PolicyId {
 }
 
 impl PlacePolicy {
-    /// Where the page with the number `turn`, of those that share a policy, comes from, for a CPU of the node `near`,
-    /// on a machine with the nodes `all` of which `weight` tells how often each has its turn.
+    /// Returns the nodes for page number `turn` of those that share the policy, allocated by a CPU of node `near`, on a
+    /// machine with the nodes `all`. `weight` returns the interleave weight of a node.
     #[must_use]
     pub fn choice(
         &self,
@@ -102,14 +102,14 @@ impl PlacePolicy {
         }
     }
 
-    /// Whether a page on `node` is where the policy wants it. Where the CPU decides, none is.
+    /// Whether `node` is one of the policy's nodes. Always false for [`PlaceMode::Local`], which has none.
     #[must_use]
     pub fn allows(&self, node: u8) -> bool {
         self.nodes.contains(node)
     }
 }
 
-/// The node whose turn it is, then any.
+/// Returns the node whose turn it is, then all others.
 fn in_turn(
     nodes: NodeSet,
     turn: u64,
@@ -135,7 +135,7 @@ fn in_turn(
     }
 }
 
-/// Every policy that areas name. Each is kept once, for ever: programs use few.
+/// All policies that areas refer to. Policies are never removed: programs use few.
 pub(crate) struct Policies(Lock<Vec<PlacePolicy>>);
 
 impl Policies {
@@ -143,7 +143,7 @@ impl Policies {
         Self(Lock::new(Rank::Leaf, Vec::new()))
     }
 
-    /// The number of `policy`.
+    /// Returns the number of `policy`, and adds it if it is new.
     pub(crate) fn number(&self, policy: PlacePolicy) -> Result<PolicyId, OutOfMemory> {
         let mut known = self.0.lock();
         if let Some(place) = known.iter().position(|one| *one == policy) {
@@ -156,7 +156,7 @@ impl Policies {
         Ok(PolicyId(known.len() as u16))
     }
 
-    /// The policy with this number.
+    /// Returns the policy with this number.
     pub(crate) fn get(&self, id: PolicyId) -> Option<PlacePolicy> {
         let place = usize::from(id.0).checked_sub(1)?;
         self.0.lock().get(place).copied()

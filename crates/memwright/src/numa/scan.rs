@@ -1,5 +1,5 @@
-//! Turning entries into hinting entries, a part of an address space at a time (Linux 7.2 `kernel/sched/fair.c`,
-//! `task_numa_work`, and `mm/mprotect.c`).
+//! Installs NUMA hints, in one part of an address space at a time (Linux 7.2 `kernel/sched/fair.c`, `task_numa_work`,
+//! and `mm/mprotect.c`).
 
 use memwright_table::{Bits, Edit, Machine, Page, PageRange};
 
@@ -7,11 +7,11 @@ use crate::space::{AddressSpace, Area, Core};
 use crate::stats::Row;
 use crate::vma::AreaFlags;
 
-/// Pages of a lowest table.
+/// Pages that a lowest-level page table maps.
 const TABLE_PAGES: u64 = 512;
 
-/// What becomes of the entry of a page with these bits: whoever uses it next faults. The page of zeroes is
-/// everybody's, and a page of several owners belongs to no node more than to another.
+/// Returns the change that makes an entry with these bits a NUMA hint, whose next access faults. Entries of the zero
+/// page, which all programs share, and of pages with several owners, which have no preferred node, are not changed.
 fn hinting(bits: Bits) -> Edit {
     let told = bits.contains(Bits::READ | Bits::EXCLUSIVE) && !bits.contains(Bits::BORROWED);
     if told {
@@ -24,7 +24,7 @@ fn hinting(bits: Bits) -> Edit {
     }
 }
 
-/// Whether the accesses to the area are of interest: its pages are the program's own and may move.
+/// Whether NUMA hints are installed in the area: its pages are private anonymous memory and movable.
 fn is_hinted<M: Machine>(area: &Area<M>) -> bool {
     let excluded = AreaFlags::SECRET | AreaFlags::HUGETLB | AreaFlags::SHARED;
     area.object().is_none()
@@ -34,8 +34,8 @@ fn is_hinted<M: Machine>(area: &Area<M>) -> bool {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Makes entries hinting entries, from `from` on, until `budget` pages were passed, which it takes off. Returns
-    /// where to go on, or `None` at the end.
+    /// Installs NUMA hints from `from` on, until `budget` pages were passed, and subtracts them from `budget`. Returns
+    /// where to continue, or `None` at the end of the address space.
     pub fn scan_for_hints(&self, from: Page, budget: &mut u64) -> Option<Page> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
@@ -49,7 +49,7 @@ impl<M: Machine> AddressSpace<M> {
                 if *budget == 0 {
                     return Some(left.start);
                 }
-                // Whole tables: no huge page is cut.
+                // Complete page tables, so that no huge page is split.
                 let some = left.start.number() + *budget;
                 let end = some.next_multiple_of(TABLE_PAGES).min(left.end.number());
                 let part = PageRange::new(left.start, Page::new(end));
@@ -63,7 +63,7 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Makes the entries of `range` hinting entries, with one flush.
+    /// Installs NUMA hints in the entries of `range`, with one flush.
     fn hint(&self, range: PageRange) {
         let cpu = self.cpu();
         let mut gather = self.gather();

@@ -1,9 +1,9 @@
-//! Where a page is shown (Linux 7.2 `mm/rmap.c`, `rmap_walk`, and `mm/ksm.c`, `rmap_walk_ksm`).
+//! Reverse mapping: the entries that map a page (Linux 7.2 `mm/rmap.c`, `rmap_walk`, and `mm/ksm.c`, `rmap_walk_ksm`).
 //!
-//! No frame knows its entries. But an area knows of each of its pages which one it is: of an object, or of the memory
-//! that a fork made several address spaces share, for neither a fork nor a move of an area changes that. So one entry of
-//! an area is looked at. Merged pages have nothing in common but the frame: all areas that may have some are gone
-//! through. Whoever relies on it counts: there are as many entries as references, or somebody else has one.
+//! Frames do not record their entries. An area identifies each of its pages by an offset, in an object or in anonymous
+//! memory that several address spaces share after a fork. Neither a fork nor a move of the area changes that offset, so
+//! one entry per area is checked. KSM pages have only the frame in common, so all mergeable areas are walked. The
+//! caller compares counts: if the frame has more references than the entries found, something else has a reference.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -16,17 +16,17 @@ use crate::object::Object;
 use crate::space::{Area, Areas, Core};
 use crate::vma::AreaFlags;
 
-/// Which areas may show a page.
+/// Which areas may map a page.
 enum Sought<M: Machine> {
-    /// Those of an object, at this index.
+    /// Shared and private areas of an object, at this index.
     Object(Arc<dyn Object<M>>, u64),
-    /// Private ones of the same lineage, at this offset: of the object, if they show one.
+    /// Private areas at this offset: those of the object, if there is one, otherwise those without an object.
     Private(Option<Arc<dyn Object<M>>>, u64),
-    /// All that may have merged pages.
+    /// All mergeable areas.
     Merged,
 }
 
-/// A page that several entries may show.
+/// A page that several entries may map.
 pub(crate) struct ShownPage<M: Machine> {
     pub(crate) frame: Frame,
     pub(super) size: PageSize,
@@ -34,16 +34,16 @@ pub(crate) struct ShownPage<M: Machine> {
     sought: Sought<M>,
 }
 
-/// The spaces that show a page.
+/// The address spaces that map a page.
 pub(crate) struct Showing<M: Machine> {
-    /// In the order of their numbers.
+    /// Sorted by their numbers.
     pub(crate) spaces: Vec<Shared<Core<M>>>,
-    /// How many entries do.
+    /// The number of entries that map it.
     pub(crate) shown: usize,
 }
 
 impl<M: Machine> ShownPage<M> {
-    /// The page that the area shows at `page`, by an entry that says `present`.
+    /// The page that the area maps at `page`, by the entry `present`.
     pub(super) fn new(area: &Area<M>, page: Page, present: Present, kind: FrameKind) -> Self {
         let first = match present.size {
             PageSize::Size4K => page,
@@ -55,8 +55,8 @@ impl<M: Machine> ShownPage<M> {
         Self::at(area, index, (present.frame, present.size), kind)
     }
 
-    /// The huge page that is the folio which begins with `head`, of which the area shows `frame` at `page`, perhaps by an
-    /// entry of its own. `None` if the area can show no such page.
+    /// The huge page that is the folio with the first frame `head`, whose `frame` the area maps at `page`, possibly by
+    /// a 4 KiB entry. Returns `None` if the area cannot map such a page.
     pub(crate) fn of_folio(
         area: &Area<M>,
         page: Page,
@@ -69,7 +69,7 @@ impl<M: Machine> ShownPage<M> {
         Some(Self::at(area, index, (head, PageSize::Size2M), kind))
     }
 
-    /// The page with this index.
+    /// The page at this offset.
     fn at(area: &Area<M>, index: u64, (frame, size): (Frame, PageSize), kind: FrameKind) -> Self {
         let object = area.object().cloned();
         let sought = match object {
@@ -85,7 +85,7 @@ impl<M: Machine> ShownPage<M> {
         }
     }
 
-    /// The object that has the page, and where.
+    /// Returns the object that owns the page, and its index there.
     pub(crate) fn object(&self) -> Option<(&Arc<dyn Object<M>>, u64)> {
         match &self.sought {
             Sought::Object(object, index) => Some((object, *index)),
@@ -93,12 +93,12 @@ impl<M: Machine> ShownPage<M> {
         }
     }
 
-    /// Whether it is a merged one.
+    /// Whether it is a KSM page.
     pub(super) fn is_merged(&self) -> bool {
         self.kind == FrameKind::Merged
     }
 
-    /// The pages of the area one of which may be this one.
+    /// Returns the pages of the area that may map this page.
     fn within(&self, area: &Area<M>) -> PageRange {
         match &self.sought {
             Sought::Object(object, index) if same_object(area, Some(object)) => {
@@ -116,7 +116,7 @@ impl<M: Machine> ShownPage<M> {
         }
     }
 
-    /// Calls `visit` with each place in `space` where an entry shows the page as a whole.
+    /// Calls `visit` for each place in `space` where an entry maps the page with its full size.
     pub(crate) fn visit(
         &self,
         space: &Core<M>,
@@ -142,7 +142,7 @@ impl<M: Machine> ShownPage<M> {
         }
     }
 
-    /// The spaces that show it now.
+    /// Returns the address spaces that map the page at present.
     pub(crate) fn spaces(&self, asking: &Core<M>) -> Result<Showing<M>, OutOfMemory> {
         let memory = &asking.memory;
         let mut spaces = match self.object() {
@@ -161,7 +161,7 @@ impl<M: Machine> ShownPage<M> {
     }
 }
 
-/// Whether the area shows the same object, if any.
+/// Whether the area maps the same object, or neither has one.
 fn same_object<M: Machine>(area: &Area<M>, object: Option<&Arc<dyn Object<M>>>) -> bool {
     match (area.object(), object) {
         (None, None) => true,

@@ -1,11 +1,11 @@
-//! A page that several entries show changes its frame (Linux 7.2 `mm/migrate.c`, `migrate_folio_unmap` and
-//! `migrate_folio_move`).
+//! Migration of a page with several entries (Linux 7.2 `mm/migrate.c`, `migrate_folio_unmap` and `migrate_folio_move`).
 //!
-//! The areas of all address spaces that show it are locked, one after the other in the order of their numbers, so that
-//! nobody faults, forks or changes a right there meanwhile; and if an object has the page, the object, so that nobody
-//! else finds it. Then nobody can win a reference who has none: if there are as many as entries, and the one of the
-//! object or of who knows merged pages, nobody else reads or writes the frame. The entries are made migrating ones and
-//! flushed, the page is copied, and each entry names the new frame, with the state that it had.
+//! The areas of all address spaces that map the page are locked, in the order of their numbers, so that no fault, fork
+//! or protection change happens there meanwhile. If an object owns the page, the object is locked too, so that no new
+//! lookup finds the page. No new reference can then be taken without an existing one. If the references are exactly
+//! those of the entries plus that of the object or the KSM index, nothing else accesses the frame. The entries become
+//! migration entries and are flushed, the page is copied, and each entry is set to the new frame with its previous
+//! state.
 
 use alloc::vec::Vec;
 
@@ -22,24 +22,24 @@ use crate::space::{Areas, Core};
 use crate::stats::Row;
 use crate::writable::{View, upgrade};
 
-/// A space that is locked.
+/// An address space whose areas are locked.
 struct Locked<'a, M: Machine> {
     space: &'a Core<M>,
     areas: SpreadWriteGuard<'a, Areas<M>>,
 }
 
-/// An entry that shows the page.
+/// An entry that maps the page.
 struct Place {
-    /// In which of the locked spaces.
+    /// The index of its address space in the list of locked ones.
     space: usize,
     page: Page,
     view: View,
-    /// As it was, once it is migrating.
+    /// Its state before it became a migration entry.
     old: Option<Present>,
 }
 
 impl<M: Machine> Core<M> {
-    /// Moves the page at `page` to where `choice` says, in every entry that shows it; returns its node.
+    /// Migrates the page at `page` to the nodes of `choice`, in every entry that maps it; returns its node.
     pub(super) fn migrate_together(
         &self,
         page: Page,
@@ -59,7 +59,7 @@ impl<M: Machine> Core<M> {
         moved.map(Moved::To)
     }
 
-    /// The page at `page`, and its node.
+    /// Returns the page at `page`, and its node.
     fn shown_at(&self, page: Page) -> Result<(ShownPage<M>, u8), Unmoved> {
         let areas = self.areas.read(self.cpu());
         let area = areas.map.find(page).ok_or(Unmoved::NoArea)?;
@@ -77,7 +77,7 @@ impl<M: Machine> Core<M> {
     ) -> Result<u8, Unmoved> {
         let memory = &*self.memory;
         let frames = memory.frames();
-        // Who merges pages looks for merged ones by their contents.
+        // The scan of KSM looks pages up by their contents.
         let _round = shown.is_merged().then(|| memory.merging().pause());
         let showing = shown.spaces(self)?;
         let target = self
@@ -119,7 +119,7 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// The reference that one of the entries had.
+/// Adopts the reference that one of the entries held.
 fn owned<M: Machine>(core: &Core<M>, frame: Frame, size: PageSize) -> FrameRef<'_, M> {
     match size {
         PageSize::Size4K => core.memory.frames().adopt_part(frame),
@@ -133,7 +133,7 @@ impl From<OutOfMemory> for Unmoved {
     }
 }
 
-/// Locks the areas of all of them, which are in the order of their numbers.
+/// Locks the areas of all address spaces, which are sorted by their numbers.
 fn lock_all<M: Machine>(spaces: &[Shared<Core<M>>]) -> Result<Vec<Locked<'_, M>>, OutOfMemory> {
     let mut locked = Vec::new();
     locked.try_make_room(spaces.len())?;
@@ -148,7 +148,7 @@ fn lock_all<M: Machine>(spaces: &[Shared<Core<M>>]) -> Result<Vec<Locked<'_, M>>
     Ok(locked)
 }
 
-/// Every entry of these spaces that shows the page: `count` at most.
+/// Returns every entry of these address spaces that maps the page: `count` at most.
 fn find_all<M: Machine>(
     shown: &ShownPage<M>,
     locked: &[Locked<'_, M>],
@@ -170,15 +170,15 @@ fn find_all<M: Machine>(
         });
     }
     if more || places.is_empty() {
-        // Others came to show it, or nobody does any more: another time.
+        // The entries have changed since they were counted: the caller may retry.
         return Err(Unmoved::Busy);
     }
     Ok(places)
 }
 
-/// Copies the page to the target and lets every entry name that, if nobody has a reference of the old frame but the
-/// entries and `others`. The references of the old frame that the entries had are the caller's then; each has one of
-/// the target's, beside the caller's.
+/// Copies the page to the target and sets every entry to it, if the old frame has no references beside those of the
+/// entries and `others` more. Afterwards the caller owns the references that the entries held to the old frame. Each
+/// entry holds a reference to the target, in addition to the caller's.
 fn carry<M: Machine>(
     shown: &ShownPage<M>,
     locked: &[Locked<'_, M>],
@@ -192,7 +192,7 @@ fn carry<M: Machine>(
     let memory = &*first.memory;
     let frames = memory.frames();
     if frames.kind(shown.frame) != shown.kind {
-        // The page went, and another one got its frame, before the areas were locked.
+        // The page was freed, and its frame reused, before the areas were locked.
         return Err(Unmoved::Busy);
     }
     let references = match shown.size {
@@ -241,7 +241,7 @@ fn carry<M: Machine>(
     Ok(())
 }
 
-/// Makes all entries migrating ones, and every CPU forget them: one flush for each space.
+/// Turns all entries into migration entries, with one flush for each address space.
 fn take_away<M: Machine>(locked: &[Locked<'_, M>], places: &mut [Place], size: PageSize) {
     for together in places.chunk_by_mut(|one, next| one.space == next.space) {
         let space = locked[together[0].space].space;
@@ -255,7 +255,7 @@ fn take_away<M: Machine>(locked: &[Locked<'_, M>], places: &mut [Place], size: P
     }
 }
 
-/// The pages of an entry that shows a page of this size from `first` on.
+/// Returns the range of an entry of this size that begins at `first`.
 fn range_of(first: Page, size: PageSize) -> PageRange {
     PageRange::new(first, first.add(size.pages()))
 }

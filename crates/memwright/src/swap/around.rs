@@ -1,27 +1,27 @@
-//! How many pages come back with the one that faulted (Linux 7.2 `mm/swap_state.c`, `swap_vma_ra_win`).
+//! Swap readahead: how many pages are read with the one that faulted (Linux 7.2 `mm/swap_state.c`, `swap_vma_ra_win`).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use memwright_table::Page;
 
-/// The most pages that one fault, or one call, brings back.
+/// The maximum number of pages that one fault, or one system call, reads.
 pub(crate) const MOST: u64 = 16;
-/// Pages that the first fault brings back.
+/// The number of pages that the first fault reads.
 const FIRST: u64 = 8;
 
-/// What the last fault for a swapped page brought back in an area, and where the next one is expected if the program
-/// goes on upwards.
+/// The readahead window of an area: what its last swap fault read, and where the next one is expected if the program
+/// accesses the area upwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     next: u64,
-    /// Pages that were wanted, the one that faulted among them; 0 before any fault.
+    /// Pages wanted, including the one that faulted; 0 before the first fault.
     wanted: u64,
-    /// Pages before `next` that came though nobody had asked for them.
+    /// Pages before `next` that were read ahead.
     ahead: u64,
 }
 
 impl Window {
-    /// Before any fault.
+    /// The state before the first fault.
     pub(crate) const NONE: Self = Self {
         next: 0,
         wanted: 0,
@@ -40,14 +40,14 @@ impl Window {
         self.next << 16 | self.wanted << 8 | self.ahead
     }
 
-    /// The first of the pages that nobody had asked for, and how many they were.
+    /// Returns the first of the pages read ahead, and their number.
     pub(crate) const fn ahead(self) -> (Page, u64) {
         (Page::new(self.next.wrapping_sub(self.ahead)), self.ahead)
     }
 
-    /// How many pages from `page` on a fault there brings back, if so many of those that nobody had asked for were used
-    /// since: twice as many as the last if these were half of them, or if there was none and this page was expected
-    /// about here; else half as many, and one alone if they were none of several.
+    /// Returns the number of pages to read from `page` on, after `hits` of the pages read ahead were accessed. Twice
+    /// the last number, if that was at least half of them, or if none were read ahead and `page` is about where a fault
+    /// was expected. Otherwise half of it, or a quarter if `hits` is 0; at least 1.
     pub(crate) fn pages_at(self, page: Page, hits: u64) -> u64 {
         if self.wanted == 0 {
             return FIRST;
@@ -67,17 +67,17 @@ impl Window {
         }
     }
 
-    /// Whether a fault at `page` brings no other back: none came with the last that could have been used since.
+    /// Whether a fault at `page` reads that page alone, and no pages were read ahead whose use is to be checked.
     pub(crate) fn is_single_at(self, page: Page) -> bool {
         self.ahead == 0 && self.pages_at(page, 0) == 1
     }
 
-    /// After a fault for which so many pages were wanted, of which so many were asked for, from `page` on.
+    /// The window after a fault that wanted `wanted` pages, of which `read` were read, from `page` on.
     pub(crate) fn after_read(page: Page, wanted: u64, read: u64) -> Self {
         Self::after(page.add(read.max(1)), wanted, read.saturating_sub(1))
     }
 
-    /// After a fault for which so many pages were wanted, and so many came before `next` beside the one that faulted.
+    /// The window after a fault that wanted `wanted` pages, and read `ahead` of those before `next` ahead.
     pub(crate) const fn after(next: Page, wanted: u64, ahead: u64) -> Self {
         Self {
             next: next.number(),
@@ -87,7 +87,7 @@ impl Window {
     }
 }
 
-/// The window of an area. Faults on several CPUs may each take it for theirs.
+/// The window of an area. Concurrent faults on several CPUs may overwrite each other's update.
 #[derive(Debug)]
 pub(crate) struct WindowCell(AtomicU64);
 
@@ -128,7 +128,7 @@ mod tests {
             wasted += pages - 1;
         }
         assert_eq!(wasted, 3);
-        // From one page at a time up again.
+        // Grows again from single pages.
         let next = Page::new(window.next);
         assert_eq!(window.pages_at(next, 0), 2);
         assert_eq!(window.pages_at(next.add(MOST), 0), 1);

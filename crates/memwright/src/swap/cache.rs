@@ -1,4 +1,4 @@
-//! Pages that are in a slot and in memory.
+//! The swap cache: pages that are both in a slot and in memory.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,56 +11,56 @@ use super::{Place, Swap, SwapPayer};
 use crate::memory::Memory;
 use crate::stats::Row;
 
-/// What a fault finds of a page whose entry names a slot.
+/// The state of a page whose entry names a slot.
 pub(crate) struct Found<'a, M: Machine> {
-    /// The frame in which it is, for another of its owners.
+    /// The frame that holds the page for another owner, if there is one.
     pub(crate) frame: Option<FrameRef<'a, M>>,
-    /// Entries that name the slot.
+    /// The number of entries that name the slot.
     pub(crate) uses: u32,
 }
 
-/// Where the owners of a page find it that one of them had read.
+/// The outcome of adding a page to the swap cache after it was read.
 pub(crate) enum Cached<'a, M: Machine> {
-    /// In his frame.
+    /// The frame is in the cache now; the other owners find the page in it.
     Here,
-    /// There are no others any more.
+    /// There are no other owners any more.
     Alone,
-    /// In the frame of another of them, who was faster.
+    /// Another owner was faster: its frame is in the cache.
     Elsewhere(FrameRef<'a, M>),
 }
 
-/// How a page goes out.
+/// The slot for a page that is swapped out.
 pub(super) struct Way {
-    /// Where to.
+    /// The slot.
     pub(super) slot: u64,
-    /// The slot has it already.
+    /// The slot already holds the page's contents.
     pub(super) kept: bool,
 }
 
-/// What became of the frame of a page whose owners have all sent it out.
+/// The outcome of freeing the frame of a page that all of its owners have swapped out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shed {
-    /// It is free.
+    /// The frame was freed.
     pub(super) freed: bool,
-    /// The device was given its page just now.
+    /// The page was written to the device.
     pub(super) written: bool,
-    /// The device did not take it: the page stays in memory.
+    /// The device did not take the page, which stays in memory.
     pub(super) refused: bool,
 }
 
-/// What is left of a slot when one of those that used it does so no more.
+/// What remains of a slot after one of its uses has ended.
 #[derive(Clone, Copy)]
 enum Remains {
-    /// Others use it.
+    /// It has other uses.
     Used,
-    /// Nothing: the slot is free, and so is the reference of the frame that it had.
+    /// Nothing: the slot is to be freed, and so is the reference to the frame that it had.
     Nothing(Option<Frame>),
-    /// A copy of the page in this frame, of which the slot has no reference any more.
+    /// A copy of the page in this frame. The slot gives up its reference to the frame.
     Copy(Frame),
 }
 
 impl<M: Machine> Swap<M> {
-    /// What is known of the page in `slot`.
+    /// Returns the state of the page in `slot`.
     pub(crate) fn find<'a>(&self, frames: &'a Frames<M>, slot: u64) -> Found<'a, M> {
         self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
@@ -71,7 +71,7 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// How many slots from `slot` on, `most` at most, one entry alone names whose page is not in memory.
+    /// Counts the slots from `slot` on, at most `most`, that a single entry names and whose pages are not in memory.
     pub(crate) fn count_alone(&self, slot: u64, most: u64) -> u64 {
         if most == 0 {
             return 0;
@@ -86,8 +86,8 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// The only entry that named `slot` maps `frame` from now on: the slot stays while nobody writes to the page,
-    /// unless slots are scarce, or the device is to go.
+    /// Ends the use of `slot` by the only entry that named it, which maps `frame` now. The slot keeps its copy while
+    /// the page is clean, unless slots are scarce or the device is closed; then it is freed.
     pub(crate) fn keep(&self, frames: &Frames<M>, slot: u64, frame: Frame) {
         let scarce = self.with_slots(slot, |slots, offset| {
             let scarce = are_scarce(slots);
@@ -99,7 +99,8 @@ impl<M: Machine> Swap<M> {
         self.end_keeping(frames, slot, scarce);
     }
 
-    /// The same for the entries that named `first` and the slots that follow it, but those where there is no frame.
+    /// Like `keep`, for the entries that named `first` and the slots that follow it. Slots for which
+    /// there is no frame are skipped.
     pub(crate) fn keep_run(&self, frames: &Frames<M>, first: u64, run: &[Option<Frame>]) {
         let places = || {
             let run = (0..).zip(run);
@@ -125,7 +126,7 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// Frees a slot that is not kept.
+    /// Frees a slot that does not keep its copy.
     #[inline(always)]
     fn end_keeping(&self, frames: &Frames<M>, slot: u64, scarce: bool) {
         if scarce {
@@ -135,8 +136,8 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// One of the entries that name `slot` is to map `frame`, into which its page was read. What the others did
-    /// meanwhile decides: none of them waited.
+    /// Adds `frame`, into which the page of `slot` was read, to the swap cache for one of the entries that name `slot`.
+    /// The outcome depends on what the other owners did during the read, which did not exclude them.
     pub(crate) fn cache<'a>(
         &self,
         frames: &'a Frames<M>,
@@ -163,9 +164,9 @@ impl<M: Machine> Swap<M> {
         cached
     }
 
-    /// Whether nobody else can reach the page in `slot`, or will (design rule 5), when the caller's is the entry that it
-    /// comes back for and he holds a reference of its frame. Another owner who sends it out names the slot before he gives
-    /// up his reference: one look under the lock sees one or the other.
+    /// Whether the page in `slot` is exclusive to the caller's entry (design rule 5). The caller holds a reference to
+    /// its frame. Another owner that swaps the page out adds its use of the slot before it drops its reference, so a
+    /// check under the lock sees one or the other.
     pub(crate) fn is_of_one(&self, frames: &Frames<M>, slot: u64) -> bool {
         self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
@@ -174,7 +175,8 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// How the page in `frame`, which one entry shows, goes out. That entry names the slot from now on.
+    /// Returns the slot for the page in `frame`, which one entry maps, and adds that entry's use. Prefers the slot that
+    /// holds a copy of the page. `None` if there is no slot.
     pub(super) fn way_out(
         &self,
         frames: &Frames<M>,
@@ -200,10 +202,11 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// Finds a slot for the page in `frame`, which several entries show and nobody can write, and lets the caller's entry
-    /// name it; `dirty` says that a copy that no entry names is out of date. The slot has a reference of the frame from now
-    /// on, through which the others that come for the page find it. The device gets the page when nobody shows the frame
-    /// any more ([`shed`](Self::shed)): until then it would take memory and free none. `None` if there is no slot.
+    /// Returns a slot for the page in `frame`, which several entries map and none maps writable, and adds the use of
+    /// the caller's entry; `dirty` says that a copy that no entry names is out of date. The slot gets a reference to
+    /// the frame, through which the faults of the other owners find it. The page is written only when no entry maps the
+    /// frame any more ([`shed`](Self::shed)): until then a write would take memory and free none. `None` if there is no
+    /// slot.
     pub(super) fn share_out(
         &self,
         frames: &Frames<M>,
@@ -223,8 +226,8 @@ impl<M: Machine> Swap<M> {
                 let shared = frames.share(frame).into_raw();
                 slots.record(offset).set_unwritten(shared);
                 frames.set_slot(frame, Some(slot));
-                // Entries that come back for it are clean, whatever was stored since its contents might be lost
-                // (Linux 7.2 `folio_set_swapbacked` in `try_to_unmap_one`).
+                // Entries that map the page again are clean, whatever was stored since it was lazily freed (Linux 7.2
+                // `folio_set_swapbacked` in `try_to_unmap_one`).
                 if !planted(Mistake::LazySharedOut) {
                     frames.set_lazy(frame, false);
                 }
@@ -239,11 +242,11 @@ impl<M: Machine> Swap<M> {
         self.use_copy(frames, frame, false)
     }
 
-    /// Names the slot that has the page in `frame`, if one has it as it is.
+    /// Adds a use to the slot that holds a copy of the page in `frame`, if there is one and it is up to date.
     fn use_copy(&self, frames: &Frames<M>, frame: Frame, dirty: bool) -> Option<u64> {
         self.with_copy(frames, frame, |copy| {
             let uses = &mut copy.record.uses;
-            // While entries name the slot nobody can write to the page.
+            // While entries name the slot, no entry maps the page writable.
             if copy.is_closed || (*uses == 0 && dirty) {
                 return None;
             }
@@ -256,18 +259,19 @@ impl<M: Machine> Swap<M> {
         .flatten()
     }
 
-    /// Gives up the frame of a page that all of its owners have sent out, when the device has the page.
+    /// Frees the frame of a page that all of its owners have swapped out. Writes the page to the device first, if
+    /// needed.
     pub(super) fn shed(&self, frames: &Frames<M>, slot: u64) -> Shed {
         let unshown = self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
-            // Whoever finds the frame in the record takes a reference under the same lock.
+            // A fault that finds the frame in the record takes a reference under the same lock.
             let unshown = |frame: &Frame| {
                 record.uses > 0 && (frames.references(*frame) == 1 || planted(Mistake::ShedUsed))
             };
             let frame = record.frame().filter(unshown)?;
             let unwritten = record.is_unwritten().then(|| {
-                // Keeps the slot and the frame, says to whoever comes for the page that he is not alone with it, and to
-                // another owner who sheds it that somebody does.
+                // Keeps the slot and the frame. Shows a fault on the page that it is not exclusive, and another owner
+                // in `shed` that this one is writing.
                 record.uses += 1;
                 frames.share(frame)
             });
@@ -289,8 +293,8 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// Hands the page in `frame` to the device, for whose slot the caller has noted a use, and gives the frame up if nobody
-    /// came for it meanwhile.
+    /// Writes the page in `frame` to the slot, to which the caller has added a use, and frees the frame if the page was
+    /// not faulted in meanwhile.
     fn shed_unwritten(&self, frames: &Frames<M>, slot: u64, frame: &FrameRef<'_, M>) -> Shed {
         let written = self.write(frames, slot, frame.frame()).is_ok();
         let (remains, freed) = self.with_slots(slot, |slots, offset| {
@@ -317,9 +321,9 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// Sheds frames that slots alone refer to, for example of pages whose other owners have ended, until `wanted` are free;
-    /// goes on where it stopped before. Returns how many frames are free, and what else became of them in the account of
-    /// `memory`.
+    /// Frees frames that only slots refer to, for example because the other owners of their pages have exited, until
+    /// `wanted` are freed. Continues where the previous call stopped. Returns the number of frames freed, and counts
+    /// writes and failed writes in `memory`.
     pub fn shed_some(&self, memory: &Memory<M>, wanted: u64) -> u64 {
         let frames = memory.frames();
         let start = *self.shed_next.lock();
@@ -344,7 +348,7 @@ impl<M: Machine> Swap<M> {
         freed
     }
 
-    /// Gives back what nobody uses of a slot any more.
+    /// Frees what remained without a use.
     fn finish_use(&self, frames: &Frames<M>, slot: u64, remains: Remains) {
         match remains {
             Remains::Used => {}
@@ -352,12 +356,12 @@ impl<M: Machine> Swap<M> {
                 self.free(frames, slot);
                 drop(frame.map(|frame| frames.adopt(frame)));
             }
-            // Whoever shows the frame has it alone again.
+            // The entry that maps the frame has it exclusively again.
             Remains::Copy(frame) => drop(frames.adopt(frame)),
         }
     }
 
-    /// The page in `old`, which one entry shows, is in `new` from now on: its copy is the copy of that one.
+    /// Moves the copy of a page from frame `old` to `new`: the page, which one entry maps, was migrated.
     pub(crate) fn follow(&self, frames: &Frames<M>, old: Frame, new: Frame) {
         let Some(slot) = frames.slot_of(old) else {
             return;
@@ -372,8 +376,8 @@ impl<M: Machine> Swap<M> {
         });
     }
 
-    /// The page in `frame` was written, or will be by somebody who does not say so: the slot that has it has it no
-    /// more.
+    /// Frees the slot that holds a copy of the page in `frame`, if no entry names it. For pages that were written, or
+    /// may be written without notice.
     pub(crate) fn forget(&self, frames: &Frames<M>, frame: Frame) {
         let unused = self.with_copy(frames, frame, |copy| {
             (copy.record.uses == 0).then(|| {
@@ -386,7 +390,8 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// Takes the frame from a slot. The caller, who holds the lock of the devices, gets the slot's reference, if it has one.
+    /// Removes the frame from a slot's record. The caller holds the lock of the devices, and gets the slot's reference,
+    /// if it has one.
     pub(super) fn take_frame(&self, frames: &Frames<M>, record: &mut Record) {
         if let Some(frame) = record.frame() {
             record.set_frame(None);
@@ -395,7 +400,7 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// Ends one use of a slot. What is left is for [`Self::finish_use`].
+    /// Ends one use of a slot. The caller passes the result to [`Self::finish_use`].
     ///
     /// # Panics
     /// If the slot is not used.
@@ -414,8 +419,8 @@ impl<M: Machine> Swap<M> {
     }
 }
 
-/// How many slots have a copy of their page in memory. Only a CPU that holds the lock of the devices changes it, so that a
-/// change needs no locked instruction.
+/// The number of slots with a copy of their page in memory. It is changed only under the lock of the devices, so a
+/// change needs no atomic read-modify-write instruction.
 pub(super) struct CachedPages(AtomicU64);
 
 impl CachedPages {
@@ -440,12 +445,12 @@ impl CachedPages {
     }
 }
 
-/// Whether slots are too few to keep those of pages in memory.
+/// Whether slots are too scarce to keep copies of pages that are in memory.
 fn are_scarce(slots: &SlotMap) -> bool {
     slots.is_closed() || slots.free() < slots.slots() / 2
 }
 
-/// Nobody names the slot any more, for its page is in `frame`; `kept` is the slot if it stays.
+/// Ends the only use of a slot whose page is in `frame` now; `kept` is the slot if it keeps its copy.
 #[inline(always)]
 fn note_kept<M: Machine>(frames: &Frames<M>, record: &mut Record, kept: Option<u64>, frame: Frame) {
     debug_assert_eq!(record.uses, 1, "a page of several owners is kept for one");

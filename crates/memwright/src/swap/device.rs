@@ -1,29 +1,29 @@
-//! What a swap device is to the memory manager.
+//! The interface of a swap device.
 
 use memwright_table::{Frame, Frames, Machine};
 
-/// Why a device did not do what it was asked.
+/// Why a transfer failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceError {
-    /// It failed.
+    /// The device failed.
     Io,
-    /// It has no room for what does not compress.
+    /// The device has no room for the page, which does not compress enough.
     Full,
 }
 
-/// Which way a page goes.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From the frame, which nobody writes, into the slot, instead of what that kept.
+    /// Swap-out: from the frame, which is not written meanwhile, into the slot, whose contents are replaced.
     Out,
-    /// From the slot, where it stays, into the frame.
+    /// Swap-in: from the slot, which keeps its contents, into the frame.
     In,
 }
 
-/// One page between a frame and a slot.
+/// The transfer of one page between a frame and a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
     /// The slot.
     pub slot: u32,
@@ -31,51 +31,51 @@ pub struct Transfer {
     pub frame: Frame,
 }
 
-/// What a device calls a transfer that is under way.
+/// Identifies a pending transfer to its device.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the device keeps what it knows of the transfer until that is completed"]
 pub struct Ticket(pub u32);
 
-/// What became of a transfer that was submitted.
+/// The result of submitting a transfer.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a transfer may be under way, or not even begun"]
 pub enum Submission {
-    /// It is over, as [`SwapDevice::complete`] says.
+    /// The transfer is finished, with the result that [`SwapDevice::complete`] would return.
     Done(Result<(), DeviceError>),
-    /// It is under way.
+    /// The transfer is pending.
     Pending(Ticket),
-    /// It was not begun: too many are under way.
+    /// The transfer was not begun: too many are pending.
     Busy,
 }
 
-/// Something that keeps pages outside of the frames that programs use.
+/// A backing store for pages outside of the frames that programs use.
 ///
-/// A transfer is submitted and completed. In between others may be submitted, by the same caller or by any other, and
-/// they may end in any order. A device that never makes anybody wait answers each with [`Submission::Done`].
+/// A transfer is submitted and completed. In between, the same caller or any other may submit more, and they may finish
+/// in any order. A device that never makes a caller wait answers each with [`Submission::Done`].
 ///
-/// The methods are called with the locks of page tables held, and take no lock of an earlier rank than
+/// The methods are called with the locks of page tables held, and take no lock of a rank before
 /// [`Rank::Swap`](memwright_table::sync::Rank::Swap). A slot takes part in one transfer at a time, and is not discarded
-/// meanwhile. Who submits several at a time completes some of his own when the device is busy, so that it is not for
-/// ever.
+/// meanwhile. A caller with several pending transfers completes some of them when the device is busy, so that it does
+/// not stay busy.
 pub trait SwapDevice<M: Machine>: Send + Sync {
-    /// How many pages it can keep.
+    /// Returns the number of pages that the device can store.
     fn slots(&self) -> u32;
 
-    /// Begins a transfer, and does not wait for anything. The frame is the device's until the transfer is over.
+    /// Begins a transfer, without waiting. The frame belongs to the device until the transfer has finished.
     fn submit(&self, frames: &Frames<M>, transfer: Transfer) -> Submission;
 
-    /// Waits until a transfer is over: by [`Machine::relax`], or the way that the device knows. Called once for each
+    /// Waits until a transfer has finished, by [`Machine::relax`] or by a means of the device. Called once for each
     /// ticket, with no device's lock held.
     ///
     /// # Errors
-    /// On the way out, nothing is kept in the slot. On the way in, what is in the frame is nothing to be shown to
-    /// anybody, and the slot keeps what it kept.
+    /// After a failed swap-out, the slot stores nothing. After a failed swap-in, the contents of the frame are
+    /// undefined and must not reach a program, and the slot keeps its contents.
     fn complete(&self, frames: &Frames<M>, ticket: Ticket) -> Result<(), DeviceError>;
 
-    /// The page in `slot`, if there is one, is not needed any more.
+    /// Drops the page in `slot`, if there is one.
     fn discard(&self, frames: &Frames<M>, slot: u32);
 
-    /// Bytes of memory that the pages in it take.
+    /// Returns the bytes of memory that the stored pages take.
     fn stored(&self) -> u64 {
         0
     }

@@ -1,12 +1,12 @@
-//! Which pages that come back together come back as folios, and of what frames those are (Linux 7.2 `mm/memory.c`,
+//! Which pages that are swapped in together are read into folios, and the frames of these (Linux 7.2 `mm/memory.c`,
 //! `alloc_swap_folio`).
 //!
-//! Pages that follow one another in memory and on the device are cut as a buddy allocator would cut them: each block is
-//! the largest that is aligned in memory where it begins and ends with them. Where it lies on the device does not
-//! matter. Linux wants the slots aligned as the pages are, for its swap cache keeps a folio that is on its way under
-//! a naturally aligned run of slots. Here a page that one entry alone names never passes through a cache, and devices
-//! are asked for it page by page: aligned slots would win nothing, and would lose every run whose first slot is not the
-//! one that matches its address.
+//! A run of pages that are adjacent in memory and on the device is cut as a buddy allocator would cut it: each block is
+//! the largest that is aligned in memory at its start and ends within the run. The alignment of its slots does not
+//! matter. Linux requires the slots to be aligned like the pages, because its swap cache keeps a folio that is being
+//! read under a naturally aligned range of slots. Here a page that only one entry names never enters a swap cache, and
+//! devices are read page by page. Aligned slots would gain nothing, and would exclude every run whose first slot is not
+//! aligned like its address.
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{FolioPages, FrameKind, FrameRef, Machine, OutOfFrames};
@@ -16,11 +16,11 @@ use crate::huge::{FolioOrders, FolioUse, SMALLEST_ORDER};
 use crate::memory::Memory;
 use crate::stats::Row;
 
-/// The order of the largest folio that comes back.
+/// The order of the largest folio for swap-in.
 const LARGEST_ORDER: u8 = MOST.ilog2() as u8;
 
-/// The order of the folio with which `left` pages begin, the first of them with this number, if none is to be larger
-/// than `most`: 0 for a single page.
+/// Returns the order of the folio at page number `number`, the first of `left` pages, if it is to be at most `most`: 0
+/// for a single page.
 fn order_at(number: u64, left: u64, most: u8) -> u8 {
     let aligned = if planted(Mistake::SwapFolioMisaligned) {
         LARGEST_ORDER.into()
@@ -31,13 +31,13 @@ fn order_at(number: u64, left: u64, most: u8) -> u8 {
     if order < SMALLEST_ORDER { 0 } else { order }
 }
 
-/// Frames for pages that come back together.
+/// Allocates the frames for pages that are swapped in together.
 pub(crate) struct ComingFrames<'a, M: Machine> {
     memory: &'a Memory<M>,
     kind: FrameKind,
-    /// No block of a higher order is free.
+    /// The largest order to try; lowered once no block of a higher order is free.
     most: u8,
-    /// What is left of the last folio.
+    /// The remaining pages of the last folio.
     pages: Option<FolioPages<'a, M>>,
 }
 
@@ -51,8 +51,8 @@ impl<'a, M: Machine> ComingFrames<'a, M> {
         }
     }
 
-    /// The frame of the page with this number, whose number decides how it is aligned. It is one of `left` that are still
-    /// to come and lie in memory and on the device side by side, and the first of them.
+    /// Returns the frame for the page with this number, which determines its alignment. The page is the first of `left`
+    /// that are still to be read and are adjacent in memory and on the device.
     ///
     /// # Errors
     /// No frame is free.
@@ -64,7 +64,7 @@ impl<'a, M: Machine> ComingFrames<'a, M> {
         self.first_of_next(number, left)
     }
 
-    /// The first frame of the largest folio of which there is one, or a single one.
+    /// Allocates the largest folio available and returns its first frame, or allocates a single frame.
     fn first_of_next(&mut self, number: u64, left: u64) -> Result<FrameRef<'a, M>, OutOfFrames> {
         let (memory, purpose) = (self.memory, FolioUse::SwapIn(self.kind));
         let largest = order_at(number, left, self.most);
@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// Pages of each block of a run.
+    /// Returns the pages of each block of a run.
     fn cut(first: u64, count: u64, most: u8) -> Vec<u64> {
         let (mut number, end) = (first, first + count);
         let mut blocks = Vec::new();
@@ -117,7 +117,7 @@ mod tests {
             (3,    5,  4, &[1, 4]),
             (2,    2,  4, &[1, 1]),
             (1023, 1,  4, &[1]),
-            // Larger ones are not to be had.
+            // No larger folio is available.
             (0,    16, 3, &[8, 8]),
             (0,    16, 2, &[4, 4, 4, 4]),
             (4,    6,  1, &[1, 1, 1, 1, 1, 1]),

@@ -1,5 +1,5 @@
-//! Pages whose contents may be lost, and pages that are not needed soon (Linux 7.2 `mm/madvise.c`,
-//! `madvise_free_pte_range` and `madvise_cold`).
+//! Pages that may be discarded, and pages that are not needed soon (Linux 7.2 `mm/madvise.c`, `madvise_free_pte_range`
+//! and `madvise_cold`).
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
@@ -11,8 +11,9 @@ use crate::space::{Area, Core};
 use crate::stats::Row;
 use crate::vma::AreaFlags;
 
-/// How the entry of a page with these bits becomes clean, in an area with these flags: a store after that makes it
-/// dirty, and the contents count again. Who reads the dirty bit for another purpose is told (design rule 9).
+/// Returns the change that makes an entry with these bits clean, in an area with these flags. A later store makes it
+/// dirty again, and the page is then kept. A dirty bit that is cleared here is passed on to the write tracking (design
+/// rule 9).
 fn cleaned(flags: AreaFlags, bits: Bits) -> Edit {
     let mut set = Bits::empty();
     let mut clear = Bits::DIRTY | Bits::FOLDED_DIRTY | Bits::ACCESSED;
@@ -26,8 +27,8 @@ fn cleaned(flags: AreaFlags, bits: Bits) -> Edit {
 }
 
 impl<M: Machine> Core<M> {
-    /// Says of the pages of `range` that their contents may be lost, until they are written again. Pages in swap go at
-    /// once; those that others show stay as they are.
+    /// Marks the pages of `range` as lazily freed (`MADV_FREE`): their contents may be discarded until they are written
+    /// again. Swap entries are removed at once. Pages that other entries map are not marked.
     pub(crate) fn free_lazily(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
         if area.object().is_some() || area.flags().contains(AreaFlags::LOCKED) {
             return Err(AdviseError::NotApplicable(range.start.address()));
@@ -53,7 +54,7 @@ impl<M: Machine> Core<M> {
                 Entry::Swapped(_) => {
                     cursor.remove(&mut gather);
                 }
-                // What is lost is not needed any more either.
+                // Contents that may be lost include poison.
                 Entry::Marker(marker) if marker.marks.contains(Marks::POISON) => {
                     cursor.remove(&mut gather);
                 }
@@ -70,8 +71,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Whether a page is one of 4 KiB that nobody else shows. A watcher's is no exception: what was protected of it is
-    /// not when it is gone, and it is missing then.
+    /// Whether a page is a 4 KiB page with no other users. Pages under userfaultfd are not excluded: a discarded page
+    /// loses its write protection, and its next access is a missing fault.
     fn may_be_lost(&self, page: Present) -> bool {
         let frames = self.memory.frames();
         page.size == PageSize::Size4K
@@ -82,7 +83,7 @@ impl<M: Machine> Core<M> {
             && frames.pins(page.frame) == 0
     }
 
-    /// Takes the page under the cursor away if its contents may be lost. It stays if somebody wrote to it since.
+    /// Discards the lazily freed page under the cursor, unless it was written since. Returns whether it was discarded.
     pub(super) fn drop_lazy(
         &self,
         cursor: &mut Cursor<'_, M>,
@@ -98,7 +99,7 @@ impl<M: Machine> Core<M> {
         if !unneeded {
             return false;
         }
-        // Beside the entry's, which goes with it.
+        // Keeps the frame: the removal drops the entry's reference.
         let kept = frames.share(page.frame);
         let old = cursor.remove(gather);
         let written = old.present().filter(|old| dirty(old.bits));
@@ -107,7 +108,7 @@ impl<M: Machine> Core<M> {
             self.memory.count(Row::LazyDropped, 1);
             return true;
         };
-        // A store came between the look and the removal. The table is there: filling it allocates nothing.
+        // A store came between the check and the removal. The table exists, so setting the entry allocates nothing.
         gather.flush();
         let filled = cursor.fill(Entry::Present(old));
         debug_assert!(filled.is_ok());
@@ -116,7 +117,7 @@ impl<M: Machine> Core<M> {
         false
     }
 
-    /// Lets the pages of `range` look as if nobody had used them for a while.
+    /// Makes the pages of `range` look as if they had not been accessed for a while (`MADV_COLD`).
     pub(crate) fn deactivate(&self, range: PageRange) {
         let mut gather = self.gather();
         let mut cursor = self.table.cursor(range).pausing();

@@ -1,27 +1,28 @@
-//! Pages outside of memory: devices, slots, and the way out and back.
+//! Swap: devices, slots, and the way of pages out of memory and back.
 //!
 //! ```text
-//! device.rs  what a device does          slot.rs  which slots are in use, and by whom
-//! cache.rs   pages that are in memory and in a slot
-//! around.rs  how many come back together   folio.rs  and as folios
-//! out.rs     pages leave                 ../fault/swap.rs  a page comes back
-//! reclaim.rs which leave when memory is short
-//! object.rs  pages of shared memory   out_object.rs  which of them leave, as those tell who show them
-//! unshown.rs those that nobody shows
-//! lazy.rs    pages whose contents may be lost
-//! remove.rs  a device is taken out of use
-//! payer.rs   who pays for slots
-//! transfers.rs  what devices were asked to do, and did
+//! device.rs  the interface of a device    slot.rs  which slots are in use, and by how many entries
+//! cache.rs   pages in memory and in a slot
+//! around.rs  readahead: how many pages     folio.rs  and in which folios
+//! out.rs     swap-out                      ../fault/swap.rs  swap-in
+//! reclaim.rs which pages are swapped out when memory is short
+//! object.rs  pages of shared memory        out_object.rs  which of them leave, by the entries that map them
+//! unshown.rs object pages that no entry maps
+//! lazy.rs    MADV_FREE and MADV_COLD
+//! remove.rs  swapoff
+//! payer.rs   memcg charges of slots
+//! transfers.rs  transfers to and from devices
 //! ```
 //!
-//! # A page's way
+//! # Swap-out and swap-in of a page
 //!
-//! An entry of a page that left names a slot ([`memwright_table::Swapped`]) and carries what must survive:
-//! exclusivity, soft-dirty, userfaultfd's write protection, tracking. A load of an exclusive page maps it writable
-//! at once, where [the rule](crate::writable) allows it, and clean: the slot stays, so that the page goes out again
-//! for nothing as long as nobody writes to it (design rule 8). A store maps it writable and dirty, and the slot is
-//! free. A page of several owners comes back once, and each of them finds the same frame. Pages that come back
-//! together come back in folios where they are aligned: each page of one still has its own entry, reference and slot.
+//! The entry of a page that was swapped out names a slot ([`memwright_table::Swapped`]) and carries the bits that must
+//! survive: exclusive, soft-dirty, userfaultfd write protection, tracking. A load of an exclusive page maps it writable
+//! at once, where [the rule](crate::writable) allows it, and clean. The slot keeps its copy, so that swapping the page
+//! out again costs no write as long as it stays clean (design rule 8). A store maps the page writable and dirty, and
+//! frees the slot. A page of several owners is read once, and each owner finds the same frame. Pages that are read
+//! together are read into folios where they are aligned; each page of a folio still has its own entry, reference and
+//! slot.
 //!
 //! A page of shared memory has one owner, the object, whose store names the slot.
 
@@ -61,53 +62,53 @@ use memwright_table::{Frame, Frames, Machine, OutOfMemory, Rising, Shared, TryPu
 use payer::Bills;
 use slot::{Record, SlotMap};
 
-/// Slots that are looked up under one lock.
+/// Slots that are returned per acquisition of the lock.
 const CACHED_AT_A_TIME: usize = 32;
 
-/// Slots that are looked at under one lock.
+/// Slots that are examined per acquisition of the lock.
 const LOOKED_AT_A_TIME: usize = 4096;
 
-/// A device that pages go out to.
+/// A swap device.
 struct Active<M: Machine> {
     device: Arc<dyn SwapDevice<M>>,
     slots: SlotMap,
-    /// Devices of a higher one are filled first.
+    /// Devices with a higher priority are filled first.
     priority: i32,
 }
 
-/// A slot with a copy of a page in memory.
+/// A slot that holds a copy of a page in memory.
 struct Copied<'a> {
     slot: u64,
     record: &'a mut Record,
-    /// The device is taken out of use: no entry is to name the slot anew.
+    /// The device is closed: no further entry may name the slot.
     is_closed: bool,
 }
 
-/// What a device keeps, to be shown.
+/// The use of a device, for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceUse {
-    /// Its number.
+    /// The number of the device.
     pub number: usize,
-    /// Slots.
+    /// The number of slots.
     pub slots: u32,
-    /// Of these, in use.
+    /// The number of slots in use.
     pub used: u32,
-    /// Devices of a higher one are filled first.
+    /// Devices with a higher priority are filled first.
     pub priority: i32,
-    /// Bytes of memory that its pages take.
+    /// Bytes of memory that the stored pages take.
     pub stored: u64,
 }
 
-/// All slots of a machine.
+/// The swap devices of a machine and their slots.
 pub struct Swap<M: Machine> {
     devices: Lock<Vec<Option<Active<M>>>>,
-    /// What each payer has.
+    /// What is charged to each memcg.
     bills: Bills,
-    /// Slots with a copy of their page in memory.
+    /// Number of slots with a copy of their page in memory.
     cached: CachedPages,
-    /// Objects whose pages may leave.
+    /// Objects with reclaimable pages.
     stores: Lock<Rising<Shared<crate::object::Store<M>>>>,
-    /// Where the search for frames that slots alone refer to goes on.
+    /// Where the search for frames that only slots refer to continues.
     shed_next: Lock<Place>,
 }
 
@@ -122,10 +123,10 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// Lets pages go out to `device` from now on; returns its number, or `None` if there are too many.
+    /// Adds `device`. Returns its number, or `None` if there are too many devices.
     ///
     /// # Errors
-    /// No heap for what is to be known of its slots.
+    /// There is no heap for the records of its slots.
     pub fn add(
         &self,
         device: Arc<dyn SwapDevice<M>>,
@@ -133,7 +134,7 @@ impl<M: Machine> Swap<M> {
     ) -> Result<Option<usize>, OutOfMemory> {
         let mut slots = SlotMap::new(device.slots())?;
         let mut devices = self.devices.lock();
-        // Whoever opens the first payer does so for the devices that there are.
+        // `open_payer` allocates the charge records only of devices that exist when it is called.
         if self.bills.are_open() {
             slots.note_payers()?;
         }
@@ -156,10 +157,10 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// The devices.
+    /// Returns the use of each device.
     ///
     /// # Errors
-    /// No heap for the list.
+    /// There is no heap for the list.
     pub fn devices(&self) -> Result<Vec<DeviceUse>, OutOfMemory> {
         let mut uses = Vec::new();
         uses.try_make_room(MOST_DEVICES)?;
@@ -178,14 +179,14 @@ impl<M: Machine> Swap<M> {
             keepers.try_push(active.device.clone())?;
         }
         drop(devices);
-        // A device has a lock of the same rank.
+        // A device has a lock of the same rank, so it is called without this one.
         for (shown, device) in uses.iter_mut().zip(&keepers) {
             shown.stored = device.stored();
         }
         Ok(uses)
     }
 
-    /// Slots of all devices, and those in use.
+    /// Returns the number of slots of all devices, and of those in use.
     pub fn totals(&self) -> (u64, u64) {
         let devices = self.devices.lock();
         let each = devices.iter().flatten().map(|active| &active.slots);
@@ -195,13 +196,13 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// Pages that are in memory and in a slot (`NR_SWAPCACHE` of Linux 7.2).
+    /// Counts the pages that are both in memory and in a slot (`NR_SWAPCACHE` of Linux 7.2).
     pub fn cached_pages(&self) -> u64 {
         self.cached.get()
     }
 
-    /// Divides `unit` by the number of entries that name a slot, and adds the results up for `count` slots from `slot` on
-    /// (`smaps_pte_entry` in `fs/proc/task_mmu.c` of Linux 7.2).
+    /// Divides `unit` by the number of entries that name a slot, and sums up the results over `count` slots from `slot`
+    /// on (`smaps_pte_entry` in `fs/proc/task_mmu.c` of Linux 7.2).
     pub fn shares(&self, slot: u64, count: u64, unit: u64) -> u64 {
         self.with_slots(slot, |slots, offset| {
             let end = offset.saturating_add(count as u32).min(slots.slots());
@@ -210,7 +211,7 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// Slots in use, as far as that can be told without waiting: for reports of failures too.
+    /// Counts the slots in use; 0 if the lock is held. For reports of failures, which must not wait.
     pub(crate) fn slots_in_use(&self) -> u64 {
         let devices = self.devices.try_lock();
         devices.map_or(0, |devices| {
@@ -225,31 +226,32 @@ impl<M: Machine> Swap<M> {
         self.devices.lock().iter().any(Option::is_some)
     }
 
-    /// Slots that `payer` pays for.
+    /// Counts the slots charged to `payer`.
     pub fn paid_by(&self, payer: SwapPayer) -> u64 {
         self.bills.slots(payer)
     }
 
-    /// How often `payer` was refused a slot because of its limit.
+    /// Counts how often `payer` was refused a slot because of its limit.
     pub fn refused_to(&self, payer: SwapPayer) -> u64 {
         self.bills.refused(payer)
     }
 
-    /// How often `payer` got no slot because none was free.
+    /// Counts how often `payer` got no slot because none was free.
     pub fn full_for(&self, payer: SwapPayer) -> u64 {
         self.bills.full(payer)
     }
 
-    /// Lets `payer` have at most `most` slots from now on. What it has more it keeps.
+    /// Limits `payer` to `most` slots from now on. Slots above the limit remain charged.
     pub fn limit_payer(&self, payer: SwapPayer, most: u64) {
         let _devices = self.devices.lock();
         self.bills.limit(payer, most);
     }
 
-    /// Makes `payer` a new one without slots and limits: for slots and objects of the one before nobody pays from now on.
+    /// Resets `payer` for a new memcg, with no slots and no limit. Slots and objects that were charged to the previous
+    /// memcg of this number are charged to none from now on.
     ///
     /// # Errors
-    /// No heap to note who pays for each slot.
+    /// There is no heap for the charge records.
     pub fn open_payer(&self, payer: SwapPayer) -> Result<(), OutOfMemory> {
         self.forgive_objects(payer);
         let mut devices = self.devices.lock();
@@ -261,7 +263,7 @@ impl<M: Machine> Swap<M> {
         Ok(())
     }
 
-    /// Takes a slot for one entry to name, if `payer` may have one more.
+    /// Allocates a slot with one use, charged to `payer`. Returns `None` if `payer` is at its limit or no slot is free.
     fn reserve(&self, payer: SwapPayer) -> Option<u64> {
         let mut devices = self.devices.lock();
         if !self.bills.allows(payer) {
@@ -285,7 +287,7 @@ impl<M: Machine> Swap<M> {
         Some(Place { device, offset }.slot())
     }
 
-    /// Some slots from `from` on whose pages are in memory too, and where to go on, if there are more slots.
+    /// Returns some slots from `from` on whose pages are in memory too, and where to continue, if there are more slots.
     fn cached_from(&self, from: Place) -> ([Option<u64>; CACHED_AT_A_TIME], Option<Place>) {
         let mut found = [None; CACHED_AT_A_TIME];
         let (mut count, mut looked) = (0, 0);
@@ -313,7 +315,7 @@ impl<M: Machine> Swap<M> {
         (found, None)
     }
 
-    /// Calls `act` with the record of the slot that has a copy of the page in `frame`, if one has.
+    /// Calls `act` with the record of the slot that holds a copy of the page in `frame`, if there is one.
     fn with_copy<R>(
         &self,
         frames: &Frames<M>,
@@ -323,7 +325,7 @@ impl<M: Machine> Swap<M> {
         let slot = frames.slot_of(frame)?;
         let place = Place::of(slot);
         let mut devices = self.devices.lock();
-        // The slot may have been taken from the frame since, and the device out of use.
+        // Since `slot_of` was read, the slot may have lost the frame, and the device may have been removed.
         let active = devices.get_mut(place.device)?.as_mut()?;
         let is_closed = active.slots.is_closed();
         let record = active.slots.record(place.offset);
@@ -337,10 +339,10 @@ impl<M: Machine> Swap<M> {
         })
     }
 
-    /// Calls `act` with the slots of the device of `slot`.
+    /// Calls `act` with the slot map of the device of `slot`.
     ///
     /// # Panics
-    /// If there is no such device: an entry names a slot that was never given out.
+    /// If there is no such device: an entry names a slot that was never allocated.
     fn with_slots<R>(&self, slot: u64, act: impl FnOnce(&mut SlotMap, u32) -> R) -> R {
         let place = Place::of(slot);
         let mut devices = self.devices.lock();
@@ -357,9 +359,9 @@ impl<M: Machine> Swap<M> {
         active.device.clone()
     }
 
-    /// Frees a slot whose record says that nobody needs it.
+    /// Frees a slot whose record has no use and no frame.
     fn free(&self, frames: &Frames<M>, slot: u64) {
-        // Nobody else knows of the slot until it is given back.
+        // No other thread can reach the slot before it is given back.
         self.device_of(slot).discard(frames, Place::of(slot).offset);
         self.with_slots(slot, |slots, offset| {
             self.bills.release(slots.payer(offset));

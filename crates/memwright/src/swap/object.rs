@@ -1,10 +1,10 @@
-//! Pages of shared memory leave and come back (Linux 7.2 `mm/shmem.c`, `shmem_writeout` and `shmem_swapin_folio`).
+//! Swap-out and swap-in of shared memory (Linux 7.2 `mm/shmem.c`, `shmem_writeout` and `shmem_swapin_folio`).
 //!
-//! Nobody's table names the slot of such a page: the store of the object does, which is its only user for as long as
-//! nobody reads it. A device is waited for without the object's lock. Who reads a page is a user of its slot meanwhile, so that
-//! this is given to no other page; of several who read it the first one's frame is the page. A page that is being
-//! written is marked in the store, and whoever asks for it takes the mark away: then it stays. A page that came back
-//! has no slot any more, as on Linux.
+//! Shmem swap entries live in the object's store, not in page tables. The store is the only user of the slot unless the
+//! page is being read. Transfers are waited for without the object's lock. A reader of a page therefore holds a use of
+//! its slot, so that the slot is not reallocated to another page; if several threads read the page, the first one's
+//! frame becomes the page. A page that is being written is marked in the store. An access clears the mark, and the page
+//! then stays. As on Linux, a page that was swapped in has no slot any more.
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{FrameKind, FrameRef, Machine, OutOfMemory, Page, Shared, Slots};
@@ -17,49 +17,49 @@ use crate::memory::Memory;
 use crate::object::{CLUSTER, Cluster, Mappings, Store, Stored};
 use crate::stats::Row;
 
-/// Pages of an object that are to leave.
+/// Pages of an object that are to be swapped out or written back.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaving {
-    /// Which.
+    /// The pages.
     pub pages: Cluster,
-    /// Only those that nobody used since they were looked at before.
+    /// Only those that were not accessed since the previous scan.
     pub unused: bool,
-    /// Who pays for their slots.
+    /// The memcg charged for their slots.
     pub payer: SwapPayer,
 }
 
-/// What became of them.
+/// The result of swapping out pages of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// How many left.
+    /// The number of pages that left memory.
     pub pages: u64,
-    /// How many were written to where the object is kept for that, if it is not swap.
+    /// The number of pages that were written back to the object's backing store, if that is not swap.
     pub written_back: u64,
-    /// There was no room for more.
+    /// No slot was available for the other pages.
     pub is_full: bool,
 }
 
-/// A page on its way out.
+/// A page that is being swapped out.
 struct OnItsWay<'a, M: Machine> {
     index: u64,
-    /// Nobody may free the frame while the device reads it.
+    /// Keeps the frame allocated while the device reads it.
     frame: FrameRef<'a, M>,
     slot: u64,
 }
 
-/// A page on its way back.
+/// A page that is being swapped in.
 struct OnItsWayBack<'a, M: Machine> {
     index: u64,
     slot: u64,
-    /// A use of the slot is its reader's.
+    /// This read holds a use of the slot.
     is_held: bool,
-    /// What it is read into.
+    /// The frame that it is read into.
     frame: Option<FrameRef<'a, M>>,
-    /// It is in the frame from now on, not in the slot.
+    /// The store now has the page in the frame, not in the slot.
     came: bool,
 }
 
-/// Pages that come back together.
+/// Pages that are swapped in together.
 struct Coming<'a, M: Machine> {
     pages: [Option<OnItsWayBack<'a, M>>; MOST as usize],
     transfers: Transfers<M, { MOST as usize }>,
@@ -73,10 +73,10 @@ impl<'a, M: Machine> Coming<'a, M> {
         }
     }
 
-    /// Has the pages read, as far as there are frames for them.
+    /// Submits the reads, as far as frames are available.
     ///
     /// # Errors
-    /// There is none for the first.
+    /// No frame is available for the first page.
     fn begin(&mut self, memory: &'a Memory<M>) -> Result<(), ObjectError> {
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
         let count = self.pages.iter().flatten().count();
@@ -95,10 +95,10 @@ impl<'a, M: Machine> Coming<'a, M> {
         Ok(())
     }
 
-    /// Waits until they are read, and returns how many were.
+    /// Waits for the reads, and returns how many succeeded.
     ///
     /// # Errors
-    /// The first cannot be read.
+    /// The first page could not be read.
     fn finish(&mut self, memory: &Memory<M>) -> Result<u64, ObjectError> {
         let mut result = Ok(());
         let mut read = 0;
@@ -120,13 +120,13 @@ impl<'a, M: Machine> Coming<'a, M> {
         result.map(|()| read)
     }
 
-    /// Gives up what nobody has any more: slots of those that came, frames of those that did not.
+    /// Releases the slots of pages that came in, the frames of those that did not, and the uses that the reads held.
     fn settle(self, memory: &Memory<M>) {
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
         for way in self.pages.into_iter().flatten() {
             if way.came {
                 let _ = way.frame.map(FrameRef::into_raw);
-                // The store's use.
+                // The use that the store held.
                 swap.release(frames, way.slot);
             }
             if way.is_held {
@@ -137,13 +137,13 @@ impl<'a, M: Machine> Coming<'a, M> {
 }
 
 impl<M: Machine> Store<M> {
-    /// Brings page `index` back if it is in swap, and with it up to `most` pages in all that follow it, as long as their
-    /// slots follow its own and there are frames for them: all are asked for before the first is waited for. Returns
-    /// how many the device was read for.
+    /// Swaps in page `index`, if it is in swap, and the pages that follow it, up to `most` in all, as long as their
+    /// slots follow its own and frames are available. All reads are submitted before the first is waited for. Returns
+    /// the number of pages read.
     ///
     /// # Errors
-    /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]: the page is where it was. What was to come with it may be
-    /// back.
+    /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]: the page is still in its slot. Pages that were to be read
+    /// with it may be in memory.
     pub(crate) fn bring_in(
         &self,
         memory: &Memory<M>,
@@ -169,8 +169,8 @@ impl<M: Machine> Store<M> {
         read
     }
 
-    /// Becomes a user of the slots of page `index`, if it is in swap, and of those of the pages that follow it and come
-    /// with it: they are given to no other page meanwhile.
+    /// Adds a use to the slot of page `index`, if it is in swap, and to the slots of the pages that follow it and are
+    /// read with it, so that the slots are not reallocated meanwhile.
     fn claim(&self, memory: &Memory<M>, index: u64, most: u64) -> Option<Coming<'_, M>> {
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
         let state = self.lock();
@@ -201,7 +201,8 @@ impl<M: Machine> Store<M> {
         Some(coming)
     }
 
-    /// The same for a call, which shows the page nowhere: as many pages come as calls for this object used of late.
+    /// Like `bring_in`, for a system call, which maps the page nowhere. How many pages are read
+    /// depends on how many pages of the last readahead were accessed.
     pub(crate) fn bring_in_for_call(
         &self,
         memory: &Memory<M>,
@@ -222,7 +223,8 @@ impl<M: Machine> Store<M> {
         Ok(())
     }
 
-    /// For which of the `pages` pages from `first` on somebody asked since they came: a bit for each, at most 64.
+    /// Returns which of the `pages` pages from `first` on were accessed since they were swapped in: a bit for each, at
+    /// most 64.
     pub(crate) fn asked_for(&self, first: u64, pages: u64) -> u64 {
         if pages == 0 {
             return 0;
@@ -233,8 +235,8 @@ impl<M: Machine> Store<M> {
         bits.fold(0, |found, bit| found | 1 << bit)
     }
 
-    /// Brings the pages from `from` on back that are on the device with this number, and takes them off `left`. Returns
-    /// where to go on when these were taken, or `None` at the end.
+    /// Swaps in the pages from `from` on that are on device `device`, and subtracts their number from `left`. Returns
+    /// where to continue once `left` is used up, or `None` at the end.
     fn bring_back(
         &self,
         memory: &Memory<M>,
@@ -254,7 +256,7 @@ impl<M: Machine> Store<M> {
         Ok(None)
     }
 
-    /// The first page from `from` on that is on the device with this number.
+    /// Returns the first page from `from` on that is on device `device`.
     fn next_on(&self, device: usize, from: u64) -> Option<u64> {
         let state = self.lock();
         if state.pages.swapped() == 0 {
@@ -271,8 +273,10 @@ impl<M: Machine> Store<M> {
         None
     }
 
-    /// Sends those of `pages` out that nobody has but the store, once nobody shows them any more. Without a lock of
-    /// an address space.
+    /// Unmaps `pages` everywhere, then swaps out those whose frames only the store refers to.
+    ///
+    /// # Locks
+    /// The caller holds no lock of an address space.
     pub(crate) fn send_out(
         &self,
         memory: &Memory<M>,
@@ -280,7 +284,8 @@ impl<M: Machine> Store<M> {
         pages: Cluster,
         payer: SwapPayer,
     ) -> Left {
-        // Who finds a page from now on finds it again before it leaves, or is found out.
+        // A fault that found a page before this repeats the lookup; one that finds it later holds a reference or clears
+        // the mark.
         mappings.stale();
         if !planted(Mistake::SharedOutShown) {
             for run in pages.runs() {
@@ -290,7 +295,7 @@ impl<M: Machine> Store<M> {
         self.write_out(memory, pages, payer)
     }
 
-    /// The same where nobody shows them.
+    /// Like `send_out`, for pages that no entry maps.
     pub(super) fn write_out(&self, memory: &Memory<M>, pages: Cluster, payer: SwapPayer) -> Left {
         let (ways, mut is_full) = self.begin(memory, pages, payer);
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
@@ -319,7 +324,7 @@ impl<M: Machine> Store<M> {
         }
     }
 
-    /// Marks the pages that go, and gives each a slot. Whether there were too few slots.
+    /// Marks the pages to be written, and allocates a slot for each. Also returns whether too few slots were available.
     fn begin<'a>(
         &self,
         memory: &'a Memory<M>,
@@ -351,15 +356,15 @@ impl<M: Machine> Store<M> {
         (ways, false)
     }
 
-    /// Puts the slot in the page's place, if the device has taken the page and nobody asked for it since; else the page
-    /// stays. Whether it left.
+    /// Replaces the page by its slot, if the device has taken it and it was not accessed since; otherwise the page
+    /// stays. Returns whether it left.
     fn end(&self, memory: &Memory<M>, way: &OnItsWay<'_, M>, taken: bool) -> bool {
         let frames = &**memory.frames();
         let frame = way.frame.frame();
         let mut state = self.lock();
         let left = taken && state.pages.leave(way.index, frame, way.slot);
         if left {
-            // The store's reference; the caller has another.
+            // The store's reference. The caller holds another.
             drop(frames.adopt(frame));
         } else {
             state.pages.end_leaving(way.index, frame);
@@ -369,34 +374,34 @@ impl<M: Machine> Store<M> {
     }
 }
 
-/// Where a round through all objects with pages in swap is.
+/// The position of a pass over all objects with pages in swap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjectPlace {
-    /// The object to go on with, or the first after it.
+    /// The object to continue with, or the first after it.
     pub(super) number: u64,
-    /// The page there.
+    /// The page of that object.
     pub(super) index: u64,
 }
 
 impl<M: Machine> Swap<M> {
-    /// Lets the pages of a store leave: reclaim, and whoever takes a device out of use, find them from now on.
+    /// Lists a store, so that reclaim and swapoff find its pages from now on.
     ///
     /// # Errors
-    /// No heap.
+    /// There is no heap for the list.
     pub(crate) fn list(&self, store: &Shared<Store<M>>) -> Result<(), OutOfMemory> {
         let number = self.stores.lock().try_push(store.clone())?;
         store.lock().listed = Some(number);
         Ok(())
     }
 
-    /// How many slots have pages of objects.
+    /// Counts the slots that hold pages of objects.
     pub fn slots_of_objects(&self) -> u64 {
         let stores = self.stores.lock();
         let count = |store: &Shared<Store<M>>| store.lock().pages.swapped();
         stores.iter().map(count).sum()
     }
 
-    /// Takes a store off the list, if it is there.
+    /// Removes a store from the list, if it is listed.
     pub(crate) fn delist(&self, store: &Shared<Store<M>>) {
         let mut stores = self.stores.lock();
         let number = store.lock().listed.take();
@@ -405,7 +410,7 @@ impl<M: Machine> Swap<M> {
         drop(listed);
     }
 
-    /// Lets nobody pay for the objects for which `payer` did.
+    /// Drops the charges of all objects that are charged to `payer`.
     pub(super) fn forgive_objects(&self, payer: SwapPayer) {
         for store in self.stores.lock().iter() {
             let mut state = store.lock();
@@ -415,7 +420,7 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// The listed store with this number, or the first after it.
+    /// Returns the listed store with this number, or the first after it.
     pub(crate) fn listed(&self, number: u64) -> Option<(u64, Shared<Store<M>>)> {
         let stores = self.stores.lock();
         let (number, store) = stores.first_from(number)?;
@@ -424,11 +429,11 @@ impl<M: Machine> Swap<M> {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Brings pages of objects back that are on swap device `device`, about `most` of them, from `place` on, which
-    /// becomes where to go on. Whether the round is over.
+    /// Swaps in pages of objects that are on device `device`, about `most` of them, from `place` on. Updates `place` to
+    /// where to continue. Returns whether the pass is complete.
     ///
     /// # Errors
-    /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]; what came back before stays.
+    /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]; pages that were swapped in before stay in memory.
     pub fn bring_objects_back(
         &self,
         device: usize,

@@ -1,8 +1,8 @@
-//! Pages leave memory (Linux 7.2 `mm/vmscan.c`, `shrink_folio_list`, and `mm/rmap.c`, `try_to_unmap_one`).
+//! Swap-out (Linux 7.2 `mm/vmscan.c`, `shrink_folio_list`, and `mm/rmap.c`, `try_to_unmap_one`).
 //!
-//! Some pages of one table at a time: their entries name slots, one flush makes every CPU forget them, then the
-//! device gets what is in the frames, and only then these are free. The table's lock is held meanwhile, so that
-//! nobody comes for a page that is not there yet.
+//! Some pages of one page table at a time: swap entries replace their entries, one flush invalidates the translations
+//! of all CPUs, then the frames are written to the device, and only then they are freed. The lock of the table is held
+//! throughout, so that no fault finds a swap entry whose page is not written yet.
 
 use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
@@ -14,22 +14,22 @@ use crate::space::{Area, Core};
 use crate::stats::Row;
 use crate::vma::AreaFlags;
 
-/// Pages that go out with one flush. Linux takes twice as many (`SWAP_CLUSTER_MAX`), but writes them with no table's lock
-/// held; here other threads of the CPU wait meanwhile, and a page may take 100,000 instructions to compress.
+/// Pages swapped out per flush. Linux takes twice as many (`SWAP_CLUSTER_MAX`), but writes them with no page-table lock
+/// held. Here other threads of the CPU wait meanwhile, and compressing a page may take 100,000 instructions.
 const TOGETHER: usize = 16;
 
-/// A page that is about to leave.
+/// A page that is being swapped out.
 #[derive(Clone, Copy)]
 struct Leaving {
     page: Page,
     old: Present,
     slot: u64,
-    /// The slot has it already.
+    /// The slot already holds the page's contents.
     kept: bool,
 }
 
-/// What the entry of a page with these bits carries while the page is out, in an area with these flags (design
-/// rule 9): nobody reads its dirty bit any more.
+/// Returns the bits that a swap entry carries for a page with these bits, in an area with these flags. The dirty bit is
+/// not carried, so a dirty page is reported to the write tracking here (design rule 9).
 fn carried(flags: AreaFlags, bits: Bits) -> Bits {
     let mut kept = bits & (Bits::EXCLUSIVE | Bits::SOFT_DIRTY | Bits::UFFD_WP | Bits::WATCHED);
     if planted(Mistake::SwapForgetsProtection) {
@@ -45,7 +45,7 @@ fn carried(flags: AreaFlags, bits: Bits) -> Bits {
 }
 
 impl<M: Machine> Core<M> {
-    /// Whether pages of the area may leave memory.
+    /// Whether private pages of the area may be swapped out.
     pub(crate) fn may_leave(&self, area: &Area<M>) -> bool {
         let mut kept = AreaFlags::LOCKED | AreaFlags::SECRET | AreaFlags::SHARED;
         if planted(Mistake::SwapLocked) {
@@ -54,8 +54,9 @@ impl<M: Machine> Core<M> {
         !area.flags().intersects(kept)
     }
 
-    /// Sends those private pages of `range`, all in `area`, out that only this address space shows and `choice` names,
-    /// until the effort is over. Pages stay for want of slots, too. Returns where it ended.
+    /// Swaps out private pages of `range`, all of which is in `area`, until `effort` is used up. `choice` selects the
+    /// pages; those with other users are taken only with `Choice::Unused`. Pages stay in memory if no slot is
+    /// available. Returns where it stopped.
     pub(crate) fn page_out(
         &self,
         area: &Area<M>,
@@ -95,7 +96,8 @@ impl<M: Machine> Core<M> {
         end
     }
 
-    /// Splits a huge page that may leave: its pages go one by one. False if nothing here does.
+    /// Splits a huge page that may be swapped out, so that its pages are handled one by one. Returns false if the entry
+    /// was not split.
     fn part_huge(
         &self,
         cursor: &mut Cursor<'_, M>,
@@ -114,7 +116,7 @@ impl<M: Machine> Core<M> {
         let frames = self.memory.frames();
         let leaves = page.size == PageSize::Size2M
             && !page.bits.contains(Bits::BORROWED)
-            // Those of the pool stay.
+            // hugetlb pages stay in memory.
             && matches!(frames.kind(page.frame), FrameKind::Anonymous)
             && frames.pins(page.frame) == 0
             && frames.is_sole_whole(page.frame);
@@ -125,8 +127,8 @@ impl<M: Machine> Core<M> {
         true
     }
 
-    /// Sends out the next pages of the table in which the cursor stands, and leaves it after them. Returns how many
-    /// entries name slots.
+    /// Swaps out the next pages of the page table at the cursor, and leaves the cursor after them. Returns the number
+    /// of entries that became swap entries.
     fn page_out_some(
         &self,
         area: &Area<M>,
@@ -152,7 +154,7 @@ impl<M: Machine> Core<M> {
         let (end, last) = (cursor.locked_end(), cursor.range().end);
         let mut went = 0;
         let mut next = cursor.position();
-        // Each of those that others show too may be a write of its own.
+        // Each page with other users may take a separate write.
         while next < end && count + (went as usize) < TOGETHER && effort.look > 0 {
             cursor.seek(next);
             let at = next;
@@ -161,7 +163,7 @@ impl<M: Machine> Core<M> {
                 continue;
             };
             if shows_object && !self.is_private(page.frame) {
-                // The object's pages are looked at for themselves.
+                // Pages of the object itself are reclaimed by `page_out_objects`.
                 continue;
             }
             effort.look -= 1;
@@ -181,7 +183,7 @@ impl<M: Machine> Core<M> {
                 continue;
             };
             let old = cursor.swap_out(slot, |bits| carried(flags, bits), gather);
-            // A store since it was looked at made it dirty.
+            // A store after the check made the page dirty.
             let kept = kept && !old.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
             leaving[count] = Leaving {
                 page: at,
@@ -206,7 +208,7 @@ impl<M: Machine> Core<M> {
         out
     }
 
-    /// Whether others show the page too, none of whom can write to it.
+    /// Whether the page has other users, none of which can write to it.
     fn frames_are_shared(&self, page: Present) -> bool {
         let frames = self.memory.frames();
         !page
@@ -218,8 +220,8 @@ impl<M: Machine> Core<M> {
             && frames.pins(page.frame) == 0
     }
 
-    /// Sends a page out as far as this entry is concerned. The frame is free when no other shows it any more; the effort
-    /// counts it then.
+    /// Replaces one entry of a page with several users by a swap entry. The frame is freed when its last entry goes,
+    /// and only then counts towards `effort`.
     fn share_out(
         &self,
         area: &Area<M>,
@@ -235,13 +237,13 @@ impl<M: Machine> Core<M> {
         };
         let flags = area.flags();
         let old = cursor.swap_out(slot, |bits| carried(flags, bits), gather);
-        // Nobody could write through the entry, so that nothing has to be awaited to write the page; but until the
-        // flush somebody may still read the frame.
+        // No CPU can write through the entry, so the page may be written before the flush. Until the flush a CPU may
+        // still read the frame, so its free is deferred.
         gather.free(frames.adopt(old.frame));
         gather.flush();
         let shed = swap.shed(frames, slot);
         if shed.refused {
-            // The others would find no room either.
+            // The device would refuse the other pages as well.
             effort.look = 0;
         }
         effort.wanted = effort.wanted.saturating_sub(u64::from(shed.freed));
@@ -250,7 +252,7 @@ impl<M: Machine> Core<M> {
         true
     }
 
-    /// Where a page goes, if it may leave, and whether it is there already.
+    /// Returns the slot for a page, if the page may be swapped out, and whether the slot already holds its contents.
     fn slot_for(&self, page: Present) -> Option<(u64, bool)> {
         let frames = self.memory.frames();
         let leaves = !page.bits.intersects(Bits::BORROWED | Bits::MERGED)
@@ -266,7 +268,7 @@ impl<M: Machine> Core<M> {
         Some((way.slot, way.kept))
     }
 
-    /// Hands the pages to the device, and gives their frames up. What the device does not take comes back.
+    /// Writes the pages to the device, and frees their frames. Restores the entries of pages that the device refuses.
     fn write_out(
         &self,
         cursor: &mut Cursor<'_, M>,
@@ -288,7 +290,7 @@ impl<M: Machine> Core<M> {
                 let taken = transfers.finish(frames, number);
                 written += u64::from(taken.is_ok());
                 if taken == Err(DeviceError::Full) {
-                    // The others would find no room either.
+                    // The device would refuse the other pages as well.
                     effort.look = 0;
                 }
                 taken.is_ok() || planted(Mistake::SwapRefusedLost)

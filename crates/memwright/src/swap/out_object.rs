@@ -1,8 +1,8 @@
-//! Which pages of objects leave memory, as the tables that show them tell (Linux 7.2 `mm/madvise.c`,
+//! Which pages of objects are reclaimed, judged by the entries that map them (Linux 7.2 `mm/madvise.c`,
 //! `madvise_cold_or_pageout_pte_range`, and `mm/vmscan.c`, `folio_check_references`).
 //!
-//! An area is looked at under the locks of its address space and its tables; what is found there is sent out when these
-//! are free again, for then other address spaces are visited, and the object.
+//! An area is scanned under the locks of its address space and page tables. What is found is swapped out or written
+//! back after these are released, since that takes the locks of other address spaces and of the object.
 
 use alloc::sync::Arc;
 
@@ -17,23 +17,26 @@ use crate::space::{Area, Core};
 use crate::stats::Row;
 use crate::vma::AreaFlags;
 
-/// Some pages of an object that the same area shows, and what lies behind them there.
+/// Some pages of an object that one area maps, and where the scan of that area stopped.
 struct Found<M: Machine> {
     object: Arc<dyn Object<M>>,
     pages: Cluster,
-    /// Where the look ended.
+    /// Where the scan stopped.
     end: Page,
 }
 
 impl<M: Machine> Core<M> {
-    /// Whether pages of the object that the area shows may leave memory, as far as this area tells.
+    /// Whether this area permits pages of its object to leave memory.
     pub(crate) fn object_may_leave(&self, area: &Area<M>) -> bool {
         let kept = AreaFlags::LOCKED | AreaFlags::SECRET | AreaFlags::HUGETLB;
         area.object().is_some() && !area.flags().intersects(kept)
     }
 
-    /// Sends those pages of objects out that `range` shows and `choice` names, until the effort is over. Returns where it
-    /// ended. Called without a lock of any address space; other threads may run meanwhile.
+    /// Swaps out or writes back pages of objects that `range` maps and `choice` selects, until `effort` is used up.
+    /// Returns where it stopped.
+    ///
+    /// # Locks
+    /// The caller holds no lock of an address space. Other threads may run meanwhile.
     pub(crate) fn page_out_objects(
         &self,
         range: PageRange,
@@ -60,14 +63,14 @@ impl<M: Machine> Core<M> {
             effort.wanted = effort.wanted.saturating_sub(left.pages);
             self.memory.count(Row::WrittenBack, left.written_back);
             if left.is_full {
-                // The others would find no room either.
+                // There is no room for the other pages either.
                 effort.look = 0;
             }
         }
         next
     }
 
-    /// What to send out next of the first area of `range` that shows an object.
+    /// Finds what to reclaim next, in the first area of `range` that maps an object.
     fn next_of_objects(
         &self,
         range: PageRange,
@@ -88,7 +91,7 @@ impl<M: Machine> Core<M> {
         Some(Found { object, pages, end })
     }
 
-    /// Some of the object's pages that `range` of its area shows, and where the look ended.
+    /// Returns some of the object's pages that `range` of its area maps, and where the scan stopped.
     fn look_for_pages(
         &self,
         area: &Area<M>,
@@ -120,8 +123,8 @@ impl<M: Machine> Core<M> {
         (pages, range.end)
     }
 
-    /// Whether the pages under the cursor are the object's, and chosen. Those that were used count as unused from here
-    /// on.
+    /// Whether the pages under the cursor belong to the object and are selected. Clears the accessed bit of pages that
+    /// were accessed.
     fn goes(
         &self,
         cursor: &mut Cursor<'_, M>,
@@ -136,7 +139,7 @@ impl<M: Machine> Core<M> {
             return false;
         }
         match choice {
-            // Who else shows it may need it (`folio_maybe_mapped_shared`).
+            // Other mappings may need it (`folio_maybe_mapped_shared`).
             Choice::All => self.memory.frames().sharers(page.frame) == 1,
             Choice::Unused if page.bits.contains(Bits::ACCESSED) => {
                 if page.size != PageSize::Size4K {

@@ -1,26 +1,26 @@
-//! Who pays for slots: groups of address spaces, each with a limit of its own (Linux 7.2 `mm/memcontrol.c`,
+//! Swap charges of memcgs: groups of address spaces, each with its own limit (Linux 7.2 `mm/memcontrol.c`,
 //! `__mem_cgroup_try_charge_swap`).
 //!
-//! A slot is paid for by the group of the address space that sent the page out, until the slot is free: by nobody else
-//! when others come to name it, nor when the address space joins another group.
+//! A slot is charged to the memcg of the address space that swapped the page out, until the slot is freed. The charge
+//! does not move when other entries come to name the slot, nor when the address space joins another memcg.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Groups that can pay at a time.
+/// The maximum number of memcgs that can be charged.
 pub const MOST_PAYERS: usize = 63;
 
-/// The group that pays for the slots of an address space.
+/// The memcg that is charged for the slots of an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwapPayer(u8);
 
 impl SwapPayer {
-    /// Nobody: there is no limit.
+    /// No memcg: there is no limit.
     pub const NOBODY: Self = Self(0);
 
-    /// Payer `number`, below [`MOST_PAYERS`].
+    /// Returns the memcg with `number`, below [`MOST_PAYERS`].
     ///
     /// # Panics
-    /// If there is no such payer.
+    /// If `number` is not below that.
     #[must_use]
     pub const fn new(number: usize) -> Self {
         assert!(number < MOST_PAYERS, "there are fewer payers");
@@ -36,7 +36,7 @@ impl SwapPayer {
     }
 }
 
-/// What one payer has, and may have. Changed under the lock of the devices.
+/// The charge and the limit of one memcg. Changed under the lock of the devices.
 struct Bill {
     slots: AtomicU64,
     most: AtomicU64,
@@ -45,10 +45,10 @@ struct Bill {
     full: AtomicU64,
 }
 
-/// What each payer has.
+/// The charges of all memcgs.
 pub(super) struct Bills {
     each: [Bill; MOST_PAYERS],
-    /// There was ever a payer.
+    /// Whether a memcg was ever opened.
     open: AtomicBool,
 }
 
@@ -65,7 +65,7 @@ impl Bills {
         }
     }
 
-    /// Whether there was ever a payer.
+    /// Whether a memcg was ever opened.
     pub(super) fn are_open(&self) -> bool {
         self.open.load(Ordering::Relaxed)
     }
@@ -74,7 +74,7 @@ impl Bills {
         self.each.get(usize::from(payer.0).wrapping_sub(1))
     }
 
-    /// Whether `payer` may have one slot more. A refusal is counted.
+    /// Whether one more slot may be charged to `payer`. Counts refusals.
     pub(super) fn allows(&self, payer: SwapPayer) -> bool {
         let Some(bill) = self.of(payer) else {
             return true;
@@ -126,7 +126,7 @@ impl Bills {
         }
     }
 
-    /// Makes the payer a new one, who has nothing.
+    /// Resets the charge, the limit and the counts of `payer`, for a new memcg.
     pub(super) fn open(&self, payer: SwapPayer) {
         self.open.store(true, Ordering::Relaxed);
         if let Some(bill) = self.of(payer) {

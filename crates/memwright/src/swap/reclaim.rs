@@ -1,54 +1,58 @@
-//! Memory is short: pages that nobody used for a while go out (Linux 7.2 `mm/vmscan.c`).
+//! Reclaim: pages that were not accessed for a while are swapped out (Linux 7.2 `mm/vmscan.c`).
 //!
-//! Pages are aged where they are mapped, by a walk of the spaces that own them, as Linux's generations are
-//! (`walk_mm`): one look clears the accessed bit, the next one finds whether it was set again. So no page has to be
-//! found from its frame, and pages that lie together are looked at, flushed and written together.
+//! Pages are aged where they are mapped, by a walk of the page tables of each address space, like the aging of Linux's
+//! multi-generational LRU (`walk_mm`). One scan clears the accessed bit; the next one finds whether it was set again.
+//! No page has to be found from its frame, and pages that are adjacent are scanned, flushed and written together.
 
 use memwright_table::{Machine, Page, PageRange};
 
 use crate::space::{AddressSpace, Core};
 
-/// How much is looked at, and how much is to go.
+/// Scan control: how much to scan, and how much to reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
-    /// Entries to look at, at most.
+    /// The maximum number of entries still to scan.
     pub look: u64,
-    /// Pages that are to leave.
+    /// The number of pages still to reclaim.
     pub wanted: u64,
 }
 
 impl Effort {
-    /// Whatever it takes.
+    /// No limit on either.
     pub(crate) const ALL: Self = Self {
         look: u64::MAX,
         wanted: u64::MAX,
     };
 
-    /// Whether it is over.
+    /// Whether the scan is finished.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.look == 0 || self.wanted == 0
     }
 }
 
-/// Which of the pages that may leave do.
+/// Which reclaimable pages are reclaimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// Each.
+    /// All.
     All,
-    /// Those that nobody used since they were looked at before.
+    /// Those that were not accessed since the previous scan.
     Unused,
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Ages pages from `from` on and sends those out that nobody used since they were looked at before. Takes what it
-    /// did off `effort`. Returns where to go on when that is over, or `None` at the end.
+    /// Ages pages from `from` on, and swaps out those that were not accessed since the previous scan. Subtracts its
+    /// work from `effort`. Returns where to continue once `effort` is used up, or `None` at the end of the address
+    /// space.
+    ///
+    /// # Locks
+    /// Takes the lock of the areas for reading. Pages of objects are swapped out without it.
     pub fn reclaim(&self, from: Page, effort: &mut Effort) -> Option<Page> {
         let core = &*self.core;
         let mut next = from.min(Page::USER_END);
         while next < Page::USER_END {
             let rest = PageRange::new(next, Page::USER_END);
-            // Up to the first area with an object, whose pages go without a lock.
+            // Ends before the first area with an object, whose pages are swapped out without the lock.
             let (private_end, shown) = core.reclaim_private(rest, effort);
             if effort.is_over() {
                 return Some(private_end);
@@ -63,8 +67,8 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Reclaims private pages of `range`, through the first area that shows an object whose pages may leave. Returns where
-    /// it ended, and the pages of that area.
+    /// Reclaims private pages of `range`, up to and including the first area of an object with reclaimable pages.
+    /// Returns where it stopped, and the range of that area.
     fn reclaim_private(&self, range: PageRange, effort: &mut Effort) -> (Page, Option<PageRange>) {
         let areas = self.areas.read(self.cpu());
         for area in areas.map.overlapping(range) {

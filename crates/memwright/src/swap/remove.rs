@@ -1,24 +1,23 @@
-//! A device is taken out of use (Linux 7.2 `mm/swapfile.c`, `swapoff` and `try_to_unuse`).
+//! Swapoff: a device is taken out of use (Linux 7.2 `mm/swapfile.c`, `swapoff` and `try_to_unuse`).
 //!
-//! First no page goes out to it any more. Then every address space takes back what it has there
-//! ([`AddressSpace::bring_back`](crate::AddressSpace::bring_back)), and slots that only keep copies of pages in memory
-//! give these up. When none is in use the device is gone. Until then it can be opened again: nothing is lost if there
-//! is no memory for what it keeps.
+//! First the device is closed to further pages. Then every address space swaps in its pages from there
+//! ([`AddressSpace::bring_back`](crate::AddressSpace::bring_back)), and slots that only hold copies of pages in memory
+//! are freed. The device is removed once no slot is in use. Until then it can be reopened: nothing is lost if memory
+//! does not suffice for its pages.
 
 use memwright_table::{Frames, Machine};
 
 use super::{CACHED_AT_A_TIME, Place, Swap};
 
 impl<M: Machine> Swap<M> {
-    /// Lets no page go out to the device from now on, or lets them again. False if there is no such device, or it is
-    /// so already.
+    /// Closes device `number`, or reopens it. Returns false if there is no such device or it is in that state already.
     pub(crate) fn set_closed(&self, number: usize, closed: bool) -> bool {
         let mut devices = self.devices.lock();
         let active = devices.get_mut(number).and_then(Option::as_mut);
         active.is_some_and(|active| active.slots.set_closed(closed))
     }
 
-    /// Slots of the devices that pages go out to.
+    /// Counts the slots of all devices that are not closed.
     pub(crate) fn open_slots(&self) -> u64 {
         let devices = self.devices.lock();
         let open = devices.iter().flatten().map(|active| &active.slots);
@@ -27,7 +26,7 @@ impl<M: Machine> Swap<M> {
             .sum()
     }
 
-    /// Frees the slots of the device that keep copies of pages in memory.
+    /// Frees the slots of device `number` that no entry names and that hold copies of pages in memory.
     pub(crate) fn forget_copies(&self, frames: &Frames<M>, number: usize) {
         let mut from = 0;
         loop {
@@ -42,8 +41,8 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// Takes the copies from the frames of the next slots from `from` on that no entry names; the slots are the
-    /// caller's to free.
+    /// Removes the frames from the records of the next slots from `from` on that no entry names. The caller frees the
+    /// returned slots. Also returns where to continue, if there are more.
     fn copies_from(
         &self,
         frames: &Frames<M>,
@@ -61,8 +60,8 @@ impl<M: Machine> Swap<M> {
             if record.uses > 0 || record.frame().is_none() {
                 continue;
             }
-            // The frame is not freed before it has left the slot, which takes this lock. The page is written out again
-            // when it leaves: only who has a copy is asked whether the page is clean.
+            // The frame is not freed before it leaves the slot's record, which takes this lock. The page is written
+            // again when it is next swapped out: whether it is clean matters only to pages with a copy.
             self.take_frame(frames, record);
             let device = number;
             found[count] = Some(Place { device, offset }.slot());
@@ -74,7 +73,7 @@ impl<M: Machine> Swap<M> {
         (found, None)
     }
 
-    /// Takes a closed device away, if none of its slots is in use. False if one is.
+    /// Removes a closed device, if none of its slots is in use. Returns whether it was removed.
     pub(crate) fn remove(&self, number: usize) -> bool {
         let mut devices = self.devices.lock();
         let Some(place) = devices.get_mut(number) else {
@@ -84,7 +83,7 @@ impl<M: Machine> Swap<M> {
             active.slots.is_closed() && active.slots.free() == active.slots.slots()
         });
         let removed = if unused { place.take() } else { None };
-        // Whoever drops the device last may take other locks.
+        // Dropping the last reference to the device may take other locks.
         drop(devices);
         removed.is_some()
     }

@@ -6,23 +6,23 @@ use memwright_table::{Frame, OutOfMemory, TryPush};
 
 use super::payer::SwapPayer;
 
-/// Bits of a slot's number in an entry that tell the device, as `/proc/PID/pagemap` shows them.
+/// Low bits of a slot's number in an entry that select the device, as in `/proc/PID/pagemap`.
 const DEVICE_BITS: u32 = 5;
 
-/// The most devices at a time.
+/// The maximum number of devices.
 pub const MOST_DEVICES: usize = 1 << DEVICE_BITS;
 
-/// A slot of one of several devices.
+/// A slot, by its device and its offset there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The number of the device.
     pub device: usize,
-    /// The number of the slot there.
+    /// The number of the slot on the device.
     pub offset: u32,
 }
 
 impl Place {
-    /// The place that an entry names by `slot`.
+    /// Decodes `slot`, as entries store it.
     #[must_use]
     pub const fn of(slot: u64) -> Self {
         Self {
@@ -31,7 +31,7 @@ impl Place {
         }
     }
 
-    /// The place `count` slots further on the same device.
+    /// Returns the place `count` slots further on the same device.
     #[must_use]
     pub const fn after(self, count: u32) -> Self {
         Self {
@@ -40,77 +40,77 @@ impl Place {
         }
     }
 
-    /// How an entry names it.
+    /// Encodes the place as entries store it.
     #[must_use]
     pub const fn slot(self) -> u64 {
         (self.offset as u64) << DEVICE_BITS | self.device as u64
     }
 }
 
-/// What is known of one slot.
+/// The state of one slot.
 ///
 /// | `uses` | `frame` | The page |
 /// |---|---|---|
 /// | 0 | none | there is none: the slot is free |
-/// | some | none | is outside of memory |
-/// | some | one | is in memory too, for some of its owners; the slot has a reference of the frame |
-/// | some | one, unwritten | is in memory alone: the device gets it when nobody shows the frame any more |
-/// | 0 | one | is in memory, and here as long as the frame has references and nobody wrote to it |
+/// | some | none | is only in the slot |
+/// | some | one | is in memory too, for some of its owners; the slot has a reference to the frame |
+/// | some | one, unwritten | is only in memory: it is written to the device once no entry maps the frame |
+/// | 0 | one | is in memory; the slot keeps a copy as long as the frame has references and the page is clean |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Entries that name the slot, and whoever writes its page.
+    /// The number of swap entries that name the slot, and of transfers that keep it in use.
     pub(super) uses: u32,
-    /// The number of the frame, and [`UNWRITTEN`](Self::UNWRITTEN).
+    /// The number of the frame, with [`UNWRITTEN`](Self::UNWRITTEN).
     frame: u32,
 }
 
 impl Record {
     const NO_FRAME: u32 = u32::MAX;
-    /// Not a number of a frame: memory of 8 TiB has fewer.
+    /// Not part of a frame number: memory is smaller than 8 TiB.
     const UNWRITTEN: u32 = 1 << 31;
     const FREE: Self = Self {
         uses: 0,
         frame: Self::NO_FRAME,
     };
 
-    /// The frame in which the page is too.
+    /// Returns the frame that holds the page, if it is in memory.
     pub(super) fn frame(&self) -> Option<Frame> {
         (self.frame != Self::NO_FRAME).then(|| Frame::new(self.frame & !Self::UNWRITTEN))
     }
 
-    /// Notes the frame in which the page is too. The slot has the page as well.
+    /// Sets the frame that holds the page. The slot holds the page as well.
     pub(super) fn set_frame(&mut self, frame: Option<Frame>) {
         self.frame = frame.map_or(Self::NO_FRAME, Frame::number);
     }
 
-    /// Notes the frame in which the page is, of which the slot has nothing yet.
+    /// Sets the frame that holds the page. The slot does not hold it yet.
     pub(super) fn set_unwritten(&mut self, frame: Frame) {
         self.frame = frame.number() | Self::UNWRITTEN;
     }
 
-    /// Whether the page is in the frame alone.
+    /// Whether the page is in the frame only.
     pub(super) fn is_unwritten(&self) -> bool {
         self.frame != Self::NO_FRAME && self.frame & Self::UNWRITTEN != 0
     }
 }
 
-/// Records in one piece of heap memory.
+/// Records per heap allocation.
 const CHUNK: usize = 1 << 14;
-/// Slots that one word of the map tells of.
+/// Slots per word of the bitmap.
 const WORD: u32 = u64::BITS;
 
 /// The slots of one device.
 pub(super) struct SlotMap {
     slots: u32,
     free: u32,
-    /// A bit for each slot that is free.
+    /// A bit for each slot, set if the slot is free.
     map: Vec<u64>,
     records: Vec<Vec<Record>>,
-    /// Who pays for each slot, once anybody does.
+    /// The memcg charged for each slot; empty until the first memcg is opened.
     payers: Vec<Vec<u8>>,
-    /// Where the search for a free slot goes on: what goes out together is kept together.
+    /// Where the search for a free slot continues, so that pages swapped out together get adjacent slots.
     next: u32,
-    /// The device is taken out of use.
+    /// The device takes no more pages.
     closed: bool,
 }
 
@@ -146,7 +146,7 @@ impl SlotMap {
         })
     }
 
-    /// Makes room to note who pays for each slot.
+    /// Allocates the charge records.
     pub(super) fn note_payers(&mut self) -> Result<(), OutOfMemory> {
         if !self.payers.is_empty() {
             return Ok(());
@@ -165,7 +165,7 @@ impl SlotMap {
         Ok(())
     }
 
-    /// Who pays for a slot.
+    /// The memcg that is charged for a slot.
     pub(super) fn payer(&self, slot: u32) -> SwapPayer {
         let slot = slot as usize;
         let part = self.payers.get(slot / CHUNK);
@@ -174,7 +174,8 @@ impl SlotMap {
         })
     }
 
-    /// `payer` pays for a slot. False if nobody can: there is no room to note it.
+    /// Charges `payer` for a slot. Returns false if the charge cannot be recorded because there are no charge
+    /// records.
     pub(super) fn set_payer(&mut self, slot: u32, payer: SwapPayer) -> bool {
         let slot = slot as usize;
         match self.payers.get_mut(slot / CHUNK) {
@@ -186,7 +187,7 @@ impl SlotMap {
         }
     }
 
-    /// Nobody pays for the slots of `payer` any more.
+    /// Drops the charges of all slots of `payer`.
     pub(super) fn forgive(&mut self, payer: SwapPayer) {
         let all = self.payers.iter_mut().flatten();
         for noted in all.filter(|noted| **noted == payer.raw()) {
@@ -194,12 +195,12 @@ impl SlotMap {
         }
     }
 
-    /// Whether the device is taken out of use.
+    /// Whether the device is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Says whether it is. False if it was so already.
+    /// Closes or reopens the device. Returns false if it was in that state already.
     pub(super) fn set_closed(&mut self, closed: bool) -> bool {
         core::mem::replace(&mut self.closed, closed) != closed
     }
@@ -212,14 +213,14 @@ impl SlotMap {
         self.free
     }
 
-    /// Takes the next free slot.
+    /// Allocates the next free slot.
     pub(super) fn take(&mut self) -> Option<u32> {
         if self.free == 0 {
             return None;
         }
         let words = self.map.len();
         let mut index = (self.next / WORD) as usize;
-        // The first word is looked at twice: what lies before `next` comes last.
+        // The first word is examined twice: the slots before `next` come last.
         let mut word = self.map[index] & (u64::MAX << (self.next % WORD));
         for _ in 0..words {
             if word != 0 {
@@ -236,7 +237,7 @@ impl SlotMap {
         Some(slot)
     }
 
-    /// Makes a slot free, whose record says that nobody needs it.
+    /// Frees a slot whose record has no use and no frame.
     pub(super) fn give_back(&mut self, slot: u32) {
         debug_assert_eq!(*self.record(slot), Record::FREE, "a slot in use is freed");
         let word = &mut self.map[(slot / WORD) as usize];
@@ -245,6 +246,8 @@ impl SlotMap {
         self.free += 1;
     }
 
+    /// Returns the record of a slot.
+    ///
     /// # Panics
     /// If the device has no such slot.
     pub(super) fn record(&mut self, slot: u32) -> &mut Record {

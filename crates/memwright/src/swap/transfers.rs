@@ -1,4 +1,4 @@
-//! Pages on their way to and from devices.
+//! Transfers of pages to and from devices.
 
 use alloc::sync::Arc;
 
@@ -6,19 +6,19 @@ use memwright_table::{Frame, Frames, Machine};
 
 use super::{DeviceError, Direction, Place, Submission, Swap, SwapDevice, Ticket, Transfer};
 
-/// How far a transfer is.
+/// The state of a transfer.
 enum State<M: Machine> {
-    /// None was begun here, or its end was told.
+    /// None was begun here, or its result was already returned.
     Nothing,
     Over(Result<(), DeviceError>),
     Pending(Arc<dyn SwapDevice<M>>, Ticket),
 }
 
-/// At most `MOST` transfers that somebody began together and ends one after another, each with a number of his own.
-/// Each must be ended: a device may be busy for as long as one is not.
+/// At most `MOST` transfers that are begun together and finished one after another, each under its own number. Each
+/// must be finished: a device may stay busy until all are.
 pub(crate) struct Transfers<M: Machine, const MOST: usize> {
     states: [State<M>; MOST],
-    /// The device of the last one: most are of the same.
+    /// The device of the last transfer; most have the same.
     last: Option<(usize, Arc<dyn SwapDevice<M>>)>,
 }
 
@@ -30,7 +30,7 @@ impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
         }
     }
 
-    /// Begins transfer `number`. While the device has too much to do, waits for an end of those that were begun.
+    /// Begins transfer `number`. While the device is busy, finishes one of the transfers begun before.
     pub(crate) fn begin(
         &mut self,
         swap: &Swap<M>,
@@ -64,16 +64,16 @@ impl<M: Machine, const MOST: usize> Transfers<M, MOST> {
         };
     }
 
-    /// Waits until transfer `number` is over.
+    /// Waits until transfer `number` has finished.
     ///
     /// # Errors
-    /// As of [`SwapDevice::complete`].
+    /// Those of [`SwapDevice::complete`].
     pub(crate) fn finish(&mut self, frames: &Frames<M>, number: usize) -> Result<(), DeviceError> {
         end(&mut self.states[number], frames)
     }
 }
 
-/// Waits until a transfer is over, one of these if any is under way.
+/// Waits until one of these transfers has finished, if any is pending; otherwise relaxes once.
 #[cold]
 fn make_room<M: Machine>(states: &mut [State<M>], frames: &Frames<M>) {
     let pending = |state: &&mut State<M>| matches!(state, State::Pending(..));
@@ -95,7 +95,7 @@ fn end<M: Machine>(state: &mut State<M>, frames: &Frames<M>) -> Result<(), Devic
 }
 
 impl<M: Machine> Swap<M> {
-    /// Keeps the page in `frame` in `slot`.
+    /// Writes the page in `frame` to `slot`.
     pub(super) fn write(
         &self,
         frames: &Frames<M>,
@@ -105,7 +105,7 @@ impl<M: Machine> Swap<M> {
         self.transfer(frames, Direction::Out, slot, frame)
     }
 
-    /// Fills `frame` with the page in `slot`.
+    /// Reads the page in `slot` into `frame`.
     pub(crate) fn read(
         &self,
         frames: &Frames<M>,

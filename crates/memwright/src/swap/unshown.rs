@@ -1,8 +1,8 @@
-//! Pages of objects that nobody shows leave when memory is short: those that calls write and read, and those that were
-//! unmapped (Linux 7.2 `mm/vmscan.c`, `folio_check_references` of what no entry refers to).
+//! Reclaim of object pages that no entry maps: those that system calls access, and those that were unmapped (Linux 7.2
+//! `mm/vmscan.c`, `folio_check_references` for folios without referencing entries).
 //!
-//! No walk of a space passes them: a hand goes round the objects instead. Who asks for a page leaves a mark in its store; the
-//! hand takes the mark away, and sends the page out when it comes by again and there is none.
+//! No walk of page tables finds these pages; a cursor passes over all objects instead. An access of a page sets a mark
+//! in its store. The cursor clears the mark, and swaps the page out if it is still clear on the next pass.
 
 use core::sync::atomic::Ordering;
 
@@ -13,18 +13,18 @@ use super::{Effort, ObjectPlace, SwapPayer};
 use crate::memory::Memory;
 use crate::object::{Cluster, Store, Stored};
 
-/// Pages of one store that are passed before others may have its lock.
+/// Pages of one store that are scanned per acquisition of its lock.
 const AT_A_TIME: usize = 512;
 
-/// Some pages that are to leave, and the page to go on with, if there is one.
+/// Some pages to swap out, and the page to continue with, if there is one.
 struct Found {
     pages: Cluster,
     next: Option<u64>,
 }
 
 impl<M: Machine> Store<M> {
-    /// Looks at pages from `from` on, and finds some that nobody shows and nobody asked for since they were looked at
-    /// before.
+    /// Scans pages from `from` on, and returns some that no entry maps and that were not accessed since the previous
+    /// scan.
     fn look_for_unused(&self, memory: &Memory<M>, from: u64, effort: &mut Effort) -> Found {
         let frames = memory.frames();
         let mut pages = Cluster::default();
@@ -53,7 +53,7 @@ impl<M: Machine> Store<M> {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Calls `visit` with each frame of the objects for which `payer` pays.
+    /// Calls `visit` with each frame of the objects that are charged to `payer`. The store's lock is held meanwhile.
     pub fn visit_objects(&self, payer: SwapPayer, visit: &mut dyn FnMut(Frame)) {
         let mut number = 0;
         while let Some((found, store)) = self.swap().listed(number) {
@@ -69,9 +69,12 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Ages the pages of objects from `place` on, which becomes where to go on, and sends those out that nobody shows and
-    /// nobody asked for since they were looked at before. With `payer` only those of objects for which he pays. Takes what
-    /// it did off `effort`. Whether the round is over. The caller holds no lock; other threads may run meanwhile.
+    /// Ages the pages of objects from `place` on, and swaps out those that no entry maps and that were not accessed
+    /// since the previous scan. With `payer`, only those of objects that are charged to it. Updates `place` to where to
+    /// continue, and subtracts its work from `effort`. Returns whether the pass is complete or no slot is free.
+    ///
+    /// # Locks
+    /// The caller holds no lock. Other threads may run meanwhile.
     pub fn reclaim_objects(
         &self,
         place: &mut ObjectPlace,
