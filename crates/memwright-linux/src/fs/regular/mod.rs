@@ -90,7 +90,7 @@ impl Regular {
         })
     }
 
-    /// Prepares a write of the bytes `start..end`: the pages that it fills may be allocated as a folio. Returns the offset at
+    /// Prepares a write of the bytes `start..end`: the hole at `start` may be filled with a folio. Returns the offset at
     /// which to call again.
     fn prepare(&self, start: u64, end: u64) -> u64 {
         match &self.pages {
