@@ -226,7 +226,7 @@ impl Dentry {
 }
 
 impl Drop for Dentry {
-    /// Releases the ancestors iteratively. A program controls the depth of the tree, so that recursion from one drop
+    /// Releases the ancestors iteratively. A program controls the depth of the tree, so recursion from one drop
     /// into the next could overflow the kernel stack. A mounted file system is unmounted before its directory is
     /// dropped.
     fn drop(&mut self) {

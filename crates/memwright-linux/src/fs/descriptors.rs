@@ -20,7 +20,7 @@ const TOGETHER: usize = 256;
 /// Descriptors that are copied or marked between two scheduling points.
 const SLOTS: u32 = 1024;
 
-/// A table of descriptors of any kind. A program may use any number below `DESCRIPTORS_MAX`, so that only near slots
+/// A table of descriptors of any kind. A program may use any number below `DESCRIPTORS_MAX`, so only near slots
 /// are stored in one array. Far slots are stored in blocks, which are allocated when they have a descriptor in use. A
 /// search skips blocks that are full or empty.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ pub struct DirectoryEntry<'a> {
     pub inode: u64,
     /// The directory position after this entry.
     pub next: u64,
-    /// Type of the node.
+    /// The file type.
     pub kind: Kind,
     /// The name.
     pub name: &'a [u8],

@@ -68,7 +68,7 @@ impl Context<'_> {
         let Body::Regular(regular) = &entry.inode.body else {
             return Err(Errno::EACCES);
         };
-        // Executing a program does not require read permission, so that it is not checked.
+        // Executing a program does not require read permission, so it is not checked.
         let request = OpenRequest::new(raw::O_RDONLY, 0)?;
         let open = self.open_entry(entry, request, true)?;
         regular.begin_executing()?;

@@ -123,7 +123,7 @@ impl Requests {
             .list
             .binary_search_by_key(&request.number, |one| one.number);
         if let Ok(place) = place {
-            // The caller holds another reference, so that this drop is not the last.
+            // The caller holds another reference, so this drop is not the last.
             let _ = self.list.remove(place);
         }
         if self.list.is_empty() {

@@ -137,7 +137,7 @@ impl Mounts {
             nanoseconds: 0,
         };
         let file_system = |kind, minor| Arc::new(FileSystem::new(kind, minor));
-        // An inode takes at most a page beside its contents, so that all of them take at most a quarter of memory.
+        // An inode takes at most a page beside its contents, so all of them take at most a quarter of memory.
         let most_nodes = memory.frames().total() / 4;
         let root_files = FileSystem::new(FileSystemKind::Tmpfs, 2).with_most_nodes(most_nodes);
         let root_files = Arc::new(root_files);

@@ -103,7 +103,7 @@ impl Expiry for ReadableTimer {
 /// The open file behind a descriptor of `timerfd_create`.
 pub struct TimerFile {
     timer: Arc<ReadableTimer>,
-    /// Offset of its clock from the host's, in nanoseconds: its clock is ahead by this much.
+    /// The number of nanoseconds by which its clock is ahead of the host's.
     pub clock_offset: u64,
     kernel: &'static Kernel,
 }

@@ -20,7 +20,7 @@ pub const LINKS_MAX: u32 = 40;
 pub struct Walker<'a> {
     /// The caller, on which contents of `/proc` depend; `None` while the tree is populated at boot.
     pub context: Option<&'a Context<'a>>,
-    /// Whose permissions apply.
+    /// The ids that permission checks use.
     pub subject: Subject,
     /// The directory where absolute paths start.
     pub root: &'a Arc<Dentry>,

@@ -218,7 +218,7 @@ impl Watches {
         items.add(Arc::downgrade(item))
     }
 
-    /// Returns whether some live entry watches.
+    /// Returns whether a live entry watches the file or epoll.
     pub(super) fn is_watched(&self) -> bool {
         self.items.lock().has_live()
     }

@@ -1,7 +1,7 @@
 //! Limits on epolls that watch epolls (`ep_loop_check` and `reverse_path_check` of Linux 6.18, `fs/eventpoll.c`).
 //!
 //! Programs control how many epolls watch how many other epolls. The number of paths grows exponentially with the
-//! number of layers, so that neither check follows each path. The search for loops proceeds level by level and visits
+//! number of layers, so neither check follows each path. The search for loops proceeds level by level and visits
 //! an epoll once per level. The path count visits each epoll once and adds up the counts of the epolls above it.
 
 use super::{Epoll, Watches};
@@ -14,7 +14,7 @@ use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use memwright_table::TryPush;
 
-/// The maximum number of links in a chain of epolls that watch each other (`EP_MAX_NESTS`).
+/// Maximum number of links in a chain of nested epolls (`EP_MAX_NESTS`).
 const LONGEST: usize = 4;
 
 /// How many paths with a given number of links between epolls may lead to one file (`path_limits`). Paths without such
@@ -278,7 +278,7 @@ impl Watches {
     /// that does not fit.
     fn visit_in_room(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Option<Arc<Epoll>> {
         let items = self.items.lock();
-        // Dropping a visited epoll here is never the last drop: `found` holds a reference.
+        // Dropping a visited epoll here never drops its last reference: `found` holds one.
         let watching = items.iter().filter_map(|item| item.upgrade()?.epoll());
         for epoll in watching.filter(|epoll| !epoll.watched.mark.is(pass)) {
             if found.len() == found.capacity() {

@@ -188,7 +188,7 @@ mod tests {
                     queue.take_room(&mut found.ok().unwrap());
                     assert!(queue.room() > model.len());
                 }
-                // Where reads have used up part of a block, removed elements free room.
+                // A partly read block wastes room, but the push must still find some.
                 assert!(queue.push(step).is_ok());
                 model.push_back(step);
             } else {

@@ -97,7 +97,7 @@ impl Mounts {
             }
             let goes = !self.is_bound(root) && self.names.is_abandoned(&guard, root);
             if !goes {
-                // A path walk or a bound socket keeps it. Neither sets `idle` when it ends, so that the next call must
+                // A path walk or a bound socket keeps it. Neither sets `idle` when it ends, so the next call must
                 // check again.
                 self.idle.store(true, Ordering::SeqCst);
             }

@@ -165,7 +165,7 @@ impl File for PipeEnd {
                     let look = || self.pipe.next_read(1).0;
                     Self::wait(context, open, &self.pipe.readable, look)?;
                 }
-                // `next_read` returns a page whenever bytes can be moved, so that `Moved` without one does not occur.
+                // `next_read` returns a page whenever bytes can be moved, so `Moved` without one does not occur.
                 (Step::Closed | Step::Moved(_), _) => return Ok(0),
             }
         }

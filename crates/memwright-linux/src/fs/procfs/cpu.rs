@@ -154,7 +154,7 @@ const FEATURES: &[(u32, usize, u32, &str)] = &[
     (7, 3, 4, "fsrm"),
 ];
 
-/// `/proc/cpuinfo` (`arch/x86/kernel/cpu/proc.c` of Linux 7.2), from CPUID. One instruction takes a nanosecond, so that
+/// `/proc/cpuinfo` (`arch/x86/kernel/cpu/proc.c` of Linux 7.2), from CPUID. One instruction takes a nanosecond, so
 /// the frequency is known.
 pub fn cpuinfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let host = context.kernel.host;

@@ -1,5 +1,5 @@
 //! `/sys/kernel/mm/ksm` (Documentation/admin-guide/mm/ksm.rst of Linux 7.2). Not implemented are the advisor and smart
-//! scan, so that their files do not exist.
+//! scan, so their files do not exist.
 
 use super::{
     node::{FixedDirectory, ProcNode, SystemControl},

@@ -57,11 +57,11 @@ abi_struct! {
 abi_struct! {
     /// `struct page_region`.
     pub struct Run {
-        /// End address, exclusive.
+        /// First address.
         pub start: u64,
-        /// The categories of its pages.
+        /// End address, exclusive.
         pub end: u64,
-        /// What its pages are.
+        /// The categories of its pages.
         pub categories: u64,
     }
 }

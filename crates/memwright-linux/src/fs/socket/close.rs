@@ -82,7 +82,7 @@ impl Socket {
             };
             peer.mark_shut(kernel, both, unread.then_some(Errno::ECONNRESET));
         }
-        // A connection that was not accepted cannot be listening, so that this recursion ends here.
+        // A connection that was not accepted cannot be listening, so this recursion ends here.
         for connection in waiting {
             connection.close(kernel, remains);
         }
@@ -152,7 +152,7 @@ fn connection(state: &State, place: usize) -> Option<Arc<Socket>> {
 }
 
 impl Drop for Socket {
-    /// For a socket that never had a descriptor, or lost it before it was installed.
+    /// Discards the messages of a socket that never had a descriptor, or lost its open file before it was installed.
     fn drop(&mut self) {
         let _waiting = self.empty(&mut Remains::default());
     }

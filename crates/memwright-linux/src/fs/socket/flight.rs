@@ -54,7 +54,7 @@ impl Cargo {
         let count = self.files.len();
         to.try_make_room(count)?;
         if count > 0 {
-            // A garbage collection compares reference counts, so that none may be added meanwhile.
+            // A garbage collection compares reference counts, so none may be added meanwhile.
             let _traffic = flights(self.kernel).traffic.lock();
             #[expect(clippy::disallowed_methods, reason = "there is room")]
             to.extend(self.files.iter().cloned());

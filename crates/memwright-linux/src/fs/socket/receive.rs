@@ -103,7 +103,7 @@ impl Socket {
             return copied.map(|()| true);
         }
         if carried {
-            // A receive ends after a message with open files, so that there are no others.
+            // A receive ends after a message with open files, so there are no others.
             received.rights = message.rights.unload();
         }
         let partial = self.kind == SocketKind::Stream && count < bytes.len();

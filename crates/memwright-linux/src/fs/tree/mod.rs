@@ -50,7 +50,7 @@ impl Namespace {
 /// The subject and time of a change.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
-    /// Whose permissions apply.
+    /// The ids that permission checks use.
     pub subject: Subject,
     /// The time that inodes record.
     pub now: Moment,

@@ -110,8 +110,8 @@ const ROLLUP_TOGETHER: usize = 64;
 
 /// `/proc/PID/smaps_rollup`.
 ///
+/// # Errors
 /// Those of `text`.
-/// Those of the text.
 pub fn rollup(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let mut sums = Sums::default();
     let mut bounds: Option<(u64, u64)> = None;
