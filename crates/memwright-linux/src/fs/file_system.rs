@@ -125,7 +125,7 @@ pub struct FileSystem {
     next_number: AtomicU64,
     /// Number of open files in it, and of root and working directories of processes.
     users: AtomicU64,
-    /// Set when the last user goes while the file system is detached.
+    /// Set when the file system loses its last user while it is detached.
     idle: Option<Arc<AtomicBool>>,
     detached: AtomicBool,
     /// Number of inodes, and its limit.
@@ -166,7 +166,7 @@ impl FileSystem {
         self
     }
 
-    /// Registers a flag that is set when the last user goes while the file system is detached.
+    /// Registers a flag that is set when the file system loses its last user while it is detached.
     #[must_use]
     pub fn with_idle(mut self, idle: &Arc<AtomicBool>) -> Self {
         self.idle = Some(idle.clone());

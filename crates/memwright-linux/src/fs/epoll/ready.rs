@@ -98,7 +98,7 @@ impl<T> ReadyList<T> {
 pub(super) struct Look<'a, T>(&'a ReadyList<T>);
 
 impl<T> Look<'_, T> {
-    /// Takes off the first live entry.
+    /// Removes and returns the first live entry.
     pub(super) fn take_first(&self) -> Option<Arc<T>> {
         let mut state = self.0.0.lock();
         loop {
@@ -114,7 +114,7 @@ impl<T> Look<'_, T> {
         self.0.0.lock().list.len()
     }
 
-    /// Takes off the first entry, which may have been freed.
+    /// Removes and returns the first entry, which may have been freed.
     pub(super) fn take_next(&self) -> Option<Weak<T>> {
         self.0.0.lock().list.pop_front()
     }

@@ -1,4 +1,4 @@
-//! `umount`: removing an unused file system, or detaching one until its last user goes.
+//! `umount`: removing an unused file system, or detaching one in use, to be freed with its last user.
 
 use super::Mounts;
 use crate::{

@@ -90,8 +90,8 @@ impl Regular {
         })
     }
 
-    /// Prepares a write of the bytes `start..end`: the hole at `start` may be filled with a folio. Returns the offset at
-    /// which to call again.
+    /// Prepares a write of the bytes `start..end`: the hole at `start` may be filled with a folio. Returns the offset
+    /// at which to call again.
     fn prepare(&self, start: u64, end: u64) -> u64 {
         match &self.pages {
             Contents::Small(pages) => pages.prepare_write(start, end),
