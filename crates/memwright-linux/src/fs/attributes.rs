@@ -1,20 +1,20 @@
-//! What is known about a node, and the records in which programs receive it.
+//! Attributes of an inode, and the records in which system calls return them.
 
 use super::{kind::Kind, tmpfs::MountFlags};
 use core::mem::{offset_of, size_of};
 use linux_raw_sys::general as raw;
 
-/// A moment of the real-time clock.
+/// A point in time of the real-time clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
-    /// Seconds since 1970.
+    /// Seconds since the epoch (1970-01-01).
     pub seconds: i64,
-    /// Nanoseconds of that second.
+    /// Nanoseconds within that second.
     pub nanoseconds: u32,
 }
 
 impl Moment {
-    /// The moment this many nanoseconds after the beginning of 1970.
+    /// Converts nanoseconds since the epoch (1970-01-01).
     #[must_use]
     pub const fn from_nanoseconds(nanoseconds: u64) -> Self {
         Self {
@@ -27,27 +27,27 @@ impl Moment {
 /// The number of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceNumber {
-    /// Which driver.
+    /// The driver (major number).
     pub major: u32,
-    /// Which of its devices.
+    /// The driver's device (minor number).
     pub minor: u32,
 }
 
 impl DeviceNumber {
-    /// A device number.
+    /// Creates a device number.
     #[must_use]
     pub const fn new(major: u32, minor: u32) -> Self {
         Self { major, minor }
     }
 
-    /// One number, as `st_dev` holds it.
+    /// Packs the number into one word, in the encoding of `st_dev`.
     #[must_use]
     pub const fn encode(self) -> u64 {
         let low = (self.minor & 0xff) | (self.major << 8);
         (low | ((self.minor & !0xff) << 12)) as u64
     }
 
-    /// The reverse of [`Self::encode`], for `mknod`.
+    /// Unpacks the device argument of `mknod`; the inverse of [`Self::encode`].
     #[must_use]
     pub const fn decode(number: u32) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl DeviceNumber {
     }
 }
 
-/// What `stat` and its kin report.
+/// The attributes that `stat`, `statx` and `fstat` report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// The file system's device.
@@ -68,27 +68,27 @@ pub struct Attributes {
     pub kind: Kind,
     /// The twelve permission bits.
     pub permissions: u32,
-    /// Number of names.
+    /// Number of hard links.
     pub links: u32,
     /// Owner.
     pub user: u32,
     /// Group.
     pub group: u32,
-    /// The device that the node stands for.
+    /// The device that a device node refers to (`st_rdev`).
     pub special: DeviceNumber,
     /// Size in bytes.
     pub size: u64,
     /// Memory used, in units of 512 bytes.
     pub blocks: u64,
-    /// Preferred size of a transfer.
+    /// Preferred I/O size in bytes.
     pub block_size: u32,
-    /// Last read.
+    /// Last access.
     pub accessed: Moment,
     /// Last change of the contents.
     pub modified: Moment,
-    /// Last change of the node.
+    /// Last change of the inode.
     pub changed: Moment,
-    /// When it was made.
+    /// Creation time.
     pub created: Moment,
 }
 
@@ -105,13 +105,13 @@ fn put<const N: usize>(record: &mut [u8], offset: usize, value: [u8; N]) {
 }
 
 impl Attributes {
-    /// `st_mode`: type and permissions.
+    /// Returns `st_mode`: type and permissions.
     #[must_use]
     pub const fn mode(&self) -> u32 {
         self.kind.mode() | self.permissions
     }
 
-    /// The attributes as `struct stat`.
+    /// Encodes the attributes as `struct stat`.
     #[must_use]
     pub fn to_stat(&self) -> [u8; STAT_SIZE] {
         let mut record = [0; STAT_SIZE];
@@ -161,7 +161,7 @@ impl Attributes {
         record
     }
 
-    /// The attributes as `struct statx`: the basic ones, the creation time and the mount.
+    /// Encodes the attributes as `struct statx`: the basic ones, the creation time and the mount.
     #[must_use]
     pub fn to_statx(&self, mount: u64, mount_root: bool) -> [u8; STATX_SIZE] {
         let mut record = [0; STATX_SIZE];
@@ -218,26 +218,26 @@ impl Attributes {
 /// What `statfs` reports about a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SystemStatus {
-    /// Its magic number.
+    /// The file system's magic number.
     pub magic: u32,
-    /// Bytes of a block.
+    /// Block size in bytes.
     pub block_size: u64,
     /// Capacity, in blocks.
     pub blocks: u64,
     /// Free blocks.
     pub free: u64,
-    /// Most nodes; 0 without a limit.
+    /// Maximum number of inodes; 0 if unlimited.
     pub nodes: u64,
-    /// Nodes that may still be made.
+    /// Inodes that can still be created.
     pub free_nodes: u64,
-    /// Its device, which serves as its identity.
+    /// The file system's device, which also serves as its id (`f_fsid`).
     pub device: DeviceNumber,
-    /// What holds for its mount.
+    /// The mount's flags.
     pub flags: MountFlags,
 }
 
 impl SystemStatus {
-    /// The status as `struct statfs`.
+    /// Encodes the status as `struct statfs`.
     #[must_use]
     pub fn to_statfs(&self) -> [u8; STATFS_SIZE] {
         let mut record = [0; STATFS_SIZE];

@@ -1,4 +1,4 @@
-//! What files need to know of their caller.
+//! What file operations need from their caller: credentials, limits, descriptors and path resolution.
 
 use super::{
     attributes::Moment,
@@ -20,7 +20,7 @@ use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 
 impl Moment {
-    /// The moment that nodes record.
+    /// Returns the current time of the real-time clock, as inodes record it.
     #[must_use]
     pub fn now(kernel: &Kernel) -> Self {
         Self::from_nanoseconds(kernel.manifest.epoch * crate::abi::SECOND + kernel.host.now())
@@ -28,25 +28,25 @@ impl Moment {
 }
 
 impl Context<'_> {
-    /// Whose rights count.
+    /// Returns the ids and the override capability that permission checks use.
     #[must_use]
     pub fn subject(&self) -> Subject {
         let credentials = self.process().credentials.lock();
         Subject {
             user: credentials.user.file,
             group: credentials.group.file,
-            // Another id for files alone gives the capability up (`setfsuid`).
+            // A file-system uid other than 0 drops the capability (`setfsuid`).
             overrides: credentials.user.file == 0 && credentials.has(Capabilities::PERMISSIONS),
         }
     }
 
-    /// The largest size that a file may grow to (`RLIMIT_FSIZE`).
+    /// Returns the largest size that a file may grow to (`RLIMIT_FSIZE`), in bytes.
     #[must_use]
     pub fn file_size_limit(&self) -> u64 {
         self.process().limits.lock().get(Resource::FileSize).current
     }
 
-    /// Tells the caller that a file would grow beyond its limit.
+    /// Sends SIGXFSZ to the calling thread: a file would grow beyond its limit.
     pub fn file_too_large(&self) {
         send_to_thread(
             self.kernel,
@@ -55,7 +55,7 @@ impl Context<'_> {
         );
     }
 
-    /// Tells the caller that nobody reads what it writes.
+    /// Sends SIGPIPE to the calling thread: the pipe or socket that it writes to has no reader.
     pub fn broken_pipe(&self) {
         let detail = Detail::Sender {
             process: self.process().id,
@@ -71,13 +71,13 @@ impl Context<'_> {
         send_to_thread(self.kernel, self.thread, info);
     }
 
-    /// One above the largest descriptor that the caller may have (`RLIMIT_NOFILE`).
+    /// Returns the number of descriptors that the caller may have (`RLIMIT_NOFILE`), one above the largest.
     #[must_use]
     pub fn descriptor_limit(&self) -> usize {
         self.process().limits.lock().get(Resource::Files).current as usize
     }
 
-    /// Gives an open file the lowest free descriptor.
+    /// Installs an open file at the lowest free descriptor.
     ///
     /// # Errors
     /// `EMFILE`, `ENOMEM`.
@@ -89,7 +89,7 @@ impl Context<'_> {
             .map(|descriptor| descriptor as u64)
     }
 
-    /// Whether the caller has a free descriptor, where Linux takes it before it looks at more.
+    /// Checks that the caller has a free descriptor, for calls in which Linux reserves one before other checks.
     ///
     /// # Errors
     /// `EMFILE`.
@@ -97,7 +97,7 @@ impl Context<'_> {
         self.files().check_free(self.descriptor_limit())
     }
 
-    /// The caller as one who changes names.
+    /// Returns the subject and the time under which the caller changes directory entries.
     #[must_use]
     pub fn change(&self) -> Change {
         Change {
@@ -106,7 +106,7 @@ impl Context<'_> {
         }
     }
 
-    /// Where a path begins that a call gives beside the descriptor `directory`.
+    /// Returns where the resolution of `path` starts: at the root, the working directory or the descriptor `directory`.
     ///
     /// # Errors
     /// `EBADF` for a relative path and a descriptor that is not open.
@@ -120,7 +120,7 @@ impl Context<'_> {
         }
     }
 
-    /// Walks the path at `address` up to its last component, beside the descriptor `directory`.
+    /// Resolves the path at `address`, relative to the descriptor `directory`, up to its last component.
     ///
     /// # Errors
     /// `EFAULT`, `ENAMETOOLONG`, `EBADF`, and those of [`Walker::walk`].
@@ -134,7 +134,7 @@ impl Context<'_> {
         self.walk_path(directory, &path, last_link)
     }
 
-    /// The same for a path that the kernel has.
+    /// Resolves a path in kernel memory, relative to the descriptor `directory`, up to its last component.
     ///
     /// # Errors
     /// `EBADF`, and those of [`Walker::walk`].
@@ -154,11 +154,11 @@ impl Context<'_> {
         walker.walk(&start, path, last_link)
     }
 
-    /// What the path at `address` names, by the `AT_` flags of a call: with `AT_EMPTY_PATH` an
-    /// empty path (or, since Linux 6.11, none) names the descriptor itself.
+    /// Resolves the path at `address` by the `AT_` flags of a call. With `AT_EMPTY_PATH`, an empty path (or, since
+    /// Linux 6.11, a null pointer) refers to the descriptor itself.
     ///
     /// # Errors
-    /// As [`Self::walk_at`], and `ENOENT`.
+    /// Those of [`Self::walk_at`], and `ENOENT`.
     pub fn resolve_at(
         &self,
         directory: i32,
@@ -184,10 +184,10 @@ impl Context<'_> {
         self.walk_at(directory, address, last_link)?.existing()
     }
 
-    /// Calls `act` with the signal mask at `address` in place, unless it is null.
+    /// Runs `act` with the signal mask at `address` in effect; with the present mask if `address` is null.
     ///
     /// # Errors
-    /// `EFAULT`, `EINVAL` for another size than eight, and those of `act`.
+    /// `EFAULT`, `EINVAL` if `size` is not eight, and those of `act`.
     pub fn with_signal_mask(
         &self,
         address: u64,
@@ -203,7 +203,7 @@ impl Context<'_> {
         let mask: u64 = self.read_value(address)?;
         with_mask_until_return(self, SignalSet(mask));
         let result = act();
-        // A handler runs under the mask; the one before comes back behind it.
+        // A signal handler runs under the temporary mask; the previous mask is restored when it returns.
         if !matches!(
             result,
             Err(Errno::EINTR | Errno::ERESTARTNOHAND | Errno::ERESTARTSYS)

@@ -1,4 +1,4 @@
-//! Standard input, output and error of the program, which the command carries.
+//! Standard input, output and error of the guest program, which the command forwards.
 
 use super::{
     attributes::DeviceNumber,
@@ -20,22 +20,22 @@ use crate::{
 use alloc::{boxed::Box, sync::Arc, vec};
 use linux_raw_sys::{general as raw, ioctl};
 
-/// Bytes of input that are asked for at a time.
+/// Size in bytes of one request for input.
 const INPUT: usize = INPUT_AREA;
 
 /// The device behind a terminal: `/dev/console`.
 pub const CONSOLE_DEVICE: DeviceNumber = DeviceNumber::new(5, 1);
 
-/// Input that came and was not read yet.
+/// Input that has arrived and has not been read.
 struct Input {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
-    /// The input ended, and said so once.
+    /// The host reported the end of the input.
     ended: bool,
 }
 
-/// The three channels to the command.
+/// The three channels between the guest program and the command.
 pub struct Console {
     input: Lock<Input>,
     reading: Turn,
@@ -48,7 +48,7 @@ impl Default for Console {
 }
 
 impl Console {
-    /// Channels from which nothing was read yet.
+    /// Creates the channels, with no input buffered.
     #[must_use]
     pub fn new() -> Self {
         #[expect(clippy::disallowed_macros, reason = "before any program runs")]
@@ -65,11 +65,11 @@ impl Console {
         }
     }
 
-    /// Asks the command for input unless some is there. The machine stands still meanwhile, so
-    /// that no amount of waiting shows in the guest.
+    /// Requests input from the command unless some is buffered. The machine is stopped meanwhile, so that the time
+    /// spent waiting for input is not visible in the guest.
     ///
     /// # Errors
-    /// `ERESTARTSYS` when a control byte came first.
+    /// `ERESTARTSYS` if a control byte arrived first.
     fn fetch(&self, kernel: &Kernel) -> Result<(), Errno> {
         let mut input = self.input.lock();
         if input.start < input.end || input.ended {
@@ -86,7 +86,7 @@ impl Console {
         Ok(())
     }
 
-    /// Copies what is there without consuming it.
+    /// Copies buffered input without consuming it.
     fn peek(&self, buffer: &mut [u8]) -> usize {
         let input = self.input.lock();
         let count = (input.end - input.start).min(buffer.len());
@@ -98,13 +98,13 @@ impl Console {
         self.input.lock().start += count;
     }
 
-    /// Bytes that came and were not read yet; and whether the input ended.
+    /// Returns the number of buffered bytes, and whether the input has ended.
     fn waiting(&self) -> (usize, bool) {
         let input = self.input.lock();
         (input.end - input.start, input.ended)
     }
 
-    /// Delivers what is there.
+    /// Copies buffered input to `sink` and consumes what was stored. Returns the number of bytes.
     fn deliver(&self, sink: &mut Sink<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
         let mut done = 0;
         loop {
@@ -136,7 +136,7 @@ impl Console {
         self.fetch(context.kernel)?;
         let done = with_buffer(sink.left(), |buffer| self.deliver(sink, buffer))?;
         if done == 0 && terminal {
-            // Behind an end typed at a terminal more may come.
+            // After an end of file typed at a terminal, more input may follow.
             self.input.lock().ended = false;
         }
         drop(turn);
@@ -148,13 +148,13 @@ impl Console {
 #[derive(Clone)]
 pub struct ConsoleStream {
     console: Arc<Console>,
-    /// Where writes go; none for standard input.
+    /// The channel of writes; `None` for standard input that is not a terminal.
     output: Option<Channel>,
     terminal: bool,
 }
 
 impl ConsoleStream {
-    /// Standard input (0), output (1) or error (2).
+    /// Creates standard input (0), output (1) or error (2).
     #[must_use]
     pub fn new(console: &Arc<Console>, number: usize, stream: Stream) -> Self {
         let terminal = stream == Stream::Terminal;
@@ -170,7 +170,7 @@ impl ConsoleStream {
         }
     }
 
-    /// A pipe, or a device if it is a terminal.
+    /// Returns the file type: a FIFO, or a character device if the stream is a terminal.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         if self.terminal {
@@ -180,7 +180,7 @@ impl ConsoleStream {
         }
     }
 
-    /// The device of a terminal.
+    /// Returns the device number; 0:0 unless the stream is a terminal.
     #[must_use]
     pub const fn special(&self) -> DeviceNumber {
         if self.terminal {
@@ -190,13 +190,13 @@ impl ConsoleStream {
         }
     }
 
-    /// Whether it is a terminal.
+    /// Returns whether the stream is a terminal.
     #[must_use]
     pub const fn is_terminal(&self) -> bool {
         self.terminal
     }
 
-    /// The `O_` flags with which the first program finds it open.
+    /// Returns the `O_` flags with which the first program inherits the stream.
     #[must_use]
     pub const fn flags(&self) -> u32 {
         match (self.terminal, self.output) {
@@ -218,9 +218,9 @@ abi_struct! {
         pub rows: u16,
         /// Columns of characters.
         pub columns: u16,
-        /// Width in dots: unknown.
+        /// Width in pixels: unknown.
         pub width: u16,
-        /// Height in dots: unknown.
+        /// Height in pixels: unknown.
         pub height: u16,
     }
 }
@@ -243,7 +243,8 @@ abi_struct! {
     }
 }
 
-/// The modes in which the command's terminal is: lines, echo and signals are its business.
+/// The terminal modes that the guest sees. Line editing, echo and signal characters are handled by the command's
+/// terminal.
 const COOKED: Termios = Termios {
     // ICRNL | IXON
     input: 0o400 | 0o2000,
@@ -303,7 +304,7 @@ impl File for ConsoleStream {
     fn readiness(&self, context: &Context<'_>, _open: &OpenFile) -> Readiness {
         let mut ready = Readiness::empty();
         if self.reads() {
-            // After a control byte nothing is ready, and the signal that it became ends the caller's wait.
+            // After a control byte nothing is ready; the signal that it generates interrupts the caller's wait.
             let _ = self.console.fetch(context.kernel);
             let (waiting, ended) = self.console.waiting();
             ready.set(Readiness::READ, waiting > 0 || (ended && self.terminal));
@@ -329,7 +330,7 @@ impl File for ConsoleStream {
         }
         match command {
             ioctl::TCGETS => context.write_value(argument, &COOKED).map(|()| 0),
-            // The modes are the command's: asking for the present ones is granted, others are not.
+            // The command owns the terminal's modes: setting the present ones succeeds, any others fail.
             ioctl::TCSETS | ioctl::TCSETSW | ioctl::TCSETSF => {
                 let wanted: Termios = context.read_value(argument)?;
                 if wanted == COOKED {
@@ -353,10 +354,10 @@ impl File for ConsoleStream {
     }
 }
 
-/// Writes everything to a channel.
+/// Writes all of `source` to a channel. Returns the number of bytes, which is less only after a fault.
 ///
 /// # Errors
-/// `EFAULT` if not even the first byte could be fetched.
+/// `EFAULT` if the first byte cannot be read.
 pub fn write_channel(
     context: &Context<'_>,
     channel: Channel,

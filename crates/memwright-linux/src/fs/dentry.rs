@@ -1,40 +1,40 @@
-//! A name in the tree, and the node it leads to.
+//! Directory entries: a name in the tree, and its inode.
 
 use super::inode::Inode;
 use crate::sync::{Lock, Rank};
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use memwright_table::{OutOfMemory, TryPush};
 
-/// Where a name stands.
+/// The position of an entry in the tree.
 struct Place {
-    /// The directory above; none for the root and for what has no path.
+    /// The parent directory; none for the root, and for files without a path.
     parent: Option<Arc<Dentry>>,
     name: Box<[u8]>,
-    /// The name was removed while somebody still used it.
+    /// The name was removed while the entry was in use.
     removed: bool,
 }
 
-/// A name in the tree.
+/// A directory entry: a name in the tree.
 ///
-/// A directory holds its entries, and each entry its directory: the ring is cut when a name is
-/// removed, and for all at once by [`Mounts::clear`](super::mounts::Mounts::clear).
+/// A directory holds its entries, and each entry holds its directory. This reference cycle is broken when a name is
+/// removed, and for the complete tree by [`Mounts::clear`](super::mounts::Mounts::clear).
 pub struct Dentry {
-    /// The node.
+    /// The inode.
     pub inode: Arc<Inode>,
     place: Lock<Place>,
-    /// The root of the file system that covers this directory.
+    /// The root of the file system that is mounted on this directory.
     mounted: Lock<Option<Arc<Dentry>>>,
 }
 
 impl Dentry {
-    /// A name below `parent`.
+    /// Creates an entry below `parent`.
     #[must_use]
     pub fn new(parent: &Arc<Self>, name: &[u8], inode: Arc<Inode>) -> Self {
         Self::placed(Some(parent.clone()), name, inode)
     }
 
-    /// A name without a directory: the root with an empty name; pipes and their like with the
-    /// text that `/proc/PID/fd` shows.
+    /// Creates an entry without a parent: the root, whose name is empty, or a pipe, socket or anonymous file, whose
+    /// name is the text in `/proc/PID/fd`.
     #[must_use]
     pub fn detached(name: &[u8], inode: Arc<Inode>) -> Self {
         Self::placed(None, name, inode)
@@ -53,7 +53,7 @@ impl Dentry {
         }
     }
 
-    /// The directory above; the root is above itself.
+    /// Returns the parent directory; the root is its own parent.
     #[must_use]
     pub fn parent(self: &Arc<Self>) -> Arc<Self> {
         self.place
@@ -63,13 +63,13 @@ impl Dentry {
             .unwrap_or_else(|| self.clone())
     }
 
-    /// Its name in the directory above.
+    /// Returns the entry's name in its parent.
     #[must_use]
     pub fn name(&self) -> Vec<u8> {
         self.place.lock().name.to_vec()
     }
 
-    /// Whether the name was removed.
+    /// Returns whether the name was removed.
     #[must_use]
     pub fn is_removed(&self) -> bool {
         self.place.lock().removed
@@ -80,9 +80,9 @@ impl Dentry {
         self.place.lock().removed = true;
     }
 
-    /// Records that the name moved.
+    /// Records that the entry was renamed to `name` in `parent`.
     pub fn move_to(&self, parent: &Arc<Self>, name: &[u8]) {
-        // The old parent is dropped behind the lock: it may be the last to know it.
+        // The old parent is dropped after the lock is released: this may be its last reference.
         let old = {
             let mut place = self.place.lock();
             place.name = name.into();
@@ -91,17 +91,18 @@ impl Dentry {
         drop(old);
     }
 
-    /// Covers this directory by the root of another file system, which takes its place.
+    /// Mounts the file system with root `root` on this directory.
     pub fn mount(&self, root: Arc<Self>) {
         *self.mounted.lock() = Some(root);
     }
 
-    /// Uncovers it.
+    /// Unmounts what covers this directory, and returns its root.
     pub fn unmount(&self) -> Option<Arc<Self>> {
         self.mounted.lock().take()
     }
 
-    /// Uncovers it unless `keeps` says of the root that covers it that it stays: nobody enters meanwhile.
+    /// Unmounts what covers this directory unless `keeps` returns true for its root. The lock is held over the check,
+    /// so that no path walk crosses the mount meanwhile.
     pub fn unmount_unless(&self, keeps: impl FnOnce(&Arc<Self>) -> bool) -> Option<Arc<Self>> {
         let mut mounted = self.mounted.lock();
         if mounted.as_ref().is_none_or(keeps) {
@@ -110,7 +111,7 @@ impl Dentry {
         mounted.take()
     }
 
-    /// Takes the root of a file system, which is no more in its place, out of the tree: nothing is above it.
+    /// Detaches the root of an unmounted file system from the tree: it has no parent and no name afterwards.
     pub fn detach(&self) {
         let above = {
             let mut place = self.place.lock();
@@ -120,13 +121,13 @@ impl Dentry {
         drop(above);
     }
 
-    /// What stands here: the root of the file system that was mounted last, or the name itself.
+    /// Crosses mounts: returns the root of the topmost file system mounted here, or the entry itself.
     #[must_use]
     pub fn crossed(self: Arc<Self>) -> Arc<Self> {
         let mut here = self;
         loop {
             let root = here.mounted.lock().clone();
-            // Another may cover the root in turn.
+            // Another file system may be mounted on that root.
             match root {
                 Some(root) => here = root,
                 None => return here,
@@ -134,13 +135,13 @@ impl Dentry {
         }
     }
 
-    /// Whether a file system covers this directory.
+    /// Returns whether a file system is mounted on this directory.
     #[must_use]
     pub fn is_covered(&self) -> bool {
         self.mounted.lock().is_some()
     }
 
-    /// Whether it is `other`, or lies below it.
+    /// Returns whether the entry is `other` or below it.
     #[must_use]
     pub fn is_within(self: &Arc<Self>, other: &Arc<Self>) -> bool {
         let mut here = self.clone();
@@ -156,14 +157,14 @@ impl Dentry {
         }
     }
 
-    /// The path from `root`, and whether it leads there. Directories may lie in each other as deep as a program likes.
+    /// Returns the path from `root`, and whether `root` was reached. The depth of the tree is limited by memory only.
     ///
-    /// A name outside of `root` gives the path from the real root and `false`.
+    /// For an entry outside of `root`, returns the path from the real root and `false`.
     ///
     /// # Errors
     /// [`OutOfMemory`].
     pub fn path_from(self: &Arc<Self>, root: &Arc<Self>) -> Result<(Vec<u8>, bool), OutOfMemory> {
-        // From its end to its beginning, each byte: turned round in the end.
+        // The path is built backwards, with each name reversed, and reversed once at the end.
         let mut path = Vec::new();
         let mut here = self.clone();
         let mut reached = true;
@@ -175,7 +176,7 @@ impl Dentry {
             if is_top {
                 reached = false;
                 if path.len() > start {
-                    // It has a name, but no place in the tree.
+                    // A detached entry: it has a name, but no position in the tree.
                     path.drain(..start);
                     return Ok((path, false));
                 }
@@ -192,7 +193,7 @@ impl Dentry {
         Ok((path, reached))
     }
 
-    /// The highest directory above it: the root of the tree, or itself if it has no path.
+    /// Returns the topmost ancestor: the root of the tree, or the entry itself if it has no path.
     #[must_use]
     pub fn top(self: &Arc<Self>) -> Arc<Self> {
         let mut here = self.clone();
@@ -205,7 +206,7 @@ impl Dentry {
         }
     }
 
-    /// The path as `/proc` shows it, with a mark if the name was removed.
+    /// Returns the path as `/proc` prints it, with the suffix ` (deleted)` if the name was removed.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -225,8 +226,9 @@ impl Dentry {
 }
 
 impl Drop for Dentry {
-    /// Gives up the directories above one after another: a program decides how deep they lie in each other, so that none
-    /// may be dropped within the drop of another. What covers a directory is taken off before the directory goes.
+    /// Releases the ancestors iteratively. A program controls the depth of the tree, so recursion from one drop
+    /// into the next could overflow the kernel stack. A mounted file system is unmounted before its directory is
+    /// dropped.
     fn drop(&mut self) {
         let mut above = self.place.get_mut().parent.take();
         while let Some(mut directory) = above.and_then(Arc::into_inner) {

@@ -1,4 +1,4 @@
-//! Descriptor numbers: which are taken, and by what.
+//! Descriptor tables: which numbers are in use, and for what.
 
 use crate::{errno::Errno, sync::PausePoints};
 use alloc::vec::Vec;
@@ -13,26 +13,26 @@ struct Slot<F> {
     close_on_exec: bool,
 }
 
-/// Numbers below this one are near: their slots stand in one piece.
+/// Numbers below this one are near: their slots are stored in one array.
 const NEAR: usize = 1024;
-/// Slots of a far block.
+/// Slots in a far block.
 const TOGETHER: usize = 256;
 /// Descriptors that are copied or marked between two scheduling points.
 const SLOTS: u32 = 1024;
 
-/// A table of descriptors, whatever they stand for. A program may ask for the last number of a million: but for the near
-/// ones slots stand in blocks, of which there are those with a descriptor in use, and a search passes over blocks that are
-/// full, or empty.
+/// A table of descriptors of any kind. A program may use any number below `DESCRIPTORS_MAX`, so only near slots
+/// are stored in one array. Far slots are stored in blocks, which are allocated when they have a descriptor in use. A
+/// search skips blocks that are full or empty.
 #[derive(Debug)]
 pub struct Descriptors<F> {
     near: Vec<Option<Slot<F>>>,
-    /// Those from [`NEAR`] on.
+    /// The blocks of the numbers from [`NEAR`] on.
     far: Vec<Block<F>>,
-    /// No free slot stands below this one.
+    /// No slot below this one is free.
     lowest_free: usize,
 }
 
-/// [`TOGETHER`] slots, or none while no descriptor was in use.
+/// [`TOGETHER`] slots; no slots are allocated while no descriptor is in use.
 #[derive(Debug)]
 struct Block<F> {
     slots: Vec<Option<Slot<F>>>,
@@ -56,7 +56,7 @@ impl<F> Block<F> {
         Ok(())
     }
 
-    /// The first slot from `from` on that no descriptor uses.
+    /// Returns the first unused slot from `from` on.
     fn first_free(&self, from: usize) -> Option<usize> {
         if self.open == TOGETHER {
             return None;
@@ -69,7 +69,7 @@ impl<F> Block<F> {
         }
     }
 
-    /// The first slot from `from` on that is in use and as `wanted`.
+    /// Returns the first slot from `from` on that is in use and satisfies `wanted`.
     fn first_open(&self, from: usize, wanted: &impl Fn(&Slot<F>) -> bool) -> Option<usize> {
         if self.open == 0 {
             return None;
@@ -88,13 +88,13 @@ fn first_open<F>(
     Some(from + found)
 }
 
-/// Where the slot of a far number stands: its block, and the place there.
+/// Returns the block of a far number and the slot's index in it; `None` for a near number.
 fn place(number: usize) -> Option<(usize, usize)> {
     let far = number.checked_sub(NEAR)?;
     Some((far / TOGETHER, far % TOGETHER))
 }
 
-/// The number of a far slot.
+/// Returns the number of a far slot.
 fn number_of(block: usize, within: usize) -> usize {
     NEAR + block * TOGETHER + within
 }
@@ -106,7 +106,7 @@ impl<F> Default for Descriptors<F> {
 }
 
 impl<F> Descriptors<F> {
-    /// An empty table.
+    /// Creates an empty table.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -131,19 +131,19 @@ impl<F> Descriptors<F> {
         self.far.get(block)?.slots.get(within)?.as_ref()
     }
 
-    /// What `descriptor` stands for.
+    /// Returns what `descriptor` refers to.
     #[must_use]
     pub fn get(&self, descriptor: i32) -> Option<&F> {
         self.slot(descriptor).map(|slot| &slot.file)
     }
 
-    /// Whether `descriptor` is closed by `execve`.
+    /// Returns whether `execve` closes `descriptor`; `None` if it is not open.
     #[must_use]
     pub fn close_on_exec(&self, descriptor: i32) -> Option<bool> {
         self.slot(descriptor).map(|slot| slot.close_on_exec)
     }
 
-    /// Sets whether `descriptor` is closed by `execve`; `None` if it is not open.
+    /// Sets whether `execve` closes `descriptor`. Returns `None` if it is not open.
     pub fn set_close_on_exec(&mut self, descriptor: i32, close_on_exec: bool) -> Option<()> {
         let number = usize::try_from(descriptor).ok()?;
         let slot = match place(number) {
@@ -154,8 +154,10 @@ impl<F> Descriptors<F> {
         Some(())
     }
 
-    /// Marks the descriptors from `first` to `last` to be closed by `execve`. The caller holds no lock but those that
-    /// [sleep](crate::sync::Rank::sleeps).
+    /// Marks the descriptors from `first` to `last` close-on-exec.
+    ///
+    /// # Locks
+    /// The caller holds no lock but those that [sleep](crate::sync::Rank::sleeps).
     pub fn mark_range(&mut self, first: usize, last: usize) {
         let mut points = PausePoints::every(SLOTS);
         let mut from = first;
@@ -169,7 +171,7 @@ impl<F> Descriptors<F> {
         }
     }
 
-    /// Puts `slot` at a number, which may be beyond the end, and returns what stood there.
+    /// Stores `slot` at a number, growing the table as needed. Returns the previous slot.
     fn put(&mut self, number: usize, slot: Slot<F>) -> Result<Option<Slot<F>>, OutOfMemory> {
         while self.near.len() < (number + 1).min(NEAR) {
             self.near.try_push(None)?;
@@ -187,11 +189,13 @@ impl<F> Descriptors<F> {
         Ok(old)
     }
 
-    /// Makes this table, which is empty, one in which the same numbers stand for the same. The caller holds no lock but
-    /// those that [sleep](crate::sync::Rank::sleeps).
+    /// Fills this empty table with a copy of `other`: the same numbers refer to the same files.
+    ///
+    /// # Locks
+    /// The caller holds no lock but those that [sleep](crate::sync::Rank::sleeps).
     ///
     /// # Errors
-    /// [`OutOfMemory`]; some descriptors are there then.
+    /// [`OutOfMemory`]; some descriptors have been copied then.
     pub fn try_clone_from(&mut self, other: &Self) -> Result<(), OutOfMemory>
     where
         F: Clone,
@@ -218,7 +222,7 @@ impl<F> Descriptors<F> {
         Ok(())
     }
 
-    /// The lowest free number that is at least `from`.
+    /// Returns the lowest free number that is at least `from`.
     fn first_free(&self, from: usize) -> usize {
         let mut near = self.near.iter().skip(from);
         if let Some(found) = near.position(Option::is_none) {
@@ -238,7 +242,7 @@ impl<F> Descriptors<F> {
         from.max(number_of(self.far.len(), 0))
     }
 
-    /// The lowest number from `from` on that is in use and as `wanted`.
+    /// Returns the lowest number from `from` on that is in use and satisfies `wanted`.
     fn first_open(&self, from: usize, wanted: impl Fn(&Slot<F>) -> bool) -> Option<usize> {
         if let Some(found) = first_open(&self.near, from, &wanted) {
             return Some(found);
@@ -253,7 +257,7 @@ impl<F> Descriptors<F> {
         None
     }
 
-    /// Whether a number below `limit` is free.
+    /// Checks that a number below `limit` is free.
     ///
     /// # Errors
     /// `EMFILE`.
@@ -270,10 +274,10 @@ impl<F> Descriptors<F> {
         Ok(number)
     }
 
-    /// Gives `file` the lowest free number that is at least `from` and below `limit`.
+    /// Installs `file` at the lowest free number that is at least `from` and below `limit`.
     ///
     /// # Errors
-    /// `EMFILE` when no such number is free, `ENOMEM` when the table cannot grow.
+    /// `EMFILE` if no such number is free, `ENOMEM` if the table cannot grow.
     pub fn allocate(
         &mut self,
         from: usize,
@@ -293,11 +297,10 @@ impl<F> Descriptors<F> {
         i32::try_from(number).map_err(|_| Errno::EMFILE)
     }
 
-    /// Puts `file` at exactly this number and returns what stood there.
+    /// Installs `file` at exactly this number. Returns the file that was there before.
     ///
     /// # Errors
-    /// `EBADF` when the number is negative or not below `limit`, `ENOMEM` when the table cannot
-    /// grow.
+    /// `EBADF` if the number is negative or not below `limit`, `ENOMEM` if the table cannot grow.
     pub fn replace(
         &mut self,
         descriptor: i32,
@@ -317,7 +320,7 @@ impl<F> Descriptors<F> {
         Ok(old.map(|slot| slot.file))
     }
 
-    /// Frees `descriptor` and returns what it stood for.
+    /// Frees `descriptor` and returns what it referred to.
     pub fn remove(&mut self, descriptor: i32) -> Option<F> {
         let number = usize::try_from(descriptor).ok()?;
         let slot = match place(number) {
@@ -336,19 +339,19 @@ impl<F> Descriptors<F> {
         Some(slot.file)
     }
 
-    /// The lowest open descriptor that is at least `from`.
+    /// Returns the lowest open descriptor that is at least `from`.
     #[must_use]
     pub fn next_open(&self, from: usize) -> Option<(i32, &F)> {
         let number = i32::try_from(self.first_open(from, |_| true)?).ok()?;
         Some((number, self.get(number)?))
     }
 
-    /// Frees the lowest open descriptor from `from` on, and returns its number too.
+    /// Frees the lowest open descriptor from `from` on. Returns its number and its file.
     pub fn take_open(&mut self, from: usize) -> Option<(usize, F)> {
         self.take_where(from, |_| true)
     }
 
-    /// Frees the lowest descriptor from `from` on that `execve` closes, and returns its number too.
+    /// Frees the lowest close-on-exec descriptor from `from` on. Returns its number and its file.
     pub fn take_close_on_exec(&mut self, from: usize) -> Option<(usize, F)> {
         self.take_where(from, |slot| slot.close_on_exec)
     }
@@ -359,7 +362,7 @@ impl<F> Descriptors<F> {
         Some((number, file))
     }
 
-    /// Number of slots the table has room for, as `FDSize` in `/proc/PID/status` shows it.
+    /// Returns the table's capacity in slots, as `FDSize` in `/proc/PID/status` reports it.
     #[must_use]
     pub fn size(&self) -> usize {
         let slots = self.near.len() + self.far.len() * TOGETHER;
@@ -467,14 +470,14 @@ mod tests {
         assert_eq!(table.allocate(0, 16, 'c', false), Ok(4));
     }
 
-    /// What the table says is what a plain list says, wherever numbers are given, put, freed and asked for.
+    /// Compares the table with a plain list, over allocations, replacements, frees and lookups.
     #[test]
     fn full_and_empty_blocks_are_passed_over_rightly() {
         let mut table = Descriptors::new();
         let mut plain = vec![None; 4 * NEAR];
         let mut below = draws(1);
         for round in 0..40_000 {
-            // Mostly full at first, mostly empty in the end.
+            // Mostly full at the beginning, mostly empty at the end.
             let number = below(plain.len());
             match below(if round < 20_000 { 3 } else { 7 }) {
                 0 | 1 if round < 20_000 => {

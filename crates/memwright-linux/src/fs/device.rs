@@ -10,31 +10,31 @@ use super::{
 use crate::{context::Context, errno::Errno, host::Channel, user::TRANSFER_MAX};
 use alloc::sync::Arc;
 
-/// A device of bytes.
+/// A character device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// Takes everything, gives nothing.
+    /// Discards writes; reads return end of file.
     Null,
-    /// Takes everything, gives zeroes.
+    /// Discards writes; reads return zeroes.
     Zero,
-    /// Has no space left, gives zeroes.
+    /// Writes fail with `ENOSPC`; reads return zeroes.
     Full,
-    /// Gives random bytes.
+    /// Reads return random bytes.
     Random,
-    /// Gives random bytes.
+    /// Reads return random bytes.
     Urandom,
-    /// Makes userfaultfds.
+    /// Creates userfaultfds.
     Userfaultfd,
     /// The kernel's log.
     Console,
-    /// The terminal of the caller.
+    /// The caller's controlling terminal.
     Terminal,
-    /// Something that `mknod` made and no driver serves.
+    /// A device created by `mknod` that has no driver.
     Unknown(DeviceNumber),
 }
 
 impl Device {
-    /// Its number (`Documentation/admin-guide/devices.txt` of Linux).
+    /// Returns the device number (`Documentation/admin-guide/devices.txt` of Linux).
     #[must_use]
     pub const fn number(self) -> DeviceNumber {
         match self {
@@ -50,7 +50,7 @@ impl Device {
         }
     }
 
-    /// The device with this number.
+    /// Returns the device with this number.
     #[must_use]
     pub fn from_number(number: DeviceNumber) -> Self {
         let known = [
@@ -71,7 +71,7 @@ impl Device {
 /// `USERFAULTFD_IOC_NEW` (`include/uapi/linux/userfaultfd.h`).
 const USERFAULTFD_IOC_NEW: u32 = 0xaa00;
 
-/// Bytes that go through the kernel's stack at a time.
+/// Bytes copied through the kernel stack at a time.
 const CHUNK: usize = 256;
 
 impl File for Device {
@@ -130,8 +130,8 @@ impl File for Device {
                 Ok(count)
             }
             Self::Full => Err(Errno::ENOSPC),
-            // What is written mixes with the seed on Linux; here the seed alone decides, so that
-            // runs repeat.
+            // Linux mixes written bytes into the random pool. Here the seed alone determines the output, so that runs
+            // are reproducible.
             Self::Random | Self::Urandom => {
                 let count = source.left();
                 source.skip(count);
@@ -151,7 +151,7 @@ impl File for Device {
         argument: u64,
     ) -> Result<u64, Errno> {
         match self {
-            // Who may open it may make any (`userfaultfd_dev_ioctl` of Linux 7.2).
+            // Access to the device is permission for every userfaultfd (`userfaultfd_dev_ioctl` of Linux 7.2).
             Self::Userfaultfd if command == USERFAULTFD_IOC_NEW => {
                 crate::syscall::file::userfaultfd::make(context, argument as u32)
             }
@@ -176,7 +176,7 @@ impl File for Device {
         whence: Whence,
     ) -> Result<u64, Errno> {
         match self {
-            // These stay at the beginning wherever they are sent (`null_lseek` of Linux 7.2).
+            // Seeking leaves the position at 0 (`null_lseek` of Linux 7.2).
             Self::Null | Self::Zero | Self::Full => Ok(0),
             Self::Random | Self::Urandom => super::seek::sought(position, offset, whence, None),
             Self::Userfaultfd => super::seek::moved(position, offset),

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 /// Entries between two scheduling points.
 const ENTRIES: u32 = 64;
 
-/// The operations of an open directory.
+/// The file operations of an open directory.
 pub struct DirectoryFile;
 
 impl File for DirectoryFile {
@@ -73,7 +73,7 @@ impl File for DirectoryFile {
                 let mut points = PausePoints::every(ENTRIES);
                 loop {
                     points.round();
-                    // One at a time: what takes the entry may wait.
+                    // The lock is released for each entry: `emit` may sleep.
                     let next = entries
                         .lock()
                         .next_from(*position)

@@ -2,10 +2,10 @@
 
 use super::kind::Kind;
 
-/// Which of the two layouts to write.
+/// Which of the two record layouts to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// `struct linux_dirent64`: the type stands before the name.
+    /// `struct linux_dirent64`: the type precedes the name.
     Wide,
     /// `struct linux_dirent`: the type is the record's last byte.
     Old,
@@ -16,19 +16,19 @@ pub enum Layout {
 pub struct DirectoryEntry<'a> {
     /// Inode number.
     pub inode: u64,
-    /// Position from which reading goes on behind this entry.
+    /// The directory position after this entry.
     pub next: u64,
-    /// Type of the node.
+    /// The file type.
     pub kind: Kind,
-    /// Its name.
+    /// The name.
     pub name: &'a [u8],
 }
 
-/// Largest record: 19 bytes of header, the longest name, its NUL, rounded up.
+/// Largest record: 19 bytes of header, the longest name and its NUL, rounded up.
 pub const RECORD_MAX: usize = 280;
 
 impl DirectoryEntry<'_> {
-    /// Length of the record, a multiple of eight.
+    /// Returns the length of the record in bytes, a multiple of eight.
     #[must_use]
     pub fn record_length(&self, layout: Layout) -> usize {
         let unaligned = match layout {
@@ -38,7 +38,7 @@ impl DirectoryEntry<'_> {
         unaligned.next_multiple_of(8)
     }
 
-    /// Writes the record; returns its length, or `None` if `buffer` is too short.
+    /// Writes the record. Returns its length, or `None` if `buffer` is too short.
     #[must_use]
     pub fn encode(&self, layout: Layout, buffer: &mut [u8]) -> Option<usize> {
         let length = self.record_length(layout);

@@ -1,22 +1,22 @@
-//! The entries of one directory: names to targets, in an order that survives changes.
+//! The entries of one directory: a map of names to targets with stable positions.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 
-/// Cookie of the first entry: `.` and `..` take the positions below.
+/// Cookie of the first entry; `.` and `..` have the positions before it.
 pub const FIRST_COOKIE: u64 = 2;
 
-/// The map of a directory.
+/// The entries of a directory.
 ///
-/// Each entry keeps the cookie it was given when it was made; cookies only grow. So `getdents64`
-/// may go on from a cookie after entries came and went, and neither skips nor repeats one that was
-/// there throughout (Linux 7.2: the "stable offsets" of `fs/libfs.c`).
+/// Each entry keeps the cookie that it was given at creation; cookies only grow. A `getdents64` that continues from a
+/// cookie after entries were added and removed neither skips nor repeats an entry that existed throughout (Linux 7.2:
+/// the "stable offsets" of `fs/libfs.c`).
 #[derive(Debug)]
 pub struct Entries<V> {
     by_name: BTreeMap<Box<[u8]>, (u64, V)>,
     by_cookie: BTreeMap<u64, Box<[u8]>>,
     next_cookie: u64,
-    /// The directory was removed: nothing can be made in it any more.
+    /// The directory was removed: no entry can be created in it any more.
     dead: bool,
 }
 
@@ -27,7 +27,7 @@ impl<V> Default for Entries<V> {
 }
 
 impl<V> Entries<V> {
-    /// An empty directory.
+    /// Creates an empty directory.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -38,36 +38,36 @@ impl<V> Entries<V> {
         }
     }
 
-    /// Number of entries, `.` and `..` not among them.
+    /// Returns the number of entries, without `.` and `..`.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_name.len()
     }
 
-    /// Whether the directory may be removed.
+    /// Returns whether there are no entries, so that the directory may be removed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
 
-    /// Whether the directory was removed.
+    /// Returns whether the directory was removed.
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.dead
     }
 
-    /// Refuses new entries from now on.
+    /// Marks the directory as removed.
     pub fn kill(&mut self) {
         self.dead = true;
     }
 
-    /// What `name` leads to.
+    /// Returns the target of `name`.
     #[must_use]
     pub fn get(&self, name: &[u8]) -> Option<&V> {
         self.by_name.get(name).map(|(_, value)| value)
     }
 
-    /// Sets what `name` leads to. A replaced entry keeps its place in the order and is returned.
+    /// Sets the target of `name`. Returns the replaced target; a replaced entry keeps its cookie.
     pub fn insert(&mut self, name: &[u8], value: V) -> Option<V> {
         if let Some((_, old)) = self.by_name.get_mut(name) {
             return Some(core::mem::replace(old, value));
@@ -79,26 +79,26 @@ impl<V> Entries<V> {
         None
     }
 
-    /// What the names lead to.
+    /// Iterates over the targets.
     pub fn all(&self) -> impl Iterator<Item = &V> {
         self.by_name.values().map(|(_, value)| value)
     }
 
-    /// Removes `name` and returns what it led to.
+    /// Removes `name` and returns its target.
     pub fn remove(&mut self, name: &[u8]) -> Option<V> {
         let (cookie, value) = self.by_name.remove(name)?;
         self.by_cookie.remove(&cookie);
         Some(value)
     }
 
-    /// Takes the first entry out, for tearing the tree down.
+    /// Removes and returns the first entry, to tear the tree down.
     pub fn take_first(&mut self) -> Option<V> {
         let (_, (cookie, value)) = self.by_name.pop_first()?;
         self.by_cookie.remove(&cookie);
         Some(value)
     }
 
-    /// The first entry whose cookie is at least `cookie`.
+    /// Returns the first entry whose cookie is at least `cookie`: its cookie, name and target.
     #[must_use]
     pub fn next_from(&self, cookie: u64) -> Option<(u64, &[u8], &V)> {
         let (&cookie, name) = self.by_cookie.range(cookie..).next()?;

@@ -1,4 +1,4 @@
-//! `eventfd`: a counter that is waited for.
+//! `eventfd`: a counter that threads can wait for.
 
 use super::{
     open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
@@ -11,20 +11,20 @@ use crate::{
     wait::{Queues, WaitQueue},
 };
 
-/// The largest value that it holds (`fs/eventfd.c` of Linux 7.2).
+/// The largest counter value (`fs/eventfd.c` of Linux 7.2).
 const LARGEST: u64 = u64::MAX - 1;
 
 /// The open file behind a descriptor of `eventfd2`.
 pub struct EventCounter {
     count: Lock<u64>,
-    /// A read takes one, not all.
+    /// Semaphore mode: a read takes one instead of the complete value.
     semaphore: bool,
     readable: WaitQueue,
     writable: WaitQueue,
 }
 
 impl EventCounter {
-    /// A counter with this value.
+    /// Creates a counter with this value.
     #[must_use]
     pub const fn new(count: u64, semaphore: bool) -> Self {
         Self {
@@ -35,7 +35,7 @@ impl EventCounter {
         }
     }
 
-    /// Takes what a read returns, unless there is nothing.
+    /// Takes what a read returns; `None` if the counter is zero.
     fn take(&self) -> Option<u64> {
         let mut count = self.count.lock();
         let taken = taken(*count, self.semaphore)?;
@@ -43,7 +43,7 @@ impl EventCounter {
         Some(taken)
     }
 
-    /// Adds what a write brings, if it fits.
+    /// Adds the value of a write; `None` if it does not fit.
     fn add(&self, value: u64) -> Option<()> {
         let mut count = self.count.lock();
         *count = added(*count, value)?;
@@ -58,7 +58,7 @@ impl Drop for EventCounter {
     }
 }
 
-/// What a read takes from a counter of this value; none from zero.
+/// Returns what a read takes from a counter with this value; `None` if it is zero.
 const fn taken(count: u64, semaphore: bool) -> Option<u64> {
     match (count, semaphore) {
         (0, _) => None,
@@ -67,7 +67,7 @@ const fn taken(count: u64, semaphore: bool) -> Option<u64> {
     }
 }
 
-/// The counter after a write; none if it must wait for a read.
+/// Returns the counter after a write; `None` if the write must wait for a read.
 const fn added(count: u64, value: u64) -> Option<u64> {
     if LARGEST - count >= value {
         Some(count + value)

@@ -1,4 +1,4 @@
-//! A file that a program runs from.
+//! Executable files.
 
 use super::{
     dentry::Dentry,
@@ -16,17 +16,17 @@ use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 use memwright::object::Object;
 
-/// A regular file that may be executed. While it is held nobody can open the file for writing.
+/// A regular file that is being executed. While it exists, the file cannot be opened for writing.
 pub struct Executable {
     open: Arc<OpenFile>,
 }
 
 impl Context<'_> {
-    /// Opens a program for execution: `path` from `start` on.
+    /// Opens a program for execution: resolves `path` from `start`.
     ///
     /// # Errors
-    /// Those of `execve(2)` that concern the file: `ENOENT`, `EACCES` for what is no regular file
-    /// or has no execute bit, `ETXTBSY`, `ELOOP`, `ENOTDIR`, `ENAMETOOLONG`.
+    /// Those of `execve(2)` that concern the file: `ENOENT`, `EACCES` if it is not a regular file or has no execute
+    /// permission, `ETXTBSY`, `ELOOP`, `ENOTDIR`, `ENAMETOOLONG`.
     pub fn open_executable(
         &self,
         start: &Arc<Dentry>,
@@ -43,7 +43,7 @@ impl Context<'_> {
         self.executable(&entry)
     }
 
-    /// Opens a program for execution that a walk, or an open file, has led to.
+    /// Opens a program for execution, given by a resolved path or an open file.
     ///
     /// # Errors
     /// `EACCES`, `ELOOP` for a symbolic link, `ETXTBSY`.
@@ -68,7 +68,7 @@ impl Context<'_> {
         let Body::Regular(regular) = &entry.inode.body else {
             return Err(Errno::EACCES);
         };
-        // Read rights are not needed to run a program, so the opening does not ask for them.
+        // Executing a program does not require read permission, so it is not checked.
         let request = OpenRequest::new(raw::O_RDONLY, 0)?;
         let open = self.open_entry(entry, request, true)?;
         regular.begin_executing()?;
@@ -92,34 +92,34 @@ impl Executable {
         }
     }
 
-    /// The open file, to be mapped.
+    /// Returns the open file, to be mapped.
     #[must_use]
     pub fn open_file(&self) -> &Arc<OpenFile> {
         &self.open
     }
 
-    /// The pages, to be mapped.
+    /// Returns the memory object, to be mapped.
     #[must_use]
     pub fn object(&self) -> Arc<dyn Object<M>> {
         self.open.clone()
     }
 
-    /// The name it was found by.
+    /// Returns the directory entry through which it was found.
     #[must_use]
     pub fn entry(&self) -> &Arc<Dentry> {
         &self.open.entry
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.regular().map_or(0, Regular::size)
     }
 
-    /// Reads from `offset`; returns how many bytes there were before the end.
+    /// Reads from `offset`. Returns the number of bytes, which is less than requested at the end of the file.
     ///
     /// # Errors
-    /// As [`Regular::read_at`].
+    /// Those of [`Regular::read_at`].
     pub(crate) fn read_at(
         &self,
         kernel: &Kernel,

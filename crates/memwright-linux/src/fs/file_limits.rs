@@ -1,36 +1,36 @@
-//! The limits of `/proc/sys/fs`, and who is over them.
+//! The limits of `/proc/sys/fs`, and their checks.
 
 use super::pipe::ring::{DEFAULT_PAGES, MAX_PAGES};
 use crate::{context::Context, errno::Errno, process::Capabilities};
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::PAGE_SIZE;
 
-/// Limits that can be changed.
+/// Limits that can be changed at run time.
 pub struct FileLimits {
-    /// Open files (`file-max`).
+    /// Open files in the system (`file-max`).
     pub open_files: AtomicU64,
     /// Files that the epolls of a user watch (`epoll/max_user_watches`).
     pub watches: AtomicU64,
-    /// Pages beyond which a user's pipes get smaller (`pipe-user-pages-soft`); 0 for no limit.
+    /// Pages beyond which a user's new pipes are smaller (`pipe-user-pages-soft`); 0 for no limit.
     pub pipe_pages_soft: AtomicU64,
-    /// Pages beyond which a user gets no more pipes (`pipe-user-pages-hard`); 0 for no limit.
+    /// Pages beyond which a user cannot create pipes (`pipe-user-pages-hard`); 0 for no limit.
     pub pipe_pages_hard: AtomicU64,
-    /// Bytes of the largest pipe (`pipe-max-size`).
+    /// Size in bytes of the largest pipe (`pipe-max-size`).
     pub largest_pipe: AtomicU64,
 }
 
 impl FileLimits {
-    /// The limits that Linux 7.3 begins with on so many pages of memory.
+    /// Returns the default limits of Linux 7.3 on a machine with `pages` pages of memory.
     #[must_use]
     pub fn new(pages: u64) -> Self {
-        /// Open files on the smallest machine (`NR_FILE` of `include/linux/fs.h`).
+        /// Minimum of the limit on open files (`NR_FILE` of `include/linux/fs.h`).
         const LEAST_FILES: u64 = 8192;
         /// Kibibytes of memory for each open file (`files_maxfiles_init` in `fs/file_table.c`).
         const KIBIBYTES: u64 = 10;
-        /// Bytes that Linux counts for a watched file, which take a part of memory at most (`eventpoll_init`).
+        /// Size in bytes of a watched file in Linux; they may use one part in `PART` of memory (`eventpoll_init`).
         const WATCH: u64 = 192;
         const PART: u64 = 25;
-        /// Descriptors of a process (`INR_OPEN_CUR`), each a pipe of the usual size.
+        /// Descriptors of a process (`INR_OPEN_CUR`), each assumed to be a pipe of the default size.
         const DESCRIPTORS: u64 = 1024;
         let page = PAGE_SIZE as u64;
         Self {
@@ -42,12 +42,12 @@ impl FileLimits {
         }
     }
 
-    /// So many pages of a user's pipes are more than get the usual size.
+    /// Returns whether a user with this number of pipe pages gets only small pipes.
     pub(super) fn is_soft_over(&self, pages: u64) -> bool {
         is_over(pages, self.pipe_pages_soft.load(Ordering::Relaxed))
     }
 
-    /// So many pages of a user's pipes are more than a user may have.
+    /// Returns whether a user with this number of pipe pages cannot create more.
     pub(super) fn is_hard_over(&self, pages: u64) -> bool {
         is_over(pages, self.pipe_pages_hard.load(Ordering::Relaxed))
     }
@@ -58,7 +58,7 @@ fn is_over(pages: u64, limit: u64) -> bool {
 }
 
 impl Context<'_> {
-    /// Whether the caller has one of these capabilities.
+    /// Returns whether the caller has one of these capabilities.
     #[must_use]
     pub fn has_any(&self, capabilities: Capabilities) -> bool {
         let credentials = self.process().credentials.lock();
@@ -66,7 +66,7 @@ impl Context<'_> {
         effective.intersects(capabilities)
     }
 
-    /// Whether the caller may open one more file (`alloc_empty_file` in `fs/file_table.c` of Linux 7.3).
+    /// Checks that the caller may open one more file (`alloc_empty_file` in `fs/file_table.c` of Linux 7.3).
     ///
     /// # Errors
     /// `ENFILE`.

@@ -1,4 +1,4 @@
-//! The file systems that exist, each mounted once.
+//! File systems and their state.
 
 use super::{
     attributes::{DeviceNumber, SystemStatus},
@@ -11,10 +11,10 @@ use linux_raw_sys::general as raw;
 use memwright::object::HUGE_BYTES;
 use memwright_table::FrameKind;
 
-/// Which file system.
+/// The type of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSystemKind {
-    /// Files in memory: the root, `/tmp` and all else.
+    /// Files in memory: the root, `/tmp` and everything without another mount.
     Tmpfs,
     /// `/dev`.
     Devtmpfs,
@@ -24,15 +24,15 @@ pub enum FileSystemKind {
     Sysfs,
     /// `/sys/fs/cgroup`.
     Cgroup,
-    /// Pipes without names.
+    /// Anonymous pipes.
     Pipe,
     /// Sockets.
     Socket,
     /// Files of `memfd_create`, in memory but on no mount.
     Memory,
-    /// The same of huge pages.
+    /// Files of `memfd_create` with huge pages.
     Hugetlb,
-    /// What stands behind descriptors that are no files.
+    /// Anonymous inodes: descriptors that refer to no file (`anon_inodefs`).
     Anonymous,
 }
 
@@ -46,7 +46,7 @@ const ANON_INODE_FS_MAGIC: u32 = 0x0904_1934;
 const SYSFS_MAGIC: u32 = 0x6265_6572;
 
 impl FileSystemKind {
-    /// Its name in `/proc/mounts` and `/proc/filesystems`.
+    /// Returns the name in `/proc/mounts` and `/proc/filesystems`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl FileSystemKind {
         }
     }
 
-    /// Its magic number in `statfs`.
+    /// Returns the magic number in `statfs`.
     #[must_use]
     pub const fn magic(self) -> u32 {
         match self {
@@ -77,7 +77,7 @@ impl FileSystemKind {
         }
     }
 
-    /// Its block size, as `st_blksize` says it.
+    /// Returns the block size in bytes, as in `st_blksize`.
     #[must_use]
     pub const fn block_size(self) -> u32 {
         match self {
@@ -94,7 +94,7 @@ impl FileSystemKind {
         }
     }
 
-    /// Whether its files occupy memory that `statfs` counts.
+    /// Returns whether its files occupy memory that `statfs` reports.
     const fn in_memory(self) -> bool {
         match self {
             Self::Tmpfs | Self::Memory | Self::Devtmpfs => true,
@@ -109,32 +109,32 @@ impl FileSystemKind {
     }
 }
 
-/// No limit of nodes.
+/// No limit on inodes.
 const ANY: u64 = u64::MAX;
 
-/// One file system.
+/// A file system instance.
 pub struct FileSystem {
-    /// Which.
+    /// The type.
     pub kind: FileSystemKind,
-    /// Its device: no driver, a number of its own.
+    /// The device number: an anonymous device with major number 0.
     pub device: DeviceNumber,
-    /// Number of its mount.
+    /// The mount id.
     pub mount: u64,
-    /// With what a program mounted it.
+    /// The options and limits of a tmpfs that a program mounted.
     pub tmpfs: Option<Tmpfs>,
     next_number: AtomicU64,
-    /// Open files in it, and places of processes.
+    /// Number of open files in it, and of root and working directories of processes.
     users: AtomicU64,
-    /// Set when the last user goes while the file system is detached.
+    /// Set when the file system loses its last user while it is detached.
     idle: Option<Arc<AtomicBool>>,
     detached: AtomicBool,
-    /// Nodes that exist, and how many may.
+    /// Number of inodes, and its limit.
     nodes: AtomicU64,
     most_nodes: AtomicU64,
 }
 
 impl FileSystem {
-    /// The file system with this minor number; its mount has the same.
+    /// Creates a file system with this minor device number, which is also its mount id.
     #[must_use]
     pub const fn new(kind: FileSystemKind, minor: u32) -> Self {
         Self {
@@ -151,14 +151,14 @@ impl FileSystem {
         }
     }
 
-    /// The same with at most `nodes` named nodes.
+    /// Limits the file system to `nodes` named inodes.
     #[must_use]
     pub fn with_most_nodes(self, nodes: u64) -> Self {
         self.most_nodes.store(nodes, Ordering::Relaxed);
         self
     }
 
-    /// The same as a program mounted it.
+    /// Sets the options with which a program mounted it.
     #[must_use]
     pub fn with_tmpfs(mut self, tmpfs: Tmpfs) -> Self {
         self.set_most_nodes(tmpfs.options().nodes);
@@ -166,19 +166,19 @@ impl FileSystem {
         self
     }
 
-    /// Sets `idle` when the last user goes while the file system is detached.
+    /// Registers a flag that is set when the file system loses its last user while it is detached.
     #[must_use]
     pub fn with_idle(mut self, idle: &Arc<AtomicBool>) -> Self {
         self.idle = Some(idle.clone());
         self
     }
 
-    /// Counts a user.
+    /// Adds a user.
     pub fn begin_use(&self) {
         self.users.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Counts one user less.
+    /// Removes a user. Sets the idle flag if it was the last one and the file system is detached.
     pub fn end_use(&self) {
         if self.users.fetch_sub(1, Ordering::SeqCst) == 1 && self.detached.load(Ordering::SeqCst) {
             if let Some(idle) = &self.idle {
@@ -187,59 +187,59 @@ impl FileSystem {
         }
     }
 
-    /// Whether it has users. A path walk in progress does not count as one.
+    /// Returns whether it has users. A path walk in progress does not count as one.
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.users.load(Ordering::SeqCst) > 0
     }
 
-    /// Notes that it has no place in the tree any more: from now on the last user that goes sets `idle`.
+    /// Records that it is no longer attached to the tree: from now on, the departure of the last user sets `idle`.
     pub fn detach(&self) {
         self.detached.store(true, Ordering::SeqCst);
     }
 
-    /// What holds for its mount.
+    /// Returns the mount's flags.
     #[must_use]
     pub fn flags(&self) -> MountFlags {
         let mounted = self.tmpfs.as_ref().map(Tmpfs::flags);
         mounted.unwrap_or(MountFlags::RELATIVE_TIMES)
     }
 
-    /// Counts a node that was made.
+    /// Counts a new inode.
     pub fn node_made(&self) {
         self.nodes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a node that is gone.
+    /// Counts a freed inode.
     pub fn node_gone(&self) {
         self.nodes.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Nodes that exist.
+    /// Returns the number of inodes.
     #[must_use]
     pub fn nodes(&self) -> u64 {
         self.nodes.load(Ordering::Relaxed)
     }
 
-    /// Sets how many may, 0 for any number.
+    /// Sets the limit on inodes; 0 for no limit.
     pub fn set_most_nodes(&self, nodes: u64) {
         let most = if nodes == 0 { ANY } else { nodes };
         self.most_nodes.store(most, Ordering::Relaxed);
     }
 
-    /// Whether there are more nodes than may get names.
+    /// Returns whether the number of inodes exceeds the limit for named ones.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.nodes() > self.most_nodes.load(Ordering::Relaxed)
     }
 
-    /// The number of the next node.
+    /// Allocates the next inode number.
     pub fn next_number(&self) -> u64 {
         self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What `statfs` reports: half of memory may become files, as a tmpfs of default size has it, unless a program mounted
-    /// it with a size of its own.
+    /// Returns what `statfs` reports. Half of memory may become files, which is the default size of a tmpfs, unless a
+    /// program mounted the file system with a size.
     #[must_use]
     pub fn status(&self, memory: &Memory) -> SystemStatus {
         let counted = self.kind.in_memory();

@@ -1,4 +1,4 @@
-//! Fills the tree: files of the archive, and what every system has.
+//! Populates the initial tree: the files of the initrd, and those that every system has.
 
 use super::{
     attributes::Moment,
@@ -37,7 +37,7 @@ const DIRECTORIES: &[(&[u8], u32)] = &[
     (b"/var/tmp", 0o1777),
 ];
 
-/// Files that every system has, unless the archive brings its own.
+/// Files that every system has, unless the archive contains them.
 const FILES: &[(&[u8], &[u8])] = &[
     (
         b"/etc/passwd",
@@ -49,7 +49,7 @@ const FILES: &[(&[u8], &[u8])] = &[
     (b"/etc/nsswitch.conf", b"passwd: files\ngroup: files\nhosts: files\n"),
 ];
 
-/// Devices, with their permissions.
+/// Device nodes, with their permissions.
 const DEVICES: &[(&[u8], Device, u32)] = &[
     (b"null", Device::Null, 0o666),
     (b"zero", Device::Zero, 0o666),
@@ -61,7 +61,7 @@ const DEVICES: &[(&[u8], Device, u32)] = &[
     (b"tty", Device::Terminal, 0o666),
 ];
 
-/// Links in `/dev`.
+/// Symbolic links in `/dev`.
 const DEVICE_LINKS: &[(&[u8], &[u8])] = &[
     (b"fd", b"/proc/self/fd"),
     (b"stdin", b"/proc/self/fd/0"),
@@ -69,7 +69,7 @@ const DEVICE_LINKS: &[(&[u8], &[u8])] = &[
     (b"stderr", b"/proc/self/fd/2"),
 ];
 
-/// Whether the archive has a symbolic link of this absolute path.
+/// Returns whether the archive has a symbolic link at this absolute path.
 fn brings_link(mut archive: CpioArchive<'_>, path: &[u8]) -> bool {
     archive.any(|entry| {
         let name = entry.name.strip_prefix(b"./").unwrap_or(entry.name);
@@ -77,11 +77,10 @@ fn brings_link(mut archive: CpioArchive<'_>, path: &[u8]) -> bool {
     })
 }
 
-/// Fills an empty tree.
+/// Populates an empty tree. Where the archive has several entries of one name, the last one wins.
 ///
 /// # Errors
-/// `ENOSPC` when the files do not fit into memory; what the archive holds twice or in
-/// contradiction is taken as it comes last.
+/// `ENOSPC` if the files do not fit into memory.
 pub fn fill(mounts: &Mounts, kernel: &Kernel, archive: CpioArchive<'_>) -> Result<(), Errno> {
     let now = Moment {
         seconds: kernel.manifest.epoch as i64,
@@ -96,7 +95,7 @@ pub fn fill(mounts: &Mounts, kernel: &Kernel, archive: CpioArchive<'_>) -> Resul
         },
     };
     for &(path, permissions) in DIRECTORIES {
-        // Where the archive brings a link, as a merged /usr has it, there is no directory.
+        // Where the archive has a link (as for a merged /usr), no directory is created.
         if !brings_link(archive, path) {
             filler.directory(path, permissions)?;
         }
@@ -124,7 +123,7 @@ pub fn fill(mounts: &Mounts, kernel: &Kernel, archive: CpioArchive<'_>) -> Resul
     Ok(())
 }
 
-/// Mounts the groups in `/sys/fs/cgroup`. Names of `/sys` are made when somebody looks: these two stay.
+/// Mounts the cgroup file system on `/sys/fs/cgroup`. Entries of `/sys` are created on lookup; these two are permanent.
 fn mount_cgroups(mounts: &Mounts, system: &Arc<Dentry>, now: Moment) {
     let place = |above: &Arc<Dentry>, name: &[u8], node| {
         let file_system = &system.inode.file_system;
@@ -154,7 +153,7 @@ impl Filler<'_> {
         )
     }
 
-    /// The directory at `path`, made if it is missing, with those above it.
+    /// Returns the directory at `path`, created with its missing parents as necessary, and sets its permissions.
     fn directory(&self, path: &[u8], permissions: u32) -> Result<Arc<Dentry>, Errno> {
         let mut here = self.mounts.root.clone();
         for name in path
@@ -180,7 +179,7 @@ impl Filler<'_> {
         Ok(here)
     }
 
-    /// Puts a node at `path`, in place of what is there.
+    /// Creates a node at `path`, replacing what exists there.
     fn place(&self, path: &[u8], node: Inode) -> Result<Arc<Dentry>, Errno> {
         let parent = match path.iter().rposition(|&byte| byte == b'/') {
             Some(end) => self.parent(&path[..end])?,
@@ -201,7 +200,7 @@ impl Filler<'_> {
         self.mounts.names.create(&self.change, &parent, name, node)
     }
 
-    /// The directory that will hold a file; its permissions stay if it exists.
+    /// Returns the directory that will contain a file. An existing one keeps its permissions.
     fn parent(&self, path: &[u8]) -> Result<Arc<Dentry>, Errno> {
         let absolute: alloc::vec::Vec<u8> = [b"/", path].concat();
         match self
@@ -231,7 +230,7 @@ impl Filler<'_> {
     }
 
     fn archive(&self, archive: CpioArchive<'_>) -> Result<(), Errno> {
-        // Names of one file that has several.
+        // Hard links: the entries by inode number of the archive.
         let mut shared = BTreeMap::new();
         for entry in archive {
             let name = entry.name.strip_prefix(b"./").unwrap_or(entry.name);
@@ -286,13 +285,13 @@ impl Filler<'_> {
                     self.node(Body::Fifo(Arc::new(pipe)), permissions, now),
                 )?;
             }
-            // Devices come from this system, sockets from nowhere.
+            // Device nodes are created by this kernel only, and sockets in an archive are ignored.
             _ => {}
         }
         Ok(())
     }
 
-    /// One more name for a file; the last name of the archive carries the contents.
+    /// Adds a hard link to a file. In the archive, the last link carries the contents.
     fn second_name(&self, name: &[u8], first: &Arc<Dentry>, data: &[u8]) -> Result<(), Errno> {
         if let Body::Regular(regular) = &first.inode.body {
             if !data.is_empty() && regular.write_at(self.kernel, 0, data)? < data.len() {
@@ -328,7 +327,7 @@ impl Filler<'_> {
         };
         for &(name, device, permissions) in DEVICES {
             let body = match self.mounts.terminal() {
-                // The terminal of the program takes the place of the log.
+                // The terminal of the program replaces the kernel log.
                 Some(terminal) if device == Device::Console => Body::Console(terminal),
                 Some(_) | None => Body::Character(device),
             };
@@ -345,7 +344,7 @@ impl Filler<'_> {
     }
 }
 
-/// The last component of a path without slashes at its end.
+/// Returns the last component of a path without trailing slashes.
 fn last(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
 }

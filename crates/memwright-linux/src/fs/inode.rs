@@ -1,4 +1,4 @@
-//! A node of a file system: what it is, who owns it, when it changed.
+//! Inodes: the body, owner, permissions and times of a file.
 
 use super::{
     attributes::{Attributes, DeviceNumber, Moment},
@@ -26,64 +26,64 @@ use crate::{
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 
-/// What a node holds.
+/// The contents of an inode, by type.
 pub enum Body {
-    /// Bytes in frames.
+    /// Data in frames.
     Regular(Regular),
-    /// Names.
+    /// Directory entries.
     Directory(Lock<Entries<Arc<Dentry>>>),
-    /// Another path.
+    /// The target path of a symbolic link.
     Symlink(Box<[u8]>),
-    /// A device.
+    /// A character device.
     Character(Device),
     /// A disk.
     Block(Arc<Disk>),
-    /// A pipe; with a name or without.
+    /// A pipe, named or anonymous.
     Fifo(Arc<Pipe>),
     /// Standard input, output or error.
     Console(ConsoleStream),
-    /// A socket, which is found by the node's number.
+    /// A socket, which is looked up by the inode number.
     Socket,
-    /// What stands behind a descriptor that is not a file.
+    /// The inode of a descriptor that refers to no file.
     Anonymous,
-    /// Something that `/proc` shows.
+    /// A node of `/proc` or `/sys`.
     Proc(ProcNode),
 }
 
 impl Body {
-    /// An empty directory.
+    /// Creates an empty directory.
     #[must_use]
     pub const fn directory() -> Self {
         Self::Directory(Lock::new(Rank::File, Entries::new()))
     }
 }
 
-/// The part of a node that `chmod`, `chown`, `utimensat` and use change.
+/// The part of an inode that changes: by `chmod`, `chown` and `utimensat`, and by use.
 #[derive(Clone, Copy, Debug)]
 pub struct Metadata {
     /// The twelve permission bits.
     pub permissions: u32,
     /// Owner and group.
     pub owner: Subject,
-    /// Number of names; two and one for each directory in it for a directory.
+    /// Number of links; for a directory, two and one for each subdirectory.
     pub links: u32,
-    /// Last read.
+    /// Last access.
     pub accessed: Moment,
     /// Last change of the contents.
     pub modified: Moment,
-    /// Last change of the node.
+    /// Last change of the inode.
     pub changed: Moment,
-    /// When it was made.
+    /// Creation time.
     pub created: Moment,
 }
 
-/// A node of a file system.
+/// An inode.
 pub struct Inode {
-    /// Where it lives.
+    /// The file system it is in.
     pub file_system: Arc<FileSystem>,
-    /// Its number, unique in that file system.
+    /// The inode number, unique in that file system.
     pub number: u64,
-    /// What it holds.
+    /// The contents.
     pub body: Body,
     /// Advisory locks.
     pub locks: FileLocks,
@@ -91,7 +91,7 @@ pub struct Inode {
 }
 
 impl Inode {
-    /// A node with a number of its own. It has one name, or two links if it is a directory.
+    /// Creates an inode with a new number. The link count is 1, or 2 for a directory.
     #[must_use]
     pub fn new(
         file_system: &Arc<FileSystem>,
@@ -104,7 +104,7 @@ impl Inode {
         Self::numbered(file_system, number, body, permissions, owner, now)
     }
 
-    /// A node whose number says what it shows.
+    /// Creates an inode of `/proc` or `/sys`, whose number identifies its contents.
     #[must_use]
     pub fn numbered(
         file_system: &Arc<FileSystem>,
@@ -145,7 +145,7 @@ impl Inode {
         }
     }
 
-    /// Its type.
+    /// Returns the type.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match &self.body {
@@ -162,7 +162,7 @@ impl Inode {
         }
     }
 
-    /// The contents of a regular file.
+    /// Returns the contents of a regular file; `None` for other types.
     #[must_use]
     pub fn regular(&self) -> Option<&Regular> {
         match &self.body {
@@ -179,19 +179,19 @@ impl Inode {
         }
     }
 
-    /// Whether it is a directory of any kind.
+    /// Returns whether it is a directory of any kind.
     #[must_use]
     pub fn is_directory(&self) -> bool {
         self.kind() == Kind::Directory
     }
 
-    /// A copy of the changing part.
+    /// Returns a copy of the metadata.
     #[must_use]
     pub fn metadata(&self) -> Metadata {
         *self.metadata.lock()
     }
 
-    /// Changes the changing part.
+    /// Updates the metadata under its lock.
     pub fn change(&self, change: impl FnOnce(&mut Metadata)) {
         change(&mut self.metadata.lock());
     }
@@ -204,7 +204,7 @@ impl Inode {
         });
     }
 
-    /// Takes from a regular file what lets it run with others' rights, before the caller changes its contents
+    /// Clears the set-id bits of a regular file as necessary, before the caller changes its contents
     /// (`file_remove_privs` in `fs/inode.c` of Linux 7.3).
     pub fn drop_set_ids(&self, context: &Context<'_>) {
         if !sets_ids(self.metadata.lock().permissions) || self.kind() != Kind::Regular {
@@ -221,8 +221,8 @@ impl Inode {
         });
     }
 
-    /// Records a read, at most once per change or day unless the mount says otherwise (the `relatime` rule,
-    /// `relatime_need_update` in `fs/inode.c` of Linux 7.2).
+    /// Records an access: at most once per change or day, unless the mount disables it or records every access (the
+    /// `relatime` rule, `relatime_need_update` in `fs/inode.c` of Linux 7.2).
     pub fn touch_accessed(&self, now: Moment) {
         const DAY: i64 = 24 * 60 * 60;
         let flags = self.file_system.flags();
@@ -239,7 +239,7 @@ impl Inode {
         }
     }
 
-    /// Whether `subject` may do all of `wanted`.
+    /// Checks that `subject` has all permissions in `wanted`.
     ///
     /// # Errors
     /// `EACCES`.
@@ -254,13 +254,13 @@ impl Inode {
         may.then_some(()).ok_or(Errno::EACCES)
     }
 
-    /// Whether it is a node of `/proc/sys`.
+    /// Returns whether it is a node of `/proc/sys`.
     fn is_setting(&self) -> bool {
         let is_proc = self.file_system.kind == FileSystemKind::Proc;
         is_proc && SETTING_NUMBERS.contains(&self.number)
     }
 
-    /// Whether `subject` may change what the node says of itself: its owner and root may.
+    /// Checks that `subject` may change the inode's attributes: the owner and root may.
     ///
     /// # Errors
     /// `EPERM`.
@@ -272,7 +272,7 @@ impl Inode {
         }
     }
 
-    /// Takes on what a new node in `parent` has of it. For nodes without a name yet.
+    /// Applies the rules by which a new inode inherits from the directory `parent`. For inodes without a name yet.
     pub fn inherit(&self, parent: &Self, subject: Subject) {
         let parent = parent.metadata();
         let directory = self.is_directory();
@@ -284,7 +284,7 @@ impl Inode {
         });
     }
 
-    /// What `stat` reports. Nodes of `/proc` answer for the caller's view where they need one.
+    /// Returns what `stat` reports. The size of some nodes of `/proc` depends on the caller.
     #[must_use]
     pub fn attributes(&self, context: Option<&Context<'_>>) -> Attributes {
         let metadata = self.metadata();
@@ -293,7 +293,7 @@ impl Inode {
             Body::Symlink(target) => (target.len() as u64, 0, DeviceNumber::default()),
             Body::Character(device) => (0, 0, device.number()),
             Body::Block(disk) => (0, 0, disk.device_number()),
-            // What tmpfs says: twenty bytes an entry, and two for `.` and `..`.
+            // tmpfs reports twenty bytes per entry, including `.` and `..`.
             Body::Directory(entries) => {
                 let count = entries.lock().len() as u64 + 2;
                 (count * 20, 0, DeviceNumber::default())
@@ -321,10 +321,10 @@ impl Inode {
         }
     }
 
-    /// Where a symbolic link leads.
+    /// Returns the target of a symbolic link.
     ///
     /// # Errors
-    /// `EINVAL` for anything else, and what `/proc` says of its own links.
+    /// `EINVAL` for other types, and those of the links of `/proc`.
     pub fn link(&self, context: Option<&Context<'_>>) -> Result<Link, Errno> {
         match &self.body {
             Body::Symlink(target) => Ok(Link::Path(target.to_vec())),
@@ -342,17 +342,17 @@ impl Inode {
 }
 
 impl Inode {
-    /// The text of a symbolic link, as `readlink` returns it.
+    /// Returns the text of a symbolic link, as `readlink` does.
     ///
     /// # Errors
-    /// As [`Self::link`].
+    /// Those of [`Self::link`], `ENOMEM`, `ENAMETOOLONG`.
     pub fn shown_link(&self, context: &Context<'_>) -> Result<Vec<u8>, Errno> {
         match self.link(Some(context))? {
             Link::Path(target) => Ok(target),
             Link::Entry(entry) => {
                 let path = entry.shown_path(&context.fs().root());
                 let path = path.map_err(|_| Errno::ENOMEM)?;
-                // Linux 7.2 `fs/proc/base.c`, `do_proc_readlink`: with its NUL it has a page.
+                // With its NUL the path must fit a page (Linux 7.2 `fs/proc/base.c`, `do_proc_readlink`).
                 if path.len() < PATH_MAX {
                     Ok(path)
                 } else {
@@ -369,10 +369,10 @@ impl Drop for Inode {
     }
 }
 
-/// Where a symbolic link leads.
+/// The target of a symbolic link.
 pub enum Link {
-    /// To a path, to be resolved from the link's directory.
+    /// A path, to be resolved from the link's directory.
     Path(Vec<u8>),
-    /// Straight to a node, whatever its path says now (`/proc/PID/fd/N`, `exe`, `cwd`, `root`).
+    /// A directory entry, independent of its present path (`/proc/PID/fd/N`, `exe`, `cwd`, `root`).
     Entry(Arc<Dentry>),
 }

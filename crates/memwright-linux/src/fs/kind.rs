@@ -1,30 +1,30 @@
-//! What a node of a file system is, as the mode, the directory and the programs name it.
+//! File types, as in `st_mode` and in directory records.
 
 use linux_raw_sys::general as raw;
 
-/// The type of a node.
+/// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Bytes in pages.
+    /// A regular file.
     Regular,
-    /// Names.
+    /// A directory.
     Directory,
-    /// A path that stands for another.
+    /// A symbolic link.
     Symlink,
-    /// A device of bytes.
+    /// A character device.
     Character,
-    /// A device of blocks.
+    /// A block device.
     Block,
-    /// A pipe, with a name or without.
+    /// A pipe, named or anonymous.
     Fifo,
-    /// A socket, with a name or without.
+    /// A socket.
     Socket,
-    /// No type at all, as the nodes behind `eventfd` and its like.
+    /// No type: the anonymous inodes of `eventfd` and the like.
     Anonymous,
 }
 
 impl Kind {
-    /// The type bits of `st_mode`.
+    /// Returns the type bits of `st_mode`.
     #[must_use]
     pub const fn mode(self) -> u32 {
         match self {
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// The type in a directory entry: the same four bits, shifted down.
+    /// Returns the type in a directory record: the bits of `st_mode`, shifted down.
     #[must_use]
     pub const fn directory_type(self) -> u8 {
         (self.mode() >> 12) as u8

@@ -1,9 +1,9 @@
-//! Requests for the locks of a file that wait, and which of them a change lets try again.
+//! Blocked requests for the locks of a file, and which of them to wake after a change.
 //!
-//! A thread that gives up or weakens a lock wakes the requests that no held lock excludes any more; of requests that exclude
-//! each other, only the first. A woken request that leaves the queue, with its lock or without, wakes others in the same
-//! way. So ten thousand threads that wait for one byte are woken once each; waking all of them each time would take fifty
-//! million wake-ups.
+//! A thread that releases or weakens a lock wakes the requests that no longer conflict with a held lock. Of requests
+//! that conflict with each other, only the first is woken. A woken request that leaves the queue, with or without its
+//! lock, wakes further ones in the same way. So ten thousand threads that wait for one byte are woken once each; waking
+//! all of them each time would take fifty million wake-ups.
 
 use super::record_locks::{Record, Strength};
 use crate::wait::WaitQueue;
@@ -11,29 +11,29 @@ use alloc::collections::VecDeque;
 use core::sync::atomic::{AtomicBool, Ordering};
 use memwright_table::{OutOfMemory, Shared};
 
-/// A request that waits.
+/// A blocked request.
 pub(super) struct Request {
     number: u64,
-    /// What it wants.
+    /// The lock it requests.
     pub(super) wanted: Record,
     woken: AtomicBool,
-    /// Its thread waits here.
+    /// The queue that its thread sleeps on.
     pub(super) queue: WaitQueue,
 }
 
 impl Request {
-    /// It may try again.
+    /// Returns whether it was woken to try again.
     pub(super) fn is_woken(&self) -> bool {
         self.woken.load(Ordering::Acquire)
     }
 
-    /// It tried in vain.
+    /// Records that an attempt failed, so that it can be woken again.
     pub(super) fn wait_again(&self) {
         self.woken.store(false, Ordering::Release);
     }
 }
 
-/// The least range that holds all of some others; none if there are none.
+/// The smallest range that covers a set of ranges; `None` for an empty set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Hull(Option<(u64, u64)>);
 
@@ -57,7 +57,7 @@ impl Hull {
     }
 }
 
-/// A walk over the requests: where it has come to, and what those of them may take that were woken and did not leave yet.
+/// A scan over the requests: its position, and the ranges of the requests that were woken and have not left yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Walk {
     from: u64,
@@ -73,18 +73,19 @@ impl Walk {
         }
     }
 
-    /// One of them may exclude `wanted`. Where it does not, this delays it until they leave.
+    /// Returns whether one of the woken requests may conflict with `wanted`. A false positive only delays it until they
+    /// leave.
     fn may_exclude(&self, wanted: &Record) -> bool {
         let exclusive = wanted.strength == Strength::Exclusive;
         self.exclusive.overlaps(wanted) || exclusive && self.shared.overlaps(wanted)
     }
 }
 
-/// Requests that wait, in the order in which they came.
+/// The blocked requests, in order of arrival.
 pub(super) struct Requests {
     list: VecDeque<Shared<Request>>,
     next: u64,
-    /// What all of them want; it shrinks when none is left.
+    /// Covers the ranges of all requests; reset when the queue becomes empty.
     hull: Hull,
 }
 
@@ -97,7 +98,7 @@ impl Requests {
         }
     }
 
-    /// Adds a request at the end.
+    /// Appends a request.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -116,13 +117,13 @@ impl Requests {
         Ok(request)
     }
 
-    /// Takes a request out.
+    /// Removes a request.
     pub(super) fn remove(&mut self, request: &Request) {
         let place = self
             .list
             .binary_search_by_key(&request.number, |one| one.number);
         if let Ok(place) = place {
-            // The caller has another reference: nothing is dropped here.
+            // The caller holds another reference, so this drop is not the last.
             let _ = self.list.remove(place);
         }
         if self.list.is_empty() {
@@ -130,7 +131,8 @@ impl Requests {
         }
     }
 
-    /// The next request that is to be woken, if `is_held` says that nothing held excludes it. It counts as woken.
+    /// Returns the next request to wake and marks it as woken. `is_held` says whether a held lock conflicts with a
+    /// request.
     pub(super) fn next(
         &self,
         walk: &mut Walk,
@@ -139,7 +141,7 @@ impl Requests {
         let start = self.list.partition_point(|one| one.number < walk.from);
         for request in self.list.range(start..) {
             if walk.exclusive.holds(self.hull) {
-                // The woken requests may exclude all others.
+                // The woken requests may conflict with all others.
                 return None;
             }
             walk.from = request.number + 1;
@@ -172,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Whom one change wakes.
+    /// Returns the processes that one change wakes.
     fn woken(requests: &Requests, is_held: impl Fn(&Record) -> bool) -> Vec<u64> {
         let mut walk = Walk::default();
         let mut numbers = Vec::new();
@@ -238,7 +240,7 @@ mod tests {
         requests.remove(&first);
         assert_eq!(woken(&requests, |_| true), []);
         assert_eq!(woken(&requests, |_| false), [1]);
-        // It tried in vain, and is woken again.
+        // The attempt failed; it is woken again.
         requests.list[0].wait_again();
         assert_eq!(woken(&requests, |_| false), [1]);
     }

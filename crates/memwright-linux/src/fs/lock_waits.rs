@@ -1,4 +1,4 @@
-//! Which processes wait for record locks of which, so that a circle of them is found before it closes.
+//! The wait-for graph of record locks between processes, for deadlock detection.
 
 use super::{
     inode::Inode,
@@ -8,20 +8,20 @@ use crate::sync::{Lock, Rank};
 use alloc::{sync::Arc, vec::Vec};
 use memwright_table::{OutOfMemory, TryPush};
 
-/// Steps after which the search gives up and finds no circle (Linux 7.3 `fs/locks.c`, `MAX_DEADLK_ITERATIONS`).
+/// Steps after which the search stops without finding a cycle (Linux 7.3 `fs/locks.c`, `MAX_DEADLK_ITERATIONS`).
 const MOST_STEPS: usize = 10;
 
-/// One thread that waits.
+/// A waiting thread.
 struct Wait {
     process: u64,
     thread: u64,
-    /// The file, and what it wants of it.
+    /// The file, and the lock it requests.
     inode: Arc<Inode>,
     wanted: Record,
 }
 
 impl Wait {
-    /// The process that has what it wants now: a lock changes hands without its waiting threads running.
+    /// Returns the process that holds a conflicting lock now; the holder may have changed while the thread slept.
     fn blocker(&self) -> Option<u64> {
         match self.inode.locks.conflict(&self.wanted)?.holder {
             Holder::Process(process) => Some(process),
@@ -33,15 +33,15 @@ impl Wait {
 /// Why a thread must not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitRefused {
-    /// The holder of the lock waits, perhaps through others, for a lock of the process.
+    /// The holder of the lock waits, directly or indirectly, for a lock of the process.
     Deadlock,
-    /// No memory to note the wait.
+    /// No memory to record the wait.
     OutOfMemory,
 }
 
 /// The threads that wait for record locks of processes, on any file.
 pub struct LockWaits {
-    /// Sorted by process, then by thread. The locks of files are looked at under it.
+    /// Sorted by process, then by thread. The locks of files are read under it.
     waits: Lock<Vec<Wait>>,
 }
 
@@ -54,11 +54,11 @@ impl Default for LockWaits {
 }
 
 impl LockWaits {
-    /// Notes that a thread of a process waits for what it wants of a file and `blocker` has, in place of what was noted of
-    /// it before.
+    /// Records that a thread waits for the lock `wanted` on `inode`, which `blocker` holds. Replaces what was recorded
+    /// for the thread before.
     ///
     /// # Errors
-    /// As [`WaitRefused`] says; what was noted of the thread is gone.
+    /// [`WaitRefused`]; the thread's previous record is removed then.
     pub fn begin(
         &self,
         (process, thread): (u64, u64),
@@ -87,7 +87,7 @@ impl LockWaits {
         noted
     }
 
-    /// Notes that a thread no longer waits.
+    /// Removes the record of a thread that no longer waits.
     pub fn end(&self, process: u64, thread: u64) {
         let before = remove(&mut self.waits.lock(), process, thread);
         drop(before);
@@ -100,7 +100,7 @@ fn remove(waits: &mut Vec<Wait>, process: u64, thread: u64) -> Option<Wait> {
     index.ok().map(|index| waits.remove(index))
 }
 
-/// The process that `process` waits for. Of one with several threads that wait, the first counts, as in Linux's
+/// Returns the process that `process` waits for. If several of its threads wait, the first one counts, as in Linux's
 /// `what_owner_is_waiting_for`.
 fn blocker_of(waits: &[Wait], process: u64) -> Option<u64> {
     let index = waits.partition_point(|wait| wait.process < process);
@@ -108,7 +108,7 @@ fn blocker_of(waits: &[Wait], process: u64) -> Option<u64> {
     wait?.blocker()
 }
 
-/// Whether `process` would wait for itself if it waited for `blocker`.
+/// Returns whether a wait of `process` for `blocker` would close a cycle.
 fn closes_circle(process: u64, blocker: u64, blocker_of: impl Fn(u64) -> Option<u64>) -> bool {
     let mut holder = blocker;
     for _ in 0..=MOST_STEPS {
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn circles_are_refused() {
-        // Each waits for the next.
+        // Each process waits for the next.
         let blocker_of = |process: u64| (process < 4).then_some(process + 1);
         for (blocker, closes) in [(1, true), (2, true), (3, true), (4, false), (5, false)] {
             assert_eq!(closes_circle(4, blocker, blocker_of), closes, "{blocker}");

@@ -1,4 +1,4 @@
-//! The advisory locks of a node, and waiting for them.
+//! The advisory locks of an inode, and waiting for them.
 
 use super::lock_queue::{Request, Requests, Walk};
 use super::lock_waits::WaitRefused;
@@ -15,36 +15,36 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use memwright_table::OutOfMemory;
 
-/// Which of the two kinds of lock: they do not know of each other.
+/// The kind of lock. Locks of different kinds do not conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockFamily {
-    /// `fcntl`: ranges.
+    /// `fcntl` locks of ranges.
     Record,
-    /// `flock`: the whole file.
+    /// `flock` locks of the complete file.
     Whole,
 }
 
-/// How many ranges were locked through one descriptor table, or one open file.
+/// The number of ranges locked through one descriptor table or one open file.
 #[derive(Debug, Default)]
 pub struct Held(AtomicU64);
 
 impl Held {
-    /// None.
+    /// Creates a count of zero.
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// About how many bytes of kernel memory they take.
+    /// Returns an estimate of the kernel memory that the ranges take, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        /// A range in a piece that is half full.
+        /// A range in a block that is half full.
         const RANGE: u64 = 48;
         self.0.load(Ordering::Relaxed) * RANGE
     }
 
-    /// There were so many of a holder, and there are so many. What a table has that exec replaced is not counted in the
-    /// new one.
+    /// Records that a holder's number of ranges changed from `before` to `after`. Saturates at zero: ranges of a table
+    /// that `execve` replaced are not counted in the new table.
     fn change(&self, before: usize, after: usize) {
         let changed = |count: u64| Some((count + after as u64).saturating_sub(before as u64));
         let changed = self
@@ -54,12 +54,11 @@ impl Held {
     }
 }
 
-/// The advisory locks of a node.
+/// The advisory locks of an inode.
 pub struct FileLocks {
-    /// Nothing else is locked under it: an open file gives up its locks wherever it is dropped,
-    /// which may be with the last area that maps it.
+    /// A leaf lock: an open file releases its locks wherever it is dropped, possibly with the last area that maps it.
     state: Lock<State>,
-    /// Set by the first lock ever taken: closing a file that was never locked looks no further.
+    /// Set when the first lock is taken, so that closing a file that was never locked stays cheap.
     used: AtomicBool,
 }
 
@@ -68,7 +67,7 @@ struct State {
     whole: Family,
 }
 
-/// The locks of one kind, and the requests that wait for one of them.
+/// The locks of one kind, and the requests blocked by them.
 struct Family {
     locks: RecordLocks,
     requests: Requests,
@@ -99,7 +98,7 @@ impl Default for FileLocks {
 }
 
 impl FileLocks {
-    /// No locks.
+    /// Creates an empty set of locks.
     #[must_use]
     pub const fn new() -> Self {
         let state = State {
@@ -112,17 +111,17 @@ impl FileLocks {
         }
     }
 
-    /// The lock that stands in the way of `wanted`, if any.
+    /// Returns a record lock that conflicts with `wanted`, if any.
     #[must_use]
     pub fn conflict(&self, wanted: &Record) -> Option<Record> {
         self.state.lock().records.locks.conflict(wanted)
     }
 
-    /// Takes a lock of the file `inode`, in place of what its holder had on that range.
+    /// Takes a lock on the file `inode`, replacing the holder's locks in that range.
     ///
     /// # Errors
-    /// `EAGAIN` if another lock stands in the way and `wait` is false, `EDEADLK` if its holder waits for a lock of the
-    /// process, `ERESTARTSYS` if a signal ended the wait, `ENOLCK` without memory.
+    /// `EAGAIN` if another lock conflicts and `wait` is false, `EDEADLK` if its holder waits for a lock of the process,
+    /// `ERESTARTSYS` if a signal interrupted the wait, `ENOLCK` if memory is exhausted.
     pub fn acquire(
         context: &Context<'_>,
         inode: &Arc<Inode>,
@@ -134,7 +133,7 @@ impl FileLocks {
         let (locks, kernel) = (&inode.locks, context.kernel);
         locks.used.store(true, Ordering::Relaxed);
         if locks.attempt(family, wanted, held)?.is_none() {
-            // A weaker lock in place of a stronger one may let others in.
+            // Replacing a lock by a weaker one may unblock other requests.
             locks.wake(kernel, family);
             return Ok(());
         }
@@ -150,12 +149,12 @@ impl FileLocks {
         if let Holder::Process(process) = wanted.holder {
             kernel.lock_waits.end(process, context.thread.id().into());
         }
-        // Requests that were passed over in its favour get their turn.
+        // Wakes the requests that were skipped because they conflict with this one.
         locks.wake(kernel, family);
         acquired
     }
 
-    /// Waits until an attempt is successful.
+    /// Waits until an attempt succeeds.
     fn wait(
         &self,
         context: &Context<'_>,
@@ -165,14 +164,15 @@ impl FileLocks {
     ) -> Result<(), Errno> {
         let mut again = false;
         loop {
-            // Before the attempt: what is given up behind it wakes again.
+            // Reset before the attempt, so that a release after the attempt wakes this request again.
             request.wait_again();
             let Some(conflict) = attempt()? else {
                 return Ok(());
             };
             note_wait(context, inode, &request.wanted, conflict.holder)?;
             if again {
-                // What blocks it need not block the requests that were passed over in its favour.
+                // The conflicting lock may not block the requests that were skipped because they conflict with this
+                // one.
                 self.wake(context.kernel, family);
             }
             let woken = || request.is_woken().then_some(());
@@ -182,7 +182,7 @@ impl FileLocks {
         }
     }
 
-    /// Takes a lock, unless another stands in the way.
+    /// Tries to take a lock. Returns the conflicting lock, if any.
     fn attempt(
         &self,
         family: LockFamily,
@@ -202,7 +202,7 @@ impl FileLocks {
         }
     }
 
-    /// Wakes the requests that may be granted now.
+    /// Wakes the requests that can be granted now.
     fn wake(&self, kernel: &Kernel, family: LockFamily) {
         let mut walk = Walk::default();
         loop {
@@ -218,10 +218,10 @@ impl FileLocks {
         }
     }
 
-    /// Gives up what `holder` has between `first` and `last`.
+    /// Releases the locks of `holder` between `first` and `last`.
     ///
     /// # Errors
-    /// `ENOLCK` without memory for the two parts of a lock that is cut.
+    /// `ENOLCK` if memory is exhausted when a lock must be split.
     pub fn release(
         &self,
         kernel: &Kernel,
@@ -242,7 +242,7 @@ impl FileLocks {
         Ok(())
     }
 
-    /// Gives up everything that `holder` has: a descriptor of it was closed.
+    /// Releases all locks of `holder`, because one of its descriptors was closed.
     pub fn forget(&self, kernel: &Kernel, holder: Holder, held: &Held) {
         if !self.used.load(Ordering::Relaxed) {
             return;
@@ -262,8 +262,8 @@ impl FileLocks {
     }
 }
 
-/// Notes that the calling thread waits for a lock of `blocker`. Only processes can be found to wait for each other: an
-/// open file may be used by several (Linux 7.3 `fs/locks.c`, `posix_locks_deadlock`).
+/// Records that the calling thread waits for a lock of `blocker`. Deadlocks are detected between processes only:
+/// several processes may use one open file (Linux 7.3 `fs/locks.c`, `posix_locks_deadlock`).
 fn note_wait(
     context: &Context<'_>,
     inode: &Arc<Inode>,
@@ -298,7 +298,7 @@ mod tests {
         let three = held.bytes();
         held.change(3, 1);
         assert_eq!(3 * held.bytes(), three);
-        // What a table had that exec replaced is given up by the new one.
+        // The ranges of a table that `execve` replaced are released by the new table.
         held.change(5, 0);
         assert_eq!(held.bytes(), 0);
         held.change(0, 3);

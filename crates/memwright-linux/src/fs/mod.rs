@@ -1,14 +1,14 @@
-//! Files: the tree of names, the nodes behind them, and what descriptors stand for.
+//! Files: the directory tree, inodes, open files and descriptors.
 //!
-//! A path is walked ([`walk`]) from name to name ([`dentry`]); each leads to a node ([`inode`]) of
-//! a file system ([`file_system`]). Opening a node ([`open`]) gives an open file ([`open_file`])
-//! with operations of its kind, which a descriptor of a [`FileTable`] stands for.
+//! Path resolution ([`walk`]) follows directory entries ([`dentry`]). Each refers to an inode ([`inode`]) of a file
+//! system ([`file_system`]). Opening an inode ([`open`]) creates an open file ([`open_file`]) with the operations of
+//! its type. A descriptor in a [`FileTable`] refers to an open file.
 //!
 //! # Locks
-//! `FileTable` (descriptors), then `FileSystem` (held while names change), then `File` (one
-//! directory, place, node, pipe or console; never two at once), then the object's pages. None is
-//! held over a user copy or a wait: there a [`turn`] keeps others out. What a removed entry frees is
-//! dropped behind the lock it was removed under.
+//! `FileTable` (descriptors), then `FileSystem` (held while the tree changes), then `File` (one directory, dentry,
+//! inode, pipe or console; never two at once), then the locks of the memory object. None is held over a copy from or to
+//! user space, or over a wait: a sleeping mutex ([`turn`]) serialises there. What the removal of an entry frees is
+//! dropped after the lock is released.
 
 pub mod attributes;
 mod caller;

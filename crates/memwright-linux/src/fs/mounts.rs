@@ -1,4 +1,4 @@
-//! The tree of all files: its root, its mounts, and the file systems that have no mount.
+//! The mount tree: its root, its mounts, and the file systems without a mount.
 
 mod mount;
 mod unmount;
@@ -37,39 +37,38 @@ use alloc::{
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use unmount::take_down;
 
-/// The number of the first mount beside the root; those before are of file systems without a place in the tree.
+/// The id of the first mount after the root; lower ids belong to file systems without a place in the tree.
 const FIRST_MOUNT: u32 = 21;
 
-/// A file system in its place.
+/// A mounted file system.
 struct Mount {
     root: Arc<Dentry>,
-    /// The directory that it covers; none for the root.
+    /// The directory it is mounted on; none for the root.
     at: Option<Arc<Dentry>>,
 }
 
-/// The most mounts, that of the root included (`fs.mount-max`, `sysctl_mount_max` of Linux 6.18,
-/// `fs/namespace.c`).
+/// Maximum number of mounts, including the root (`fs.mount-max`, `sysctl_mount_max` of Linux 6.18, `fs/namespace.c`).
 pub(super) const MOST_MOUNTS: usize = 100_000;
 
 impl Mount {
-    /// The number of the mount that it lies in.
+    /// Returns the id of the parent mount.
     fn upper(&self) -> u64 {
         let above = self.at.as_ref().unwrap_or(&self.root);
         above.inode.file_system.mount
     }
 }
 
-/// What is mounted.
+/// The table of mounts.
 #[derive(Default)]
 struct MountTable {
-    /// By number, which is the order of mounting.
+    /// By mount id, which is the order of mounting.
     mounts: BTreeMap<u64, Mount>,
-    /// The number of each beside that of the one it lies in.
+    /// Pairs of parent mount id and mount id.
     within: BTreeSet<(u64, u64)>,
 }
 
 impl MountTable {
-    /// The root alone.
+    /// Creates a table that contains the root only.
     fn new(root: &Arc<Dentry>) -> Self {
         let mut table = Self::default();
         let mount = Mount {
@@ -93,44 +92,44 @@ impl MountTable {
         Some(mount)
     }
 
-    /// The numbers of those that lie in this one.
+    /// Returns the ids of the child mounts.
     fn within(&self, number: u64) -> impl Iterator<Item = u64> + '_ {
         let numbers = self.within.range((number, 0)..=(number, u64::MAX));
         numbers.map(|(_, number)| *number)
     }
 }
 
-/// The tree of all files.
+/// The mount tree of the system.
 pub struct Mounts {
     /// The root of the tree.
     pub root: Arc<Dentry>,
     /// Standard input, output and error.
     pub streams: [Arc<Dentry>; 3],
-    /// Makes, removes and moves names.
+    /// Creates, removes and renames directory entries.
     pub names: Namespace,
     pub(super) memory: Arc<Memory>,
     pub(super) root_files: Arc<FileSystem>,
     pipes: Arc<FileSystem>,
     socket_files: Arc<FileSystem>,
-    /// Sockets with names.
+    /// Sockets bound to names.
     pub sockets: Registry,
     memory_files: Arc<FileSystem>,
     huge_files: Arc<FileSystem>,
     anonymous: Arc<FileSystem>,
-    /// How many open files there are.
+    /// The number of open files.
     pub open: OpenCounts,
     mounts: Lock<MountTable>,
     next_mount: AtomicU32,
-    /// Of what is mounted where.
+    /// Notifies waiters of changes of the mount table.
     pub changes: Changes,
-    /// The roots of file systems that have no place any more, but users.
+    /// The roots of detached file systems that are still in use.
     detached: Lock<Vec<Arc<Dentry>>>,
-    /// Whether one of them may have no user any more.
+    /// Whether one of them may have lost its last user.
     idle: Arc<AtomicBool>,
 }
 
 impl Mounts {
-    /// A tree that holds an empty root directory.
+    /// Creates a tree with an empty root directory.
     #[must_use]
     pub fn new(memory: &Arc<Memory>, manifest: &Manifest) -> Self {
         let now = Moment {
@@ -138,7 +137,7 @@ impl Mounts {
             nanoseconds: 0,
         };
         let file_system = |kind, minor| Arc::new(FileSystem::new(kind, minor));
-        // A node takes a page at most beside its contents: all of them a quarter of memory.
+        // An inode takes at most a page beside its contents, so all of them take at most a quarter of memory.
         let most_nodes = memory.frames().total() / 4;
         let root_files = FileSystem::new(FileSystemKind::Tmpfs, 2).with_most_nodes(most_nodes);
         let root_files = Arc::new(root_files);
@@ -185,7 +184,7 @@ impl Mounts {
         }
     }
 
-    /// A walker with the rights of root and no caller, for filling the tree.
+    /// Returns a walker with root's rights and without a caller, for populating the tree.
     #[must_use]
     pub fn boot_walker(&self) -> Walker<'_> {
         Walker {
@@ -195,7 +194,7 @@ impl Mounts {
         }
     }
 
-    /// Covers the directory `at` by a file system of this kind and returns its root.
+    /// Mounts a new file system of this kind on the directory `at`. Returns its root.
     pub fn mount(
         &self,
         at: &Arc<Dentry>,
@@ -216,14 +215,14 @@ impl Mounts {
         root
     }
 
-    /// A file system with the next number.
+    /// Creates a file system with the next mount id.
     fn next_file_system(&self, kind: FileSystemKind) -> FileSystem {
         let minor = self.next_mount.fetch_add(1, Ordering::Relaxed);
         FileSystem::new(kind, minor)
     }
 
-    /// Adds the roots of mounted file systems to `batch`, from the mount numbered `from` on in the order of mounting,
-    /// each with the number of the mount that it lies in, until the batch is full.
+    /// Adds the roots of mounted file systems to `batch`, in order of mounting from the mount id `from` on, each with
+    /// its parent's mount id, until the batch is full.
     pub(crate) fn note(&self, from: u64, batch: &mut Batch<(Arc<Dentry>, u64)>) {
         for mount in self
             .mounts
@@ -238,13 +237,13 @@ impl Mounts {
         }
     }
 
-    /// Whether this is the root of a mounted file system.
+    /// Returns whether `entry` is the root of a mounted file system.
     #[must_use]
     pub fn is_root(&self, entry: &Arc<Dentry>) -> bool {
         self.place_of(entry).is_ok()
     }
 
-    /// The root of the mounted file system of that kind.
+    /// Returns the root of the first mounted file system of that kind.
     #[must_use]
     pub fn root_of(&self, kind: FileSystemKind) -> Option<Arc<Dentry>> {
         let mounts = self.mounts.lock();
@@ -254,31 +253,31 @@ impl Mounts {
             .cloned()
     }
 
-    /// Where pipes without names live.
+    /// Returns the file system of anonymous pipes.
     #[must_use]
     pub fn pipes(&self) -> &Arc<FileSystem> {
         &self.pipes
     }
 
-    /// Where sockets without names live.
+    /// Returns the file system of sockets.
     #[must_use]
     pub fn socket_files(&self) -> &Arc<FileSystem> {
         &self.socket_files
     }
 
-    /// Where the files of `memfd_create` live.
+    /// Returns the file system of `memfd_create` files.
     #[must_use]
     pub fn memory_files(&self) -> &Arc<FileSystem> {
         &self.memory_files
     }
 
-    /// Where those of huge pages live.
+    /// Returns the file system of `memfd_create` files with huge pages.
     #[must_use]
     pub fn huge_files(&self) -> &Arc<FileSystem> {
         &self.huge_files
     }
 
-    /// An empty regular file in the file system of `parent`.
+    /// Creates an empty regular file in `file_system`.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -297,8 +296,8 @@ impl Mounts {
         Ok(Inode::new(file_system, body, permissions, owner, now))
     }
 
-    /// An empty file of the first file system, for what is there before any program runs: its pages stay in memory, as
-    /// those of programs do that a disk has.
+    /// Creates an empty file in the root file system, for files that exist before any program runs. Its pages are never
+    /// swapped out: elsewhere such files are on a disk, and their pages need no swap.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -308,8 +307,8 @@ impl Mounts {
         Ok(Inode::new(home, body, permissions, owner, now))
     }
 
-    /// An open file that is no file: what `eventfd`, `pidfd_open`, `userfaultfd` and their like
-    /// return. `name` is what `/proc/PID/fd` shows, such as `[eventfd]`.
+    /// Opens an anonymous inode, for `eventfd`, `pidfd_open`, `userfaultfd` and the like. `name` is its name in
+    /// `/proc/PID/fd`, such as `[eventfd]`.
     #[must_use]
     pub fn open_anonymous(
         &self,
@@ -325,15 +324,15 @@ impl Mounts {
         Arc::new(OpenFile::new(Some(kernel), entry, flags, file))
     }
 
-    /// Puts the files of the archive and those that every system has into the tree.
+    /// Populates the tree with the files of the initrd and those that every system has.
     ///
     /// # Errors
-    /// `ENOSPC` when they do not fit into memory.
+    /// `ENOSPC` if they do not fit into memory.
     pub fn fill(&self, kernel: &Kernel, archive: CpioArchive<'_>) -> Result<(), Errno> {
         super::initrd::fill(self, kernel, archive)
     }
 
-    /// The terminal of the program, if one of its streams is one.
+    /// Returns the program's terminal, if one of its streams is a terminal.
     #[must_use]
     pub fn terminal(&self) -> Option<ConsoleStream> {
         self.streams
@@ -344,8 +343,8 @@ impl Mounts {
             })
     }
 
-    /// The descriptors of the first program: standard input, output and error; and its place, the
-    /// root.
+    /// Creates the descriptors of the first program (standard input, output and error), and its root and working
+    /// directory.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -362,7 +361,7 @@ impl Mounts {
             let console = self
                 .boot_walker()
                 .resolve(&self.root, b"/dev/console", LastLink::Follow);
-            // `ttyname` looks for the terminal by the very node that is open.
+            // `ttyname` compares inodes: the stream must be opened through the inode of `/dev/console`.
             let entry = match console {
                 Ok(console) if stream.is_terminal() => console,
                 Ok(_) | Err(_) => entry.clone(),
@@ -373,8 +372,8 @@ impl Mounts {
         Ok((Arc::new(table), Arc::new(FsContext::new(&self.root))))
     }
 
-    /// Nodes that no name leads to and that live: each kind of which there are some, with how many. The streams of the
-    /// program are not among them.
+    /// Returns the live inodes without a name: each kind that exists, with its count. The program's streams are not
+    /// included.
     pub fn nameless_nodes(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let home = |entry: &Arc<Dentry>| entry.inode.file_system.device == self.pipes.device;
         let streams = self.streams.iter().filter(|entry| home(entry)).count() as u64;
@@ -389,7 +388,7 @@ impl Mounts {
         .filter(|(_, count)| *count > 0)
     }
 
-    /// Takes the whole tree down, so that every frame of every file that nobody has open is free.
+    /// Tears the complete tree down, which frees the frames of every file that is not open.
     #[expect(clippy::disallowed_methods, reason = "no program runs any more")]
     pub fn clear(&self) {
         self.sockets.flights.collect();
@@ -405,12 +404,12 @@ impl Mounts {
     }
 }
 
-/// The root of a file system that covers the directory `at`, with its name.
+/// Creates the root of a file system to be mounted on the directory `at`, with the name of that directory.
 fn covering(at: &Arc<Dentry>, inode: Inode) -> Arc<Dentry> {
     Arc::new(Dentry::new(&at.parent(), &at.name(), Arc::new(inode)))
 }
 
-/// What `/proc/PID/fd` shows of a pipe without a name.
+/// Returns the name of an anonymous pipe in `/proc/PID/fd`.
 #[must_use]
 pub fn pipe_name(number: u64) -> Short {
     Short::of(format_args!("pipe:[{number}]"))

@@ -3,24 +3,24 @@
 use alloc::vec::Vec;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// Most bytes in one name, as on every Linux file system that holds names in memory.
+/// Maximum length of a name in bytes, as on every Linux file system that keeps names in memory.
 pub const NAME_MAX: usize = 255;
 
-/// One component of a path.
+/// A path component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component<'a> {
     /// `.`: the directory itself.
     Current,
-    /// `..`: the directory above.
+    /// `..`: the parent directory.
     Parent,
-    /// Any other name; never empty and without a slash, but perhaps too long.
+    /// Any other name. It is not empty and contains no slash, but may be too long.
     Name(&'a [u8]),
 }
 
-/// Splits `path` behind its first component.
+/// Splits `path` after its first component.
 ///
-/// Slashes in front are skipped. What is returned beside the component starts at the slash behind
-/// it, so that a trailing slash stays visible: `b"a/"` gives `a` and `b"/"`.
+/// Leading slashes are skipped. The returned rest starts at the slash after the component, so that a trailing slash is
+/// preserved: `b"a/"` gives `a` and `b"/"`.
 #[must_use]
 pub fn first_component(path: &[u8]) -> Option<(Component<'_>, &[u8])> {
     let start = path.iter().position(|&byte| byte != b'/')?;
@@ -38,16 +38,16 @@ pub fn first_component(path: &[u8]) -> Option<(Component<'_>, &[u8])> {
     Some((component, rest))
 }
 
-/// Whether nothing but slashes is left of a path.
+/// Returns whether the rest of a path consists of slashes only.
 #[must_use]
 pub fn only_slashes(rest: &[u8]) -> bool {
     rest.iter().all(|&byte| byte == b'/')
 }
 
-/// What is left to resolve once a symbolic link with this `target` stands in front of `rest`.
+/// Returns the path left to resolve when a symbolic link with this `target` precedes `rest`.
 ///
-/// `rest` begins at the slash behind the link, so an unmarked end stays unmarked: whether the
-/// final component carries a slash decides whether it must be a directory.
+/// `rest` begins at the slash after the link, or is empty. A trailing slash is thereby preserved; it decides whether
+/// the final component must be a directory.
 ///
 /// # Errors
 /// [`OutOfMemory`].

@@ -1,4 +1,4 @@
-//! Opening: from a path and flags to an open file.
+//! Opening files: from a path and flags to an open file.
 
 use super::{
     attributes::Moment,
@@ -20,29 +20,29 @@ use crate::{context::Context, errno::Errno, short::Short};
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::general as raw;
 
-/// Flags of an open file that only concern its opening.
+/// Flags that take effect only while a file is opened.
 const CREATION_FLAGS: u32 = raw::O_CREAT | raw::O_EXCL | raw::O_NOCTTY | raw::O_TRUNC;
 
-/// The part of `O_TMPFILE` beside `O_DIRECTORY`.
+/// The part of `O_TMPFILE` other than `O_DIRECTORY`.
 const TMPFILE: u32 = raw::O_TMPFILE & !raw::O_DIRECTORY;
 
-/// What `O_PATH` leaves of the flags.
+/// The flags that `O_PATH` does not clear.
 const PATH_FLAGS: u32 = raw::O_PATH | raw::O_DIRECTORY | raw::O_NOFOLLOW | raw::O_CLOEXEC;
 
-/// Decoded flags of `open`.
+/// Validated arguments of `open`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenRequest {
-    /// The `O_` flags, cleaned as Linux cleans them.
+    /// The `O_` flags, reduced as Linux does.
     pub flags: u32,
-    /// Permission bits of a new file, before the mask.
+    /// Permission bits of a new file, before the umask.
     pub permissions: u32,
 }
 
 impl OpenRequest {
-    /// Checks the flags (`build_open_flags` in `fs/open.c` of Linux 7.2).
+    /// Validates the flags (`build_open_flags` in `fs/open.c` of Linux 7.2).
     ///
     /// # Errors
-    /// `EINVAL` for `O_TMPFILE` without the right to write and for `O_CREAT` with `O_DIRECTORY`.
+    /// `EINVAL` for `O_TMPFILE` without write access, and for `O_CREAT` with `O_DIRECTORY`.
     pub const fn new(flags: u32, permissions: u32) -> Result<Self, Errno> {
         if flags & raw::O_PATH != 0 {
             return Ok(Self {
@@ -71,7 +71,7 @@ impl OpenRequest {
         self.flags & flag != 0
     }
 
-    /// The rights it takes to open a file that exists.
+    /// Returns the permissions required to open an existing file.
     fn wanted(self) -> Permission {
         let mut wanted = match self.flags & raw::O_ACCMODE {
             raw::O_RDONLY => Permission::READ,
@@ -87,7 +87,7 @@ impl OpenRequest {
 }
 
 impl Context<'_> {
-    /// Opens `path`, from `start` on.
+    /// Opens `path`, resolved from `start`.
     ///
     /// # Errors
     /// Those of `open(2)`.
@@ -121,7 +121,8 @@ impl Context<'_> {
             }
             return self.open_entry(&entry, request, false);
         }
-        // What ends in `.` or `..` is there (`open_last_lookups` in `fs/namei.c` of Linux 7.3).
+        // A path that ends in `.` or `..` refers to an existing directory (`open_last_lookups` in `fs/namei.c` of Linux
+        // 7.3).
         if walked.slash && matches!(walked.last, Last::Name(_)) {
             return Err(Errno::EISDIR);
         }
@@ -161,7 +162,7 @@ impl Context<'_> {
             .create(&change, &walked.parent, name, inode)
         {
             Ok(entry) => self.open_entry(&entry, request, true),
-            // Somebody made it meanwhile.
+            // Another thread created it meanwhile.
             Err(Errno::EEXIST) if !request.has(raw::O_EXCL) => {
                 let entry = walker.lookup(&walked.parent, name)?;
                 self.open_entry(&entry, request, false)
@@ -170,7 +171,7 @@ impl Context<'_> {
         }
     }
 
-    /// Makes a file without a name in the file system of a directory (`O_TMPFILE`).
+    /// Creates an unnamed file in the file system of a directory (`O_TMPFILE`).
     fn open_nameless(
         &self,
         directory: &Arc<Dentry>,
@@ -204,8 +205,7 @@ impl Context<'_> {
         self.open_entry(&entry, request, true)
     }
 
-    /// Opens what a walk has found. `created` says that it is new: its own permission bits do not
-    /// hinder whoever made it.
+    /// Opens a resolved entry. With `created`, the file is new, and its permission bits do not apply to its creator.
     ///
     /// # Errors
     /// Those of `open(2)`.
@@ -240,11 +240,11 @@ impl Context<'_> {
         if !created {
             inode.check(self.subject(), request.wanted())?;
         }
-        // To read without a trace is its owner's right (`may_open` in `fs/namei.c` of Linux 7.3).
+        // `O_NOATIME` is reserved to the owner and root (`may_open` in `fs/namei.c` of Linux 7.3).
         if request.has(raw::O_NOATIME) {
             inode.check_owner(self.subject())?;
         }
-        // What nobody may write in `/sys` root may not either (`kernfs_fop_open`).
+        // Root cannot write a file of `/sys` that has no write bit either (`kernfs_fop_open`).
         if inode.file_system.kind == FileSystemKind::Sysfs
             && request.wanted().contains(Permission::WRITE)
             && inode.metadata().permissions & 0o222 == 0
@@ -264,8 +264,8 @@ impl Context<'_> {
         Ok(Arc::new(open))
     }
 
-    /// Empties a file that is opened with `O_TRUNC`, which counts as an opening for writing even if the file is opened
-    /// to be read alone (Linux 7.3 `fs/namei.c`, `handle_truncate`).
+    /// Truncates a file that is opened with `O_TRUNC`. This counts as write access even if the file is opened read-only
+    /// (Linux 7.3 `fs/namei.c`, `handle_truncate`).
     fn truncate_at_open(&self, inode: &Inode) -> Result<(), Errno> {
         let Body::Regular(regular) = &inode.body else {
             return Ok(());
@@ -284,7 +284,7 @@ impl Context<'_> {
         regular.set_size(self.kernel, 0)
     }
 
-    /// What the opened node does.
+    /// Creates the file operations for an inode.
     fn operations(&self, inode: &Arc<Inode>, request: OpenRequest) -> Result<Box<dyn File>, Errno> {
         let access = request.flags & raw::O_ACCMODE;
         let reads = access != raw::O_WRONLY;
@@ -311,14 +311,14 @@ impl Context<'_> {
         }
     }
 
-    /// The terminal behind `/dev/tty`: the first stream that is one.
+    /// Returns the terminal behind `/dev/tty`: the first stream that is a terminal.
     fn terminal(&self) -> Result<Box<dyn File>, Errno> {
         let terminal = self.kernel.mounts.terminal().ok_or(Errno::ENXIO)?;
         Ok(Box::new(terminal))
     }
 }
 
-/// An open file that only names a place.
+/// The file operations of an `O_PATH` descriptor, which only refers to a location.
 struct PathFile;
 
 impl File for PathFile {}

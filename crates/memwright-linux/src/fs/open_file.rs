@@ -1,4 +1,4 @@
-//! An open file: what a descriptor stands for, shared by its duplicates.
+//! Open file descriptions: what a descriptor refers to, shared by its duplicates.
 
 use super::{
     attributes::Attributes,
@@ -30,100 +30,101 @@ use memwright::{FolioOrders, PolicyId};
 use memwright_table::{Frame, OutOfMemory, PageSize};
 
 flags! {
-    /// What could be done with a file without waiting: the bits of `poll`.
+    /// What can be done with a file without blocking: the bits of `poll`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Readiness: u32 {
-        /// Reading returns at once.
+        /// A read does not block.
         const READ = raw::POLLIN | raw::POLLRDNORM;
-        /// Writing returns at once.
+        /// A write does not block.
         const WRITE = raw::POLLOUT | raw::POLLWRNORM;
-        /// There is priority data, or an event that is no data.
+        /// Priority data or an exceptional event is pending.
         const PRIORITY = raw::POLLPRI;
-        /// Nobody will read what is written.
+        /// An error is pending; for a pipe, there are no readers.
         const ERROR = raw::POLLERR;
-        /// The other side is gone.
+        /// The peer has hung up.
         const HANGUP = raw::POLLHUP;
-        /// The other side will write no more.
+        /// The peer will not write any more.
         const READ_HANGUP = raw::POLLRDHUP;
     }
 }
 
 impl Readiness {
-    /// Whether who wants these bits listens to the queue of readers. Errors and hang-ups, which
-    /// everybody wants, wake that queue too.
+    /// Returns whether a waiter for these bits must be on the readers' queue. Errors and hang-ups, which are always
+    /// reported, wake that queue too.
     #[must_use]
     pub const fn concerns_reading(self) -> bool {
         !self.concerns_writing() || self.intersects(Self::READ.union(Self::READ_HANGUP))
     }
 
-    /// Whether who wants these bits listens to the queue of writers.
+    /// Returns whether a waiter for these bits must be on the writers' queue.
     #[must_use]
     pub const fn concerns_writing(self) -> bool {
         self.intersects(Self::WRITE)
     }
 }
 
-/// What a file does with positions.
+/// How a file treats positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Positions {
-    /// It has one: `lseek`, `pread64` and `pwrite64` work.
+    /// It has a position: `lseek`, `pread64` and `pwrite64` work.
     Kept,
-    /// It has none, but `lseek` succeeds and does nothing (`noop_llseek` of Linux 7.2).
+    /// It has no position; `lseek` succeeds without effect (`noop_llseek` of Linux 7.2).
     Ignored,
-    /// It has none.
+    /// It has no position; `lseek` fails.
     Refused,
 }
 
-/// What `splice` and `sendfile` can do with a file (`splice_read` and `splice_write` of Linux's `struct file_operations`).
+/// What `splice` and `sendfile` support for a file (`splice_read` and `splice_write` of Linux's `struct
+/// file_operations`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Splices {
     /// Nothing.
     Neither,
-    /// Read it.
+    /// Reading.
     Reads,
-    /// Write it.
+    /// Writing.
     Writes,
-    /// Read it and write it.
+    /// Reading and writing.
     Both,
 }
 
 impl Splices {
-    /// It can be read.
+    /// Returns whether it can be read.
     #[must_use]
     pub const fn reads(self) -> bool {
         matches!(self, Self::Reads | Self::Both)
     }
 
-    /// It can be written.
+    /// Returns whether it can be written.
     #[must_use]
     pub const fn writes(self) -> bool {
         matches!(self, Self::Writes | Self::Both)
     }
 }
 
-/// How a file is waited for.
+/// How changes of a file's readiness are detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polling {
-    /// It is always ready, and `epoll` refuses it.
+    /// It is always ready; `epoll` refuses it.
     Always,
     /// Its queues are woken when its readiness changes.
     Queues,
-    /// Its readiness is found out by looking: the machine stands still meanwhile.
+    /// Its readiness must be polled from the host; the machine is stopped meanwhile.
     Look,
 }
 
-/// What `mmap` of a file shows.
+/// What `mmap` of a file maps.
 pub enum Mapping {
-    /// Fresh zeroes: `/dev/zero`.
+    /// Zero-filled anonymous memory: `/dev/zero`.
     Zeroes,
     /// The pages of an object.
     Object(Arc<dyn Object<M>>),
 }
 
-/// What lets the kind of a file be asked for; every type has it. The oldest compiler that this crate builds with does
-/// not turn a `dyn File` into a `dyn Any` by itself.
+/// Gives access to the concrete type of a file; implemented for every type. The oldest supported compiler cannot upcast
+/// `dyn File` to `dyn Any`.
 pub trait AsAny: Any {
-    /// The same value, its type to be found out.
+    /// Returns the value as `Any`, for downcasts.
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -133,13 +134,13 @@ impl<T: Any> AsAny for T {
     }
 }
 
-/// What the end of a run counts open files as.
+/// The classes in which open files are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum OpenKind {
-    /// Named files of all kinds, those of `/proc`, devices.
+    /// Files with a name, files of `/proc`, and devices.
     Named,
-    /// Ends of pipes.
+    /// Pipe ends.
     Pipe,
     /// Sockets.
     Socket,
@@ -162,7 +163,7 @@ pub enum OpenKind {
 }
 
 impl OpenKind {
-    /// All of them, in order, with what the audit calls them.
+    /// All classes in order, with their names in the leak report at the end of a run.
     pub const ALL: [(Self, &'static str); 11] = [
         (Self::Named, "files"),
         (Self::Pipe, "pipe ends"),
@@ -178,7 +179,7 @@ impl OpenKind {
     ];
 }
 
-/// How many open files of each kind there are.
+/// The number of open files of each class.
 #[derive(Default)]
 pub struct OpenCounts([AtomicU64; OpenKind::ALL.len()]);
 
@@ -191,13 +192,13 @@ impl OpenCounts {
         self.0[kind as usize].fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many there are of all kinds.
+    /// Returns the total.
     pub fn total(&self) -> u64 {
         let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
         counts.sum()
     }
 
-    /// Kinds of which there are some, with how many.
+    /// Returns the classes with open files, and their counts.
     pub fn left(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
         let named = OpenKind::ALL.iter().map(|(_, name)| *name);
@@ -205,9 +206,9 @@ impl OpenCounts {
     }
 }
 
-/// The operations of an open file. What a kind of file does not do keeps the answer given here.
+/// The operations of an open file. The default implementations are for files that do not support an operation.
 pub trait File: Send + Sync + AsAny {
-    /// Reads at `position` and moves it. Files without a position ignore it.
+    /// Reads at `position` and advances it. Files without a position ignore it. Returns the number of bytes.
     ///
     /// # Errors
     /// `EINVAL` unless the file can be read.
@@ -222,7 +223,7 @@ pub trait File: Send + Sync + AsAny {
         Err(Errno::EINVAL)
     }
 
-    /// Writes at `position` and moves it. Files without a position ignore it.
+    /// Writes at `position` and advances it. Files without a position ignore it. Returns the number of bytes.
     ///
     /// # Errors
     /// `EINVAL` unless the file can be written.
@@ -237,12 +238,12 @@ pub trait File: Send + Sync + AsAny {
         Err(Errno::EINVAL)
     }
 
-    /// What becomes of positions.
+    /// Returns how it treats positions.
     fn positions(&self) -> Positions {
         Positions::Kept
     }
 
-    /// Where `lseek` would lead from `position`.
+    /// Returns the position that an `lseek` from `position` leads to.
     ///
     /// # Errors
     /// `EINVAL`, `EOVERFLOW`, `ENXIO`.
@@ -262,7 +263,7 @@ pub trait File: Send + Sync + AsAny {
         }
     }
 
-    /// Hands out directory entries from `position` on until `emit` says that one did not fit.
+    /// Passes directory entries from `position` on to `emit` until it returns false because an entry did not fit.
     ///
     /// # Errors
     /// `ENOTDIR` unless it is a directory.
@@ -277,28 +278,28 @@ pub trait File: Send + Sync + AsAny {
         Err(Errno::ENOTDIR)
     }
 
-    /// What could be done now.
+    /// Returns the current readiness.
     fn readiness(&self, context: &Context<'_>, open: &OpenFile) -> Readiness {
         let _ = (context, open);
         Readiness::READ | Readiness::WRITE
     }
 
-    /// How `poll` and its like wait for it.
+    /// Returns how `poll` and the like can wait for it.
     fn polling(&self) -> Polling {
         Polling::Always
     }
 
-    /// The queues that are woken when what is `wanted` of [`Self::readiness`] changes.
+    /// Adds the queues that are woken when the `wanted` bits of [`Self::readiness`] change.
     fn queues<'a>(&'a self, context: &'a Context<'_>, wanted: Readiness, queues: &mut Queues<'a>) {
         let _ = (context, wanted, queues);
     }
 
-    /// Whether `splice` can read it, and whether it can write it; pipes apart.
+    /// Returns whether `splice` can read or write it. Pipes are handled separately.
     fn splices(&self) -> Splices {
         Splices::Neither
     }
 
-    /// `ioctl`, apart from what concerns every descriptor.
+    /// Handles `ioctl` commands other than those for every descriptor.
     ///
     /// # Errors
     /// `ENOTTY` for an unknown command.
@@ -313,7 +314,7 @@ pub trait File: Send + Sync + AsAny {
         Err(Errno::ENOTTY)
     }
 
-    /// Writes the lines that `/proc/PID/fdinfo/N` shows of this kind of file.
+    /// Writes the lines of `/proc/PID/fdinfo/N` that are specific to this kind of file.
     ///
     /// # Errors
     /// Those of `out`.
@@ -322,26 +323,26 @@ pub trait File: Send + Sync + AsAny {
         Ok(())
     }
 
-    /// What the end of a run counts it as.
+    /// Returns the class in which it is counted.
     fn counted_as(&self) -> OpenKind {
         OpenKind::Named
     }
 
-    /// About how many bytes of kernel memory it holds.
+    /// Returns an estimate of the kernel memory that it holds, in bytes.
     fn kernel_bytes(&self) -> u64 {
-        /// An open file with its node and its name.
+        /// An open file with its inode and directory entry.
         const PLAIN: u64 = 512;
         PLAIN
     }
 
-    /// Hands the open files that it holds over to `remains`, just before it is dropped. A kind of file that holds open
-    /// files, or what holds some in turn, must do this: were they dropped with it, a program could nest files as deep as it
-    /// likes and overflow the kernel's stack by closing the outermost.
+    /// Moves the open files that it holds to `remains`, just before it is dropped. Every kind of file that holds open
+    /// files, directly or indirectly, must implement this. Otherwise a program could nest files arbitrarily deep, and
+    /// closing the outermost would overflow the kernel stack.
     fn leave(&mut self, remains: &mut Remains) {
         let _ = remains;
     }
 
-    /// What `mmap` shows.
+    /// Returns what `mmap` maps.
     ///
     /// # Errors
     /// `ENODEV` unless the file can be mapped.
@@ -355,29 +356,29 @@ pub trait File: Send + Sync + AsAny {
 pub const CHANGEABLE_FLAGS: u32 =
     raw::O_APPEND | raw::O_NONBLOCK | raw::O_DIRECT | raw::O_NOATIME | raw::FASYNC;
 
-/// An open file.
+/// An open file description.
 pub struct OpenFile {
-    /// The name it was opened by.
+    /// The directory entry through which it was opened.
     pub entry: Used,
-    /// What it does.
+    /// Its operations.
     pub file: Box<dyn File>,
     flags: AtomicU32,
     position: AtomicU64,
-    /// One thread at a time moves the position.
+    /// Serialises threads that move the position.
     turn: Turn,
     identity: u64,
     kernel: Option<&'static Kernel>,
-    /// Locks of its own.
+    /// The count of its own locks.
     pub locked: Held,
     /// The epolls that watch it.
     pub(super) watches: Watches,
 }
 
-/// Each open file has a number that no other ever has: it owns `flock` locks by it.
+/// The next identity. Identities are never reused: an open file owns `flock` locks by its identity.
 static NEXT_IDENTITY: AtomicU64 = AtomicU64::new(1);
 
 impl OpenFile {
-    /// An open file with these `O_` flags.
+    /// Creates an open file with these `O_` flags.
     #[must_use]
     pub fn new(
         kernel: Option<&'static Kernel>,
@@ -401,88 +402,88 @@ impl OpenFile {
         }
     }
 
-    /// A number that no other open file ever has.
+    /// Returns a number that is unique among all open files, including closed ones.
     #[must_use]
     pub fn identity(&self) -> u64 {
         self.identity
     }
 
-    /// The node behind it.
+    /// Returns the inode.
     #[must_use]
     pub fn inode(&self) -> &Arc<Inode> {
         &self.entry.inode
     }
 
-    /// The operations, if they are of this kind.
+    /// Returns the operations if they are of type `T`.
     #[must_use]
     pub fn as_kind<T: File>(&self) -> Option<&T> {
         (*self.file).as_any().downcast_ref()
     }
 
-    /// The `O_` flags.
+    /// Returns the `O_` flags.
     #[must_use]
     pub fn flags(&self) -> u32 {
         self.flags.load(Ordering::Relaxed)
     }
 
-    /// Sets the flags that can change after the opening.
+    /// Sets those flags that `fcntl` can change.
     pub fn set_flags(&self, flags: u32) {
         let kept = self.flags() & !CHANGEABLE_FLAGS;
         self.flags
             .store(kept | flags & CHANGEABLE_FLAGS, Ordering::Relaxed);
     }
 
-    /// Whether waiting is refused.
+    /// Returns whether operations must not block (`O_NONBLOCK`).
     #[must_use]
     pub fn is_nonblocking(&self) -> bool {
         self.flags() & raw::O_NONBLOCK != 0
     }
 
-    /// Whether it was opened by `O_PATH`: it names a place and does nothing.
+    /// Returns whether it was opened with `O_PATH`: it refers to a location and supports no I/O.
     #[must_use]
     pub fn is_path(&self) -> bool {
         self.flags() & raw::O_PATH != 0
     }
 
-    /// Whether it was opened for reading.
+    /// Returns whether it was opened for reading.
     #[must_use]
     pub fn is_readable(&self) -> bool {
         let flags = self.flags();
         flags & raw::O_PATH == 0 && flags & raw::O_ACCMODE != raw::O_WRONLY
     }
 
-    /// Whether it was opened for writing.
+    /// Returns whether it was opened for writing.
     #[must_use]
     pub fn is_writable(&self) -> bool {
         let flags = self.flags();
         flags & raw::O_PATH == 0 && matches!(flags & raw::O_ACCMODE, raw::O_WRONLY | raw::O_RDWR)
     }
 
-    /// The owner of its `flock` lock.
+    /// Returns it as the owner of `flock` locks.
     #[must_use]
     pub fn holder(&self) -> Holder {
         Holder::OpenFile(self.identity)
     }
 
-    /// The position.
+    /// Returns the position.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position.load(Ordering::Relaxed)
     }
 
-    /// What `fstat` reports.
+    /// Returns what `fstat` reports.
     #[must_use]
     pub fn attributes(&self, context: &Context<'_>) -> Attributes {
         self.inode().attributes(Some(context))
     }
 
-    /// Whether the file has a position: `pread64` and `pwrite64` work.
+    /// Returns whether the file has a position, so that `pread64` and `pwrite64` work.
     #[must_use]
     pub fn has_position(&self) -> bool {
         self.file.positions() == Positions::Kept
     }
 
-    /// Calls `act` with the position and stores what it becomes.
+    /// Runs `act` on the position and stores the result, serialised with other threads.
     fn with_position<T>(
         &self,
         context: &Context<'_>,
@@ -499,7 +500,7 @@ impl OpenFile {
         result
     }
 
-    /// Reads at the position.
+    /// Reads at the position and advances it.
     ///
     /// # Errors
     /// `EBADF` unless opened for reading, and those of the file.
@@ -512,7 +513,7 @@ impl OpenFile {
         })
     }
 
-    /// Writes at the position, or at the end with `O_APPEND`.
+    /// Writes at the position, or at the end with `O_APPEND`, and advances the position.
     ///
     /// # Errors
     /// `EBADF` unless opened for writing, and those of the file.
@@ -525,7 +526,7 @@ impl OpenFile {
         })
     }
 
-    /// Reads at `position` and leaves the file's own alone.
+    /// Reads at `position`, without using the file's own position.
     ///
     /// # Errors
     /// `EBADF`, `ESPIPE`, and those of the file.
@@ -544,7 +545,7 @@ impl OpenFile {
         self.file.read(context, self, &mut position, sink)
     }
 
-    /// Writes at `position` and leaves the file's own alone.
+    /// Writes at `position`, without using the file's own position.
     ///
     /// # Errors
     /// `EBADF`, `ESPIPE`, and those of the file.
@@ -566,7 +567,7 @@ impl OpenFile {
     /// Sets the position.
     ///
     /// # Errors
-    /// `ERESTARTSYS` while somebody else uses it.
+    /// `ERESTARTSYS` if a signal arrives while another thread uses it.
     pub fn set_position(&self, context: &Context<'_>, to: u64) -> Result<(), Errno> {
         self.with_position(context, |position| {
             *position = to;
@@ -574,7 +575,7 @@ impl OpenFile {
         })
     }
 
-    /// Moves the position and returns it.
+    /// Moves the position and returns the new one.
     ///
     /// # Errors
     /// `ESPIPE`, and those of the file.
@@ -593,7 +594,7 @@ impl OpenFile {
         })
     }
 
-    /// Hands out directory entries from the position on.
+    /// Passes directory entries from the position on to `emit`.
     ///
     /// # Errors
     /// `EBADF`, `ENOTDIR`, and those of the file.
@@ -610,7 +611,7 @@ impl OpenFile {
         })
     }
 
-    /// What `mmap` shows.
+    /// Returns what `mmap` maps.
     ///
     /// # Errors
     /// `EBADF` for `O_PATH`, `ENODEV` if the file cannot be mapped.
@@ -634,8 +635,8 @@ impl Drop for OpenFile {
     }
 }
 
-/// An area of a mapped file holds the open file, as Linux's does: two areas merge only if they
-/// come from the same opening, and the file stays open while it is mapped.
+/// An area that maps a file holds the open file, as in Linux: two areas merge only if they were mapped through the same
+/// open file, and the file stays open while it is mapped.
 impl Object<M> for OpenFile {
     fn frame(&self, memory: &Memory, index: u64, write: bool) -> Result<Frame, ObjectError> {
         self.pages()?.frame(memory, index, write)

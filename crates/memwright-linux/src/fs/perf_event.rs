@@ -1,4 +1,4 @@
-//! The open file behind a descriptor of `perf_event_open`: the count of a probe.
+//! The open file behind a descriptor of `perf_event_open`: the hit count of a probe.
 
 use super::{
     open_file::{File, OpenFile, OpenKind, Positions},
@@ -20,14 +20,14 @@ const DISABLE: u32 = command(1);
 /// `PERF_EVENT_IOC_RESET`.
 const RESET: u32 = command(3);
 
-/// A count. The probe stands as long as the file is open.
+/// The hit count of a probe. The probe is installed as long as the file is open.
 pub struct EventFile {
     kernel: &'static Kernel,
     probe: Arc<Probe>,
 }
 
 impl EventFile {
-    /// Sets the probe.
+    /// Installs the probe.
     ///
     /// # Errors
     /// [`OutOfMemory`].

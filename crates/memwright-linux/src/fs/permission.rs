@@ -1,36 +1,36 @@
-//! Who may do what with a node.
+//! Permission checks on inodes.
 
 flags! {
-    /// Rights over a node, as in the mode bits.
+    /// Permissions on an inode, as in the mode bits.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Permission: u32 {
         /// Read a file, list a directory.
         const READ = 4;
         /// Write a file, change a directory's entries.
         const WRITE = 2;
-        /// Execute a file, pass through a directory.
+        /// Execute a file, search a directory.
         const EXECUTE = 1;
     }
 }
 
 const SET_USER_ID: u32 = 0o4000;
-/// On a file: it runs with the rights of its group. On a folder: what is made in it gets its group.
+/// On a file: it runs with its group's rights. On a directory: new entries inherit its group.
 pub const SET_GROUP_ID: u32 = 0o2000;
 const RUNS_WITH_GROUP: u32 = SET_GROUP_ID | 0o010;
 
-/// Who asks: the file system ids of a thread.
+/// The subject of a permission check: a thread's file system ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// User id.
     pub user: u32,
     /// Group id.
     pub group: u32,
-    /// Permissions do not count (`CAP_DAC_OVERRIDE`).
+    /// The caller has `CAP_DAC_OVERRIDE`, which overrides permission bits.
     pub overrides: bool,
 }
 
 impl Subject {
-    /// The user who may do nearly everything.
+    /// The superuser.
     pub const ROOT: Self = Self {
         user: 0,
         group: 0,
@@ -38,11 +38,11 @@ impl Subject {
     };
 }
 
-/// Whether `subject` has all of `wanted` over a node with this mode and owner.
+/// Returns whether `subject` has all permissions in `wanted` on an inode with this mode and owner.
 ///
-/// Who has the capability has every right except that of executing a file that nobody may execute (Linux 7.2,
-/// `generic_permission` in `fs/namei.c`, with `CAP_DAC_OVERRIDE`). Otherwise exactly one of
-/// the three classes counts, even if a later one would allow more.
+/// The capability grants everything except execution of a file without any execute bit (Linux 7.2, `generic_permission`
+/// in `fs/namei.c`, with `CAP_DAC_OVERRIDE`). Otherwise exactly one of the three classes applies, even if a later one
+/// would allow more.
 #[must_use]
 pub fn permitted(
     subject: Subject,
@@ -64,8 +64,8 @@ pub fn permitted(
     wanted.bits() & !class & 7 == 0
 }
 
-/// Whether `subject` has all permissions in `wanted` on a file of `/proc/sys` with this mode. Root owns the file, and has
-/// no more rights than the mode grants (Linux 7.3 `fs/proc/proc_sysctl.c`, `test_perm`).
+/// Returns whether `subject` has all permissions in `wanted` on a file of `/proc/sys` with this mode. Root owns the
+/// file, and has no more rights than the mode grants (Linux 7.3 `fs/proc/proc_sysctl.c`, `test_perm`).
 #[must_use]
 pub fn permitted_setting(subject: Subject, mode: u32, wanted: Permission) -> bool {
     let class = match (subject.user, subject.group) {
@@ -76,18 +76,19 @@ pub fn permitted_setting(subject: Subject, mode: u32, wanted: Permission) -> boo
     wanted.bits() & !class & 7 == 0
 }
 
-/// Whether `subject` may have a node with the group `group` run with that group's rights
-/// (`in_group_or_capable` in `fs/inode.c` of Linux 7.3, with `CAP_FSETID`).
+/// Returns whether `subject` may set the set-group-id bit on an inode of the group `group` (`in_group_or_capable` in
+/// `fs/inode.c` of Linux 7.3, with `CAP_FSETID`).
 #[must_use]
 pub fn may_set_group_id(subject: Subject, group: u32) -> bool {
     subject.overrides || subject.group == group
 }
 
-/// Permissions and group of a new node in a folder with the mode and group `folder`, which would have `own` elsewhere
-/// (`inode_init_owner` and `mode_strip_sgid` in `fs/inode.c` of Linux 7.3).
+/// Returns the permissions and group of a new inode in a directory whose mode and group are `folder`; `own` are those
+/// without inheritance (`inode_init_owner` and `mode_strip_sgid` in `fs/inode.c` of Linux 7.3).
 ///
-/// In a folder with the set-group-id bit a node gets the folder's group, and a folder that bit too. A file does not keep a
-/// bit that would let it run with the rights of a group that its maker is not in.
+/// In a directory with the set-group-id bit a new inode gets the directory's group, and a new directory also gets the
+/// bit. A new file loses a set-group-id bit that would let it run with the rights of a group that its creator is not
+/// in.
 #[must_use]
 pub fn inherited(
     subject: Subject,
@@ -110,8 +111,8 @@ pub fn inherited(
     (mode, folder_group)
 }
 
-/// What is left of a file's permissions after a change of owner or group: the set-user-id bit goes, and the
-/// set-group-id bit where it means that the file runs with the rights of the group, or its owner is not in the group
+/// Returns a file's permissions after a change of owner or group: the set-user-id bit is cleared. The set-group-id bit
+/// is cleared if it makes the file run with the group's rights, or if `subject` is not in the group
 /// (`setattr_should_drop_sgid` in `fs/attr.c` of Linux 7.3).
 #[must_use]
 pub fn after_new_owner(subject: Subject, mode: u32, group: u32) -> u32 {
@@ -123,14 +124,14 @@ pub fn after_new_owner(subject: Subject, mode: u32, group: u32) -> u32 {
     }
 }
 
-/// Whether a program with this mode runs with rights that are not its caller's.
+/// Returns whether a program with this mode runs with ids other than its caller's.
 #[must_use]
 pub const fn sets_ids(mode: u32) -> bool {
     mode & (SET_USER_ID | SET_GROUP_ID) != 0
 }
 
-/// What is left of a file's permissions before `subject` changes its contents: as after a change of owner, unless the
-/// capability for it is there (`setattr_should_drop_suidgid` in `fs/attr.c` of Linux 7.3, with `CAP_FSETID`).
+/// Returns a file's permissions before `subject` changes its contents: as after a change of owner, unless the subject
+/// has the capability (`setattr_should_drop_suidgid` in `fs/attr.c` of Linux 7.3, with `CAP_FSETID`).
 #[must_use]
 pub fn before_write(subject: Subject, mode: u32, group: u32) -> u32 {
     if subject.overrides {
@@ -159,7 +160,7 @@ mod tests {
             (0o4755, 5, 0o755),
             (0o6777, 5, 0o777),
             (0o6777, 70, 0o777),
-            // A mark for locks, which no group's rights come with, stays in the writer's own group.
+            // A set-group-id bit without group execution marks mandatory locking; it stays for a writer in the group.
             (0o2666, 70, 0o2666),
             (0o2666, 5, 0o666),
             (0o1777, 5, 0o1777),

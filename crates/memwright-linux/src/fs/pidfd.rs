@@ -1,4 +1,4 @@
-//! `pidfd_open`: a process that is waited for, and sent to, by a descriptor.
+//! `pidfd_open`: descriptors that refer to processes, for waiting and for sending signals.
 
 use super::open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness};
 use crate::{
@@ -11,29 +11,29 @@ use alloc::{boxed::Box, sync::Arc};
 use core::fmt;
 use linux_raw_sys::general as raw;
 
-/// The open file behind a descriptor that names a process.
+/// The open file behind a descriptor that refers to a process.
 pub struct ProcessFile {
-    /// The process; its id may belong to another once it was waited for.
+    /// The process. After it was reaped, its id may belong to another one.
     pub process: Arc<Process>,
 }
 
 impl ProcessFile {
-    /// Where the process is in its life; none once somebody waited for it.
+    /// Returns the process's state; `None` once it was reaped.
     #[must_use]
     pub fn life(&self, kernel: &Kernel) -> Option<Life> {
         life(kernel, &self.process)
     }
 }
 
-/// Where a process is in its life; none once somebody waited for it.
+/// Returns a process's state; `None` once it was reaped.
 fn life(kernel: &Kernel, process: &Arc<Process>) -> Option<Life> {
     let tasks = kernel.tasks.lock();
     let member = tasks.members.get(&process.id)?;
     Arc::ptr_eq(&member.process, process).then_some(member.life)
 }
 
-/// An open file that names a process, for `pidfd_open` and `CLONE_PIDFD`. `flags` may hold
-/// `O_NONBLOCK`; its descriptor is always closed by `execve`.
+/// Creates an open file that refers to a process, for `pidfd_open` and `CLONE_PIDFD`. `flags` may contain `O_NONBLOCK`.
+/// The caller makes its descriptor close-on-exec.
 pub fn open(kernel: &'static Kernel, process: &Arc<Process>, flags: u32) -> Arc<OpenFile> {
     let file = ProcessFile {
         process: process.clone(),

@@ -1,11 +1,11 @@
-//! Where a process is in the tree: root, working directory, file-creation mask.
+//! The file system context of a process: root, working directory and umask.
 
 use super::{dentry::Dentry, used::Used};
 use crate::sync::{Lock, Rank};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Root, working directory and mask of a process, or of several that share them.
+/// The root, working directory and umask of a process, or of several that share them.
 pub struct FsContext {
     root: Lock<Used>,
     directory: Lock<Used>,
@@ -13,7 +13,7 @@ pub struct FsContext {
 }
 
 impl FsContext {
-    /// At the root, with the mask 022.
+    /// Creates a context at `root`, with the umask 022.
     #[must_use]
     pub fn new(root: &Arc<Dentry>) -> Self {
         Self {
@@ -23,7 +23,7 @@ impl FsContext {
         }
     }
 
-    /// A copy that changes on its own.
+    /// Returns an independent copy.
     #[must_use]
     pub fn duplicate(&self) -> Self {
         Self {
@@ -33,38 +33,38 @@ impl FsContext {
         }
     }
 
-    /// Where absolute paths begin.
+    /// Returns the directory where absolute paths start.
     #[must_use]
     pub fn root(&self) -> Arc<Dentry> {
         Arc::clone(&self.root.lock())
     }
 
-    /// Where relative paths begin.
+    /// Returns the working directory.
     #[must_use]
     pub fn directory(&self) -> Arc<Dentry> {
         Arc::clone(&self.directory.lock())
     }
 
-    /// Moves the root.
+    /// Changes the root.
     pub fn set_root(&self, root: Arc<Dentry>) {
-        // The old one is dropped behind the lock.
+        // The old one is dropped after the lock is released.
         let old = core::mem::replace(&mut *self.root.lock(), Used::new(root));
         drop(old);
     }
 
-    /// Moves the working directory.
+    /// Changes the working directory.
     pub fn set_directory(&self, directory: Arc<Dentry>) {
         let old = core::mem::replace(&mut *self.directory.lock(), Used::new(directory));
         drop(old);
     }
 
-    /// The file-creation mask.
+    /// Returns the umask.
     #[must_use]
     pub fn mask(&self) -> u32 {
         self.mask.load(Ordering::Relaxed)
     }
 
-    /// Sets the mask and returns the one before.
+    /// Sets the umask and returns the previous one.
     pub fn set_mask(&self, mask: u32) -> u32 {
         self.mask.swap(mask & 0o777, Ordering::Relaxed)
     }

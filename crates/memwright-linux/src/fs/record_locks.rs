@@ -1,8 +1,8 @@
-//! Advisory locks on ranges of a file: `fcntl` record locks, and `flock` as a lock on all of it.
+//! Advisory locks on ranges of a file: `fcntl` record locks, and `flock` as a lock on the complete range.
 //!
-//! The ranges of one holder lie together, in the order of the file, and two that touch and are equally strong are one.
-//! Holders stand in the order in which they took the first of the locks that they have (Linux 7.3 `fs/locks.c`,
-//! `posix_lock_inode`). `F_GETLK` reports the first conflict in this order.
+//! The ranges of a holder are stored together, sorted by offset; adjacent ranges of equal strength are merged. Holders
+//! are ordered by when they took the first of their present locks (Linux 7.3 `fs/locks.c`, `posix_lock_inode`).
+//! `F_GETLK` reports the first conflict in this order.
 
 mod ranges;
 
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use memwright_table::{OutOfMemory, TryPush};
 use ranges::Ranges;
 
-/// What holds a lock.
+/// The owner of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A process, by its id: the locks of `F_SETLK`.
@@ -19,38 +19,38 @@ pub enum Holder {
     OpenFile(u64),
 }
 
-/// How much a lock excludes.
+/// The strength of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strength {
-    /// Other holders may have shared locks too.
+    /// Does not conflict with other shared locks.
     Shared,
-    /// No other holder may have any lock.
+    /// Conflicts with every lock of another holder.
     Exclusive,
 }
 
-/// A lock that is held.
+/// A lock on a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Whose it is.
+    /// The owner.
     pub holder: Holder,
     /// Shared or exclusive.
     pub strength: Strength,
-    /// First byte.
+    /// Offset of the first byte.
     pub first: u64,
-    /// Last byte; `u64::MAX` for the end of the file, wherever it comes to be.
+    /// Offset of the last byte; `u64::MAX` for a lock up to the end of the file, wherever it moves.
     pub last: u64,
 }
 
-/// Why a lock was not taken; nothing has changed.
+/// The reason why a lock was not taken. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcquireError {
-    /// Another holder has this lock.
+    /// This lock of another holder conflicts.
     Conflict(Record),
     /// No memory for the lock.
     OutOfMemory,
 }
 
-/// The locks of one holder: at least one range.
+/// The locks of one holder, with at least one range.
 #[derive(Debug)]
 struct Group {
     holder: Holder,
@@ -58,7 +58,7 @@ struct Group {
 }
 
 impl Group {
-    /// The first range that excludes `wanted`, which is another holder's.
+    /// Returns the first range that conflicts with `wanted`, which belongs to another holder.
     fn conflict(&self, wanted: &Record) -> Option<Record> {
         let found = self
             .ranges
@@ -82,13 +82,13 @@ pub struct RecordLocks {
 }
 
 impl RecordLocks {
-    /// No locks.
+    /// Creates an empty set of locks.
     #[must_use]
     pub const fn new() -> Self {
         Self { groups: Vec::new() }
     }
 
-    /// The first lock that stands in the way of `wanted`.
+    /// Returns the first lock that conflicts with `wanted`.
     #[must_use]
     pub fn conflict(&self, wanted: &Record) -> Option<Record> {
         self.groups
@@ -97,7 +97,7 @@ impl RecordLocks {
             .find_map(|group| group.conflict(wanted))
     }
 
-    /// How many ranges `holder` has.
+    /// Returns the number of ranges of `holder`.
     #[must_use]
     pub fn ranges_of(&self, holder: Holder) -> usize {
         self.position(holder)
@@ -108,10 +108,10 @@ impl RecordLocks {
         self.groups.iter().position(|group| group.holder == holder)
     }
 
-    /// Removes what `holder` holds between `first` and `last`; what lies outside stays.
+    /// Removes the locks of `holder` between `first` and `last`. What is outside stays locked.
     ///
     /// # Errors
-    /// There is no memory for the two parts of a lock that is cut; nothing has changed.
+    /// Memory is exhausted when a lock must be split; nothing has changed.
     pub fn release(&mut self, holder: Holder, first: u64, last: u64) -> Result<(), OutOfMemory> {
         let Some(index) = self.position(holder) else {
             return Ok(());
@@ -124,10 +124,10 @@ impl RecordLocks {
         Ok(())
     }
 
-    /// Takes the lock, in place of what its holder held on that range.
+    /// Takes a lock, replacing the holder's locks in that range.
     ///
     /// # Errors
-    /// As [`AcquireError`] says.
+    /// [`AcquireError`].
     pub fn acquire(&mut self, wanted: Record) -> Result<(), AcquireError> {
         if let Some(conflict) = self.conflict(&wanted) {
             return Err(AcquireError::Conflict(conflict));
@@ -151,7 +151,7 @@ impl RecordLocks {
             .map_err(|OutOfMemory| AcquireError::OutOfMemory)
     }
 
-    /// Removes everything that `holder` holds; returns how many ranges there were.
+    /// Removes all locks of `holder`. Returns the number of ranges.
     pub fn release_all(&mut self, holder: Holder) -> usize {
         match self.position(holder) {
             Some(index) => self.groups.remove(index).ranges.len(),
@@ -159,7 +159,7 @@ impl RecordLocks {
         }
     }
 
-    /// Whether no lock is held.
+    /// Returns whether no lock is held.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    /// The ranges that `holder` has.
+    /// Returns the ranges of `holder`.
     fn held(locks: &RecordLocks, holder: Holder) -> Vec<(u64, u64, Strength)> {
         let group = locks.groups.iter().find(|group| group.holder == holder);
         group.map_or(Vec::new(), |group| {
@@ -231,11 +231,11 @@ mod tests {
     fn ranges_join_and_part() {
         let all = u64::MAX;
         let cases = [
-            // What touches and is equally strong is one lock.
+            // Adjacent ranges of equal strength become one lock.
             (10, 19, Some(Exclusive), vec![(10, 19, Exclusive)]),
             (20, 29, Some(Exclusive), vec![(10, 29, Exclusive)]),
             (0, 9, Some(Exclusive), vec![(0, 29, Exclusive)]),
-            // Within one that is equally strong nothing changes.
+            // A range within one of equal strength changes nothing.
             (5, 6, Some(Exclusive), vec![(0, 29, Exclusive)]),
             (
                 10,
@@ -287,7 +287,7 @@ mod tests {
         locks.acquire(record(A, Exclusive, 50, 59)).unwrap();
         let wanted = record(C, Exclusive, 0, u64::MAX);
         assert_eq!(locks.conflict(&wanted), Some(record(A, Exclusive, 50, 59)));
-        // A holder that changes its lock keeps its place; one that had none comes last.
+        // A holder that changes its lock keeps its place; a new holder is the last.
         locks.acquire(record(A, Shared, 50, 59)).unwrap();
         assert_eq!(locks.conflict(&wanted), Some(record(A, Shared, 50, 59)));
         locks.release(A, 0, u64::MAX).unwrap();

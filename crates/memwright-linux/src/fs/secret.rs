@@ -1,4 +1,4 @@
-//! Memory that only the processes which map it can reach (Linux 7.2 `mm/secretmem.c`).
+//! Secret memory, accessible only through the mappings of processes (Linux 7.2 `mm/secretmem.c`).
 
 use super::{
     inode::Body,
@@ -7,7 +7,7 @@ use super::{
 use crate::errno::Errno;
 use alloc::sync::Arc;
 
-/// The open file behind a descriptor of `memfd_secret`: it is there to be mapped, and neither read nor written.
+/// The open file behind a descriptor of `memfd_secret`. It can be mapped, but not read or written.
 pub struct SecretFile;
 
 impl File for SecretFile {
@@ -20,7 +20,7 @@ impl File for SecretFile {
     }
 }
 
-/// Whether an open file is one.
+/// Returns whether an open file is secret memory.
 #[must_use]
 pub fn is_secret(open: &OpenFile) -> bool {
     matches!(&open.inode().body, Body::Regular(regular) if regular.is_secret())

@@ -1,22 +1,22 @@
-//! Where a file's position goes, and how far a transfer may reach.
+//! File positions, and the limits of transfers.
 
 use crate::{errno::Errno, user::TRANSFER_MAX};
 
 /// Largest size of a file, in bytes (Linux's `MAX_LFS_FILESIZE` on 64-bit machines).
 pub const SIZE_MAX: u64 = i64::MAX as u64;
 
-/// What an offset is relative to.
+/// The base of an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
-    /// The beginning (`SEEK_SET`).
+    /// The start of the file (`SEEK_SET`).
     Start,
-    /// The position (`SEEK_CUR`).
+    /// The present position (`SEEK_CUR`).
     Position,
-    /// The size (`SEEK_END`).
+    /// The end of the file (`SEEK_END`).
     End,
-    /// The next byte at or behind the offset that is stored (`SEEK_DATA`).
+    /// The next data at or after the offset (`SEEK_DATA`).
     Data,
-    /// The next byte at or behind the offset that is not (`SEEK_HOLE`).
+    /// The next hole at or after the offset (`SEEK_HOLE`).
     Hole,
 }
 
@@ -37,10 +37,10 @@ impl Whence {
     }
 }
 
-/// The position `offset` bytes from `base`.
+/// Returns the position `offset` bytes from `base`.
 ///
 /// # Errors
-/// `EINVAL` when it would be negative, `EOVERFLOW` when it does not fit (as `lseek` says it).
+/// `EINVAL` if it would be negative, `EOVERFLOW` if it would exceed `SIZE_MAX` (as for `lseek`).
 pub fn moved(base: u64, offset: i64) -> Result<u64, Errno> {
     match base.checked_add_signed(offset) {
         Some(position) if position <= SIZE_MAX => Ok(position),
@@ -49,11 +49,11 @@ pub fn moved(base: u64, offset: i64) -> Result<u64, Errno> {
     }
 }
 
-/// Where a file that knows nothing of holes goes from `position`. `size` is `None` where a file has no end to count
-/// from, as the texts of `/proc` and directories.
+/// Returns the position after a seek in a file without support for holes. `size` is `None` for a file without a size,
+/// such as a text of `/proc` or a directory.
 ///
 /// # Errors
-/// `EINVAL` for what cannot be counted from, else as [`moved`].
+/// `EINVAL` for an unsupported base, and those of [`moved`].
 pub fn sought(position: u64, offset: i64, whence: Whence, size: Option<u64>) -> Result<u64, Errno> {
     match whence {
         Whence::Start => moved(0, offset),
@@ -63,15 +63,15 @@ pub fn sought(position: u64, offset: i64, whence: Whence, size: Option<u64>) -> 
     }
 }
 
-/// Checks the explicit offset of `pread64` and its kin.
+/// Checks the explicit offset of `pread64` and the like.
 ///
 /// # Errors
-/// `EINVAL` when it is negative.
+/// `EINVAL` if it is negative.
 pub fn explicit(offset: i64) -> Result<u64, Errno> {
     u64::try_from(offset).map_err(|_| Errno::EINVAL)
 }
 
-/// How many of `length` bytes a read at `position` returns from a file of `size` bytes.
+/// Returns how many of `length` bytes a read at `position` returns from a file of `size` bytes.
 #[must_use]
 pub fn readable(position: u64, length: usize, size: u64) -> usize {
     let left = size.saturating_sub(position);
@@ -81,10 +81,10 @@ pub fn readable(position: u64, length: usize, size: u64) -> usize {
         .min(TRANSFER_MAX as usize)
 }
 
-/// How many of `length` bytes a write at `position` may store when files may grow to `limit`.
+/// Returns how many of `length` bytes a write at `position` may store if files may grow to `limit` bytes.
 ///
 /// # Errors
-/// `EFBIG` when not even one byte may be written.
+/// `EFBIG` if not even one byte may be written.
 pub fn storable(position: u64, length: usize, limit: u64) -> Result<usize, Errno> {
     let room = limit.min(SIZE_MAX).saturating_sub(position);
     if room == 0 && length > 0 {

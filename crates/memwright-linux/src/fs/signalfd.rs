@@ -1,6 +1,6 @@
-//! `signalfd`: signals that are read instead of handled.
+//! `signalfd`: reading signals instead of handling them.
 //!
-//! Whoever reads or polls sees the signals of its own process and thread, as on Linux.
+//! A reader or poller sees the signals of its own process and thread, as on Linux.
 
 use super::{
     open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
@@ -35,7 +35,7 @@ abi_struct! {
         pub timer: u32,
         /// Band, for SIGIO.
         pub band: u32,
-        /// Expirations of a timer that were missed.
+        /// Overrun count of a timer.
         pub overrun: u32,
         /// Trap number.
         pub trap: u32,
@@ -51,7 +51,7 @@ abi_struct! {
         pub system_ticks: u64,
         /// The address of a fault.
         pub address: u64,
-        /// Nothing that is known here.
+        /// Not used.
         pub rest: [u64; 6],
     }
 }
@@ -94,7 +94,7 @@ impl From<&SignalInfo> for SignalRecord {
                 record.integer = value as i32;
                 record.pointer = value;
             }
-            // `sigqueue` stores process, user and value at these places.
+            // `sigqueue` stores process, user and value at these offsets.
             Detail::Raw(bytes) => {
                 record.process = u32::from_bytes(&bytes[0..4]);
                 record.user = u32::from_bytes(&bytes[4..8]);
@@ -112,7 +112,7 @@ pub struct SignalFile {
 }
 
 impl SignalFile {
-    /// A file that gives the signals of `mask`.
+    /// Creates a file that accepts the signals in `mask`.
     #[must_use]
     pub const fn new(mask: SignalSet) -> Self {
         Self {
@@ -120,7 +120,7 @@ impl SignalFile {
         }
     }
 
-    /// Replaces the mask and lets those who wait look again.
+    /// Replaces the mask and wakes waiters to check again.
     pub fn set_mask(&self, context: &Context<'_>, mask: SignalSet) {
         *self.mask.lock() = mask;
         context.process().signal_arrived.wake_all(context.kernel);

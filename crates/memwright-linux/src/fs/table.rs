@@ -13,13 +13,13 @@ use crate::{
 };
 use alloc::sync::Arc;
 
-/// Files that are closed between two scheduling points.
+/// Files closed between two scheduling points.
 const CLOSES: u32 = 32;
 
-/// Descriptors of one process, or of several that share them.
+/// The descriptors of one process, or of several that share them.
 pub struct FileTable {
     slots: Lock<Descriptors<Arc<OpenFile>>>,
-    /// Record locks of the processes that use it.
+    /// The count of record locks of the processes that use the table.
     pub locked: Held,
 }
 
@@ -30,7 +30,7 @@ impl Default for FileTable {
 }
 
 impl FileTable {
-    /// No descriptor is open.
+    /// Creates a table without open descriptors.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -39,7 +39,7 @@ impl FileTable {
         }
     }
 
-    /// A table with the same open files, for a process that does not share it.
+    /// Creates a table with the same open files, for a process that does not share this one.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -56,7 +56,7 @@ impl FileTable {
         Ok(copy)
     }
 
-    /// The open file behind a descriptor.
+    /// Returns the open file of a descriptor.
     ///
     /// # Errors
     /// `EBADF`.
@@ -68,10 +68,10 @@ impl FileTable {
             .ok_or(Errno::EBADF)
     }
 
-    /// The open file behind a descriptor that does more than name a place.
+    /// Returns the open file of a descriptor that was not opened with `O_PATH`.
     ///
     /// # Errors
-    /// `EBADF`, also for one opened by `O_PATH`.
+    /// `EBADF`, also for a descriptor opened with `O_PATH`.
     pub fn get_usable(&self, descriptor: i32) -> Result<Arc<OpenFile>, Errno> {
         let open = self.get(descriptor)?;
         if open.is_path() {
@@ -81,7 +81,7 @@ impl FileTable {
         }
     }
 
-    /// Whether a descriptor below `limit` is free.
+    /// Checks that a descriptor below `limit` is free.
     ///
     /// # Errors
     /// `EMFILE`.
@@ -89,7 +89,7 @@ impl FileTable {
         self.slots.lock().check_free(limit)
     }
 
-    /// Gives an open file the lowest free descriptor from `from` on, below `limit`.
+    /// Installs an open file at the lowest free descriptor from `from` on, below `limit`.
     ///
     /// # Errors
     /// `EMFILE`, `ENOMEM`.
@@ -100,17 +100,17 @@ impl FileTable {
         open: Arc<OpenFile>,
         close_on_exec: bool,
     ) -> Result<i32, Errno> {
-        // On failure the file is closed behind the lock: closing may wake others.
+        // On failure the file is closed after the lock is released: closing may wake other threads.
         let spare = open.clone();
         let result = self.slots.lock().allocate(from, limit, open, close_on_exec);
         drop(spare);
         result
     }
 
-    /// Puts an open file at this very descriptor; what stood there is returned, to be closed.
+    /// Installs an open file at exactly this descriptor. Returns the file that was there, to be closed.
     ///
     /// # Errors
-    /// `EBADF` beyond `limit`, `ENOMEM`.
+    /// `EBADF` if not below `limit`, `ENOMEM`.
     pub fn put(
         &self,
         descriptor: i32,
@@ -127,8 +127,8 @@ impl FileTable {
         result
     }
 
-    /// Closes a descriptor. `process` gives up its record locks on the file, whichever descriptor
-    /// they were taken by, as POSIX has it.
+    /// Closes a descriptor. As POSIX requires, `process` loses its record locks on the file, through whichever
+    /// descriptor they were taken.
     ///
     /// # Errors
     /// `EBADF`.
@@ -138,7 +138,7 @@ impl FileTable {
         Ok(())
     }
 
-    /// Closes every descriptor between `first` and `last`.
+    /// Closes all descriptors from `first` to `last`.
     pub fn close_range(&self, kernel: &Kernel, process: u32, first: u32, last: u32) {
         let mut from = first as usize;
         let mut points = PausePoints::every(CLOSES);
@@ -158,13 +158,13 @@ impl FileTable {
         }
     }
 
-    /// Marks every descriptor between `first` and `last` to be closed by `execve`.
+    /// Marks all descriptors from `first` to `last` close-on-exec.
     pub fn mark_range(&self, first: u32, last: u32) {
         let mut slots = self.slots.lock();
         slots.mark_range(first as usize, last as usize);
     }
 
-    /// Closes what `execve` closes.
+    /// Closes the close-on-exec descriptors.
     pub fn close_for_exec(&self, kernel: &Kernel, process: u32) {
         let mut from = 0;
         let mut points = PausePoints::every(CLOSES);
@@ -179,8 +179,8 @@ impl FileTable {
         }
     }
 
-    /// Gives the table up for a process that ends: its record locks go, and with the last process
-    /// that shares the table its descriptors.
+    /// Drops the table of a process that exits and releases its record locks. Closes the descriptors if no other
+    /// process shares the table.
     pub fn release(self: Arc<Self>, kernel: &Kernel, process: &Process) {
         let mut points = PausePoints::every(CLOSES);
         let mut from = 0;
@@ -194,7 +194,7 @@ impl FileTable {
         }
     }
 
-    /// Closes every descriptor of a table that no process uses any more.
+    /// Closes all descriptors of a table that no process uses any more.
     fn close_all(&mut self) {
         let mut points = PausePoints::every(CLOSES);
         let mut from = 0;
@@ -205,7 +205,7 @@ impl FileTable {
         }
     }
 
-    /// Whether `execve` closes a descriptor.
+    /// Returns whether `execve` closes a descriptor.
     ///
     /// # Errors
     /// `EBADF`.
@@ -227,7 +227,7 @@ impl FileTable {
             .ok_or(Errno::EBADF)
     }
 
-    /// The lowest open descriptor from `from` on.
+    /// Returns the lowest open descriptor from `from` on, and its file.
     #[must_use]
     pub fn next_open(&self, from: usize) -> Option<(i32, Arc<OpenFile>)> {
         let slots = self.slots.lock();
@@ -236,7 +236,8 @@ impl FileTable {
             .map(|(descriptor, open)| (descriptor, open.clone()))
     }
 
-    /// About how many bytes the kernel holds for the open files and the locks on them: which process to kill when memory is short.
+    /// Returns an estimate of the kernel memory of the open files and their locks, in bytes, for the selection of OOM
+    /// victims.
     #[must_use]
     pub fn kernel_bytes(&self) -> u64 {
         let (mut from, mut bytes) = (0, self.locked.bytes());
@@ -249,13 +250,13 @@ impl FileTable {
         bytes
     }
 
-    /// Slots that the table has room for (`FDSize` of `/proc/PID/status`).
+    /// Returns the capacity in slots (`FDSize` of `/proc/PID/status`).
     #[must_use]
     pub fn size(&self) -> usize {
         self.slots.lock().size()
     }
 
-    /// Gives up the record locks of `process` on a file one of whose descriptors it closed.
+    /// Releases the record locks of `process` on a file, one of whose descriptors it closed.
     pub fn release_locks(&self, kernel: &Kernel, process: u32, open: &OpenFile) {
         let holder = Holder::Process(process.into());
         open.inode().locks.forget(kernel, holder, &self.locked);

@@ -1,4 +1,4 @@
-//! `timerfd`: a timer that is read.
+//! `timerfd`: timers that are read.
 
 use super::{
     open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
@@ -20,14 +20,14 @@ use memwright_table::OutOfMemory;
 #[derive(Default)]
 struct State {
     schedule: Schedule,
-    /// Expirations that were passed and not read.
+    /// Expirations that have passed and were not read.
     expired: u64,
-    /// The deadline that wakes those who wait. It is not set again before somebody reads: Linux
-    /// lets a timer that nobody reads rest too.
+    /// The scheduler's timer that wakes waiters. It is not set again before the timer is read: Linux does not rearm an
+    /// unread timer either.
     deadline: Option<TimerKey>,
 }
 
-/// A timer and those who wait for it.
+/// A timer and its waiters.
 pub struct ReadableTimer {
     state: Lock<State>,
     expirations: WaitQueue,
@@ -41,10 +41,10 @@ impl ReadableTimer {
         }
     }
 
-    /// Sets the timer; returns the old one.
+    /// Sets the timer. Returns the previous schedule.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; it is as it was then.
+    /// [`OutOfMemory`]; the timer is unchanged then.
     fn set(self: &Arc<Self>, kernel: &Kernel, schedule: Schedule) -> Result<Schedule, OutOfMemory> {
         kernel.scheduler.make_room_for_timer(kernel)?;
         let mut state = self.state.lock();
@@ -56,7 +56,7 @@ impl ReadableTimer {
         Ok(old)
     }
 
-    /// Sets the deadline for the next expiration, for which there is room.
+    /// Sets the scheduler's timer for the next expiration, for which room was reserved.
     fn arm(self: &Arc<Self>, kernel: &Kernel, state: &mut State) {
         if let Some(deadline) = state.deadline.take() {
             kernel.scheduler.remove_timer(kernel, deadline);
@@ -68,10 +68,10 @@ impl ReadableTimer {
         }
     }
 
-    /// Takes the expirations that nobody has read; none if there are none.
+    /// Takes the unread expirations; `None` if there are none.
     ///
     /// # Errors
-    /// [`OutOfMemory`]: there is no room for the next deadline.
+    /// [`OutOfMemory`]: there is no room for the scheduler's timer of the next expiration.
     fn take(self: &Arc<Self>, kernel: &Kernel) -> Result<Option<u64>, OutOfMemory> {
         let room = kernel.scheduler.make_room_for_timer(kernel);
         let mut state = self.state.lock();
@@ -81,7 +81,7 @@ impl ReadableTimer {
         if count == 0 {
             return Ok(None);
         }
-        // A look at the timer may have passed expirations without room for the next deadline.
+        // `timerfd_gettime` may have passed expirations without room for the next one.
         let is_due = passed > 0 || state.deadline.is_none();
         if is_due && schedule.next.is_some() {
             room?;
@@ -103,13 +103,13 @@ impl Expiry for ReadableTimer {
 /// The open file behind a descriptor of `timerfd_create`.
 pub struct TimerFile {
     timer: Arc<ReadableTimer>,
-    /// Nanoseconds by which its clock is before the host's.
+    /// The number of nanoseconds by which its clock is ahead of the host's.
     pub clock_offset: u64,
     kernel: &'static Kernel,
 }
 
 impl TimerFile {
-    /// A timer that is not set.
+    /// Creates a timer that is not set.
     #[must_use]
     pub fn new(kernel: &'static Kernel, clock_offset: u64) -> Self {
         Self {
@@ -119,20 +119,20 @@ impl TimerFile {
         }
     }
 
-    /// Sets the timer, in times of the host's clock; returns what was left of the old one until
-    /// its next expiration, and its interval.
+    /// Sets the timer, in times of the host's clock. Returns the time that remained until the previous schedule's next
+    /// expiration, and its interval, both in nanoseconds.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; it is as it was then.
+    /// [`OutOfMemory`]; the timer is unchanged then.
     pub fn set(&self, schedule: Schedule) -> Result<(u64, u64), OutOfMemory> {
         let old = self.timer.set(self.kernel, schedule)?;
         Ok((old.remaining(self.kernel.host.now()), old.interval))
     }
 
-    /// What is left until the next expiration, and the interval.
+    /// Returns the time until the next expiration, and the interval, both in nanoseconds.
     #[must_use]
     pub fn get(&self) -> (u64, u64) {
-        // If there is no memory for the next deadline, the next read of the timer sets it.
+        // Without memory for the scheduler's timer, the next read sets it.
         let _ = self.kernel.scheduler.make_room_for_timer(self.kernel);
         let mut state = self.timer.state.lock();
         let now = self.kernel.host.now();

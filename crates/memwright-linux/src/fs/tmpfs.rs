@@ -1,4 +1,4 @@
-//! What a tmpfs is mounted with (Linux 7.2 `mm/shmem.c`, `shmem_parse_one` and `shmem_show_options`).
+//! Mount options of tmpfs (Linux 7.2 `mm/shmem.c`, `shmem_parse_one` and `shmem_show_options`).
 
 use super::permission::Subject;
 use crate::{
@@ -15,33 +15,33 @@ use linux_raw_sys::general as raw;
 use memwright::{SharedMode, object::Room};
 use memwright_table::PAGE_SIZE;
 
-/// Bytes of a node as the limit of their number counts them (`BOGO_INODE_SIZE`).
+/// Size of an inode in bytes, for the limit on inodes (`BOGO_INODE_SIZE`).
 const NODE_SIZE: u64 = 1024;
 
-/// Permissions of the root, unless others are given.
+/// Default permissions of the root.
 const DEFAULT_MODE: u32 = 0o1777;
 
 flags! {
-    /// What holds for a mount, in the bits of `statfs` (`include/linux/statfs.h`).
+    /// Mount flags, with the values of `statfs` (`include/linux/statfs.h`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct MountFlags: u32 {
-        /// Programs get no rights of their owners, which they get nowhere here.
+        /// Set-id bits have no effect; they never have here.
         const NO_SET_ID = 0x2;
-        /// Devices cannot be opened.
+        /// Device nodes cannot be opened.
         const NO_DEVICES = 0x4;
-        /// Nothing can be executed.
+        /// Files cannot be executed.
         const NO_EXECUTION = 0x8;
-        /// Reads are not recorded.
+        /// Access times are not updated.
         const NO_ACCESS_TIMES = 0x400;
-        /// Nor those of directories, which are nowhere recorded here.
+        /// Access times of directories are not updated; they never are here.
         const NO_DIRECTORY_TIMES = 0x800;
-        /// Reads are recorded once after a change, or a day.
+        /// Access times are updated at most once per change or day.
         const RELATIVE_TIMES = 0x1000;
     }
 }
 
 impl MountFlags {
-    /// Those with the words of `/proc/mounts`, in its order.
+    /// The flags and their text in `/proc/mounts`, in its order.
     const WORDS: [(Self, &'static str); 6] = [
         (Self::NO_SET_ID, ",nosuid"),
         (Self::NO_DEVICES, ",nodev"),
@@ -51,16 +51,16 @@ impl MountFlags {
         (Self::RELATIVE_TIMES, ",relatime"),
     ];
 
-    /// What says when reads are recorded.
+    /// The flags about access times.
     const TIMES: Self = Self::NO_ACCESS_TIMES
         .union(Self::NO_DIRECTORY_TIMES)
         .union(Self::RELATIVE_TIMES);
 
-    /// Decodes the flags of `mount`, of a new mount or of a change of one that has the flags `before` (Linux 7.2
-    /// `fs/namespace.c`, `path_mount`): it keeps what it has of times unless they say something of them.
+    /// Decodes the flags of `mount`. For a remount, `before` are the present flags; those about access times are kept
+    /// unless the new flags specify any (Linux 7.2 `fs/namespace.c`, `path_mount`).
     ///
     /// # Errors
-    /// `EINVAL` for all that is not a mount to be read and written.
+    /// `EINVAL` for anything other than a read-write mount.
     pub fn decode(flags: u32, before: Option<Self>) -> Result<Self, Errno> {
         let bits = [
             (raw::MS_NOSUID, Self::NO_SET_ID),
@@ -87,7 +87,7 @@ impl MountFlags {
         Ok(decoded)
     }
 
-    /// Writes their words, each behind a comma.
+    /// Writes the flags, each preceded by a comma.
     ///
     /// # Errors
     /// Those of `out`.
@@ -101,20 +101,20 @@ impl MountFlags {
 /// The options of a tmpfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TmpfsOptions {
-    /// Most pages of its files; 0 without a limit.
+    /// Maximum number of pages of its files; 0 for no limit.
     pub pages: u64,
-    /// Most nodes; 0 without a limit.
+    /// Maximum number of inodes; 0 for no limit.
     pub nodes: u64,
     /// Permissions of its root.
     pub permissions: u32,
     /// Owner of its root.
     pub owner: Subject,
-    /// Which of its files have huge pages.
+    /// Which of its files use huge pages.
     pub huge: SharedMode,
 }
 
 impl TmpfsOptions {
-    /// Those of a machine with so many pages where nothing is said: half of them, and a node for each of these.
+    /// Returns the defaults for a machine with `total` pages: half of them, and one inode for each of those.
     #[must_use]
     pub const fn default_of(total: u64, owner: Subject) -> Self {
         Self {
@@ -126,16 +126,15 @@ impl TmpfsOptions {
         }
     }
 
-    /// Reads what is said, on a machine with so many pages: words behind commas. A comma before a digit separates
-    /// nothing.
+    /// Parses options, separated by commas, for a machine with `total` pages. A comma before a digit is no separator.
     ///
     /// # Errors
-    /// `EINVAL` for an unknown word, and for a value that is none.
+    /// `EINVAL` for an unknown option or an invalid value.
     pub fn parse(total: u64, owner: Subject, text: &[u8]) -> Result<Self, Errno> {
         Self::default_of(total, owner).with(total, text)
     }
 
-    /// The same, with what is said beside.
+    /// Applies the options in `text`.
     fn with(self, total: u64, text: &[u8]) -> Result<Self, Errno> {
         let mut options = self;
         let mut rest = text;
@@ -150,7 +149,7 @@ impl TmpfsOptions {
         Ok(options)
     }
 
-    /// The most pages, if there is a limit.
+    /// Returns the limit of pages, if there is one.
     fn most_pages(&self) -> Option<u64> {
         (self.pages != 0).then_some(self.pages)
     }
@@ -162,7 +161,7 @@ impl TmpfsOptions {
             None => (word, None),
         };
         match (key, value) {
-            // What has no key is passed over, and what holds anyway.
+            // Empty keys are skipped, and so are options that are in effect anyway.
             ("", _) | ("rw" | "async" | "nolazytime" | "nomand" | "inode64", None) => {}
             (_, None | Some("")) => return Err(Errno::EINVAL),
             ("size", Some(value)) => self.pages = pages_of(value, total)?,
@@ -187,11 +186,11 @@ impl TmpfsOptions {
         Ok(())
     }
 
-    /// What holds for a mounted file system with these options and so many pages and nodes once `text` is said of it (Linux
-    /// 7.2 `mm/shmem.c`, `shmem_reconfigure`). Permissions and owner of its root stay.
+    /// Returns the options of a mounted file system after a remount with `text`, while it has `pages` pages and `nodes`
+    /// inodes (Linux 7.2 `mm/shmem.c`, `shmem_reconfigure`). The permissions and owner of its root are unchanged.
     ///
     /// # Errors
-    /// `EINVAL` as for a new one, for a limit below what is used, and for one where there was none.
+    /// Those of a new mount; `EINVAL` for a limit below what is used, and for a limit where there was none.
     fn changed(self, total: u64, text: &[u8], pages: u64, nodes: u64) -> Result<Self, Errno> {
         let new = Self {
             permissions: self.permissions,
@@ -208,7 +207,7 @@ impl TmpfsOptions {
         }
     }
 
-    /// Writes what differs from the defaults of a machine with so many pages, each behind a comma.
+    /// Writes the options that differ from the defaults of a machine with `total` pages, each preceded by a comma.
     ///
     /// # Errors
     /// Those of `out`.
@@ -238,7 +237,7 @@ impl TmpfsOptions {
     }
 }
 
-/// A number as C writes it, and what follows it (`simple_strtoull`).
+/// Parses a number in C notation. Returns it and the rest (`simple_strtoull`).
 fn number(text: &str) -> Option<(u64, &str)> {
     let (radix, digits) = match text.as_bytes() {
         [b'0', b'x' | b'X', digit, ..] if digit.is_ascii_hexdigit() => (16, &text[2..]),
@@ -254,7 +253,8 @@ fn number(text: &str) -> Option<(u64, &str)> {
     Some((value, rest))
 }
 
-/// A number with a suffix for powers of 1,024 (`memparse`), and what follows it; `None` if it is too large.
+/// Parses a number with a suffix for powers of 1,024 (`memparse`). Returns it and the rest, or `None` if it is too
+/// large.
 fn amount(text: &str) -> Option<(u64, &str)> {
     let (value, rest) = number(text)?;
     let shift = match rest
@@ -273,14 +273,14 @@ fn amount(text: &str) -> Option<(u64, &str)> {
     Some((value.checked_mul(1 << shift)?, &rest[1..]))
 }
 
-/// The same, with nothing behind it.
+/// Parses a number like `amount`, and requires that nothing follows.
 fn whole(text: &str) -> Option<u64> {
     amount(text)
         .filter(|(_, rest)| rest.is_empty())
         .map(|(value, _)| value)
 }
 
-/// Pages for so many bytes, or for so many hundredths of memory.
+/// Parses a size in bytes, or in percent of memory. Returns it in pages.
 fn pages_of(text: &str, total: u64) -> Result<u64, Errno> {
     let (value, rest) = amount(text).ok_or(Errno::EINVAL)?;
     match rest {
@@ -294,7 +294,7 @@ fn pages_of(text: &str, total: u64) -> Result<u64, Errno> {
     }
 }
 
-/// A user or group; the largest number is none.
+/// Parses a user or group id. The largest number is invalid.
 fn id(text: &str) -> Result<u32, Errno> {
     let (value, rest) = number(text).ok_or(Errno::EINVAL)?;
     let id = u32::try_from(value).map_err(|_| Errno::EINVAL)?;
@@ -316,18 +316,18 @@ fn huge(text: &str) -> Result<SharedMode, Errno> {
 
 /// A tmpfs that a program mounted.
 pub struct Tmpfs {
-    /// With what.
+    /// The options.
     options: Lock<TmpfsOptions>,
-    /// What holds for the mount.
+    /// The mount flags.
     flags: AtomicU32,
-    /// What it was said to be mounted from.
+    /// The source given to `mount`.
     pub source: Vec<u8>,
-    /// Room for the pages of its files.
+    /// The limit and accounting of its pages.
     pub room: Arc<Room>,
 }
 
 impl Tmpfs {
-    /// One that has no file.
+    /// Creates the state of a new mount.
     #[must_use]
     pub fn new(memory: &Memory, options: TmpfsOptions, flags: MountFlags, source: Vec<u8>) -> Self {
         let room = Room::new(memory.huge(), options.most_pages(), options.huge);
@@ -339,28 +339,28 @@ impl Tmpfs {
         }
     }
 
-    /// With what it is mounted now.
+    /// Returns the options.
     #[must_use]
     pub fn options(&self) -> TmpfsOptions {
         *self.options.lock()
     }
 
-    /// What holds for the mount.
+    /// Returns the mount flags.
     #[must_use]
     pub fn flags(&self) -> MountFlags {
         MountFlags::from_bits_retain(self.flags.load(Ordering::Relaxed))
     }
 
-    /// Sets what holds for the mount.
+    /// Sets the mount flags.
     pub fn set_flags(&self, flags: MountFlags) {
         self.flags.store(flags.bits(), Ordering::Relaxed);
     }
 
-    /// Changes the options while there are so many nodes; says how many there may be from now on. One changes them at a
-    /// time.
+    /// Changes the options while there are `nodes` inodes. Returns the new limit of inodes. The caller serialises
+    /// changes.
     ///
     /// # Errors
-    /// `EINVAL`, and nothing has changed.
+    /// `EINVAL`; nothing has changed then.
     pub fn change(&self, memory: &Memory, text: &[u8], nodes: u64) -> Result<u64, Errno> {
         let total = memory.frames().total();
         let used = self.room.used();
@@ -474,7 +474,7 @@ mod tests {
     fn limits_do_not_go_below_what_is_used() {
         #[rustfmt::skip]
         let rows = [
-            // Before, what is said, what holds then; 8 pages and 3 nodes are used.
+            // Options before, the new text, options after; 8 pages and 3 inodes are used.
             ("size=64k", "",                       Ok(",size=64k,inode64")),
             ("size=64k", "size=32k",               Ok(",size=32k,inode64")),
             ("size=64k", "size=31k,huge=advise",   Ok(",size=32k,inode64,huge=advise")),
@@ -482,7 +482,7 @@ mod tests {
             ("size=64k", "nr_inodes=3",            Ok(",size=64k,nr_inodes=3,inode64")),
             ("size=64k", "nr_inodes=2",            Err(Errno::EINVAL)),
             ("size=64k", "size=0,nr_inodes=0",     Ok(",size=0k,nr_inodes=0,inode64")),
-            // What had no limit gets none.
+            // A limit cannot be introduced where there was none.
             ("size=0",      "size=64k",            Err(Errno::EINVAL)),
             ("size=0",      "huge=always",         Ok(",size=0k,inode64,huge=always")),
             ("nr_inodes=0", "nr_inodes=9",         Err(Errno::EINVAL)),

@@ -1,14 +1,14 @@
-//! Where the bytes of a read go and those of a write come from.
+//! The destination of a read and the source of a write.
 
 use crate::{Memory, abi::IoVector, context::Context, errno::Errno, host::UserFault, sync};
 use memwright_table::Frame;
 
-/// Bytes of the buffer for transfers that do not come from a frame or go to one; short transfers
-/// have a short one, which costs less to clear.
+/// Buffer size in bytes for transfers other than from or to a frame. Short transfers use a short buffer, which is
+/// cheaper to clear.
 const LARGE: usize = 2048;
 const SMALL: usize = 128;
 
-/// Calls `act` with a buffer for a transfer of `length` bytes; it may be shorter than that.
+/// Calls `act` with a buffer for a transfer of `length` bytes. The buffer may be shorter than that.
 pub fn with_buffer<R>(length: usize, act: impl FnOnce(&mut [u8]) -> R) -> R {
     if length <= SMALL {
         act(&mut [0; SMALL][..length])
@@ -17,11 +17,11 @@ pub fn with_buffer<R>(length: usize, act: impl FnOnce(&mut [u8]) -> R) -> R {
     }
 }
 
-/// A walk over the pieces of user memory that one call names.
+/// A cursor over the pieces of user memory of one call.
 struct UserPieces<'a> {
     context: &'a Context<'a>,
     pieces: &'a [IoVector],
-    /// Bytes of the first piece that are done.
+    /// Bytes of the first piece that were transferred.
     done: usize,
     left: usize,
 }
@@ -37,7 +37,7 @@ impl<'a> UserPieces<'a> {
         }
     }
 
-    /// The next address, and how many bytes follow there, at most `most`.
+    /// Returns the next address, and the number of contiguous bytes there, at most `most`.
     fn next(&mut self, most: usize) -> Option<(u64, usize)> {
         while let Some(piece) = self.pieces.first() {
             let left = piece.length as usize - self.done;
@@ -50,7 +50,7 @@ impl<'a> UserPieces<'a> {
         None
     }
 
-    /// The next address, and how many bytes follow there.
+    /// Returns the next address, and the number of contiguous bytes there.
     fn front(&mut self) -> Option<(u64, usize)> {
         self.next(usize::MAX)
     }
@@ -60,8 +60,8 @@ impl<'a> UserPieces<'a> {
         self.left -= count;
     }
 
-    /// Calls `copy` for piece after piece, with the address, how many bytes were done and how many
-    /// to do, until `length` bytes are done or a fault stops it.
+    /// Calls `copy` for each piece, with the address, the number of bytes so far and the number of bytes to copy, until
+    /// `length` bytes are copied or a fault stops it. Returns the number of bytes.
     fn copy(
         &mut self,
         length: usize,
@@ -98,24 +98,24 @@ enum Place<'a, K> {
     Kernel(K),
 }
 
-/// Where the bytes of a read go.
+/// The destination of a read.
 pub struct Sink<'a>(Place<'a, &'a mut [u8]>);
 
 impl<'a> Sink<'a> {
-    /// To user memory. The pieces were checked by
-    /// [`Context::read_vectors`] or [`Context::transfer_length`].
+    /// Creates a destination in user memory. The pieces were checked by [`Context::read_vectors`] or
+    /// [`Context::transfer_length`].
     #[must_use]
     pub fn user(context: &'a Context<'a>, pieces: &'a [IoVector]) -> Self {
         Self(Place::User(UserPieces::new(context, pieces)))
     }
 
-    /// To kernel memory.
+    /// Creates a destination in kernel memory.
     #[must_use]
     pub fn kernel(bytes: &'a mut [u8]) -> Self {
         Self(Place::Kernel(bytes))
     }
 
-    /// Where in user memory the next bytes go, and how many; none for kernel memory.
+    /// Returns the user address of the next bytes, and their number; `None` for kernel memory.
     pub fn front(&mut self) -> Option<(u64, usize)> {
         match &mut self.0 {
             Place::User(pieces) => pieces.front(),
@@ -123,7 +123,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// How many bytes are still wanted.
+    /// Returns how many bytes are still wanted.
     #[must_use]
     pub fn left(&self) -> usize {
         match &self.0 {
@@ -132,11 +132,13 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Delivers `bytes`; returns how many went, fewer at the end of what is wanted or at a fault.
-    /// No lock may be held.
+    /// Stores `bytes`. Returns how many were stored: fewer when no more are wanted, or at a fault.
+    ///
+    /// # Locks
+    /// The caller holds no lock.
     ///
     /// # Errors
-    /// `EFAULT` if not even the first could be delivered.
+    /// `EFAULT` if the first byte cannot be stored.
     pub fn put(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
         match &mut self.0 {
             Place::User(pieces) => {
@@ -155,10 +157,10 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Delivers `length` bytes of a frame, of which the caller holds a reference, as [`Self::put`].
+    /// Stores `length` bytes of a frame, to which the caller holds a reference, like [`Self::put`].
     ///
     /// # Errors
-    /// `EFAULT` if not even the first could be delivered.
+    /// `EFAULT` if the first byte cannot be stored.
     pub fn put_frame(
         &mut self,
         memory: &Memory,
@@ -183,10 +185,10 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Delivers `count` zeroes, as [`Self::put`].
+    /// Stores `count` zeroes, like [`Self::put`].
     ///
     /// # Errors
-    /// `EFAULT` if not even the first could be delivered.
+    /// `EFAULT` if the first byte cannot be stored.
     pub fn put_zeroes(&mut self, count: usize) -> Result<usize, Errno> {
         if let Place::User(pieces) = &mut self.0 {
             let host = pieces.context.kernel.host;
@@ -203,23 +205,23 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// Where the bytes of a write come from.
+/// The source of a write.
 pub struct Source<'a>(Place<'a, &'a [u8]>);
 
 impl<'a> Source<'a> {
-    /// From user memory; the pieces were checked as for [`Sink::user`].
+    /// Creates a source in user memory. The pieces were checked as for [`Sink::user`].
     #[must_use]
     pub fn user(context: &'a Context<'a>, pieces: &'a [IoVector]) -> Self {
         Self(Place::User(UserPieces::new(context, pieces)))
     }
 
-    /// From kernel memory.
+    /// Creates a source in kernel memory.
     #[must_use]
     pub const fn kernel(bytes: &'a [u8]) -> Self {
         Self(Place::Kernel(bytes))
     }
 
-    /// Where in user memory the next bytes come from, and how many; none for kernel memory.
+    /// Returns the user address of the next bytes, and their number; `None` for kernel memory.
     pub fn front(&mut self) -> Option<(u64, usize)> {
         match &mut self.0 {
             Place::User(pieces) => pieces.front(),
@@ -227,7 +229,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// How many bytes are still to come.
+    /// Returns how many bytes are left.
     #[must_use]
     pub fn left(&self) -> usize {
         match &self.0 {
@@ -236,11 +238,13 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Fetches bytes into `buffer`; returns how many came, fewer at the end or at a fault. No lock
-    /// may be held.
+    /// Copies bytes into `buffer`. Returns how many were copied: fewer at the end, or at a fault.
+    ///
+    /// # Locks
+    /// The caller holds no lock.
     ///
     /// # Errors
-    /// `EFAULT` if not even the first could be fetched.
+    /// `EFAULT` if the first byte cannot be read.
     pub fn take(&mut self, buffer: &mut [u8]) -> Result<usize, Errno> {
         match &mut self.0 {
             Place::User(pieces) => {
@@ -258,11 +262,10 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Fetches `length` bytes into a frame, of which the caller holds a reference, as
-    /// [`Self::take`].
+    /// Copies `length` bytes into a frame, to which the caller holds a reference, like [`Self::take`].
     ///
     /// # Errors
-    /// `EFAULT` if not even the first could be fetched.
+    /// `EFAULT` if the first byte cannot be read.
     pub fn take_frame(
         &mut self,
         memory: &Memory,
@@ -286,7 +289,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Drops `count` bytes unread.
+    /// Skips `count` bytes without reading them.
     pub fn skip(&mut self, count: usize) {
         let mut left = count.min(self.left());
         match &mut self.0 {

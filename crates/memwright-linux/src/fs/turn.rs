@@ -1,9 +1,9 @@
-//! Taking turns across user copies, which no spin lock may span.
+//! A sleeping mutex, which may be held over copies from and to user space, unlike a spin lock.
 
 use crate::{context::Context, errno::Errno, kernel::Kernel, wait::WaitQueue};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// Lets one thread at a time through; the others sleep.
+/// A mutex whose waiters sleep.
 #[derive(Default)]
 pub struct Turn {
     taken: AtomicBool,
@@ -11,7 +11,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// A turn that nobody has.
+    /// Creates an unlocked mutex.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -20,15 +20,15 @@ impl Turn {
         }
     }
 
-    /// Waits for the turn.
+    /// Acquires the mutex.
     ///
     /// # Errors
-    /// `ERESTARTSYS` when a signal came first.
+    /// `ERESTARTSYS` if a signal arrived first.
     pub fn take<'a>(&'a self, context: &Context<'_>) -> Result<TurnGuard<'a>, Errno> {
         if self.taken.swap(true, Ordering::Acquire) {
             let free = || (!self.taken.swap(true, Ordering::Acquire)).then_some(());
             if let Err(error) = context.wait_until(&[&self.queue], None, free) {
-                // The wake that passed the turn on may have been for this thread.
+                // The wake-up of the last release may have been for this thread: pass it on.
                 if !self.taken.load(Ordering::Acquire) {
                     self.queue.wake_one(context.kernel);
                 }
@@ -42,7 +42,7 @@ impl Turn {
     }
 }
 
-/// The turn; it passes on when dropped.
+/// The acquired mutex; dropping the guard releases it.
 #[must_use = "the turn passes on when the guard is dropped"]
 pub struct TurnGuard<'a> {
     turn: &'a Turn,

@@ -1,14 +1,14 @@
-//! Names that open files and the root and working directories of processes hold.
+//! Entries held by open files, and by the root and working directories of processes.
 
 use super::dentry::Dentry;
 use alloc::sync::Arc;
 use core::ops::Deref;
 
-/// A name that counts as a user of its file system. A detached file system goes when it has no users.
+/// A directory entry that counts as a user of its file system. A detached file system is freed when it has no users.
 pub struct Used(Arc<Dentry>);
 
 impl Used {
-    /// Uses a name.
+    /// Holds an entry.
     #[must_use]
     pub fn new(entry: Arc<Dentry>) -> Self {
         entry.inode.file_system.begin_use();

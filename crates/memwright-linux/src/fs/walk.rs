@@ -1,4 +1,4 @@
-//! From a path to a name in the tree.
+//! Path resolution.
 
 use super::{
     dentry::Dentry,
@@ -12,26 +12,26 @@ use super::{
 use crate::{context::Context, errno::Errno};
 use alloc::{borrow::Cow, sync::Arc, vec::Vec};
 
-/// Most symbolic links followed for one path (Linux's `MAXSYMLINKS`).
+/// Maximum number of symbolic links followed in one path (Linux's `MAXSYMLINKS`).
 pub const LINKS_MAX: u32 = 40;
 
-/// Who walks, and where the root is.
+/// The context of a path walk: the caller and its root.
 #[derive(Clone, Copy)]
 pub struct Walker<'a> {
-    /// The caller, whose view `/proc` shows; none while the tree is being filled at boot.
+    /// The caller, on which contents of `/proc` depend; `None` while the tree is populated at boot.
     pub context: Option<&'a Context<'a>>,
-    /// Whose rights count.
+    /// The ids that permission checks use.
     pub subject: Subject,
-    /// Where absolute paths begin.
+    /// The directory where absolute paths start.
     pub root: &'a Arc<Dentry>,
 }
 
-/// What to do with a symbolic link at the end of the path.
+/// The treatment of a symbolic link at the end of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastLink {
-    /// Go where it leads.
+    /// Follow it.
     Follow,
-    /// Take the link itself, unless a slash follows it.
+    /// Return the link itself, unless a slash follows it.
     Keep,
 }
 
@@ -44,19 +44,19 @@ pub enum Last {
     Current,
     /// `..`.
     Parent,
-    /// A link of `/proc` led straight to a node.
+    /// A magic link of `/proc`, which leads directly to an inode.
     Jumped,
 }
 
-/// Where a path led.
+/// The result of a path walk.
 pub struct Walked {
-    /// The directory that holds, or would hold, the last name.
+    /// The directory that contains, or would contain, the last name.
     pub parent: Arc<Dentry>,
     /// The last component.
     pub last: Last,
-    /// What the path names; none if only the last name is missing.
+    /// The entry; `None` if only the last name does not exist.
     pub entry: Option<Arc<Dentry>>,
-    /// A slash stands behind the last name.
+    /// The path has a trailing slash.
     pub slash: bool,
 }
 
@@ -79,10 +79,10 @@ impl Walked {
         }
     }
 
-    /// What the path names.
+    /// Returns the entry.
     ///
     /// # Errors
-    /// `ENOENT` if the last name is missing, `ENOTDIR` if a slash follows what is no directory.
+    /// `ENOENT` if the last name does not exist, `ENOTDIR` if a trailing slash follows anything other than a directory.
     pub fn existing(self) -> Result<Arc<Dentry>, Errno> {
         let entry = self.entry.ok_or(Errno::ENOENT)?;
         if self.slash && !entry.inode.is_directory() {
@@ -91,7 +91,7 @@ impl Walked {
         Ok(entry)
     }
 
-    /// The last name, for calls that make, remove or move it.
+    /// Returns the last name, for calls that create, remove or rename it.
     ///
     /// # Errors
     /// `unnamed` if the path ends in `.`, `..` or `/`.
@@ -135,11 +135,11 @@ impl Walker<'_> {
         if !inode.is_directory() {
             return Err(Errno::ENOTDIR);
         }
-        // Who passes over permissions passes everywhere; spare the look at the mode.
+        // A caller that overrides permissions needs no check of the mode.
         if self.subject.overrides {
             return Ok(());
         }
-        // Its own descriptors a process always finds (`proc_fd_permission` in `fs/proc/fd.c` of Linux 7.3).
+        // A process always has access to its own descriptors (`proc_fd_permission` in `fs/proc/fd.c` of Linux 7.3).
         if let (Body::Proc(ProcNode::Descriptors(id)), Some(context)) = (&inode.body, self.context)
         {
             if *id == context.process().id {
@@ -153,23 +153,23 @@ impl Walker<'_> {
         if Arc::ptr_eq(directory, self.root) {
             return directory.clone();
         }
-        // Who looks whether a file system is in use goes through it from the top: nobody passes him upwards.
+        // The check whether a file system is in use walks it top-down. No path walk may ascend past it meanwhile.
         let names = self.context.map(|context| &context.kernel.mounts.names);
         let turn = names.map(Namespace::keep);
         let above = directory.parent();
         drop(turn);
-        // What was mounted there since covers it.
+        // A file system mounted there since then covers the directory.
         above.crossed()
     }
 
-    /// Walks `path` from `start` up to its last component and looks that one up too.
+    /// Resolves `path` from `start` up to its last component, and looks that one up too.
     ///
-    /// Symbolic links on the way are followed, also at the end if `last_link` says so or a slash
-    /// follows (Linux 7.2, `link_path_walk` and `path_lookupat` in `fs/namei.c`).
+    /// Symbolic links are followed; the one at the end only if `last_link` says so or a slash follows (Linux 7.2,
+    /// `link_path_walk` and `path_lookupat` in `fs/namei.c`).
     ///
     /// # Errors
-    /// `ENOENT` for an empty path or a missing name before the last, `ENOTDIR`, `EACCES`,
-    /// `ENAMETOOLONG`, `ELOOP` beyond forty links.
+    /// `ENOENT` for an empty path or a missing name before the last, `ENOTDIR`, `EACCES`, `ENAMETOOLONG`, `ELOOP` for
+    /// more than 40 links.
     pub fn walk(
         &self,
         start: &Arc<Dentry>,
@@ -253,10 +253,10 @@ impl Walker<'_> {
         }
     }
 
-    /// What `path` names.
+    /// Resolves `path` to an existing entry.
     ///
     /// # Errors
-    /// As [`Self::walk`], and `ENOENT` if the last name is missing.
+    /// Those of [`Self::walk`], and `ENOENT` if the last name does not exist.
     pub fn resolve(
         &self,
         start: &Arc<Dentry>,

@@ -11,19 +11,18 @@ use crate::{
 use alloc::sync::Arc;
 use core::{ops::Bound, sync::atomic::Ordering};
 
-/// An event, and the entry that it is of.
+/// An event, and the entry that it is for.
 pub struct Found {
-    /// What is stored for the program.
+    /// The event as it is copied to user space.
     pub event: Event,
     item: Arc<Item>,
 }
 
 impl Epoll {
-    /// Waits until an entry is ready, or the deadline; returns up to `most` events, none after the
-    /// deadline.
+    /// Waits until an entry is ready or the deadline passes. Returns up to `most` events; none after the deadline.
     ///
     /// # Errors
-    /// `EINTR` when a signal came first.
+    /// `EINTR` if a signal arrived first.
     pub fn wait(
         &self,
         context: &Context<'_>,
@@ -44,7 +43,7 @@ impl Epoll {
             }
             let candidates = || self.ready.has_candidates().then_some(());
             match context.wait_until(&[&self.queue], deadline, candidates) {
-                // By another thread; what stays ready is there again in a moment.
+                // Another thread is collecting; entries that stay ready return to the list when it finishes.
                 Ok(()) if self.ready.is_looked_at() => {
                     relax();
                     let (kernel, thread) = (context.kernel, context.thread);
@@ -55,14 +54,14 @@ impl Epoll {
                 Err(WaitError::Interrupted) => break Err(Errno::EINTR),
             }
         };
-        // Whoever leaves may have been woken for an event that another thread should see.
+        // The wake-up that this thread consumed may have been for an event that is left for another thread.
         if self.ready.has_candidates() {
             self.queue.wake_one(context.kernel);
         }
         result
     }
 
-    /// Gives back events that could not be stored.
+    /// Puts events back that could not be copied to user space.
     pub fn return_events<'a>(&self, context: &Context<'_>, found: impl Iterator<Item = &'a Found>) {
         for Found { item, .. } in found {
             item.restore();
@@ -70,7 +69,7 @@ impl Epoll {
         }
     }
 
-    /// Puts the entries on the ready list whose files say nothing when they become ready.
+    /// Puts the entries on the ready list whose files do not notify when they become ready.
     fn enlist_looked_at(&self) {
         if !self.has_looked_at.load(Ordering::Relaxed) {
             return;
@@ -84,8 +83,11 @@ impl Epoll {
         debug_assert_eq!(enlisted, Ok(()));
     }
 
-    /// Calls `act` for each entry, until it fails, under the lock of the entries, which is released now and then. The
-    /// caller holds no lock but those that [sleep](crate::sync::Rank::sleeps).
+    /// Calls `act` for each entry until it fails, under the lock of the entries, which is released every `ENTRIES`
+    /// entries.
+    ///
+    /// # Locks
+    /// The caller holds no lock but those that [sleep](crate::sync::Rank::sleeps).
     pub(super) fn each_item(
         &self,
         mut act: impl FnMut(&Arc<Item>) -> Result<(), Errno>,
@@ -107,11 +109,11 @@ impl Epoll {
         }
     }
 
-    /// Looks at every entry that stood on the ready list, until there are `most` events.
+    /// Checks the entries on the ready list until `most` events are found.
     fn collect(&self, context: &Context<'_>, most: usize) -> Result<Paged<Found>, Errno> {
         let mut found = Paged::new();
         let look = self.ready.look();
-        // Those that come meanwhile are for the next call.
+        // Entries that are added meanwhile are left for the next call.
         let mut candidates = look.len();
         let mut points = PausePoints::every(super::ENTRIES);
         while found.len() < most && candidates > 0 {
@@ -123,7 +125,7 @@ impl Epoll {
             let Some(item) = item.upgrade() else {
                 continue;
             };
-            // What changes from here on puts it on the list again.
+            // A change from here on puts the entry on the list again.
             item.delist();
             let Some(open) = item.open() else {
                 continue;
@@ -150,11 +152,11 @@ impl Epoll {
                 if found.is_empty() {
                     return Err(Errno::ENOMEM);
                 }
-                // As if fewer had been asked for.
+                // Return fewer events than requested.
                 break;
             }
         }
-        // Those that stay ready are put back for the next call.
+        // Entries that are level-triggered return to the list for the next call.
         for Found { item, .. } in found.iter() {
             points.round();
             let interest = item.interest;
@@ -165,7 +167,7 @@ impl Epoll {
         Ok(found)
     }
 
-    /// Some entry is ready: who waits for the epoll itself is told.
+    /// Returns whether some entry is ready, so that the epoll itself is readable.
     pub(super) fn has_ready(&self, context: &Context<'_>) -> bool {
         let look = self.ready.look();
         while let Some(item) = look.take_first() {

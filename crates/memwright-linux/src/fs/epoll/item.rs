@@ -19,9 +19,9 @@ use memwright_table::{OutOfMemory, Rising};
 abi_struct! {
     /// `struct epoll_event` of `linux/eventpoll.h`, packed on x86-64.
     pub struct Event {
-        /// What is waited for, or was found.
+        /// The events waited for, or found.
         pub events: u32,
-        /// The program's own.
+        /// The program's data.
         pub data: u64,
     }
 }
@@ -31,12 +31,11 @@ abi_struct! {
 pub struct Interest {
     /// The `EPOLL` bits.
     pub events: u32,
-    /// The program's own.
+    /// The program's data.
     pub data: u64,
 }
 
-/// The bits beside which an exclusive entry may have no other (`EPOLLEXCLUSIVE_OK_BITS` of Linux
-/// 7.2, `fs/eventpoll.c`).
+/// The only bits that an exclusive entry may have (`EPOLLEXCLUSIVE_OK_BITS` of Linux 7.2, `fs/eventpoll.c`).
 const EXCLUSIVE_BITS: u32 = raw::EPOLLIN
     | raw::EPOLLOUT
     | raw::EPOLLERR
@@ -46,31 +45,31 @@ const EXCLUSIVE_BITS: u32 = raw::EPOLLIN
     | raw::EPOLLEXCLUSIVE;
 
 impl Interest {
-    /// One wake concerns one exclusive entry.
+    /// Returns whether a wake-up notifies at most one such entry (`EPOLLEXCLUSIVE`).
     #[must_use]
     pub const fn is_exclusive(&self) -> bool {
         self.events & raw::EPOLLEXCLUSIVE != 0
     }
 
-    /// Whether an exclusive entry may ask for nothing else than this one does.
+    /// Returns whether an exclusive entry may have these events.
     #[must_use]
     pub const fn may_be_exclusive(&self) -> bool {
         self.events & !EXCLUSIVE_BITS == 0
     }
 
-    /// It is reported once for each change, however long it stays ready.
+    /// Returns whether it is reported once for each change, however long the file stays ready (`EPOLLET`).
     #[must_use]
     pub const fn is_edge_triggered(&self) -> bool {
         self.events & raw::EPOLLET != 0
     }
 
-    /// It is reported once and then waits to be changed.
+    /// Returns whether it is reported once and then disabled until changed (`EPOLLONESHOT`).
     #[must_use]
     pub const fn is_one_shot(&self) -> bool {
         self.events & raw::EPOLLONESHOT != 0
     }
 
-    /// The readiness waited for; errors and hang-ups always are.
+    /// Returns the readiness waited for; errors and hang-ups are always included.
     #[must_use]
     pub fn wanted(&self) -> Readiness {
         let always = Readiness::ERROR.union(Readiness::HANGUP);
@@ -78,22 +77,22 @@ impl Interest {
     }
 }
 
-/// One watched file. It never changes: another interest makes another entry.
+/// One watched file. It is immutable: a changed interest creates a new entry.
 pub struct Item {
     epoll: Weak<Epoll>,
     open: Weak<OpenFile>,
     /// The watched epoll, if the file is one.
     inner: Option<Weak<Epoll>>,
     pub(super) key: Key,
-    /// The process that added it: a signalfd is ready for signals of this process.
+    /// The process that added it; a signalfd is ready for signals of this process.
     pub(super) home: Weak<Process>,
     /// What it waits for.
     pub interest: Interest,
-    /// Its file is found ready by looking alone.
+    /// The file does not notify: its readiness must be polled.
     pub(super) looked_at: bool,
-    /// It stands on the ready list.
+    /// It is on the ready list.
     listed: AtomicBool,
-    /// It was reported and waits to be changed.
+    /// It was reported, and is disabled until changed.
     spent: AtomicBool,
 }
 
@@ -119,27 +118,30 @@ impl Item {
         }
     }
 
-    /// The epoll it belongs to, if that still exists.
+    /// Returns the epoll it belongs to, if that still exists.
     pub(super) fn epoll(&self) -> Option<Arc<Epoll>> {
         self.epoll.upgrade()
     }
 
-    /// The watched file, if that is still open.
+    /// Returns the watched file, if it is still open.
     pub(super) fn open(&self) -> Option<Arc<OpenFile>> {
         self.open.upgrade()
     }
 
-    /// Whether the watched file is an epoll.
+    /// Returns whether the watched file is an epoll.
     pub(super) fn is_nested(&self) -> bool {
         self.inner.is_some()
     }
 
-    /// The watched epoll.
+    /// Returns the watched epoll, if the file is one and still exists.
     pub(super) fn inner(&self) -> Option<Arc<Epoll>> {
         self.inner.as_ref()?.upgrade()
     }
 
-    /// What of its interest is there now. No lock may be held.
+    /// Returns which of the events of interest are ready now.
+    ///
+    /// # Locks
+    /// The caller holds no lock.
     pub(super) fn found(&self, context: &Context<'_>, open: &OpenFile) -> Readiness {
         if self.is_spent() {
             return Readiness::empty();
@@ -149,7 +151,7 @@ impl Item {
             .intersection(self.interest.wanted())
     }
 
-    /// Marks it as standing on the ready list; `false` if it did.
+    /// Marks it as on the ready list. Returns `false` if it already was.
     pub(super) fn enlist(&self) -> bool {
         !self.listed.swap(true, Ordering::SeqCst)
     }
@@ -158,7 +160,7 @@ impl Item {
         self.listed.store(false, Ordering::SeqCst);
     }
 
-    /// Marks it as reported for good; `false` if somebody else did.
+    /// Marks a one-shot entry as reported. Returns `false` if another thread already did.
     pub(super) fn spend(&self) -> bool {
         !self.spent.swap(true, Ordering::SeqCst)
     }
@@ -189,7 +191,7 @@ impl Observer for Item {
 /// Entries that are removed between two scheduling points.
 const TOGETHER: u32 = 64;
 
-/// The entries that watch an open file, or an epoll.
+/// The entries that watch an open file or an epoll.
 pub struct Watches {
     pub(super) items: Lock<WatchList>,
     pub(super) mark: Mark,
@@ -202,7 +204,7 @@ impl Default for Watches {
 }
 
 impl Watches {
-    /// An empty list.
+    /// Creates an empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -216,13 +218,15 @@ impl Watches {
         items.add(Arc::downgrade(item))
     }
 
-    /// Whether some entry watches.
+    /// Returns whether a live entry watches the file or epoll.
     pub(super) fn is_watched(&self) -> bool {
         self.items.lock().has_live()
     }
 
-    /// Removes the entries of a watched file that was closed from their epolls. The caller holds no lock but those that
-    /// sleep: other threads may run in between.
+    /// Removes the entries that watch a closed file from their epolls.
+    ///
+    /// # Locks
+    /// The caller holds no lock but those that sleep: other threads may run in between.
     pub(in crate::fs) fn forget(&mut self) {
         let mut points = PausePoints::every(TOGETHER);
         while let Some(item) = self.items.get_mut().items.pop() {
@@ -236,7 +240,7 @@ impl Watches {
     }
 }
 
-/// Entries, some of which may have gone.
+/// Weak references to entries, some of which may have been freed.
 pub(super) struct WatchList {
     items: Rising<Weak<Item>>,
     sweep: Sweep,
@@ -258,7 +262,7 @@ impl WatchList {
         self.items.try_push(item).map(drop)
     }
 
-    /// Whether an entry still exists. Drops those behind the last one that does.
+    /// Returns whether an entry still exists. Drops dead references from the end of the list.
     fn has_live(&mut self) -> bool {
         while let Some(last) = self.items.last() {
             if last.strong_count() > 0 {
@@ -289,7 +293,7 @@ mod tests {
         assert!(wanted.concerns_reading() && !wanted.concerns_writing());
         let wanted = interest(raw::EPOLLOUT).wanted();
         assert!(!wanted.concerns_reading() && wanted.concerns_writing());
-        // Errors alone are heard of among the readers.
+        // Readers are also notified of errors without data.
         assert!(interest(0).wanted().concerns_reading());
     }
 }

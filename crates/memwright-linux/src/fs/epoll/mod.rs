@@ -1,16 +1,16 @@
-//! `epoll`: a set of open files that are watched, and the list of those that became ready.
+//! `epoll`: a set of watched open files, and the list of those that became ready.
 //!
-//! An entry ([`Item`]) observes the queues of its file. A wake puts it on the ready list and wakes
-//! the epoll's own queue; nothing looks at the file then. Who collects events (`Epoll::collect`)
-//! takes entries off the list, looks at their files, and puts those that stay ready back: a
-//! level-triggered entry leaves the list when it was found not ready, an edge-triggered one always.
+//! An entry ([`Item`]) observes the wait queues of its file. A wake-up puts it on the ready list and wakes the epoll's
+//! own queue, without polling the file. The thread that collects events (`Epoll::collect`) takes entries off the list,
+//! polls their files, and puts level-triggered entries that are ready back. A level-triggered entry leaves the list
+//! when it is found not ready, an edge-triggered one always.
 //!
-//! An entry belongs to its open file: the epoll holds neither, and with the last descriptor of the
-//! file the entry goes ([`Watches`]). A changed entry is a new one, so that an entry never changes.
+//! An entry belongs to its open file. The epoll holds no reference to the file; when the file's last descriptor is
+//! closed, its entries are removed ([`Watches`]). An entry is immutable: a change replaces it by a new one.
 
 mod collect;
 mod item;
-// Its lists are given room before they grow.
+// Room in its lists is reserved before they grow.
 mod nesting;
 mod queue;
 mod ready;
@@ -40,7 +40,7 @@ use alloc::{
 use core::sync::atomic::{AtomicBool, Ordering};
 use memwright_table::{OutOfMemory, Shared};
 
-/// What an entry is known by: a descriptor, and the number of the open file that it stood for.
+/// The key of an entry: a descriptor, and the number of the open file that it referred to.
 type Key = (i32, u64);
 
 /// Entries between two scheduling points.
@@ -49,7 +49,7 @@ const ENTRIES: u32 = 128;
 /// The set of watched files.
 pub struct Epoll {
     items: Lock<BTreeMap<Key, Arc<Item>>>,
-    /// Whether there ever was an entry whose file says nothing when it becomes ready.
+    /// Whether there ever was an entry whose file does not notify.
     has_looked_at: AtomicBool,
     ready: ReadyList<Item>,
     /// Threads in `epoll_wait`, and the epolls that watch this one.
@@ -57,12 +57,12 @@ pub struct Epoll {
     /// The epolls that watch this one, for the limits on nesting.
     watched: Watches,
     paths: PathCounts,
-    /// Who made it: its entries count as this user's.
+    /// The user who created it: the entries are charged to this user.
     user: Shared<User>,
 }
 
 impl Drop for Epoll {
-    /// Drops the entries one by one, and lets other threads run in between.
+    /// Drops the entries one by one, with scheduling points in between.
     fn drop(&mut self) {
         self.user.watches.remove(self.items.get_mut().len() as u64);
         let mut points = PausePoints::every(ENTRIES);
@@ -76,7 +76,7 @@ impl Drop for Epoll {
 }
 
 impl Epoll {
-    /// A set of this user's that watches nothing.
+    /// Creates an empty set that is charged to `user`.
     #[must_use]
     pub fn new(user: Shared<User>) -> Self {
         Self {
@@ -90,12 +90,12 @@ impl Epoll {
         }
     }
 
-    /// Watches an open file (`EPOLL_CTL_ADD`).
+    /// Adds an open file to the set (`EPOLL_CTL_ADD`).
     ///
     /// # Errors
-    /// `EEXIST` if it is watched by this descriptor already; `ELOOP` if an epoll would watch
-    /// itself, or a chain of them is too long; `EINVAL` if too many paths through epolls would lead
-    /// to a file; `ENOSPC` if the user has too many entries; `ENOMEM`.
+    /// `EEXIST` if the descriptor already watches this file; `ELOOP` if an epoll would watch itself, or a chain of
+    /// epolls would be too long; `EINVAL` if too many paths through epolls would lead to a file; `ENOSPC` if the user
+    /// has too many entries; `ENOMEM`.
     pub fn add(
         self: &Arc<Self>,
         context: &Context<'_>,
@@ -126,7 +126,7 @@ impl Epoll {
         self.start(context, open, &item)
     }
 
-    /// Watches for other events (`EPOLL_CTL_MOD`).
+    /// Changes the events of a watched file (`EPOLL_CTL_MOD`).
     ///
     /// # Errors
     /// `ENOENT` if the descriptor is not watched, `EINVAL` for an exclusive entry, `ENOMEM`.
@@ -150,7 +150,7 @@ impl Epoll {
         self.start(context, open, &item)
     }
 
-    /// Stops watching (`EPOLL_CTL_DEL`).
+    /// Removes a file from the set (`EPOLL_CTL_DEL`).
     ///
     /// # Errors
     /// `ENOENT` if the descriptor is not watched.
@@ -163,8 +163,8 @@ impl Epoll {
         Ok(())
     }
 
-    /// Makes an entry, in place of one with the same key, if `may` says so of that. Whose signals it hears of stays the
-    /// old one's unless it is given.
+    /// Creates an entry, replacing one with the same key, if `may` allows it for the old one. Without `home`, the new
+    /// entry inherits the process whose signals it is notified of.
     fn enter(
         self: &Arc<Self>,
         key: Key,
@@ -181,7 +181,7 @@ impl Epoll {
         ));
         let old = {
             let mut items = self.items.lock();
-            // The ready list has room for every entry: a wake cannot fail.
+            // Room for every entry is reserved in the ready list, so that a wake-up cannot fail.
             let room = self.ready.make_room(items.len() + 1);
             may(items.get(&key))?;
             let is_new = !items.contains_key(&key);
@@ -203,7 +203,7 @@ impl Epoll {
         Ok(item)
     }
 
-    /// Forgets an entry that there was no memory to watch for.
+    /// Removes an entry again if there was no memory to observe its file.
     fn or_forget(&self, item: &Arc<Item>, watched: Result<(), OutOfMemory>) -> Result<(), Errno> {
         watched.map_err(|OutOfMemory| {
             self.forget(item);
@@ -211,7 +211,10 @@ impl Epoll {
         })
     }
 
-    /// Lets a new entry hear of changes, and looks whether it is ready. No lock may be held.
+    /// Registers a new entry with the queues of its file, and checks whether the file is ready.
+    ///
+    /// # Locks
+    /// The caller holds no lock.
     fn start(
         &self,
         context: &Context<'_>,
@@ -220,7 +223,7 @@ impl Epoll {
     ) -> Result<(), Errno> {
         let mut queues = Queues::new();
         let wanted = item.interest.wanted();
-        // Signals of which process an entry hears is settled when it is added, and stays (`ep_modify`).
+        // The process whose signals a signalfd entry reports is fixed when the entry is added (`ep_modify`).
         let home = item.home.upgrade();
         if open.as_kind::<SignalFile>().is_none() {
             open.file.queues(context, wanted, &mut queues);
@@ -233,14 +236,14 @@ impl Epoll {
             observed = observed.and_then(|()| queue.observe(observer.clone()));
         }
         self.or_forget(item, observed)?;
-        // From here on every change is heard of: what was ready before is seen by looking.
+        // From here on every change is notified; polling now finds what was ready before.
         if !item.found(context, open).is_empty() {
             self.make_ready(context.kernel, item);
         }
         Ok(())
     }
 
-    /// Forgets an entry whose file is gone.
+    /// Removes an entry whose file is gone.
     fn forget(&self, item: &Arc<Item>) {
         let mut items = self.items.lock();
         let own = items
@@ -254,13 +257,13 @@ impl Epoll {
         drop(removed);
     }
 
-    /// Puts an entry on the ready list and wakes one who waits. Returns whether one waited.
+    /// Puts an entry on the ready list and wakes one waiter. Returns whether a thread was waiting.
     fn make_ready(&self, kernel: &Kernel, item: &Arc<Item>) -> bool {
         self.enlist(item);
         self.queue.wake_one(kernel)
     }
 
-    /// Puts an entry at the end of the ready list unless it stands there.
+    /// Puts an entry at the end of the ready list unless it is on it.
     fn enlist(&self, item: &Arc<Item>) {
         if item.enlist() {
             self.ready.push(item);
@@ -280,7 +283,7 @@ impl File for EpollFile {
     }
 
     fn kernel_bytes(&self) -> u64 {
-        /// An entry, where it stands in the sets and lists that it belongs to among it.
+        /// Estimated size of an entry in bytes, including its nodes in sets and lists.
         const ENTRY: usize = 256;
         ((self.epoll.items.lock().len() + 2) * ENTRY) as u64
     }

@@ -1,10 +1,8 @@
-//! Limits on epolls that watch epolls (`ep_loop_check` and `reverse_path_check` of Linux 6.18,
-//! `fs/eventpoll.c`).
+//! Limits on epolls that watch epolls (`ep_loop_check` and `reverse_path_check` of Linux 6.18, `fs/eventpoll.c`).
 //!
-//! A program decides how many epolls watch how many others, so neither check follows each path:
-//! the number of paths grows exponentially with the number of layers. The search for loops goes
-//! level by level and visits an epoll once per level. The count of paths visits each epoll once
-//! and adds up the counts of those above it.
+//! Programs control how many epolls watch how many other epolls. The number of paths grows exponentially with the
+//! number of layers, so neither check follows each path. The search for loops proceeds level by level and visits
+//! an epoll once per level. The path count visits each epoll once and adds up the counts of the epolls above it.
 
 use super::{Epoll, Watches};
 use crate::{
@@ -16,17 +14,20 @@ use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use memwright_table::TryPush;
 
-/// The longest chain of epolls that watch one another has this many links (`EP_MAX_NESTS`).
+/// Maximum number of links in a chain of nested epolls (`EP_MAX_NESTS`).
 const LONGEST: usize = 4;
 
-/// How many paths with this many links between epolls may lead to one file (`path_limits`). Paths
-/// without such a link are not limited.
+/// How many paths with a given number of links between epolls may lead to one file (`path_limits`). Paths without such
+/// a link are not limited.
 const PATHS: [u32; LONGEST + 1] = [u32::MAX, 500, 100, 50, 10];
 
-/// Serialises changes of what watches what (`epnested_mutex`), and holds the last mark given.
+/// Serialises changes of the graph of epolls (`epnested_mutex`), and holds the last mark that was assigned.
 static ORDER: Lock<u64> = Lock::new(Rank::Links, 0);
 
-/// The last pass of a check that visited an epoll or a file. Written under [`ORDER`].
+/// The last pass of a check that visited an epoll or a file.
+///
+/// # Locks
+/// Written under [`ORDER`].
 #[derive(Debug, Default)]
 pub(super) struct Mark(AtomicU64);
 
@@ -35,7 +36,7 @@ impl Mark {
         Self(AtomicU64::new(0))
     }
 
-    /// Sets the mark; `false` if it was set to this value before.
+    /// Sets the mark. Returns `false` if it already had this value.
     fn visit(&self, pass: u64) -> bool {
         self.0.swap(pass, Ordering::Relaxed) != pass
     }
@@ -45,8 +46,11 @@ impl Mark {
     }
 }
 
-/// How many paths of each length lead from an epoll up to one that no epoll watches. Written under
-/// [`ORDER`]; meaningful during the check that wrote it.
+/// The number of paths of each length from an epoll up to an epoll that is not watched itself. Valid during the check
+/// that wrote it.
+///
+/// # Locks
+/// Written under [`ORDER`].
 #[derive(Debug, Default)]
 pub(super) struct PathCounts([AtomicU32; LONGEST + 1]);
 
@@ -60,7 +64,7 @@ impl PathCounts {
     }
 }
 
-/// Whether a file that so many paths of each length lead to has too many.
+/// Returns whether the counts of paths to a file, by length, exceed a limit.
 fn exceeds(counts: &[u32; LONGEST + 1]) -> bool {
     counts
         .iter()
@@ -68,7 +72,7 @@ fn exceeds(counts: &[u32; LONGEST + 1]) -> bool {
         .any(|(count, limit)| count > limit)
 }
 
-/// How many epolls a list has room for at first.
+/// Initial capacity of a list of epolls.
 const LEAST_ROOM: usize = 8;
 
 /// Which neighbours of an epoll a search visits.
@@ -80,10 +84,10 @@ enum Direction {
     Up,
 }
 
-/// A change of what watches what. No other one happens before it is dropped.
+/// A change of the graph of epolls. It holds the lock that serialises such changes.
 ///
-/// It keeps a reference to everything that it visited until the lock is released: the last
-/// reference to an open file closes it, which takes locks.
+/// It keeps a reference to everything that it visited until the lock is released: dropping the last reference to an
+/// open file closes it, which takes locks.
 pub(super) struct Nesting {
     order: LockGuard<'static, u64>,
     epolls: Vec<Arc<Epoll>>,
@@ -91,8 +95,8 @@ pub(super) struct Nesting {
 }
 
 impl Nesting {
-    /// Begins a change if watching `open` has to be checked: it is an epoll, or `outer` is watched
-    /// by epolls itself.
+    /// Begins a change if adding `inner` to `outer` must be checked: `inner` is an epoll, or other epolls watch
+    /// `outer`.
     pub(super) fn begin(outer: &Epoll, inner: Option<&Arc<Epoll>>) -> Option<Self> {
         (inner.is_some() || outer.watched.is_watched()).then(|| Self {
             order: ORDER.lock(),
@@ -104,7 +108,7 @@ impl Nesting {
     /// Checks that `outer` may watch `inner`.
     ///
     /// # Errors
-    /// `ELOOP` if `inner` reaches `outer`, or the chain becomes too long; `ENOMEM`.
+    /// `ELOOP` if `inner` reaches `outer`, or the chain would be too long; `ENOMEM`.
     pub(super) fn check_loop(
         &mut self,
         outer: &Arc<Epoll>,
@@ -118,10 +122,10 @@ impl Nesting {
         Ok(())
     }
 
-    /// Checks that not too many paths lead to any file, now that an epoll watches `open`.
+    /// Checks that no file has too many paths leading to it, now that an epoll watches `open`.
     ///
     /// # Errors
-    /// `EINVAL` if too many lead to one, `ENOMEM`.
+    /// `EINVAL` if a file has too many, `ENOMEM`.
     pub(super) fn check_paths(
         &mut self,
         open: &Arc<OpenFile>,
@@ -144,13 +148,13 @@ impl Nesting {
         Ok(())
     }
 
-    /// A mark that nothing has yet.
+    /// Returns a new mark, which no epoll or file carries.
     fn pass(&mut self) -> u64 {
         *self.order += 1;
         *self.order
     }
 
-    /// Links of the longest chain from an epoll on.
+    /// Returns the number of links in the longest chain that starts at an epoll. Fails if it reaches `forbidden`.
     fn depth(
         &mut self,
         from: &Arc<Epoll>,
@@ -184,7 +188,7 @@ impl Nesting {
         Err(Errno::ELOOP)
     }
 
-    /// Collects the files that are no epolls and that `inner` reaches.
+    /// Collects the files, other than epolls, that `inner` reaches.
     fn collect_files(&mut self, inner: &Arc<Epoll>) -> Result<(), Errno> {
         let pass = self.pass();
         let mut next = self.epolls.len();
@@ -226,24 +230,24 @@ impl Nesting {
     }
 }
 
-/// Adds to a list that may be as long as a program likes.
+/// Adds to a list whose length the program controls.
 fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Errno> {
     Ok(list.try_push(item)?)
 }
 
 impl Epoll {
-    /// Adds the epolls that this one watches and `pass` has not visited.
+    /// Adds the epolls that this one watches and that `pass` has not visited.
     fn visit_inner(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Result<(), Errno> {
         self.each_item(|item| {
             found.try_make_room(1)?;
-            // A duplicate that is dropped here is not the last reference: `found` has another.
+            // Dropping a duplicate here never drops the last reference: `found` holds another.
             #[expect(clippy::disallowed_methods, reason = "there is room for it")]
             found.extend(item.inner().filter(|inner| inner.watched.mark.visit(pass)));
             Ok(())
         })
     }
 
-    /// Adds the files that are no epolls, that this one watches and `pass` has not visited.
+    /// Adds the watched files, other than epolls, that `pass` has not visited.
     fn visit_files(&self, pass: u64, found: &mut Vec<Arc<OpenFile>>) -> Result<(), Errno> {
         self.each_item(|item| {
             if item.is_nested() {
@@ -260,7 +264,7 @@ impl Epoll {
 impl Watches {
     /// Adds the watching epolls that `pass` has not visited.
     fn visit(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Result<(), Errno> {
-        // The heap must not grow under the lock of the entries: `found` grows while it is free.
+        // The heap must not grow under the lock of the entries: `found` grows while it is not held.
         while let Some(epoll) = self.visit_in_room(pass, found) {
             found.try_make_room(found.len().max(LEAST_ROOM))?;
             if epoll.watched.mark.visit(pass) {
@@ -270,11 +274,11 @@ impl Watches {
         Ok(())
     }
 
-    /// Adds the watching epolls that `pass` has not visited as long as there is room for them, and returns the first for which
-    /// there is none.
+    /// Adds the watching epolls that `pass` has not visited, within the capacity of `found`. Returns the first epoll
+    /// that does not fit.
     fn visit_in_room(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Option<Arc<Epoll>> {
         let items = self.items.lock();
-        // One that was visited is not dropped for good here: `found` has it.
+        // Dropping a visited epoll here never drops its last reference: `found` holds one.
         let watching = items.iter().filter_map(|item| item.upgrade()?.epoll());
         for epoll in watching.filter(|epoll| !epoll.watched.mark.is(pass)) {
             if found.len() == found.capacity() {
@@ -287,7 +291,7 @@ impl Watches {
         None
     }
 
-    /// How many paths with `length` links lead up from the watching epolls that `pass` visited.
+    /// Returns how many paths with `length` links lead up from the watching epolls that `pass` visited.
     fn paths(&self, length: usize, pass: u64) -> u32 {
         let items = self.items.lock();
         let epolls = items.iter().filter_map(|item| item.upgrade()?.epoll());

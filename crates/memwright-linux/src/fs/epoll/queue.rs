@@ -1,23 +1,24 @@
-//! A queue in blocks of a page, for which room is made before it is used.
+//! A queue in page-sized blocks, whose capacity is reserved ahead of use.
 
 use crate::paged::Paged;
 use alloc::{collections::VecDeque, vec::Vec};
 use memwright_table::{OutOfMemory, TryPush};
 
-/// A queue. The heap has no large blocks, and what is put at its end must find room: more of it is used for the same
-/// elements where blocks are read half way, as long as none is needed beyond those that it has.
+/// A queue of blocks, because the heap has no large allocations. A push must find room. Where elements were taken off
+/// the first block, its free part cannot be used until the block is empty; the reserved capacity includes one more
+/// block for that.
 pub(super) struct Queue<T> {
-    /// All but the last are full, and the first may have been read half way; none is empty, unless it is the only one.
+    /// All blocks but the last are full, except that elements may have been taken off the first. No block is empty.
     blocks: VecDeque<VecDeque<T>>,
-    /// Empty ones.
+    /// Empty blocks.
     spare: Vec<VecDeque<T>>,
     length: usize,
-    /// Elements that all blocks have room for, and the largest has.
+    /// Capacity of all blocks in elements, and of the largest block.
     capacity: usize,
     largest: usize,
 }
 
-/// Memory for more elements.
+/// Memory for more elements, allocated before the lock is taken.
 pub(super) struct QueueRoom<T> {
     blocks: Vec<VecDeque<T>>,
     queue: VecDeque<VecDeque<T>>,
@@ -25,9 +26,9 @@ pub(super) struct QueueRoom<T> {
 }
 
 impl<T> Queue<T> {
-    /// Elements of the largest blocks.
+    /// Elements in the largest blocks.
     const TOGETHER: usize = Paged::<T>::TOGETHER;
-    /// Of the first.
+    /// Elements in the first block.
     const LEAST: usize = 8;
 
     pub(super) const fn new() -> Self {
@@ -48,18 +49,18 @@ impl<T> Queue<T> {
         self.length == 0
     }
 
-    /// How many elements it surely has room for, however many were taken off the first block.
+    /// Returns how many elements are sure to fit, however many were taken off the first block.
     pub(super) const fn room(&self) -> usize {
         self.capacity - self.largest
     }
 
-    /// How many blocks it has, and room for how many elements.
+    /// Returns the number of blocks, and their capacity in elements.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.blocks.len() + self.spare.len(), self.capacity)
     }
 
-    /// Finds memory for a queue of this [size](Self::size) to have room for `wanted` elements: blocks are as large as all
-    /// before together, up to a page.
+    /// Allocates memory for a queue of this [size](Self::size) to hold `wanted` elements. Each block is as large as all
+    /// blocks before it together, up to a page.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -75,7 +76,7 @@ impl<T> Queue<T> {
             capacity += block.capacity();
             found.try_push(block)?;
         }
-        // Twice as many, so that the lists of blocks seldom move.
+        // Twice as many, so that the lists of blocks are rarely reallocated.
         let lists = 2 * (count + found.len());
         let (mut queue, mut spare) = (VecDeque::new(), Vec::new());
         queue.try_reserve_exact(lists).map_err(|_| OutOfMemory)?;
@@ -87,7 +88,8 @@ impl<T> Queue<T> {
         })
     }
 
-    /// Takes memory that was found, if there is room in its lists for all blocks.
+    /// Takes over the allocated blocks. Does nothing if neither the block lists of the queue nor the new ones can hold
+    /// all of them.
     #[expect(clippy::disallowed_methods, reason = "there is room in the lists")]
     pub(super) fn take_room(&mut self, room: &mut QueueRoom<T>) {
         let count = self.size().0 + room.blocks.len();
@@ -107,7 +109,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Puts an element at the end; gives it back without room.
+    /// Appends an element; returns it if there is no room.
     #[expect(clippy::disallowed_methods, reason = "there is room")]
     pub(super) fn push(&mut self, value: T) -> Result<(), T> {
         let is_full = |block: &VecDeque<T>| block.len() == block.capacity();
@@ -140,7 +142,7 @@ impl<T> Queue<T> {
         Some(value)
     }
 
-    /// Removes those for which `keep` does not hold, and closes the gaps.
+    /// Removes the elements for which `keep` returns false, and closes the gaps.
     #[expect(
         clippy::disallowed_methods,
         reason = "there is room for every block and element"
@@ -186,7 +188,7 @@ mod tests {
                     queue.take_room(&mut found.ok().unwrap());
                     assert!(queue.room() > model.len());
                 }
-                // Where reads of a block have used more, what is gone makes place.
+                // A partly read block wastes room, but the push must still find some.
                 assert!(queue.push(step).is_ok());
                 model.push_back(step);
             } else {

@@ -1,4 +1,4 @@
-//! The list of entries that are to be looked at.
+//! The ready list: entries whose files are to be polled.
 
 use super::queue::Queue;
 use crate::sync::{Lock, PausePoints, Rank};
@@ -6,17 +6,17 @@ use alloc::sync::{Arc, Weak};
 use memwright_table::OutOfMemory;
 
 struct State<T> {
-    /// The longest waiting first. Those that are gone are passed over.
+    /// The longest waiting entry first. Freed entries are skipped.
     list: Queue<Weak<T>>,
-    /// Looks under way: what they have taken off they may put back.
+    /// Scans in progress; they may put entries back that they have taken off.
     looks: usize,
 }
 
-/// Entries to be looked at.
+/// Entries whose files are to be polled.
 pub(super) struct ReadyList<T>(Lock<State<T>>);
 
 impl<T> ReadyList<T> {
-    /// No entry.
+    /// Creates an empty list.
     pub(super) const fn new() -> Self {
         let state = State {
             list: Queue::new(),
@@ -25,12 +25,12 @@ impl<T> ReadyList<T> {
         Self(Lock::new(Rank::Leaf, state))
     }
 
-    /// Makes room for `entries` entries. Each stands on the list once at most.
+    /// Reserves room for `entries` entries. Each is on the list at most once.
     ///
     /// # Errors
     /// [`OutOfMemory`].
     pub(super) fn make_room(&self, entries: usize) -> Result<(), OutOfMemory> {
-        // As much again for those that are gone: they are looked for once in so many pushes.
+        // As much again for freed entries, so that they are removed once in that many pushes.
         let wanted = entries * 2;
         loop {
             let size = {
@@ -47,7 +47,7 @@ impl<T> ReadyList<T> {
         }
     }
 
-    /// Puts an entry at the end. Room was made for it; only entries that are gone can have taken it.
+    /// Appends an entry, for which room was reserved. If freed entries occupy the room, removes them first.
     pub(super) fn push(&self, item: &Arc<T>) {
         let list = &mut self.0.lock().list;
         if let Err(item) = list.push(Arc::downgrade(item)) {
@@ -57,13 +57,13 @@ impl<T> ReadyList<T> {
         }
     }
 
-    /// Begins a look at entries. Who looks neither waits nor sleeps until it is over.
+    /// Begins a scan of the list. The scanning thread must not wait or sleep until the scan is dropped.
     pub(super) fn look(&self) -> Look<'_, T> {
         self.0.lock().looks += 1;
         Look(self)
     }
 
-    /// Whether some entry is to be looked at, or is being looked at and may be again.
+    /// Returns whether an entry is on the list, or a scan in progress may put one back.
     pub(super) fn has_candidates(&self) -> bool {
         let mut state = self.0.lock();
         while state
@@ -76,7 +76,7 @@ impl<T> ReadyList<T> {
         state.looks > 0 || !state.list.is_empty()
     }
 
-    /// Drops the entries one by one, and lets other threads run in between.
+    /// Drops the entries one by one, with scheduling points in between.
     pub(super) fn clear(&self) {
         let mut points = PausePoints::every(super::ENTRIES);
         loop {
@@ -88,17 +88,17 @@ impl<T> ReadyList<T> {
         }
     }
 
-    /// Whether somebody looks at entries.
+    /// Returns whether a scan is in progress.
     pub(super) fn is_looked_at(&self) -> bool {
         self.0.lock().looks > 0
     }
 }
 
-/// A look under way. What stays ready is put back before it ends.
+/// A scan in progress. Entries that stay ready are put back before it is dropped.
 pub(super) struct Look<'a, T>(&'a ReadyList<T>);
 
 impl<T> Look<'_, T> {
-    /// Takes the first entry off.
+    /// Removes and returns the first live entry.
     pub(super) fn take_first(&self) -> Option<Arc<T>> {
         let mut state = self.0.0.lock();
         loop {
@@ -109,12 +109,12 @@ impl<T> Look<'_, T> {
         }
     }
 
-    /// How many entries stand on the list, those that are gone among them.
+    /// Returns the number of entries on the list, including freed ones.
     pub(super) fn len(&self) -> usize {
         self.0.0.lock().list.len()
     }
 
-    /// Takes the first entry off, whether it is gone or not.
+    /// Removes and returns the first entry, which may have been freed.
     pub(super) fn take_next(&self) -> Option<Weak<T>> {
         self.0.0.lock().list.pop_front()
     }
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(look.take_first().as_deref(), Some(&1));
         assert_eq!(look.len(), 1);
         let second = look.take_next();
-        // A thread that looks for candidates now must not find none, and sleep: nothing would wake it.
+        // A thread that checks for candidates now must find one: if it slept, nothing would wake it.
         assert!(list.has_candidates() && list.is_looked_at());
         drop(look);
         second

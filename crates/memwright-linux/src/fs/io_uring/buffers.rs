@@ -1,5 +1,4 @@
-//! Buffers that are registered with a ring: pages that stay where they are until they are given back
-//! (`io_uring/rsrc.c` of Linux 7.2).
+//! Buffers registered with a ring, whose pages are pinned until they are unregistered (`io_uring/rsrc.c` of Linux 7.2).
 
 use crate::{
     Memory, Space, abi::IoVector, context::Context, errno::Errno, fs::userfault::awaiting,
@@ -11,14 +10,14 @@ use alloc::{
 use memwright::{Access, Awaited, FaultError};
 use memwright_table::{Frame, PAGE_SIZE, TryPush, VirtAddr};
 
-/// Most bytes of one buffer.
+/// Maximum size of one buffer in bytes.
 const MOST_BYTES: u64 = 1 << 30;
 
 /// A registered buffer.
 struct Buffer {
     start: u64,
     length: u64,
-    /// The pinned frames, each with a reference.
+    /// The pinned frames, with one reference each.
     frames: Vec<Frame>,
 }
 
@@ -26,16 +25,16 @@ struct Buffer {
 pub struct Buffers {
     memory: Arc<Memory>,
     all: Vec<Buffer>,
-    /// Where the pages are accounted as pinned, and how many.
+    /// The address space that the pinned pages are accounted to, and their number.
     account: (Weak<Space>, u64),
 }
 
 impl Buffers {
-    /// Pins the memory that `pieces` name. Where there is a limit, at most so many pages are pinned, and the address space
-    /// accounts them; Linux 7.3.4 accounts none for a caller with `CAP_IPC_LOCK` either.
+    /// Pins the memory of `pieces`. With a `limit`, at most that many pages are pinned, and they are accounted to the
+    /// address space. Linux 7.3.4 does not account them either for a caller with `CAP_IPC_LOCK`.
     ///
     /// # Errors
-    /// `EFAULT` for memory that cannot be written, is empty, or is too much for one buffer; `ENOMEM`. Those of
+    /// `EFAULT` for memory that cannot be written, and for a piece that is empty or too large; `ENOMEM`. Those of
     /// [`awaiting`].
     pub(crate) fn pin(
         context: &Context<'_>,
@@ -88,11 +87,11 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// The frames of `length` bytes at `address`, which lie in the buffer with this number: each with where in it the
-    /// bytes begin and how many there are.
+    /// Iterates over the frames of `length` bytes at `address` in the registered buffer `number`. Each item is a frame,
+    /// the offset of the bytes in it and their count.
     ///
     /// # Errors
-    /// `EFAULT` if they do not.
+    /// `EFAULT` if the bytes are not within the buffer.
     pub fn parts(
         &self,
         number: u16,

@@ -1,58 +1,58 @@
-//! Where things stand in the memory that a program and its ring share. Programs are told, so the places are ours to
-//! choose, but for the sizes of what stands there (`include/uapi/linux/io_uring.h` of Linux 7.2).
+//! The layout of the memory that a program shares with its ring. The kernel reports the offsets to the program and is
+//! free to choose them; the sizes of the structures are fixed (`include/uapi/linux/io_uring.h` of Linux 7.2).
 
 use linux_raw_sys::io_uring as uapi;
 use memwright_table::PAGE_SIZE;
 
-/// Words of the rings, as offsets in bytes. Those that both sides write are on lines of their own.
+/// Head of the submission ring, as an offset in bytes. Words that both sides write are in separate cache lines.
 pub const SUBMIT_HEAD: u32 = 0;
-/// Written by the program.
+/// Tail of the submission ring; written by the program.
 pub const SUBMIT_TAIL: u32 = 64;
-/// Written by the program.
+/// Head of the completion ring; written by the program.
 pub const COMPLETE_HEAD: u32 = 128;
-/// Where the next completion goes.
+/// Tail of the completion ring.
 pub const COMPLETE_TAIL: u32 = 192;
-/// Entries of the submission ring, less one.
+/// Entries of the submission ring, minus one.
 pub const SUBMIT_MASK: u32 = 256;
-/// Entries of the completion ring, less one.
+/// Entries of the completion ring, minus one.
 pub const COMPLETE_MASK: u32 = 260;
 /// Entries of the submission ring.
 pub const SUBMIT_ENTRIES: u32 = 264;
 /// Entries of the completion ring.
 pub const COMPLETE_ENTRIES: u32 = 268;
-/// Submissions that named no entry.
+/// Count of submissions with an invalid entry number.
 pub const DROPPED: u32 = 272;
-/// Nothing is ever said there.
+/// Flags of the submission ring; always zero.
 pub const SUBMIT_FLAGS: u32 = 276;
-/// The same for completions.
+/// Flags of the completion ring; the kernel ignores them.
 pub const COMPLETE_FLAGS: u32 = 280;
-/// Completions for which there was no room.
+/// Count of completions that were dropped for lack of room.
 pub const OVERFLOW: u32 = 284;
-/// The completions.
+/// The array of completions.
 pub const COMPLETIONS: u32 = 320;
 
-/// Bytes of a completion.
+/// Size of a completion in bytes.
 pub const COMPLETION_SIZE: u32 = 16;
-/// Bytes of a submission.
+/// Size of a submission in bytes.
 pub const SUBMISSION_SIZE: u32 = 64;
 
-/// Most submissions of a ring (`IORING_MAX_ENTRIES`).
+/// Maximum submissions of a ring (`IORING_MAX_ENTRIES`).
 const MOST_SUBMISSIONS: u32 = 32768;
-/// Most completions of a ring (`IORING_MAX_CQ_ENTRIES`).
+/// Maximum completions of a ring (`IORING_MAX_CQ_ENTRIES`).
 const MOST_COMPLETIONS: u32 = 2 * MOST_SUBMISSIONS;
 
 /// The sizes of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Submissions, a power of two.
+    /// Number of submissions, a power of two.
     pub submissions: u32,
-    /// Completions, a power of two.
+    /// Number of completions, a power of two.
     pub completions: u32,
 }
 
 impl Sizes {
-    /// The sizes that a program asks for: `completions` if it says so itself, and `clamped` if it takes less
-    /// (`io_uring/io_uring.c`, `io_uring_fill_params`). None if they make no sense.
+    /// Computes the sizes that a program requests: `completions` if it specifies them, limited to the maximum if
+    /// `clamped` (`io_uring/io_uring.c`, `io_uring_fill_params`). Returns `None` for invalid sizes.
     #[must_use]
     pub fn new(submissions: u32, completions: Option<u32>, clamped: bool) -> Option<Self> {
         let fit = |count: u32, most: u32| {
@@ -72,26 +72,26 @@ impl Sizes {
         })
     }
 
-    /// Where the submission ring's numbers of entries stand.
+    /// Returns the offset of the submission ring's array of entry numbers.
     #[must_use]
     pub fn array(self) -> u32 {
         COMPLETIONS + self.completions * COMPLETION_SIZE
     }
 
-    /// Pages of both rings.
+    /// Returns the number of pages of both rings.
     #[must_use]
     pub fn ring_pages(self) -> u64 {
         u64::from(self.array() + self.submissions * 4).div_ceil(PAGE_SIZE as u64)
     }
 
-    /// Pages of the submissions.
+    /// Returns the number of pages of the submissions.
     #[must_use]
     pub fn submission_pages(self) -> u64 {
         u64::from(self.submissions * SUBMISSION_SIZE).div_ceil(PAGE_SIZE as u64)
     }
 
-    /// The page of the shared memory that an offset of `mmap`, in pages, shows: the rings come first, by either of
-    /// their two offsets, then the submissions.
+    /// Returns the page of the shared memory for an offset of `mmap`, in pages. Both ring offsets map the rings; the
+    /// submissions follow them.
     #[must_use]
     pub fn page_at(self, index: u64) -> Option<u64> {
         let page = |offset: u32| u64::from(offset) / PAGE_SIZE as u64;

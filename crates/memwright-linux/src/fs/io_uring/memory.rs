@@ -1,4 +1,4 @@
-//! The memory that a program and its ring share.
+//! The memory that a program shares with its ring.
 
 use super::layout::{SUBMISSION_SIZE, Sizes};
 use crate::{M, Memory};
@@ -14,10 +14,10 @@ pub struct RingMemory {
 }
 
 impl RingMemory {
-    /// Zeroes, which never leave memory.
+    /// Creates zeroed memory that is never swapped out.
     ///
     /// # Errors
-    /// No heap.
+    /// The heap is exhausted.
     pub fn new(memory: &Arc<Memory>, sizes: Sizes) -> Result<Self, OutOfMemory> {
         let size = (sizes.ring_pages() + sizes.submission_pages()) * PAGE_SIZE as u64;
         let pages = Shmem::new(memory.clone(), size, ObjectIdentity::default())?;
@@ -27,13 +27,13 @@ impl RingMemory {
         })
     }
 
-    /// Its sizes.
+    /// Returns the sizes.
     #[must_use]
     pub const fn sizes(&self) -> Sizes {
         self.sizes
     }
 
-    /// A word of the rings.
+    /// Reads a word of the rings.
     #[must_use]
     pub fn word(&self, offset: u32) -> u32 {
         let mut bytes = [0; 4];
@@ -41,8 +41,8 @@ impl RingMemory {
         u32::from_le_bytes(bytes)
     }
 
-    /// Sets a word of the rings. Without a frame for its page nothing happens: setting the first words at the start
-    /// has made all of them.
+    /// Writes a word of the rings. Without a frame for its page nothing happens; `make` has allocated all frames
+    /// before.
     pub fn set_word(&self, offset: u32, value: u32) {
         self.store(offset, &value.to_le_bytes());
     }
@@ -52,7 +52,7 @@ impl RingMemory {
         let _ = self.pages.write_at(offset.into(), bytes);
     }
 
-    /// A submission.
+    /// Reads a submission.
     #[must_use]
     pub fn submission(&self, number: u32) -> [u8; SUBMISSION_SIZE as usize] {
         let start = self.sizes.ring_pages() * PAGE_SIZE as u64;
@@ -61,13 +61,13 @@ impl RingMemory {
         bytes
     }
 
-    /// Reads what is in memory always.
+    /// Reads from memory that is always resident.
     fn read(&self, offset: u64, bytes: &mut [u8]) {
         let read = self.pages.read_at(offset, bytes);
         debug_assert!(read.is_ok());
     }
 
-    /// Makes all pages, so that nothing fails later.
+    /// Allocates all pages, so that later accesses cannot fail.
     ///
     /// # Errors
     /// No frame is free.

@@ -1,5 +1,5 @@
-//! Rings of submissions and completions (`io_uring/` of Linux 7.2). What is submitted is done at once, in order, by the
-//! thread that enters the ring.
+//! io_uring: rings of submissions and completions (`io_uring/` of Linux 7.2). The thread that enters the ring executes
+//! the submissions synchronously and in order.
 
 mod buffers;
 pub mod layout;
@@ -31,14 +31,14 @@ pub use buffers::Buffers;
 pub struct Ring {
     memory: Arc<RingMemory>,
     buffers: Lock<Option<Arc<Buffers>>>,
-    /// One thread submits at a time.
+    /// Serialises submitters.
     turn: Turn,
     /// Woken by completions.
     completed: WaitQueue,
 }
 
 impl Ring {
-    /// An empty ring.
+    /// Creates an empty ring.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -62,10 +62,10 @@ impl Ring {
         })
     }
 
-    /// Does what was submitted, at most `most`; says how many.
+    /// Executes at most `most` submissions. Returns their number.
     ///
     /// # Errors
-    /// `ERESTARTSYS` when a signal came first.
+    /// `ERESTARTSYS` if a signal arrived first.
     pub fn submit(&self, context: &Context<'_>, most: u32) -> Result<u32, Errno> {
         let sizes = self.memory.sizes();
         let turn = self.turn.take(context)?;
@@ -77,7 +77,7 @@ impl Ring {
             let number = self.memory.word(sizes.array() + slot * 4);
             if number < sizes.submissions {
                 let wanted = Submission::new(&self.memory.submission(number));
-                // The entry is the program's again once it was read.
+                // The program may reuse the entry once it was read.
                 self.memory.set_word(SUBMIT_HEAD, head.wrapping_add(1));
                 let result = match self.operate(context, &wanted) {
                     Ok(moved) => moved as i32,
@@ -100,7 +100,7 @@ impl Ring {
         Ok(count)
     }
 
-    /// Adds a completion, or counts that there was no room for it.
+    /// Adds a completion, or counts an overflow if the ring is full.
     fn complete(&self, user_data: u64, result: i32) {
         let sizes = self.memory.sizes();
         if self.completions() >= sizes.completions {
@@ -117,7 +117,7 @@ impl Ring {
         self.memory.set_word(COMPLETE_TAIL, tail.wrapping_add(1));
     }
 
-    /// Completions that the program has not taken yet.
+    /// Returns the number of completions that the program has not consumed.
     fn completions(&self) -> u32 {
         let head = self.memory.word(COMPLETE_HEAD);
         self.memory.word(COMPLETE_TAIL).wrapping_sub(head)
@@ -128,10 +128,10 @@ impl Ring {
         self.memory.set_word(offset, now.wrapping_add(1));
     }
 
-    /// Waits for so many completions.
+    /// Waits until `least` completions are available.
     ///
     /// # Errors
-    /// `EINTR` when a signal came first.
+    /// `EINTR` if a signal arrived first.
     pub fn wait(&self, context: &Context<'_>, least: u32) -> Result<(), Errno> {
         let least = least.min(self.memory.sizes().completions);
         let enough = || (self.completions() >= least).then_some(());
@@ -140,10 +140,10 @@ impl Ring {
             .map_err(|_| Errno::EINTR)
     }
 
-    /// Registers buffers.
+    /// Registers the buffers that `pin` creates.
     ///
     /// # Errors
-    /// `EBUSY` if there are some, those of `pin`, `ERESTARTSYS`.
+    /// `EBUSY` if buffers are registered, those of `pin`, `ERESTARTSYS`.
     pub fn register(
         &self,
         context: &Context<'_>,
@@ -158,10 +158,10 @@ impl Ring {
         Ok(())
     }
 
-    /// Gives the buffers back.
+    /// Unregisters the buffers.
     ///
     /// # Errors
-    /// `ENXIO` if there are none, `ERESTARTSYS`.
+    /// `ENXIO` if none are registered, `ERESTARTSYS`.
     pub fn unregister(&self, context: &Context<'_>) -> Result<(), Errno> {
         let _turn = self.turn.take(context)?;
         let buffers = self.buffers.lock().take();

@@ -1,4 +1,4 @@
-//! What a submission asks for, and doing it.
+//! Decoding and executing submissions.
 
 use super::Ring;
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 use linux_raw_sys::io_uring::io_uring_op as op;
 
-/// The fields of a submission that something here reads (`struct io_uring_sqe`).
+/// The fields of a submission that are supported (`struct io_uring_sqe`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Submission {
     opcode: u8,
@@ -22,13 +22,13 @@ pub struct Submission {
     address: u64,
     length: u32,
     modifiers: u32,
-    /// What the completion carries.
+    /// The program's data, returned in the completion.
     pub user_data: u64,
     buffer: u16,
 }
 
 impl Submission {
-    /// Takes the bytes apart.
+    /// Decodes a submission.
     #[must_use]
     pub fn new(bytes: &[u8; 64]) -> Self {
         let part = |at: usize, size: usize| {
@@ -50,25 +50,25 @@ impl Submission {
     }
 }
 
-/// What is asked for.
+/// The type of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     Nothing,
-    /// Memory of the program, in pieces.
+    /// Reads or writes a vector of user memory.
     Vectors {
         write: bool,
     },
-    /// Memory of the program.
+    /// Reads or writes user memory.
     Plain {
         write: bool,
     },
-    /// A registered buffer.
+    /// Reads or writes a registered buffer.
     Fixed {
         write: bool,
     },
 }
 
-/// The operation of a code, if there is one here.
+/// Returns the operation of an opcode; `None` if it is not supported.
 fn operation(code: u8) -> Option<Operation> {
     let is = |known: op| u32::from(code) == known as u32;
     let known = [
@@ -86,17 +86,18 @@ fn operation(code: u8) -> Option<Operation> {
         .map(|(_, operation)| operation)
 }
 
-/// Flags that ask for an order or a way which everything here takes anyway: one after the other.
+/// Flags without effect (`IOSQE_IO_DRAIN`, `IOSQE_ASYNC`): submissions run one after the other anyway.
 const HARMLESS: u8 = 1 << 1 | 1 << 4;
 
-/// Bytes that go through the kernel's stack at a time.
+/// Bytes copied through the kernel stack at a time.
 const CHUNK: usize = 1024;
 
 impl Ring {
-    /// Does it, and says how many bytes were moved.
+    /// Executes a submission. Returns the number of bytes transferred.
     ///
     /// # Errors
-    /// `EINVAL` for what is not offered, and those of the file.
+    /// `EINVAL` for unsupported operations, flags and modifiers, `EOPNOTSUPP` for files that can block, and those of
+    /// the file.
     pub(super) fn operate(&self, context: &Context<'_>, wanted: &Submission) -> Result<u64, Errno> {
         let operation = operation(wanted.opcode).ok_or(Errno::EINVAL)?;
         if wanted.flags & !HARMLESS != 0 || wanted.modifiers != 0 {
@@ -107,7 +108,7 @@ impl Ring {
         }
         let open = context.files().get_usable(wanted.descriptor)?;
         if open.file.polling() != Polling::Always {
-            // Nobody waits in the background.
+            // There is no background thread to wait in.
             return Err(Errno::EOPNOTSUPP);
         }
         match operation {
@@ -129,7 +130,7 @@ impl Ring {
         }
     }
 
-    /// A registered buffer, part by part. The caller has the turn, so the buffer stays.
+    /// Transfers a registered buffer, in chunks. The caller holds the ring's turn, so that the buffer stays registered.
     fn fixed(
         &self,
         context: &Context<'_>,
@@ -172,7 +173,7 @@ impl Ring {
     }
 }
 
-/// This offset means the position of the file.
+/// The offset that selects the file position.
 const POSITION: u64 = u64::MAX;
 
 fn get(

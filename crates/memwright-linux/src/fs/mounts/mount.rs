@@ -1,4 +1,4 @@
-//! A program mounts a tmpfs, or changes what one was mounted with.
+//! `mount`: mounting a tmpfs, and changing the options of one.
 
 use super::{MOST_MOUNTS, Mount, Mounts, covering};
 use crate::{
@@ -14,12 +14,12 @@ use crate::{
 use alloc::sync::Arc;
 
 impl Mounts {
-    /// Covers the directory `at` by a tmpfs, as a program asks for it.
+    /// Mounts a tmpfs on the directory `at`.
     ///
     /// # Errors
-    /// `ENOTDIR`; `EINVAL` for a directory of `/proc` or `/sys`, whose names are made when somebody looks; `EBUSY` for the
-    /// root, which covers everything else; `ENOENT` if the directory was removed, or its file system detached;
-    /// `ENOSPC` if there are as many mounts as there may be (`fs.mount-max`).
+    /// `ENOTDIR`; `EINVAL` for a directory of `/proc` or `/sys`, whose entries are created on lookup; `EBUSY` for the
+    /// root; `ENOENT` if the directory was removed or its file system detached; `ENOSPC` if there are too many mounts
+    /// (`fs.mount-max`).
     pub fn mount_tmpfs(&self, at: &Arc<Dentry>, tmpfs: Tmpfs, now: Moment) -> Result<(), Errno> {
         if !at.inode.is_directory() {
             return Err(Errno::ENOTDIR);
@@ -54,11 +54,11 @@ impl Mounts {
         })
     }
 
-    /// Changes what the tmpfs of this root was mounted with (Linux 7.2 `fs/namespace.c`, `do_remount`).
+    /// Changes the options of the tmpfs with this root (Linux 7.2 `fs/namespace.c`, `do_remount`).
     ///
     /// # Errors
-    /// `EINVAL` if it is no root of a mounted file system, or the options cannot be had; `EBUSY` for what the system itself
-    /// mounted.
+    /// `EINVAL` if it is not the root of a mounted file system, or for invalid options; `EBUSY` for a file system that
+    /// the kernel mounted.
     pub fn remount(
         &self,
         root: &Arc<Dentry>,
@@ -76,10 +76,10 @@ impl Mounts {
         Ok(())
     }
 
-    /// The directory that the file system of this root covers; none for the root of all.
+    /// Returns the directory that the file system with this root is mounted on; none for the root of the tree.
     ///
     /// # Errors
-    /// `EINVAL` if it is no root of a mounted file system.
+    /// `EINVAL` if it is not the root of a mounted file system.
     pub(super) fn place_of(&self, root: &Arc<Dentry>) -> Result<Option<Arc<Dentry>>, Errno> {
         let mounts = self.mounts.lock();
         let found = mounts.mounts.get(&root.inode.file_system.mount);

@@ -1,4 +1,4 @@
-//! A file system goes: when nobody uses it, or out of the tree at once and with its last user.
+//! `umount`: removing an unused file system, or detaching one in use, to be freed with its last user.
 
 use super::Mounts;
 use crate::{
@@ -10,14 +10,15 @@ use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// Who has the root of a file system in its place that nobody uses: the list, the directory that it covers, and who asks.
+/// References to the root of an unused mount: the mount table, the covered directory, and the caller.
 const KNOWN: usize = 3;
 
 impl Mounts {
-    /// Takes the file system of this root away, with all its files.
+    /// Unmounts the file system with this root and frees its files.
     ///
     /// # Errors
-    /// `EINVAL` if it is no root; `EBUSY` while somebody uses anything in it, and for what the system itself mounted.
+    /// `EINVAL` if it is not a root; `EBUSY` if something in it is in use, and for a file system that the kernel
+    /// mounted.
     pub fn unmount(&self, root: Arc<Dentry>) -> Result<(), Errno> {
         let at = self.place_of_tmpfs(&root)?;
         let is_bound = || self.is_bound(&root);
@@ -30,11 +31,11 @@ impl Mounts {
         Ok(())
     }
 
-    /// Takes the file system of this root, and those that lie in it, out of the tree, whoever uses them: they go with their
-    /// last users (Linux 7.2 `fs/namespace.c`, `umount_tree`).
+    /// Detaches the file system with this root, and those mounted below it, from the tree even if they are in use. They
+    /// are freed with their last users (Linux 7.2 `fs/namespace.c`, `umount_tree`).
     ///
     /// # Errors
-    /// `EINVAL` if it is no root; `EBUSY` for what the system itself mounted; `ENOMEM`.
+    /// `EINVAL` if it is not a root; `EBUSY` for a file system that the kernel mounted; `ENOMEM`.
     pub fn detach(&self, root: Arc<Dentry>) -> Result<(), Errno> {
         self.place_of_tmpfs(&root)?;
         let guard = self.names.keep();
@@ -59,7 +60,7 @@ impl Mounts {
         Ok(())
     }
 
-    /// The number of a mount and of those that lie in it, those first in which others lie.
+    /// Returns the ids of a mount and of all mounts below it, parents before children.
     fn with_those_within(&self, mount: u64) -> Result<Vec<u64>, OutOfMemory> {
         let mut numbers = Vec::new();
         numbers.try_push(mount)?;
@@ -74,9 +75,8 @@ impl Mounts {
         Ok(numbers)
     }
 
-    /// Takes away what was detached and has no user any more: called after somebody has stopped using a file or a
-    /// directory. It does nothing until the last user of such a file system is gone, and walks only through those without
-    /// users.
+    /// Frees detached file systems without users. Called after a file or directory was released. It does nothing until
+    /// the last user of such a file system is gone, and tears down only those without users.
     pub fn reap(&self) {
         if !self.idle.load(Ordering::Relaxed) || !self.idle.swap(false, Ordering::SeqCst) {
             return;
@@ -97,7 +97,8 @@ impl Mounts {
             }
             let goes = !self.is_bound(root) && self.names.is_abandoned(&guard, root);
             if !goes {
-                // A path walk or a bound socket keeps it, and neither sets `idle` when it ends: look again.
+                // A path walk or a bound socket keeps it. Neither sets `idle` when it ends, so the next call must
+                // check again.
                 self.idle.store(true, Ordering::SeqCst);
             }
             goes
@@ -113,15 +114,16 @@ impl Mounts {
         at.ok_or(Errno::EBUSY)
     }
 
-    /// Whether a socket has its name in the file system of this root.
+    /// Returns whether a socket is bound to a name in the file system with this root.
     fn is_bound(&self, root: &Dentry) -> bool {
         let device = root.inode.file_system.device;
         self.sockets.has_node_of(device.encode())
     }
 }
 
-/// Takes all names out that are in this directory and below: each holds the directory that holds it. Goes down into the
-/// first name that is left, and up by the directory above when none is: neither a list nor the stack grows with the tree.
+/// Removes all entries in this directory and below, which breaks the reference cycles between entries and their
+/// directories. Descends into the first remaining entry and ascends through the parent, so that neither a list nor the
+/// stack grows with the tree.
 pub(super) fn take_down(root: &Arc<Dentry>) {
     let mut here = root.clone();
     loop {

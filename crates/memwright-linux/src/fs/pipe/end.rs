@@ -1,4 +1,4 @@
-//! One side of a pipe, or both.
+//! Pipe ends: the read side, the write side, or both.
 
 use super::{Pipe, Room, Step};
 use crate::{
@@ -17,7 +17,7 @@ use linux_raw_sys::{general as raw, ioctl};
 use memwright::{Access, Awaited, FaultError};
 use memwright_table::{Frame, PAGE_SIZE, VirtAddr};
 
-/// An opened side of a pipe.
+/// An open end of a pipe.
 pub struct PipeEnd {
     /// The pipe.
     pub pipe: Arc<Pipe>,
@@ -27,8 +27,8 @@ pub struct PipeEnd {
 }
 
 impl PipeEnd {
-    /// Opens the pipe for reading, writing or both, without waiting for the other side.
-    /// `room` is for a pipe that nobody has open.
+    /// Opens the pipe for reading, writing or both, without waiting for the other side. `room` is used if the pipe is
+    /// not open yet.
     #[must_use]
     pub fn new(
         kernel: &'static Kernel,
@@ -45,12 +45,11 @@ impl PipeEnd {
         }
     }
 
-    /// Opens a named pipe: waits until the other side is open too (`fifo_open` in `fs/pipe.c` of
-    /// Linux 7.2).
+    /// Opens a named pipe and waits until the other side is open too (`fifo_open` in `fs/pipe.c` of Linux 7.2).
     ///
     /// # Errors
-    /// `ENXIO` for a writer who will not wait while nobody reads, `ERESTARTSYS` after a signal, `ENFILE` and `ENOMEM` if
-    /// there is no room for it.
+    /// `ENXIO` for a writer that does not wait if there is no reader, `ERESTARTSYS` after a signal, `ENFILE` and
+    /// `ENOMEM` if there is no room for it.
     pub fn open_named(
         context: &Context<'_>,
         pipe: &Arc<Pipe>,
@@ -91,7 +90,7 @@ impl PipeEnd {
         Ok(end)
     }
 
-    /// Waits until one look at the pipe gives more than [`Step::Wait`].
+    /// Waits until `look` returns something other than [`Step::Wait`].
     fn wait(
         context: &Context<'_>,
         open: &OpenFile,
@@ -122,9 +121,9 @@ impl File for PipeEnd {
     }
 
     fn kernel_bytes(&self) -> u64 {
-        /// A pipe with its node.
+        /// A pipe with its inode.
         const PLAIN: u64 = 1024;
-        // Each end counts as half of the pipe: a process that fills pipes for itself has both.
+        // Each end counts half of the pipe: a process that fills pipes for itself has both ends.
         (PLAIN + self.pipe.buffered_bytes()) / 2
     }
 
@@ -166,7 +165,7 @@ impl File for PipeEnd {
                     let look = || self.pipe.next_read(1).0;
                     Self::wait(context, open, &self.pipe.readable, look)?;
                 }
-                // A page that holds bytes is there: nothing else comes with bytes to move.
+                // `next_read` returns a page whenever bytes can be moved, so `Moved` without one does not occur.
                 (Step::Closed | Step::Moved(_), _) => return Ok(0),
             }
         }
@@ -283,11 +282,11 @@ impl PipeEnd {
         Ok(done)
     }
 
-    /// Puts `length` bytes of a program's memory at `address` into the pipe: whole pages as they are, where a page of
-    /// the pipe begins, the rest as copies. Without `waits` only as much as there is room for.
+    /// Puts `length` bytes of user memory at `address` into the pipe (`vmsplice`). Full pages are lent without a copy
+    /// where a page of the pipe begins; the rest is copied. Without `waits`, stops when the pipe is full.
     ///
     /// # Errors
-    /// `EFAULT` where the memory cannot be lent, `EAGAIN` for no room, `EPIPE` without a reader, `ERESTARTSYS`.
+    /// `EFAULT` if the memory cannot be lent, `EAGAIN` if the pipe is full, `EPIPE` without a reader, `ERESTARTSYS`.
     pub fn lend(
         &self,
         context: &Context<'_>,
@@ -361,7 +360,7 @@ impl PipeEnd {
         }
     }
 
-    /// Copies bytes of a frame into the pipe. The caller has the turn to write, and there is room.
+    /// Copies bytes of a frame into the pipe, which has room for them. The caller holds the write turn.
     fn copy_in(&self, frame: Frame, offset: usize, length: usize) -> Result<usize, Errno> {
         let frames = self.pipe.memory.frames();
         let mut buffer = [0; 256];
@@ -378,17 +377,17 @@ impl PipeEnd {
         Ok(done)
     }
 
-    /// The kernel.
+    /// Returns the kernel.
     pub(super) const fn kernel(&self) -> &'static Kernel {
         self.kernel
     }
 
-    /// Whether this side reads and whether it writes.
+    /// Returns whether this end reads, and whether it writes.
     #[must_use]
     pub fn sides(&self) -> (bool, bool) {
         (self.reads, self.writes)
     }
 }
 
-/// The flags of `pipe2` that mean something.
+/// The supported flags of `pipe2`.
 pub const PIPE_FLAGS: u32 = raw::O_CLOEXEC | raw::O_NONBLOCK;

@@ -1,4 +1,4 @@
-//! Pipes, with a name or without.
+//! Pipes, named and anonymous.
 
 mod end;
 pub mod ring;
@@ -25,31 +25,31 @@ use ring::{DEFAULT_PAGES, PIPE_BUF, Ring, Span};
 
 use super::turn::Turn;
 
-/// The page of a slot that holds bytes.
+/// The page in a slot with data.
 #[derive(Clone, Copy)]
 struct Page {
     frame: Frame,
-    /// A program's page, which nobody writes through the pipe (`vmsplice`). It is full.
+    /// A page of user memory, which is full and must not be written through the pipe (`vmsplice`).
     lent: bool,
 }
 
 struct State {
     ring: Ring,
-    /// What the slots count as, while somebody has the pipe open.
+    /// The accounted room of the slots, while the pipe is open.
     room: Option<Room>,
-    /// The page of each slot, while it holds bytes; no slots without room.
+    /// The page of each slot with data. There are no slots while there is no room.
     pages: Vec<Option<Page>>,
-    /// Somebody is copying to the page behind what was written.
+    /// A writer is copying into the page after the written bytes.
     writing: bool,
     readers: u32,
     writers: u32,
-    /// How often each side was ever opened: who opens a named pipe waits for a change.
+    /// How often each side was ever opened: the opener of a named pipe waits for a change.
     reader_openings: u64,
     writer_openings: u64,
 }
 
 impl State {
-    /// Tells the ring whether the page that is read next may be written in front of what is left of it.
+    /// Reports to the ring whether the free part before the unread bytes of the next page may be written.
     fn note_front(&mut self) {
         let front = self.ring.slot(self.ring.used_pages().start);
         let lent = self.pages[front].is_some_and(|page| page.lent);
@@ -57,24 +57,24 @@ impl State {
     }
 }
 
-/// A pipe. Its bytes live in frames that exist while they hold something; they count as pages of
-/// objects, so that pipes cannot take what is reserved for the kernel.
+/// A pipe. Its frames are allocated while they contain data, and count as object pages, so that pipes cannot use the
+/// reserve of the kernel.
 pub struct Pipe {
     memory: Arc<Memory>,
     state: Lock<State>,
-    /// One reader copies at a time, and one writer.
+    /// Serialise the copies of readers and of writers.
     reading: Turn,
     writing: Turn,
-    /// Woken when there is something to read, or the last writer went.
+    /// Woken when there is something to read, or the last writer has gone.
     readable: WaitQueue,
-    /// Woken when there is room, or the last reader went.
+    /// Woken when there is room, or the last reader has gone.
     writable: WaitQueue,
 }
 
-/// What one look at a pipe gave.
+/// The result of one attempt to read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// So many bytes moved.
+    /// This number of bytes can be moved.
     Moved(usize),
     /// Nothing now: wait.
     Wait,
@@ -83,7 +83,7 @@ enum Step {
 }
 
 impl Pipe {
-    /// A pipe that nobody has open.
+    /// Creates a pipe that is not open.
     #[must_use]
     pub fn new(memory: &Arc<Memory>) -> Self {
         let state = State {
@@ -106,7 +106,7 @@ impl Pipe {
         }
     }
 
-    /// Opens a side, or both. The first to open the pipe gives it its room; a later one gets back what it brought.
+    /// Opens a side, or both. The first opener's `brought` becomes the pipe's room; a later one's is dropped.
     fn open(&self, kernel: &Kernel, brought: Option<Room>, reads: bool, writes: bool) {
         let mut brought = brought;
         {
@@ -138,7 +138,7 @@ impl Pipe {
             state.readers -= u32::from(reads);
             state.writers -= u32::from(writes);
             if state.readers == 0 && state.writers == 0 {
-                // What nobody read is gone.
+                // Unread data is discarded.
                 self.release_pages(&mut state);
                 state.ring = Ring::new(DEFAULT_PAGES);
                 left = Some((state.room.take(), core::mem::take(&mut state.pages)));
@@ -153,7 +153,7 @@ impl Pipe {
         }
     }
 
-    /// Bytes of the pages that hold what was written.
+    /// Returns the size in bytes of the pages with data.
     fn buffered_bytes(&self) -> u64 {
         let pages = self.state.lock().ring.used_pages();
         (pages.end - pages.start) * PAGE_SIZE as u64
@@ -167,7 +167,7 @@ impl Pipe {
         }
     }
 
-    /// The next bytes to read, at most `limit`: they stay until they are consumed.
+    /// Returns the next bytes to read, at most `limit`. They stay until they are consumed.
     fn next_read(&self, limit: usize) -> (Step, Option<(Frame, Span)>) {
         let state = self.state.lock();
         let Some(span) = state.ring.read_span(limit) else {
@@ -194,7 +194,7 @@ impl Pipe {
         state.note_front();
     }
 
-    /// How much of a write of `length` bytes can be stored now.
+    /// Returns how much of a write of `length` bytes can be stored now.
     fn room(&self, length: usize) -> Step {
         let state = self.state.lock();
         if state.readers == 0 {
@@ -203,8 +203,8 @@ impl Pipe {
         state.ring.admit(length).map_or(Step::Wait, Step::Moved)
     }
 
-    /// Where the next of `limit` admitted bytes go. The page stays until
-    /// [`Self::finish_write`]; the caller has the turn to write.
+    /// Returns where to store the next of `limit` admitted bytes. The page stays until [`Self::finish_write`]. The
+    /// caller holds the write turn.
     ///
     /// # Errors
     /// `ENOMEM` if no frame is free.
@@ -213,7 +213,7 @@ impl Pipe {
         begun.map_err(|_| Errno::ENOMEM)?.ok_or(Errno::EAGAIN)
     }
 
-    /// The same, if there is room.
+    /// Like [`Self::begin_write`], without direct reclaim; returns `None` if there is no room.
     fn try_begin_write(&self, limit: usize) -> Result<Option<(Frame, Span)>, OutOfFrames> {
         let mut state = self.state.lock();
         let Some(span) = state.ring.write_span(limit) else {
@@ -235,8 +235,8 @@ impl Pipe {
         Ok(Some((page.frame, span)))
     }
 
-    /// Takes a reference of a full page of a program in; gives it back unless there is room for it as a whole. The
-    /// caller has the turn to write.
+    /// Takes over a reference to a full page of user memory. Returns it if there is no free slot for it. The caller
+    /// holds the write turn.
     fn lend<'a>(&self, frame: FrameRef<'a, M>) -> Option<FrameRef<'a, M>> {
         let mut state = self.state.lock();
         let whole = |span: &Span| span.offset == 0 && span.length == PAGE_SIZE;
@@ -255,7 +255,7 @@ impl Pipe {
         }
     }
 
-    /// Records that `count` bytes were stored where [`Self::begin_write`] said.
+    /// Records that `count` bytes were stored in the span that [`Self::begin_write`] returned.
     fn finish_write(&self, slot: usize, count: usize) {
         let mut state = self.state.lock();
         state.writing = false;
@@ -272,7 +272,7 @@ impl Pipe {
         let mut ready = Readiness::empty();
         if reads {
             ready.set(Readiness::READ, state.ring.readable() > 0);
-            // A named pipe that no writer ever opened is not hung up.
+            // A named pipe that was never opened for writing is not hung up.
             ready.set(
                 Readiness::HANGUP,
                 state.writers == 0 && state.writer_openings > 0,
@@ -285,23 +285,23 @@ impl Pipe {
         ready
     }
 
-    /// Bytes waiting to be read.
+    /// Returns the number of bytes waiting to be read.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.state.lock().ring.readable()
     }
 
-    /// Bytes it can hold.
+    /// Returns the capacity in bytes.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.state.lock().ring.capacity()
     }
 
-    /// Changes how much it can hold, to the next power of two of pages; returns the new capacity (`pipe_set_size` in
+    /// Changes the capacity to the next power of two of pages. Returns the new capacity in bytes (`pipe_set_size` in
     /// `fs/pipe.c` of Linux 7.3).
     ///
     /// # Errors
-    /// `EBUSY` if what it holds would not fit, `EPERM` beyond the limits, `EINVAL` for a size that there is not, `ENOMEM`.
+    /// `EBUSY` if its contents would not fit, `EPERM` beyond the limits, `EINVAL` for an invalid size, `ENOMEM`.
     pub fn set_capacity(&self, context: &Context<'_>, bytes: usize) -> Result<usize, Errno> {
         let size = rounded_size(bytes).ok_or(Errno::EINVAL)?;
         let pages = size / PAGE_SIZE;
@@ -337,8 +337,8 @@ impl Pipe {
     }
 }
 
-/// Bytes of a pipe for which `bytes` are asked: a power of two of pages, if that many bytes can be asked for
-/// (`round_pipe_size` in `fs/pipe.c` of Linux 7.3).
+/// Returns the size of a pipe for which `bytes` are requested: a power of two of pages; `None` if the request is too
+/// large (`round_pipe_size` in `fs/pipe.c` of Linux 7.3).
 #[must_use]
 pub fn rounded_size(bytes: usize) -> Option<usize> {
     const MOST: usize = 1 << 31;

@@ -1,40 +1,40 @@
-//! The arithmetic of a pipe's ring of pages; it knows positions, not bytes.
+//! The arithmetic of a pipe's ring of pages. It tracks positions and contains no data.
 
 use core::ops::Range;
 use memwright_table::PAGE_SIZE;
 
-/// Writes up to this many bytes are never mixed with those of other writers.
+/// Writes of at most this many bytes are atomic.
 pub const PIPE_BUF: usize = 4096;
 
 /// Pages of a new pipe (Linux's `PIPE_DEF_BUFFERS`).
 pub const DEFAULT_PAGES: usize = 16;
 
-/// Largest size an unprivileged owner may ask for (Linux's `pipe_max_size`), in pages.
+/// Largest size that an unprivileged owner may request (Linux's `pipe_max_size`), in pages.
 pub const MAX_PAGES: usize = 256;
 
-/// A run of bytes inside one page of the ring.
+/// A run of bytes within one page of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Page slot, below the ring's page count.
+    /// The page slot, below the ring's page count.
     pub slot: usize,
     /// First byte in that page.
     pub offset: usize,
-    /// Bytes; never zero, never across the end of the page.
+    /// Length in bytes; never zero, and never across the end of the page.
     pub length: usize,
 }
 
-/// Two positions that only grow; their difference is what the pipe holds.
+/// A ring with two positions that only grow; their difference is the number of bytes in the pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
     read: u64,
     written: u64,
     pages: usize,
-    /// The page that is read next is not written before it is read to its end.
+    /// The page that is read next must not be written before it is read to its end.
     front_kept: bool,
 }
 
 impl Ring {
-    /// An empty ring of `pages` pages.
+    /// Creates an empty ring of `pages` pages.
     #[must_use]
     pub const fn new(pages: usize) -> Self {
         Self {
@@ -45,24 +45,24 @@ impl Ring {
         }
     }
 
-    /// Whether the page that is read next is kept until it is read to its end.
+    /// Sets whether the page that is read next must not be written before it is read to its end.
     pub fn keep_front(&mut self, kept: bool) {
         self.front_kept = kept;
     }
 
-    /// Bytes that the ring can hold.
+    /// Returns the capacity in bytes.
     #[must_use]
     pub const fn capacity(&self) -> usize {
         self.pages * PAGE_SIZE
     }
 
-    /// Bytes waiting to be read.
+    /// Returns the number of bytes waiting to be read.
     #[must_use]
     pub const fn readable(&self) -> usize {
         (self.written - self.read) as usize
     }
 
-    /// Bytes that fit.
+    /// Returns the number of bytes that fit.
     #[must_use]
     pub const fn writable(&self) -> usize {
         let kept = if self.front_kept {
@@ -84,31 +84,31 @@ impl Ring {
         })
     }
 
-    /// The next bytes to read, at most `limit`, within one page.
+    /// Returns the next bytes to read, at most `limit`, within one page.
     #[must_use]
     pub fn read_span(&self, limit: usize) -> Option<Span> {
         self.span(self.read, self.readable().min(limit))
     }
 
-    /// The bytes to read behind the next `skip`, at most `limit`, within one page.
+    /// Returns the bytes to read after the next `skip`, at most `limit`, within one page.
     #[must_use]
     pub fn span_behind(&self, skip: usize, limit: usize) -> Option<Span> {
         let left = self.readable().saturating_sub(skip);
         self.span(self.read + skip as u64, left.min(limit))
     }
 
-    /// Where the next bytes go, at most `limit`, within one page.
+    /// Returns where the next bytes go, at most `limit`, within one page.
     #[must_use]
     pub fn write_span(&self, limit: usize) -> Option<Span> {
         self.span(self.written, self.writable().min(limit))
     }
 
-    /// Records that `length` bytes were read and returns the slot that became free, if the page
-    /// was used up or nothing is left in it.
+    /// Records that `length` bytes were read. Returns the slot that became free, if the page was used up or nothing is
+    /// left in it.
     ///
-    /// An empty ring starts again at the beginning of a page, so that a pipe in step with its
-    /// reader uses one page, not sixteen in turn; but not while somebody is `writing` to the page
-    /// behind what was written.
+    /// An empty ring restarts at the beginning of a page, so that a pipe whose reader keeps up uses one page instead of
+    /// sixteen in turn. While a writer is copying into the page after the written bytes (`writing`), the ring does not
+    /// restart.
     pub fn consume(&mut self, length: usize, writing: bool) -> Option<usize> {
         debug_assert!(length <= self.readable());
         let span = self.span(self.read, self.readable())?;
@@ -120,26 +120,26 @@ impl Ring {
             self.written = 0;
             return Some(span.slot);
         }
-        // A writer that came around may have bytes in the front part of the same page, or be about to.
+        // A writer that wrapped around may have bytes in the front part of the same page, or be about to.
         let next_use = (page + self.pages as u64) * PAGE_SIZE as u64;
         let used_to = self.written + u64::from(writing);
         (self.read % PAGE_SIZE as u64 == 0 && used_to <= next_use).then_some(span.slot)
     }
 
-    /// The numbers of the pages that hold bytes.
+    /// Returns the numbers of the pages with data.
     #[must_use]
     pub fn used_pages(&self) -> Range<u64> {
         self.read / PAGE_SIZE as u64..self.written.div_ceil(PAGE_SIZE as u64)
     }
 
-    /// The slot in which the page with this number stands.
+    /// Returns the slot of a page number.
     #[must_use]
     pub const fn slot(&self, page: u64) -> usize {
         (page % self.pages as u64) as usize
     }
 
-    /// The same bytes in a ring of `pages` pages; `None` if they do not fit, or two runs share a
-    /// page because the ring is nearly full.
+    /// Returns a ring of `pages` pages with the same positions. Returns `None` if the data does not fit, or if two runs
+    /// share a page because the ring is nearly full.
     #[must_use]
     pub fn resized(&self, pages: usize) -> Option<Self> {
         let used = self.used_pages();
@@ -153,9 +153,9 @@ impl Ring {
         self.written += length as u64;
     }
 
-    /// How much of a write of `length` bytes may be taken now; `None` if it must wait.
+    /// Returns how much of a write of `length` bytes may be taken now; `None` if it must wait.
     ///
-    /// A write of at most [`PIPE_BUF`] bytes is taken whole or not at all.
+    /// A write of at most [`PIPE_BUF`] bytes is taken completely or not at all.
     #[must_use]
     pub fn admit(&self, length: usize) -> Option<usize> {
         let room = self.writable();
@@ -174,7 +174,7 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
-    /// A small generator of numbers that look random, the same on every run.
+    /// A small pseudo-random generator with a fixed seed.
     struct Sequence(u64);
 
     impl Sequence {
@@ -257,7 +257,7 @@ mod tests {
                 place.map(|span| (span.slot, span.offset, span.length)),
                 Some((0, 0, 100))
             );
-            // The rest of what was there is read while the front is written.
+            // The rest of the earlier data is read while the front is written.
             assert_eq!(ring.consume(PAGE_SIZE - 100, true), None);
             ring.produce(100);
             assert_eq!(ring.readable(), (pages - 1) * PAGE_SIZE + 100);

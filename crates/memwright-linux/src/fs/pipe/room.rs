@@ -1,4 +1,4 @@
-//! How many pages a pipe may hold, and to whom they count.
+//! The capacity of pipes, and its accounting to users.
 
 use super::{Page, ring::DEFAULT_PAGES};
 use crate::{
@@ -10,13 +10,13 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use memwright_table::{PAGE_SIZE, Shared, TryPush};
 
-/// Pages of a pipe of a user that has too many (`PIPE_MIN_DEF_BUFFERS` of `fs/pipe.c`).
+/// Pages of a pipe when its user is over the soft limit (`PIPE_MIN_DEF_BUFFERS` of `fs/pipe.c`).
 const FEWEST_PAGES: u64 = 2;
 
-/// The capabilities that the limits of users do not hold for (`pipe_is_unprivileged_user`).
+/// The capabilities that exempt from the limits of users (`pipe_is_unprivileged_user`).
 const UNLIMITED: Capabilities = Capabilities::RESOURCES.union(Capabilities::ADMINISTER);
 
-/// Slots without pages.
+/// Allocates empty slots.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -26,7 +26,7 @@ pub(super) fn slots(pages: usize) -> Result<Vec<Option<Page>>, Errno> {
     Ok(slots)
 }
 
-/// Pages that a pipe may hold, which count as those of the user that opened it.
+/// The capacity of a pipe in pages, accounted to the user that opened it.
 pub struct Room {
     user: Shared<User>,
     pages: u64,
@@ -34,7 +34,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// The room of a pipe that the caller opens (`alloc_pipe_info` in `fs/pipe.c` of Linux 7.3).
+    /// Creates the room of a pipe that the caller opens (`alloc_pipe_info` in `fs/pipe.c` of Linux 7.3).
     ///
     /// # Errors
     /// `ENFILE` if the user has too many pages, `ENOMEM`.
@@ -61,17 +61,17 @@ impl Room {
         Ok(room)
     }
 
-    /// Counts so many pages instead; returns what the user has then.
+    /// Accounts `pages` instead of the present number. Returns the user's total after that.
     fn count(&mut self, pages: u64) -> u64 {
         let all = self.user.pipe_pages.add(pages);
         self.user.pipe_pages.remove(self.pages);
         all - core::mem::replace(&mut self.pages, pages)
     }
 
-    /// Changes how many pages there may be.
+    /// Changes the number of pages.
     ///
     /// # Errors
-    /// `EPERM` if it grows and the user has too many then.
+    /// `EPERM` if it grows and the user would have too many.
     pub(super) fn resize(
         &mut self,
         context: &Context<'_>,

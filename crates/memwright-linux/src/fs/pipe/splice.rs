@@ -1,17 +1,17 @@
-//! Moving bytes between a pipe and another file, or another pipe, inside the kernel (Linux 7.3 `fs/splice.c`).
+//! Moving data between a pipe and another file or pipe inside the kernel (Linux 7.3 `fs/splice.c`).
 //!
-//! Bytes are copied, a page or what is left of one at a time; the thread that has the turn keeps it meanwhile, as
-//! Linux keeps the pipe locked.
+//! Data is copied, at most one page at a time. The thread holds the pipe's turn meanwhile, as Linux holds the pipe's
+//! lock.
 
 use super::{Pipe, PipeEnd, Step};
 use crate::{context::Context, errno::Errno, sync::pause_point};
 use alloc::vec::Vec;
 use memwright_table::{PAGE_SIZE, TryPush};
 
-/// Most bytes of a pipe that are handed on together, so that they can be one message.
+/// Maximum bytes of a pipe that are passed on together, so that they can form one message.
 const TOGETHER: usize = 16 * PAGE_SIZE;
 
-/// A buffer of kernel memory.
+/// Allocates a buffer of kernel memory.
 fn buffer(length: usize) -> Result<Vec<u8>, Errno> {
     let mut buffer = Vec::new();
     buffer.try_fill(length, 0).map_err(|_| Errno::ENOMEM)?;
@@ -19,8 +19,8 @@ fn buffer(length: usize) -> Result<Vec<u8>, Errno> {
 }
 
 impl Pipe {
-    /// Copies bytes that wait to be read, behind the first `skip`, into `buffer`; they stay. Returns how many: fewer than
-    /// asked for at the end of a page.
+    /// Copies unread bytes after the first `skip` into `buffer` without consuming them. Returns their number, which may
+    /// be smaller than the buffer at the end of a page.
     fn peek(&self, skip: usize, buffer: &mut [u8]) -> usize {
         let state = self.state.lock();
         let Some(span) = state.ring.span_behind(skip, buffer.len()) else {
@@ -34,7 +34,7 @@ impl Pipe {
         span.length
     }
 
-    /// Copies up to the whole of `buffer` as [`Self::peek`] does.
+    /// Like [`Self::peek`], but continues across pages until `buffer` is full or the pipe is empty.
     fn peek_all(&self, skip: usize, buffer: &mut [u8]) -> usize {
         let mut done = 0;
         while done < buffer.len() {
@@ -58,12 +58,12 @@ impl Pipe {
         }
     }
 
-    /// Whether there is something to read.
+    /// Returns whether there is something to read.
     fn filled(&self) -> Step {
         self.next_read(1).0
     }
 
-    /// How many bytes fit.
+    /// Returns how many bytes fit.
     fn free(&self) -> Step {
         let state = self.state.lock();
         match state.ring.writable() {
@@ -75,7 +75,7 @@ impl Pipe {
 }
 
 impl PipeEnd {
-    /// Waits until there is something to read; false if nobody is left to write it.
+    /// Waits until there is something to read. Returns false if there is no writer left.
     ///
     /// # Errors
     /// `EAGAIN` unless `waits`, `ERESTARTSYS`.
@@ -94,7 +94,7 @@ impl PipeEnd {
         }
     }
 
-    /// Waits until something fits; returns how many bytes do.
+    /// Waits until there is room. Returns the number of bytes that fit.
     ///
     /// # Errors
     /// `EPIPE` without a reader, `EAGAIN` unless `waits`, `ERESTARTSYS`.
@@ -118,12 +118,13 @@ impl PipeEnd {
         Ok(room)
     }
 
-    /// Fills the pipe with up to `length` bytes of `get`, as far as they fit, until it gives fewer than it is asked for;
-    /// returns how many. `get` is told how many bytes came before, and is asked for the rest of a page at a time, which
-    /// has its place in the pipe by then; or, if it gives `messages`, once for all of one.
+    /// Fills the pipe with up to `length` bytes from `get`, as far as they fit, until `get` returns fewer bytes than
+    /// requested. Returns the number of bytes. `get` receives the number of bytes so far and a buffer: the rest of a
+    /// page, which is allocated in the pipe by then; or, if it returns `messages`, a buffer for one complete message,
+    /// and only once.
     ///
     /// # Errors
-    /// Those of [`Self::await_room`], `ENOMEM`, and those of `get` unless it gave some bytes before.
+    /// Those of [`Self::await_room`], `ENOMEM`, and those of `get` unless it has returned bytes before.
     pub fn fill_from(
         &self,
         context: &Context<'_>,
@@ -136,7 +137,7 @@ impl PipeEnd {
         let (turn, room) = loop {
             self.await_room(context, waits)?;
             let turn = self.pipe.writing.take(context)?;
-            // Another may have filled it before this thread had its turn.
+            // Another thread may have filled the pipe before this thread got the turn.
             if let Step::Moved(room) = self.pipe.free() {
                 break (turn, room);
             }
@@ -168,7 +169,7 @@ impl PipeEnd {
         result.map(|()| 0)
     }
 
-    /// Fills the rest of a page by `get`; returns how many bytes it gave, and how many it was asked for.
+    /// Fills the rest of a page from `get`. Returns the number of bytes that it returned, and the number requested.
     fn fill_page(
         &self,
         buffer: &mut [u8],
@@ -188,10 +189,12 @@ impl PipeEnd {
         (got, span.length)
     }
 
-    /// Hands up to `length` bytes of the pipe to `put`, until it takes none or the pipe is empty; returns how many it took. `put` is told how many it took before. What it did not take stays in the pipe.
+    /// Passes up to `length` bytes of the pipe to `put` until it takes none or the pipe is empty. Returns the number of
+    /// bytes taken. `put` receives the number of bytes taken so far and the data; what it does not take stays in the
+    /// pipe.
     ///
     /// # Errors
-    /// Those of [`Self::await_bytes`], `ENOMEM`, and those of `put` unless it took some bytes before.
+    /// Those of [`Self::await_bytes`], `ENOMEM`, and those of `put` unless it has taken bytes before.
     pub fn drain_to(
         &self,
         context: &Context<'_>,
@@ -235,11 +238,11 @@ impl PipeEnd {
         result.map(|()| 0)
     }
 
-    /// Copies up to `length` bytes of the pipe into another one, as far as they are there and fit; with `moves` they are
-    /// gone from this one. Returns how many.
+    /// Copies up to `length` bytes of the pipe into another one, as far as they are available and fit. With `moves`,
+    /// they are removed from this pipe. Returns the number of bytes.
     ///
     /// # Errors
-    /// Those of [`Self::await_bytes`] and, of the other pipe, [`Self::await_room`]; `ENOMEM`.
+    /// Those of [`Self::await_bytes`], and of [`Self::await_room`] for the other pipe; `ENOMEM`.
     pub fn hand_on(
         &self,
         context: &Context<'_>,
@@ -291,10 +294,11 @@ impl PipeEnd {
         }
     }
 
-    /// Stores bytes that fit; returns how many found memory. The caller has the turn to write.
+    /// Stores bytes, for which there is room. Returns how many were stored before memory ran out. The caller holds the
+    /// write turn.
     ///
     /// # Errors
-    /// `ENOMEM` if not even the first did.
+    /// `ENOMEM` if no byte could be stored.
     fn store(&self, bytes: &[u8]) -> Result<usize, Errno> {
         let mut done = 0;
         while done < bytes.len() {

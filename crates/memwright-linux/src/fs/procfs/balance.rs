@@ -1,6 +1,5 @@
-//! Who decides how often pages are asked for their users: `/proc/sys/kernel/numa_balancing`, and
-//! `/sys/kernel/debug/sched/numa_balancing` (Linux 7.2 `kernel/sched/debug.c`). There is one pace for all threads: what
-//! adapts it to each is not there.
+//! Controls of NUMA balancing: `/proc/sys/kernel/numa_balancing`, and `/sys/kernel/debug/sched/numa_balancing` (Linux
+//! 7.2 `kernel/sched/debug.c`). All threads share one scan period, which does not adapt to a thread.
 
 use super::{
     node::{FixedDirectory, ProcNode, SystemControl},
@@ -19,7 +18,7 @@ pub static BALANCING: SystemControl = SystemControl {
         let on = match setting(bytes)? {
             0 => false,
             1 => true,
-            // 2 is the tiering of memory, which there is none of.
+            // 2 is memory tiering, which is not supported.
             _ => return Err(Errno::EINVAL),
         };
         context.kernel.balancing.turn(context.kernel, on);
@@ -27,7 +26,7 @@ pub static BALANCING: SystemControl = SystemControl {
     },
 };
 
-/// Numbers of the nodes of `/sys/kernel/debug`, which is debugfs on Linux.
+/// Inode numbers of `/sys/kernel/debug`, which is debugfs on Linux.
 pub const DEBUG_NUMBERS: core::ops::Range<u64> = 0x1400..0x1500;
 
 /// `/sys/kernel/debug`.

@@ -1,4 +1,4 @@
-//! `/sys/fs/cgroup`: the root of all groups, a directory for each, and what these hold (Linux 7.2
+//! `/sys/fs/cgroup`: the root cgroup, a directory for each cgroup, and their files (Linux 7.2
 //! Documentation/admin-guide/cgroup-v2.rst).
 
 use super::{
@@ -34,27 +34,27 @@ stubs! {
     FILE: "/sys/fs/cgroup/*/memory.stat" "file" Copy("shmem"), "Every file is on tmpfs or is made by the kernel.";
 }
 
-/// Writes a file about a group.
+/// Writes the text of a cgroup's file.
 type GroupReader = fn(&Context<'_>, &Cgroup, &mut Text) -> fmt::Result;
-/// Takes what was written to a file of a group.
+/// Handles a write to a cgroup's file.
 type GroupWriter = fn(&Context<'_>, &Arc<Cgroup>, &[u8]) -> Result<(), Errno>;
 
-/// A number for what a file of a group says.
+/// Returns a number that changes whenever the text of a cgroup's file does.
 type GroupMark = fn(&Kernel, &Cgroup) -> u64;
 
-/// A file of a group.
+/// A file in each cgroup's directory.
 pub struct GroupFile {
     name: &'static str,
     permissions: u32,
     /// Writes its text.
     pub(super) read: GroupReader,
-    /// Takes what is written to it.
+    /// Handles a write to it.
     pub(super) store: Option<GroupWriter>,
-    /// A number for what it says, if who polls it is told when that changes.
+    /// The change counter of its text, if pollers are notified of changes.
     pub(super) mark: Option<GroupMark>,
 }
 
-/// What the root holds beside its groups.
+/// The files of the root directory.
 static ROOT: FixedDirectory = FixedDirectory {
     first: 0x10,
     entries: &[
@@ -93,7 +93,7 @@ const fn told(name: &'static str, read: GroupReader, mark: GroupMark) -> GroupFi
     }
 }
 
-/// What every group holds, and behind that what it holds where memory is limited.
+/// The files of every cgroup, followed by those that exist only while the memory controller is enabled.
 static FILES: [GroupFile; 12] = [
     shown("cgroup.controllers", group_controllers),
     told("cgroup.events", state, populated),
@@ -138,9 +138,9 @@ static FILES: [GroupFile; 12] = [
     },
 ];
 
-/// How many of the files a group holds where memory is not limited.
+/// The number of files that exist without the memory controller.
 const PLAIN_FILES: usize = 4;
-/// Numbers of the nodes of one group.
+/// Inode numbers reserved for each cgroup.
 const NUMBERS: u64 = 64;
 
 fn files(context: &Context<'_>) -> &'static [GroupFile] {
@@ -169,14 +169,14 @@ fn file(id: u32, index: usize) -> Child {
     }
 }
 
-/// What a name of the root leads to.
+/// Looks up a name in the root directory.
 pub(super) fn root_child(context: &Context<'_>, name: &[u8]) -> Option<Child> {
     let group = || context.kernel.cgroups.named(name);
     ROOT.child(name)
         .or_else(|| group().map(|group| directory(group.id)))
 }
 
-/// What a name of a group leads to.
+/// Looks up a name in a cgroup's directory.
 pub(super) fn child(context: &Context<'_>, id: u32, name: &[u8]) -> Option<Child> {
     context.kernel.cgroups.get(id)?;
     let mut files = files(context).iter();
@@ -184,10 +184,10 @@ pub(super) fn child(context: &Context<'_>, id: u32, name: &[u8]) -> Option<Child
     Some(file(id, index))
 }
 
-/// Where the groups begin in a listing of the root.
+/// The directory position of the first cgroup in the root.
 const GROUPS: u64 = 256;
 
-/// Hands out the entries of the root from `position` on.
+/// Passes the entries of the root from `position` on to `emit`.
 pub(super) fn list_root(
     context: &Context<'_>,
     position: &mut u64,
@@ -215,10 +215,10 @@ pub(super) fn list_root(
     }
 }
 
-/// Hands out the entries of a group from `position` on.
+/// Passes the entries of a cgroup from `position` on to `emit`.
 ///
 /// # Errors
-/// `ENODEV` if it is gone.
+/// `ENODEV` if it was removed.
 pub(super) fn list(
     context: &Context<'_>,
     id: u32,
@@ -235,26 +235,26 @@ pub(super) fn list(
     Ok(())
 }
 
-/// The group of that number.
+/// Returns the cgroup with this id.
 ///
 /// # Errors
-/// `ENODEV` if it is gone.
+/// `ENODEV` if it was removed.
 pub(super) fn find(context: &Context<'_>, id: u32) -> Result<Arc<Cgroup>, Errno> {
     context.kernel.cgroups.get(id).ok_or(Errno::ENODEV)
 }
 
 impl ProcNode {
-    /// Whether it is a group, or the root of all groups.
+    /// Returns whether it is a cgroup or the root of all cgroups.
     #[must_use]
     pub const fn is_cgroup(&self) -> bool {
         matches!(self, Self::Cgroups | Self::Cgroup(_))
     }
 
-    /// Makes the directory `name` in this one.
+    /// Creates the directory `name` in this one.
     ///
     /// # Errors
-    /// `EPERM` where no directory can be made, `EAGAIN` in a group, which has none below it; as
-    /// `Cgroups::make` says.
+    /// `EPERM` where directories cannot be created, `EAGAIN` in a cgroup, which cannot have children; those of
+    /// `Cgroups::make`.
     pub fn make_directory(&self, context: &Context<'_>, name: &[u8]) -> Result<(), Errno> {
         match self {
             Self::Cgroups => context.kernel.cgroups.make(context.kernel, name),
@@ -266,7 +266,7 @@ impl ProcNode {
     /// Removes this directory.
     ///
     /// # Errors
-    /// `EPERM` for what cannot be removed; as `Cgroups::remove` says.
+    /// `EPERM` if it cannot be removed; those of `Cgroups::remove`.
     pub fn remove_directory(&self, context: &Context<'_>) -> Result<(), Errno> {
         match self {
             Self::Cgroup(id) => context.kernel.cgroups.remove(context.kernel, *id),
@@ -274,7 +274,7 @@ impl ProcNode {
         }
     }
 
-    /// The root of the file system that stands in the place of this directory of `/sys`.
+    /// Returns the type of the file system that is mounted on this directory of `/sys`.
     pub(super) fn covered_by(&self) -> Option<FileSystemKind> {
         matches!(self, Self::Cgroups).then_some(FileSystemKind::Cgroup)
     }
@@ -291,8 +291,7 @@ fn write_limit(text: &mut Text, pages: u64) -> fmt::Result {
     }
 }
 
-/// The pages of a limit: `max`, or bytes, of which the last part of a page does not count
-/// (`page_counter_memparse`).
+/// Parses a limit: `max`, or bytes with an optional unit, rounded down to pages (`page_counter_memparse`).
 fn limit(bytes: &[u8]) -> Result<u64, Errno> {
     let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
     let text = text.trim();
@@ -341,7 +340,8 @@ static SUBTREE: SystemControl = SystemControl {
     },
 };
 
-/// What is written to `cgroup.subtree_control` makes of the only controller; none if it says nothing of it.
+/// Parses a write to `cgroup.subtree_control`: whether it enables or disables the memory controller, the only one;
+/// `None` if it does neither.
 fn switched(bytes: &[u8]) -> Result<Option<bool>, Errno> {
     let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
     let mut on = None;
@@ -364,10 +364,10 @@ fn processes(context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Res
     write_ids(context, text, |process| group.has(process))
 }
 
-/// Ids that are noted together.
+/// Process ids that are collected in one batch.
 const TOGETHER: usize = 256;
 
-/// Writes the ids of living processes for which `wanted` holds. The cursor is behind the last one.
+/// Writes the ids of living processes that satisfy `wanted`. The cursor is the id after the last one written.
 fn write_ids(
     context: &Context<'_>,
     text: &mut Text,
@@ -382,7 +382,7 @@ fn write_ids(
     })
 }
 
-/// Moves the process whose id was written; 0 is the writer.
+/// Moves the process with the written id into `group`; id 0 is the writer itself.
 fn enter(context: &Context<'_>, bytes: &[u8], group: Option<Arc<Cgroup>>) -> Result<(), Errno> {
     let id = number(bytes).ok_or(Errno::EINVAL)?;
     let process: Arc<Process> = if id == 0 {
@@ -394,12 +394,12 @@ fn enter(context: &Context<'_>, bytes: &[u8], group: Option<Arc<Cgroup>>) -> Res
     cgroup::enter(context.kernel, &process, group)
 }
 
-/// Whether a group has processes.
+/// Returns 1 if the group has processes, and 0 otherwise.
 fn populated(kernel: &Kernel, group: &Cgroup) -> u64 {
     u64::from(group.members(kernel).next().is_some())
 }
 
-/// How much `memory.events` counts.
+/// Returns the sum of the counters in `memory.events`.
 fn happened(_kernel: &Kernel, group: &Cgroup) -> u64 {
     let events = &group.events;
     let counts = [&events.max, &events.out_of_memory, &events.killed];
@@ -407,7 +407,7 @@ fn happened(_kernel: &Kernel, group: &Cgroup) -> u64 {
     counts.iter().sum()
 }
 
-/// How much `memory.swap.events` counts.
+/// Returns the sum of the counters in `memory.swap.events`.
 fn swap_failed(kernel: &Kernel, group: &Cgroup) -> u64 {
     let swap = kernel.memory.swap();
     2 * swap.refused_to(group.payer) + swap.full_for(group.payer)

@@ -1,15 +1,15 @@
-//! Locked frames, which nobody counts before somebody asks.
+//! Counts locked frames on demand; no counter is maintained.
 
 use crate::{context::Context, paged::Paged};
 use core::fmt;
 use memwright::{AreaFlags, space::Sight};
 use memwright_table::{Bits, Entry, Frame, VirtAddr};
 
-/// Numbers of frames, each in it or not.
+/// A set of frames.
 struct FrameSet(Paged<u64>);
 
 impl FrameSet {
-    /// No frame yet, of those below `end`.
+    /// Creates an empty set for the frames below `end`.
     fn new(end: u32) -> Result<Self, fmt::Error> {
         let words = (end as usize).div_ceil(64);
         let mut set = Paged::new();
@@ -17,7 +17,7 @@ impl FrameSet {
         Ok(Self(set))
     }
 
-    /// Adds `count` frames from this one on.
+    /// Adds `count` frames, starting with `first`.
     fn insert(&mut self, first: Frame, count: u32) {
         let first = first.number() as usize;
         for number in first..first + count as usize {
@@ -30,10 +30,10 @@ impl FrameSet {
     }
 }
 
-/// Frames that locked areas of any process have in memory, each once (`NR_MLOCK` of Linux 7.2).
+/// Counts the resident frames of locked areas in all processes, each frame once (`NR_MLOCK` of Linux 7.2).
 ///
 /// # Errors
-/// There is no heap to tell them apart.
+/// The heap is exhausted.
 pub fn locked(context: &Context<'_>) -> Result<u64, fmt::Error> {
     let kernel = context.kernel;
     let mut found: Option<FrameSet> = None;

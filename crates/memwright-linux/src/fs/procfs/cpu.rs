@@ -1,4 +1,4 @@
-//! Files about the processors: what they are, what they did, what they wait for.
+//! `/proc` files about the CPUs: their features, times, interrupts and load.
 
 use super::{Text, stub::stubs};
 use crate::{
@@ -33,14 +33,14 @@ stubs! {
     BLOCKED: "/proc/stat" "procs_blocked" Number(0), "A CPU that waits for a disk polls it: no thread sleeps for one.";
 }
 
-/// The processors, by number.
+/// Iterates over the CPUs by number.
 fn all(host: &dyn Host) -> impl Iterator<Item = CpuId> + use<> {
     (0..host.cpu_count() as u16).map(CpuId::new)
 }
 
-/// Leaves of CPUID, as far as a file shows them.
+/// The CPUID leaves that `/proc/cpuinfo` reports.
 trait Identified {
-    /// The four registers of a leaf.
+    /// Returns the four registers of a leaf.
     fn leaf(&self, leaf: u32) -> [u32; 4];
 }
 
@@ -50,7 +50,7 @@ impl Identified for &dyn Host {
     }
 }
 
-/// Writes the bytes of some registers, as text.
+/// Writes the bytes of some registers as text, without NULs.
 fn write_registers(text: &mut dyn Write, registers: &[u32]) -> fmt::Result {
     let bytes = registers.iter().flat_map(|register| register.to_le_bytes());
     bytes
@@ -58,7 +58,7 @@ fn write_registers(text: &mut dyn Write, registers: &[u32]) -> fmt::Result {
         .try_for_each(|byte| text.write_char(byte as char))
 }
 
-/// Family, model and stepping of a processor signature (Intel's manual, CPUID leaf 1).
+/// Decodes a processor signature into family, model and stepping (Intel's manual, CPUID leaf 1).
 fn signature(word: u32) -> (u32, u32, u32) {
     let (family, model, stepping) = (word >> 8 & 0xf, word >> 4 & 0xf, word & 0xf);
     let full_family = if family == 0xf {
@@ -74,8 +74,8 @@ fn signature(word: u32) -> (u32, u32, u32) {
     (full_family, full_model, stepping)
 }
 
-/// Names of feature bits, in the words of Linux 7.2 (`arch/x86/include/asm/cpufeatures.h`): leaf,
-/// register (EAX to EDX), bit, name. Bits without a name there have none here.
+/// The feature bits and their names in Linux 7.2 (`arch/x86/include/asm/cpufeatures.h`): leaf, register (EAX to EDX),
+/// bit, name. Bits without a name in Linux are omitted.
 const FEATURES: &[(u32, usize, u32, &str)] = &[
     (1, 3, 0, "fpu"),
     (1, 3, 1, "vme"),
@@ -154,8 +154,8 @@ const FEATURES: &[(u32, usize, u32, &str)] = &[
     (7, 3, 4, "fsrm"),
 ];
 
-/// `/proc/cpuinfo` (`arch/x86/kernel/cpu/proc.c` of Linux 7.2): what the processors say of
-/// themselves. One instruction takes a nanosecond, so that the frequency is known.
+/// `/proc/cpuinfo` (`arch/x86/kernel/cpu/proc.c` of Linux 7.2), from CPUID. One instruction takes a nanosecond, so
+/// the frequency is known.
 pub fn cpuinfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let host = context.kernel.host;
     let [highest, first, third, second] = host.leaf(0);
@@ -214,7 +214,7 @@ pub fn cpuinfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     Ok(())
 }
 
-/// The rows of `/proc/interrupts`: name, kind, meaning.
+/// The rows of `/proc/interrupts`: name, kind, description.
 const INTERRUPTS: [(&str, InterruptKind, &str); InterruptKind::COUNT] = [
     ("LOC", InterruptKind::Timer, "Local timer interrupts"),
     ("RES", InterruptKind::Reschedule, "Rescheduling interrupts"),
@@ -222,8 +222,8 @@ const INTERRUPTS: [(&str, InterruptKind, &str); InterruptKind::COUNT] = [
     ("TLB", InterruptKind::Invalidation, "TLB shootdowns"),
 ];
 
-/// `/proc/interrupts` (`arch_show_interrupts` in `arch/x86/kernel/irq.c` of Linux 7.2): those that
-/// there are.
+/// `/proc/interrupts` (`arch_show_interrupts` in `arch/x86/kernel/irq.c` of Linux 7.2), with the interrupts that exist
+/// here.
 pub fn interrupts(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let host = context.kernel.host;
     text.write_str("    ")?;
@@ -241,13 +241,13 @@ pub fn interrupts(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     Ok(())
 }
 
-/// Ticks in user mode, in the kernel and idle.
+/// Returns the ticks that a CPU spent in user mode, in the kernel and idle.
 fn times(host: &dyn Host, cpu: CpuId) -> [u64; 3] {
     let times = host.times(cpu);
     [times.user, times.system, times.idle].map(ticks)
 }
 
-/// Writes the times of a CPU, or of all.
+/// Writes the times of one CPU or of all.
 fn write_times(text: &mut Text, [user, system, idle]: [u64; 3]) -> fmt::Result {
     write!(
         text,
@@ -256,7 +256,7 @@ fn write_times(text: &mut Text, [user, system, idle]: [u64; 3]) -> fmt::Result {
     writeln!(text, " {STOLEN} {GUEST} {GUEST_NICE}")
 }
 
-/// `/proc/stat` (`fs/proc/stat.c` of Linux 7.2): the rows that are known.
+/// `/proc/stat` (`fs/proc/stat.c` of Linux 7.2), with the rows that are supported.
 pub fn stat(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let kernel = context.kernel;
     let host = kernel.host;
@@ -284,7 +284,7 @@ pub fn stat(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "procs_blocked {BLOCKED}")
 }
 
-/// `/proc/uptime`: since boot, and idle of all processors together.
+/// `/proc/uptime`: the time since boot, and the idle time of all CPUs together.
 pub fn uptime(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let host = context.kernel.host;
     let now = host.now();

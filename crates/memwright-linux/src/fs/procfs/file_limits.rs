@@ -19,7 +19,7 @@ stubs! {
     UNUSED_FILES: "/proc/sys/fs/file-nr" "unused" Number(0), "The number is a constant of Linux.";
 }
 
-/// The file of one limit.
+/// Defines the file of one limit.
 macro_rules! limit {
     ($field:ident) => {
         SystemControl {
@@ -46,7 +46,7 @@ pub static PIPE_PAGES_SOFT: SystemControl = limit!(pipe_pages_soft);
 /// `/proc/sys/fs/pipe-user-pages-hard`.
 pub static PIPE_PAGES_HARD: SystemControl = limit!(pipe_pages_hard);
 
-/// `/proc/sys/fs/pipe-max-size`, which becomes what a pipe of that size has.
+/// `/proc/sys/fs/pipe-max-size`. A written value is rounded up to the size of a pipe.
 pub static LARGEST_PIPE: SystemControl = SystemControl {
     read: |context, text| show(context, text, |limits| &limits.largest_pipe),
     store: |context, bytes| {
@@ -75,7 +75,7 @@ fn show(
     writeln!(text, "{value}")
 }
 
-/// A number that Linux keeps in a `long`.
+/// Parses a number that fits a `long` of Linux.
 fn plain(bytes: &[u8]) -> Result<u64, Errno> {
     let value = setting(bytes)?;
     if value > i64::MAX as u64 {

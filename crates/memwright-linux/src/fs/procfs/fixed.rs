@@ -1,4 +1,4 @@
-//! The entries of `/proc` and `/sys` that are always there.
+//! The fixed entries of `/proc` and `/sys`.
 
 use super::{
     balance, cpu, file_limits,
@@ -45,7 +45,7 @@ pub static ROOT: FixedDirectory = FixedDirectory {
     ],
 };
 
-/// Numbers of the nodes of `/proc/sys`.
+/// Inode numbers of `/proc/sys`.
 pub const SETTING_NUMBERS: core::ops::Range<u64> = 0x200..0x700;
 
 static CONTROLS: FixedDirectory = FixedDirectory {
@@ -153,7 +153,7 @@ static CONTROLS_VM: FixedDirectory = FixedDirectory {
     ],
 };
 
-/// The root of `/sys`: the processors, and settings of memory.
+/// The root of `/sys`: devices, file systems and kernel settings.
 pub static SYS: FixedDirectory = FixedDirectory {
     first: 0x700,
     entries: &[
@@ -164,7 +164,7 @@ pub static SYS: FixedDirectory = FixedDirectory {
     ],
 };
 
-/// Where file systems are mounted.
+/// `/sys/fs`: mount points of file systems.
 pub static FILE_SYSTEMS: FixedDirectory = FixedDirectory {
     first: 0x1f40,
     entries: &[("cgroup", 0o755, Cgroups)],
@@ -185,7 +185,7 @@ static EVENT_SOURCES: FixedDirectory = FixedDirectory {
     entries: &[("uprobe", 0o555, Fixed(&UPROBE))],
 };
 
-/// What `perf_event_open` knows.
+/// The event source that `perf_event_open` supports.
 static UPROBE: FixedDirectory = FixedDirectory {
     first: 0x1f30,
     entries: &[("type", 0o444, SystemText(system::probe_type))],
@@ -209,7 +209,7 @@ static SYSTEM: FixedDirectory = FixedDirectory {
     entries: &[("cpu", 0o555, Processors), ("node", 0o555, Nodes)],
 };
 
-/// What `/sys/devices/system/cpu` holds beside a directory for each processor.
+/// The entries of `/sys/devices/system/cpu` other than the directories of the CPUs.
 pub static PROCESSORS: FixedDirectory = FixedDirectory {
     first: 0xa00,
     entries: &[
@@ -221,7 +221,7 @@ pub static PROCESSORS: FixedDirectory = FixedDirectory {
     ],
 };
 
-/// What `/sys/devices/system/node` holds beside a directory for each node.
+/// The entries of `/sys/devices/system/node` other than the directories of the nodes.
 pub static NODES: FixedDirectory = FixedDirectory {
     first: 0xb00,
     entries: &[

@@ -11,17 +11,17 @@ use crate::{
 };
 use memwright_table::{Frame, FrameKind};
 
-/// Bytes of a word.
+/// Size of a word in bytes.
 const WORD: usize = 8;
-/// Words that are made at a time.
+/// Words that are computed at a time.
 const CHUNK: usize = 64;
 
-/// What the words say.
+/// The meaning of the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameWord {
-    /// How many entries show the frame.
+    /// The number of entries that map the frame.
     Count,
-    /// What it is used for.
+    /// The flags of the frame.
     Flags,
 }
 
@@ -45,7 +45,8 @@ mod flag {
     pub const RESERVED: u64 = 1 << 32;
 }
 
-/// The flags of a frame (`stable_page_flags` in `fs/proc/page.c` of Linux 7.2); none where there is no memory.
+/// Returns the flags of a frame (`stable_page_flags` in `fs/proc/page.c` of Linux 7.2). `None` means that there is no
+/// memory.
 fn flags(kind: Option<FrameKind>, mapped: bool) -> u64 {
     let shown = if mapped { flag::MAPPED } else { 0 };
     match kind {
@@ -71,7 +72,8 @@ fn flags(kind: Option<FrameKind>, mapped: bool) -> u64 {
     }
 }
 
-/// The flags of a frame of a folio of this order, mapped whole or by its pages; none for a single page.
+/// Returns the additional flags of a frame in a folio of this order; none for order 0. It does not matter how the folio
+/// is mapped.
 const fn folio_flags(number: u32, order: u8, pooled: bool) -> u64 {
     if order == 0 {
         return 0;
@@ -85,7 +87,7 @@ const fn folio_flags(number: u32, order: u8, pooled: bool) -> u64 {
     place | if pooled { 0 } else { flag::HUGE_PAGE }
 }
 
-/// The word of a frame that lies in a folio of this order.
+/// Returns the word of a frame in a folio of this order.
 fn word(memory: &Memory, number: u32, order: u8, what: FrameWord) -> u64 {
     let frames = memory.frames();
     let kind = frames.kind_at(number);

@@ -70,14 +70,14 @@ static SCAN: FixedDirectory = FixedDirectory {
     ],
 };
 
-/// The words of `defrag`.
+/// The choices of `defrag`.
 const DEFRAG_WORDS: [&str; 5] = ["always", "defer", "defer+madvise", "madvise", "never"];
 
 pub(super) fn settings<'a>(context: &'a Context<'_>) -> &'a HugeSettings {
     context.kernel.memory.huge()
 }
 
-/// All words, with that which holds in brackets.
+/// Writes all choices, with the active one in brackets.
 pub(super) fn choice(text: &mut Text, words: &[&str], chosen: usize) -> fmt::Result {
     for (index, word) in words.iter().enumerate() {
         let space = if index == 0 { "" } else { " " };
@@ -90,7 +90,7 @@ pub(super) fn choice(text: &mut Text, words: &[&str], chosen: usize) -> fmt::Res
     text.write_char('\n')
 }
 
-/// Which of the words was written.
+/// Parses a written choice and returns its index.
 pub(super) fn chosen(words: &[&str], bytes: &[u8]) -> Result<usize, Errno> {
     let word = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let position = words.iter().position(|one| one.as_bytes() == word);
@@ -222,7 +222,7 @@ fn store_number(
     Ok(())
 }
 
-/// `hpage_pmd_size`: bytes of a huge page.
+/// `hpage_pmd_size`: the size of a huge page in bytes.
 fn size(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{SIZE_STUB}")
 }

@@ -1,4 +1,4 @@
-//! The pool of huge pages in `/proc` and `/sys` (Documentation/admin-guide/mm/hugetlbpage.rst of Linux 7.2).
+//! The hugetlb pool in `/proc` and `/sys` (Documentation/admin-guide/mm/hugetlbpage.rst of Linux 7.2).
 
 use super::{
     node::{FixedDirectory, ProcNode, SystemControl},
@@ -11,7 +11,7 @@ use memwright_table::PoolCounts;
 
 use ProcNode::{Fixed, SystemControl as Control, SystemText};
 
-/// `/sys/kernel/mm/hugepages`: there is one size.
+/// `/sys/kernel/mm/hugepages`. There is one size.
 pub static SIZES: FixedDirectory = FixedDirectory {
     first: 0x1100,
     entries: &[("hugepages-2048kB", 0o555, Fixed(&SIZE))],
@@ -34,7 +34,7 @@ static PAGES: SystemControl = SystemControl {
     store: |context, bytes| resize(context, attribute(bytes)?),
 };
 
-/// `nr_overcommit_hugepages`: how far it may grow when more are asked for.
+/// `nr_overcommit_hugepages`: by how many surplus pages it may grow on demand.
 static MOST_SURPLUS: SystemControl = SystemControl {
     read: most_surplus,
     store: |context, bytes| set_most_surplus(context, attribute(bytes)?),
@@ -86,10 +86,10 @@ fn surplus(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{}", counts(context).surplus)
 }
 
-/// The rows of `/proc/meminfo` (`hugetlb_report_meminfo`).
+/// Writes the rows of `/proc/meminfo` about the pool (`hugetlb_report_meminfo`).
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn memory_rows(memory: &Memory, text: &mut Text) -> fmt::Result {
     let pool = memory.frames().pool();
     for (name, pages) in [

@@ -12,10 +12,10 @@ use crate::{
     short::Short,
 };
 
-/// Positions of processes begin here, behind those of fixed entries.
+/// The position of the first process in the root, after the fixed entries.
 const PROCESSES: u64 = 256;
 
-/// A number without sign or leading zero, as directories of `/proc` name things.
+/// Parses a canonical decimal number, as in names of `/proc`: without sign or leading zero.
 #[must_use]
 pub fn decimal(name: &[u8]) -> Option<u32> {
     let digits = name.iter().all(u8::is_ascii_digit);
@@ -28,7 +28,7 @@ pub fn decimal(name: &[u8]) -> Option<u32> {
 
 pub(super) type Emit<'a> = &'a mut dyn FnMut(DirectoryEntry<'_>) -> bool;
 
-/// Hands out one numbered entry.
+/// Emits one entry whose name is a number.
 fn numbered(child: &Child, number: u64, next: u64, emit: Emit<'_>) -> bool {
     let name = Short::of(format_args!("{number}"));
     emit(DirectoryEntry {
@@ -39,8 +39,8 @@ fn numbered(child: &Child, number: u64, next: u64, emit: Emit<'_>) -> bool {
     })
 }
 
-/// Hands out the entries from `position` on, which starts at 2 behind `.` and `..`; `entry` has the inode, the kind and
-/// the name of the one at an index, or none behind the last. False if one did not fit.
+/// Emits the entries from `position` on; positions start at 2, after `.` and `..`. `entry` returns the inode number,
+/// type and name of the entry at an index, or `None` after the last. Returns false if an entry did not fit.
 pub(super) fn list_entries(
     position: &mut u64,
     emit: Emit<'_>,
@@ -65,8 +65,8 @@ pub(super) fn list_entries(
 }
 
 impl FixedDirectory {
-    /// Hands out the entries from `position` on, which starts at 2 behind `.` and `..`; false if
-    /// one did not fit.
+    /// Emits the entries from `position` on; positions start at 2, after `.` and `..`. Returns false if an entry did
+    /// not fit.
     pub(super) fn list(&self, position: &mut u64, emit: Emit<'_>) -> bool {
         list_entries(position, emit, |index| {
             let (name, _, node) = self.entries.get(index)?;
@@ -76,10 +76,10 @@ impl FixedDirectory {
 }
 
 impl ProcNode {
-    /// Hands out the entries of a directory from `position` on.
+    /// Emits the entries of a directory from `position` on.
     ///
     /// # Errors
-    /// `ENOTDIR`; `ENOENT` when the process is gone.
+    /// `ENOTDIR`; `ENOENT` if the process has exited.
     pub fn entries(
         &self,
         context: &Context<'_>,

@@ -13,13 +13,13 @@ stubs! {
     MISSED_REST: "/proc/lock_stat" "line missed: bounced, shared and waited" Number(0), "The row has one count.";
 }
 
-/// `/proc/lock_stat`: what its namesake of Linux 7.2 (`kernel/locking/lockdep_proc.c`) is for, in
-/// columns of its own.
+/// `/proc/lock_stat`: lock statistics. It has the purpose of its namesake in Linux 7.2
+/// (`kernel/locking/lockdep_proc.c`), but a format of its own.
 pub static LOCK_STATISTICS: SystemControl = SystemControl { read, store };
 
-/// One row for each rank of locks, then one for each kind of lines: how many were taken or written,
-/// how many of these another CPU wrote last, how many words or lines more than one CPU wrote, how many
-/// locks were waited for.
+/// Writes one row for each lock rank, then one for each kind of cache line: how many locks were taken or lines written,
+/// how many of these another CPU wrote last, how many words or lines more than one CPU wrote, and how many acquisitions
+/// had to wait.
 fn read(_: &Context<'_>, text: &mut Text) -> fmt::Result {
     if !stat::is_on() {
         return writeln!(text, "off: the policy locks=count takes lock statistics");
@@ -57,7 +57,7 @@ fn read(_: &Context<'_>, text: &mut Text) -> fmt::Result {
     )
 }
 
-/// A 0 forgets what was counted, as on Linux.
+/// A written 0 clears the statistics, as on Linux.
 fn store(_: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
     match bytes.trim_ascii() {
         b"0" => {

@@ -1,5 +1,6 @@
-//! `/proc/PID/mem`: the memory of a process. As for a debugger the rights of areas do not bind: what is stored in
-//! read-only private memory lands in a page of the process's own (Linux 7.3 `fs/proc/base.c`, `mem_rw` with `FOLL_FORCE`).
+//! `/proc/PID/mem`: the memory of a process. As for a debugger, the permissions of areas do not apply: a write to
+//! read-only private memory goes to a private copy of the page (Linux 7.3 `fs/proc/base.c`, `mem_rw` with
+//! `FOLL_FORCE`).
 
 use crate::{
     Space,
@@ -15,14 +16,14 @@ use crate::{
 use alloc::sync::{Arc, Weak};
 use memwright_table::VirtAddr;
 
-/// An open `/proc/PID/mem`: the address space that the process had when it was opened.
+/// An open `/proc/PID/mem`: the address space that the process had when the file was opened.
 pub struct MemoryFile {
-    /// Once the process has ended, or left it, it is empty: whoever looks on does not keep it.
+    /// A weak reference: an open file does not keep the address space alive. Once it is gone, reads return no data.
     space: Weak<Space>,
 }
 
 impl MemoryFile {
-    /// The memory in `space`.
+    /// Creates the file for the memory in `space`.
     #[must_use]
     pub fn new(space: &Arc<Space>) -> Self {
         Self {
@@ -31,7 +32,7 @@ impl MemoryFile {
     }
 }
 
-/// Bytes that go through the kernel's stack at a time.
+/// Bytes copied through the kernel stack at a time.
 const CHUNK: usize = 1024;
 
 impl File for MemoryFile {
@@ -115,7 +116,7 @@ impl File for MemoryFile {
         offset: i64,
         whence: Whence,
     ) -> Result<u64, Errno> {
-        // Any position can be asked for, as an unsigned number, and is refused when it is used (`mem_lseek`).
+        // Any unsigned position is accepted here; invalid ones fail when they are used (`mem_lseek`).
         match whence {
             Whence::Start => Ok(offset as u64),
             Whence::Position => Ok(position.wrapping_add_signed(offset)),

@@ -1,5 +1,5 @@
-//! `/sys/kernel/mm/ksm` (Documentation/admin-guide/mm/ksm.rst of Linux 7.2). What has no counterpart here is not there:
-//! the advisor, and the scan that passes over pages that were never merged.
+//! `/sys/kernel/mm/ksm` (Documentation/admin-guide/mm/ksm.rst of Linux 7.2). Not implemented are the advisor and smart
+//! scan, so their files do not exist.
 
 use super::{
     node::{FixedDirectory, ProcNode, SystemControl},
@@ -14,7 +14,7 @@ use memwright::{MergeCounts, MergeSettings, Row};
 
 use ProcNode::{SystemControl as Control, SystemText};
 
-/// The directory.
+/// The directory of the settings and counters.
 pub static SETTINGS: FixedDirectory = FixedDirectory {
     first: 0x1300,
     entries: &[
@@ -51,7 +51,7 @@ fn rounds(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{}", counts(context).rounds)
 }
 
-/// Pages that were looked at.
+/// Pages that the scan has examined.
 fn scanned(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let account = context.kernel.memory.account();
     writeln!(text, "{}", account.count(Row::MergeLooked))
@@ -85,7 +85,7 @@ fn zero_pages(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{}", context.kernel.memory.merged_zero_pages())
 }
 
-/// Bytes saved, less those that it takes to find them.
+/// The bytes saved, minus those of the index.
 fn profit(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let counts = counts(context);
     let pages = counts.sharing + context.kernel.memory.merged_zero_pages();
@@ -121,7 +121,7 @@ static PRUNE: SystemControl = SystemControl {
     store: |context, bytes| store_number(&settings(context).prune, bytes),
 };
 
-/// It changes only while nothing is merged.
+/// Cannot be changed while pages are merged.
 static MOST_SHARING: SystemControl = SystemControl {
     read: |context, text| read_number(text, &settings(context).most_sharing),
     store: |context, bytes| {
@@ -138,7 +138,7 @@ static MOST_SHARING: SystemControl = SystemControl {
     },
 };
 
-/// It changes only while nothing is merged.
+/// Cannot be changed while pages are merged.
 static ACROSS_NODES: SystemControl = SystemControl {
     read: |context, text| read_switch(text, settings(context).across_nodes.load(Ordering::Relaxed)),
     store: |context, bytes| {

@@ -1,7 +1,7 @@
-//! What `/proc` and `/sys` show: directories and files that are made when somebody looks.
+//! `/proc` and `/sys`: directories and files whose contents are generated on access.
 //!
-//! A value comes from the thing that it names, or is declared in its module as a [`stub`]. What this system does not know
-//! has no file.
+//! A value is read from the state that it describes, or is declared in its module as a [`stub`]. There are no files for
+//! features that this kernel lacks.
 
 mod balance;
 mod cgroup;
@@ -69,7 +69,7 @@ impl ProcNode {
         Ok(Arc::new(Dentry::new(directory, name, Arc::new(inode))))
     }
 
-    /// What a name of this directory leads to.
+    /// Looks up a name in this directory.
     fn child(&self, context: &Context<'_>, name: &[u8]) -> Result<Child, Errno> {
         match *self {
             Self::Fixed(directory) => directory.child(name).ok_or(Errno::ENOENT),
@@ -89,7 +89,7 @@ impl ProcNode {
                 if tasks.process(id).is_some() {
                     return Ok(Child::process(id));
                 }
-                // The id of a thread leads to it as well, although no listing shows it (`proc_pid_lookup`).
+                // The id of a thread is found as well, although it is not listed (`proc_pid_lookup`).
                 let thread = tasks.thread(id).ok_or(Errno::ENOENT)?;
                 Ok(Child::task(thread.process.id, id))
             }

@@ -1,4 +1,4 @@
-//! The kinds of nodes, and their numbers.
+//! The node types of `/proc` and `/sys`, and their inode numbers.
 
 use super::{
     cgroup::{self, GroupFile},
@@ -27,29 +27,29 @@ use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
 use memwright_table::TryPush;
 
-/// Writes a file about the system.
+/// Writes the text of a system file.
 pub type SystemWriter = fn(&Context<'_>, &mut Text) -> fmt::Result;
 
-/// A file about the system that can be written.
+/// A writable system file.
 pub struct SystemControl {
-    /// Writes the file.
+    /// Writes the text of the file.
     pub read: SystemWriter,
-    /// Takes what was written to it.
+    /// Handles a write to the file.
     pub store: fn(&Context<'_>, &[u8]) -> Result<(), Errno>,
 }
 
-/// One of the links of a process that lead straight to a node.
+/// The links of a process that lead directly to an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceLink {
-    /// `exe`: the program.
+    /// `exe`: the executable.
     Executable,
     /// `cwd`: the working directory.
     Directory,
-    /// `root`: the root.
+    /// `root`: the root directory.
     Root,
 }
 
-/// A node of `/proc` or `/sys`. Numbers are those of processes, threads and descriptors.
+/// A node of `/proc` or `/sys`. The numbers in it are ids of processes and threads, descriptors, CPUs and cgroups.
 #[derive(Clone, Copy)]
 pub enum ProcNode {
     /// The root of `/proc`: fixed entries and processes.
@@ -60,9 +60,9 @@ pub enum ProcNode {
     Processors,
     /// `/sys/devices/system/node`.
     Nodes,
-    /// A directory of a processor.
+    /// A directory of a CPU.
     Processor(u32, &'static ProcessorDirectory),
-    /// A file about a processor.
+    /// A file about a CPU.
     ProcessorText(u32, ProcessorWriter),
     /// `/proc/PID`.
     Process(u32),
@@ -78,7 +78,7 @@ pub enum ProcNode {
     SelfLink,
     /// `/proc/thread-self`.
     ThreadSelfLink,
-    /// A link to a path.
+    /// A symbolic link to a path.
     PathLink(&'static str),
     /// `/proc/PID/{exe,cwd,root}`.
     Place(u32, PlaceLink),
@@ -86,13 +86,13 @@ pub enum ProcNode {
     Descriptor(u32, i32),
     /// `/proc/PID/fdinfo/N`.
     DescriptorInfo(u32, i32),
-    /// A file about the system.
+    /// A read-only file about the system.
     SystemText(SystemWriter),
-    /// A file about the system that tells who polls it of changes.
+    /// A file about the system whose pollers are notified of changes.
     SystemEvents(SystemWriter, ChangesOf),
-    /// The same, which can be written.
+    /// A writable file about the system.
     SystemControl(&'static SystemControl),
-    /// A file about a process, or one of its threads.
+    /// A file about a process or one of its threads.
     ProcessText(u32, Option<u32>, &'static ProcessWriter),
     /// `/proc/PID/mem`.
     Memory(u32),
@@ -102,45 +102,45 @@ pub enum ProcNode {
     Frames(FrameWord),
     /// `/sys/fs/cgroup`.
     Cgroups,
-    /// A group there.
+    /// The directory of a cgroup.
     Cgroup(u32),
-    /// A file of a group.
+    /// A file of a cgroup.
     CgroupText(u32, &'static GroupFile),
 }
 
 /// A directory with fixed entries.
 pub struct FixedDirectory {
-    /// The first number of its entries.
+    /// The inode number of the first entry.
     pub first: u64,
-    /// Name, permissions and node of each.
+    /// Name, permissions and node of each entry.
     pub entries: &'static [(&'static str, u32, ProcNode)],
 }
 
-/// An entry that was found.
+/// The result of a lookup.
 pub struct Child {
-    /// Its node.
+    /// The node.
     pub node: ProcNode,
-    /// Its number.
+    /// The inode number.
     pub number: u64,
-    /// Its permissions.
+    /// The permissions.
     pub permissions: u32,
 }
 
-/// Numbers below this one are those of fixed entries.
+/// Inode numbers below this one are those of fixed entries.
 const PROCESS_NUMBERS: u64 = 1 << 32;
-/// Numbers of one process: 0 to 255 its files, then descriptors, then threads.
+/// Inode numbers within one process: 0 to 255 are its files, followed by descriptors and threads.
 const FILES: u64 = 0;
 const DESCRIPTORS: u64 = 1 << 8;
 const DESCRIPTOR_INFOS: u64 = 1 << 28;
 const TASKS: u64 = 1 << 29;
 const TASK_FILES: u64 = 1 << 30;
 
-/// A number among those of a process.
+/// Returns the inode number at `place` within a process.
 fn number(id: u32, place: u64) -> u64 {
     PROCESS_NUMBERS * (u64::from(id) + 1) + place
 }
 
-/// A link to the path that `arguments` write.
+/// Returns a link to a formatted path.
 fn path(arguments: fmt::Arguments<'_>) -> Result<Link, Errno> {
     let mut path = Vec::new();
     let added = path.try_push_all(Short::of(arguments).as_bytes());
@@ -149,7 +149,7 @@ fn path(arguments: fmt::Arguments<'_>) -> Result<Link, Errno> {
 }
 
 impl FixedDirectory {
-    /// The entry of that name.
+    /// Looks up an entry.
     #[must_use]
     pub fn child(&self, name: &[u8]) -> Option<Child> {
         let index = self
@@ -166,7 +166,7 @@ impl FixedDirectory {
 }
 
 impl Child {
-    /// `/proc/PID`.
+    /// Returns `/proc/PID`.
     #[must_use]
     pub fn process(id: u32) -> Self {
         Self {
@@ -176,7 +176,7 @@ impl Child {
         }
     }
 
-    /// The file of a process, or of a thread, at this place of the table.
+    /// Returns a file of a process, or of a thread, by its index in the table of files.
     #[must_use]
     pub fn file(
         id: u32,
@@ -196,7 +196,7 @@ impl Child {
         }
     }
 
-    /// `/proc/PID/task/TID`.
+    /// Returns `/proc/PID/task/TID`.
     #[must_use]
     pub fn task(id: u32, thread: u32) -> Self {
         let number = number(id, TASKS + u64::from(thread));
@@ -207,7 +207,7 @@ impl Child {
         }
     }
 
-    /// `/proc/PID/fd/N`: its permissions say how the file was opened.
+    /// Returns `/proc/PID/fd/N`, whose permissions reflect how the file was opened.
     #[must_use]
     pub fn descriptor(id: u32, descriptor: i32, open: &OpenFile) -> Self {
         let permissions =
@@ -219,7 +219,7 @@ impl Child {
         }
     }
 
-    /// `/proc/PID/fdinfo/N`.
+    /// Returns `/proc/PID/fdinfo/N`.
     #[must_use]
     pub fn descriptor_info(id: u32, descriptor: i32) -> Self {
         Self {
@@ -231,25 +231,25 @@ impl Child {
 }
 
 impl ProcNode {
-    /// The root of `/proc`.
+    /// Returns the root of `/proc`.
     #[must_use]
     pub const fn root() -> Self {
         Self::Root
     }
 
-    /// The root of `/sys`.
+    /// Returns the root of `/sys`.
     #[must_use]
     pub const fn sys_root() -> Self {
         Self::Fixed(&fixed::SYS)
     }
 
-    /// `/sys/fs`.
+    /// Returns `/sys/fs`.
     #[must_use]
     pub const fn file_systems() -> Self {
         Self::Fixed(&fixed::FILE_SYSTEMS)
     }
 
-    /// Its type.
+    /// Returns the file type.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {
@@ -283,7 +283,7 @@ impl ProcNode {
         }
     }
 
-    /// Its number of links: what `/proc` does not count is one.
+    /// Returns the number of links: 2 for directories and 1 for others, without counting subdirectories.
     #[must_use]
     pub const fn links(&self) -> u32 {
         match self.kind() {
@@ -298,7 +298,8 @@ impl ProcNode {
         }
     }
 
-    /// Its size: unknown before it is read, but for descriptors, which count.
+    /// Returns the size: the number of descriptors for `/proc/PID/fd`, 64 for its entries, and 0 for others, whose size
+    /// is unknown before they are read.
     #[must_use]
     pub fn size(&self, context: Option<&Context<'_>>) -> u64 {
         match (self, context) {
@@ -308,10 +309,10 @@ impl ProcNode {
         }
     }
 
-    /// Where a link leads.
+    /// Returns the target of a link.
     ///
     /// # Errors
-    /// `EINVAL` for what is no link; `ENOENT` for a process without a program.
+    /// `EINVAL` if it is not a link; `ENOENT` for a process without an executable.
     pub fn link(&self, context: &Context<'_>) -> Result<Link, Errno> {
         match *self {
             Self::SelfLink => {
@@ -352,10 +353,10 @@ impl ProcNode {
         }
     }
 
-    /// The operations of the opened node.
+    /// Creates the file operations of the node.
     ///
     /// # Errors
-    /// `ESRCH` when the process has ended, `ELOOP` for a link.
+    /// `ESRCH` if the process has exited, `ELOOP` for a link.
     pub fn open(&self, context: &Context<'_>) -> Result<Box<dyn File>, Errno> {
         match *self {
             Self::Root
@@ -400,7 +401,7 @@ impl ProcNode {
     /// Writes the text of a file.
     ///
     /// # Errors
-    /// `ESRCH` when the process has ended.
+    /// `ESRCH` if the process has exited.
     pub(super) fn write_text(&self, context: &Context<'_>, text: &mut Text) -> Result<(), Errno> {
         match *self {
             Self::SystemText(write) | Self::SystemEvents(write, _) => {
@@ -448,17 +449,17 @@ impl ProcNode {
         }
     }
 
-    /// Takes what was written to a file.
+    /// Handles a write to a file.
     ///
     /// # Errors
-    /// `EINVAL` for what cannot be written.
+    /// `EINVAL` for files that cannot be written.
     pub(super) fn store(&self, context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
         match *self {
             Self::ProcessText(id, thread, writer) => {
                 let store = writer.store.ok_or(Errno::EINVAL)?;
                 store(context, &Subject::find(context, id, thread)?, bytes)
             }
-            // An empty write asks for nothing (`sysfs_kf_write`, `proc_dointvec` and its kin).
+            // An empty write has no effect (`sysfs_kf_write`, `proc_dointvec` and the like).
             Self::SystemControl(_) if bytes.is_empty() => Ok(()),
             Self::SystemControl(control) => (control.store)(context, bytes),
             Self::CgroupText(id, file) => {
@@ -469,10 +470,10 @@ impl ProcNode {
         }
     }
 
-    /// `ioctl` of a file of text.
+    /// Handles an `ioctl` of a text file.
     ///
     /// # Errors
-    /// `ENOTTY` for what knows no command.
+    /// `ENOTTY` for files without commands.
     pub(super) fn control(
         &self,
         context: &Context<'_>,

@@ -1,4 +1,4 @@
-//! `/sys/devices/system/node`: a directory for each node.
+//! `/sys/devices/system/node`: a directory for each NUMA node.
 
 use super::{
     Text,
@@ -20,7 +20,7 @@ stubs! {
         "Memory has one zone.";
 }
 
-/// Which of the directories of a number it is: the others are a processor's.
+/// The index of a node's directory among the inode numbers of its number; the others are for the CPU with this number.
 const PLACE: u64 = 2;
 
 /// `nodeN`.
@@ -39,7 +39,7 @@ fn topology<'a>(context: &'a Context<'_>) -> &'a Topology {
     context.kernel.memory.frames().topology()
 }
 
-/// The directory of one node.
+/// Returns the directory of one node.
 fn node(number: u32) -> Child {
     Child {
         node: ProcNode::Processor(number, &NODE),
@@ -48,7 +48,7 @@ fn node(number: u32) -> Child {
     }
 }
 
-/// What a name of `/sys/devices/system/node` leads to.
+/// Looks up a name in `/sys/devices/system/node`.
 #[must_use]
 pub fn child(context: &Context<'_>, name: &[u8]) -> Option<Child> {
     if let Some(child) = NODES.child(name) {
@@ -58,7 +58,7 @@ pub fn child(context: &Context<'_>, name: &[u8]) -> Option<Child> {
     ((number as usize) < topology(context).nodes()).then(|| node(number))
 }
 
-/// Hands out the entries of `/sys/devices/system/node` from `position` on.
+/// Emits the entries of `/sys/devices/system/node` from `position` on.
 pub fn list(
     context: &Context<'_>,
     position: &mut u64,
@@ -89,7 +89,7 @@ fn list_line(text: &mut Text, set: u64) -> fmt::Result {
     text.write_char('\n')
 }
 
-/// The processors of a node.
+/// Returns the CPUs of a node as a bit mask.
 fn processors_of(context: &Context<'_>, number: u32) -> u64 {
     let topology = topology(context);
     let every = context.kernel.scheduler.all_cpus();
@@ -99,7 +99,7 @@ fn processors_of(context: &Context<'_>, number: u32) -> u64 {
     own.fold(0, |set, cpu| set | 1 << cpu.index())
 }
 
-/// The numbers of all nodes.
+/// Writes the list of all nodes.
 pub fn all(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     list_line(text, topology(context).all().bits())
 }
@@ -109,14 +109,14 @@ fn list_where(context: &Context<'_>, text: &mut Text, holds: impl Fn(u8) -> bool
     list_line(text, nodes.fold(0, |set: u64, node| set | 1 << node))
 }
 
-/// The numbers of the nodes with processors.
+/// Writes the list of the nodes with CPUs.
 pub fn with_processors(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     list_where(context, text, |node| {
         processors_of(context, node.into()) != 0
     })
 }
 
-/// The numbers of the nodes with memory.
+/// Writes the list of the nodes with memory.
 pub fn with_memory(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let frames = context.kernel.memory.frames();
     list_where(context, text, |node| frames.node_usage(node).0 > 0)
@@ -132,7 +132,7 @@ fn processor_mask(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::R
     text.write_char('\n')
 }
 
-/// `nodeN/distance`: to each node.
+/// `nodeN/distance`: the distances to all nodes.
 fn distance(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result {
     let topology = topology(context);
     for to in topology.all().iter() {
@@ -176,10 +176,10 @@ fn counts(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result {
     Ok(())
 }
 
-/// Writes a set of nodes as `/proc/PID/status` does: a mask with room for all that could be, and a list.
+/// Writes a set of nodes as `/proc/PID/status` does: a mask of at least `room` bits, and a list.
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn write_allowed(text: &mut dyn Write, nodes: NodeSet, room: u64) -> fmt::Result {
     text.write_str("Mems_allowed:\t")?;
     for _ in 2..room.div_ceil(32) {

@@ -15,22 +15,22 @@ use alloc::sync::{Arc, Weak};
 use memwright::{Area, AreaFlags, space::Sight};
 use memwright_table::{Bits, Entry, Extent, Frame, FrameKind, Marks, Page, PageRange, PageSize};
 
-/// Bytes of a word.
+/// Size of a word in bytes.
 const WORD: usize = 8;
-/// Words that are made at a time: one for each bit of another.
+/// Words that are computed at a time, so that a `u64` has a bit for each.
 const CHUNK: usize = u64::BITS as usize;
 
-/// What the bits of a word mean (`fs/proc/task_mmu.c` of Linux 7.2). Below them stands the frame's number.
+/// The bits of a word (`fs/proc/task_mmu.c` of Linux 7.2). The lower bits contain the frame number.
 mod bit {
     /// Written since soft-dirty was cleared.
     pub const SOFT_DIRTY: u64 = 1 << 55;
-    /// Shown by this entry alone.
+    /// Mapped by this entry only.
     pub const EXCLUSIVE: u64 = 1 << 56;
     /// Write-protected for userfaultfd.
     pub const WRITE_PROTECTED: u64 = 1 << 57;
-    /// A guard.
+    /// A guard marker.
     pub const GUARD: u64 = 1 << 58;
-    /// Of a file, or of shared memory.
+    /// A page of a file or of shared memory.
     pub const FILE: u64 = 1 << 61;
     /// In swap.
     pub const SWAP: u64 = 1 << 62;
@@ -40,14 +40,14 @@ mod bit {
 
 /// An open `/proc/PID/pagemap`.
 pub struct PagemapFile {
-    /// Once the process has ended, or left it, it is empty: whoever looks on does not keep it.
+    /// A weak reference: an open file does not keep the address space alive. Once it is gone, reads return no data.
     space: Weak<Space>,
-    /// Whoever opened it may know the numbers of frames.
+    /// The opener may see frame numbers.
     shows_frames: bool,
 }
 
 impl PagemapFile {
-    /// The pages of `space`, opened by the caller of `context`.
+    /// Creates the file for the pages of `space`, opened by the caller of `context`.
     #[must_use]
     pub fn new(context: &Context<'_>, space: &Arc<Space>) -> Self {
         let credentials = context.process().credentials.lock();
@@ -58,13 +58,13 @@ impl PagemapFile {
     }
 }
 
-/// The bit of a page with these bits in an area.
+/// Returns the soft-dirty flag of a page with these bits in an area.
 fn soft_dirty(area: &Area<M>, bits: Bits) -> u64 {
     u64::from(area.is_soft_dirty(bits)) * bit::SOFT_DIRTY
 }
 
-/// Which of the first [`CHUNK`] pages of `range` the object of an area there has in swap: a bit for each. Of these those
-/// are told that a marker stands for; an entry of nothing says nothing.
+/// Returns which of the first [`CHUNK`] pages of `range` are swapped out in the area's object, with a bit for each.
+/// Only pages whose entry is a marker report this; an empty entry reports nothing.
 fn in_swap_of_object(area: &Area<M>, range: PageRange) -> u64 {
     let part = area.range().intersect(range);
     let first = area.offset_of(part.start);
@@ -80,8 +80,8 @@ fn in_swap_of_object(area: &Area<M>, range: PageRange) -> u64 {
     found
 }
 
-/// What the bits of a page in memory tell (`pte_to_pagemap_entry`). An exclusive one is shown by this entry alone, whoever
-/// else may have its frame.
+/// Returns the flags for the bits of a present page (`pte_to_pagemap_entry`). An exclusive page is mapped by this entry
+/// only, even if its frame has other references.
 fn of_bits(area: &Area<M>, bits: Bits) -> u64 {
     let unwritten = bits.contains(Bits::WATCHED) && !bits.contains(Bits::DIRTY);
     let protected = bits.contains(Bits::UFFD_WP) || unwritten;
@@ -91,14 +91,15 @@ fn of_bits(area: &Area<M>, bits: Bits) -> u64 {
         | (u64::from(bits.contains(Bits::EXCLUSIVE)) * bit::EXCLUSIVE)
 }
 
-/// The word for what has no frame.
+/// Returns the word for an entry without a frame.
 fn of_absent(area: &Area<M>, entry: Entry, shows_frames: bool) -> u64 {
     let (bits, word) = match entry {
         Entry::Empty | Entry::Present(_) => return 0,
         Entry::Marker(marker) => {
             let guard = u64::from(marker.marks.contains(Marks::GUARD)) * bit::GUARD;
             let protected = marker.marks.contains(Marks::UFFD_WP);
-            // It has the form of an entry in swap, of which is not told where pages are the pool's (`pagemap_hugetlb_range`).
+            // A marker has the format of a swap entry, but hugetlb areas do not report it as one
+            // (`pagemap_hugetlb_range`).
             let pooled = area.flags().contains(AreaFlags::HUGETLB);
             let out = u64::from(!pooled) * bit::SWAP;
             let word = out | guard | (u64::from(protected) * bit::WRITE_PROTECTED);
@@ -106,7 +107,7 @@ fn of_absent(area: &Area<M>, entry: Entry, shows_frames: bool) -> u64 {
         }
         Entry::Swapped(page) => {
             let unwritten = page.bits.intersects(Bits::UFFD_WP | Bits::WATCHED);
-            // The device and the slot there, laid out as the slot's number is.
+            // The swap device and the slot on it, in the layout of the slot number.
             let slot = if shows_frames { page.slot } else { 0 };
             let word = bit::SWAP | slot | (u64::from(unwritten) * bit::WRITE_PROTECTED);
             (page.bits, word)
@@ -116,15 +117,15 @@ fn of_absent(area: &Area<M>, entry: Entry, shows_frames: bool) -> u64 {
     word | soft_dirty(area, bits)
 }
 
-/// Words of pages that follow one another, as they are found.
+/// The words of consecutive pages, filled in during the page table walk.
 struct Words<'a> {
     memory: &'a Memory,
     shows_frames: bool,
     range: PageRange,
     words: [u64; CHUNK],
-    /// Pages that their object has in swap: a bit for each.
+    /// Pages that are swapped out in their object: a bit for each.
     in_swap: u64,
-    /// What the bits of the last page told: its neighbours mostly have the same.
+    /// The bits of the last page and their flags: neighbours mostly have the same bits.
     last: Option<(Bits, u64)>,
 }
 
@@ -135,7 +136,7 @@ impl Words<'_> {
         &mut self.words[at..at + part.len() as usize]
     }
 
-    /// An area begins: its pages are empty unless an entry says otherwise.
+    /// Begins an area: its pages are empty unless an entry follows.
     fn enter(&mut self, area: &Area<M>) {
         self.in_swap |= in_swap_of_object(area, self.range);
         self.last = None;
@@ -158,7 +159,8 @@ impl Words<'_> {
             self.words[index] = of_bits | self.of_frame(page.frame, page.bits);
             return;
         }
-        // The huge zero page is nobody's anonymous page (`pagemap_pmd_range`), the small one no page at all.
+        // The huge zero page is not an anonymous page (`pagemap_pmd_range`); the small one is not reported as a page at
+        // all.
         let zero = page.bits.contains(Bits::BORROWED);
         let of_bits = of_bits | (u64::from(zero) * bit::FILE);
         for (offset, at) in extent.range.iter().enumerate() {
@@ -167,7 +169,7 @@ impl Words<'_> {
         }
     }
 
-    /// What the frame of a page with these bits tells besides.
+    /// Returns the part of the word that depends on the frame of a page with these bits.
     #[inline]
     fn of_frame(&self, frame: Frame, bits: Bits) -> u64 {
         let number = u64::from(frame.number()) * u64::from(self.shows_frames);

@@ -1,11 +1,11 @@
-//! How `poll` and `epoll` take files of text.
+//! Polling of text files.
 //!
 //! ```text
 //! files of a process            always ready; epoll refuses them
-//! its mounts, /proc/swaps       readable; told once of each change (fs/proc_namespace.c, `mounts_poll`;
+//! its mounts, /proc/swaps       readable; each change is reported once (fs/proc_namespace.c, `mounts_poll`;
 //!                               mm/swapfile.c, `swaps_poll`)
 //! the rest of /proc, debugfs    always ready (fs/proc/inode.c, `proc_reg_poll`)
-//! attributes of /sys, groups    always ready; changed until they are read, and again when what they say is another
+//! attributes of /sys, cgroups   always ready; changed until they are read, and again when their text changes
 //!                               (fs/kernfs/file.c, `kernfs_generic_poll`)
 //! ```
 
@@ -25,43 +25,43 @@ use crate::{
 };
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// What tells of changes of what a file says.
+/// Returns the change counter of a file's text.
 pub type ChangesOf = for<'a> fn(&'a Kernel) -> &'a Changes;
 
 /// How a file is polled.
 #[derive(Clone, Copy)]
 enum Polled {
-    /// It is ready, and `epoll` refuses it.
+    /// Always ready; `epoll` refuses it.
     Refused,
-    /// It is ready.
+    /// Always ready.
     Plain,
-    /// It can be read, and each change is told once.
+    /// Readable; each change is reported once.
     Events(ChangesOf),
-    /// It is ready, and changed until it is read.
+    /// Always ready, and changed until it is read.
     Attribute,
 }
 
-/// No state that a file was read in.
+/// The state of a file that was not read yet.
 const UNREAD: u64 = u64::MAX;
 
-/// What an open file has told of, or was read in.
+/// The last state of the text that was reported to, or read by, an open file.
 pub struct Seen(AtomicU64);
 
 impl Seen {
-    /// What a file that was just opened has seen.
+    /// Creates the state of a newly opened file.
     pub fn new(node: &ProcNode, kernel: &Kernel) -> Self {
         let count = node.events().map(|changes| changes(kernel).count());
         Self(AtomicU64::new(count.unwrap_or(UNREAD)))
     }
 
-    /// Notes that text of an attribute was read that was made after `mark` was taken.
+    /// Records that the text of an attribute was read; `mark` was taken before the text was generated.
     pub fn read(&self, node: &ProcNode, mark: u64) {
         if node.events().is_none() {
             self.0.store(mark, Ordering::Relaxed);
         }
     }
 
-    /// What can be done with the open file now.
+    /// Returns the readiness of the open file.
     pub fn readiness(&self, node: &ProcNode, context: &Context<'_>, open: &OpenFile) -> Readiness {
         let changed = |changed| {
             let mut told = Readiness::empty();
@@ -84,7 +84,7 @@ impl Seen {
 }
 
 impl ProcNode {
-    /// How it is polled. What of `/proc` and `/sys` it is opened from tells.
+    /// Returns how it is polled. With `open`, distinguishes the file systems of `/proc` and `/sys`.
     fn polled(&self, open: Option<&OpenFile>) -> Polled {
         if let Some(changes) = self.events() {
             return Polled::Events(changes);
@@ -112,23 +112,23 @@ impl ProcNode {
         }
     }
 
-    /// Whether `epoll` takes it.
+    /// Returns whether `epoll` accepts it.
     pub(super) fn can_be_watched(&self) -> bool {
         !matches!(self.polled(None), Polled::Refused)
     }
 
-    /// What `splice` can do with it.
+    /// Returns what `splice` supports for it.
     pub(super) fn splices(&self) -> Splices {
         match self.polled(None) {
             Polled::Refused => Splices::Neither,
-            // `/proc/swaps` has a `read` of the old kind.
+            // `/proc/swaps` has no `read_iter` operation on Linux.
             Polled::Events(_) if !self.is_of_process() => Splices::Neither,
             Polled::Events(_) => Splices::Reads,
             Polled::Plain | Polled::Attribute => Splices::Both,
         }
     }
 
-    /// Adds the queue that is woken when what it says may have changed.
+    /// Adds the queue that is woken when its text may have changed.
     pub(super) fn add_queues<'a>(&self, context: &'a Context<'_>, queues: &mut Queues<'a>) {
         let kernel: &'a Kernel = context.kernel;
         if let Some(changes) = self.events() {
@@ -140,7 +140,7 @@ impl ProcNode {
         }
     }
 
-    /// What tells of each change.
+    /// Returns the counter of changes that are reported once.
     fn events(&self) -> Option<ChangesOf> {
         match self {
             Self::SystemEvents(_, changes) => Some(*changes),
@@ -152,7 +152,7 @@ impl ProcNode {
         }
     }
 
-    /// A number for what an attribute says, if that is told of; none if its group is gone.
+    /// Returns the change counter of an attribute, 0 if its changes are not reported; `None` if its cgroup was removed.
     pub(super) fn mark(&self, context: &Context<'_>) -> Option<u64> {
         match self {
             Self::CgroupText(id, file) => {
@@ -164,7 +164,7 @@ impl ProcNode {
         }
     }
 
-    /// Whether it is about a process.
+    /// Returns whether it is about a process.
     const fn is_of_process(&self) -> bool {
         matches!(self, Self::ProcessText(..) | Self::DescriptorInfo(..))
     }

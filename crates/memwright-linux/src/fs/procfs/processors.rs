@@ -1,4 +1,4 @@
-//! `/sys/devices/system/cpu`: a directory for each processor. Those of nodes are made alike.
+//! `/sys/devices/system/cpu`: a directory for each CPU. The directories of NUMA nodes use the same types.
 
 use super::{
     Text,
@@ -25,10 +25,10 @@ stubs! {
     HIGHEST: "/sys/devices/system/cpu/kernel_max" "" Number(CpuSet::from_bits(u64::MAX).bits().count_ones() as u64 - 1), "A set of CPUs has 64 bits.";
 }
 
-/// Writes a file about a processor.
+/// Writes the text of a file about a CPU.
 pub type ProcessorWriter = fn(&Context<'_>, u32, &mut Text) -> fmt::Result;
 
-/// What is in the directory of a processor.
+/// An entry in the directory of a CPU.
 #[derive(Clone, Copy)]
 pub enum ProcessorEntry {
     /// A file.
@@ -37,22 +37,22 @@ pub enum ProcessorEntry {
     Directory(&'static ProcessorDirectory),
 }
 
-/// A directory of a processor.
+/// A directory of a CPU.
 pub struct ProcessorDirectory {
-    /// Which of the directories of a number it is.
+    /// The index of this directory among the inode numbers of a CPU.
     pub(super) place: u64,
     pub(super) entries: &'static [(&'static str, ProcessorEntry)],
 }
 
 use ProcessorEntry::{Directory, Text as File};
 
-/// `cpuN`. The first processor cannot be taken away, and none of the others is.
+/// `cpuN`. No CPU can be taken offline.
 pub static PROCESSOR: ProcessorDirectory = ProcessorDirectory {
     place: 0,
     entries: &[("online", File(online)), ("topology", Directory(&TOPOLOGY))],
 };
 
-/// `cpuN/topology`: one package of cores that run one thread each.
+/// `cpuN/topology`: one package, with one thread per core.
 static TOPOLOGY: ProcessorDirectory = ProcessorDirectory {
     place: 1,
     entries: &[
@@ -69,7 +69,7 @@ static TOPOLOGY: ProcessorDirectory = ProcessorDirectory {
     ],
 };
 
-/// Numbers of these nodes: 64 for each directory of each processor.
+/// The first inode number of these directories. Each directory of each CPU has 64.
 pub(super) const NUMBERS: u64 = 0x1_0000;
 
 impl ProcessorDirectory {
@@ -87,7 +87,7 @@ impl ProcessorDirectory {
         })
     }
 
-    /// The entry of that name.
+    /// Looks up an entry.
     #[must_use]
     pub fn child(&self, processor: u32, name: &[u8]) -> Option<Child> {
         let index = self
@@ -97,7 +97,7 @@ impl ProcessorDirectory {
         self.child_at(processor, index)
     }
 
-    /// Hands out the entries from `position` on, which starts at 2 behind `.` and `..`.
+    /// Emits the entries from `position` on; positions start at 2, after `.` and `..`.
     pub fn list(
         &self,
         processor: u32,
@@ -111,7 +111,7 @@ impl ProcessorDirectory {
     }
 }
 
-/// The directory of one processor.
+/// Returns the directory of one CPU.
 fn processor(number: u32) -> Child {
     Child {
         node: ProcNode::Processor(number, &PROCESSOR),
@@ -120,7 +120,7 @@ fn processor(number: u32) -> Child {
     }
 }
 
-/// What a name of `/sys/devices/system/cpu` leads to.
+/// Looks up a name in `/sys/devices/system/cpu`.
 #[must_use]
 pub fn child(context: &Context<'_>, name: &[u8]) -> Option<Child> {
     if let Some(child) = PROCESSORS.child(name) {
@@ -130,7 +130,7 @@ pub fn child(context: &Context<'_>, name: &[u8]) -> Option<Child> {
     ((number as usize) < context.kernel.host.cpu_count()).then(|| processor(number))
 }
 
-/// Hands out the entries of `/sys/devices/system/cpu` from `position` on.
+/// Emits the entries of `/sys/devices/system/cpu` from `position` on.
 pub fn list(
     context: &Context<'_>,
     position: &mut u64,
@@ -157,10 +157,10 @@ pub fn list(
     }
 }
 
-/// Writes a set of processors as a mask: words of 32 bits, the highest first.
+/// Writes a set of CPUs as a mask: words of 32 bits, the highest first.
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn write_mask(text: &mut dyn Write, set: u64, count: usize) -> fmt::Result {
     if count > 32 {
         write!(
@@ -174,10 +174,10 @@ pub fn write_mask(text: &mut dyn Write, set: u64, count: usize) -> fmt::Result {
     write!(text, "{set:0width$x}", width = count.div_ceil(4))
 }
 
-/// Writes a set of processors as a list of ranges.
+/// Writes a set of CPUs as a list of ranges.
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn write_list(text: &mut dyn Write, set: u64) -> fmt::Result {
     let mut left = set;
     while left != 0 {
@@ -197,7 +197,7 @@ pub fn write_list(text: &mut dyn Write, set: u64) -> fmt::Result {
     Ok(())
 }
 
-/// Every processor.
+/// Returns the set of all CPUs.
 fn every(host: &dyn Host) -> u64 {
     u64::MAX >> (64 - host.cpu_count().clamp(1, 64))
 }
@@ -236,17 +236,17 @@ fn package(_context: &Context<'_>, _processor: u32, text: &mut Text) -> fmt::Res
     writeln!(text, "{PACKAGE}")
 }
 
-/// `/sys/devices/system/cpu/online` and its like.
+/// `/sys/devices/system/cpu/online`, `possible` and `present`.
 pub fn present(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     list_line(text, every(context.kernel.host))
 }
 
-/// `/sys/devices/system/cpu/offline`: none.
+/// `/sys/devices/system/cpu/offline`: empty.
 pub fn absent(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{OFFLINE}")
 }
 
-/// `/sys/devices/system/cpu/kernel_max`: the highest number that a processor could have.
+/// `/sys/devices/system/cpu/kernel_max`: the highest number that a CPU can have.
 pub fn highest(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{HIGHEST}")
 }

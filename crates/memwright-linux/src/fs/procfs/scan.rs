@@ -1,5 +1,5 @@
-//! `PAGEMAP_SCAN`: pages by what they are, and write-protected in the same step if they were written
-//! (`do_pagemap_scan` in `fs/proc/task_mmu.c` of Linux 7.2).
+//! `PAGEMAP_SCAN`: finds pages by category, and can write-protect written ones in the same step (`do_pagemap_scan` in
+//! `fs/proc/task_mmu.c` of Linux 7.2).
 
 use crate::{
     Space,
@@ -17,17 +17,17 @@ use memwright_table::{PAGE_SIZE, Page, PageRange};
 
 /// `_IOWR('f', 16, struct pm_scan_arg)` (`include/uapi/linux/fs.h`).
 pub const PAGEMAP_SCAN: u32 = 0xc060_6610;
-/// Runs that are gathered before they are written to the caller's memory.
+/// Regions that are collected before they are copied to user space.
 const CHUNK: usize = 4096;
-/// Runs that are written at a time.
+/// Regions that are copied at a time.
 const TOGETHER: usize = 32;
-/// Where `walk_end` stands.
+/// The offset of `walk_end`.
 const WALK_END: u64 = 32;
 
 abi_struct! {
     /// `struct pm_scan_arg`.
     pub struct Request {
-        /// Its own.
+        /// Size of this structure.
         pub size: u64,
         /// `PM_SCAN_...`.
         pub flags: u64,
@@ -35,21 +35,21 @@ abi_struct! {
         pub start: u64,
         /// End of the range.
         pub end: u64,
-        /// Out: where the scan ended.
+        /// Out: the address where the scan ended.
         pub walk_end: u64,
-        /// Where runs are written to.
+        /// Address of the array of regions.
         pub runs: u64,
-        /// How many there is room for.
+        /// Capacity of the array.
         pub room: u64,
-        /// Most pages, 0 for any number.
+        /// Maximum number of pages; 0 for no limit.
         pub most_pages: u64,
-        /// Categories that count the other way round.
+        /// Categories whose sense is inverted.
         pub inverted: u64,
-        /// Categories that a page must have.
+        /// Categories that a page must all have.
         pub all: u64,
-        /// Categories of which it must have one.
+        /// Categories of which a page must have at least one.
         pub any: u64,
-        /// Categories that are told.
+        /// Categories that are reported.
         pub told: u64,
     }
 }
@@ -59,27 +59,27 @@ abi_struct! {
     pub struct Run {
         /// First address.
         pub start: u64,
-        /// End.
+        /// End address, exclusive.
         pub end: u64,
-        /// What its pages are.
+        /// The categories of its pages.
         pub categories: u64,
     }
 }
 
-/// What a scan has found and not written yet.
+/// The regions that a scan has found and not copied yet.
 struct Found {
     runs: Vec<Run>,
-    /// Most runs now.
+    /// Maximum number of regions in this batch.
     room: usize,
-    /// Pages that may still be found.
+    /// Number of pages that may still be reported.
     pages: u64,
     told: Categories,
-    /// Without a place for runs every page is taken.
+    /// False if there is no array: then every matching page is accepted.
     counts: bool,
 }
 
 impl Found {
-    /// Takes as many pages as there is room for.
+    /// Accepts as many pages as there is room for. Returns their number.
     #[allow(
         clippy::disallowed_methods,
         reason = "within the capacity that was reserved"
@@ -117,7 +117,7 @@ impl Found {
 }
 
 impl Request {
-    /// What the masks and flags ask for.
+    /// Decodes the masks and flags; `None` if they are invalid.
     fn scan(&self) -> Option<(Scan, Categories)> {
         let known = u64::from(raw::PM_SCAN_WP_MATCHING | raw::PM_SCAN_CHECK_WPASYNC);
         if self.size != Self::SIZE as u64 || self.flags & !known != 0 {
@@ -133,7 +133,7 @@ impl Request {
         Some((scan, Categories::from_bits(self.told)?))
     }
 
-    /// The pages of its range.
+    /// Returns the range in pages.
     fn range(&self) -> Result<PageRange, Errno> {
         let page = PAGE_SIZE as u64;
         if self.start % page != 0 {
@@ -147,11 +147,11 @@ impl Request {
     }
 }
 
-/// The command of `/proc/PID/pagemap`: how many runs were found. Where the address space is gone there are none.
+/// Handles the `ioctl` of `/proc/PID/pagemap`. Returns the number of regions found; 0 if the address space is gone.
 ///
 /// # Errors
-/// `EINVAL` for what it does not know, `EFAULT` for bad addresses, `EPERM` for memory whose stores are not tracked where
-/// only such is asked for, `ENOMEM`.
+/// `EINVAL` for invalid flags or masks, `EFAULT` for invalid addresses, `EPERM` for memory without write tracking if
+/// the request requires it, `ENOMEM`.
 pub fn scan(context: &Context<'_>, space: Option<Arc<Space>>, argument: u64) -> Result<u64, Errno> {
     let request: Request = context.read_value(argument)?;
     let (scan, told) = request.scan().ok_or(Errno::EINVAL)?;
@@ -200,17 +200,17 @@ pub fn scan(context: &Context<'_>, space: Option<Arc<Space>>, argument: u64) -> 
         }
         let none = found.runs.is_empty();
         found.runs.clear();
-        // The end is told, too, of a walk whose runs could not be (`do_pagemap_scan`).
+        // The end of the walk is also reported if its regions could not be copied (`do_pagemap_scan`).
         if result.is_err() {
             next = ended.unwrap_or(range.end);
             break;
         }
         match ended {
-            // There will never be room for it whole.
+            // There will never be room for all of its pages.
             Ok(end) if end == next && none => break,
             Ok(end) => next = end,
             Err(error) => {
-                // As if the walk had come there.
+                // As if the walk had reached the end.
                 next = range.end;
                 result = Err(watch_errno(error));
                 break;
@@ -224,7 +224,7 @@ pub fn scan(context: &Context<'_>, space: Option<Arc<Space>>, argument: u64) -> 
     result.map(|()| written)
 }
 
-/// Writes at most [`TOGETHER`] runs to the caller's memory.
+/// Copies at most [`TOGETHER`] regions to user space.
 fn write_runs(context: &Context<'_>, to: u64, runs: &[Run]) -> Result<(), Errno> {
     let mut buffer = [0; TOGETHER * Run::SIZE];
     let bytes = &mut buffer[..runs.len() * Run::SIZE];

@@ -1,4 +1,4 @@
-//! `/sys/kernel/mm/transparent_hugepage/hugepages-*kB`: what holds for each size, and what was made of it
+//! `/sys/kernel/mm/transparent_hugepage/hugepages-*kB`: the settings and statistics of each folio size
 //! (Documentation/admin-guide/mm/transhuge.rst of Linux 7.2).
 
 use super::{
@@ -15,11 +15,11 @@ use memwright::{SharedSizeMode, SizeCounts, SizeMode};
 
 use ProcNode::{Fixed, SystemControl as Control, SystemText};
 
-/// The folders of a size: it is that of folios of this order.
+/// The directories for the folio size of order `ORDER`.
 pub struct Size<const ORDER: u8>;
 
 impl<const ORDER: u8> Size<ORDER> {
-    /// The first number of its entries: each size has 32.
+    /// The first inode number of its entries. Each size has 32.
     const FIRST: u64 = 0x1500 + ORDER as u64 * 0x20;
 
     /// `hugepages-*kB`.

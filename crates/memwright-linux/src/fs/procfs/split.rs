@@ -1,10 +1,10 @@
-//! `/sys/kernel/debug/split_huge_pages`: who writes to it splits huge pages (Linux 7.2 `mm/huge_memory.c`,
+//! `/sys/kernel/debug/split_huge_pages`: splits huge pages on a write (Linux 7.2 `mm/huge_memory.c`,
 //! `split_huge_pages_write`).
 //!
-//! It takes `PID,0xSTART,0xEND` for the addresses of a process, `/PATH,0xSTART,0xEND` for the pages of a file, both with
-//! `,ORDER` and `,OFFSET` behind, or `1` for all that there are. As on Linux what follows the last number that fits is not
-//! looked at, addresses are rounded down to pages, an empty range is one without huge pages, and a folio that is no larger
-//! than asked for, or cannot be split now, is left alone without a word.
+//! A write is `PID,0xSTART,0xEND` for the addresses of a process, `/PATH,0xSTART,0xEND` for the pages of a file, both
+//! with optional `,ORDER` and `,OFFSET`, or `1` for all huge pages. As on Linux, text after the last parsed number is
+//! ignored, addresses are rounded down to pages, and an empty range is no error. A folio that is not larger than the
+//! requested order, or cannot be split now, is skipped silently.
 
 use super::node::SystemControl;
 use crate::{
@@ -30,18 +30,18 @@ pub static SPLIT: SystemControl = SystemControl {
     },
 };
 
-/// What is asked for.
+/// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Request<'a> {
-    /// Everything becomes single pages.
+    /// Split everything into base pages.
     All,
-    /// What a process shows at these addresses.
+    /// Split what a process maps at these addresses.
     Process {
         id: i32,
         range: Range<u64>,
         split: FolioSplit,
     },
-    /// What a file has of these pages.
+    /// Split these pages of a file.
     File {
         path: &'a [u8],
         pages: Range<u64>,
@@ -50,10 +50,10 @@ enum Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Reads what was written.
+    /// Parses a write.
     ///
     /// # Errors
-    /// `EINVAL`: it is none of the three.
+    /// `EINVAL` if it has none of the three forms.
     fn parse(bytes: &'a [u8]) -> Result<Self, Errno> {
         let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         if text.first() == Some(&b'/') {
@@ -78,11 +78,11 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Numbers in text, as `sscanf` reads them.
+/// Parses numbers like `sscanf`.
 struct Scanner<'a>(&'a [u8]);
 
 impl Scanner<'_> {
-    /// `0xSTART,0xEND`.
+    /// Parses `0xSTART,0xEND`.
     fn range(&mut self) -> Option<Range<u64>> {
         self.literal(b"0x")?;
         let start = self.hexadecimal()?;
@@ -90,7 +90,7 @@ impl Scanner<'_> {
         Some(start..self.hexadecimal()?)
     }
 
-    /// `,ORDER,OFFSET`, as far as they are there. No folio is larger than a negative order says.
+    /// Parses `,ORDER,OFFSET`, both optional. A negative order becomes a large one, so that no folio is split.
     fn split(&mut self) -> FolioSplit {
         let mut next = || {
             self.literal(b",")?;
@@ -105,7 +105,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Passes these characters.
+    /// Skips the `expected` characters.
     fn literal(&mut self, expected: &[u8]) -> Option<()> {
         self.0 = self.0.strip_prefix(expected)?;
         Some(())
@@ -131,7 +131,7 @@ impl Scanner<'_> {
         self.0 = self.0.trim_ascii_start();
     }
 
-    /// One digit at least. What does not fit a number loses its first digits.
+    /// Parses at least one digit. The value wraps around on overflow.
     fn digits(&mut self, base: u32) -> Option<u64> {
         let digit = |byte: &u8| char::from(*byte).to_digit(base);
         let count = self
@@ -169,7 +169,7 @@ fn split_process(
     Ok(())
 }
 
-/// A file that cannot be found is an invalid argument; one without pages has no huge ones.
+/// A path that cannot be resolved is an invalid argument. A file that is not a regular one has no huge pages.
 fn split_file(
     context: &Context<'_>,
     path: &[u8],

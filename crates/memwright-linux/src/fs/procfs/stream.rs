@@ -1,4 +1,4 @@
-//! Files whose text is made when it is read, piece by piece.
+//! Text files whose contents are generated piece by piece while they are read.
 
 use super::{ProcNode, polled::Seen, text::Text};
 use crate::{
@@ -14,26 +14,27 @@ use crate::{
     wait::Queues,
 };
 
-/// How far a text has been read (`struct seq_file` of Linux 7.2).
+/// The read state of a text (`struct seq_file` of Linux 7.2).
 ///
-/// There is never more of it than one piece. A read that goes on where the last one ended takes what that left of the
-/// piece, and then one more. A read at 0 begins anew; a read anywhere else makes all pieces before it again
-/// (`seq_read_iter`, `traverse` in `fs/seq_file.c`).
+/// At most one piece is in memory. A sequential read takes the rest of the current piece, and then one more piece. A
+/// read at 0 restarts; a read at any other position generates all pieces before it again (`seq_read_iter`, `traverse`
+/// in `fs/seq_file.c`).
 #[derive(Default)]
 struct Stream {
-    /// Where in the file the next byte stands.
+    /// The position in the file of the next byte.
     position: u64,
     /// Bytes of the piece that have been read.
     taken: usize,
-    /// The piece; none before the first read.
+    /// The current piece; `None` before the first read.
     piece: Option<Text>,
 }
 
 impl Stream {
-    /// Reads at `position`: `room` bytes are wanted, `make` writes a piece, and `put` takes bytes and returns how many.
+    /// Reads up to `room` bytes at `position`. `make` generates a piece; `put` takes bytes and returns how many it
+    /// took.
     ///
     /// # Errors
-    /// Those of `make`, and those of `put` unless some bytes were read before.
+    /// Those of `make`, and those of `put` unless bytes were read before.
     fn read(
         &mut self,
         position: u64,
@@ -67,7 +68,7 @@ impl Stream {
         Ok(done)
     }
 
-    /// What has not been read of the piece.
+    /// Returns the unread part of the piece.
     fn rest(&self) -> &[u8] {
         match &self.piece {
             Some(piece) => &piece.bytes()[self.taken..],
@@ -80,7 +81,7 @@ impl Stream {
         self.position += count as u64;
     }
 
-    /// Begins anew, and makes pieces up to the one that holds `position`.
+    /// Restarts and generates pieces up to the one that contains `position`.
     fn skip_to(
         &mut self,
         position: u64,
@@ -94,7 +95,7 @@ impl Stream {
             self.make_next(make)?;
             let length = self.rest().len();
             if length == 0 {
-                // Behind the end there is nothing, wherever that is.
+                // Beyond the end every position is an end of file.
                 self.position = position;
                 return Ok(());
             }
@@ -104,7 +105,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Makes the piece behind this one, which has been read; it stays empty only at the end of the file.
+    /// Generates the piece after the current one, which has been read. The piece is empty only at the end of the file.
     fn make_next(
         &mut self,
         make: &mut impl FnMut(&mut Text) -> Result<(), Errno>,
@@ -115,7 +116,7 @@ impl Stream {
         while self.taken == piece.len() && piece.begin_next() {
             self.taken = 0;
             if let Err(error) = make(piece) {
-                // The next read begins anew.
+                // The next read restarts.
                 self.piece = None;
                 return Err(error);
             }
@@ -124,8 +125,8 @@ impl Stream {
     }
 }
 
-/// An open file of text. Its text is made as it is read, from the beginning; whoever reads a file of one record in small
-/// parts sees one state of it.
+/// An open text file. Its text is generated sequentially as it is read. Small sequential reads of a file of one record
+/// see one consistent state of it.
 pub struct TextFile {
     node: ProcNode,
     seen: Seen,
@@ -133,7 +134,7 @@ pub struct TextFile {
 }
 
 impl TextFile {
-    /// A file that has not been read yet.
+    /// Creates the file, unread.
     #[must_use]
     pub fn new(node: ProcNode, kernel: &Kernel) -> Self {
         Self {
@@ -151,7 +152,7 @@ impl TextFile {
     }
 }
 
-/// Most bytes that one write to such a file takes.
+/// Maximum bytes taken by one write.
 const WRITE_MAX: usize = 256;
 
 impl File for TextFile {
@@ -167,7 +168,8 @@ impl File for TextFile {
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
         context.check_heap()?;
-        // Taken out meanwhile: no lock is held while text is made or copied. A second reader begins anew.
+        // The state is taken out meanwhile, because no lock is held while text is generated or copied. A concurrent
+        // reader restarts.
         let mut stream = core::mem::take(&mut *self.stream.lock());
         let room = sink.left();
         let mark = self.node.mark(context);
@@ -241,7 +243,7 @@ mod tests {
     use alloc::vec::Vec;
     use core::{cell::Cell, fmt::Write};
 
-    /// A file of `records` rows of eight bytes, which are its index.
+    /// A file of `records` rows of eight bytes; each row contains its index.
     struct Rows {
         records: Cell<u64>,
         written: Cell<u64>,
@@ -342,7 +344,7 @@ mod tests {
         let mut stream = Stream::default();
         assert_eq!(rows.read(&mut stream, 0, 100).len(), 24);
         rows.records.set(5);
-        // The end was reached: it stays the end until the file is read from the beginning.
+        // Once the end was reached, it stays the end until the file is read from the beginning.
         assert_eq!(rows.read(&mut stream, 24, 100).len(), 0);
         assert_eq!(rows.read(&mut stream, 0, 100).len(), 40);
     }

@@ -1,39 +1,39 @@
-//! Declares the values under `/proc` and `/sys` that no state of this system stands behind.
+//! Declares the values in `/proc` and `/sys` that do not reflect kernel state.
 //!
 //! A file writes such a value through its declaration, and `docs/system-calls.md` lists the declarations. A test of the
-//! sources finds numbers and words that a file writes without one.
+//! sources finds constant numbers and words that a file writes without a declaration.
 
 use super::{cgroup, cpu, file_limits, huge, lock_stat, nodes, process, processors, system, vm};
 use core::fmt;
 
-/// What stands in the place of a value.
+/// What the field contains instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A number that never changes.
+    /// A constant number.
     Number(u64),
-    /// Text that never changes.
+    /// A constant text.
     Text(&'static str),
     /// The value of another field.
     Copy(&'static str),
-    /// What was written last, which nothing reads but the file itself.
+    /// The last written value, which has no effect.
     Unused,
 }
 
-/// A value that no state stands behind.
+/// A value that does not reflect kernel state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stub {
     /// The file.
     pub file: &'static str,
-    /// The field; empty if the value is all that the file has.
+    /// The field; empty if the file consists of the value.
     pub field: &'static str,
-    /// What stands in its place.
+    /// What the field contains instead.
     pub kind: Kind,
-    /// Why.
+    /// The reason.
     pub reason: &'static str,
 }
 
 impl Stub {
-    /// The number that the field always has; 0 for a field without one.
+    /// Returns the constant number; 0 for other kinds.
     pub(super) const fn number(&self) -> u64 {
         match self.kind {
             Kind::Number(number) => number,
@@ -41,7 +41,7 @@ impl Stub {
         }
     }
 
-    /// The value of the other field, for this one.
+    /// Returns the value of the other field, for this one.
     pub(super) const fn copied(&self, other: u64) -> u64 {
         other
     }
@@ -91,7 +91,7 @@ static ALL: &[&[&Stub]] = &[
     processors::STUBS,
 ];
 
-/// Every value that no state stands behind.
+/// Iterates over all stubs.
 pub fn all() -> impl Iterator<Item = &'static Stub> {
     ALL.iter().copied().flatten().copied()
 }

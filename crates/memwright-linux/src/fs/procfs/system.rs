@@ -39,12 +39,12 @@ stubs! {
     PROBE_TYPE: "/sys/bus/event_source/devices/uprobe/type" "" Number(UPROBE as u64), "perf_event_open takes this number.";
 }
 
-/// `/proc/meminfo` (`fs/proc/meminfo.c` of Linux 7.2): the rows that there is something behind.
+/// `/proc/meminfo` (`fs/proc/meminfo.c` of Linux 7.2), with the rows that are supported.
 pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let memory = &context.kernel.memory;
     let frames = memory.frames();
     let objects = frames.used_by(FrameKind::Object);
-    // Merged pages are anonymous ones too.
+    // KSM pages are anonymous pages too.
     let anonymous = frames.used_by(FrameKind::Anonymous) + frames.used_by(FrameKind::Merged);
     let slab = frames.used_by(FrameKind::Slab);
     let locked = counts::locked(context)?;
@@ -105,7 +105,7 @@ fn write_memory_row(text: &mut Text, name: &str, pages: u64) -> fmt::Result {
     kibibyte_row(text, name, pages * (PAGE_SIZE as u64 / 1024))
 }
 
-/// `/proc/filesystems`: none of them needs a device.
+/// `/proc/filesystems`. No file system needs a block device.
 pub fn filesystems(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let all = [
         FileSystemKind::Tmpfs,
@@ -189,9 +189,9 @@ fn write_uuid(text: &mut Text, random: &mut Random) -> fmt::Result {
     text.write_char('\n')
 }
 
-/// `/proc/sys/kernel/random/boot_id`: the same throughout the run.
+/// `/proc/sys/kernel/random/boot_id`: constant for the run.
 pub fn boot_id(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    // A sequence of its own: reading it changes no other random number.
+    // A separate generator, so that reading the file does not change other random numbers.
     let mut random = Random::new(context.kernel.manifest.seed ^ fixed::ROOT.first);
     write_uuid(text, &mut random)
 }
@@ -201,7 +201,7 @@ pub fn probe_type(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{PROBE_TYPE}")
 }
 
-/// `/proc/sys/kernel/random/uuid`: another one each time.
+/// `/proc/sys/kernel/random/uuid`: a new one for each read.
 pub fn uuid(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let mut bytes = [0; 8];
     context.kernel.random.lock().fill(&mut bytes);

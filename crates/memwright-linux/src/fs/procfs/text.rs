@@ -1,4 +1,4 @@
-//! The text of a file of `/proc` or `/sys`: what is written to it, and the pieces that are read from it.
+//! Text of `/proc` and `/sys` files: parsing writes, and generating the pieces that are read.
 
 use crate::{Space, batch::Batch, errno::Errno};
 use alloc::{
@@ -8,27 +8,27 @@ use alloc::{
 use core::fmt::{self, Write};
 use memwright_table::TryPush;
 
-/// The number that was written to a file, with white space around it.
+/// Parses a decimal number with optional white space around it.
 pub(super) fn number(bytes: &[u8]) -> Option<u64> {
     core::str::from_utf8(bytes).ok()?.trim().parse().ok()
 }
 
-/// The number that was written to a file of `/sys` (Linux 7.2 `lib/kstrtox.c`, `kstrtoul` to base 10): nothing may
-/// stand around it but one newline behind.
+/// Parses a write to a file of `/sys` (Linux 7.2 `lib/kstrtox.c`, `kstrtoul` with base 10): a number with an optional
+/// plus sign and one optional trailing newline.
 ///
 /// # Errors
-/// `EINVAL` for what is no number, `ERANGE` for one of more than 64 bits.
+/// `EINVAL` if it is not a number, `ERANGE` if it exceeds 64 bits.
 pub(super) fn attribute(bytes: &[u8]) -> Result<u64, Errno> {
     let digits = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let digits = digits.strip_prefix(b"+").unwrap_or(digits);
     digits_to(digits, 10)
 }
 
-/// The number that was written to a file of `/proc/sys` (Linux 7.2 `kernel/sysctl.c`, `strtoul_lenient`): octal behind
-/// a 0 and hexadecimal behind 0x, with white space around it and no sign.
+/// Parses a write to a file of `/proc/sys` (Linux 7.2 `kernel/sysctl.c`, `strtoul_lenient`): octal after 0, hexadecimal
+/// after 0x, with optional white space around it and no sign.
 ///
 /// # Errors
-/// `EINVAL` for what is no such number.
+/// `EINVAL` if it is not such a number.
 pub(super) fn setting(bytes: &[u8]) -> Result<u64, Errno> {
     let digits = bytes.trim_ascii();
     let found = match digits {
@@ -39,7 +39,7 @@ pub(super) fn setting(bytes: &[u8]) -> Result<u64, Errno> {
     found.map_err(|_| Errno::EINVAL)
 }
 
-/// The number that the digits make to this base.
+/// Parses digits in the given base.
 fn digits_to(digits: &[u8], base: u32) -> Result<u64, Errno> {
     if digits.is_empty() {
         return Err(Errno::EINVAL);
@@ -52,10 +52,10 @@ fn digits_to(digits: &[u8], base: u32) -> Result<u64, Errno> {
     })
 }
 
-/// What was written to a file of `/sys` that is on or off, by 1 or 0.
+/// Parses a write to a switch of `/sys`: 1 or 0.
 ///
 /// # Errors
-/// As for [`attribute`]; `EINVAL` for another number.
+/// Those of [`attribute`]; `EINVAL` for another number.
 pub(super) fn switch(bytes: &[u8]) -> Result<bool, Errno> {
     match attribute(bytes)? {
         0 => Ok(false),
@@ -64,8 +64,8 @@ pub(super) fn switch(bytes: &[u8]) -> Result<bool, Errno> {
     }
 }
 
-/// What was written to a file of `/sys` that is on or off, by words whose beginning counts (Linux 7.2
-/// `lib/kstrtox.c`, `kstrtobool`).
+/// Parses a write to a switch of `/sys` that takes words, by their first characters (Linux 7.2 `lib/kstrtox.c`,
+/// `kstrtobool`).
 ///
 /// # Errors
 /// `EINVAL` for anything else.
@@ -77,29 +77,30 @@ pub(super) fn truth(bytes: &[u8]) -> Result<bool, Errno> {
     }
 }
 
-/// The text of such a file.
+/// Writes the text of a switch: 1 or 0.
 pub(super) fn read_switch(text: &mut Text, on: bool) -> fmt::Result {
     writeln!(text, "{}", u8::from(on))
 }
 
-/// Bytes from which a piece counts as full. With the record that filled it, a piece is rarely more than a page, which is
-/// what one read of such a file gives on Linux (`seq_read_iter` of Linux 7.2, `fs/seq_file.c`).
+/// Length in bytes from which a piece is full. Including its last record, a piece is rarely larger than a page, which
+/// is what one read of such a file returns on Linux (`seq_read_iter` of Linux 7.2, `fs/seq_file.c`).
 const FULL: usize = 3584;
-/// Bytes that the first write to a text makes room for.
+/// Initial capacity in bytes.
 const FIRST_ROOM: usize = 1024;
 
-/// A piece of the text of a file.
+/// A piece of a file's text.
 ///
-/// A file is a row of records, each with a number: the index of an item, the address of an area. A piece begins with the
-/// record at [`from`](Self::from), the *cursor*, and ends where a writer calls [`go_on_from`](Self::go_on_from), or with
-/// the file. A file whose size no program decides is one record: its writer knows nothing of pieces.
+/// A file is a sequence of records, each with a number: the index of an item, or the address of an area. A piece starts
+/// with the record at [`from`](Self::from), the *cursor*. It ends where a writer calls
+/// [`go_on_from`](Self::go_on_from), or at the end of the file. A file whose size is bounded independently of programs
+/// is one record, and its writer ignores pieces.
 pub struct Text {
     bytes: Vec<u8>,
-    /// The record that the piece begins with.
+    /// The record that the piece starts with.
     from: u64,
-    /// The record that the next piece begins with; none at the end of the file.
+    /// The record that the next piece starts with; `None` at the end of the file.
     next: Option<u64>,
-    /// The address space that the first piece was about.
+    /// The address space that the first piece described.
     space: Option<Weak<Space>>,
 }
 
@@ -110,7 +111,7 @@ impl Default for Text {
 }
 
 impl Text {
-    /// No text yet, of a file that begins.
+    /// Creates an empty text at the start of a file.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -121,10 +122,10 @@ impl Text {
         }
     }
 
-    /// Appends bytes that need not be text: arguments and names are what programs make them.
+    /// Appends bytes that need not be UTF-8: programs choose arguments and names freely.
     ///
     /// # Errors
-    /// The heap has no room for them.
+    /// The heap is exhausted.
     pub fn push(&mut self, bytes: &[u8]) -> fmt::Result {
         if self.bytes.capacity() == 0 {
             self.bytes
@@ -134,43 +135,43 @@ impl Text {
         self.bytes.try_push_all(bytes).map_err(|_| fmt::Error)
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the piece is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The record that the piece begins with; 0 in the first piece.
+    /// Returns the record that the piece starts with; 0 for the first piece.
     #[must_use]
     pub const fn from(&self) -> u64 {
         self.from
     }
 
-    /// Ends the piece: the next one begins with the record `next`.
+    /// Ends the piece: the next one starts with the record `next`.
     pub const fn go_on_from(&mut self, next: u64) {
         self.next = Some(next);
     }
 
-    /// Whether another record belongs into this piece.
+    /// Returns whether another record should be added to this piece.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.bytes.len() < FULL
     }
 
-    /// Whether all pieces of the file are about `space`. A process that executes another program between two reads has
-    /// another address space: the file then ends, as on Linux, where it stays with the one that was there.
+    /// Returns whether all pieces of the file describe `space`. After an `execve` between two reads, the process has
+    /// another address space. The file then ends; on Linux an open file keeps the old address space.
     pub fn stays_with(&mut self, space: &Arc<Space>) -> bool {
         match &self.space {
             Some(first) => core::ptr::eq(first.as_ptr(), Arc::as_ptr(space)),
@@ -181,7 +182,7 @@ impl Text {
         }
     }
 
-    /// Begins the piece behind this one; false at the end of the file.
+    /// Begins the next piece. Returns false at the end of the file.
     pub(super) fn begin_next(&mut self) -> bool {
         let Some(next) = self.next.take() else {
             return false;
@@ -193,11 +194,11 @@ impl Text {
 
     /// Writes records from the cursor on, until the piece is full or there are no more.
     ///
-    /// `note` adds records from the cursor it is given on to a batch of at most `together`, under whatever lock that
-    /// takes; `write` writes one and returns the cursor behind it.
+    /// `note` adds the records from a given cursor on to a batch of at most `together`, under the lock that this needs.
+    /// `write` writes one record and returns the cursor after it.
     ///
     /// # Errors
-    /// Those of `write`, and a heap without room for a batch.
+    /// Those of `write`, and an exhausted heap.
     pub(super) fn records<T>(
         &mut self,
         together: usize,
@@ -223,13 +224,13 @@ impl Text {
     }
 }
 
-/// Writes a row `NAME: N kB` whose numbers end in column 24, as in `/proc/meminfo` and `/proc/PID/smaps`.
+/// Writes a row `NAME: N kB` in which the number ends in column 24, as in `/proc/meminfo` and `/proc/PID/smaps`.
 pub(super) fn kibibyte_row(text: &mut Text, name: &str, kibibytes: u64) -> fmt::Result {
     let pad = 15_usize.saturating_sub(name.len());
     writeln!(text, "{name}:{:pad$}{kibibytes:8} kB", "")
 }
 
-/// What was written, for tests.
+/// Returns the text that `write` writes, for tests.
 #[cfg(test)]
 pub(super) fn written(write: impl FnOnce(&mut Text) -> fmt::Result) -> alloc::string::String {
     let mut text = Text::new();

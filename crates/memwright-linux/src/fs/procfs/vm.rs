@@ -14,7 +14,7 @@ use core::{
 use memwright::{FaultKind, OvercommitMode, Row, Value};
 use memwright_table::{FOLIO_ORDER, FrameKind, NodeCounts, PAGE_SIZE};
 
-/// Kibibytes of a page.
+/// Size of a page in KiB.
 const PAGE_KIB: u64 = PAGE_SIZE as u64 / 1024;
 
 stubs! {
@@ -30,7 +30,7 @@ stubs! {
         "No file system is on a block device, and pages that are being written to swap are not counted.";
 }
 
-/// `/proc/sys/vm/drop_caches`: there is no cache of anything that is elsewhere too.
+/// `/proc/sys/vm/drop_caches`. There is no cache whose contents are stored elsewhere too.
 pub static DROP_CACHES: SystemControl = SystemControl {
     read: |_, text| writeln!(text, "{DROPPED}"),
     store: drop_caches,
@@ -136,7 +136,7 @@ pub fn lowest_address(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{LOWEST_ADDRESS}")
 }
 
-/// Dropping page cache, structures or both succeeds, and the account lists it.
+/// Accepts a write to `drop_caches`, and counts it as a call without effect.
 fn drop_caches(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
     match setting(bytes)? {
         1..=4 => {
@@ -147,7 +147,7 @@ fn drop_caches(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Every address space keeps the limit from now on; areas beyond it stay.
+/// Sets the limit for every address space. Existing areas beyond it stay.
 fn set_most_areas(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
     let most = i32::try_from(setting(bytes)?).map_err(|_| Errno::EINVAL)? as usize;
     context.kernel.most_areas.store(most, Ordering::Relaxed);
@@ -174,8 +174,8 @@ fn set_overcommit(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `/proc/vmstat` (`mm/vmstat.c` of Linux 7.2; the rows of flushes are those of `CONFIG_DEBUG_TLBFLUSH`): the rows
-/// that there is something behind.
+/// `/proc/vmstat` (`mm/vmstat.c` of Linux 7.2; the rows about TLB flushes are those of `CONFIG_DEBUG_TLBFLUSH`), with
+/// the rows that are supported.
 pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let memory = &context.kernel.memory;
     let frames = memory.frames();
@@ -184,7 +184,7 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         Value::Count(count) => count,
         Value::NotObservable => 0,
     };
-    // As `mm_account_fault` counts them: with those that the kernel takes without a trap, and those that fail.
+    // As in `mm_account_fault`, including faults that the kernel resolves without a trap, and failed ones.
     let faults = FaultKind::ALL.map(FaultKind::row);
     let faults = faults.into_iter().chain([Row::FaultGup, Row::FaultFailed]);
     let splits = [
@@ -277,7 +277,7 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         ),
         ("nr_tlb_local_flush_all", count(Row::FlushLocalFull)),
         ("nr_tlb_local_flush_one", count(Row::FlushLocalPages)),
-        // Linux counts pages and full flushes, but not how often it flushed.
+        // Linux counts flushed pages and full flushes, but not the number of flushes.
         ("memwright_flush_local", count(Row::FlushLocal)),
         (
             "oom_kill",

@@ -1,13 +1,13 @@
-//! The ranges that one holder has locked, sorted and in pieces of bounded size.
+//! The locked ranges of one holder, sorted and stored in pieces of bounded size.
 //!
-//! A program may lock every second byte of a file. Pieces keep each block of memory small, and a change moves the ranges of
-//! one piece only.
+//! A program may lock every second byte of a file. Pieces keep each memory block small, and a change moves only the
+//! ranges of one piece.
 
 use super::Strength;
 use alloc::vec::Vec;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// A range that is locked.
+/// A locked range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) first: u64,
@@ -15,21 +15,21 @@ pub(super) struct Range {
     pub(super) strength: Strength,
 }
 
-/// The most ranges in a piece.
+/// Maximum number of ranges in a piece.
 const PIECE: usize = 256;
 
-/// The most ranges that one change adds: the one that is locked, and both ends of one that is cut.
+/// Maximum number of ranges that one change adds: the locked one, and both ends of one that is split.
 const ADDED: usize = 3;
 
-/// Sorted ranges without overlap.
+/// Sorted, non-overlapping ranges.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
-    /// None is empty.
+    /// No piece is empty.
     pieces: Vec<Vec<Range>>,
     count: usize,
 }
 
-/// A place among the ranges: that of a range, or the end.
+/// The position of a range, or the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Position {
     piece: usize,
@@ -44,7 +44,7 @@ impl Ranges {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of ranges.
     pub(super) fn len(&self) -> usize {
         self.count
     }
@@ -53,16 +53,16 @@ impl Ranges {
         self.pieces.is_empty()
     }
 
-    /// The ranges that overlap `first..=last`, in order.
+    /// Iterates over the ranges that overlap `first..=last`, in order.
     pub(super) fn overlapping(&self, first: u64, last: u64) -> impl Iterator<Item = &Range> {
         self.from(self.position(|range| range.last < first))
             .take_while(move |range| range.first <= last)
     }
 
-    /// Locks `first..=last` with `strength`, or unlocks it without one. What lies outside stays.
+    /// Locks `first..=last` with `strength`, or unlocks it without one. What is outside stays as it is.
     ///
     /// # Errors
-    /// There is no memory for the parts of a range that is cut; nothing has changed.
+    /// Memory is exhausted when a range must be split; nothing has changed.
     pub(super) fn set(
         &mut self,
         first: u64,
@@ -109,7 +109,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// The first position whose range fails `precedes`, which holds for the ranges up to some position.
+    /// Returns the first position whose range does not satisfy `precedes`, which is true for a prefix of the ranges.
     fn position(&self, precedes: impl Fn(&Range) -> bool) -> Position {
         let piece = self
             .pieces
@@ -125,7 +125,7 @@ impl Ranges {
         self.pieces.get(at.piece)?.get(at.index).copied()
     }
 
-    /// The range before a position.
+    /// Returns the range before a position.
     fn before(&self, at: Position) -> Option<(Position, Range)> {
         let before = match at {
             Position { piece, index: 0 } => {
@@ -141,7 +141,7 @@ impl Ranges {
         Some((before, self.get(before)?))
     }
 
-    /// The position behind that of a range.
+    /// Returns the position after that of a range.
     fn next(&self, at: Position) -> Position {
         let index = at.index + 1;
         if self
@@ -165,8 +165,8 @@ impl Ranges {
         now.iter().chain(later.iter().flatten())
     }
 
-    /// Makes room for what a change at `first` adds, whichever piece it goes to: that of the first range that ends
-    /// behind `first` or touches it, or the one before.
+    /// Reserves room for what a change at `first` adds. It goes to the piece of the first range that ends at or after
+    /// `first`, or to the piece before.
     fn make_room(&mut self, first: u64) -> Result<(), OutOfMemory> {
         if self.pieces.is_empty() {
             let mut piece = Vec::new();
@@ -181,7 +181,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// Makes room in a piece. One that would become too large gives its upper half to a new one.
+    /// Reserves room in a piece. If it would become too large, its upper half moves to a new piece.
     fn make_room_in(&mut self, index: usize) -> Result<(), OutOfMemory> {
         let piece = &mut self.pieces[index];
         if piece.len() + ADDED <= PIECE {
@@ -197,7 +197,7 @@ impl Ranges {
         self.pieces.try_insert(index + 1, upper)
     }
 
-    /// Removes the ranges of `from..to`. A piece that becomes empty goes, unless `from` lies in it.
+    /// Removes the ranges in `from..to`. A piece that becomes empty is removed, unless it contains `from`.
     fn remove(&mut self, from: Position, to: Position) {
         if from.piece == to.piece {
             if let Some(piece) = self.pieces.get_mut(from.piece) {
@@ -215,9 +215,9 @@ impl Ranges {
         self.count -= between.map(|piece| piece.len()).sum::<usize>();
     }
 
-    /// Inserts ranges for which there is room, and drops the piece if it stays empty.
+    /// Inserts ranges, for which there is room. Removes the piece if it stays empty.
     fn insert(&mut self, at: Position, ranges: impl Iterator<Item = Range>) {
-        // The end of all is the end of the last piece.
+        // The end of all ranges is the end of the last piece.
         let at = match self.pieces.get(at.piece) {
             Some(_) => at,
             None => {
@@ -238,12 +238,12 @@ impl Ranges {
     }
 }
 
-/// Whether the second range begins where the first ends, with the same strength.
+/// Returns whether the second range starts where the first ends, with the same strength.
 fn continues(before: &Range, behind: &Range) -> bool {
     before.strength == behind.strength && before.last.checked_add(1) == Some(behind.first)
 }
 
-/// Makes `middle` one with a neighbour of the same strength; returns whether it has that strength.
+/// Merges a neighbour of the same strength into `middle`. Returns whether it had that strength.
 fn join(middle: &mut Range, neighbour: &Range) -> bool {
     let same = middle.strength == neighbour.strength;
     if same {
@@ -259,7 +259,7 @@ mod tests {
     use crate::fs::record_locks::Strength::{self, Exclusive, Shared};
     use alloc::{vec, vec::Vec};
 
-    /// The strength of each of the first bytes, and of all the others.
+    /// The strength of each of the first bytes, and of all following ones.
     type Bytes = Vec<Option<Strength>>;
 
     fn listed(ranges: &Ranges) -> Vec<Range> {
@@ -268,7 +268,7 @@ mod tests {
         listed
     }
 
-    /// The ranges that these bytes make.
+    /// Returns the ranges that correspond to these bytes.
     fn expected(bytes: &Bytes) -> Vec<Range> {
         let mut ranges: Vec<Range> = Vec::new();
         for (at, strength) in bytes.iter().enumerate() {

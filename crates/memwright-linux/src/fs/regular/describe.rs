@@ -4,7 +4,7 @@ use crate::fs::dentry::Dentry;
 use alloc::sync::Arc;
 use core::fmt;
 
-/// Writes the path of a mapped file in the format of `/proc/PID/maps`: newlines escaped.
+/// Writes the path of a mapped file in the format of `/proc/PID/maps`, with newlines escaped.
 ///
 /// # Errors
 /// Only those of `out`.

@@ -25,10 +25,10 @@ pub struct RegularFile {
 }
 
 impl RegularFile {
-    /// Operations on `inode`, which is a regular file.
+    /// Creates the operations for `inode`, which is a regular file.
     ///
     /// # Errors
-    /// `ETXTBSY` when opened for writing while a program runs from it.
+    /// `ETXTBSY` if the file is opened for writing while it is being executed.
     pub fn new(inode: &Arc<Inode>, writes: bool) -> Result<Self, Errno> {
         let file = Self {
             inode: inode.clone(),
@@ -43,10 +43,10 @@ impl RegularFile {
         })
     }
 
-    /// The contents.
+    /// Returns the contents.
     ///
     /// # Errors
-    /// `EINVAL` if the node is no regular file.
+    /// `EINVAL` if the inode is not a regular file.
     pub fn regular(&self) -> Result<&Regular, Errno> {
         match &self.inode.body {
             Body::Regular(regular) => Ok(regular),
@@ -74,7 +74,7 @@ impl Drop for RegularFile {
 }
 
 impl RegularFile {
-    /// Stores up to `wanted` bytes; says how many were stored and what stopped it.
+    /// Stores up to `wanted` bytes. Returns the number of bytes stored, and the error that stopped it.
     fn store(
         &self,
         context: &Context<'_>,
@@ -95,8 +95,8 @@ impl RegularFile {
             let within = (*position % PAGE_SIZE as u64) as usize;
             let step = (PAGE_SIZE - within).min(wanted - done);
             let stored = regular.check_room(memory, *position).and_then(|()| {
-                // What lies within the size goes straight to its page; a file grows only by bytes
-                // that have arrived.
+                // Bytes within the size are copied directly to their page. The file grows only by bytes that were
+                // copied successfully.
                 if *position + step as u64 > regular.size() {
                     return with_buffer(step, |buffer| {
                         let count = source.take(buffer)?;
@@ -150,12 +150,12 @@ impl File for RegularFile {
             let found = context.kernel.with_relief(|| pages.frame_for(index, false));
             let put = match found {
                 Ok(Some(frame)) => {
-                    // The reference keeps the page while it is copied, even if the file shrinks.
+                    // The reference keeps the frame during the copy, even if the file is truncated.
                     let frame = memory.frames().adopt(frame);
                     sink.put_frame(memory, frame.frame(), within, step)
                 }
                 Ok(None) => sink.put_zeroes(step),
-                // The file shrank meanwhile.
+                // The file was truncated meanwhile.
                 Err(ObjectError::BeyondEnd) => break,
                 Err(error) => Err(read_errno(error)),
             };
@@ -189,7 +189,7 @@ impl File for RegularFile {
         }
         let turn = regular.take_turn(context)?;
         let size = regular.size();
-        // A place that cannot be counted is none (Linux 7.2 `fs/read_write.c`, `rw_verify_area`).
+        // Positions beyond `i64::MAX` are invalid (Linux 7.2 `fs/read_write.c`, `rw_verify_area`).
         if position.saturating_add(source.left() as u64) > i64::MAX as u64 {
             return Err(Errno::EINVAL);
         }
@@ -208,7 +208,7 @@ impl File for RegularFile {
         let wanted = match storable(*position, source.left(), limit) {
             Err(Errno::EFBIG) if seals.contains(Seals::GROW) => return Err(Errno::EPERM),
             Err(error) => {
-                // Beyond what any file can be, there is no signal (Linux 7.2 `fs/read_write.c`,
+                // Beyond the maximum size of any file there is no signal (Linux 7.2 `fs/read_write.c`,
                 // `generic_write_check_limits`).
                 if *position >= context.file_size_limit() {
                     context.file_too_large();

@@ -1,4 +1,4 @@
-//! Regular files: bytes in frames.
+//! Regular files: data in frames.
 
 mod describe;
 mod file;
@@ -20,11 +20,11 @@ use memwright::SharedSetting;
 use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectError, ObjectIdentity, Shmem};
 use memwright_table::{Frame, FrameKind, PAGE_SIZE};
 
-/// Where the bytes are.
+/// How the data is stored.
 enum Contents {
     /// In pages of 4 KiB.
     Small(Shmem<M>),
-    /// In huge pages of the pool: only mappings write them.
+    /// In huge pages of the hugetlb pool: data is written through mappings only.
     Huge(Box<HugeFile<M>>),
 }
 
@@ -32,20 +32,21 @@ enum Contents {
 pub struct Regular {
     pages: Contents,
     seals: AtomicU32,
-    /// Openings for writing, or minus the number of programs that run from the file.
+    /// Number of opens for writing, or minus the number of programs that execute the file.
     writers: AtomicI64,
-    /// Shared mappings that may be written and are being made, or -1 while a seal against writing is added.
+    /// Number of shared writable mappings being created, or -1 while a write seal is added.
     mapping: AtomicI64,
-    /// Writes and changes of size go one at a time.
+    /// Serialises writes and size changes.
     turn: Turn,
-    /// Made by `memfd_secret`: only mappings reach the bytes.
+    /// Created by `memfd_secret`: the data is accessible through mappings only.
     secret: bool,
-    /// Of no mounted file system, or of one with a size of its own: no part of the half of memory that all others may take.
+    /// Not limited to the half of memory that mounted files share: in no mounted file system, or in one with a size of
+    /// its own.
     apart: bool,
 }
 
 impl Regular {
-    /// An empty file.
+    /// Creates an empty file.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -53,8 +54,8 @@ impl Regular {
         Ok(Self::with(Contents::Small(no_pages(memory)?), seals))
     }
 
-    /// An empty file whose pages never leave memory: one that stands for a file of a disk, from which it could be read
-    /// again.
+    /// Creates an empty file whose pages are never swapped out. It stands for a file on a disk, from which its pages
+    /// could be read again.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -63,7 +64,7 @@ impl Regular {
         Ok(Self::with(Contents::Small(pages), Seals::SEAL))
     }
 
-    /// An empty file of no mounted file system: it has huge pages where shared memory has them.
+    /// Creates an empty file in no mounted file system. It uses huge pages under the same settings as shared memory.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -75,7 +76,7 @@ impl Regular {
         })
     }
 
-    /// An empty file of a tmpfs that a program mounted.
+    /// Creates an empty file in a tmpfs that a program mounted.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -89,8 +90,8 @@ impl Regular {
         })
     }
 
-    /// Prepares a write of the bytes `start..end`: the pages that it fills may be allocated as a folio. Returns the offset at
-    /// which to call again.
+    /// Prepares a write of the bytes `start..end`: the hole at `start` may be filled with a folio. Returns the offset
+    /// at which to call again.
     fn prepare(&self, start: u64, end: u64) -> u64 {
         match &self.pages {
             Contents::Small(pages) => pages.prepare_write(start, end),
@@ -98,7 +99,7 @@ impl Regular {
         }
     }
 
-    /// An empty file of `memfd_secret`.
+    /// Creates an empty file of `memfd_secret`.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -109,7 +110,7 @@ impl Regular {
         })
     }
 
-    /// An empty file of huge pages.
+    /// Creates an empty file of huge pages.
     #[must_use]
     pub fn huge(memory: &Arc<Memory>, seals: Seals) -> Self {
         let pages = HugeFile::new(memory.clone(), 0, ObjectIdentity::default(), "");
@@ -128,13 +129,13 @@ impl Regular {
         }
     }
 
-    /// Whether only mappings reach the bytes.
+    /// Returns whether the data is accessible through mappings only.
     #[must_use]
     pub fn is_secret(&self) -> bool {
         self.secret
     }
 
-    /// The pages.
+    /// Returns the pages as an object.
     #[must_use]
     pub fn pages(&self) -> &dyn Object<M> {
         match &self.pages {
@@ -143,7 +144,7 @@ impl Regular {
         }
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         match &self.pages {
@@ -152,7 +153,7 @@ impl Regular {
         }
     }
 
-    /// Memory and swap used, in units of 512 bytes.
+    /// Returns the memory and swap used, in units of 512 bytes.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         match &self.pages {
@@ -163,7 +164,7 @@ impl Regular {
         }
     }
 
-    /// Pages of 4 KiB in memory.
+    /// Returns the number of resident 4 KiB pages.
     fn resident(&self) -> u64 {
         match &self.pages {
             Contents::Small(pages) => pages.resident(),
@@ -171,7 +172,7 @@ impl Regular {
         }
     }
 
-    /// The frame of page `index`, with one reference; made if there is none and `create` asks for it.
+    /// Returns the frame of page `index`, with one reference. A missing page is allocated if `create` is set.
     fn frame_for(&self, index: u64, create: bool) -> Result<Option<Frame>, ObjectError> {
         match &self.pages {
             Contents::Small(pages) => pages.frame_for(index, create),
@@ -179,7 +180,7 @@ impl Regular {
         }
     }
 
-    /// Makes the bytes `start..end` resident; the caller has the turn.
+    /// Allocates the missing pages of the bytes `start..end`. The caller holds the turn.
     ///
     /// # Errors
     /// `ENOSPC`.
@@ -213,10 +214,10 @@ impl Regular {
         }
     }
 
-    /// Makes the bytes `start..end` zero and gives up the pages that lie inside.
+    /// Zeroes the bytes `start..end` and frees the pages that are completely inside.
     ///
     /// # Errors
-    /// `ENOMEM` or `EIO` if a page of which a part becomes zero is in swap and stays there.
+    /// `ENOMEM` or `EIO` if a partly zeroed page is swapped out and cannot be swapped in.
     pub(crate) fn punch(&self, kernel: &Kernel, start: u64, end: u64) -> Result<(), Errno> {
         match &self.pages {
             Contents::Small(pages) => {
@@ -239,7 +240,7 @@ impl Regular {
         }
     }
 
-    /// How many of the pages `first..end` are in memory, and how many in swap.
+    /// Returns how many of the pages `first..end` are resident, and how many are swapped out.
     #[must_use]
     pub fn cached(&self, first: u64, end: u64) -> (u64, u64) {
         const PAGE: u64 = PAGE_SIZE as u64;
@@ -256,7 +257,7 @@ impl Regular {
             let hole = self
                 .find(data, true)
                 .map_or(end, |hole| hole.div_ceil(PAGE));
-            // A concurrent truncation may leave no byte between the two.
+            // A concurrent truncation may leave no byte between the two results.
             next = hole.clamp(from + 1, end);
             stored += next - from;
             swapped += self.pages().swapped(from, next - from);
@@ -264,10 +265,10 @@ impl Regular {
         (stored.saturating_sub(swapped), swapped)
     }
 
-    /// Counts an opening for writing.
+    /// Counts an open for writing.
     ///
     /// # Errors
-    /// `ETXTBSY` while a program runs from the file.
+    /// `ETXTBSY` while the file is being executed.
     pub fn begin_writing(&self) -> Result<(), Errno> {
         self.writers
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
@@ -277,12 +278,12 @@ impl Regular {
             .map_err(|_| Errno::ETXTBSY)
     }
 
-    /// The reverse of [`Self::begin_writing`].
+    /// Reverses [`Self::begin_writing`].
     pub fn end_writing(&self) {
         self.writers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts a program that runs from the file.
+    /// Counts a program that executes the file.
     ///
     /// # Errors
     /// `ETXTBSY` while the file is open for writing.
@@ -295,24 +296,24 @@ impl Regular {
             .map_err(|_| Errno::ETXTBSY)
     }
 
-    /// The reverse of [`Self::begin_executing`].
+    /// Reverses [`Self::begin_executing`].
     pub fn end_executing(&self) {
         self.writers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits until no other caller writes or changes the size.
+    /// Waits until no other thread writes or changes the size, and excludes them until the guard is dropped.
     ///
     /// # Errors
-    /// `ERESTARTSYS` when a signal came first.
+    /// `ERESTARTSYS` if a signal arrived first.
     pub fn take_turn(&self, context: &Context<'_>) -> Result<TurnGuard<'_>, Errno> {
         self.turn.take(context)
     }
 
-    /// Sets the size; the caller has the turn.
+    /// Sets the size. The caller holds the turn.
     ///
     /// # Errors
-    /// `EPERM` if a seal forbids it, `EFBIG` beyond the largest size, `EINVAL` for a part of a huge page, `ENOMEM` or
-    /// `EIO` if the page that is cut is in swap and stays there.
+    /// `EPERM` if a seal forbids it, `EFBIG` beyond the maximum size, `EINVAL` for a part of a huge page, `ENOMEM` or
+    /// `EIO` if the page that is cut is swapped out and cannot be swapped in.
     pub(crate) fn set_size(&self, kernel: &Kernel, size: u64) -> Result<(), Errno> {
         let now = self.size();
         let forbidden = if size < now {
@@ -339,8 +340,8 @@ impl Regular {
         Ok(())
     }
 
-    /// Checks that the page at `offset` is there or may be made: files of mounted file systems take half of memory at
-    /// most, as a tmpfs of default size does, but for those with a size of their own.
+    /// Checks that the page at `offset` exists or may be allocated. Files of mounted file systems without a size of
+    /// their own take at most half of memory together, which is the default size of a tmpfs.
     ///
     /// # Errors
     /// `ENOSPC`.
@@ -353,8 +354,8 @@ impl Regular {
         Err(Errno::ENOSPC)
     }
 
-    /// Checks that the pages of the bytes `start..end` may be made, as [`Self::check_room`]; what
-    /// the file has already may lie among them.
+    /// Checks that the pages of the bytes `start..end` may be allocated, by the rule of [`Self::check_room`]. Some of
+    /// them may exist already.
     ///
     /// # Errors
     /// `ENOSPC`.
@@ -372,10 +373,10 @@ impl Regular {
         }
     }
 
-    /// Reads kernel-side, without position and times: for loading programs and filling files.
+    /// Reads for the kernel, without position and times: to load programs and fill files.
     ///
     /// # Errors
-    /// `ENOMEM` or `EIO` if a page is in swap and stays there.
+    /// `ENOMEM` or `EIO` if a page is swapped out and cannot be swapped in.
     pub(crate) fn read_at(
         &self,
         kernel: &Kernel,
@@ -391,10 +392,10 @@ impl Regular {
         }
     }
 
-    /// Writes kernel-side, without position and times.
+    /// Writes for the kernel, without position and times.
     ///
     /// # Errors
-    /// `ENOSPC` when no frame is free; `EIO` if a page is in swap and cannot be read; `EINVAL` for huge pages.
+    /// `ENOSPC` if no frame is free; `EIO` if a page is swapped out and cannot be read; `EINVAL` for huge pages.
     pub(crate) fn write_at(
         &self,
         kernel: &Kernel,
@@ -411,7 +412,7 @@ impl Regular {
     }
 }
 
-/// Makes an object without pages and without an identity.
+/// Creates an object without pages and without an identity.
 fn no_pages(memory: &Arc<Memory>) -> Result<Shmem<M>, Errno> {
     let pages = Shmem::new(memory.clone(), 0, ObjectIdentity::default());
     pages.map_err(|_| Errno::ENOMEM)

@@ -8,20 +8,20 @@ use linux_raw_sys::general as raw;
 use memwright_table::PAGE_SIZE;
 
 flags! {
-    /// The seals of a memfd: what may no longer be done to it.
+    /// The seals of a memfd: the operations that are forbidden.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Seals: u32 {
-        /// No more seals.
+        /// Adding seals.
         const SEAL = raw::F_SEAL_SEAL;
-        /// The size may not shrink.
+        /// Shrinking the file.
         const SHRINK = raw::F_SEAL_SHRINK;
-        /// The size may not grow.
+        /// Growing the file.
         const GROW = raw::F_SEAL_GROW;
-        /// No writes.
+        /// Writing.
         const WRITE = raw::F_SEAL_WRITE;
-        /// No writes, except through existing mappings.
+        /// Writing, except through existing mappings.
         const FUTURE_WRITE = raw::F_SEAL_FUTURE_WRITE;
-        /// The execute bits may not change.
+        /// Changing the execute bits.
         const EXEC = raw::F_SEAL_EXEC;
     }
 }
@@ -33,12 +33,12 @@ impl Regular {
         Seals::from_bits_retain(self.seals.load(Ordering::Relaxed))
     }
 
-    /// Adds seals; the caller has the turn. `runs` says that the file has an execute bit: sealing that bit also seals
-    /// against writing (Linux 7.3 `mm/memfd.c`, `memfd_add_seals`).
+    /// Adds seals. The caller holds the turn. `runs` means that the file has an execute bit: sealing that bit also
+    /// seals against writing (Linux 7.3 `mm/memfd.c`, `memfd_add_seals`).
     ///
     /// # Errors
-    /// `EPERM` if the file is sealed against more seals; `EBUSY` for a seal against writing while a shared mapping may become
-    /// writable, or a page is pinned.
+    /// `EPERM` if the file is sealed against more seals; `EBUSY` for a write seal while a shared mapping is or may
+    /// become writable, or a page is pinned.
     pub fn add_seals(&self, memory: &Memory, more: Seals, runs: bool) -> Result<(), Errno> {
         let now = self.seals();
         if now.contains(Seals::SEAL) {
@@ -59,7 +59,7 @@ impl Regular {
         if busy { Err(Errno::EBUSY) } else { Ok(()) }
     }
 
-    /// Whether a page is pinned, so that it may be written without a mapping.
+    /// Returns whether a page is pinned, so that it may be written without a mapping.
     fn has_pinned_page(&self, memory: &Memory) -> bool {
         const PAGE: u64 = PAGE_SIZE as u64;
         const TOGETHER: usize = 64;
@@ -79,10 +79,10 @@ impl Regular {
         false
     }
 
-    /// Counts a shared writable mapping that is being made. Until it is done, no seal against writing can be added.
+    /// Counts a shared writable mapping that is being created. Until that is done, no write seal can be added.
     ///
     /// # Errors
-    /// `EPERM` while such a seal is being added.
+    /// `EPERM` while a write seal is being added.
     fn begin_mapping(&self) -> Result<(), Errno> {
         self.mapping
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| {
@@ -102,14 +102,14 @@ fn implied_seals(more: Seals, runs: bool) -> Seals {
     }
 }
 
-/// A shared writable mapping that is being made. While it exists, no seal against writing can be added to the file.
+/// A shared writable mapping that is being created. While it exists, no write seal can be added to the file.
 pub struct WritableMapping(Arc<OpenFile>);
 
 impl WritableMapping {
-    /// Begins such a mapping of `open`, if that is a regular file.
+    /// Begins the creation of such a mapping of `open`. Returns `None` if that is not a regular file.
     ///
     /// # Errors
-    /// `EPERM` while a seal against writing is being added.
+    /// `EPERM` while a write seal is being added.
     pub fn begin(open: &Arc<OpenFile>) -> Result<Option<Self>, Errno> {
         let Some(regular) = open.inode().regular() else {
             return Ok(None);

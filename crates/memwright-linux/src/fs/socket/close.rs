@@ -1,21 +1,21 @@
-//! Shutting and closing.
+//! Shutting down and closing sockets.
 
 use super::{Message, Remains, Socket, State};
 use crate::{errno::Errno, kernel::Kernel};
 use alloc::{collections::VecDeque, sync::Arc};
 use linux_raw_sys::net;
 
-/// Which direction is shut.
+/// The directions of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Directions {
-    /// Nothing more is received.
+    /// Nothing more can be received.
     pub read: bool,
-    /// Nothing more is sent.
+    /// Nothing more can be sent.
     pub write: bool,
 }
 
 impl Directions {
-    /// The directions of `shutdown`.
+    /// Decodes the argument of `shutdown`.
     ///
     /// # Errors
     /// `EINVAL`.
@@ -31,7 +31,7 @@ impl Directions {
 }
 
 impl Socket {
-    /// Shuts directions of the socket, and their other side at the peer.
+    /// Shuts down directions of the socket, and the opposite directions of its peer.
     ///
     /// # Errors
     /// `ENOTCONN`.
@@ -64,8 +64,8 @@ impl Socket {
         self.wake_senders(kernel);
     }
 
-    /// Closes the socket with its last descriptor: the peer hears of it, and learns of what was never read. What waited in
-    /// it is added to `remains`. Returns whether it was open.
+    /// Closes the socket when its last descriptor is closed, and hangs up the peer. The peer gets `ECONNRESET` if
+    /// unread messages are discarded. They are added to `remains`. Returns whether the socket was open.
     pub(super) fn close(&self, kernel: &Kernel, remains: &mut Remains) -> bool {
         let unread = {
             let mut state = self.state.lock();
@@ -82,7 +82,7 @@ impl Socket {
             };
             peer.mark_shut(kernel, both, unread.then_some(Errno::ECONNRESET));
         }
-        // A connection that was never accepted cannot be listened at: this goes no deeper.
+        // A connection that was not accepted cannot be listening, so this recursion ends here.
         for connection in waiting {
             connection.close(kernel, remains);
         }
@@ -90,15 +90,15 @@ impl Socket {
         true
     }
 
-    /// Takes no more messages, and adds those that wait to `remains`. Returns the connections that wait to be accepted.
+    /// Stops receiving, and adds the unread messages to `remains`. Returns the connections that were not accepted.
     fn empty(&self, remains: &mut Remains) -> VecDeque<Arc<Self>> {
         self.take_messages(remains);
         let listening = self.state.lock().listening.take();
         listening.map_or_else(VecDeque::new, |listening| listening.waiting)
     }
 
-    /// Takes no more messages, and adds those that wait to `remains`, with those of connections that wait to be accepted:
-    /// no descriptor leads here any more. Closes nothing, so that it may be called under the lock of the traffic.
+    /// Stops receiving, and adds the unread messages, and those of connections that were not accepted, to `remains`.
+    /// Called for a socket without any descriptor. Closes nothing, so that it may be called under the traffic lock.
     pub(super) fn abandon(&self, remains: &mut Remains) {
         self.take_messages(remains);
         for place in 0.. {
@@ -123,7 +123,8 @@ impl Socket {
         }
     }
 
-    /// Shows each message of the inbox that carries open files, and those of connections that wait to be accepted.
+    /// Calls `show` for each message that carries open files in the inbox, and in those of connections that were not
+    /// accepted.
     pub(super) fn each_message_with_files(&self, show: &mut dyn FnMut(&Message)) {
         let mut waiting = {
             let state = self.state.lock();
@@ -145,13 +146,13 @@ impl Socket {
     }
 }
 
-/// The connection that waits to be accepted at this place.
+/// Returns the connection at this place of the accept queue.
 fn connection(state: &State, place: usize) -> Option<Arc<Socket>> {
     state.listening.as_ref()?.waiting.get(place).cloned()
 }
 
 impl Drop for Socket {
-    /// A socket that never had a descriptor, or lost its own before it could get one.
+    /// Discards the messages of a socket that never had a descriptor, or lost its open file before it was installed.
     fn drop(&mut self) {
         let _waiting = self.empty(&mut Remains::default());
     }

@@ -1,4 +1,4 @@
-//! Pairs, names, connections.
+//! Creating pairs, binding and connecting sockets.
 
 use super::{Address, Credentials, Listening, Socket, SocketKind, name::Place};
 use crate::{
@@ -17,7 +17,7 @@ use alloc::{collections::VecDeque, sync::Arc};
 use linux_raw_sys::general::AT_FDCWD;
 use memwright_table::TryPush;
 
-/// Two sockets that are connected to each other.
+/// Creates two sockets that are connected to each other.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -33,16 +33,16 @@ pub fn pair(context: &Context<'_>, kind: SocketKind) -> Result<(Arc<Socket>, Arc
     Ok((one, other))
 }
 
-/// The place of a node.
+/// Returns the registry key of an inode.
 fn place_of(entry: &Dentry) -> Place {
     let inode = &entry.inode;
     Place::Node(inode.file_system.device.encode(), inode.number)
 }
 
-/// The socket that is bound to a name.
+/// Returns the socket that is bound to a name.
 ///
 /// # Errors
-/// `ECONNREFUSED` when none is, and those of the walk for a path.
+/// `ECONNREFUSED` if there is none, and those of the path walk.
 pub fn find(context: &Context<'_>, address: &Address) -> Result<Arc<Socket>, Errno> {
     let place = match address {
         Address::Abstract(name) => Place::Abstract(name.clone()),
@@ -62,10 +62,10 @@ pub fn find(context: &Context<'_>, address: &Address) -> Result<Arc<Socket>, Err
 }
 
 impl Socket {
-    /// Gives the socket a name.
+    /// Binds the socket to a name.
     ///
     /// # Errors
-    /// `EINVAL` if it has one, `EADDRINUSE`, and those of making a node for a path.
+    /// `EINVAL` if it is bound already, `EADDRINUSE`, and those of creating the inode for a path.
     pub fn bind(self: &Arc<Self>, context: &Context<'_>, address: Address) -> Result<(), Errno> {
         if self.state.lock().address.is_some() {
             return Err(Errno::EINVAL);
@@ -87,10 +87,10 @@ impl Socket {
         Ok(())
     }
 
-    /// Lets others connect.
+    /// Makes the socket accept connections, with a limit on those that wait.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for datagrams, `EINVAL` without a name or when it is connected.
+    /// `EOPNOTSUPP` for datagram sockets, `EINVAL` if it is not bound or is connected.
     pub fn listen(&self, context: &Context<'_>, limit: i32) -> Result<(), Errno> {
         /// `net.core.somaxconn` of Linux 7.2.
         const MOST: usize = 4096;
@@ -116,10 +116,10 @@ impl Socket {
         Ok(())
     }
 
-    /// Connects to the socket of that name; a datagram socket then sends there.
+    /// Connects to the socket with that name. A datagram socket sends to it from then on.
     ///
     /// # Errors
-    /// `EISCONN`, `ECONNREFUSED`, `EPROTOTYPE`, `EAGAIN` when too many wait and it will not,
+    /// `EISCONN`, `ECONNREFUSED`, `EPROTOTYPE`, `EAGAIN` if the accept queue is full and the socket is non-blocking,
     /// `ERESTARTSYS`, `EINVAL` for a listening socket, `ENOMEM`.
     pub fn connect(
         self: &Arc<Self>,
@@ -175,7 +175,7 @@ impl Socket {
                     .wait_until(&[&target.room], None, look)
                     .map_err(|error| error.restart())??,
             }
-            // The connection stands before anybody can accept it.
+            // The connection is set up before it can be accepted.
             self.attach(&server)?;
             match target.queue(&server) {
                 Ok(true) => {
@@ -191,7 +191,7 @@ impl Socket {
         }
     }
 
-    /// Puts a connection among those that wait to be accepted, if there is room; returns whether there was.
+    /// Adds a connection to the accept queue if there is room. Returns whether it was added.
     fn queue(&self, server: &Arc<Self>) -> Result<bool, Errno> {
         let mut state = self.state.lock();
         match &mut state.listening {
@@ -226,10 +226,10 @@ impl Socket {
         Ok(())
     }
 
-    /// Takes the first connection that waits.
+    /// Accepts the first waiting connection.
     ///
     /// # Errors
-    /// `EINVAL` unless it listens, `EOPNOTSUPP` for datagrams, `EAGAIN`, `ERESTARTSYS`.
+    /// `EINVAL` unless it is listening, `EOPNOTSUPP` for datagram sockets, `EAGAIN`, `ERESTARTSYS`.
     pub fn accept(&self, context: &Context<'_>, open: &OpenFile) -> Result<Arc<Self>, Errno> {
         if !self.kind.connects() {
             return Err(Errno::EOPNOTSUPP);
@@ -256,10 +256,10 @@ impl Socket {
         Ok(accepted)
     }
 
-    /// Its name; or its peer's.
+    /// Returns the socket's name, or its peer's.
     ///
     /// # Errors
-    /// `ENOTCONN` for the peer of a socket that has none.
+    /// `ENOTCONN` if the peer's is requested and there is no peer.
     pub fn address(&self, peer: bool) -> Result<Option<Address>, Errno> {
         let state = self.state.lock();
         if !peer {
@@ -272,7 +272,7 @@ impl Socket {
     }
 }
 
-/// Makes the node that a path names.
+/// Creates the inode for a path.
 fn make_node(context: &Context<'_>, path: &[u8]) -> Result<Arc<Dentry>, Errno> {
     let walked = context.walk_path(AT_FDCWD, path, LastLink::Keep)?;
     let name = walked.last_name(Errno::EADDRINUSE)?;

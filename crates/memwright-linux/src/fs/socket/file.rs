@@ -1,4 +1,4 @@
-//! The open file behind a descriptor of a socket.
+//! Sockets as open files.
 
 use super::{Remains, Request, Socket};
 use crate::{
@@ -36,7 +36,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// An open file for a socket. `flags` may hold `O_NONBLOCK`.
+/// Creates an open file for a socket. `flags` may contain `O_NONBLOCK`.
 #[must_use]
 pub fn open(context: &Context<'_>, socket: Arc<Socket>, flags: u32) -> Arc<OpenFile> {
     let kernel = context.kernel;
@@ -64,7 +64,7 @@ impl File for SocketFile {
     }
 
     fn kernel_bytes(&self) -> u64 {
-        /// A socket with its node and its name.
+        /// A socket with its inode and directory entry.
         const PLAIN: usize = 2048;
         (PLAIN + self.socket.state.lock().charged) as u64
     }
@@ -80,12 +80,12 @@ impl File for SocketFile {
         _position: &mut u64,
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
-        // A read of nothing takes no message.
+        // A read of zero bytes takes no message.
         if sink.left() == 0 {
             return Ok(0);
         }
         let received = self.socket.receive(context, open, 0, sink)?;
-        // Open files that nobody asks for are closed.
+        // `read` cannot return open files; they are closed with the message.
         Ok(received.count)
     }
 
@@ -133,7 +133,7 @@ impl File for SocketFile {
 }
 
 impl Socket {
-    /// Bytes that wait to be received: of a stream all, else of the first message.
+    /// Returns the number of bytes to receive: all bytes of a stream, otherwise those of the first message.
     fn waiting(&self) -> usize {
         let state = self.state.lock();
         let mut lengths = state
@@ -148,7 +148,7 @@ impl Socket {
         }
     }
 
-    /// What waits at the peer, as it is charged.
+    /// Returns the charge of the messages that the peer has not received.
     fn unreceived(&self) -> usize {
         match self.peer() {
             Some(Ok(peer)) => peer.state.lock().charged,

@@ -1,4 +1,4 @@
-//! Open files on their way between sockets.
+//! Open files in flight between sockets.
 
 use super::{
     Socket,
@@ -22,22 +22,22 @@ use alloc::{
 use core::sync::atomic::Ordering;
 use memwright_table::TryPush;
 
-/// The open files that a message carries. They are counted from the moment that the message is made until they are
+/// The open files that a message carries. They count as in flight from the creation of the message until they are
 /// received, or closed with the message.
 pub struct Cargo {
     files: Vec<Arc<OpenFile>>,
-    /// The user whose process sent them.
+    /// The sending user.
     user: u32,
     kernel: &'static Kernel,
 }
 
 impl Cargo {
-    /// Whether the message carries none.
+    /// Returns whether the message carries none.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// They have arrived, and are no longer counted.
+    /// Takes the files out on arrival. They no longer count as in flight.
     pub fn unload(&mut self) -> Vec<Arc<OpenFile>> {
         let files = core::mem::take(&mut self.files);
         if !files.is_empty() {
@@ -46,7 +46,7 @@ impl Cargo {
         files
     }
 
-    /// The same open files, for a receiver that leaves the message where it is.
+    /// Adds references to the same open files to `to`, for a receiver that leaves the message in place.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -54,7 +54,7 @@ impl Cargo {
         let count = self.files.len();
         to.try_make_room(count)?;
         if count > 0 {
-            // A collection counts the references to each: it must not see one more come.
+            // A garbage collection compares reference counts, so none may be added meanwhile.
             let _traffic = flights(self.kernel).traffic.lock();
             #[expect(clippy::disallowed_methods, reason = "there is room")]
             to.extend(self.files.iter().cloned());
@@ -77,7 +77,7 @@ fn flights(kernel: &Kernel) -> &Flights {
     &kernel.mounts.sockets.flights
 }
 
-/// A socket that travels.
+/// A socket in flight.
 struct Traveller {
     socket: Arc<Socket>,
     file: Weak<OpenFile>,
@@ -106,11 +106,11 @@ fn socket_of(open: &Arc<OpenFile>) -> Option<&Arc<Socket>> {
     Some(&open.as_kind::<SocketFile>()?.socket)
 }
 
-/// The number of a socket that does not travel.
+/// The flight number of a socket that is not in flight.
 pub(super) const GROUNDED: usize = usize::MAX;
 
 impl Socket {
-    /// Its number among the sockets that travel. Changes under the lock of the traffic alone.
+    /// Returns its number among the sockets in flight, which changes only under the traffic lock.
     fn flight_number(&self) -> Option<usize> {
         let number = self.flight.load(Ordering::Relaxed);
         (number != GROUNDED).then_some(number)
@@ -119,20 +119,20 @@ impl Socket {
 
 struct Traffic {
     sockets: Graph<Traveller>,
-    /// Open files of all kinds that travel, by the user whose process sent them.
+    /// Number of open files of all kinds in flight, by sending user.
     users: BTreeMap<u32, usize>,
 }
 
-/// All open files on their way between sockets.
+/// All open files in flight between sockets.
 ///
-/// A reference to an open file enters or leaves the messages of a socket only while the traffic is counted: what is in
-/// flight is neither received nor copied during a collection.
+/// A reference to an open file enters or leaves the messages of a socket only under the traffic lock. So open files in
+/// flight are neither received nor copied during a garbage collection.
 pub struct Flights {
     traffic: Lock<Traffic>,
 }
 
 impl Flights {
-    /// Nothing travels.
+    /// Creates an empty state.
     pub(super) const fn new() -> Self {
         let traffic = Traffic {
             sockets: Graph::new(),
@@ -143,11 +143,11 @@ impl Flights {
         }
     }
 
-    /// Lets open files depart with a message of the caller.
+    /// Counts open files as in flight, for a message of the caller.
     ///
     /// # Errors
-    /// `ETOOMANYREFS` if its user has more in flight than the caller may have open (`too_many_unix_fds` of Linux 7.2,
-    /// `net/core/scm.c`); `ENOMEM`.
+    /// `ETOOMANYREFS` if its user has more files in flight than the caller may have open (`too_many_unix_fds` of Linux
+    /// 7.2, `net/core/scm.c`); `ENOMEM`.
     pub fn depart(context: &Context<'_>, files: Vec<Arc<OpenFile>>) -> Result<Cargo, Errno> {
         let kernel = context.kernel;
         let (user, exempt) = {
@@ -203,7 +203,7 @@ impl Flights {
             let Some(socket) = socket_of(file) else {
                 continue;
             };
-            // The last reference that the traffic has may be the last of all but the file's.
+            // Dropped without the lock: this may be the last reference to the socket except the file's.
             let gone = {
                 let mut traffic = self.traffic.lock();
                 let gone = socket
@@ -225,7 +225,7 @@ impl Flights {
         }
     }
 
-    /// A socket was closed: what only it led to may be lost.
+    /// Records that a socket was closed, which may have left sockets in flight without a descriptor.
     pub(super) fn note_close(&self) {
         let mut traffic = self.traffic.lock();
         traffic.sockets.note_change();
@@ -239,7 +239,7 @@ impl Flights {
         }
     }
 
-    /// Closes the sockets that no descriptor leads to, with what waits in them.
+    /// Garbage collection: closes the sockets in flight that no descriptor can reach, and discards their messages.
     pub fn collect(&self) {
         let mut remains = Remains::default();
         let mut traffic = self.traffic.lock();

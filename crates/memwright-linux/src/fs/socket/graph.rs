@@ -1,38 +1,38 @@
-//! Which sockets on their way between sockets can no longer be reached.
+//! Garbage collection of sockets in flight that can no longer be reached.
 //!
-//! A socket that travels in a message is held by that message. When its every holder is a message, and each of those
-//! messages waits in a socket of the same kind, no descriptor leads to any of them. The rule is that of `unix_gc` of
-//! Linux 6.9 (`net/unix/garbage.c`); the graph that replaced it in 6.10 finds the same sockets.
+//! A message holds the sockets that it carries. If all references to some sockets are from messages, and those messages
+//! wait in the inboxes of such sockets, no descriptor can reach any of them. The rule is that of `unix_gc` of Linux 6.9
+//! (`net/unix/garbage.c`); the graph algorithm that replaced it in 6.10 finds the same sockets.
 //!
-//! One collection costs one look at each node and two at each message that carries a socket. It neither allocates nor
-//! recurses: what is still to be looked at is a list through the nodes.
+//! A collection visits each node once and each message that carries a socket twice. It neither allocates nor recurses:
+//! the nodes to be visited form a linked list.
 
 use crate::sync::PausePoints;
 use alloc::{collections::TryReserveError, vec::Vec};
 use core::cell::Cell;
 
-/// Nodes that are looked at between two scheduling points.
+/// Nodes visited between two scheduling points.
 const NODES: u32 = 64;
 /// No node.
 const NONE: usize = usize::MAX;
 
-/// What a collection has found out about a node.
+/// The state of a node in a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
-    /// Something else than a message holds it, or a node that is reachable carries it.
+    /// Held by something other than a message, or carried by a reachable node.
     Reachable,
-    /// Messages alone hold it.
+    /// Held by messages only.
     Candidate,
 }
 
 struct Node<T> {
     value: T,
-    /// Messages that carry it.
+    /// Number of messages that carry it.
     carried: usize,
-    /// Those of them that do not wait in a candidate; counts only during a collection.
+    /// Number of those messages that are not in a candidate's inbox; valid only during a collection.
     outside: Cell<usize>,
     mark: Cell<Mark>,
-    /// The next reachable node whose messages are to be looked at.
+    /// The next reachable node whose messages are to be visited.
     next: Cell<usize>,
 }
 
@@ -42,29 +42,29 @@ impl<T> Node<T> {
     }
 }
 
-/// A node that carries others.
+/// A node that can carry others.
 pub trait Carrier {
-    /// References to it of all kinds, those of messages among them.
+    /// Returns the number of references to it, including those of messages.
     fn references(&self) -> usize;
 
-    /// Names the nodes that its messages carry, each as often as it is carried.
+    /// Calls `name` with the number of each node that its messages carry, once for each time it is carried.
     fn each_carried(&self, name: &mut dyn FnMut(usize));
 
-    /// It now has this number.
+    /// Assigns it a number.
     fn renumber(&self, number: usize);
 }
 
-/// The sockets that travel in messages, and how many messages carry each.
+/// The sockets that messages carry, and the number of messages that carry each.
 pub struct Graph<T> {
     nodes: Vec<Node<T>>,
     /// Changes since the last collection.
     changes: usize,
-    /// Nodes that the last collection left.
+    /// Nodes left after the last collection.
     survivors: usize,
 }
 
 impl<T: Carrier> Graph<T> {
-    /// No socket travels.
+    /// Creates an empty graph.
     pub const fn new() -> Self {
         Self {
             nodes: Vec::new(),
@@ -73,16 +73,16 @@ impl<T: Carrier> Graph<T> {
         }
     }
 
-    /// Makes room for so many more nodes.
+    /// Reserves room for `nodes` more nodes.
     ///
     /// # Errors
-    /// When there is no memory.
+    /// Memory is exhausted.
     pub fn reserve(&mut self, nodes: usize) -> Result<(), TryReserveError> {
         self.nodes.try_reserve(nodes)
     }
 
-    /// One more message carries the node of this number; `None` for one that no message carried so far, which gets a
-    /// number. Room was [reserved](Self::reserve).
+    /// Records that one more message carries a node. `number` is `None` for a node that no message carried; it is
+    /// created and gets a number. Room was [reserved](Self::reserve).
     pub fn add(&mut self, number: Option<usize>, value: impl FnOnce() -> T) {
         self.changes += 1;
         match number {
@@ -103,8 +103,8 @@ impl<T: Carrier> Graph<T> {
         }
     }
 
-    /// One message fewer carries the node of this number. The node itself is returned with the last one: it has no number
-    /// any more.
+    /// Records that one fewer message carries a node. If it was the last one, the node is removed and returned; it has
+    /// no number any more.
     pub fn remove(&mut self, number: usize) -> Option<T> {
         let node = &mut self.nodes[number];
         node.carried -= 1;
@@ -118,19 +118,21 @@ impl<T: Carrier> Graph<T> {
         Some(gone.value)
     }
 
-    /// Something happened that may have left sockets that no descriptor leads to.
+    /// Records an event that may have left sockets without a descriptor.
     pub fn note_change(&mut self) {
         self.changes += 1;
     }
 
-    /// Whether a collection is worth its cost: there were as many changes as the last one left nodes. So the cost of all
-    /// collections together is linear in the changes.
+    /// Returns whether a collection is due: there were as many changes as the last one left nodes. So the total cost of
+    /// collections is linear in the number of changes.
     pub fn is_due(&self) -> bool {
         !self.nodes.is_empty() && self.changes >= self.survivors
     }
 
-    /// Finds the nodes that cannot be reached and hands each to `lose`, which must not change the graph. The caller holds
-    /// no lock but those that [sleep](crate::sync::Rank::sleeps).
+    /// Finds the unreachable nodes and calls `lose` for each, which must not change the graph.
+    ///
+    /// # Locks
+    /// The caller holds no lock but those that [sleep](crate::sync::Rank::sleeps).
     pub fn collect(&mut self, mut lose: impl FnMut(&T)) {
         let nodes = &self.nodes;
         let mut points = PausePoints::every(NODES);
@@ -172,7 +174,8 @@ impl<T: Carrier> Graph<T> {
     }
 }
 
-/// What a reachable node carries is reachable: `first` is the first of the nodes whose messages are to be looked at.
+/// Marks what reachable nodes carry as reachable. `first` is the head of the list of nodes whose messages are to be
+/// visited.
 fn spread<T: Carrier>(nodes: &[Node<T>], first: &Cell<usize>) {
     let mut points = PausePoints::every(NODES);
     while let Some(node) = nodes.get(first.get()) {
@@ -186,7 +189,7 @@ fn spread<T: Carrier>(nodes: &[Node<T>], first: &Cell<usize>) {
     }
 }
 
-/// Notes that a node is reachable, and puts it at the front of the list of those whose messages are to be looked at.
+/// Marks a candidate as reachable and prepends it to the list of nodes whose messages are to be visited.
 fn reach<T>(node: &Node<T>, number: usize, first: &Cell<usize>) {
     if node.mark.get() == Mark::Candidate {
         node.mark.set(Mark::Reachable);
@@ -203,7 +206,7 @@ mod tests {
     use alloc::{collections::BTreeSet, rc::Rc, vec::Vec};
     use core::cell::{Cell, RefCell};
 
-    /// A socket of a test: what else holds it, and which sockets its messages carry.
+    /// A test socket: its other references, and the sockets that its messages carry.
     #[derive(Default)]
     struct Socket {
         number: Cell<Option<usize>>,
@@ -274,7 +277,7 @@ mod tests {
 
     #[test]
     fn what_no_descriptor_leads_to_is_lost() {
-        // What is sent (what, to whom), what descriptors hold, what is lost.
+        // What is sent (what, to which socket), what descriptors hold, what is lost.
         type Row = (
             &'static [(usize, usize)],
             &'static [usize],
@@ -286,16 +289,16 @@ mod tests {
             // A socket in its own inbox.
             (&[(0, 0)],                         &[],     &[0]),
             (&[(0, 0)],                         &[0],    &[]),
-            // Each in the other's.
+            // Each in the inbox of the other.
             (&[(0, 1), (1, 0)],                 &[],     &[0, 1]),
             (&[(0, 1), (1, 0)],                 &[1],    &[]),
             // A ring that a held socket leads to, and one that leads to a held socket.
             (&[(0, 1), (1, 0), (0, 2)],         &[2],    &[]),
             (&[(0, 1), (1, 0), (2, 0)],         &[2],    &[0, 1]),
-            // Twice in the same inbox, and the ring behind it.
+            // Twice in the same inbox, and the ring that it leads to.
             (&[(0, 0), (0, 0), (1, 0)],         &[],     &[0, 1]),
             (&[(0, 0), (0, 0), (0, 1)],         &[1],    &[]),
-            // A chain from a ring goes with it; one to a ring that is reachable stays.
+            // A chain from a lost ring is lost too; a chain to a reachable ring stays.
             (&[(0, 0), (1, 0), (2, 1), (3, 2)], &[],     &[0, 1, 2, 3]),
             (&[(0, 0), (1, 0), (2, 1), (3, 2)], &[2],    &[0, 1]),
             // Two rings that share a socket.
@@ -327,7 +330,7 @@ mod tests {
         assert_eq!(world.lost(), [1, 2].into());
     }
 
-    /// Random sockets: what is lost is what a plain walk from the held ones does not reach.
+    /// Random sockets: the lost ones are those that a plain walk from the held ones does not reach.
     #[test]
     fn it_agrees_with_a_walk() {
         let mut next = draws(0x9e37_79b9_7f4a_7c15);
@@ -342,7 +345,8 @@ mod tests {
             for &socket in &held {
                 world.sockets[socket].held.set(1 + next(2));
             }
-            // A socket that does not travel is no node: were nothing to hold it, it would be closed, with its messages.
+            // A socket that is not in flight is no node: without a reference it would have been closed with its
+            // messages.
             for (number, socket) in world.sockets.iter().enumerate() {
                 if socket.travels.get() == 0 {
                     reached.insert(number);
@@ -365,7 +369,7 @@ mod tests {
         }
     }
 
-    /// A hundred thousand sockets, each in the next one's inbox: the cost is linear, and nothing recurses.
+    /// A hundred thousand sockets, each in the inbox of the next: the cost is linear, and nothing recurses.
     #[test]
     fn a_long_ring_costs_two_looks_at_each_message() {
         const LENGTH: usize = 100_000;
@@ -383,7 +387,7 @@ mod tests {
         }
     }
 
-    /// All collections together cost no more than a few looks for each message that is ever sent.
+    /// The total cost of collections is a few visits for each message ever sent.
     #[test]
     fn collections_are_paid_for_by_changes() {
         const LENGTH: usize = 100_000;

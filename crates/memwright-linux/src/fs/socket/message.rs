@@ -1,4 +1,4 @@
-//! What travels between sockets.
+//! Messages between sockets.
 
 use super::{flight::Cargo, name::Address};
 use crate::{abi_struct, context::Context, fs::open_file::OpenFile};
@@ -17,7 +17,7 @@ abi_struct! {
 }
 
 impl Credentials {
-    /// Those of the caller.
+    /// Returns the credentials of the caller.
     #[must_use]
     pub fn of(context: &Context<'_>) -> Self {
         let process = context.process();
@@ -30,40 +30,40 @@ impl Credentials {
     }
 }
 
-/// What a message costs beside its bytes.
+/// Charge of a message in addition to its bytes.
 const OVERHEAD: usize = 256;
 
-/// Bytes up to which what is written to a stream joins what waits there.
+/// Maximum size in bytes to which writes to a stream are combined in one message.
 const JOINED: usize = 4096;
 
 /// A message in an inbox.
 pub struct Message {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// Bytes that were received already, of a stream.
+    /// For a stream, number of bytes that were received already.
     pub start: usize,
-    /// Open files that travel with it.
+    /// Open files that it carries.
     pub rights: Cargo,
-    /// Who sent it.
+    /// The sender's credentials.
     pub credentials: Credentials,
     /// The sender's name.
     pub address: Option<Address>,
 }
 
 impl Message {
-    /// What it is charged with while it waits.
+    /// Returns its charge while it is in the inbox, in bytes.
     #[must_use]
     pub fn charge(&self) -> usize {
         self.bytes.len() - self.start + OVERHEAD
     }
 
-    /// What a message of so many bytes is charged with.
+    /// Returns the charge of a message with `length` bytes.
     #[must_use]
     pub const fn charge_of(length: usize) -> usize {
         length + OVERHEAD
     }
 
-    /// Whether bytes of a stream may follow in the same message.
+    /// Returns whether `bytes` more bytes of a stream may be appended to this message.
     #[must_use]
     pub fn may_grow(&self, bytes: usize, credentials: &Credentials) -> bool {
         self.rights.is_empty()
@@ -72,29 +72,29 @@ impl Message {
     }
 }
 
-/// What a send sends beside its bytes.
+/// The arguments of a send other than its bytes.
 #[derive(Default)]
 pub struct Request {
-    /// Where to; none for the peer.
+    /// The destination; `None` for the peer.
     pub address: Option<Address>,
     /// Open files.
     pub rights: Vec<Arc<OpenFile>>,
-    /// Credentials that were given.
+    /// Explicit credentials.
     pub credentials: Option<Credentials>,
     /// The `MSG_` flags.
     pub flags: u32,
 }
 
-/// What a receive received beside its bytes.
+/// The results of a receive other than its bytes.
 #[derive(Default)]
 pub struct Received {
-    /// Bytes stored.
+    /// Number of bytes stored.
     pub count: usize,
-    /// Bytes of the whole message.
+    /// Length of the complete message.
     pub length: usize,
     /// Open files.
     pub rights: Vec<Arc<OpenFile>>,
-    /// Who sent it; none if nothing came.
+    /// The sender's credentials; `None` if nothing was received.
     pub credentials: Option<Credentials>,
     /// The sender's name.
     pub address: Option<Address>,

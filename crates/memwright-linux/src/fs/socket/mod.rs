@@ -1,8 +1,7 @@
-//! Unix sockets: pairs, and names to connect to. There is no network.
+//! Unix sockets. There is no network.
 //!
-//! Messages wait in the inbox of the socket that will receive them. A socket knows its peer
-//! weakly: an open descriptor alone keeps a socket alive. Only one socket's state is locked at a
-//! time.
+//! Messages wait in the inbox of the receiving socket. The reference to a peer is weak: only an open file keeps a
+//! socket alive. At most one socket's state is locked at a time.
 
 mod close;
 mod connect;
@@ -43,31 +42,31 @@ use linux_raw_sys::net;
 use memwright_table::{OutOfMemory, TryPush};
 use remains::Shell;
 
-/// How a socket cuts what is sent.
+/// The type of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketKind {
-    /// Not at all.
+    /// A byte stream.
     Stream,
-    /// Into messages, each to its own receiver.
+    /// Connectionless messages.
     Datagram,
-    /// Into messages, to one receiver.
+    /// Messages over a connection.
     Sequence,
 }
 
 impl SocketKind {
-    /// The kind with this number; without the flags that `socket` takes beside it.
+    /// Decodes a type number, without the flags of `socket`.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
         match number {
             net::SOCK_STREAM => Some(Self::Stream),
-            // Linux takes raw Unix sockets for datagrams.
+            // Linux treats raw Unix sockets as datagram sockets.
             net::SOCK_DGRAM | net::SOCK_RAW => Some(Self::Datagram),
             net::SOCK_SEQPACKET => Some(Self::Sequence),
             _ => None,
         }
     }
 
-    /// Its number.
+    /// Returns the type number.
     #[must_use]
     pub const fn number(self) -> u32 {
         match self {
@@ -77,7 +76,7 @@ impl SocketKind {
         }
     }
 
-    /// Whether it must be connected before anything is sent.
+    /// Returns whether it must be connected before it can send.
     const fn connects(self) -> bool {
         match self {
             Self::Stream | Self::Sequence => true,
@@ -86,37 +85,37 @@ impl SocketKind {
     }
 }
 
-/// Bytes that may wait unread by default (`net.core.wmem_default` of Linux 7.2).
+/// Default limit of unread bytes (`net.core.wmem_default` of Linux 7.2).
 const DEFAULT_BUFFER: usize = 212_992;
 
-/// Datagrams that may wait at a socket (`net.unix.max_dgram_qlen` of Linux 7.2).
+/// Limit of datagrams in an inbox (`net.unix.max_dgram_qlen` of Linux 7.2).
 const MOST_DATAGRAMS: usize = 10;
 
-/// Connections that wait to be accepted.
+/// The accept queue.
 struct Listening {
     limit: usize,
     waiting: VecDeque<Arc<Socket>>,
 }
 
-/// What can be changed of a socket.
+/// The mutable state of a socket.
 struct State {
     inbox: VecDeque<Message>,
-    /// Open files that the messages of the inbox carry.
+    /// Number of open files that the messages of the inbox carry.
     carried: usize,
-    /// Takes the inbox when the socket is closed.
+    /// Takes over the inbox when the socket is closed.
     shell: Option<Box<Shell>>,
     closed: bool,
-    /// What the messages of the inbox are charged with.
+    /// Total charge of the messages in the inbox.
     charged: usize,
-    /// Whom it sends to.
+    /// The socket that it sends to.
     peer: Option<Weak<Socket>>,
-    /// Who sends to it, and waits for room.
+    /// The sockets that send to it, and may wait for room.
     senders: Vec<Weak<Socket>>,
     sweep: Sweep,
     listening: Option<Listening>,
-    /// Nothing more will come.
+    /// Nothing more will be received.
     read_shut: bool,
-    /// Nothing more may be sent.
+    /// Nothing more can be sent.
     write_shut: bool,
     error: Option<Errno>,
     address: Option<Address>,
@@ -127,24 +126,24 @@ struct State {
 
 /// A Unix socket.
 pub struct Socket {
-    /// How it cuts what is sent.
+    /// The type.
     pub kind: SocketKind,
     state: Lock<State>,
-    /// Its number among the sockets that travel in messages.
+    /// Its number among the sockets in flight.
     flight: AtomicUsize,
-    /// One receiver copies at a time, and one sender.
+    /// Serialise the copies of receivers and of senders.
     receiving: Turn,
     sending: Turn,
-    /// Woken when something came, or nothing more will.
+    /// Woken when something arrived, or nothing more will.
     readable: WaitQueue,
-    /// Woken when a peer has room, or will take nothing more.
+    /// Woken when a peer has room, or will receive nothing more.
     writable: WaitQueue,
-    /// Woken when its inbox, or its list of connections, has room.
+    /// Woken when its inbox or accept queue has room.
     room: WaitQueue,
 }
 
 impl Socket {
-    /// A socket that is connected to nothing.
+    /// Creates an unconnected socket.
     #[must_use]
     pub fn new(kind: SocketKind) -> Self {
         let state = State {
@@ -177,22 +176,22 @@ impl Socket {
         }
     }
 
-    /// The socket that it sends to: none if it was never connected.
+    /// Returns the socket that it sends to; `None` if it was never connected.
     ///
     /// # Errors
-    /// `EPIPE` if that socket, or its descriptor, is closed.
+    /// `EPIPE` if that socket is closed.
     fn peer(&self) -> Option<Result<Arc<Self>, Errno>> {
         let state = self.state.lock();
         let peer = state.peer.as_ref()?;
         Some(peer.upgrade().ok_or(Errno::EPIPE))
     }
 
-    /// Takes the error that waits.
+    /// Takes the pending error.
     fn take_error(&self) -> Option<Errno> {
         self.state.lock().error.take()
     }
 
-    /// Lets `sender` hear when this socket has room.
+    /// Registers `sender` to be woken when this socket has room.
     fn add_sender(&self, sender: &Arc<Self>) -> Result<(), OutOfMemory> {
         let mut state = self.state.lock();
         let State { senders, sweep, .. } = &mut *state;
@@ -203,7 +202,7 @@ impl Socket {
         senders.try_push(Arc::downgrade(sender))
     }
 
-    /// Tells everybody who may send that there is room, or that nothing more is taken.
+    /// Wakes all senders because there is room, or because nothing more is received.
     fn wake_senders(&self, kernel: &Kernel) {
         self.room.wake_all(kernel);
         let mut index = 0;
@@ -219,12 +218,12 @@ impl Socket {
         }
     }
 
-    /// Nobody reads what waits here: the room that it leaves to a sender with this buffer.
+    /// Returns the room in bytes that the unread messages leave to a sender with this send buffer.
     fn room_for(&self, buffer: usize) -> usize {
         buffer.saturating_sub(self.state.lock().charged)
     }
 
-    /// What can be done without waiting (`unix_poll` of Linux 7.2, `net/unix/af_unix.c`).
+    /// Returns the readiness (`unix_poll` of Linux 7.2, `net/unix/af_unix.c`).
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         let mut ready = Readiness::empty();

@@ -1,4 +1,4 @@
-//! The names of sockets.
+//! Socket names.
 
 use super::{Flights, Socket};
 use crate::{
@@ -14,24 +14,24 @@ use alloc::{
 
 /// `AF_UNIX`.
 const FAMILY: u16 = 1;
-/// Bytes of `struct sockaddr_un`.
+/// Size of `struct sockaddr_un` in bytes.
 pub const ADDRESS_MAX: usize = 110;
-/// Bytes before its path.
+/// Offset of the path.
 const HEAD: usize = 2;
 
-/// A name that a socket was bound to, or is looked for by.
+/// A name that a socket is bound to or looked up by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A path.
     Path(Vec<u8>),
-    /// A name that is no path.
+    /// An abstract name.
     Abstract(Vec<u8>),
-    /// Any free name.
+    /// A request for any free name.
     Automatic,
 }
 
 impl Address {
-    /// Reads a `struct sockaddr_un` of this length.
+    /// Decodes a `struct sockaddr_un` of this length.
     ///
     /// # Errors
     /// `EINVAL` for another family or length.
@@ -53,7 +53,7 @@ impl Address {
         }
     }
 
-    /// The bytes of a name, none for a socket without one.
+    /// Encodes a name; without one, only the family.
     #[must_use]
     #[expect(
         clippy::disallowed_methods,
@@ -76,26 +76,26 @@ impl Address {
     }
 }
 
-/// What a bound socket is found by.
+/// The registry key of a bound socket.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// A name that is no path.
+    /// An abstract name.
     Abstract(Vec<u8>),
-    /// A node: its device and number.
+    /// An inode: its device and number.
     Node(u64, u64),
 }
 
-/// The sockets that have a name, and names whose sockets are gone.
+/// The bound sockets, and names whose sockets are gone.
 struct Bound {
     places: BTreeMap<Place, Weak<Socket>>,
-    /// So many places make it worth to look for sockets that are gone.
+    /// Number of names at which those of dead sockets are removed.
     sweep_at: usize,
-    /// The number of the next name that is looked at for a socket that takes any.
+    /// The number of the next name to try for an automatic bind.
     next: u32,
 }
 
 impl Bound {
-    /// The fewest places that are looked through for sockets that are gone.
+    /// Minimum number of names before those of dead sockets are removed.
     const FEWEST: usize = 64;
 
     const fn new() -> Self {
@@ -120,10 +120,10 @@ impl Bound {
     }
 }
 
-/// Every socket that has a name, and every open file that travels between sockets.
+/// All bound sockets, and all open files in flight.
 pub struct Registry {
     bound: Lock<Bound>,
-    /// Open files that travel.
+    /// The open files in flight.
     pub flights: Flights,
 }
 
@@ -134,7 +134,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// No socket.
+    /// Creates an empty registry.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -143,7 +143,7 @@ impl Registry {
         }
     }
 
-    /// Whether a socket is bound to a node of this device.
+    /// Returns whether a socket is bound to an inode of this device.
     pub fn has_node_of(&self, device: u64) -> bool {
         let bound = self.bound.lock();
         bound.places.iter().any(|(place, socket)| match place {
@@ -160,12 +160,12 @@ impl Registry {
         self.bound.lock().bind(place, socket)
     }
 
-    /// Binds a socket to a free name of five digits: the next after the one that was found last.
+    /// Binds a socket to a free abstract name of five digits, starting after the last one assigned.
     ///
     /// # Errors
-    /// `ENOSPC` when all are taken (`unix_autobind` of Linux 7.2, `net/unix/af_unix.c`).
+    /// `ENOSPC` if all are in use (`unix_autobind` of Linux 7.2, `net/unix/af_unix.c`).
     pub fn bind_any(&self, socket: &Arc<Socket>) -> Result<Address, Errno> {
-        /// How many there are.
+        /// The number of such names.
         const NAMES: u32 = 1 << 20;
         for _ in 0..NAMES {
             let mut bound = self.bound.lock();
@@ -180,7 +180,7 @@ impl Registry {
         Err(Errno::ENOSPC)
     }
 
-    /// The socket at a place.
+    /// Looks up the socket bound to a name.
     #[must_use]
     pub fn find(&self, place: &Place) -> Option<Arc<Socket>> {
         self.bound.lock().places.get(place)?.upgrade()

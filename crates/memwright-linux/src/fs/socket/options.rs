@@ -1,4 +1,4 @@
-//! What `getsockopt` and `setsockopt` ask for and change.
+//! Socket options.
 
 use super::{Credentials, Socket};
 use crate::{abi::Timeval, errno::Errno};
@@ -7,17 +7,17 @@ use linux_raw_sys::net;
 /// The options of a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Bytes that it may have sent and that nobody received.
+    /// Limit of bytes sent and not received.
     pub send_buffer: usize,
-    /// As it was set: Unix sockets count at the sender.
+    /// Stored only: Unix sockets charge the sender.
     pub receive_buffer: usize,
-    /// Receivers are told who sent.
+    /// Receivers get the sender's credentials.
     pub pass_credentials: bool,
-    /// Nanoseconds that a receive waits; 0 for ever.
+    /// Timeout of a receive in nanoseconds; 0 for none.
     pub receive_timeout: u64,
-    /// Nanoseconds that a send waits; 0 for ever.
+    /// Timeout of a send in nanoseconds; 0 for none.
     pub send_timeout: u64,
-    /// Set and read, without meaning for Unix sockets: reuse of addresses, probes, broadcasts.
+    /// Options without effect on Unix sockets, stored as bits: address reuse, keepalive, broadcast.
     noted: u32,
 }
 
@@ -34,16 +34,16 @@ impl Options {
     }
 }
 
-/// Least and most bytes of a buffer (`SOCK_MIN_SNDBUF`, and twice `net.core.wmem_max`).
+/// Minimum and maximum buffer size in bytes (`SOCK_MIN_SNDBUF`, and twice `net.core.wmem_max`).
 const BUFFER: (usize, usize) = (4608, 425_984);
 
-/// The size of a buffer that was asked for: twice as much, as half is for what describes messages.
+/// Returns the size for a requested buffer: twice as much, as half is for the overhead of messages.
 fn buffer_size(wanted: i32) -> usize {
     let wanted = usize::try_from(wanted).unwrap_or(0);
     wanted.saturating_mul(2).clamp(BUFFER.0, BUFFER.1)
 }
 
-/// The bit of an option that is noted.
+/// Returns the bit of an option that is only stored.
 const fn noted_bit(name: u32) -> Option<u32> {
     match name {
         net::SO_REUSEADDR => Some(1),
@@ -61,12 +61,12 @@ pub enum OptionValue {
     Number(i32),
     /// A time.
     Time(Timeval),
-    /// Who the peer is.
+    /// The peer's credentials.
     Credentials(Credentials),
 }
 
 impl Socket {
-    /// The value of an option of `SOL_SOCKET`.
+    /// Returns the value of an option of `SOL_SOCKET`.
     ///
     /// # Errors
     /// `ENOPROTOOPT`.
@@ -112,7 +112,7 @@ impl Socket {
         Ok(OptionValue::Number(number))
     }
 
-    /// Sets an option of `SOL_SOCKET` that is a number.
+    /// Sets a numeric option of `SOL_SOCKET`.
     ///
     /// # Errors
     /// `ENOPROTOOPT`.
@@ -130,15 +130,15 @@ impl Socket {
         Ok(())
     }
 
-    /// Sets how long a receive, or a send, waits.
+    /// Sets the timeout of receives or sends.
     ///
     /// # Errors
-    /// `EDOM` for a time that is not normalised.
+    /// `EDOM` if the microseconds are out of range.
     pub fn set_timeout(&self, name: u32, time: Timeval) -> Result<(), Errno> {
         if !(0..1_000_000).contains(&time.microseconds) {
             return Err(Errno::EDOM);
         }
-        // A negative time is over at once: the shortest there is.
+        // A negative time expires at once: use the shortest timeout.
         let length = time.to_nanoseconds().unwrap_or(1);
         let options = &mut self.state.lock().options;
         if name == net::SO_RCVTIMEO_OLD {
@@ -149,7 +149,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Receivers are told who sent.
+    /// Returns whether receivers get the sender's credentials.
     #[must_use]
     pub fn passes_credentials(&self) -> bool {
         self.options().pass_credentials

@@ -1,4 +1,4 @@
-//! Receiving.
+//! Receiving from sockets.
 
 use super::{Message, Received, Socket, SocketKind};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 use linux_raw_sys::net;
 
 impl Socket {
-    /// Receives into `sink`: bytes of a stream, or one message.
+    /// Receives bytes of a stream, or one message, into `sink`.
     ///
     /// # Errors
     /// `EAGAIN`, `ENOTCONN`, `ECONNRESET`, `EOPNOTSUPP`, `ERESTARTSYS`, `EFAULT`.
@@ -63,8 +63,8 @@ impl Socket {
         }
     }
 
-    /// Copies from the first message, which was taken out of the inbox; puts back what stays.
-    /// Returns whether nothing may follow.
+    /// Copies from the first message, which was taken out of the inbox, and puts back what remains. Returns whether the
+    /// receive ends with this message.
     fn take_from(
         &self,
         context: &Context<'_>,
@@ -103,7 +103,7 @@ impl Socket {
             return copied.map(|()| true);
         }
         if carried {
-            // They are the only ones: nothing more is received after them.
+            // A receive ends after a message with open files, so there are no others.
             received.rights = message.rights.unload();
         }
         let partial = self.kind == SocketKind::Stream && count < bytes.len();
@@ -127,8 +127,8 @@ impl Socket {
         Some(message)
     }
 
-    /// Puts a message back to the front of the inbox; it was charged all the time. Only the inbox of a socket that was
-    /// closed meanwhile may have no room: then the message is gone as those are that were in it.
+    /// Puts a message back at the front of the inbox. It stayed charged. Only the inbox of a socket that was closed
+    /// meanwhile may have no room; then the message is discarded, like the others in it.
     fn put_back(&self, context: &Context<'_>, message: Message) {
         let mut state = self.state.lock();
         if state.inbox.try_reserve(1).is_err() {
@@ -143,7 +143,7 @@ impl Socket {
         self.readable.wake_all(context.kernel);
     }
 
-    /// Whether nothing will come: an error that waits, or the end.
+    /// Returns whether nothing more will be received: the pending error, or `Ok` at the end.
     fn at_end(&self) -> Option<Result<(), Errno>> {
         let mut state = self.state.lock();
         if let Some(error) = state.error.take() {
@@ -185,8 +185,8 @@ impl Socket {
     }
 }
 
-/// Whether bytes of a stream may follow those that were received: not if others sent them, or if
-/// open files travel with them.
+/// Returns whether the next message of a stream may be added to the received bytes: it must have the same credentials
+/// and carry no open files.
 fn goes_on(received: &Received, next: &Message) -> bool {
     received.credentials == Some(next.credentials) && next.rights.is_empty()
 }

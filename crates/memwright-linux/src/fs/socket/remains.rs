@@ -1,38 +1,38 @@
-//! What closing an open file leaves to be closed.
+//! Deferred closing of open files.
 
 use super::message::Message;
 use crate::{fs::open_file::OpenFile, sync::PausePoints};
 use alloc::{boxed::Box, collections::VecDeque, sync::Arc, vec::Vec};
 
-/// Messages that are closed between two scheduling points.
+/// Messages closed between two scheduling points.
 const CLOSES: u32 = 16;
 
-/// The messages of a closed socket. Each socket is made with one, so that closing it allocates nothing.
+/// The messages of a closed socket. It is allocated with the socket, so that closing allocates nothing.
 #[derive(Default)]
 pub struct Shell {
     pub(super) messages: VecDeque<Message>,
     next: Option<Box<Shell>>,
 }
 
-/// Open files that are held by others that were closed, and are to be closed in turn.
+/// Open files to be closed because the files that held them were closed.
 ///
-/// A program decides how deep open files lie in each other: what closes one therefore never closes another within it. Each
-/// kind of file that holds open files hands them over ([`File::leave`](crate::fs::open_file::File::leave)), and one loop
-/// closes them all. Linux puts the last reference on a list of the thread (`fput` and `task_work_run`), and closes what is
-/// in flight one socket after another (`__scm_destroy`).
+/// A program controls how deep open files are nested. So closing a file never closes another one recursively: each kind
+/// of file that holds open files hands them over ([`File::leave`](crate::fs::open_file::File::leave)), and one loop
+/// closes them all. Linux defers the last reference to a list of the thread (`fput` and `task_work_run`), and closes
+/// files in flight one socket after another (`__scm_destroy`).
 #[derive(Default)]
 pub struct Remains {
     first: Option<Box<Shell>>,
 }
 
 impl Remains {
-    /// Adds what waited in a socket.
+    /// Adds the messages of a closed socket.
     pub(super) fn add(&mut self, mut shell: Box<Shell>) {
         shell.next = self.first.take();
         self.first = Some(shell);
     }
 
-    /// Gives up references to open files. What the last of one leaves is added.
+    /// Drops references to open files. Files held by one whose last reference this was are added.
     pub(super) fn close_files(&mut self, files: Vec<Arc<OpenFile>>) {
         for file in files {
             if let Some(mut last) = Arc::into_inner(file) {
@@ -43,7 +43,7 @@ impl Remains {
 }
 
 impl Drop for Remains {
-    /// Closes them, and lets other threads run in between.
+    /// Closes all files, with scheduling points in between.
     fn drop(&mut self) {
         let mut points = PausePoints::every(CLOSES);
         while let Some(mut shell) = self.first.take() {

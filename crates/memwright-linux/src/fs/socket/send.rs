@@ -1,4 +1,4 @@
-//! Sending.
+//! Sending to sockets.
 
 use super::{
     Address, Credentials, Flights, MOST_DATAGRAMS, Message, Request, Socket, SocketKind, State,
@@ -14,22 +14,22 @@ use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::net;
 use memwright_table::TryPush;
 
-/// Most bytes of a stream that travel as one message.
+/// Maximum bytes of a stream in one message.
 const LARGEST_PART: usize = 32 * 1024;
 
-/// One look at the receiver.
+/// The result of a check of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// So many bytes may be sent.
+    /// This number of bytes may be sent.
     Room(usize),
-    /// Nothing now.
+    /// No room now.
     Full,
 }
 
 impl State {
-    /// Puts a message into the inbox; gives it back if there is no memory.
+    /// Appends a message to the inbox; returns it if there is no memory.
     fn accept(&mut self, message: Message) -> Result<(), Message> {
-        // The other one is for a message that a receiver has taken out and may put back.
+        // One more, for a message that a receiver has taken out and may put back.
         if self.inbox.try_reserve(2).is_err() {
             return Err(message);
         }
@@ -42,7 +42,7 @@ impl State {
 }
 
 impl Socket {
-    /// Sends; returns how many bytes.
+    /// Sends a message or bytes of a stream. Returns the number of bytes.
     ///
     /// # Errors
     /// `ENOTCONN`, `EPIPE` (with SIGPIPE for a stream, unless `MSG_NOSIGNAL`), `ECONNREFUSED`,
@@ -97,7 +97,7 @@ impl Socket {
             })
     }
 
-    /// The connected receiver, while something may be sent to it.
+    /// Returns the connected receiver, if sending to it is allowed.
     fn receiver(&self) -> Result<Arc<Self>, Errno> {
         if self.state.lock().write_shut {
             return Err(Errno::EPIPE);
@@ -190,7 +190,7 @@ impl Socket {
         }
     }
 
-    /// Puts a part of a stream into the receiver's inbox.
+    /// Appends a part of a stream to the receiver's inbox.
     fn deliver_part(&self, context: &Context<'_>, message: Message) -> Result<(), Errno> {
         let receiver = self.receiver()?;
         {
@@ -267,7 +267,7 @@ impl Socket {
                 }
                 Ok(Look::Room(_)) => {
                     let mut state = receiver.state.lock();
-                    // Another sender may have been quicker, or the receiver closed.
+                    // Another sender may have used the room, or the receiver been closed.
                     if fits(&state)? == Look::Full {
                         continue;
                     }
@@ -287,7 +287,7 @@ impl Socket {
         Ok(length)
     }
 
-    /// Whom a message goes to: whom the call names, or the peer.
+    /// Returns the receiver of a message: the named one, or the peer.
     fn choose_receiver(
         self: &Arc<Self>,
         context: &Context<'_>,
@@ -317,7 +317,7 @@ impl Socket {
     }
 }
 
-/// Fetches bytes from user memory; fewer at a fault.
+/// Copies bytes from user memory; fewer if there is a fault.
 fn fetch(source: &mut Source<'_>, length: usize) -> Result<Vec<u8>, Errno> {
     let mut bytes = Vec::new();
     bytes.try_fill(length, 0)?;

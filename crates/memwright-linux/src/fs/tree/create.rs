@@ -1,4 +1,4 @@
-//! A new name for a new node.
+//! Creating an entry for a new inode.
 
 use super::{Change, Namespace, changeable};
 use crate::{
@@ -8,11 +8,11 @@ use crate::{
 use alloc::sync::Arc;
 
 impl Namespace {
-    /// Gives `inode` the name `name` in `parent`.
+    /// Creates the entry `name` for `inode` in `parent`.
     ///
     /// # Errors
-    /// `EEXIST` if the name is taken, `ENOSPC` when the file system has no room for one more node, `ENOENT` if the directory was removed, `ENAMETOOLONG`,
-    /// `ENOTDIR`, `EACCES`, `EPERM`.
+    /// `EEXIST` if the name exists, `ENOSPC` if the file system is full, `ENOENT` if the directory was removed,
+    /// `ENAMETOOLONG`, `ENOTDIR`, `EACCES`, `EPERM`.
     pub fn create(
         &self,
         change: &Change,

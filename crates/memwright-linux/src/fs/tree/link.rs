@@ -1,4 +1,4 @@
-//! A new name for a node that exists.
+//! Creating a hard link to an existing inode.
 
 use super::{Change, Namespace, changeable};
 use crate::{
@@ -8,11 +8,12 @@ use crate::{
 use alloc::sync::Arc;
 
 impl Namespace {
-    /// Gives `inode` one more name.
+    /// Creates the entry `name` for an existing inode in `parent`. With `nameless`, an inode without links is accepted
+    /// (`O_TMPFILE`).
     ///
     /// # Errors
-    /// `EPERM` for a directory, `EXDEV` across file systems, `ENOENT` if the node has lost its last
-    /// name, and as [`Namespace::create`].
+    /// `EPERM` for a directory, `EXDEV` across file systems, `ENOENT` if the inode has lost its last link, and those of
+    /// [`Namespace::create`].
     pub fn link(
         &self,
         change: &Change,

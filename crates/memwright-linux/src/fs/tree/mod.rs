@@ -1,7 +1,7 @@
-//! Changes of the tree of names: one operation per file.
+//! Changes of the directory tree: one operation per file.
 //!
-//! All of them hold the namespace lock, so that what was checked stays true until it is done.
-//! Directories are locked inside of it one at a time; look-ups take no other lock.
+//! All of them hold the namespace lock, so that what was checked stays true until the operation is done. Directories
+//! are locked one at a time inside of it. Lookups take only the lock of the directory.
 
 mod create;
 mod link;
@@ -25,7 +25,7 @@ use crate::{
 };
 use alloc::sync::Arc;
 
-/// The right to change names, which one thread has at a time.
+/// The lock that serialises changes of the tree.
 pub struct Namespace(Lock<()>);
 
 impl Default for Namespace {
@@ -35,28 +35,28 @@ impl Default for Namespace {
 }
 
 impl Namespace {
-    /// Nobody changes names.
+    /// Creates the lock.
     #[must_use]
     pub const fn new() -> Self {
         Self(Lock::new(Rank::FileSystem, ()))
     }
 
-    /// Keeps all names as they are, as long as it lives.
+    /// Prevents changes of the tree until the guard is dropped.
     pub fn keep(&self) -> LockGuard<'_, ()> {
         self.0.lock()
     }
 }
 
-/// Who changes the tree, and when.
+/// The subject and time of a change.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
-    /// Whose rights count.
+    /// The ids that permission checks use.
     pub subject: Subject,
-    /// The moment that the nodes record.
+    /// The time that inodes record.
     pub now: Moment,
 }
 
-/// The entries of a directory whose entries can change.
+/// Returns the entries of a directory whose entries can be changed.
 ///
 /// # Errors
 /// `ENOTDIR`; `EPERM` for a directory of `/proc`.
@@ -77,13 +77,13 @@ fn changeable(directory: &Inode) -> Result<&Lock<Entries<Arc<Dentry>>>, Errno> {
 }
 
 impl Change {
-    /// Checks the right to change a directory's entries.
+    /// Checks the permission to change a directory's entries.
     fn may_change(&self, directory: &Inode) -> Result<(), Errno> {
         directory.check(self.subject, Permission::WRITE | Permission::EXECUTE)
     }
 
-    /// Checks the right to remove `victim`: in a sticky directory only its owner, the directory's
-    /// owner and root have it.
+    /// Checks the permission to remove `victim`. In a sticky directory only the owner of `victim`, the directory's
+    /// owner and root may remove it.
     fn may_remove(&self, directory: &Inode, victim: &Inode) -> Result<(), Errno> {
         self.may_change(directory)?;
         let metadata = directory.metadata();

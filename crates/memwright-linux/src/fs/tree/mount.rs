@@ -1,4 +1,4 @@
-//! A file system covers a directory, and uncovers it again.
+//! Mounting on a directory, and unmounting.
 
 use super::Namespace;
 use crate::{
@@ -10,7 +10,8 @@ use crate::{
 use alloc::sync::Arc;
 
 impl Namespace {
-    /// Covers `at`, or what covers it already, by the file system of this root, if `list` takes it.
+    /// Mounts the file system with this root on `at`, or on top of what is mounted there, if `list` accepts the mount
+    /// point.
     ///
     /// # Errors
     /// `ENOENT` if the directory was removed; those of `list`.
@@ -30,11 +31,11 @@ impl Namespace {
         Ok(())
     }
 
-    /// Uncovers `at`, if the file system of `root` covers it and nobody uses anything in that: beside the names in it, `root`
-    /// has `known` references, and `is_bound` says that nothing else leads there. All names stay as they are as long as what
-    /// is returned lives.
+    /// Unmounts the file system of `root` from `at`, if it is mounted there and unused: apart from its entries, `root`
+    /// has `known` references, and `is_bound` returns false. The returned guard prevents changes of the tree.
     ///
-    /// Look and deed are one: nobody enters the file system meanwhile, changes its names, or climbs in it.
+    /// Check and unmount are atomic: meanwhile no path walk enters the file system, changes its entries or ascends in
+    /// it.
     ///
     /// # Errors
     /// `EBUSY`.
@@ -53,24 +54,24 @@ impl Namespace {
         Ok(guard)
     }
 
-    /// Whether nobody but who asks uses a file system that has no place any more, while all names stay as they are.
+    /// Returns whether a detached file system is used by the caller only. The guard prevents changes of the tree.
     #[must_use]
     pub fn is_abandoned(&self, _kept: &LockGuard<'_, ()>, root: &Arc<Dentry>) -> bool {
         !is_used(root, 1)
     }
 }
 
-/// Whether anybody but the tree has one of the names from `root` down, which itself has `known` references, or another
-/// file system covers one: its root knows the directory above it. An open file has its name, even a removed one, and a
-/// removed name has the directory that it was in.
+/// Returns whether an entry from `root` down has references other than the tree's, or a file system is mounted on one:
+/// its root holds the directory above it. `root` itself has `known` other references. An open file holds its entry,
+/// even a removed one, and a removed entry holds the directory that it was in.
 ///
-/// From the top to the bottom: who goes down meanwhile is found further below. Without memory to look everywhere it is
-/// taken for used.
+/// The walk is top-down, so that a concurrent path walk downwards is found further below. If memory runs out, the file
+/// system is considered used.
 fn is_used(root: &Arc<Dentry>, known: usize) -> bool {
     let mut pending: Paged<Arc<Dentry>> = Paged::new();
     let (mut here, mut known) = (root.clone(), known);
     loop {
-        // The reference that is held while it is looked at.
+        // One more for the reference held during the check.
         let mut expected = known + 1;
         if let Body::Directory(entries) = &here.inode.body {
             let entries = entries.lock();
@@ -80,7 +81,7 @@ fn is_used(root: &Arc<Dentry>, known: usize) -> bool {
                     return true;
                 }
             }
-            // Counted before anybody who waits for the entries goes on to one of them.
+            // Compared under the lock of the entries, before a path walk that waits for it continues to one of them.
             if Arc::strong_count(&here) != expected {
                 return true;
             }
@@ -88,7 +89,7 @@ fn is_used(root: &Arc<Dentry>, known: usize) -> bool {
             return true;
         }
         match pending.pop() {
-            // Its directory's.
+            // The reference of its directory.
             Some(next) => (here, known) = (next, 1),
             None => return false,
         }

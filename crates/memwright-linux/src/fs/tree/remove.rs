@@ -1,4 +1,4 @@
-//! A name goes; the node goes with its last name and its last user.
+//! Removing entries. An inode is freed with its last link and its last user.
 
 use super::{Change, Namespace, changeable};
 use crate::{
@@ -10,16 +10,17 @@ use crate::{
 };
 use alloc::sync::Arc;
 
-/// Which call removes a name: each refuses what the other removes.
+/// The call that removes an entry. Each refuses what the other removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
     /// `rmdir`: directories only.
     Directory,
-    /// `unlink`: anything else.
+    /// `unlink`: everything else.
     Other,
 }
 
-/// Whether an entry may be removed by such a call; an emptied directory is closed for new names.
+/// Checks that the call may remove an entry. A directory that passes is marked as removed, so that no entry can be
+/// created in it.
 ///
 /// # Errors
 /// `EBUSY` for a mount point, `ENOTDIR`, `EISDIR`, `ENOTEMPTY`.
@@ -42,7 +43,7 @@ pub(super) fn check_removal(entry: &Dentry, removal: Removal) -> Result<(), Errn
     }
 }
 
-/// Records that `entry`, already out of the map, has lost its name in `parent`.
+/// Records that `entry`, which was removed from the map, has lost its name in `parent`.
 pub(super) fn forget(change: &Change, parent: &Inode, entry: &Dentry) {
     entry.mark_removed();
     let directory = entry.inode.is_directory();
@@ -81,7 +82,7 @@ impl Namespace {
         let held = entries.lock().remove(name);
         forget(change, &parent.inode, &entry);
         drop(guard);
-        // What this frees is freed without the lock.
+        // The inode may be freed here, without the lock.
         drop((held, entry));
         Ok(())
     }

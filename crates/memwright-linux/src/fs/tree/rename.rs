@@ -1,4 +1,4 @@
-//! A name moves, replaces another, or changes places with it.
+//! Renaming, replacing and exchanging entries.
 
 use super::{
     Change, Namespace, changeable,
@@ -11,14 +11,14 @@ use crate::{
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 
-/// What happens if the new name is taken.
+/// The effect of a rename if the new name exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {
-    /// It is replaced.
+    /// The existing entry is replaced.
     Replace,
     /// The call fails (`RENAME_NOREPLACE`).
     Keep,
-    /// The two change places; both must exist (`RENAME_EXCHANGE`).
+    /// The two entries are exchanged; both must exist (`RENAME_EXCHANGE`).
     Exchange,
 }
 
@@ -26,7 +26,7 @@ impl RenameMode {
     /// Decodes the flags of `renameat2`.
     ///
     /// # Errors
-    /// `EINVAL` for both at once, for `RENAME_WHITEOUT`, and for unknown flags.
+    /// `EINVAL` for both flags at once, for `RENAME_WHITEOUT`, and for unknown flags.
     pub const fn decode(flags: u32) -> Result<Self, Errno> {
         match flags {
             0 => Ok(Self::Replace),
@@ -44,17 +44,16 @@ pub struct RenameSide<'a> {
     pub parent: &'a Arc<Dentry>,
     /// The name in it.
     pub name: &'a [u8],
-    /// A slash follows: it must be a directory.
+    /// The path has a trailing slash: the entry must be a directory.
     pub slash: bool,
 }
 
 impl Namespace {
-    /// Moves a name.
+    /// Renames an entry.
     ///
     /// # Errors
-    /// Those of `rename(2)`: `ENOENT`, `EEXIST`, `EXDEV`, `EINVAL` if a directory would come to
-    /// lie in itself, `ENOTEMPTY`, `EISDIR`, `ENOTDIR`, `EBUSY`, `EACCES`, `EPERM`,
-    /// `ENAMETOOLONG`.
+    /// Those of `rename(2)`: `ENOENT`, `EEXIST`, `EXDEV`, `EINVAL` if a directory would become its own descendant,
+    /// `ENOTEMPTY`, `EISDIR`, `ENOTDIR`, `EBUSY`, `EACCES`, `EPERM`, `ENAMETOOLONG`.
     pub fn rename(
         &self,
         change: &Change,
@@ -79,19 +78,19 @@ impl Namespace {
             Moved::Over(source, target) => replace(change, old, new, &source, target)?,
         };
         drop(guard);
-        // A replaced file is freed without the lock.
+        // A replaced inode may be freed here, without the lock.
         drop(released);
         Ok(())
     }
 }
 
-/// What a rename comes to.
+/// The steps of a checked rename.
 enum Moved {
-    /// Both names are of one node: nothing happens.
+    /// Both names refer to one inode: nothing happens.
     Nothing,
-    /// Two names change places.
+    /// Two entries are exchanged.
     Swap(Arc<Dentry>, Arc<Dentry>),
-    /// A name moves, perhaps over another.
+    /// An entry moves, and may replace another.
     Over(Arc<Dentry>, Option<Arc<Dentry>>),
 }
 
@@ -168,7 +167,7 @@ fn check(
     Ok(Moved::Over(source, Some(target)))
 }
 
-/// Moves the link that a directory's `..` is from one parent to the other.
+/// Moves the link that a directory's `..` counts as from the old parent to the new one.
 fn move_parent_link(old: RenameSide<'_>, new: RenameSide<'_>, entry: &Dentry) {
     if entry.inode.is_directory() {
         old.parent.inode.change(|metadata| metadata.links -= 1);
@@ -207,7 +206,7 @@ fn replace(
     source: &Arc<Dentry>,
     target: Option<Arc<Dentry>>,
 ) -> Result<Option<Arc<Dentry>>, Errno> {
-    // The new name first: there is no moment in which neither is there.
+    // The new name is inserted first, so that the file is always reachable.
     changeable(&new.parent.inode)?
         .lock()
         .insert(new.name, source.clone());

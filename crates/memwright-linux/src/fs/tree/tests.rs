@@ -1,4 +1,4 @@
-//! Changes of names and walks along them, on a tree of directories, links and devices.
+//! Tests of tree changes and path walks, on a tree of directories, links and devices.
 
 use super::*;
 use crate::fs::{
@@ -17,7 +17,7 @@ const ROOT: Change = Change {
     now: NOW,
 };
 
-/// A tree and the calls on it, by paths.
+/// A tree and operations on it by path.
 struct Tree {
     names: Namespace,
     files: Arc<FileSystem>,
@@ -123,7 +123,7 @@ impl Tree {
     }
 }
 
-/// `/a/b/c` with files `/f` and `/a/f`, and links to most of it.
+/// `/a/b/c` with files `/f` and `/a/f`, and symbolic links to most of it.
 fn sample() -> Tree {
     let tree = Tree::new();
     for path in ["/a", "/a/b", "/a/b/c", "/d"] {
@@ -464,7 +464,7 @@ fn random_changes_keep_the_tree_whole() {
     }
 }
 
-/// Checks that each entry knows its place and each directory its links; returns every directory.
+/// Checks the path of each entry and the link count of each directory. Returns all directories.
 fn check_whole(tree: &Tree) -> Vec<String> {
     let mut directories = Vec::from([String::new()]);
     let mut next = 0;
@@ -500,7 +500,7 @@ fn check_whole(tree: &Tree) -> Vec<String> {
 
 #[test]
 fn a_mount_goes_when_nobody_uses_anything_in_it() {
-    // Who has the root: this test, and the directory that it covers.
+    // References to the root: this test's, and that of the covered directory.
     const KNOWN: usize = 2;
     let tree = sample();
     let mount = |at: &Arc<Dentry>, minor| {
@@ -544,7 +544,7 @@ fn a_mount_goes_when_nobody_uses_anything_in_it() {
     assert!(Arc::ptr_eq(&tree.get("/d").unwrap(), &at));
     assert_eq!(tree.get("/d/e").err(), Some(Errno::ENOENT));
     assert_eq!(uncover(&at, &root, false), Err(Errno::EBUSY), "not covered");
-    // Nobody mounts on what has no place, nor where the list refuses.
+    // A removed directory cannot be mounted on, nor one that `list` refuses.
     tree.remove("/d", Removal::Directory).unwrap();
     let listed = |_: &Arc<Dentry>| Ok(());
     assert_eq!(tree.names.cover(&at, &root, listed), Err(Errno::ENOENT));

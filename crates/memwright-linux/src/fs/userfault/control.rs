@@ -1,4 +1,4 @@
-//! The commands of a userfaultfd (`userfaultfd_ioctl`).
+//! The `ioctl` commands of a userfaultfd (`userfaultfd_ioctl`).
 
 use super::{Features, Userfault};
 use crate::{
@@ -18,13 +18,13 @@ use memwright::uffd::{
 };
 use memwright_table::{PAGE_SIZE, PageRange, PageSize, TryPush, VirtAddr};
 
-/// `UFFDIO_POISON` (`include/uapi/linux/userfaultfd.h`); this and the next have no constant in linux-raw-sys.
+/// `UFFDIO_POISON` (`include/uapi/linux/userfaultfd.h`). This and the next command are missing in linux-raw-sys.
 const POISON: u32 = 0xc020_aa08;
-/// `UFFDIO_MOVE`, and its mode that passes over holes.
+/// `UFFDIO_MOVE`, and its mode that skips holes.
 const MOVE: u32 = 0xc028_aa05;
 const MOVE_MODE_ALLOW_SRC_HOLES: u64 = 2;
 
-/// Bits of the commands, as `UFFDIO_API` and `UFFDIO_REGISTER` return them.
+/// The bit masks of commands that `UFFDIO_API` and `UFFDIO_REGISTER` return.
 mod offered {
     use linux_raw_sys::general as raw;
 
@@ -35,13 +35,13 @@ mod offered {
         | 1 << raw::_UFFDIO_ZEROPAGE
         | 1 << raw::_UFFDIO_MOVE
         | 1 << raw::_UFFDIO_POISON;
-    /// Of these, what huge pages of the pool are not filled by.
+    /// Those range commands that hugetlb areas do not support.
     pub const SMALL_ONLY: u64 = 1 << raw::_UFFDIO_ZEROPAGE | 1 << raw::_UFFDIO_MOVE;
     pub const WRITE_PROTECT: u64 = 1 << raw::_UFFDIO_WRITEPROTECT;
     pub const CONTINUE: u64 = 1 << raw::_UFFDIO_CONTINUE;
 }
 
-/// Every command that there is.
+/// All supported commands.
 pub(super) const EVERY_COMMAND: u64 =
     offered::ALWAYS | offered::RANGE | offered::WRITE_PROTECT | offered::CONTINUE;
 
@@ -50,9 +50,9 @@ abi_struct! {
     pub struct Api {
         /// `UFFD_API`.
         pub api: u64,
-        /// In: wanted; out: there are.
+        /// In: requested features; out: supported features.
         pub features: u64,
-        /// Commands that there are.
+        /// Out: supported commands.
         pub commands: u64,
     }
 }
@@ -62,7 +62,7 @@ abi_struct! {
     pub struct Register {
         /// First address.
         pub start: u64,
-        /// Bytes.
+        /// Length in bytes.
         pub length: u64,
         /// `UFFDIO_REGISTER_MODE_...`.
         pub mode: u64,
@@ -74,7 +74,7 @@ abi_struct! {
     pub struct Range {
         /// First address.
         pub start: u64,
-        /// Bytes.
+        /// Length in bytes.
         pub length: u64,
     }
 }
@@ -82,18 +82,18 @@ abi_struct! {
 abi_struct! {
     /// `struct uffdio_copy` without its last field.
     pub struct Copy {
-        /// Where to.
+        /// Destination address.
         pub to: u64,
-        /// Where from.
+        /// Source address.
         pub from: u64,
-        /// Bytes.
+        /// Length in bytes.
         pub length: u64,
         /// `UFFDIO_COPY_MODE_...`.
         pub mode: u64,
     }
 }
 
-/// Of which events a watcher with these features is told.
+/// Returns the events that a context with these features receives.
 fn events_of(features: Features) -> WatchEvents {
     let mut events = WatchEvents::empty();
     for (feature, event) in [
@@ -107,8 +107,8 @@ fn events_of(features: Features) -> WatchEvents {
     events
 }
 
-/// The features that are asked for, with those that they include. Who reads of a fork gets to see the child's memory, so
-/// that one wants a privilege.
+/// Checks the requested features, and returns them with those that they imply. `UFFD_FEATURE_EVENT_FORK` requires
+/// privilege, because its reader gets access to the child's memory.
 fn acceptable(wanted: &Api, privileged: bool) -> Result<Features, Errno> {
     if wanted.api != u64::from(raw::UFFD_API) {
         return Err(Errno::EINVAL);
@@ -151,7 +151,7 @@ fn move_errno(error: MoveError) -> Errno {
     }
 }
 
-/// A range of whole pages, at least one, in user memory (`validate_range`).
+/// Checks that a range consists of at least one complete page, in user memory (`validate_range`).
 fn check_pages(start: u64, length: u64) -> Result<(), Errno> {
     let page = PAGE_SIZE as u64;
     let fits = start
@@ -167,30 +167,30 @@ fn check_pages(start: u64, length: u64) -> Result<(), Errno> {
 /// Pages between two scheduling points of a command.
 const PAGES: u32 = 64;
 
-/// A command on the memory that a userfaultfd watches.
+/// A command on the memory registered with a userfaultfd.
 struct Command<'a> {
     userfault: &'a Userfault,
     context: &'a Context<'a>,
     watch: Watch,
-    /// Where its arguments stand.
+    /// Address of its arguments.
     argument: u64,
 }
 
-/// Pages that a command fills or moves to.
+/// The pages that a command fills or moves to.
 struct Target {
     start: u64,
     length: u64,
-    /// Whether who waits for them is woken.
+    /// Whether threads that wait for these pages are woken.
     wakes: bool,
-    /// Where, beside the arguments, the number of bytes or the error is told.
+    /// Offset in the arguments of the output field for the number of bytes or the error.
     told_at: u64,
 }
 
 impl Userfault {
-    /// Does one command.
+    /// Executes a command.
     ///
     /// # Errors
-    /// `EINVAL` for an unknown one, and as each says.
+    /// `EINVAL` for an unknown command, and those of each command.
     pub(super) fn control(
         &self,
         context: &Context<'_>,
@@ -224,7 +224,7 @@ impl Userfault {
         }
     }
 
-    /// Memory is not filled or protected while what was done to it is not read of.
+    /// Memory is not filled or protected while an event about it is unread.
     #[cold]
     fn refuse_while_changing(
         &self,
@@ -244,8 +244,8 @@ impl Userfault {
         Err(Errno::EAGAIN)
     }
 
-    /// The handshake (`userfaultfd_api`): once, and only for features that there are. Nothing is agreed on that the
-    /// caller could not be told.
+    /// The handshake (`userfaultfd_api`). It succeeds once, and for supported features only. If the result cannot be
+    /// copied to the caller, no features are enabled.
     fn agree(&self, context: &Context<'_>, argument: u64) -> Result<u64, Errno> {
         let wanted: Api = context.read_value(argument)?;
         let offer = Api {
@@ -289,7 +289,7 @@ impl Userfault {
         });
     }
 
-    /// Whether the caller may do what the privileged do.
+    /// Returns whether the caller is privileged (`CAP_SYS_PTRACE`).
     pub fn is_privileged(context: &Context<'_>) -> bool {
         let credentials = context.process().credentials.lock();
         credentials.has(Capabilities::TRACE)
@@ -297,13 +297,13 @@ impl Userfault {
 }
 
 impl Command<'_> {
-    /// The memory: that of the process that made the userfaultfd. Where it is gone, Linux says `ENOMEM` of registrations
-    /// and `ESRCH` of the rest.
+    /// Returns the address space of the process that created the userfaultfd. If that is gone, Linux fails
+    /// registrations with `ENOMEM` and other commands with `ESRCH`.
     fn space(&self) -> Result<Arc<Space>, Errno> {
         self.userfault.space.upgrade().ok_or(Errno::ESRCH)
     }
 
-    /// The argument that is a range and nothing else.
+    /// Reads an argument that consists of a range.
     fn range(&self) -> Result<Range, Errno> {
         let range: Range = self.context.read_value(self.argument)?;
         check_pages(range.start, range.length)?;
@@ -363,7 +363,7 @@ impl Command<'_> {
     fn write_protect(&self) -> Result<u64, Errno> {
         let wanted: Register = self.context.read_value(self.argument)?;
         check_pages(wanted.start, wanted.length)?;
-        // Bit 0: protect; bit 1: nobody is woken, which means nothing when protecting.
+        // Bit 0: write-protect. Bit 1: do not wake, which is invalid with bit 0.
         if wanted.mode > 2 {
             return Err(Errno::EINVAL);
         }
@@ -439,7 +439,7 @@ impl Command<'_> {
 
     fn relocate(&self) -> Result<u64, Errno> {
         let wanted: Copy = self.context.read_value(self.argument)?;
-        // Only in the caller's own memory.
+        // Pages can be moved in the caller's own address space only.
         let own = Arc::downgrade(&self.context.space());
         if !own.ptr_eq(&self.userfault.space) {
             return Err(Errno::EINVAL);
@@ -465,7 +465,7 @@ impl Command<'_> {
         self.conclude(&wanted.target(), done, result.map_err(move_errno))
     }
 
-    /// `UFFDIO_ZEROPAGE`, `UFFDIO_CONTINUE` and `UFFDIO_POISON`.
+    /// Executes `UFFDIO_ZEROPAGE`, `UFFDIO_CONTINUE` and `UFFDIO_POISON`.
     fn fill(&self, fill: Fill<'_>) -> Result<u64, Errno> {
         let wanted: Register = self.context.read_value(self.argument)?;
         check_pages(wanted.start, wanted.length)?;
@@ -489,7 +489,7 @@ impl Command<'_> {
         })
     }
 
-    /// Fills page after page up to the first that cannot be; none, if they do not all lie in one area (Linux 7.2
+    /// Fills the pages in order until one fails. Fills none unless all pages are in one area (Linux 7.2
     /// `find_dst_vma`).
     fn fill_pages(
         &self,
@@ -518,7 +518,7 @@ impl Command<'_> {
         self.conclude(target, done, result)
     }
 
-    /// Tells how many bytes were done, or why not even the first page was, and wakes who waits for them.
+    /// Reports the number of bytes done, or the error if no page was done, and wakes the waiters of these pages.
     fn conclude(
         &self,
         target: &Target,
@@ -542,7 +542,7 @@ impl Command<'_> {
 }
 
 impl Copy {
-    /// Where it copies or moves to.
+    /// Returns the destination of a copy or move.
     fn target(&self) -> Target {
         Target {
             start: self.to,

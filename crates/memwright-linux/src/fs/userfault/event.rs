@@ -1,4 +1,4 @@
-//! What happens to watched memory other than faults: who does it waits until the watcher has read of it
+//! Userfaultfd events other than faults. The thread that causes an event waits until it was read
 //! (`userfaultfd_event_wait_completion`).
 
 use super::{Message, Userfault, UserfaultFile, Userfaults};
@@ -12,32 +12,33 @@ use memwright::{
 };
 use memwright_table::{PAGE_SIZE, Page, TryPush};
 
-/// What a watcher is told.
+/// The contents of an event.
 #[derive(Clone)]
 pub(super) enum Tidings {
-    /// A message as it is.
+    /// A message as it is read.
     Message(Message),
-    /// A child's memory is watched by this one from now on: whoever reads of it gets a descriptor.
+    /// The userfaultfd of a child process's memory. The reader gets a descriptor for it.
     Fork(Arc<OpenFile>),
 }
 
-/// An event that somebody waits for to be read.
+/// An event that a thread waits for to be read.
 pub(super) struct Event {
     pub(super) tidings: Tidings,
-    /// Somebody is reading it.
+    /// A reader has taken it.
     pub(super) taken: AtomicBool,
     /// It was read.
     pub(super) read: AtomicBool,
 }
 
-/// What happens to memory that is watched. Until its watcher has read of it, the watcher's commands fail with `EAGAIN`.
+/// Events about registered memory that were collected and not read yet. Until they are read, commands of their contexts
+/// fail with `EAGAIN`.
 pub(crate) struct Announced<'a> {
     userfaults: &'a Userfaults,
     list: Vec<(Arc<Userfault>, Tidings)>,
 }
 
 impl Drop for Announced<'_> {
-    /// It did not happen.
+    /// Cancels the events that were not delivered.
     fn drop(&mut self) {
         for (userfault, _) in &self.list {
             userfault.changing.fetch_sub(1, Ordering::SeqCst);
@@ -46,7 +47,7 @@ impl Drop for Announced<'_> {
 }
 
 impl<'a> Announced<'a> {
-    /// Nothing happens yet.
+    /// Creates an empty collection.
     pub(crate) fn new(kernel: &'a Kernel) -> Self {
         Self {
             userfaults: &kernel.userfaults,
@@ -54,8 +55,8 @@ impl<'a> Announced<'a> {
         }
     }
 
-    /// Something happens, while the address space is locked or before it does. Who found no memory and tries again says
-    /// the same once more: that is told once.
+    /// Adds an event, before the address space is locked or while it is. An operation that is retried after it ran out
+    /// of memory reports the same event again; it is added once.
     pub(crate) fn note(&mut self, watch: &Watch, event: WatchEvent) {
         let Some(userfault) = self.userfaults.find(watch.number) else {
             return;
@@ -71,7 +72,7 @@ impl<'a> Announced<'a> {
     }
 
     fn push(&mut self, userfault: Arc<Userfault>, tidings: Tidings) {
-        // Without memory for it the watcher is not told, as when it had been closed.
+        // Without memory for it the event is lost, as if the userfaultfd had been closed.
         userfault.changing.fetch_add(1, Ordering::SeqCst);
         if self.list.try_make_room(1).is_err() {
             userfault.changing.fetch_sub(1, Ordering::SeqCst);
@@ -81,7 +82,8 @@ impl<'a> Announced<'a> {
         self.list.push((userfault, tidings));
     }
 
-    /// Tells the watchers one after the other, and waits until each has read of it, or is gone, or the caller is killed.
+    /// Delivers the events one after the other. Waits for each until it was read, the userfaultfd is closed, or the
+    /// caller is killed.
     pub(crate) fn tell(mut self, context: &Context<'_>) {
         for (userfault, tidings) in self.list.drain(..) {
             userfault.tell(context, tidings);
@@ -121,7 +123,7 @@ impl Userfault {
     }
 }
 
-/// The message of an event (`struct uffd_msg`).
+/// Encodes an event (`struct uffd_msg`).
 fn message_of(event: WatchEvent) -> Message {
     let (number, words) = match event {
         WatchEvent::Unmapped(range) => (raw::UFFD_EVENT_UNMAP, [range.start, range.end]),
@@ -142,8 +144,8 @@ fn message_of(event: WatchEvent) -> Message {
     }
 }
 
-/// Copies the address space for a child; who wants to know of forks watches the child as well, and is told
-/// (`dup_userfaultfd`).
+/// Copies the address space for a child. Contexts with `UFFD_FEATURE_EVENT_FORK` get a child context, and receive an
+/// event (`dup_userfaultfd`).
 ///
 /// # Errors
 /// Those of [`AddressSpace::fork`](memwright::AddressSpace::fork).
@@ -172,7 +174,8 @@ pub(crate) fn fork(context: &Context<'_>) -> Result<Arc<Space>, ForkError> {
     Ok(child)
 }
 
-/// Who watches a child's memory as somebody watches its parent's, whose commands fail until it has read of it.
+/// A child context: registers a child's memory like its parent's. The parent context's commands fail until it has read
+/// the event.
 struct Heir {
     parent: Arc<Userfault>,
     watch: Watch,
@@ -196,7 +199,7 @@ impl Heir {
         Some(Self { parent, watch })
     }
 
-    /// Tells the parent's watcher of it. If nobody reads of it, nobody watches the child.
+    /// Delivers the fork event to the parent context. If it is not read, the child's memory is unregistered.
     fn announce(&self, context: &Context<'_>, child: &Arc<Space>) {
         let (kernel, parent) = (context.kernel, &self.parent);
         let Some((features, _)) = parent.state.lock().agreed.clone() else {
@@ -206,7 +209,7 @@ impl Heir {
         let agreed = Some((features, self.watch.clone()));
         let place = Arc::downgrade(child);
         let userfault = Userfault::make(self.watch.number, place, parent.opened_as, agreed);
-        // Closed, it ends what it watches.
+        // Closing this file unregisters the memory.
         let open = UserfaultFile::open_as(kernel, userfault.clone());
         if kernel.userfaults.add(&userfault).is_ok() {
             parent.tell(context, Tidings::Fork(open));

@@ -1,4 +1,4 @@
-//! What is read from a userfaultfd.
+//! The messages read from a userfaultfd.
 
 use crate::abi_struct;
 use linux_raw_sys::general as raw;
@@ -14,17 +14,17 @@ abi_struct! {
         pub event: u8,
         /// Zero.
         pub reserved: [u8; 7],
-        /// Of a fault: `UFFD_PAGEFAULT_FLAG_...`.
+        /// For a fault: `UFFD_PAGEFAULT_FLAG_...`.
         pub flags: u64,
-        /// Of a fault: where.
+        /// For a fault: the address.
         pub address: u64,
-        /// Of a fault: the thread, if it is asked for.
+        /// For a fault: the thread id, if requested.
         pub thread: u64,
     }
 }
 
 impl Message {
-    /// Tells of a fault (`userfault_msg`).
+    /// Creates the message of a fault (`userfault_msg`).
     pub fn of_fault(
         features: Features,
         (address, unit): (u64, PageSize),

@@ -1,5 +1,4 @@
-//! `userfaultfd`: a descriptor that tells of faults, and by which they are resolved
-//! (`fs/userfaultfd.c` of Linux 7.2).
+//! `userfaultfd`: a descriptor that reports faults, and whose commands resolve them (`fs/userfaultfd.c` of Linux 7.2).
 
 mod control;
 mod event;
@@ -40,94 +39,94 @@ pub use message::Message;
 pub(crate) use wait::{Waited, await_watcher, awaiting, wait_for_watcher};
 
 flags! {
-    /// What was asked for by `UFFDIO_API`: those that there are.
+    /// The features of `UFFDIO_API` that are supported.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Features: u64 {
-        /// Stores to protected pages are told as such; there from the start.
+        /// Write-protect faults are marked as such; always enabled.
         const WRITE_PROTECT = raw::UFFD_FEATURE_PAGEFAULT_FLAG_WP as u64;
-        /// A child is watched by a descriptor of its own.
+        /// A child's memory is registered with a new userfaultfd.
         const FORK = raw::UFFD_FEATURE_EVENT_FORK as u64;
-        /// Memory is watched where it moves to.
+        /// Memory stays registered when `mremap` moves it, and the move is reported.
         const REMAP = raw::UFFD_FEATURE_EVENT_REMAP as u64;
-        /// Contents that go are told of.
+        /// Discarded contents are reported.
         const REMOVE = raw::UFFD_FEATURE_EVENT_REMOVE as u64;
-        /// Memory that goes is told of.
+        /// Unmapped memory is reported.
         const UNMAP = raw::UFFD_FEATURE_EVENT_UNMAP as u64;
-        /// Missing huge pages of the pool; there from the start.
+        /// Missing faults on hugetlb memory; always enabled.
         const MISSING_HUGETLB = raw::UFFD_FEATURE_MISSING_HUGETLBFS as u64;
-        /// Missing pages of shared memory; there from the start.
+        /// Missing faults on shared memory; always enabled.
         const MISSING_SHARED = raw::UFFD_FEATURE_MISSING_SHMEM as u64;
-        /// Nobody waits: a fault is a signal.
+        /// A fault raises a signal instead of waiting.
         const SIGNAL = raw::UFFD_FEATURE_SIGBUS as u64;
-        /// Messages name the thread.
+        /// Messages contain the thread id.
         const THREAD = raw::UFFD_FEATURE_THREAD_ID as u64;
-        /// Huge pages of files that are not mapped; there from the start.
+        /// Minor faults on hugetlb memory; always enabled.
         const MINOR_HUGETLB = raw::UFFD_FEATURE_MINOR_HUGETLBFS as u64;
-        /// Pages of shared memory that are not mapped; there from the start.
+        /// Minor faults on shared memory; always enabled.
         const MINOR_SHARED = raw::UFFD_FEATURE_MINOR_SHMEM as u64;
-        /// Messages have the whole address.
+        /// Messages contain the exact address.
         const EXACT = raw::UFFD_FEATURE_EXACT_ADDRESS as u64;
-        /// Shared memory can be protected; there from the start.
+        /// Shared memory can be write-protected; always enabled.
         const PROTECT_SHARED = raw::UFFD_FEATURE_WP_HUGETLBFS_SHMEM as u64;
-        /// Memory that is not there yet can be protected.
+        /// Unpopulated memory can be write-protected.
         const UNPOPULATED = raw::UFFD_FEATURE_WP_UNPOPULATED as u64;
-        /// `UFFDIO_POISON`; there from the start.
+        /// `UFFDIO_POISON`; always enabled.
         const POISON = raw::UFFD_FEATURE_POISON as u64;
-        /// Nobody waits for stores to protected pages.
+        /// Stores to write-protected pages do not wait.
         const ASYNCHRONOUS = raw::UFFD_FEATURE_WP_ASYNC as u64;
-        /// `UFFDIO_MOVE`; there from the start.
+        /// `UFFDIO_MOVE`; always enabled.
         const MOVE = raw::UFFD_FEATURE_MOVE as u64;
     }
 }
 
-/// Stands beside the features in what is shown of them (`UFFD_FEATURE_INITIALIZED` of `fs/userfaultfd.c`).
+/// Reported in addition to the features (`UFFD_FEATURE_INITIALIZED` of `fs/userfaultfd.c`).
 const AGREED: u64 = 1 << 31;
 
 /// A thread that waits for a fault to be resolved.
 struct Waiting {
-    /// The address that it cannot use.
+    /// The faulting address.
     address: u64,
     message: Message,
-    /// Somebody has read the message.
+    /// The message was read.
     read: AtomicBool,
-    /// It may try again.
+    /// The access may be retried.
     woken: AtomicBool,
 }
 
 struct State {
-    /// After `UFFDIO_API`.
+    /// The features and the context; set by `UFFDIO_API`.
     agreed: Option<(Features, Watch)>,
-    /// First come first.
+    /// Waiting threads, the oldest first.
     waiting: Vec<Arc<Waiting>>,
-    /// Those that somebody waits for to be read.
+    /// Events that a thread waits for to be read.
     events: Vec<Arc<Event>>,
 }
 
 /// The flags of `userfaultfd`.
 #[derive(Clone, Copy)]
 pub struct OpenedAs {
-    /// Faults of the kernel on behalf of a system call are refused.
+    /// Faults in the kernel on behalf of a system call are refused.
     pub user_only: bool,
-    /// Of the descriptor: `O_CLOEXEC`, `O_NONBLOCK`.
+    /// Flags of the descriptor: `O_CLOEXEC`, `O_NONBLOCK`.
     pub status: u32,
 }
 
-/// A userfaultfd: of one address space, and as long as its descriptor.
+/// A userfaultfd of one address space. It lives as long as its open file.
 pub struct Userfault {
     number: u64,
     space: Weak<Space>,
-    /// How it was opened; those of children are opened likewise.
+    /// The flags that it was opened with. Child contexts inherit them.
     opened_as: OpenedAs,
     state: Lock<State>,
-    /// What is about to happen to watched memory, or has and was not read of yet.
+    /// Number of events about registered memory that are pending or unread.
     changing: AtomicU64,
     /// Woken when there is a message.
     messages: WaitQueue,
-    /// Woken when threads may try again.
+    /// Woken when threads may retry their accesses.
     resolved: WaitQueue,
 }
 
-/// Userfaultfds by number, some of which may have gone.
+/// Userfaultfds by number, some of which may have been freed.
 struct Numbered {
     list: Rising<Weak<Userfault>>,
     sweep: Sweep,
@@ -142,11 +141,11 @@ impl Numbered {
     }
 }
 
-/// Every userfaultfd by its number.
+/// All userfaultfds by number.
 pub struct Userfaults {
     next: AtomicU64,
     all: Lock<Numbered>,
-    /// Whoever wants may see faults of the kernel (`vm.unprivileged_userfaultfd`).
+    /// Unprivileged processes may handle faults in the kernel (`vm.unprivileged_userfaultfd`).
     pub(crate) anybody: AtomicBool,
 }
 
@@ -184,7 +183,7 @@ pub struct UserfaultFile {
 }
 
 impl UserfaultFile {
-    /// A userfaultfd of the caller's address space.
+    /// Creates a userfaultfd for the caller's address space.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -205,7 +204,7 @@ impl UserfaultFile {
         mounts.open_anonymous(kernel, "[userfaultfd]", status, file)
     }
 
-    /// A descriptor, in the reader's table, of the one that watches a child (`resolve_userfault_fork`).
+    /// Installs the userfaultfd of a child's memory in the reader's descriptor table (`resolve_userfault_fork`).
     fn give_heir(&self, context: &Context<'_>, heir: &Arc<OpenFile>) -> Result<Message, Errno> {
         let status = self.userfault.opened_as.status;
         Ok(Message {
@@ -217,21 +216,21 @@ impl UserfaultFile {
 }
 
 impl Drop for UserfaultFile {
-    /// Nobody watches any more: who waits tries again, and finds memory as if nobody ever had
+    /// Unregisters all memory. Waiting threads retry their accesses and find unregistered memory
     /// (`userfaultfd_release`).
     fn drop(&mut self) {
         let watch = self.userfault.state.lock().agreed.take();
         if let (Some((_, watch)), Some(space)) = (watch, self.userfault.space.upgrade()) {
             space.forget_watch(&watch);
         }
-        // Nobody reads of these any more.
+        // These events will not be read any more.
         let events = core::mem::take(&mut self.userfault.state.lock().events);
         drop(events);
         self.userfault.wake(self.kernel, |_| true);
     }
 }
 
-/// What a read returns.
+/// The next message to read.
 enum Unread {
     Fault(Message),
     Event(Arc<Event>),
@@ -262,7 +261,7 @@ impl Userfault {
         })
     }
 
-    /// Lets the threads try again whose addresses `chosen` names.
+    /// Wakes the waiting threads whose addresses `chosen` accepts.
     fn wake(&self, kernel: &Kernel, chosen: impl Fn(u64) -> bool) {
         self.state.lock().waiting.retain(|one| {
             let stays = !chosen(one.address);
@@ -274,7 +273,7 @@ impl Userfault {
         self.resolved.wake_all(kernel);
     }
 
-    /// The oldest fault that nobody has read of, else the oldest event; it counts as read now if `take`.
+    /// Returns the oldest unread fault, otherwise the oldest unread event. With `take`, it is marked as read.
     fn unread(&self, take: bool) -> Option<Unread> {
         let state = self.state.lock();
         let unread = |one: &&Arc<Waiting>| !one.read.load(Ordering::Relaxed);
@@ -296,8 +295,8 @@ impl Userfault {
         self.state.lock().agreed.is_some()
     }
 
-    /// How many faults nobody has read of, how many wait, what was agreed on and what there is
-    /// (`userfaultfd_show_fdinfo`).
+    /// Writes the number of unread faults, the number of waiting threads, the enabled features and the supported
+    /// commands (`userfaultfd_show_fdinfo`).
     fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         let (pending, total, features) = {
             let state = self.state.lock();
@@ -356,7 +355,7 @@ impl File for UserfaultFile {
                 Unread::Event(event) => match &event.tidings {
                     Tidings::Message(message) => Ok(*message),
                     Tidings::Fork(heir) => self.give_heir(context, heir).inspect_err(|_| {
-                        // It stays to be read, by whoever has room for a descriptor.
+                        // The event stays unread, for a reader that has room for a descriptor.
                         event.taken.store(false, Ordering::Relaxed);
                     }),
                 },
@@ -381,7 +380,7 @@ impl File for UserfaultFile {
     }
 
     fn readiness(&self, _context: &Context<'_>, open: &OpenFile) -> Readiness {
-        // Nobody could say that a read would not wait: a fault may be resolved before it is read of (`userfaultfd_poll`).
+        // In blocking mode a later read could block: the fault may be resolved before it is read (`userfaultfd_poll`).
         if !self.userfault.has_agreed() || !open.is_nonblocking() {
             return Readiness::ERROR;
         }

@@ -1,4 +1,4 @@
-//! A fault that a userfaultfd is to resolve (`handle_userfault`).
+//! Waiting for a userfaultfd to resolve a fault (`handle_userfault`).
 
 use super::{Features, Message, Waiting};
 use crate::{
@@ -16,18 +16,18 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use memwright::{Access, Awaited, FaultError, uffd::WatchedFault};
 use memwright_table::{TryPush, VirtAddr};
 
-/// What came of a wait for a watcher.
+/// The result of a wait for a userfaultfd.
 pub(crate) enum Waited {
-    /// The access may be tried again.
+    /// The access may be retried.
     Again,
-    /// The same, once a signal is delivered.
+    /// The access may be retried after a signal was delivered.
     Interrupted,
-    /// This answers it.
+    /// The fault is resolved by a signal.
     Refused(Resolved),
 }
 
-/// Tells the watcher of a fault, and waits until the access may be tried again. A thread that is ending waits for nobody
-/// (Linux 7.2 asks for `PF_EXITING`).
+/// Reports a fault to the userfaultfd context, and waits until the access may be retried. An exiting thread does not
+/// wait (Linux 7.2 checks `PF_EXITING`).
 pub(crate) fn wait_for_watcher(
     kernel: &Kernel,
     thread: &Arc<Thread>,
@@ -38,7 +38,7 @@ pub(crate) fn wait_for_watcher(
 ) -> Waited {
     let refused = Waited::Refused(Resolved::Signal(Signal::SIGBUS, code::BUS_ADRERR));
     let place = VirtAddr::new(address);
-    // Nobody watches any more: the next try finds it as it is now.
+    // The memory is not registered any more: retry the access.
     let Some(watched) = space.watched(place.page()) else {
         return Waited::Again;
     };
@@ -70,7 +70,7 @@ pub(crate) fn wait_for_watcher(
         }
         waiting
     };
-    // It may have been resolved before anybody could be told who waits.
+    // The fault may have been resolved before the waiting thread was in the list.
     let still = matches!(space.fault(place, access), Err(FaultError::Watched(_)));
     let mut interrupted = false;
     if still {
@@ -96,17 +96,18 @@ pub(crate) fn wait_for_watcher(
     }
 }
 
-/// Has the watcher resolve a fault that a system call met by a walk of its own (Linux 7.2 `mm/gup.c`, `faultin_page`).
+/// Waits for the userfaultfd to resolve a fault that a system call found in its own page table walk (Linux 7.2
+/// `mm/gup.c`, `faultin_page`).
 ///
 /// # Errors
-/// `EFAULT`, where the watcher wants no faults of the kernel's; `EINTR`, if the thread is killed.
+/// `EFAULT` if the context refuses faults in the kernel; `EINTR` if the thread is killed.
 pub(crate) fn await_watcher(
     context: &Context<'_>,
     space: &Arc<Space>,
     awaited: Awaited,
 ) -> Result<(), Errno> {
     let Awaited { at, access, fault } = awaited;
-    // Such a walk goes by pages.
+    // Such a walk reports page addresses.
     let place = (at.page().address().as_u64(), Accessor::Kernel);
     let (kernel, thread) = (context.kernel, context.thread);
     match wait_for_watcher(kernel, thread, space, place, access, fault) {
@@ -116,10 +117,10 @@ pub(crate) fn await_watcher(
     }
 }
 
-/// Repeats what needs memory each time a watcher has resolved the fault that it met.
+/// Repeats `attempt` each time a userfaultfd has resolved the fault that it encountered.
 ///
 /// # Errors
-/// As of [`await_watcher`].
+/// Those of [`await_watcher`].
 pub(crate) fn awaiting<R>(
     context: &Context<'_>,
     space: &Arc<Space>,

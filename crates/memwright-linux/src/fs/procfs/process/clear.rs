@@ -4,7 +4,7 @@ use super::Subject;
 use crate::{context::Context, errno::Errno, fs::procfs::text::number};
 use memwright::space::Forget;
 
-/// What a number written to the file clears (`clear_refs_write` in `fs/proc/task_mmu.c` of Linux 7.2).
+/// The effect of a number written to the file (`clear_refs_write` in `fs/proc/task_mmu.c` of Linux 7.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Clear {
     Accesses(Forget),
@@ -24,10 +24,10 @@ fn decode(number: u64) -> Option<Clear> {
     })
 }
 
-/// Takes what was written to `/proc/PID/clear_refs`.
+/// Handles a write to `/proc/PID/clear_refs`.
 ///
 /// # Errors
-/// `EINVAL` for no number, and for one that asks for nothing that there is.
+/// `EINVAL` if it is not a number, or not one of the defined ones.
 pub fn clear(_context: &Context<'_>, subject: &Subject, bytes: &[u8]) -> Result<(), Errno> {
     let clear = number(bytes).and_then(decode).ok_or(Errno::EINVAL)?;
     let Some(space) = subject.process.space() else {

@@ -38,7 +38,7 @@ fn write_limit(text: &mut Text, limit: u64) -> fmt::Result {
 /// `/proc/PID/limits`.
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn limits(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let limits = subject.process.limits.lock().clone();
     let (name, soft, hard) = ("Limit", "Soft Limit", "Hard Limit");
@@ -56,19 +56,19 @@ pub fn limits(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt
     Ok(())
 }
 
-/// What `Process::kill_score` is above the adjustment.
+/// The offset of `Process::kill_score` from the adjustment.
 const SCORE_BASE: i64 = 1000;
 
 /// `/proc/PID/oom_score_adj`.
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn kill_score(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let score = i64::from(subject.process.kill_score.load(Ordering::Relaxed));
     writeln!(text, "{}", score - SCORE_BASE)
 }
 
-/// A write to `/proc/PID/oom_score_adj`.
+/// Handles a write to `/proc/PID/oom_score_adj`.
 ///
 /// # Errors
 /// `EINVAL` unless it is a number from -1000 to 1000.

@@ -7,30 +7,30 @@ use core::fmt::{self, Write};
 use memwright::{AreaFlags, Rights, object::Object, space::Area};
 use memwright_table::VirtAddr;
 
-/// What a line says of an area, besides the name.
+/// The fields of an area's line, except the name.
 #[derive(Clone, Copy, Debug)]
 pub struct AreaLine {
     /// First address.
     pub start: u64,
-    /// One beyond the last.
+    /// End address, exclusive.
     pub end: u64,
-    /// What may be done.
+    /// Access rights.
     pub rights: Rights,
-    /// Whether stores reach the object.
+    /// Whether the mapping is shared, so that stores reach the object.
     pub shared: bool,
     /// Offset in the object, in bytes.
     pub offset: u64,
-    /// Device and inode of the object.
+    /// Device of the object.
     pub device: u64,
     /// Inode of the object.
     pub inode: u64,
 }
 
-/// Names begin behind this column (`seq_setwidth` in `fs/proc/task_mmu.c` of Linux 7.2).
+/// Names begin after this column (`seq_setwidth` in `fs/proc/task_mmu.c` of Linux 7.2).
 const NAME_COLUMN: usize = 72;
 
 impl AreaLine {
-    /// Major and minor number of the device.
+    /// Returns the major and minor number of the device.
     pub fn device_numbers(&self) -> (u32, u32) {
         let device = self.device;
         (
@@ -39,10 +39,10 @@ impl AreaLine {
         )
     }
 
-    /// Writes the line up to the name, with a space behind it.
+    /// Writes the line up to the name, followed by a space.
     ///
     /// # Errors
-    /// Those of the text.
+    /// Those of `text`.
     pub fn write(&self, text: &mut Text) -> fmt::Result {
         let right = |right, letter| {
             if self.rights.contains(right) {
@@ -69,13 +69,13 @@ impl AreaLine {
     }
 }
 
-/// Writes blanks up to the column of names, and one more; `start` is where the line began.
+/// Pads a line that began at `start` to the column of names, and adds one space.
 fn pad(text: &mut Text, start: usize) -> fmt::Result {
     let missing = NAME_COLUMN.saturating_sub(text.len() - start);
     write!(text, "{:missing$} ", "")
 }
 
-/// What an area shows, noted while the address space is locked and named afterwards.
+/// A copy of an area's fields, taken while the address space is locked. The name is written afterwards.
 pub(super) struct Noted {
     line: AreaLine,
     name: &'static str,
@@ -83,7 +83,7 @@ pub(super) struct Noted {
 }
 
 impl Noted {
-    /// Notes an area.
+    /// Copies the fields of an area.
     pub(super) fn of(area: &Area<M>) -> Self {
         let object = area.object();
         let identity = object.map(|object| object.identity()).unwrap_or_default();
@@ -117,7 +117,7 @@ impl Noted {
         }
     }
 
-    /// What the line says.
+    /// Returns the fields of the line.
     pub(super) fn line(&self) -> &AreaLine {
         &self.line
     }
@@ -130,12 +130,12 @@ impl Noted {
         }
     }
 
-    /// Whether there is a name.
+    /// Returns whether there is a name.
     pub(super) fn has_name(&self) -> bool {
         self.object.is_some() || !self.name.is_empty()
     }
 
-    /// Writes the whole line.
+    /// Writes the complete line.
     pub(super) fn write(&self, text: &mut Text) -> fmt::Result {
         let start = text.len();
         self.line.write(text)?;
@@ -147,7 +147,7 @@ impl Noted {
     }
 }
 
-/// Writes the line of `/proc/PID/smaps_rollup`, which stands for all areas between two addresses.
+/// Writes the header line of `/proc/PID/smaps_rollup`, which spans all areas.
 pub(super) fn write_rollup(text: &mut Text, start: u64, end: u64) -> fmt::Result {
     let before = text.len();
     write!(text, "{start:08x}-{end:08x} ---p 00000000 00:00 0 ")?;
@@ -155,14 +155,14 @@ pub(super) fn write_rollup(text: &mut Text, start: u64, end: u64) -> fmt::Result
     text.write_str("[rollup]\n")
 }
 
-/// Areas that are noted together.
+/// Areas that are copied in one batch.
 const TOGETHER: usize = 32;
 
 /// `/proc/PID/maps`. The cursor is the end of the last area that was written, as in `m_next` of Linux 7.2
 /// (`fs/proc/task_mmu.c`).
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.space_of(text) else {
         return Ok(());

@@ -4,10 +4,10 @@ use super::Subject;
 use crate::{context::Context, fs::procfs::Text};
 use core::fmt::{self, Write};
 
-/// `/proc/PID/ksm_merging_pages`; nothing of a process that has ended.
+/// `/proc/PID/ksm_merging_pages`; empty for a process without an address space.
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn merging(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     match subject.process.space() {
         Some(space) => writeln!(text, "{}", space.merged_pages().merged),
@@ -15,10 +15,10 @@ pub fn merging(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fm
     }
 }
 
-/// `/proc/PID/ksm_stat`. The items are pages that the scan keeps an eye on.
+/// `/proc/PID/ksm_stat`. The `ksm_rmap_items` are the pages that ksmd tracks.
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn statistics(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.process.space() else {
         return Ok(());

@@ -33,21 +33,21 @@ pub(super) use smaps::STUBS as SMAPS_STUBS;
 pub(super) use stat::STUBS as STAT_STUBS;
 pub(super) use status::STUBS as STATUS_STUBS;
 
-/// Whom a file is about.
+/// The process or thread that a file is about.
 pub struct Subject {
     /// The process.
     pub process: Arc<Process>,
-    /// The thread: the one that was asked for, or the first. None once it has ended.
+    /// The requested thread, or the first one. `None` once it has exited.
     pub thread: Option<Arc<Thread>>,
     /// Id of the thread, or of the process.
     pub id: u32,
 }
 
 impl Subject {
-    /// The process, or the thread, with this id.
+    /// Looks up the process `id`, or its thread.
     ///
     /// # Errors
-    /// `ESRCH` when it is gone.
+    /// `ESRCH` if it is gone.
     pub fn find(context: &Context<'_>, id: u32, thread: Option<u32>) -> Result<Self, Errno> {
         let tasks = &context.kernel.tasks;
         let process = tasks.process(id).ok_or(Errno::ESRCH)?;
@@ -63,29 +63,30 @@ impl Subject {
         })
     }
 
-    /// The name of the thread; of the process once its leader has ended.
+    /// Returns the name of the thread; that of the process once its leader has exited.
     #[must_use]
     pub fn name(&self) -> [u8; 16] {
         let thread = self.thread.as_ref();
         thread.map_or_else(|| self.process.name(), |thread| thread.name())
     }
 
-    /// The address space that all pieces of a text are about; none once the process has ended or has another one.
+    /// Returns the address space, which must be the same for all pieces of a text; `None` once the process has exited
+    /// or has another one.
     #[must_use]
     pub fn space_of(&self, text: &mut Text) -> Option<Arc<Space>> {
         self.process.space().filter(|space| text.stays_with(space))
     }
 
-    /// The letter and the word for what it is doing.
+    /// Returns the letter and the word for the state.
     #[must_use]
     pub fn state(&self, context: &Context<'_>) -> (char, &'static str) {
         let life = context.kernel.tasks.life(self.process.id);
         let letter = match (life, &self.thread) {
             (Some(Life::Zombie(_)), _) => 'Z',
             (_, Some(thread)) => thread.state_letter(),
-            // The built-in reaper has no thread: it sleeps until a child ends.
+            // The built-in reaper has no thread: it sleeps until a child exits.
             (_, None) if self.process.id == REAPER => 'S',
-            // The leader has ended, others have not.
+            // The leader has exited, other threads have not.
             (_, None) => 'Z',
         };
         let word = match letter {
@@ -103,32 +104,32 @@ impl Subject {
 
 /// A file about a process.
 pub struct ProcessWriter {
-    /// Writes its text.
+    /// Writes the text.
     pub read: Option<ReadText>,
-    /// Takes what is written to it.
+    /// Handles a write.
     pub store: Option<StoreText>,
-    /// Takes a command (`ioctl`).
+    /// Handles an `ioctl`.
     pub control: Option<ControlText>,
-    /// What the process must have when the file is opened.
+    /// What the process must have to open the file.
     pub needs: Needs,
 }
 
-/// What a process must have for a file about it to be opened. One that has ended, and waits for its parent, has nothing.
+/// What a process must have for a file about it to be opened. A zombie has none of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// No more than a number.
+    /// Nothing.
     Nothing,
-    /// Memory (Linux 7.3 `fs/proc/base.c`, `proc_mem_open`).
+    /// An address space (Linux 7.3 `fs/proc/base.c`, `proc_mem_open`).
     Memory,
-    /// A namespace of mounts (`fs/proc_namespace.c`, `mounts_open_common`).
+    /// A mount namespace (`fs/proc_namespace.c`, `mounts_open_common`).
     Mounts,
 }
 
 impl Needs {
-    /// Checks that process `id` has it.
+    /// Checks that the process `id` has it.
     ///
     /// # Errors
-    /// `ESRCH` without memory, `EINVAL` without mounts.
+    /// `ESRCH` without an address space, `EINVAL` without mounts.
     pub fn check(self, context: &Context<'_>, id: u32) -> Result<(), Errno> {
         match self {
             Self::Nothing => Ok(()),
@@ -142,10 +143,10 @@ impl Needs {
     }
 }
 
-/// The memory of a process.
+/// Returns the address space of a process.
 ///
 /// # Errors
-/// `ESRCH` when it has none any more.
+/// `ESRCH` if it has none any more.
 pub fn space(context: &Context<'_>, id: u32) -> Result<Arc<Space>, Errno> {
     let process = context.kernel.tasks.process(id);
     process
@@ -156,10 +157,10 @@ pub fn space(context: &Context<'_>, id: u32) -> Result<Arc<Space>, Errno> {
 /// Writes the text of a file about a process.
 pub type ReadText = fn(&Context<'_>, &Subject, &mut Text) -> fmt::Result;
 
-/// Takes a command for a file about a process.
+/// Handles an `ioctl` on a file about a process.
 pub type ControlText = fn(&Context<'_>, &Subject, u32, u64) -> Result<u64, Errno>;
 
-/// Takes what was written to a file about a process.
+/// Handles a write to a file about a process.
 pub type StoreText = fn(&Context<'_>, &Subject, &[u8]) -> Result<(), Errno>;
 
 const fn text(read: ReadText) -> ProcessWriter {
@@ -171,7 +172,7 @@ const fn text(read: ReadText) -> ProcessWriter {
     }
 }
 
-/// A text that is written only of a process that has `needs`.
+/// A text that requires `needs` to be opened.
 const fn text_with(needs: Needs, read: ReadText) -> ProcessWriter {
     ProcessWriter {
         needs,
@@ -213,7 +214,7 @@ static KILL_SCORE: ProcessWriter = ProcessWriter {
     ..text(limits::kill_score)
 };
 
-/// What an entry in the directory of a process is.
+/// The type of an entry in a process's directory.
 enum Entry {
     Text(&'static ProcessWriter),
     Place(PlaceLink),
@@ -224,7 +225,7 @@ enum Entry {
     Pagemap,
 }
 
-/// The directory of a process, or of a thread.
+/// The directory of a process or thread.
 pub struct ProcessDirectory {
     entries: &'static [(&'static str, u32, Entry)],
 }
@@ -262,7 +263,7 @@ pub static PROCESS: ProcessDirectory = ProcessDirectory {
     ],
 };
 
-/// The directory of a thread: the same but for its threads.
+/// The directory of a thread: like that of a process, without `task`.
 pub static TASK: ProcessDirectory = ProcessDirectory {
     entries: match PROCESS_ENTRIES.split_first() {
         Some((_, rest)) => rest,
@@ -287,7 +288,7 @@ impl ProcessDirectory {
         Some(Child::file(id, thread, index, *permissions, node))
     }
 
-    /// The entry of that name for a process or thread.
+    /// Looks up an entry for a process or thread.
     #[must_use]
     pub fn child_of(&self, id: u32, thread: Option<u32>, name: &[u8]) -> Option<Child> {
         let index = self
@@ -297,7 +298,7 @@ impl ProcessDirectory {
         self.child_at(id, thread, index)
     }
 
-    /// Hands out the entries from `position` on, which starts at 2 behind `.` and `..`.
+    /// Emits the entries from `position` on; positions start at 2, after `.` and `..`.
     pub fn list(
         &self,
         id: u32,
@@ -312,10 +313,10 @@ impl ProcessDirectory {
     }
 }
 
-/// Where a link of a process leads.
+/// Returns the target of a process's link.
 ///
 /// # Errors
-/// `ENOENT` when there is no such place: the process has ended, or has no program yet.
+/// `ENOENT` if there is none: the process has exited, or has no executable yet.
 pub fn place(context: &Context<'_>, id: u32, place: PlaceLink) -> Result<Arc<Dentry>, Errno> {
     let process = context.kernel.tasks.process(id).ok_or(Errno::ENOENT)?;
     let found = match place {
@@ -328,7 +329,7 @@ pub fn place(context: &Context<'_>, id: u32, place: PlaceLink) -> Result<Arc<Den
     found.ok_or(Errno::ENOENT)
 }
 
-/// The open file behind a descriptor of a process.
+/// Returns the open file of a process's descriptor.
 ///
 /// # Errors
 /// `ENOENT`.
@@ -338,7 +339,7 @@ pub fn open_file(context: &Context<'_>, id: u32, number: i32) -> Result<Arc<Open
     files.get(number).map_err(|_| Errno::ENOENT)
 }
 
-/// How many descriptors a process has open.
+/// Returns the number of open descriptors of a process.
 #[must_use]
 pub fn open_count(context: &Context<'_>, id: u32) -> u64 {
     let process = context.kernel.tasks.process(id);
@@ -356,7 +357,7 @@ pub fn open_count(context: &Context<'_>, id: u32) -> u64 {
 /// `/proc/PID/fdinfo/N`.
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn write_descriptor_info(
     context: &Context<'_>,
     open: &OpenFile,

@@ -18,7 +18,7 @@ stubs! {
     CHECK: "/proc/PID/mounts" "fs_passno" Number(0), "The number is a constant of Linux.";
 }
 
-/// Writes what a file system was mounted from: its kind, unless a program said something else.
+/// Writes the source of a mount: the type of the file system, unless a program specified a source.
 fn write_source(text: &mut Text, file_system: &FileSystem) -> fmt::Result {
     match &file_system.tmpfs {
         Some(tmpfs) => write_escaped(text, &tmpfs.source),
@@ -26,7 +26,7 @@ fn write_source(text: &mut Text, file_system: &FileSystem) -> fmt::Result {
     }
 }
 
-/// Writes the options of a file system, each behind a comma.
+/// Writes the options of a file system, each preceded by a comma.
 fn write_options(context: &Context<'_>, text: &mut Text, file_system: &FileSystem) -> fmt::Result {
     match &file_system.tmpfs {
         Some(tmpfs) => {
@@ -37,13 +37,13 @@ fn write_options(context: &Context<'_>, text: &mut Text, file_system: &FileSyste
     }
 }
 
-/// Writes the place of a mount.
+/// Writes the path of a mount point.
 fn write_place(text: &mut Text, root: &Arc<Dentry>, top: &Arc<Dentry>) -> fmt::Result {
     let path = root.path_from(top).map_err(|_| fmt::Error)?;
     write_escaped(text, &path.0)
 }
 
-/// Writes bytes with blanks as octal numbers, so that fields stay apart.
+/// Writes bytes with white space and backslashes as octal escapes.
 fn write_escaped(text: &mut Text, bytes: &[u8]) -> fmt::Result {
     for &byte in bytes {
         match byte {
@@ -54,18 +54,18 @@ fn write_escaped(text: &mut Text, bytes: &[u8]) -> fmt::Result {
     Ok(())
 }
 
-/// Mounts that are noted together.
+/// Mounts that are copied in one batch.
 const TOGETHER: usize = 16;
 
-/// Writes a line for each mount, with its root and the number of the mount that it lies in. The cursor is behind the
-/// number of the last one.
+/// Writes a line for each mount, given its root and the id of its parent mount. The cursor is the mount id after the
+/// last one.
 fn each(
     context: &Context<'_>,
     text: &mut Text,
     mut write: impl FnMut(&mut Text, &Arc<Dentry>, u64) -> fmt::Result,
 ) -> fmt::Result {
     let mounts = &context.kernel.mounts;
-    // Until the piece is written: that these roots are held here does not make them busy.
+    // Held until the piece is written, so that the references to the roots do not make `umount` fail with `EBUSY`.
     let _names = mounts.names.keep();
     let note = |from, batch: &mut Batch<(Arc<Dentry>, u64)>| mounts.note(from, batch);
     text.records(TOGETHER, note, |text, (root, upper)| {
@@ -77,7 +77,7 @@ fn each(
 /// `/proc/PID/mounts`.
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn mounts(context: &Context<'_>, _subject: &Subject, text: &mut Text) -> fmt::Result {
     let mounts = &context.kernel.mounts;
     each(context, text, |text, root, _| {
@@ -95,13 +95,13 @@ pub fn mounts(context: &Context<'_>, _subject: &Subject, text: &mut Text) -> fmt
 /// `/proc/PID/mountinfo`.
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn mount_info(context: &Context<'_>, _subject: &Subject, text: &mut Text) -> fmt::Result {
     let mounts = &context.kernel.mounts;
     each(context, text, |text, root, upper| {
         let file_system = &root.inode.file_system;
         let (number, device) = (file_system.mount, file_system.device);
-        // The root is mounted on what came before it, which has no number here but its own.
+        // The parent of the root is the initial mount, which has no id of its own here: the root's id stands for it.
         write!(
             text,
             "{number} {upper} {}:{} / ",

@@ -13,7 +13,7 @@ use linux_raw_sys::mempolicy::{MPOL_F_NUMA_BALANCING, MPOL_F_RELATIVE_NODES, MPO
 use memwright::{AreaFlags, PlacePolicy, PolicyId, object::HUGE_BYTES, space::Sight};
 use memwright_table::{Bits, Extent, MAX_NODES, PAGE_SIZE};
 
-/// Pages of one area.
+/// Counts of one area's pages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     pages: u64,
@@ -48,7 +48,7 @@ impl Counts {
     }
 }
 
-/// One area with the counts of its pages.
+/// An area and the counts of its pages.
 struct Counted {
     noted: Noted,
     flags: AreaFlags,
@@ -56,7 +56,7 @@ struct Counted {
     counts: Counts,
 }
 
-/// Base pages of one page of an area.
+/// Returns the number of base pages in one page of an area.
 const fn base_pages(flags: AreaFlags) -> u64 {
     if flags.contains(AreaFlags::HUGETLB) {
         HUGE_BYTES / PAGE_SIZE as u64
@@ -65,10 +65,10 @@ const fn base_pages(flags: AreaFlags) -> u64 {
     }
 }
 
-/// Areas whose pages are counted together.
+/// Areas whose pages are counted in one batch.
 const TOGETHER: usize = 16;
 
-/// Counts the pages of areas from the one that contains `from`, or follows it, on, until the batch is full.
+/// Counts the pages of areas, beginning with the first one that ends after `from`, until the batch is full.
 fn survey(space: &Space, from: u64, batch: &mut Batch<Counted>) {
     space.survey(pages_from(space, from), |sight: Sight<'_, M>| {
         match sight {
@@ -81,7 +81,7 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Counted>) {
                     counts: Counts::default(),
                 });
             }
-            // An entry always follows its area.
+            // The walk reports an area before its entries.
             Sight::Entry(_, extent) => {
                 if let Some(last) = batch.last_mut() {
                     let size = base_pages(last.flags);
@@ -96,7 +96,7 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Counted>) {
 /// `/proc/PID/numa_maps` (`show_numa_map` in `fs/proc/task_mmu.c` of Linux 7.2).
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn numa_maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.space_of(text) else {
         return Ok(());
@@ -131,7 +131,7 @@ pub fn numa_maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> 
     })
 }
 
-/// Text in which a name is one word: what would end it or stand for more is written as an octal number (`seq_file_path`).
+/// A writer that keeps a name one word: separators are written as octal escapes (`seq_file_path`).
 struct Words<'a>(&'a mut Text);
 
 impl Write for Words<'_> {
@@ -143,7 +143,7 @@ impl Write for Words<'_> {
     }
 }
 
-/// A policy as `mpol_to_str` shows it.
+/// Writes a policy in the format of `mpol_to_str`.
 fn write_policy(text: &mut Text, policy: Option<PlacePolicy>) -> fmt::Result {
     let Some(policy) = policy else {
         return text.write_str("default");

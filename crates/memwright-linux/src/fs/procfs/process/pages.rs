@@ -1,32 +1,32 @@
-//! What the entries of an area add up to.
+//! The sums over an area's entries for `smaps`.
 
 use crate::{M, Memory};
 use memwright::{AreaFlags, Rights, space::Area};
 use memwright_table::{Bits, Entry, Extent, FrameKind, PAGE_SIZE, PageSize};
 
-/// Shares of a page are counted in this part of a byte, as on Linux (`PSS_SHIFT`).
+/// Fixed-point unit of shares: proportional sizes are in bytes times this (`PSS_SHIFT`).
 const SHARE: u64 = 1 << 12;
 
-/// Sizes in bytes, but for those that are said to be shares.
+/// Sizes in bytes, unless they are said to be shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Pages that have a frame.
+    /// Resident pages.
     pub resident: u64,
-    /// The same, each divided by the number of entries that show it; in shares.
+    /// Resident pages, each divided by the number of entries that map it; in shares.
     pub proportional: u64,
-    /// Of these, written; in shares.
+    /// Of these, dirty; in shares.
     pub proportional_dirty: u64,
     /// Of these, anonymous; in shares.
     pub proportional_anonymous: u64,
-    /// Of these, of shared memory; in shares.
+    /// Of these, shared memory; in shares.
     pub proportional_memory: u64,
-    /// Shown by several entries, not written.
+    /// Mapped by several entries, clean.
     pub shared_clean: u64,
-    /// Shown by several entries, written.
+    /// Mapped by several entries, dirty.
     pub shared_dirty: u64,
-    /// Shown by one entry, not written.
+    /// Mapped by one entry, clean.
     pub private_clean: u64,
-    /// Shown by one entry, written.
+    /// Mapped by one entry, dirty.
     pub private_dirty: u64,
     /// Accessed.
     pub referenced: u64,
@@ -34,36 +34,37 @@ pub struct Sums {
     pub anonymous: u64,
     /// Anonymous, in 2 MiB pages.
     pub huge: u64,
-    /// Of objects that are memory, in 2 MiB pages.
+    /// Pages of memory objects, in 2 MiB pages.
     pub huge_memory: u64,
-    /// Of the anonymous ones, of contents that may be lost.
+    /// Anonymous pages whose contents may be discarded (`MADV_FREE`).
     pub lazy: u64,
-    /// Anonymous, merged with equal pages.
+    /// Anonymous pages merged by KSM.
     pub merged: u64,
-    /// Huge pages of the pool, shown by several entries.
+    /// Huge pages of the hugetlb pool, mapped by several entries.
     pub shared_hugetlb: u64,
-    /// Huge pages of the pool, shown by one entry.
+    /// Huge pages of the hugetlb pool, mapped by one entry.
     pub private_hugetlb: u64,
-    /// In swap, by their own entries.
+    /// Swap entries of the area.
     pub swap: u64,
-    /// Swapped pages, each divided by the number of entries that name its slot; in shares. Pages of objects do not count
-    /// (`smap_gather_stats` in `fs/proc/task_mmu.c` of Linux 7.2).
+    /// Swapped pages, each divided by the number of entries that refer to its slot; in shares. Swapped pages of objects
+    /// do not count (`smap_gather_stats` in `fs/proc/task_mmu.c` of Linux 7.2).
     pub swap_proportional: u64,
-    /// Of objects, in swap.
+    /// Swapped pages of objects.
     pub swap_of_objects: u64,
-    /// Proportional pages of locked areas; in shares.
+    /// The proportional size of locked areas; in shares.
     pub locked: u64,
 }
 
-/// Bytes of a sum of shares.
+/// Converts shares to bytes.
 #[must_use]
 pub const fn bytes_of_shares(shares: u64) -> u64 {
     shares / SHARE
 }
 
 impl Sums {
-    /// Those of an area before its entries are added. Nothing in its table tells which of the object's pages are in swap
-    /// (`smap_gather_stats`); where it may have pages of its own beside them, they are not asked for.
+    /// Returns the sums of an area before its entries are added. The page table does not record which pages of the
+    /// object are swapped out, so the object reports them (`smap_gather_stats`). An area that may have private copies
+    /// of pages is skipped.
     pub fn of_area(area: &Area<M>) -> Self {
         let shows_all = area.is_shared() || !area.rights().contains(Rights::WRITE);
         let object = area.object().filter(|_| shows_all);
@@ -76,7 +77,7 @@ impl Sums {
         }
     }
 
-    /// Adds what an entry of `area` answers for (`smaps_pte_entry` in `fs/proc/task_mmu.c` of Linux 7.2).
+    /// Adds an entry of `area` (`smaps_pte_entry` in `fs/proc/task_mmu.c` of Linux 7.2).
     pub fn add_entry(&mut self, memory: &Memory, area: &Area<M>, extent: Extent) {
         let bytes = extent.range.len() * PAGE_SIZE as u64;
         let page = match extent.entry {
@@ -95,7 +96,7 @@ impl Sums {
         let frames = memory.frames();
         let sharers = u64::from(frames.sharers(page.frame)).max(1);
         if area.flags().contains(AreaFlags::HUGETLB) {
-            // It is no resident memory (`smaps_hugetlb_range`).
+            // Hugetlb pages do not count as resident memory (`smaps_hugetlb_range`).
             let class = if sharers > 1 {
                 &mut self.shared_hugetlb
             } else {
@@ -142,7 +143,7 @@ impl Sums {
         *class += bytes;
     }
 
-    /// Adds those of another area.
+    /// Adds the sums of another area.
     pub fn add(&mut self, other: &Self) {
         self.resident += other.resident;
         self.proportional += other.proportional;

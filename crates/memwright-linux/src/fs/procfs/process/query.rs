@@ -1,4 +1,4 @@
-//! `PROCMAP_QUERY`: an area of `/proc/PID/maps` without its text.
+//! `PROCMAP_QUERY`: the information of one area in `/proc/PID/maps`, in binary form.
 
 use super::{Subject, maps::Noted};
 use crate::{abi::Plain, abi_struct, context::Context, errno::Errno};
@@ -7,7 +7,7 @@ use core::fmt::Write;
 use memwright::Rights;
 use memwright_table::VirtAddr;
 
-/// The number of the command, `linux/fs.h`.
+/// The command's number, `linux/fs.h`.
 const PROCMAP_QUERY: u32 = 0xc068_6611;
 
 /// The bits of `query_flags` and `vma_flags`, `linux/fs.h`.
@@ -24,21 +24,21 @@ mod flag {
 abi_struct! {
     /// `struct procmap_query` of `linux/fs.h`.
     pub struct Query {
-        /// Bytes that the caller knows of.
+        /// Size of the structure that the caller knows.
         pub size: u64,
-        /// Which areas will do.
+        /// Conditions on the area.
         pub query_flags: u64,
-        /// Where to look.
+        /// The address to look up.
         pub query_address: u64,
-        /// First address of the area.
+        /// Start address of the area.
         pub start: u64,
-        /// The address behind it.
+        /// End address of the area, exclusive.
         pub end: u64,
-        /// What may be done there.
+        /// Access rights and sharing of the area.
         pub flags: u64,
-        /// Bytes of a page.
+        /// Page size in bytes.
         pub page_size: u64,
-        /// Where in the file it begins.
+        /// Offset in the file, in bytes.
         pub offset: u64,
         /// Inode of the file.
         pub inode: u64,
@@ -46,24 +46,24 @@ abi_struct! {
         pub major: u32,
         /// Minor number of its device.
         pub minor: u32,
-        /// Bytes for the name, then of the name.
+        /// In: size of the name buffer. Out: length of the name.
         pub name_size: u32,
-        /// Bytes for the build id, then of the build id.
+        /// In: size of the build id buffer. Out: length of the build id.
         pub build_id_size: u32,
-        /// Where the name goes.
+        /// Address of the name buffer.
         pub name_address: u64,
-        /// Where the build id goes.
+        /// Address of the build id buffer.
         pub build_id_address: u64,
     }
 }
 
-/// The least that a caller must know of: up to `query_address`.
+/// Minimum size: the fields up to `query_address`.
 const LEAST: u64 = 24;
 
-/// `ioctl` of `/proc/PID/maps` (`do_procmap_query` in `fs/proc/task_mmu.c` of Linux 7.2).
+/// Handles an `ioctl` on `/proc/PID/maps` (`do_procmap_query` in `fs/proc/task_mmu.c` of Linux 7.2).
 ///
 /// # Errors
-/// `ENOTTY` for another command; `EINVAL`, `E2BIG`; `ENOENT` where no area will do; `ENAMETOOLONG`.
+/// `ENOTTY` for another command; `EINVAL`, `E2BIG`; `ENOENT` if no area matches; `ENAMETOOLONG`.
 pub fn control(
     context: &Context<'_>,
     subject: &Subject,
@@ -89,7 +89,7 @@ pub fn control(
     query.offset = line.offset;
     query.inode = line.inode;
     (query.major, query.minor) = line.device_numbers();
-    // Programs are not looked into for their build ids.
+    // Build ids of executables are not read.
     query.build_id_size = 0;
     if query.name_size > 0 {
         query.name_size = write_name(context, &found, &query)?;
@@ -101,7 +101,7 @@ pub fn control(
     Ok(0)
 }
 
-/// Reads as much as the caller knows of; the rest is 0, and what we do not know must be.
+/// Reads the fields that the caller knows. Missing ones are 0, and bytes beyond the known structure must be 0.
 fn read(context: &Context<'_>, address: u64) -> Result<Query, Errno> {
     let size: u64 = context.read_value(address)?;
     if size > 4096 {
@@ -133,7 +133,7 @@ fn rights(rights: Rights) -> u64 {
     .fold(0, |bits, (_, bit)| bits | bit)
 }
 
-/// The area that contains the address or, if that will do, the next one with the wanted properties.
+/// Returns the area that contains the address or, if the query allows it, the next one that meets the conditions.
 fn find(subject: &Subject, query: &Query) -> Result<Option<Noted>, Errno> {
     let space = subject.process.space().ok_or(Errno::ESRCH)?;
     let wanted = query.query_flags;
@@ -166,7 +166,7 @@ fn find(subject: &Subject, query: &Query) -> Result<Option<Noted>, Errno> {
     }
 }
 
-/// Writes the name with its end; returns its size, 0 without a name.
+/// Writes the name with its NUL. Returns the size, 0 without a name.
 fn write_name(context: &Context<'_>, found: &Noted, query: &Query) -> Result<u32, Errno> {
     if !found.has_name() {
         return Ok(0);

@@ -25,7 +25,7 @@ stubs! {
     MMU_PAGE_SIZE: "/proc/PID/smaps" "MMUPageSize" Copy("KernelPageSize"), "The two are one on x86-64.";
 }
 
-/// One area with the sums of its pages.
+/// An area and the sums over its pages.
 struct Summed {
     noted: Noted,
     codes: Codes,
@@ -34,10 +34,10 @@ struct Summed {
     sums: Sums,
 }
 
-/// Areas that are summed up together.
+/// Areas that are summed in one batch.
 const TOGETHER: usize = 4;
 
-/// Sums up areas from the one that contains `from`, or follows it, on, until the batch is full.
+/// Sums areas, beginning with the first one that ends after `from`, until the batch is full.
 fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
     space.survey(pages_from(space, from), |sight| {
         match sight {
@@ -51,7 +51,7 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
                     sums: Sums::of_area(area),
                 });
             }
-            // An entry always follows its area.
+            // The walk reports an area before its entries.
             Sight::Entry(area, extent) => {
                 if let Some(last) = batch.last_mut() {
                     last.sums.add_entry(space.memory(), area, extent);
@@ -65,8 +65,8 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
     }
 }
 
-/// The pages from the beginning of the area that contains `from`, or follows it, on: an area is surveyed whole, even if
-/// it has grown downwards or been merged since its neighbour was written.
+/// Returns the pages from the start of the first area that ends after `from`. So an area is always summed completely,
+/// even if it has grown downwards or been merged since the area before it was written.
 pub(super) fn pages_from(space: &Space, from: u64) -> PageRange {
     let first = space.find(VirtAddr::new(from), Area::start);
     PageRange::new(first.unwrap_or(Page::USER_END), Page::USER_END)
@@ -75,7 +75,7 @@ pub(super) fn pages_from(space: &Space, from: u64) -> PageRange {
 /// `/proc/PID/smaps` (`show_smap` in `fs/proc/task_mmu.c` of Linux 7.2).
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn smaps(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let keyed = has_keys(context.kernel.host);
     let Some(space) = subject.space_of(text) else {
@@ -105,19 +105,19 @@ pub fn smaps(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::
     })
 }
 
-/// Areas that are summed up together for the sum of all.
+/// Areas that are summed in one batch for the rollup.
 const ROLLUP_TOGETHER: usize = 64;
 
 /// `/proc/PID/smaps_rollup`.
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn rollup(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let mut sums = Sums::default();
     let mut bounds: Option<(u64, u64)> = None;
     if let Some(space) = subject.process.space() {
         let mut batch: Batch<Summed> = Batch::with_room(ROLLUP_TOGETHER).map_err(|_| fmt::Error)?;
-        // The address space is let go between two batches (`show_smaps_rollup`).
+        // The lock of the address space is released between two batches (`show_smaps_rollup`).
         loop {
             let from = bounds.map_or(0, |(_, end)| end);
             survey(&space, from, &mut batch);
@@ -141,7 +141,7 @@ fn row(text: &mut Text, name: &str, bytes: u64) -> fmt::Result {
     kibibyte_row(text, name, bytes / 1024)
 }
 
-/// The rows that an area and all areas have in common; `parts` adds those that only the latter has.
+/// Writes the rows that an area and the rollup have in common, and with `parts` those that only the rollup has.
 fn write_sums(text: &mut Text, sums: &Sums, parts: bool) -> fmt::Result {
     row(text, "Rss", sums.resident)?;
     row(text, "Pss", bytes_of_shares(sums.proportional))?;
@@ -219,7 +219,7 @@ impl Codes {
             ("rr", flags.contains(AreaFlags::RANDOM)),
             ("dc", flags.contains(AreaFlags::DONTFORK)),
             ("lf", flags.contains(AreaFlags::LOCK_ON_FAULT)),
-            // Such areas do not grow either.
+            // Hugetlb areas have `VM_DONTEXPAND`.
             ("de", flags.contains(AreaFlags::HUGETLB)),
             ("ac", flags.contains(AreaFlags::ACCOUNTED)),
             ("nr", flags.contains(AreaFlags::NORESERVE)),

@@ -33,11 +33,11 @@ stubs! {
     DIRTY_PAGES: "/proc/PID/statm" "7 dt" Number(0), "The number is a constant of Linux.";
 }
 
-/// `/proc/PID/stat` (`do_task_stat` in `fs/proc/array.c` of Linux 7.2). Fields about what does not
-/// exist here (terminals, wait channels, real-time policies) are declared as stubs.
+/// `/proc/PID/stat` (`do_task_stat` in `fs/proc/array.c` of Linux 7.2). Fields for features that do not exist here
+/// (terminals, wait channels, real-time policies) are declared as stubs.
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn stat(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let process = &subject.process;
     let usage = process.total_usage(context.kernel);
@@ -90,7 +90,7 @@ pub fn stat(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::R
         " {} {} {} {STACK_POINTER} {INSTRUCTION}",
         addresses.code_start, addresses.code_end, addresses.stack_start
     )?;
-    // Old fields hold the first 31 signals only.
+    // The legacy fields contain the first 31 signals only.
     let old = |set: u64| set & 0x7fff_ffff;
     write!(
         text,
@@ -124,7 +124,7 @@ pub fn stat(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::R
 /// `/proc/PID/statm`.
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn statm(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let process = &subject.process;
     let totals = process

@@ -30,12 +30,12 @@ stubs! {
     NODES: "/proc/PID/status" "Mems_allowed" Copy("/sys/devices/system/node/online"), "There are no cpusets.";
 }
 
-/// The sets of signals that `/proc` shows.
+/// The signal sets that `/proc` reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SignalSets {
-    /// Sent to the thread.
+    /// Pending for the thread.
     pub pending: u64,
-    /// Sent to the process.
+    /// Pending for the process.
     pub shared: u64,
     /// Blocked by the thread.
     pub blocked: u64,
@@ -43,7 +43,7 @@ pub struct SignalSets {
     pub ignored: u64,
     /// Handled by a function.
     pub caught: u64,
-    /// How many wait.
+    /// Number of queued signals.
     pub queued: usize,
 }
 
@@ -81,7 +81,7 @@ pub fn signal_sets(subject: &Subject) -> SignalSets {
 /// `/proc/PID/status` (`proc_pid_status` in `fs/proc/array.c` of Linux 7.2).
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let process = &subject.process;
     text.write_str("Name:\t")?;
@@ -180,7 +180,7 @@ fn write_ids(text: &mut Text, name: &str, ids: &Ids) -> fmt::Result {
     writeln!(text, "{name}:\t{real}\t{effective}\t{saved}\t{file}")
 }
 
-/// The rows about memory; `code` is the number of pages of the program's own code.
+/// Writes the rows about memory; `code` is the number of pages of the executable's own code.
 fn write_memory(text: &mut Text, totals: &Totals, code: u64) -> fmt::Result {
     let library = totals.executable.saturating_sub(code);
     let rows = [
@@ -206,7 +206,7 @@ fn write_memory(text: &mut Text, totals: &Totals, code: u64) -> fmt::Result {
     writeln!(text, "HugetlbPages:\t{:8} kB", totals.hugetlb * 4)
 }
 
-/// The processors that the thread may run on.
+/// Writes the CPUs that the thread may run on, as a mask and as a list.
 fn write_processors(text: &mut Text, allowed: u64, count: usize) -> fmt::Result {
     text.write_str("Cpus_allowed:\t")?;
     write_mask(text, allowed, count)?;

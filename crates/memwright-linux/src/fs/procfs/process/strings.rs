@@ -5,7 +5,7 @@ use crate::{context::Context, errno::Errno, fs::procfs::Text};
 use core::fmt::{self, Write};
 use memwright_table::VirtAddr;
 
-/// Copies the bytes between two addresses of the process, as it left them. The cursor is a byte's distance from `start`.
+/// Copies the present bytes between two addresses of the process. The cursor is a byte's offset from `start`.
 fn copy(subject: &Subject, start: u64, end: u64, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.space_of(text) else {
         return Ok(());
@@ -34,7 +34,7 @@ fn copy(subject: &Subject, start: u64, end: u64, text: &mut Text) -> fmt::Result
 /// `/proc/PID/cgroup`.
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn cgroup(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     text.write_str("0::/")?;
     if let Some(group) = subject.process.cgroup() {
@@ -46,7 +46,7 @@ pub fn cgroup(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt
 /// `/proc/PID/cmdline`.
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn command_line(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     if let Some(image) = subject.process.image() {
         let addresses = &image.addresses;
@@ -59,7 +59,7 @@ pub fn command_line(_context: &Context<'_>, subject: &Subject, text: &mut Text) 
 /// `/proc/PID/environ`.
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn environment(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     if let Some(image) = subject.process.image() {
         let addresses = &image.addresses;
@@ -72,7 +72,7 @@ pub fn environment(_context: &Context<'_>, subject: &Subject, text: &mut Text) -
 /// `/proc/PID/auxv`.
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn auxiliary(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     if let Some(image) = subject.process.image() {
         text.push(&image.auxiliary)?;
@@ -80,7 +80,7 @@ pub fn auxiliary(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> 
     Ok(())
 }
 
-/// The name up to its NUL.
+/// Returns the name up to its NUL.
 #[must_use]
 pub fn trimmed(name: &[u8; 16]) -> &[u8] {
     let end = name
@@ -93,13 +93,13 @@ pub fn trimmed(name: &[u8; 16]) -> &[u8] {
 /// `/proc/PID/comm`.
 ///
 /// # Errors
-/// Those of the text.
+/// Those of `text`.
 pub fn name(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     text.push(trimmed(&subject.name()))?;
     text.write_char('\n')
 }
 
-/// A write to `/proc/PID/comm`: only the process itself may rename itself.
+/// Handles a write to `/proc/PID/comm`. Only the process itself may change its name.
 ///
 /// # Errors
 /// `EINVAL`.
