@@ -63,7 +63,7 @@ pub struct MergeScan {
     own: Weak<Self>,
     /// A [`Run`].
     run: AtomicU8,
-    /// Time at which stale KSM frames, which no page maps any more, are next pruned.
+    /// Time at which stale KSM frames, which no page maps any more, are freed next.
     prune: AtomicU64,
     next: NextLook,
     /// Pages left to scan in this batch.
