@@ -76,7 +76,7 @@ pub const TIME_SLICE: u64 = 4_000_000;
 /// Nanoseconds between ticks of a busy CPU, with several CPUs.
 const TICK: u64 = 1_000_000;
 
-/// Smallest capacity of a run queue is twice this number of threads.
+/// Number of threads below which the capacity of a run queue is not computed: it is at least twice this number.
 const LEAST_ROOM: usize = 32;
 
 /// What a context switch leaves to the next context on the CPU.

@@ -20,7 +20,7 @@ use crate::{
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_pidfd_open,

@@ -20,7 +20,7 @@ use crate::{
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::general as raw;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(raw::__NR_pipe, "pipe", &[Kind::Out(8)], pipe),
     real(

@@ -18,7 +18,7 @@ use crate::{
 use linux_raw_sys::general as raw;
 use memwright_table::TryPush;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_getcwd,

@@ -19,7 +19,7 @@ use alloc::sync::Arc;
 use core::cell::Cell;
 use linux_raw_sys::general as raw;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_poll,

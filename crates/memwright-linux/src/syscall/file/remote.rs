@@ -24,7 +24,7 @@ use linux_raw_sys::general as raw;
 use memwright::{Access, Advised, Awaited, FaultError};
 use memwright_table::{PAGE_SIZE, VirtAddr};
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_process_madvise,

@@ -22,7 +22,7 @@ use memwright_table::TryPush;
 /// Descriptors between two scheduling points.
 const NUMBERS: u32 = 256;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_select,

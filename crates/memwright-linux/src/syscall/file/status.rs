@@ -23,7 +23,7 @@ pub const AT_FLAGS: &[(u64, &str)] = &[
     (raw::AT_EMPTY_PATH as u64, "AT_EMPTY_PATH"),
 ];
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(raw::__NR_stat, "stat", &[Path, Out(144)], stat),
     real(raw::__NR_lstat, "lstat", &[Path, Out(144)], lstat),

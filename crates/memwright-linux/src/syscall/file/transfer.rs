@@ -23,7 +23,7 @@ use memwright_table::TryPush;
 
 use Kind::{Fd, Hex, InBuffer, Int, OutBuffer, Unsigned, Vectors};
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(raw::__NR_read, "read", &[Fd, OutBuffer(2), Unsigned], read),
     real(

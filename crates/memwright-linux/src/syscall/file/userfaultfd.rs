@@ -13,7 +13,7 @@ use crate::{
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[real(
     raw::__NR_userfaultfd,
     "userfaultfd",

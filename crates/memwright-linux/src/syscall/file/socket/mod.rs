@@ -24,7 +24,7 @@ use linux_raw_sys::{general as raw, net};
 
 use Kind::{Fd, Hex, InOut, Int, Unsigned};
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(raw::__NR_socket, "socket", &[Int, Hex, Int], socket),
     real(
