@@ -178,7 +178,7 @@ fn make_node(
         // A node without a bound socket.
         raw::S_IFSOCK => Some(Body::Socket),
         raw::S_IFDIR => return Err(Errno::EPERM),
-        // Device nodes cannot be created: those of the existing devices are there.
+        // Block device nodes cannot be created: those of the existing disks are there already.
         _ => return Err(Errno::EINVAL),
     };
     let walked = walk_new(context, directory, path, false)?;

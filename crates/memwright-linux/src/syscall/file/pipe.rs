@@ -1,4 +1,4 @@
-//! Making pipes.
+//! System calls that create pipes.
 
 use super::real;
 use crate::{
@@ -32,7 +32,7 @@ pub const CALLS: &[SystemCall] = &[
 ];
 
 fn make(context: &Context<'_>, address: u64, flags: u32) -> CallResult {
-    // Packet mode is not offered.
+    // Packet mode is not supported.
     if flags & !PIPE_FLAGS != 0 {
         return Err(Errno::EINVAL);
     }

@@ -1,4 +1,4 @@
-//! What is known of files: `stat` and its kin, `access`, `statfs`.
+//! File attributes: `stat` and its relatives, `access`, `statfs`.
 
 use super::{descriptor, real};
 use crate::{
