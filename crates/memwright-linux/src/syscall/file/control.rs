@@ -1,4 +1,4 @@
-//! `fcntl`, `flock` and `ioctl`.
+//! The `fcntl`, `flock` and `ioctl` system calls.
 
 use super::{descriptor, real};
 use crate::{

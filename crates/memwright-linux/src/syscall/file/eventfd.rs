@@ -1,4 +1,4 @@
-//! `eventfd` and `eventfd2`.
+//! The `eventfd` and `eventfd2` system calls.
 
 use super::real;
 use crate::{

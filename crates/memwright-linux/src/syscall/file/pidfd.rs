@@ -1,4 +1,4 @@
-//! `pidfd_open`, `pidfd_send_signal` and `pidfd_getfd`.
+//! The `pidfd_open`, `pidfd_send_signal` and `pidfd_getfd` system calls.
 
 use super::{descriptor, real};
 use crate::{

@@ -246,8 +246,8 @@ fn apart(from: u64, to: u64, step: usize) -> usize {
 }
 
 /// Reads or writes `length` bytes of another process's memory at an address, and waits for its userfaultfd context if
-/// necessary. Returns the number of bytes moved. `part` moves the rest from an address on, and reports how much it
-/// moved before an error.
+/// necessary. Returns the number of bytes moved. `part` moves the rest from an address on, of which its second argument
+/// is already done, and reports how much it moved before an error.
 fn moved(
     context: &Context<'_>,
     space: &Arc<Space>,

@@ -1,4 +1,4 @@
-//! `signalfd` and `signalfd4`.
+//! The `signalfd` and `signalfd4` system calls.
 
 use super::{descriptor, real};
 use crate::{

@@ -1,4 +1,4 @@
-//! `userfaultfd`.
+//! The `userfaultfd` system call.
 
 use super::real;
 use crate::{

@@ -1,4 +1,4 @@
-//! `madvise`.
+//! The `madvise` system call.
 
 use crate::{
     Space,

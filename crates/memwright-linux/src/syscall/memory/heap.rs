@@ -1,4 +1,4 @@
-//! `brk`.
+//! The `brk` system call.
 
 use super::{PAGE, make_resident, telling};
 use crate::{

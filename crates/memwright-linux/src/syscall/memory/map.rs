@@ -1,4 +1,4 @@
-//! `mmap`.
+//! The `mmap` system call.
 
 use super::{
     PAGE,
@@ -29,7 +29,7 @@ use memwright::{
 };
 use memwright_table::VirtAddr;
 
-/// `mmap`.
+/// Implements `mmap`.
 pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [_, length, _, flags, descriptor, offset] = *arguments;
     context.check_heap()?;

@@ -1,4 +1,4 @@
-//! Memory on several nodes, as programs ask for it.
+//! System calls on NUMA memory policies and page migration.
 
 mod mask;
 mod pages;

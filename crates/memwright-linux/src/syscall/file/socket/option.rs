@@ -1,4 +1,4 @@
-//! `getsockopt` and `setsockopt`.
+//! The `getsockopt` and `setsockopt` system calls.
 
 use super::{opened, socket_of};
 use crate::{
