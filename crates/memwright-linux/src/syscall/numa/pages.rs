@@ -154,7 +154,8 @@ pub(super) fn migrate_pages(context: &Context<'_>, arguments: &Arguments) -> Cal
 }
 
 /// Returns the destination of a page on `node`: the member of `to` at the same index as `node` in `from`
-/// (`node_remap`). Returns `None` if the page stays, because `node` is not in `from` or already belongs to `to`.
+/// (`node_remap`). Returns `None` if the page stays: `node` is not in `from`, the sets are equal, or they differ in
+/// size and `to` contains `node`.
 fn target_of(node: u8, from: NodeSet, to: NodeSet) -> Option<u8> {
     if !from.contains(node) || (from.len() == to.len() && to.contains(node) && from == to) {
         return None;
