@@ -136,8 +136,7 @@ pub trait Observer: Send + Sync {
     /// Called without locks.
     fn notify(self: Arc<Self>, kernel: &Kernel) -> bool;
 
-    /// Returns whether a wakeup stops here if this observer woke a thread, instead of going on to further exclusive
-    /// ones (`EPOLLEXCLUSIVE`).
+    /// Returns whether a wakeup skips this observer after another exclusive one has woken a thread (`EPOLLEXCLUSIVE`).
     fn is_exclusive(&self) -> bool;
 }
 
