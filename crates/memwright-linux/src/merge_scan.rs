@@ -131,7 +131,7 @@ impl MergeScan {
         });
     }
 
-    /// Scans the pages of one batch, or the first [`LOOK`] of them.
+    /// Scans the pages of one batch, or the first `LOOK` of them.
     fn look(&self, kernel: &Kernel) {
         let memory = &kernel.memory;
         let merging = memory.merging();

@@ -75,7 +75,7 @@ impl Kernel {
         self.with_relief_onward(|| (attempt(), ()))
     }
 
-    /// Like [`with_relief`](Self::with_relief), for operations that continue where they stopped. `attempt` also returns
+    /// Like `with_relief`, for operations that continue where they stopped. `attempt` also returns
     /// that place: only attempts that stop at the same place are counted together.
     ///
     /// # Errors

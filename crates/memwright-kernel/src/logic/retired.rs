@@ -50,7 +50,7 @@ pub fn can_only_fault(code: &[u8]) -> bool {
         // LLDT, LTR; LGDT, LIDT, LMSW, INVLPG and the other CPL 0 instructions of the group.
         (0x0f, [0x00, modrm, ..]) => matches!(modrm >> 3 & 7, 2 | 3),
         (0x0f, [0x01, modrm, ..]) => match modrm >> 3 & 7 {
-            // XSETBV is the only one of its group that QEMU checks during execution.
+            // Of the register forms in this group, only XSETBV is privileged.
             2 => *modrm < 0xc0 || *modrm == 0xd1,
             3 => *modrm < 0xc0,
             6 => true,

@@ -380,8 +380,8 @@ pub fn spins(index: usize) -> bool {
     data != 0 && word(data, 511).load(Ordering::Relaxed) != 0
 }
 
-/// Stays in user mode forever. There is a tick only if CPUs take turns, to pass on the turn: stopping the machine in an
-/// arbitrary place would otherwise often hit the handler of an interrupt.
+/// Stays in user mode forever. The timer ticks only if CPUs take turns, to pass the turn on. With ticks, a request to
+/// stop the machine often arrives in an interrupt handler.
 pub fn spin() {
     // mov byte ptr [rsp - 8], 1; jmp to itself
     let Ok(memory) = UserMemory::new(&[0xc6, 0x44, 0x24, 0xf8, 1, 0xeb, 0xfe]) else {

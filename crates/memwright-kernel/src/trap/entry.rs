@@ -3,9 +3,9 @@
 //! The entries from user mode store the registers directly in the thread's `UserState` and continue on the stack
 //! pointer that `enter_user` left in the per-CPU data. A trap returns to the caller of `enter_user`. A system call is
 //! served at once, by the function that the caller passed, and user mode then continues unless that function makes
-//! `enter_user` return. In the former case no register other than RAX has changed, so callee-saved registers are not
-//! loaded again. The kernel runs with interrupts disabled, GS pointing at the per-CPU data and AC clear. User-mode time
-//! is measured from the counter reading on the way in to the one on the way out.
+//! `enter_user` return. If user mode continues, no register other than RAX has changed, so callee-saved registers are
+//! not loaded again. The kernel runs with interrupts disabled, GS pointing at the per-CPU data and AC clear. User-mode
+//! time is measured from the counter reading on the way in to the one on the way out.
 //!
 //! A shootdown interrupt in user mode is served without saving all registers: only those that a call may change are
 //! saved.

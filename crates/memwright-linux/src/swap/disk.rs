@@ -184,7 +184,7 @@ impl Disk {
     }
 
     /// Returns the number of the swap device, which the caller turns off. The disk cannot be used until the caller
-    /// reports the result with [`end_off`](Self::end_off).
+    /// reports the result with `end_off`.
     ///
     /// # Errors
     /// `EINVAL` if it is not used as swap.
