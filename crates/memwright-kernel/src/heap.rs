@@ -25,8 +25,7 @@ const LARGEST_ORDER: u8 = 10;
 const LOW_WATER: usize = 64 * 1024;
 /// Size in bytes of the initial heap, before there are frames.
 const FIRST: usize = 256 * 1024;
-/// The heap takes at most one part in this many of memory: its chunks are never freed, and programs must find room
-/// beside them.
+/// The heap takes at most one part in this many of memory: its chunks are never freed, and programs need the rest.
 const SHARE: u64 = 2;
 /// Size of the reserve in bytes.
 const RESERVE: usize = 256 * 1024;

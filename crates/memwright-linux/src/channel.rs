@@ -23,7 +23,7 @@ pub enum Channel {
     InputRequest = 7,
     /// Panic and backtrace text.
     Panic = 8,
-    /// How the run ended; the last frame.
+    /// The outcome of the run; the last frame.
     Result = 9,
 }
 

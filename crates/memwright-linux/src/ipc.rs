@@ -41,7 +41,7 @@ pub struct Standing {
     pub owner: Subject,
     /// Permissions: nine bits, as for a file.
     pub mode: u32,
-    /// Seconds since 1970: last attached, last detached, last changed.
+    /// Times of the last attach, detach and change, in seconds since 1970.
     pub times: [i64; 3],
     /// Process id of the last attach or detach.
     pub last: u32,

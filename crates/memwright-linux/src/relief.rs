@@ -75,8 +75,8 @@ impl Kernel {
         self.with_relief_onward(|| (attempt(), ()))
     }
 
-    /// Like `with_relief`, for operations that continue where they stopped. `attempt` also returns
-    /// that place: only attempts that stop at the same place are counted together.
+    /// Like `with_relief`, for operations that continue where they stopped. `attempt` also returns that place: only
+    /// attempts that stop at the same place are counted together.
     ///
     /// # Errors
     /// Those of the last attempt.

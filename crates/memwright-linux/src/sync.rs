@@ -24,7 +24,7 @@ pub trait Grows: Sized {
     /// [`OutOfMemory`].
     fn with_room(wanted: usize) -> Result<Self::Room, OutOfMemory>;
 
-    /// Takes the allocated memory if the collection has less. Leaves in `room` what is to be freed.
+    /// Takes the allocated memory if the collection has less. Memory to be freed is left in `room`.
     fn take_room(&mut self, room: &mut Self::Room);
 }
 
