@@ -105,10 +105,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Runs the program of the manifest and powers the machine off when the program has exited.
-    ///
-    /// # Panics
-    /// If the manifest requests a swap disk and there is none, or if there is no memory for the swap metadata.
+    /// Runs the program of the manifest and powers the machine off when the program has exited. If the swap devices,
+    /// the files or the first process cannot be set up, the machine powers off without running the program.
     pub fn start(
         host: &'static dyn Host,
         memory: Arc<Memory>,

@@ -138,7 +138,7 @@ impl Reclaim {
         begun.ok().map(|_| Reclaiming(&self.reclaiming))
     }
 
-    /// Starts background reclaim, if there is swap.
+    /// Starts background reclaim, while there is swap.
     pub fn wake(&self, kernel: &Kernel) {
         let swap = kernel.memory.swap();
         let wait = || swap.is_on().then_some(INTERVAL);

@@ -22,7 +22,8 @@ pub(crate) fn look(kernel: &Kernel, thread: &Arc<Thread>) {
     match thread.process.cgroup() {
         None => {
             thread.set_work(Work::CGROUP, false);
-            // A move to a group since the check above has set the flag before this call cleared it.
+            // The process may have joined a group since the check above, and this call has just cleared the flag that
+            // was set then.
             if thread.process.cgroup().is_some() {
                 thread.set_work(Work::CGROUP, true);
             }

@@ -152,7 +152,8 @@ impl Zram {
     /// Writes bytes at `offset` in a page.
     ///
     /// # Errors
-    /// The previous contents cannot be decompressed, or there is no memory. The contents are then unchanged.
+    /// The previous contents cannot be decompressed, or there is no memory for the new ones. The contents are then
+    /// unchanged.
     pub fn put(
         &self,
         frames: &Frames<M>,
