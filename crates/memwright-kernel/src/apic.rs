@@ -1,8 +1,8 @@
-//! Local APICs, their timers and interrupts between them, and the I/O APIC's two lines.
+//! Local APICs, their timers and inter-processor interrupts, and the two lines used of the I/O APIC.
 //!
-//! Registers by memory, or as model-specific registers where the processor has x2APIC (under TCG:
-//! QEMU 9 and later): [`write()`] and [`send_command`] are the seam. The timer counts nanoseconds of the
-//! virtual clock, which is QEMU's rate; there is no TSC deadline under TCG.
+//! Registers are accessed in memory, or as model-specific registers if the processor has x2APIC (under TCG: QEMU 9 and
+//! later). [`write()`] and [`send_command`] hide the difference. The timer counts nanoseconds of the virtual clock,
+//! which is QEMU's rate; TCG has no TSC deadline mode.
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering, fence};
@@ -23,7 +23,7 @@ const TIMER_COUNT: u64 = 0x380;
 const TIMER_LEFT: u64 = 0x390;
 const TIMER_DIVISOR: u64 = 0x3e0;
 
-/// Software enable, in the spurious vector's register.
+/// Software enable, in the spurious-vector register.
 const ENABLE: u32 = 1 << 8;
 /// Divide by one.
 const DIVIDE_BY_ONE: u32 = 0b1011;
@@ -32,19 +32,19 @@ const GLOBAL_ENABLE: u64 = 1 << 11;
 /// x2APIC mode, in the base register.
 const X2APIC: u64 = 1 << 10;
 
-/// Delivery as an NMI: of a command, and of the line that the monitor's `inject-nmi` pulls.
+/// NMI delivery mode, for a command and for the line that the monitor's `inject-nmi` asserts.
 const NMI: u32 = 4 << 8;
 const INIT: u32 = 5 << 8;
 const STARTUP: u32 = 6 << 8;
-/// The level of a command: asserted, as all but one long obsolete command must be.
+/// The level of a command: asserted, which is required for all commands but one that is long obsolete.
 const ASSERT: u32 = 1 << 14;
-/// The command has not been accepted yet.
+/// The command is still pending.
 const PENDING: u32 = 1 << 12;
 
-/// Whether the registers are model-specific ones.
+/// Whether the registers are accessed as model-specific registers.
 static BY_MSR: AtomicBool = AtomicBool::new(false);
 
-/// The I/O APIC's inputs of the second and the first serial port: ISA lines 3 and 4.
+/// The I/O APIC inputs of the second and the first serial port: ISA lines 3 and 4.
 const CONTROL_LINE: u32 = 3;
 const INPUT_LINE: u32 = 4;
 const INPUTS: u32 = 24;
@@ -63,18 +63,17 @@ fn write(register: u64, value: u32) {
     }
 }
 
-/// Reads a register in memory. In x2APIC mode nothing is read: QEMU refuses to read the timer by RDMSR
-/// while it counts instructions.
+/// Reads a register in memory. Not for x2APIC mode: QEMU refuses to read the timer by RDMSR while it counts
+/// instructions.
 fn read(register: u64) -> u32 {
-    // SAFETY: as in `write`; x2APIC mode is off, and the registers read below can be read.
+    // SAFETY: as in `write`; x2APIC mode is off, and the registers read below are readable.
     unsafe { ptr::read_volatile((LOCAL_APIC + register) as *const u32) }
 }
 
-/// Sends a command to the APIC whose id is `target`. What this CPU has stored before is seen by
-/// whatever the command interrupts.
+/// Sends a command to the APIC with id `target`. Code that the command interrupts sees all earlier stores of this CPU.
 fn send_command(target: u32, command: u32) {
     if BY_MSR.load(Ordering::Relaxed) {
-        // This write waits for no store, unlike one to uncached memory.
+        // Unlike a write to uncached memory, this one does not wait for earlier stores.
         fence(Ordering::SeqCst);
         let value = u64::from(target) << 32 | u64::from(command);
         // SAFETY: x2APIC mode is on; the command is one of those below.
@@ -88,17 +87,17 @@ fn send_command(target: u32, command: u32) {
     }
 }
 
-/// Interrupts the CPU whose APIC has this id.
+/// Sends interrupt vector `number` to the CPU whose APIC has this id.
 pub fn send(target: u32, number: u8) {
     send_command(target, ASSERT | u32::from(number));
 }
 
-/// Interrupts it even where interrupts are disabled.
+/// Sends it an NMI, which arrives even if interrupts are disabled.
 pub fn send_nmi(target: u32) {
     send_command(target, ASSERT | NMI);
 }
 
-/// Resets a CPU that is to be started.
+/// Resets a CPU that is about to be started.
 pub fn send_init(target: u32) {
     send_command(target, ASSERT | INIT);
 }
@@ -111,8 +110,8 @@ pub fn send_startup(target: u32, page: u8) {
 fn route(input: u32, cpu: usize, low: u32) {
     let select = IO_APIC as *mut u32;
     let window = (IO_APIC + 0x10) as *mut u32;
-    // SAFETY: the I/O APIC's index and data registers, mapped by `paging`; one processor at a time
-    // programs them, with interrupts disabled: the boot processor, later one that holds the others.
+    // SAFETY: the I/O APIC's index and data registers are mapped by `paging`. One processor at a time programs them,
+    // with interrupts disabled: the boot processor, and later one that has stopped the others.
     unsafe {
         ptr::write_volatile(select, 0x11 + 2 * input);
         ptr::write_volatile(window, percpu::apic_id(cpu) << 24);
@@ -121,18 +120,19 @@ fn route(input: u32, cpu: usize, low: u32) {
     }
 }
 
-/// Makes the bytes of standard input interrupt CPU `index`, which sleeps until they come. The others stand
-/// still, or do not run yet.
+/// Routes the interrupts of standard input to CPU `index`, which sleeps until bytes arrive. The other CPUs are stopped
+/// or do not run yet.
 pub fn route_input(index: usize) {
     route(INPUT_LINE, index, u32::from(vector::INPUT));
 }
 
-/// Masks the legacy controllers, stops the interval timer, routes the serial ports to this CPU, and enables its APIC.
+/// Masks the legacy interrupt controllers, stops the interval timer, routes the serial ports to this CPU, and enables
+/// its APIC.
 pub fn start() {
-    // The interval timer runs from reset on. Under the pinned clock every tick of it is an event of the
-    // virtual machine, and keeps an idle one busy: it gets a last short count, once.
-    // SAFETY: the standard initialisation of both 8259s, then everything masked; then the interval
-    // timer's channel 0 in mode 0, whose interrupt is masked.
+    // The interval timer runs from reset on. Under the pinned clock each of its ticks is an event of the virtual
+    // machine, which keeps an idle machine busy. So it gets a last short count, once.
+    // SAFETY: the standard initialisation of both 8259s, then everything masked; then the interval timer's channel 0 in
+    // mode 0, whose interrupt is masked.
     unsafe {
         for (port, value) in [
             (0x20, 0x11),
@@ -165,7 +165,7 @@ pub fn start() {
     start_cpu();
 }
 
-/// Enables this CPU's APIC, its timer, and NMIs from the machine's line.
+/// Enables this CPU's APIC, its timer, and NMIs from the machine's NMI line.
 pub fn start_cpu() {
     let mode = if BY_MSR.load(Ordering::Relaxed) {
         X2APIC | GLOBAL_ENABLE
@@ -186,13 +186,13 @@ pub fn acknowledge() {
     write(END_OF_INTERRUPT, 0);
 }
 
-/// Makes the timer fire once after `ticks`; 0 stops it.
+/// Sets the timer to fire once after `ticks`; 0 stops it.
 #[inline(always)]
 pub fn set_timer(ticks: u32) {
     write(TIMER_COUNT, ticks);
 }
 
-/// How many ticks are left until the timer fires. Not in x2APIC mode.
+/// Returns the ticks left until the timer fires. Not for x2APIC mode.
 pub fn timer_left() -> u32 {
     read(TIMER_LEFT)
 }

@@ -1,4 +1,4 @@
-//! Single instructions, each behind a safe or honestly unsafe function.
+//! Wrappers of single instructions, each of them a safe function or one with documented safety requirements.
 
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count, _rdtsc};
@@ -7,9 +7,9 @@ use memwright_linux::channel::RUN_BEGINS;
 
 use crate::trap::idt::vector;
 
-/// Model-specific registers the kernel writes.
+/// Model-specific registers that the kernel writes.
 pub mod msr {
-    /// Local APIC base and enable.
+    /// Address and enable bits of the local APIC.
     pub const APIC_BASE: u32 = 0x1b;
     /// The first of the local APIC's registers in x2APIC mode.
     pub const X2APIC: u32 = 0x800;
@@ -19,29 +19,28 @@ pub mod msr {
     pub const LSTAR: u32 = 0xc000_0082;
     /// Flags that SYSCALL clears.
     pub const FMASK: u32 = 0xc000_0084;
-    /// GS base in force.
+    /// The current GS base.
     pub const GS_BASE: u32 = 0xc000_0101;
 }
 
-/// The time-stamp counter: one tick per nanosecond and per retired instruction under the pinned
-/// clock.
+/// Reads the time-stamp counter. Under the pinned clock it counts one tick per nanosecond and per retired instruction.
 #[inline(always)]
 pub fn ticks() -> u64 {
     // SAFETY: RDTSC is not disabled for the kernel and has no other effect.
     unsafe { _rdtsc() }
 }
 
-/// Raises an interrupt that means nothing, so that QEMU's log (`-d int`) tells where the descriptor table is.
+/// Raises an interrupt without effect, so that QEMU's log (`-d int`) contains the address of the descriptor table.
 ///
 /// # Safety
-/// The descriptor table is this CPU's.
+/// The descriptor table is loaded on this CPU.
 pub unsafe fn show_descriptor_table() {
-    // SAFETY: the handler of the spurious vector returns at once and keeps every register.
+    // SAFETY: the handler of the spurious vector returns at once and preserves all registers.
     unsafe { asm!("int {vector}", vector = const vector::SPURIOUS) };
 }
 
-/// Executes the mark with which the run of the program begins for who counts from outside
-/// (`include/memwright/mark.h`): a NOP.
+/// Executes the NOP that marks the start of the program's run for tools that count from outside the machine
+/// (`include/memwright/mark.h`).
 #[inline(always)]
 pub fn mark_run_begins() {
     // SAFETY: a NOP.
@@ -50,7 +49,7 @@ pub fn mark_run_begins() {
     };
 }
 
-/// Executes the mark with which it ends.
+/// Executes the NOP that marks the end of the program's run.
 #[inline(always)]
 pub fn mark_run_ends() {
     // SAFETY: a NOP.
@@ -65,32 +64,32 @@ pub fn mark_run_ends() {
 /// The write must be one that the device at `port` permits at this time.
 #[inline(always)]
 pub unsafe fn write_port(port: u16, value: u8) {
-    // SAFETY: the caller vouches for the device; the instruction touches no memory.
+    // SAFETY: the caller guarantees the access; the instruction does not touch memory.
     unsafe {
         asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags));
     };
 }
 
-/// Writes all of `bytes` to port `port`, one after another.
+/// Writes all of `bytes` to port `port`, in order.
 ///
 /// # Safety
 /// As for [`write_port`].
 #[inline(always)]
 pub unsafe fn write_port_all(port: u16, bytes: &[u8]) {
-    // SAFETY: the caller vouches for the device; the instruction reads the slice only.
+    // SAFETY: the caller guarantees the access; the instruction only reads the slice.
     unsafe {
         asm!("rep outsb", in("dx") port, inout("rsi") bytes.as_ptr() => _, inout("rcx") bytes.len() => _, options(nostack, readonly, preserves_flags));
     }
 }
 
-/// Reads one byte of port `port`.
+/// Reads one byte from port `port`.
 ///
 /// # Safety
-/// As for [`write_port`]: reads may have effects on the device.
+/// As for [`write_port`]: a read may have an effect on the device.
 #[inline(always)]
 pub unsafe fn read_port(port: u16) -> u8 {
     let value: u8;
-    // SAFETY: the caller vouches for the device; the instruction touches no memory.
+    // SAFETY: the caller guarantees the access; the instruction does not touch memory.
     unsafe {
         asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack, preserves_flags));
     };
@@ -102,19 +101,19 @@ pub unsafe fn read_port(port: u16) -> u8 {
 /// # Safety
 /// As for [`write_port`].
 pub unsafe fn write_port_half(port: u16, value: u16) {
-    // SAFETY: the caller vouches for the device; what memory it reads then was written before.
+    // SAFETY: the caller guarantees the access; memory that the device then reads was written before.
     unsafe {
         asm!("out dx, ax", in("dx") port, in("ax") value, options(nostack, preserves_flags));
     };
 }
 
-/// Reads two bytes of port `port`.
+/// Reads two bytes from port `port`.
 ///
 /// # Safety
-/// As for [`write_port`]: reads may have effects on the device.
+/// As for [`write_port`]: a read may have an effect on the device.
 pub unsafe fn read_port_half(port: u16) -> u16 {
     let value: u16;
-    // SAFETY: the caller vouches for the device; the instruction touches no memory.
+    // SAFETY: the caller guarantees the access; the instruction does not touch memory.
     unsafe {
         asm!("in ax, dx", in("dx") port, out("ax") value, options(nomem, nostack, preserves_flags));
     };
@@ -126,19 +125,19 @@ pub unsafe fn read_port_half(port: u16) -> u16 {
 /// # Safety
 /// As for [`write_port`].
 pub unsafe fn write_port_word(port: u16, value: u32) {
-    // SAFETY: the caller vouches for the device; the instruction touches no memory.
+    // SAFETY: the caller guarantees the access; the instruction does not touch memory.
     unsafe {
         asm!("out dx, eax", in("dx") port, in("eax") value, options(nomem, nostack, preserves_flags));
     };
 }
 
-/// Reads four bytes of port `port`.
+/// Reads four bytes from port `port`.
 ///
 /// # Safety
-/// As for [`write_port`]: reads may have effects on the device.
+/// As for [`write_port`]: a read may have an effect on the device.
 pub unsafe fn read_port_word(port: u16) -> u32 {
     let value: u32;
-    // SAFETY: the caller vouches for the device; the instruction touches no memory.
+    // SAFETY: the caller guarantees the access; the instruction does not touch memory.
     unsafe {
         asm!("in eax, dx", in("dx") port, out("eax") value, options(nomem, nostack, preserves_flags));
     };
@@ -148,10 +147,10 @@ pub unsafe fn read_port_word(port: u16) -> u32 {
 /// Writes a model-specific register.
 ///
 /// # Safety
-/// The register exists and the value keeps the invariants of what it controls.
+/// The register exists, and the value preserves the invariants of what the register controls.
 pub unsafe fn write_msr(register: u32, value: u64) {
     let (low, high) = (value as u32, (value >> 32) as u32);
-    // SAFETY: the caller vouches for register and value.
+    // SAFETY: the caller guarantees register and value.
     unsafe {
         asm!("wrmsr", in("ecx") register, in("eax") low, in("edx") high, options(nostack, preserves_flags));
     }
@@ -163,29 +162,29 @@ pub unsafe fn write_msr(register: u32, value: u64) {
 /// The register exists.
 pub unsafe fn read_msr(register: u32) -> u64 {
     let (low, high): (u32, u32);
-    // SAFETY: the caller vouches for the register; reading has no effect.
+    // SAFETY: the caller guarantees that the register exists; reading it has no effect.
     unsafe {
         asm!("rdmsr", in("ecx") register, out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags));
     }
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Loads CR3: its address becomes the current table and non-global translations are dropped; with
-/// PCIDs turned on those of the one in the low bits, and none if [`KEEP_TRANSLATIONS`] is set.
+/// Loads CR3. The address in it becomes the current root table, and non-global translations are invalidated: with PCIDs
+/// enabled, those of the PCID in the low bits, or none if [`KEEP_TRANSLATIONS`] is set.
 ///
 /// # Safety
-/// The address is that of a top-level table that maps the kernel as the current one does. What is
-/// kept is as the tables say.
+/// The address is that of a top-level table that maps the kernel like the current one. Translations that are kept agree
+/// with the tables.
 #[inline(always)]
 pub unsafe fn load_root(root: u64) {
-    // SAFETY: the caller vouches for the table.
+    // SAFETY: the caller guarantees the table.
     unsafe { asm!("mov cr3, {}", in(reg) root, options(nostack, preserves_flags)) };
 }
 
-/// Of a value for CR3, with PCIDs turned on: nothing is dropped.
+/// Bit of a value for CR3 with PCIDs enabled: no translation is invalidated.
 pub const KEEP_TRANSLATIONS: u64 = 1 << 63;
 
-/// The value of CR3.
+/// Returns the value of CR3.
 #[inline(always)]
 pub fn root() -> u64 {
     let value: u64;
@@ -194,13 +193,13 @@ pub fn root() -> u64 {
     value
 }
 
-/// The address part of CR3.
+/// Returns the address part of CR3.
 #[inline(always)]
 pub fn root_address() -> u64 {
     root() & 0x000f_ffff_ffff_f000
 }
 
-/// The faulting address of the last page fault.
+/// Returns the faulting address of the last page fault.
 #[inline(always)]
 pub fn fault_address() -> u64 {
     let value: u64;
@@ -209,7 +208,7 @@ pub fn fault_address() -> u64 {
     value
 }
 
-/// CR4.
+/// Returns the value of CR4.
 pub fn cr4() -> u64 {
     let value: u64;
     // SAFETY: reading CR4 has no effect.
@@ -220,64 +219,64 @@ pub fn cr4() -> u64 {
 /// Sets bits in CR4.
 ///
 /// # Safety
-/// The processor has the features that `bits` turn on.
+/// The processor has the features that `bits` enable.
 pub unsafe fn set_cr4(bits: u64) {
     let value = cr4() | bits;
-    // SAFETY: the caller vouches for the bits.
+    // SAFETY: the caller guarantees the bits.
     unsafe { asm!("mov cr4, {}", in(reg) value, options(nostack, preserves_flags)) };
 }
 
 /// Clears bits in CR4.
 ///
 /// # Safety
-/// Nothing needs what `bits` turn off until they are set again.
+/// No code relies on what `bits` enable until they are set again.
 pub unsafe fn clear_cr4(bits: u64) {
     let value = cr4() & !bits;
-    // SAFETY: the caller vouches for the bits.
+    // SAFETY: the caller guarantees the bits.
     unsafe { asm!("mov cr4, {}", in(reg) value, options(nostack, preserves_flags)) };
 }
 
-/// Global translations, in CR4.
+/// CR4: global translations.
 pub const CR4_PAGE_GLOBAL: u64 = 1 << 7;
-/// PCIDs, in CR4.
+/// CR4: PCIDs.
 pub const CR4_PCID: u64 = 1 << 17;
 
-/// Drops this CPU's translation of the page at `address` (in the current table, and global ones).
+/// Invalidates this CPU's translations of the page at `address` (those of the current table and global ones).
 #[inline(always)]
 pub fn invalidate_page(address: u64) {
-    // SAFETY: dropping a translation is always permitted; the next access walks the tables.
+    // SAFETY: invalidating a translation is always permitted; the next access walks the tables.
     unsafe { asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) };
 }
 
-/// PAUSE: under the pinned clock it gives the turn to another CPU.
+/// Executes PAUSE, which under the pinned clock lets another CPU run.
 #[inline(always)]
 pub fn pause() {
     core::hint::spin_loop();
 }
 
-/// Sleeps until an interrupt was handled, then returns with interrupts disabled again.
+/// Sleeps until an interrupt was handled, and returns with interrupts disabled again.
 #[inline(always)]
 pub fn wait_for_interrupt() {
-    // SAFETY: STI takes effect after HLT has begun, so no wake-up is lost; handlers keep all
-    // registers and run on this stack, and the kernel expects them here.
+    // SAFETY: STI takes effect after HLT has begun, so no wakeup is lost. Handlers preserve all registers and run on
+    // this stack, and the kernel expects them here.
     unsafe { asm!("sti", "hlt", "cli", options(nostack)) };
 }
 
-/// Lets the interrupts in that are pending now.
+/// Handles the interrupts that are pending now.
 pub fn take_pending_interrupts() {
-    // SAFETY: as for `wait_for_interrupt`; STI takes effect after the instruction that follows it.
+    // SAFETY: as for `wait_for_interrupt`; STI takes effect after the next instruction.
     unsafe { asm!("sti", "nop", "cli", options(nostack)) };
 }
 
-/// Stops this CPU for good.
+/// Stops this CPU permanently.
 pub fn halt_forever() -> ! {
     loop {
-        // SAFETY: with interrupts disabled nothing but NMI wakes the CPU, and the loop halts again.
+        // SAFETY: with interrupts disabled only an NMI wakes the CPU, and the loop halts it again.
         unsafe { asm!("cli", "hlt", options(nomem, nostack)) };
     }
 }
 
-/// The frame pointer of the caller.
+/// Returns the frame pointer of the caller.
 #[inline(always)]
 pub fn frame_pointer() -> u64 {
     let value: u64;
@@ -286,12 +285,12 @@ pub fn frame_pointer() -> u64 {
     value
 }
 
-/// The FS and GS base of user mode. In the kernel, GS's waits where SWAPGS finds it.
+/// Returns the FS and GS bases of user mode. While the kernel runs, SWAPGS holds user mode's GS base.
 #[inline(always)]
 pub fn user_bases() -> (u64, u64) {
     let (fs, gs): (u64, u64);
-    // SAFETY: reading registers has no effect. Interrupts are off, and what can strike all the same
-    // looks for its CPU without GS.
+    // SAFETY: reading registers has no effect. Interrupts are disabled, and handlers of events that can still occur
+    // find their CPU without GS.
     unsafe {
         asm!(
             "rdfsbase {fs}",
@@ -306,13 +305,13 @@ pub fn user_bases() -> (u64, u64) {
     (fs, gs)
 }
 
-/// Sets the FS and GS base of user mode.
+/// Sets the FS and GS bases of user mode.
 ///
 /// # Safety
 /// Both are canonical.
 #[inline(always)]
 pub unsafe fn load_user_bases(fs: u64, gs: u64) {
-    // SAFETY: the kernel uses no FS, and GS has its own base again at the end; as in `user_bases`.
+    // SAFETY: the kernel does not use FS, and GS has the kernel's base again at the end; as in `user_bases`.
     unsafe {
         asm!(
             "wrfsbase {fs}",
@@ -326,7 +325,7 @@ pub unsafe fn load_user_bases(fs: u64, gs: u64) {
     }
 }
 
-/// The stack pointer.
+/// Returns the stack pointer.
 #[inline(always)]
 pub fn stack_pointer() -> u64 {
     let value: u64;
@@ -335,33 +334,33 @@ pub fn stack_pointer() -> u64 {
     value
 }
 
-/// EAX, EBX, ECX and EDX of a leaf of CPUID.
+/// Returns EAX, EBX, ECX and EDX of a CPUID leaf.
 pub fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
     let leaf = __cpuid_count(leaf, subleaf);
     [leaf.eax, leaf.ebx, leaf.ecx, leaf.edx]
 }
 
-/// Whether the processor maps 1 GiB pages.
+/// Returns whether the processor supports pages of 1 GiB.
 pub fn has_gigabyte_pages() -> bool {
     let extended = __cpuid(0x8000_0001);
     extended.edx & (1 << 26) != 0
 }
 
-/// Whether the local APIC's registers can be model-specific ones.
+/// Returns whether the processor supports x2APIC mode.
 pub fn has_x2apic() -> bool {
     __cpuid(1).ecx & (1 << 21) != 0
 }
 
-/// The id of this CPU's local APIC.
+/// Returns the id of this CPU's local APIC.
 pub fn own_apic_id() -> u32 {
-    // The extended topology has all 32 bits, where it is there.
+    // The extended topology leaf has all 32 bits, if it exists.
     if __cpuid(0).eax >= 0xb && __cpuid_count(0xb, 0).ebx != 0 {
         return __cpuid_count(0xb, 0).edx;
     }
     __cpuid(1).ebx >> 24
 }
 
-/// What of the processor's optional features the kernel uses.
+/// The optional processor features that the kernel uses.
 #[derive(Clone, Copy)]
 pub struct Features {
     /// Supervisor-mode execution prevention.
@@ -370,7 +369,7 @@ pub struct Features {
     pub smap: bool,
     /// User-mode instruction prevention.
     pub umip: bool,
-    /// RDFSBASE and its kin.
+    /// RDFSBASE and its relatives.
     pub fsgsbase: bool,
     /// XSAVE.
     pub xsave: bool,
@@ -382,7 +381,7 @@ pub struct Features {
     pub keys: bool,
 }
 
-/// Asks the processor.
+/// Queries the processor.
 pub fn features() -> Features {
     let basic = __cpuid(1);
     let structured = __cpuid_count(7, 0);
@@ -399,12 +398,12 @@ pub fn features() -> Features {
     }
 }
 
-/// Bytes that the enabled extended-state components take in the standard format.
+/// Returns the size of the enabled extended-state components in the standard format, in bytes.
 pub fn enabled_state_size() -> usize {
     __cpuid_count(0xd, 0).ebx as usize
 }
 
-/// CPUID leaf 1 EDX, which Linux hands to programs as AT_HWCAP.
+/// Returns CPUID leaf 1 EDX, which Linux passes to programs as AT_HWCAP.
 pub fn hardware_capabilities() -> u64 {
     u64::from(__cpuid(1).edx)
 }

@@ -1,14 +1,14 @@
-//! The guest's clock: the time-stamp counter minus the time that the machine stood still.
+//! The guest's clock: the time-stamp counter minus the time in which the machine stood still.
 //!
-//! Under the pinned clock the counter counts nanoseconds, one for each instruction. Where the CPUs run by the
-//! host's clock it has a rate of its own, which is measured at boot against the timer: that one
-//! counts nanoseconds everywhere.
+//! Under the pinned clock the counter counts nanoseconds, one for each instruction. If the CPUs run by the host's
+//! clock, the counter has its own rate, which is measured at boot against the timer. The timer always counts
+//! nanoseconds.
 //!
-//! While the clock is paused the timer is stopped too, and afterwards it is set anew against the
-//! clock, so that a deadline falls on the same guest instruction however long the pause was.
+//! While the clock is paused the timer is stopped as well. Afterwards it is set again by the clock, so that a deadline
+//! falls on the same guest instruction regardless of the length of the pause.
 //!
-//! All CPUs share the clock. So with several of them it is paused only while the others stand still,
-//! for a wait for input; output, which with one CPU is no guest time, takes time like other work.
+//! All CPUs share the clock. So with several CPUs it is paused only while the others are stopped, for a wait for input.
+//! Output, which takes no guest time with one CPU, then takes time like other work.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -17,24 +17,24 @@ use crate::arch;
 use crate::percpu::{self, PerCpu};
 use crate::stretch;
 
-/// Counter reading at boot, plus all pauses so far.
+/// Counter value at boot, plus all pauses so far.
 static OFFSET: AtomicU64 = AtomicU64::new(0);
-/// Counter reading at which the running pause began.
+/// Counter value at the start of the current pause.
 static PAUSED_AT: AtomicU64 = AtomicU64::new(0);
-/// How many pauses are nested.
+/// Nesting depth of pauses.
 static PAUSES: AtomicU32 = AtomicU32::new(0);
 
-/// Nanoseconds that a tick of the counter takes, in 2^-32; 0 where a tick is a nanosecond.
+/// Nanoseconds per tick of the counter, in units of 2^-32; 0 if a tick is a nanosecond.
 static RATE: AtomicU64 = AtomicU64::new(0);
 
 /// No deadline.
 pub const NEVER: u64 = u64::MAX;
 
-/// Instructions of a pause that its two counter readings do not span: they are taken off the clock
-/// as well, so that work done in a pause leaves no trace in the guest's time.
+/// Instructions of a pause that its two counter readings do not include. They are subtracted from the clock as well, so
+/// that work done in a pause does not affect the guest's time.
 const OVERHEAD: u64 = 0;
 
-/// Nanoseconds of the moment in which all CPUs sleep in [`settle`].
+/// Nanoseconds for which all CPUs sleep in [`settle`].
 const SETTLING: u32 = 10_000;
 
 /// Starts the clock at zero.
@@ -42,7 +42,7 @@ pub fn start() {
     OFFSET.store(arch::ticks(), Ordering::Relaxed);
 }
 
-/// Measures the counter's rate. The timer must be set up and not in use.
+/// Measures the counter's rate. The timer must be set up and unused.
 pub fn calibrate() {
     const STEPS: u32 = 20_000;
     const LONG: u32 = 50_000_000;
@@ -53,7 +53,7 @@ pub fn calibrate() {
     }
     let mut end = sample();
     if rate(start, end) != 0 {
-        // Longer, so that the readings' own time does not count.
+        // Measure over a longer time, so that the duration of the readings does not matter.
         while start.1 - end.1 < LONG {
             arch::pause();
             end = sample();
@@ -63,8 +63,8 @@ pub fn calibrate() {
     RATE.store(rate(start, end), Ordering::Relaxed);
 }
 
-/// Counter and timer at one time, as nearly as possible: a reading of the one between two of the other, the
-/// closest of several.
+/// Reads counter and timer at nearly the same time: the timer between two readings of the counter. Returns the closest
+/// of several attempts.
 fn sample() -> (u64, u32) {
     let read = || {
         let before = arch::ticks();
@@ -76,7 +76,7 @@ fn sample() -> (u64, u32) {
     closest.unwrap_or_else(read).1
 }
 
-/// What [`RATE`] is, by two samples; 0 if the counter's ticks are as long as the timer's, within a hundredth.
+/// Computes [`RATE`] from two samples; 0 if the counter's ticks equal the timer's within a hundredth.
 fn rate(start: (u64, u32), end: (u64, u32)) -> u64 {
     let ticks = end.0 - start.0;
     let nanoseconds = u64::from(start.1 - end.1);
@@ -87,12 +87,12 @@ fn rate(start: (u64, u32), end: (u64, u32)) -> u64 {
     }
 }
 
-/// Whether the counter counts nanoseconds, as it does where it counts instructions.
+/// Returns whether the counter counts nanoseconds, as it does if it counts instructions.
 pub fn counts_nanoseconds() -> bool {
     RATE.load(Ordering::Relaxed) == 0
 }
 
-/// How long `ticks` of the counter are, in nanoseconds.
+/// Converts ticks of the counter to nanoseconds.
 #[inline(always)]
 pub fn nanoseconds(ticks: u64) -> u64 {
     match RATE.load(Ordering::Relaxed) {
@@ -101,12 +101,12 @@ pub fn nanoseconds(ticks: u64) -> u64 {
     }
 }
 
-/// Ticks of the counter since boot, less the pauses that have ended.
+/// Returns the ticks of the counter since boot, without the pauses that have ended.
 pub fn ticks() -> u64 {
     arch::ticks().wrapping_sub(OFFSET.load(Ordering::Relaxed))
 }
 
-/// Ticks of the counter since boot, without the pauses.
+/// Returns the ticks of the counter since boot, without all pauses.
 #[inline(always)]
 pub fn elapsed() -> u64 {
     let ticks = if PAUSES.load(Ordering::Relaxed) == 0 {
@@ -117,7 +117,7 @@ pub fn elapsed() -> u64 {
     ticks.wrapping_sub(OFFSET.load(Ordering::Relaxed))
 }
 
-/// Nanoseconds since boot, without the pauses.
+/// Returns the nanoseconds since boot, without pauses.
 #[inline(always)]
 pub fn now() -> u64 {
     nanoseconds(elapsed())
@@ -134,14 +134,14 @@ pub fn set_deadline(deadline: Option<u64>) {
     }
 }
 
-/// This CPU's deadline.
+/// Returns this CPU's deadline.
 pub fn deadline() -> Option<u64> {
     let deadline = percpu::current().deadline.load(Ordering::Relaxed);
     (deadline != NEVER).then_some(deadline)
 }
 
-/// What the timer is set to for `deadline` at `now`: at least one tick, at most what its register
-/// holds (it is set again when it fires early); 0 stops it.
+/// Returns the timer value for `deadline` at `now`: at least one tick, at most the capacity of its register (it is set
+/// again if it fires early); 0 stops it.
 const fn timer_ticks(deadline: u64, now: u64) -> u32 {
     if deadline == NEVER {
         return 0;
@@ -160,12 +160,12 @@ fn arm(deadline: u64) {
     apic::set_timer(timer_ticks(deadline, now()));
 }
 
-/// Sets this CPU's timer anew, after the machine stood still.
+/// Sets this CPU's timer again after the machine was stopped.
 pub fn arm_again(cpu: &PerCpu) {
     arm(cpu.deadline.load(Ordering::Relaxed));
 }
 
-/// Halts this CPU until an interrupt comes, `limit` nanoseconds at most. Its deadline stays what it was.
+/// Halts this CPU until an interrupt arrives, for at most `limit` nanoseconds. Its deadline is unchanged.
 pub fn nap(cpu: &PerCpu, limit: u32) {
     let left = timer_ticks(cpu.deadline.load(Ordering::Relaxed), now());
     apic::set_timer(if left == 0 { limit } else { left.min(limit) });
@@ -173,7 +173,7 @@ pub fn nap(cpu: &PerCpu, limit: u32) {
     arm_again(cpu);
 }
 
-/// Notes the timer's interrupt. Returns whether the deadline has come; if not, the timer goes on.
+/// Handles the timer's interrupt. Returns whether the deadline has passed; if not, the timer is set again.
 pub fn timer_fired(cpu: &PerCpu) -> bool {
     let deadline = cpu.deadline.load(Ordering::Relaxed);
     if deadline > now() {
@@ -184,8 +184,8 @@ pub fn timer_fired(cpu: &PerCpu) -> bool {
     true
 }
 
-/// Stops the clock and the timer for work that is not the guest's. Pauses nest. With several CPUs it
-/// does nothing.
+/// Stops the clock and the timer for work that must not count as guest time. Pauses nest. Does nothing with several
+/// CPUs.
 pub fn pause() {
     if percpu::count() == 1 {
         stop();
@@ -199,7 +199,7 @@ pub fn resume() {
     }
 }
 
-/// Stops the clock and this CPU's timer. Other CPUs stand still. Nests.
+/// Stops the clock and this CPU's timer. The other CPUs are stopped. Calls nest.
 pub fn stop() {
     if PAUSES.load(Ordering::Relaxed) == 0 {
         PAUSED_AT.store(arch::ticks(), Ordering::Relaxed);
@@ -208,14 +208,15 @@ pub fn stop() {
     PAUSES.store(PAUSES.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// Sleeps for a moment, while the others stand still and the clock is stopped. QEMU ends CPUs' turns by a clock of
-/// its own, which stops when all of them sleep. Whether they did in the pause depends on the host; now they did.
+/// Sleeps for a moment while the other CPUs and the clock are stopped. QEMU ends the time slices of CPUs by a clock of
+/// its own, which stops when all of them sleep. Whether that happened during the pause depends on the host; after this
+/// call it has.
 pub fn settle() {
     apic::set_timer(SETTLING);
     arch::wait_for_interrupt();
 }
 
-/// Lets clock and timer go on. Without a pause it does nothing.
+/// Resumes clock and timer. Does nothing without a pause.
 pub fn go_on() {
     let pauses = PAUSES.load(Ordering::Relaxed);
     if pauses == 0 {

@@ -1,9 +1,9 @@
 //! Output: frames, one at a time.
 //!
-//! The payload goes to the window; then the debug port gets kind, length and the bytes that pace, one `out` each. The
-//! port never has to be polled: so the instruction count of an output depends on its length alone. One CPU writes at a time.
-//! A panic trusts the port alone, which gets its payload too. One that strikes inside a frame of its own CPU pads
-//! it first, so that its own frame is read in step; another CPU completes its frame before it stops.
+//! The payload goes to the window. Then kind, length and the pacing bytes go to the debug port, one `out` each. The
+//! port never has to be polled, so the instruction count of an output depends on its length only. One CPU writes at a
+//! time. A panic relies on the port alone, through which its payload is sent too. A panic inside an open frame of the
+//! same CPU pads that frame first, so that the reader stays in step. Another CPU completes its frame before it stops.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -13,19 +13,19 @@ use memwright_linux::channel::{Channel, LONGEST_FRAME, OUTPUT_PORT, PACE};
 use crate::percpu::{self, PerCpu};
 use crate::{arch, report, window};
 
-/// Who writes a frame: one more than the CPU's index; 0 is nobody. No lock of the synchronisation layer:
-/// NMIs and panics write too, and have to know whose frame they struck in.
+/// The CPU that writes a frame: its index plus one; 0 for none. This is not a lock of the synchronisation layer: NMIs
+/// and panics write too, and have to know whose frame they interrupted.
 static WRITER: AtomicU32 = AtomicU32::new(0);
-/// Bytes of the open frame that are still owed to the reader.
+/// Bytes of the open frame that are still to be sent.
 static OWED: AtomicU32 = AtomicU32::new(0);
 
-/// The bytes that pace the longest frame.
+/// The pacing bytes of the longest frame.
 static PACING: [u8; LONGEST_FRAME / PACE] = [0; LONGEST_FRAME / PACE];
 
 /// Writes bytes to the debug port.
 #[inline(always)]
 fn send(bytes: &[u8]) {
-    // SAFETY: the debug port takes any bytes at any time.
+    // SAFETY: the debug port accepts any bytes at any time.
     unsafe { arch::write_port_all(OUTPUT_PORT, bytes) };
 }
 
@@ -44,7 +44,7 @@ fn one_frame(kind: Channel, payload: &[u8]) {
         .compare_exchange(0, writer, Ordering::Acquire, Ordering::Relaxed)
         .is_err()
     {
-        // Without serving others: it may be an NMI that waits. Who writes waits for nothing.
+        // Without serving requests: this code may run in an NMI, and the writing CPU waits for nothing.
         arch::pause();
     }
     let follows = if kind.is_inline() {
@@ -62,17 +62,17 @@ fn one_frame(kind: Channel, payload: &[u8]) {
     report::answer_late(cpu);
 }
 
-/// What stands for a CPU in [`WRITER`].
+/// Returns the value for a CPU in [`WRITER`].
 fn mark(cpu: &PerCpu) -> u32 {
     cpu.index.load(Ordering::Relaxed) + 1
 }
 
-/// Whether this CPU has a frame open: it may write no other then.
+/// Returns whether this CPU has an open frame: it must not begin another one then.
 pub fn is_open() -> bool {
     WRITER.load(Ordering::Relaxed) == mark(percpu::current())
 }
 
-/// Completes a frame that a panic interrupted, if there is one. Whoever wrote it never runs again.
+/// Completes a frame that a panic interrupted, if there is one. Its writer never runs again.
 pub fn pad_open_frame() {
     for _ in 0..OWED.swap(0, Ordering::Relaxed) {
         send(b"?");
@@ -80,8 +80,7 @@ pub fn pad_open_frame() {
     WRITER.store(0, Ordering::Release);
 }
 
-/// Text collected in a fixed buffer and sent as frames of one kind: no allocation, so it works in a
-/// panic.
+/// Text collected in a fixed buffer and sent as frames of one kind. It allocates nothing, so it works in a panic.
 pub struct Text {
     kind: Channel,
     used: usize,
@@ -89,7 +88,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// An empty text that will travel in frames of `kind`.
+    /// Creates an empty text to be sent in frames of `kind`.
     pub const fn new(kind: Channel) -> Self {
         Self {
             kind,
@@ -98,7 +97,7 @@ impl Text {
         }
     }
 
-    /// Sends what is collected.
+    /// Sends the collected text.
     pub fn flush(&mut self) {
         if self.used > 0 {
             frame(self.kind, &self.buffer[..self.used]);

@@ -1,8 +1,8 @@
-//! Kernel stacks and the switch between them.
+//! Kernel stacks and context switches.
 //!
-//! A context is a slot of the stacks' area: unmapped pages below, the stack at its end, so that an
-//! overflow meets an unmapped page. Context 0 is the boot stack, which becomes the idle loop's
-//! of the first CPU; the other CPUs' idle loops have slots.
+//! A context is a slot in the area of stacks: unmapped pages at the bottom and the stack at the end, so that an
+//! overflow faults on an unmapped page. Context 0 is the boot stack, which the idle loop of the first CPU uses later.
+//! The idle loops of the other CPUs have slots.
 
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -16,20 +16,20 @@ use crate::paging::{self, STACKS_BASE};
 use crate::trace::Kind;
 use crate::{arch, depth, frames, ipi, percpu, stretch, usercopy};
 
-/// Contexts besides the boot context.
+/// Number of contexts besides the boot context.
 const SLOTS: usize = 8192;
-/// The most contexts for threads: each CPU has its idle loop's too, and may be about to free one that it has left.
+/// Most contexts for threads. Each CPU also needs one for its idle loop, and may still hold one that it has just left.
 pub const MOST: usize = SLOTS - 2 * MAX_CPUS;
-/// Bytes of a slot.
+/// Size of a slot in bytes.
 const SLOT_SIZE: u64 = 64 * 1024;
-/// Pages of a stack.
+/// Number of pages in a stack.
 const STACK_PAGES: u64 = 8;
 const PAGE: u64 = 4096;
-/// Mapped stacks that are kept for the next contexts.
+/// Most mapped stacks kept for future contexts.
 const SPARE: usize = 64;
-/// How many of them one CPU keeps: so few stacks come and go there at a time.
+/// How many of them are kept with a single CPU, where few stacks are created and destroyed at a time.
 const SPARE_OF_ONE: usize = 8;
-/// Most stacks that are unmapped together. Each time every CPU is interrupted once.
+/// Most stacks unmapped together. Each batch interrupts every CPU once.
 const BATCH: usize = 16;
 
 /// Saved stack pointers, by context.
@@ -38,7 +38,7 @@ static SAVED: [AtomicU64; SLOTS + 1] = [const { AtomicU64::new(0) }; SLOTS + 1];
 struct Slots {
     /// One bit for each slot in use.
     used: [u64; SLOTS / 64],
-    /// Slots whose stacks are mapped though nobody uses them.
+    /// Mapped slots that are not in use.
     spare: [u32; SPARE + 1],
     spares: usize,
 }
@@ -61,18 +61,18 @@ const fn bottom(slot: u32) -> u64 {
     top(slot) - STACK_PAGES * PAGE
 }
 
-/// Fills the part of the boot stack that the caller and its callers do not use.
+/// Fills the part of the boot stack that is not in use.
 pub fn fill_boot_stack() {
     /// Bytes below the stack pointer that this function and what it calls may use.
     const OWN: u64 = 4096;
     let pointer = arch::stack_pointer();
     if let Some((bottom, _)) = stack_of(pointer) {
-        // SAFETY: what lies that far below the stack pointer is used by no frame.
+        // SAFETY: memory that far below the stack pointer is not used by any frame.
         unsafe { depth::fill(bottom, (pointer - OWN) & !7) };
     }
 }
 
-/// Looks how much was ever used of each stack that is mapped.
+/// Measures how much was ever used of each mapped stack.
 pub fn look_at_all() {
     let guard = paging::image().guard;
     // SAFETY: the boot stack is always mapped.
@@ -83,13 +83,13 @@ pub fn look_at_all() {
         let mapped = used || slots.spare[..slots.spares].contains(&slot);
         drop(slots);
         if mapped {
-            // SAFETY: the stack is mapped; the run is over, and no context is made or destroyed.
+            // SAFETY: the stack is mapped; the run is over, and no context is created or destroyed.
             unsafe { depth::look(bottom(slot), top(slot), None) };
         }
     }
 }
 
-/// The stack that holds `address`, as its lowest and one past its highest byte.
+/// Returns the stack that contains `address`, as its lowest byte and one past its highest byte.
 pub fn stack_of(address: u64) -> Option<(u64, u64)> {
     let guard = paging::image().guard;
     let boot = (guard + PAGE, guard + PAGE + BOOT_STACK_SIZE as u64);
@@ -105,7 +105,7 @@ fn slot_of(address: u64) -> Option<u32> {
     (slot < SLOTS as u64).then_some(slot as u32)
 }
 
-/// Whether `address` lies in a guard page: an access there is an overflow of the stack above.
+/// Returns whether `address` is in a guard page: an access there is an overflow of the stack above.
 pub fn is_guard(address: u64) -> bool {
     let guard = paging::image().guard;
     (guard..guard + PAGE).contains(&address)
@@ -158,7 +158,7 @@ extern "C" fn context_main(argument: usize) -> ! {
     }
 }
 
-/// Makes a context for the idle loop of a CPU that is to be started; it begins at its [`stack_top`].
+/// Creates a context for the idle loop of a CPU that is about to be started. It begins at its [`stack_top`].
 ///
 /// # Errors
 /// As for [`create`].
@@ -166,15 +166,15 @@ pub fn create_idle() -> Result<ContextId, OutOfMemory> {
     map_new().map(|slot| ContextId(slot + 1))
 }
 
-/// First byte past the stack of a context that is not the boot context.
+/// Returns the first byte past the stack of a context other than the boot context.
 pub fn stack_top(context: ContextId) -> u64 {
     top(context.0 - 1)
 }
 
-/// Makes a context that will call the personality with `argument`.
+/// Creates a context that will call the personality with `argument`.
 ///
 /// # Errors
-/// [`OutOfMemory`] when there is no slot, or no frame for its stack.
+/// [`OutOfMemory`] if there is no free slot, or no frame for its stack.
 pub fn create(argument: usize) -> Result<ContextId, OutOfMemory> {
     reap();
     let spare = {
@@ -190,11 +190,11 @@ pub fn create(argument: usize) -> Result<ContextId, OutOfMemory> {
         Some(slot) => slot,
         None => map_new()?,
     };
-    // What the first switch pops: six registers, of which RBX is the argument, and where to go.
+    // The values that the first switch pops: six registers, with the argument in RBX, and the entry point.
     let begin = context_begin as *const () as usize as u64;
     let initial = [0, 0, 0, 0, argument as u64, 0, begin, 0];
     let stack = top(slot) - size_of_val(&initial) as u64;
-    // SAFETY: the stack is mapped, and nobody uses it.
+    // SAFETY: the stack is mapped and not in use.
     unsafe { (stack as *mut [u64; 8]).write(initial) };
     SAVED[slot as usize + 1].store(stack, Ordering::Relaxed);
     Ok(ContextId(slot + 1))
@@ -224,7 +224,7 @@ impl Slots {
 
 /// Takes a slot and maps its stack.
 fn map_new() -> Result<u32, OutOfMemory> {
-    // Frames are taken before the lock: two more than the stack needs, for tables.
+    // Frames are allocated before the lock is taken: two more than the stack needs, for page tables.
     const NEEDED: usize = STACK_PAGES as usize + 2;
     let mut pages = [0; NEEDED];
     for at in 0..NEEDED {
@@ -247,7 +247,7 @@ fn map_new() -> Result<u32, OutOfMemory> {
                 left = left.checked_sub(1)?;
                 Some(pages[left])
             };
-            // The first page may need both table pages; the others share them.
+            // The first page may need both page tables; the others share them.
             let mapped = paging::map_stack_page(bottom(slot) + page * PAGE, physical, &mut table);
             debug_assert!(mapped.is_some());
         }
@@ -255,7 +255,7 @@ fn map_new() -> Result<u32, OutOfMemory> {
     drop(slots);
     give_back(&pages[..left]);
     if let Some(slot) = taken {
-        // SAFETY: the stack was just mapped, and nothing uses it yet.
+        // SAFETY: the stack was just mapped and is not in use yet.
         unsafe { depth::fill(bottom(slot), top(slot)) };
     }
     taken.ok_or(OutOfMemory)
@@ -278,24 +278,23 @@ pub fn switch(from: ContextId, to: ContextId) {
     stretch::end(cpu);
     let next = SAVED[to.0 as usize].as_ptr().cast_const();
     let (fs_base, gs_base) = arch::user_bases();
-    // What a system call that switches uses on its way back to user mode.
+    // Values that a system call uses on its return to user mode, even if it switches.
     let user_state = cpu.user_state.load(Ordering::Relaxed);
     let kernel_stack = cpu.kernel_stack.load(Ordering::Relaxed);
-    // SAFETY: the personality names the running context and one that is not running; the saved
-    // stack pointer is that of `create` or of an earlier switch away from it. The bases come from
-    // the processor.
+    // SAFETY: the personality passes the running context and one that is not running. The saved stack pointer is from
+    // `create` or an earlier switch away from it. The bases come from the processor.
     unsafe {
         context_switch(SAVED[from.0 as usize].as_ptr(), next);
         arch::load_user_bases(fs_base, gs_base);
     }
-    // Perhaps another CPU than before.
+    // This may be another CPU than before.
     let cpu = percpu::current();
     cpu.user_state.store(user_state, Ordering::Relaxed);
     cpu.kernel_stack.store(kernel_stack, Ordering::Relaxed);
     reap();
 }
 
-/// Frees a context that will not run again; if it is the running one, once its stack is left.
+/// Frees a context that will not run again; the running one, once its stack is left.
 pub fn destroy(context: ContextId) {
     let cpu = percpu::current();
     let Some(slot) = context.0.checked_sub(1) else {
@@ -309,7 +308,7 @@ pub fn destroy(context: ContextId) {
     }
 }
 
-/// Frees the context that this CPU has left for good, if there is one.
+/// Frees the context that this CPU has left for the last time, if there is one.
 #[inline(always)]
 fn reap() {
     let cpu = percpu::current();
@@ -339,8 +338,8 @@ fn free(slot: u32) {
 }
 
 impl Slots {
-    /// Takes a batch out of the spare stacks if there are more than `most`: they are nobody's then, but
-    /// marked as used until they are unmapped.
+    /// Takes a batch out of the spare stacks if there are more than `most`. They are marked as used until they are
+    /// unmapped.
     fn take_surplus(&mut self, most: usize, batch: usize) -> ([u32; BATCH], usize) {
         let mut surplus = [0; BATCH];
         if self.spares <= most {
@@ -355,15 +354,14 @@ impl Slots {
     }
 }
 
-/// Unmaps stacks that nobody uses, and gives their slots and frames back once no CPU has a translation
-/// of them.
+/// Unmaps stacks that are not in use, and frees their slots and frames once no CPU has translations of them.
 fn unmap(slots: &[u32]) {
     if slots.is_empty() {
         return;
     }
     if cfg!(debug_assertions) {
         for &slot in slots {
-            // SAFETY: the stack is unmapped below, and only here.
+            // SAFETY: the stack is unmapped below, and nowhere else.
             unsafe { depth::look(bottom(slot), top(slot), None) };
         }
     }

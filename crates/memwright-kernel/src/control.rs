@@ -1,4 +1,4 @@
-//! Control bytes: the second serial port, by interrupt.
+//! Control bytes: the second serial port, driven by interrupts.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -6,10 +6,10 @@ use memwright_linux::channel::CONTROL_PORT;
 
 use crate::arch;
 
-/// Received bytes that nobody took, the oldest lowest, and how many there are in the highest byte;
-/// more than seven are dropped.
+/// Received bytes that were not taken yet, the oldest in the lowest byte, and their number in the highest byte. Bytes
+/// beyond seven are dropped.
 static RECEIVED: AtomicU64 = AtomicU64::new(0);
-/// A CPU reads the port. Interrupts are disabled then, so it ends soon.
+/// A CPU is reading the port. It has interrupts disabled, so this is short.
 static READING: AtomicBool = AtomicBool::new(false);
 
 const COUNT_SHIFT: u32 = 56;
@@ -20,23 +20,23 @@ const MODEM_CONTROL: u16 = CONTROL_PORT + 4;
 const LINE_STATUS: u16 = CONTROL_PORT + 5;
 const DATA_READY: u8 = 1;
 
-/// Lets the port interrupt when a byte arrives.
+/// Enables the port's receive interrupt.
 pub fn start() {
-    // SAFETY: the registers of a 16550 that the kernel alone programs: terminal ready, request to
-    // send, and the interrupt gate; then the receive interrupt.
+    // SAFETY: the registers of a 16550 that only the kernel programs: terminal ready, request to send, and the
+    // interrupt gate; then the receive interrupt.
     unsafe {
         arch::write_port(MODEM_CONTROL, 0x0b);
         arch::write_port(INTERRUPT_ENABLE, 1);
     }
 }
 
-/// Takes over what has arrived. Called by the interrupt, and by whoever knows that a byte has come; with
-/// interrupts disabled.
+/// Reads all bytes that have arrived. Called by the interrupt handler, and by code that knows that a byte has arrived.
+/// Interrupts are disabled.
 pub fn receive() {
     while READING.swap(true, Ordering::Acquire) {
         arch::pause();
     }
-    // SAFETY: reading the status and, if it says so, the data of the port.
+    // SAFETY: reads the status of the port and, if it permits, the data.
     while unsafe { arch::read_port(LINE_STATUS) } & DATA_READY != 0 {
         // SAFETY: as above.
         let byte = unsafe { arch::read_port(CONTROL_PORT) };
@@ -49,12 +49,12 @@ pub fn receive() {
     READING.store(false, Ordering::Release);
 }
 
-/// Whether there is a byte that nobody took yet.
+/// Returns whether there is a byte that was not taken yet.
 pub fn is_waiting() -> bool {
     RECEIVED.load(Ordering::Acquire) != 0
 }
 
-/// The oldest byte that nobody took yet.
+/// Takes the oldest byte, if there is one.
 pub fn take() -> Option<u8> {
     let taken = RECEIVED.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
         let count = (old >> COUNT_SHIFT).checked_sub(1)?;

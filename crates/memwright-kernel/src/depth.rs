@@ -1,5 +1,5 @@
-//! How deep the kernel's stacks become. With debug assertions a new stack is filled with a pattern: where the pattern ends,
-//! the deepest call ended.
+//! Measures the depth of kernel stacks. With debug assertions a new stack is filled with a pattern: the deepest call is
+//! where the pattern ends.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,23 +7,23 @@ use memwright_linux::host::StackDepth;
 
 use crate::context;
 
-/// What a stack holds where no call ever reached: a value that is neither an address nor a likely number.
+/// Contents of stack memory that was never used: a value that is neither an address nor a likely number.
 const PATTERN: u64 = 0x5ac5_3e1d_0b4a_71c9;
-/// Bytes of a word of the pattern.
+/// Size of a word of the pattern in bytes.
 const WORD: u64 = 8;
 
-/// The fullest stack so far, [packed](pack). One word and no lock: every system call looks at it, also where the
-/// uses of locks are counted.
+/// The largest depth so far, [packed](pack). It is one word without a lock: every system call reads it, even when lock
+/// statistics are collected.
 static DEEPEST: AtomicU64 = AtomicU64::new(pack(StackDepth {
     used: 0,
     size: 1,
     call: None,
 }));
 
-/// In a packed depth: the system call is not known.
+/// In a packed depth: the system call is unknown.
 const NO_CALL: u64 = 0xffff;
 
-/// From the highest bits on: 24 of the bytes in use, 24 of the size, 16 of the number of the system call.
+/// Packs a depth. From the highest bits on: 24 bits for the bytes used, 24 for the size, 16 for the system-call number.
 const fn pack(depth: StackDepth) -> u64 {
     let call = match depth.call {
         Some(call) if call < NO_CALL => call,
@@ -44,23 +44,23 @@ const fn unpack(packed: u64) -> StackDepth {
 /// Fills the bytes from `bottom` to `end` with the pattern.
 ///
 /// # Safety
-/// They are mapped, belong to a stack, and nothing uses them.
+/// They are mapped, belong to a stack, and are not in use.
 pub unsafe fn fill(bottom: u64, end: u64) {
     if cfg!(debug_assertions) {
         for address in (bottom..end).step_by(WORD as usize) {
-            // SAFETY: the caller vouches for the bytes.
+            // SAFETY: the caller guarantees the range.
             unsafe { (address as *mut u64).write(PATTERN) };
         }
     }
 }
 
-/// Looks how much of a stack was ever used. `call` is the system call that ran on it last, if that is known.
+/// Measures how much of a stack was ever used. `call` is the last system call that ran on it, if known.
 ///
 /// # Safety
-/// The stack is mapped, and stays so meanwhile.
+/// The stack is mapped, and stays mapped during the call.
 pub unsafe fn look(bottom: u64, top: u64, call: Option<u64>) {
     let untouched = |address: &u64| {
-        // SAFETY: the caller vouches that the stack is mapped; any bytes are a number.
+        // SAFETY: the caller guarantees that the stack is mapped; all bit patterns are valid.
         unsafe { (*address as *const u64).read_volatile() == PATTERN }
     };
     let mut words = (bottom..top).step_by(WORD as usize);
@@ -74,11 +74,12 @@ pub unsafe fn look(bottom: u64, top: u64, call: Option<u64>) {
         let deepest = unpack(packed);
         (depth.used * deepest.size > deepest.used * depth.size).then_some(pack(depth))
     };
-    // It fails where a stack was used more.
+    // Fails if another stack was used more.
     let _ = DEEPEST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, deeper);
 }
 
-/// After a system call: notes it if it used more of this thread's stack than anything before used of any.
+/// Records a system call that used more of this thread's stack than was ever used of any stack. Called after each
+/// system call.
 pub fn after_call(number: u64) {
     let Some((bottom, top)) = context::stack_of(crate::arch::stack_pointer()) else {
         return;
@@ -86,14 +87,14 @@ pub fn after_call(number: u64) {
     let deepest = unpack(DEEPEST.load(Ordering::Relaxed));
     let known = deepest.used * (top - bottom) / deepest.size;
     let below = (top - known).saturating_sub(WORD) & !(WORD - 1);
-    // SAFETY: the word lies in the stack that this CPU runs on; any bytes are a number.
+    // SAFETY: the word is in the stack on which this CPU runs; all bit patterns are valid.
     if below >= bottom && unsafe { (below as *const u64).read_volatile() } != PATTERN {
         // SAFETY: this CPU runs on the stack.
         unsafe { look(bottom, top, Some(number)) };
     }
 }
 
-/// The fullest stack of all; none without debug assertions.
+/// Returns the largest depth of any stack; `None` without debug assertions.
 pub fn deepest() -> Option<StackDepth> {
     if !cfg!(debug_assertions) {
         return None;
@@ -102,7 +103,7 @@ pub fn deepest() -> Option<StackDepth> {
     Some(unpack(DEEPEST.load(Ordering::Relaxed)))
 }
 
-/// What is known without looking further, for the report of a failure.
+/// Returns the largest depth recorded so far, without measuring, for a failure report.
 pub fn known() -> Option<StackDepth> {
     cfg!(debug_assertions).then(|| unpack(DEEPEST.load(Ordering::Relaxed)))
 }

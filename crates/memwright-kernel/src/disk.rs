@@ -1,10 +1,11 @@
-//! The disk: virtio-blk as its first drivers knew it (Virtual I/O Device specification 1.2, 2.7 and 5.2, in the legacy
-//! interface of 4.1.4.10), by ports and one queue.
+//! The disk: virtio-blk in its legacy form (Virtual I/O Device specification 1.2, 2.7 and 5.2, in the legacy interface
+//! of 4.1.4.10), with I/O ports and one queue.
 //!
-//! A request takes a page and one of a fixed number of places, each with three descriptors of its own. Nothing
-//! interrupts: who needs the end looks for it. When a request is over, and what QEMU does until then, depends on the host.
-//! So where instructions are the clock the device hears of requests when somebody waits for one, and from there to the end
-//! of all of them the guest stands still, as it does for input: whatever the disk takes is no guest time.
+//! A request transfers one page and occupies one of a fixed number of slots, each with three descriptors. The device
+//! never interrupts: the waiting code polls for completion. When a request completes depends on the host, and so does
+//! what QEMU does until then. So if instructions are the clock, the device is notified only when a thread waits for a
+//! request. From then until all requests are complete, the guest stands still, as it does for input. So a transfer
+//! takes no guest time.
 
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
@@ -22,7 +23,7 @@ use crate::{arch, clock, frames, ipi, percpu};
 /// virtio-blk, transitional: device 0x1001 of the vendor 0x1af4.
 const IDENTITY: u32 = 0x1001_1af4;
 
-/// Registers, from the first port on.
+/// Registers, relative to the first port.
 mod register {
     pub const DRIVER_FEATURES: u16 = 4;
     pub const QUEUE_PAGE: u16 = 8;
@@ -30,33 +31,33 @@ mod register {
     pub const QUEUE_CHOICE: u16 = 14;
     pub const QUEUE_NOTICE: u16 = 16;
     pub const STATUS: u16 = 18;
-    /// Sectors, of 64 bits.
+    /// Capacity in sectors, 64 bits.
     pub const CAPACITY: u16 = 20;
 }
 
-/// Status: somebody found the device, knows how to drive it, and is ready.
+/// Status: the driver has found the device, knows how to drive it, and is ready.
 const FOUND: u8 = 1;
 const DRIVER: u8 = 2;
 const READY: u8 = 4;
 
-/// Requests at a time.
+/// Most requests at a time.
 const PLACES: usize = QUEUE / 3;
 const SECTORS: u64 = PAGE_SIZE as u64 / 512;
 
-/// Where in the queue's memory its parts begin.
+/// Offsets of the parts of the queue's memory.
 const AVAILABLE: u64 = 16 * QUEUE as u64;
 const USED: u64 = PAGE_SIZE as u64;
 const HEADERS: u64 = 2 * PAGE_SIZE as u64;
 const STATUSES: u64 = HEADERS + 16 * PLACES as u64;
-/// All of it, as a power of two of frames.
+/// Size of the queue's memory, as a power of two of frames.
 const ORDER: u8 = 2;
 
-/// A descriptor goes on in another; the device writes there.
+/// Descriptor flags: another descriptor follows; the device writes to the buffer.
 const NEXT: u16 = 1;
 const WRITES: u16 = 2;
-/// In the flags of the available ring: the device need not interrupt.
+/// Flag of the available ring: the device need not interrupt.
 const QUIET: u16 = 1;
-/// Kinds of requests.
+/// Request types.
 const READ: u32 = 0;
 const WRITE: u32 = 1;
 
@@ -75,16 +76,16 @@ struct Header {
     sector: u64,
 }
 
-/// What is known of the queue.
+/// The state of the queue.
 struct Queue {
     /// The first of the device's ports.
     ports: u16,
-    /// Its memory in the direct map.
+    /// Address of its memory in the direct map.
     memory: u64,
-    /// Places in use, and places whose request is over: a bit for each.
+    /// Slots in use, and slots whose request is complete: a bit for each.
     taken: u64,
     over: u64,
-    /// Requests given to the device and taken back so far.
+    /// Number of requests passed to the device and completed so far.
     asked: u16,
     answered: u16,
 }
@@ -100,12 +101,12 @@ static DISK: Disk = Disk {
     pages: AtomicU32::new(0),
 };
 
-/// The disk, if there is one.
+/// Returns the disk, if there is one.
 pub fn get() -> Option<&'static dyn BlockDevice> {
     (DISK.pages() > 0).then_some(&DISK)
 }
 
-/// Finds the disk and makes its queue, on the boot processor before others run.
+/// Finds the disk and sets up its queue, on the boot processor before other CPUs run.
 pub fn start() {
     let Some(device) = Device::find(DISK_SLOT, IDENTITY) else {
         return;
@@ -115,11 +116,11 @@ pub fn start() {
     let Some(memory) = frames::allocate(ORDER) else {
         panic!("no memory for the disk's queue");
     };
-    // SAFETY: the frames are the queue's for good.
+    // SAFETY: the frames belong to the queue and are never freed.
     unsafe { ptr::write_bytes(memory as *mut u8, 0, PAGE_SIZE << ORDER) };
     let queue_page = ((memory - DIRECT_BASE) / PAGE_SIZE as u64) as u32;
-    // SAFETY: the device's own ports, in the order that its specification asks for; the queue's memory is its
-    // own from here on, and zeroes are an empty queue.
+    // SAFETY: the device's own ports, in the order that its specification requires. The queue's memory is used by the
+    // device from now on; zeroes are an empty queue.
     let (size, sectors) = unsafe {
         arch::write_port(ports + register::STATUS, 0);
         arch::write_port(ports + register::STATUS, FOUND);
@@ -152,16 +153,16 @@ pub fn start() {
 }
 
 impl Queue {
-    /// Writes into the queue's memory, at an offset that lies there and suits the type.
+    /// Writes to the queue's memory, at an offset that is inside it and aligned for the type.
     fn put<T>(&mut self, offset: u64, value: T) {
-        // SAFETY: the offsets of this module lie within the memory and are aligned; the device, which may read or
-        // write there at any time, is why it is volatile.
+        // SAFETY: the offsets in this module are inside the memory and aligned. The access is volatile because the
+        // device may read or write the memory at any time.
         unsafe { ptr::write_volatile((self.memory + offset) as *mut T, value) };
     }
 
-    /// Reads what [`put`](Self::put) or the device wrote.
+    /// Reads what [`put`](Self::put) or the device has written.
     fn get<T: Copy>(&self, offset: u64) -> T {
-        // SAFETY: as for `put`; every value of the integers that are read is one.
+        // SAFETY: as for `put`; all bit patterns of the integers that are read are valid.
         unsafe { ptr::read_volatile((self.memory + offset) as *const T) }
     }
 
@@ -169,7 +170,7 @@ impl Queue {
         self.memory - DIRECT_BASE + offset
     }
 
-    /// Hands a request to the device. `None`: it has as many as it can have.
+    /// Passes a request to the device. Returns `None` if all slots are in use.
     fn submit(&mut self, transfer: Transfer) -> Option<Ticket> {
         let place = (!self.taken).trailing_zeros() as usize;
         if place >= PLACES {
@@ -209,23 +210,23 @@ impl Queue {
         let at = u64::from(self.asked) % QUEUE as u64;
         self.put(AVAILABLE + 4 + 2 * at, first);
         self.asked = self.asked.wrapping_add(1);
-        // The device sees the request before it sees that there is one.
+        // The device must see the request before it sees the new index.
         fence(Ordering::SeqCst);
         self.put(AVAILABLE + 2, self.asked);
         Some(Ticket(place as u32))
     }
 
-    /// Tells the device that there are requests.
+    /// Notifies the device that there are requests.
     fn notify(&mut self) {
         fence(Ordering::SeqCst);
-        // SAFETY: the queue has requests, and its memory is the device's.
+        // SAFETY: the queue has requests, and its memory is valid for the device.
         unsafe { arch::write_port_half(self.ports + register::QUEUE_NOTICE, 0) };
     }
 
-    /// Takes back what is over. Returns whether that is all.
+    /// Collects completed requests. Returns whether all requests are complete.
     fn take_back(&mut self) -> bool {
         while self.get::<u16>(USED + 2) != self.answered {
-            // What the device wrote is seen after it said so.
+            // What the device has written is read only after its index.
             fence(Ordering::SeqCst);
             let at = u64::from(self.answered) % QUEUE as u64;
             let first = self.get::<u32>(USED + 4 + 8 * at);
@@ -235,7 +236,7 @@ impl Queue {
         self.answered == self.asked
     }
 
-    /// How the request at `place` ended, if it was taken back; the place is free then.
+    /// Returns the result of the request at `place` if it is complete, and frees the slot.
     fn end(&mut self, place: u32) -> Option<Result<(), DeviceError>> {
         let bit = 1 << place;
         if self.over & bit == 0 {
@@ -253,15 +254,15 @@ impl Queue {
 }
 
 impl Disk {
-    /// Calls `act` with the queue, which is there as long as there are requests.
+    /// Calls `act` with the queue, which exists as long as there are requests.
     fn with_queue<R>(&self, act: impl FnOnce(&mut Queue) -> R) -> R {
         let mut queue = self.queue.lock();
         let queue = queue.as_mut();
         act(queue.unwrap_or_else(|| panic!("a disk without a queue is used")))
     }
 
-    /// Has the device carry out all requests while the guest stands still: how many of them were over at some moment would
-    /// depend on the host.
+    /// Makes the device execute all requests while the guest stands still: the number of requests complete at a given
+    /// moment would otherwise depend on the host.
     fn take_all_back(&self) {
         ipi::hold_others();
         clock::stop();

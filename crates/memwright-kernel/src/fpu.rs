@@ -1,4 +1,4 @@
-//! Extended processor state: x87, SSE and AVX of user mode. The kernel itself uses none of it.
+//! Extended processor state: x87, SSE and AVX of user mode. The kernel itself does not use them.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -27,8 +27,8 @@ static ENABLED: AtomicU64 = AtomicU64::new(FEATURES);
 pub fn start() {
     let has_keys = arch::features().keys;
     let enabled = FEATURES | if has_keys { KEYS } else { 0 };
-    // SAFETY: `boot` has checked that the processor has XSAVE and AVX; the components are the three
-    // that belong together, and protection keys where there are some.
+    // SAFETY: `boot` has checked that the processor has XSAVE and AVX. The components are the three that belong
+    // together, and protection keys if the processor has them.
     unsafe {
         let mut cr0: u64;
         asm!("mov {}, cr0", out(reg) cr0, options(nomem, nostack, preserves_flags));
@@ -45,17 +45,17 @@ pub fn start() {
     restore(&FpuArea::INITIAL);
 }
 
-/// Bytes that the enabled components take in the standard format.
+/// Returns the size of the enabled components in the standard format, in bytes.
 pub fn size() -> usize {
     SIZE.load(Ordering::Relaxed)
 }
 
-/// The enabled components, as bits of XCR0.
+/// Returns the enabled components as bits of XCR0.
 pub fn features() -> u64 {
     ENABLED.load(Ordering::Relaxed)
 }
 
-/// What this CPU may not do by protection keys; nothing where there are none.
+/// Returns the accesses that protection keys deny on this CPU; 0 if there are no keys.
 pub fn key_rights() -> u32 {
     if features() & KEYS == 0 {
         return 0;
@@ -68,7 +68,7 @@ pub fn key_rights() -> u32 {
     rights
 }
 
-/// Sets it, where there are keys.
+/// Sets the accesses that protection keys deny on this CPU, if there are keys.
 pub fn set_key_rights(rights: u32) {
     if features() & KEYS == 0 {
         return;
@@ -79,7 +79,7 @@ pub fn set_key_rights(rights: u32) {
     }
 }
 
-/// Stores the state of this CPU.
+/// Stores the extended state of this CPU.
 #[inline(always)]
 pub fn save(area: &mut FpuArea) {
     // SAFETY: the area is larger than the enabled components need, and aligned to 64 bytes.
@@ -88,11 +88,11 @@ pub fn save(area: &mut FpuArea) {
     }
 }
 
-/// Loads the state of this CPU. `area` was written by [`save`] or checked by the personality: a
-/// header that the processor refuses would fault in the kernel.
+/// Loads the extended state of this CPU. `area` was written by [`save`] or checked by the personality: a header that
+/// the processor refuses would fault in the kernel.
 #[inline(always)]
 pub fn restore(area: &FpuArea) {
-    // SAFETY: as in `save`; the kernel itself keeps nothing in these registers.
+    // SAFETY: as in `save`; the kernel keeps no data in these registers.
     unsafe {
         asm!("xrstor64 [{}]", in(reg) area.bytes.as_ptr(), in("eax") u32::MAX, in("edx") u32::MAX, options(nostack, readonly, preserves_flags));
     }

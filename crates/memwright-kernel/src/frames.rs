@@ -1,4 +1,4 @@
-//! The frames that the kernel itself uses: heap chunks, stacks, tables of the stacks' area.
+//! The frames that the kernel itself uses: heap chunks, stacks, page tables of the area of stacks.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -12,7 +12,7 @@ pub use memwright_linux::M;
 
 static FRAMES: AtomicPtr<Frames<M>> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Names the allocator; it is never freed.
+/// Sets the allocator, which is never freed.
 pub fn set(frames: &Arc<Frames<M>>) {
     FRAMES.store(Arc::into_raw(frames.clone()).cast_mut(), Ordering::Release);
 }
@@ -23,12 +23,12 @@ fn frames() -> Option<&'static Frames<M>> {
     unsafe { frames.as_ref() }
 }
 
-/// All frames that there are.
+/// Returns the total number of frames.
 pub fn total() -> u64 {
     frames().map_or(0, Frames::total)
 }
 
-/// Takes 2^`order` frames; returns their address in the direct map. The contents are undefined.
+/// Allocates 2^`order` frames. Returns their address in the direct map. The contents are undefined.
 pub fn allocate(order: u8) -> Option<u64> {
     let frame = frames()?
         .allocate(order, FrameKind::Kernel)
@@ -37,7 +37,7 @@ pub fn allocate(order: u8) -> Option<u64> {
     Some(DIRECT_BASE + frame.address().as_u64())
 }
 
-/// Gives back what [`allocate`] returned.
+/// Frees what [`allocate`] returned.
 pub fn release(address: u64) {
     if let Some(frames) = frames() {
         let number = (address - DIRECT_BASE) / 4096;

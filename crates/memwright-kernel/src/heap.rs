@@ -1,8 +1,8 @@
-//! The kernel heap: grows in chunks of frames, keeps a reserve, fails by returning null.
+//! The kernel heap: grows in chunks of frames, keeps a reserve, and returns null on failure.
 //!
-//! Chunks come from the direct map and are never given back. When no more frames are to be had, a block that is kept back is
-//! freed, and [`is_low`] says so until a block of that size can be kept back again: the personality refuses calls that
-//! allocate meanwhile, so that what must not fail still succeeds.
+//! Chunks come from the direct map and are never freed. When no more frames are available, the reserved block is freed,
+//! and [`is_low`] returns true until a block of that size can be reserved again. In that time the personality refuses
+//! system calls that allocate, so that allocations that must not fail still succeed.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -21,15 +21,15 @@ use crate::percpu;
 const CHUNK_ORDER: u8 = 6;
 /// Order of the largest chunk, for an allocation of at most half of it: 4 MiB.
 const LARGEST_ORDER: u8 = 10;
-/// Bytes of room below which the heap grows ahead of need.
+/// Free bytes below which the heap grows ahead of need.
 const LOW_WATER: usize = 64 * 1024;
-/// Bytes from which the heap starts, before there are frames.
+/// Size in bytes of the initial heap, before there are frames.
 const FIRST: usize = 256 * 1024;
-/// The heap takes at most one part in so many of memory: its chunks never go back, and programs must find room beside them.
+/// The heap takes at most one part in this many of memory: its chunks are never freed, and programs need the rest.
 const SHARE: u64 = 2;
-/// Bytes kept back.
+/// Size of the reserve in bytes.
 const RESERVE: usize = 256 * 1024;
-/// The block that is kept back, in one piece.
+/// The layout of the reserved block.
 const RESERVED: Layout = match Layout::from_size_align(RESERVE - 4096, 16) {
     Ok(layout) => layout,
     Err(_) => unreachable!(),
@@ -37,17 +37,17 @@ const RESERVED: Layout = match Layout::from_size_align(RESERVE - 4096, 16) {
 
 struct Inner(Talc<Manual, DefaultBinning>);
 
-// SAFETY: the allocator's pointers lead into memory that it owns; it may move between CPUs.
+// SAFETY: the allocator's pointers refer to memory that it owns; it may move between CPUs.
 unsafe impl Send for Inner {}
 
 /// The global allocator.
 pub struct Heap {
     inner: Lock<Inner>,
-    /// Bytes handed out.
+    /// Bytes allocated.
     used: AtomicUsize,
     /// Bytes claimed.
     size: AtomicUsize,
-    /// The block that is kept back; none while the heap lives on it.
+    /// The reserved block; null while the reserve is in use.
     reserve: AtomicPtr<u8>,
 }
 
@@ -69,15 +69,15 @@ static HEAP: Heap = Heap {
     reserve: AtomicPtr::new(core::ptr::null_mut()),
 };
 
-/// Gives the heap its first memory.
+/// Gives the heap its initial memory.
 pub fn start() {
     HEAP.claim(FIRST_REGION.0.get().cast(), FIRST);
     HEAP.claim(RESERVE_REGION.0.get().cast(), RESERVE);
     HEAP.close_reserve();
 }
 
-/// Whether the heap lives on its reserve. Tries to make up for it first: as long as no block of its size is free in one
-/// piece, what is free may be of no use.
+/// Returns whether the reserve is in use, after trying to restore it. As long as no contiguous block of its size is
+/// free, the free memory may be too fragmented to be useful.
 pub fn is_low() -> bool {
     if !HEAP.is_low() {
         return false;
@@ -85,12 +85,15 @@ pub fn is_low() -> bool {
     !(HEAP.close_reserve() || HEAP.grow_by_a_chunk(CHUNK_ORDER, 0) && HEAP.close_reserve())
 }
 
-/// Bytes handed out.
+/// Returns the bytes allocated.
 pub fn used() -> usize {
     HEAP.used.load(Ordering::Relaxed)
 }
 
-/// Grows ahead of need, if the heap is low. Called where no lock is held.
+/// Grows ahead of need, if the heap is low.
+///
+/// # Locks
+/// Called without locks.
 pub fn top_up() {
     if HEAP.room() < LOW_WATER {
         HEAP.grow(CHUNK_ORDER);
@@ -98,22 +101,22 @@ pub fn top_up() {
 }
 
 impl Heap {
-    /// Claimed bytes that are not handed out; a little of it is the allocator's own.
+    /// Returns the claimed bytes that are not allocated, a small part of which the allocator uses itself.
     fn room(&self) -> usize {
-        // Another CPU may use memory that it has not yet counted as claimed.
+        // Another CPU may use memory that is not yet counted as claimed.
         let (size, used) = (&self.size, &self.used);
         size.load(Ordering::Relaxed)
             .saturating_sub(used.load(Ordering::Relaxed))
     }
 
     fn claim(&self, base: *mut u8, size: usize) {
-        // SAFETY: each caller passes memory that nothing else uses, once.
+        // SAFETY: each caller passes memory that is not used otherwise, once.
         if unsafe { self.inner.lock().0.claim(base, size) }.is_some() {
             self.size.fetch_add(size, Ordering::Relaxed);
         }
     }
 
-    /// Adds a chunk of frames. Returns whether there was one.
+    /// Adds a chunk of frames. Returns whether one was available.
     fn grow(&self, order: u8) -> bool {
         let size = (self.size.load(Ordering::Relaxed) + (4096 << order)) as u64;
         if size > frames::total() * 4096 / SHARE {
@@ -126,14 +129,14 @@ impl Heap {
         true
     }
 
-    /// Adds a chunk of this order, or of the largest that there is below, down to `least`.
+    /// Adds a chunk of this order, or of the largest available order below it, down to `least`.
     fn grow_by_a_chunk(&self, order: u8, least: u8) -> bool {
         (least..=order).rev().any(|order| self.grow(order))
     }
 
     #[cold]
     fn grow_for(&self, layout: Layout) -> bool {
-        // Twice the size leaves room for the alignment and the allocator's own words.
+        // Twice the size leaves room for the alignment and the allocator's metadata.
         let pages = (layout.size() + layout.align()).div_ceil(4096) * 2;
         let least = pages.next_power_of_two().trailing_zeros() as u8;
         let order = least.max(CHUNK_ORDER);
@@ -144,18 +147,18 @@ impl Heap {
         self.reserve.load(Ordering::Relaxed).is_null()
     }
 
-    /// Lets what is kept back be used. Returns whether it was still there.
+    /// Frees the reserved block. Returns whether there was one.
     fn open_reserve(&self) -> bool {
         let block = self.reserve.swap(core::ptr::null_mut(), Ordering::Relaxed);
         if block.is_null() {
             return false;
         }
-        // SAFETY: the block came from here with this layout, and the swap gave it to this CPU alone.
+        // SAFETY: the block was allocated here with this layout, and the swap gave it to this CPU alone.
         unsafe { self.dealloc(block, RESERVED) };
         true
     }
 
-    /// Keeps a block back. Returns whether there was one.
+    /// Reserves a block. Returns whether one was free.
     fn close_reserve(&self) -> bool {
         // SAFETY: the size is not zero.
         let Some(block) = (unsafe { self.inner.lock().0.try_allocate(RESERVED) }) else {
@@ -164,32 +167,32 @@ impl Heap {
         self.used.fetch_add(RESERVED.size(), Ordering::Relaxed);
         let before = self.reserve.swap(block.as_ptr(), Ordering::Relaxed);
         if !before.is_null() {
-            // Another CPU was quicker.
-            // SAFETY: the block came from here with this layout, and the swap gave it to this CPU alone.
+            // Another CPU was faster.
+            // SAFETY: the block was allocated here with this layout, and the swap gave it to this CPU alone.
             unsafe { self.dealloc(before, RESERVED) };
         }
         true
     }
 }
 
-// SAFETY: allocation and release go to one allocator under its lock; growth happens outside of it.
+// SAFETY: all allocations and frees use one allocator under its lock; growth happens outside of it.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         sync::assert_may_allocate();
         loop {
             let size = self.size.load(Ordering::Relaxed);
-            // SAFETY: the caller vouches that the size is not zero.
+            // SAFETY: the caller guarantees that the size is not zero.
             let memory = unsafe { self.inner.lock().0.try_allocate(layout) };
             if let Some(memory) = memory {
                 self.used.fetch_add(layout.size(), Ordering::Relaxed);
                 if self.room() < LOW_WATER {
-                    // Who needed the heap grows it, on the way out: a CPU that does not allocate
-                    // is not slowed down by one that does.
+                    // The CPU that needed memory grows the heap on its return to user mode, so that CPUs that do not
+                    // allocate are not slowed down.
                     percpu::current().ask_to_look();
                 }
                 return memory.as_ptr();
             }
-            // Another CPU may have claimed more, the reserve even, since this one looked.
+            // Another CPU may have added memory, or freed the reserve, since this CPU tried.
             if !self.grow_for(layout) && self.size.load(Ordering::Relaxed) == size {
                 return core::ptr::null_mut();
             }
@@ -198,12 +201,12 @@ unsafe impl GlobalAlloc for Heap {
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         self.used.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller vouches that `memory` came from here with this layout.
+        // SAFETY: the caller guarantees that `memory` was allocated here with this layout.
         unsafe { self.inner.lock().0.deallocate(memory, layout) };
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller vouches for `memory`, `layout` and a size that is not zero.
+        // SAFETY: the caller guarantees `memory`, `layout` and a size that is not zero.
         if unsafe {
             self.inner
                 .lock()
@@ -214,13 +217,13 @@ unsafe impl GlobalAlloc for Heap {
             self.used.fetch_sub(layout.size(), Ordering::Relaxed);
             return memory;
         }
-        // SAFETY: the alignment is that of a valid layout, and the caller vouches for the size.
+        // SAFETY: the alignment is that of a valid layout, and the caller guarantees the size.
         let new_layout = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         // SAFETY: the size is not zero.
         let new = unsafe { self.alloc(new_layout) };
         if !new.is_null() {
-            // SAFETY: both blocks are at least as long as what is copied and do not overlap; the
-            // old one goes back with its own layout.
+            // SAFETY: both blocks are at least as long as the copied part and do not overlap; the old one is freed with
+            // its own layout.
             unsafe {
                 new.copy_from_nonoverlapping(memory, layout.size().min(size));
                 self.dealloc(memory, layout);

@@ -28,13 +28,13 @@ use crate::{
 impl Host for Hardware {
     fn run_user(&self, context: &Context<'_>) -> Trap {
         let argument = core::ptr::from_ref(context).cast();
-        // SAFETY: the personality has loaded a root made from the template and keeps the bases
-        // canonical; it borrows the state only while `serve_call` runs, which takes the context.
+        // SAFETY: the personality has loaded a root made from the template and keeps the bases canonical. It borrows
+        // the state only while `serve_call` runs, which receives the context.
         unsafe { run(context.state_pointer(), serve_call as *const (), argument) }
     }
 
     fn load_bases(&self, user: &UserState) {
-        // SAFETY: the personality accepts user addresses only, which are canonical.
+        // SAFETY: the personality accepts only user addresses, which are canonical.
         unsafe { arch::load_user_bases(user.fs_base, user.gs_base) };
     }
 
@@ -127,10 +127,10 @@ impl Host for Hardware {
 
     fn idle(&self) {
         let cpu = percpu::current();
-        // By the guest's clock: while another CPU makes this one stand still, no time passes.
+        // By the guest's clock: while another CPU has stopped this one, no time passes.
         let start = clock::elapsed();
         arch::wait_for_interrupt();
-        // The caller looks at everything now.
+        // The caller now checks everything.
         cpu.missed.store(0, Ordering::Relaxed);
         percpu::add(&cpu.idle_ticks, clock::elapsed() - start);
         cpu.changed.store(arch::ticks(), Ordering::Relaxed);
@@ -237,7 +237,7 @@ impl Host for Hardware {
 
     fn kernel_instructions(&self) -> u64 {
         let cpu = percpu::current();
-        // What is taken off for entries and exits may leave a tick less than none.
+        // The corrections for entries and exits may make the difference slightly negative.
         let user = cpu.user_ticks.load(Ordering::Relaxed);
         let elsewhere = user.wrapping_add(cpu.idle_ticks.load(Ordering::Relaxed));
         clock::now().saturating_sub(clock::nanoseconds(elsewhere))
@@ -276,14 +276,14 @@ impl Host for Hardware {
     }
 }
 
-/// Ends the machine; QEMU's status is 2 × `code` + 1.
+/// Powers the machine off. QEMU's exit status is 2 × `code` + 1.
 pub fn power_off(code: u8) -> ! {
-    // SAFETY: the exit device takes any byte; the machine is gone afterwards.
+    // SAFETY: the exit device accepts any byte; the machine is off afterwards.
     unsafe { arch::write_port(EXIT_PORT, code) };
     arch::halt_forever()
 }
 
-/// Serves the system call of the thread whose context it is.
+/// Serves the system call of the context's thread.
 extern "C" fn serve_call(context: &Context<'_>) -> bool {
     let served = syscall::serve(context);
     if cfg!(debug_assertions) {
@@ -292,32 +292,32 @@ extern "C" fn serve_call(context: &Context<'_>) -> bool {
     served
 }
 
-/// Runs user mode until something happens that the personality has to know of: any trap but those
-/// that are the kernel's own affair, or a system call for which `serve` returned false.
+/// Runs user mode until an event that the personality handles: any trap except those that this kernel handles alone, or
+/// a system call for which `serve` returned false.
 ///
 /// # Safety
 /// As for [`entry::enter_user`].
 pub unsafe fn run(user: *mut UserState, serve: *const (), argument: *const ()) -> Trap {
     loop {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         let left = unsafe { entry::enter_user(user, serve, argument) };
         if left.vector == SYSTEM_CALL {
             return Trap::Syscall;
         }
-        // SAFETY: user mode has been left, and only it and `serve` use the state.
+        // SAFETY: user mode has been left, and only user mode and `serve` use the state.
         let (rip, call) = unsafe { ((*user).regs.rip, (*user).regs.orig_rax) };
         if left.vector == LOOK {
             stretch::look(percpu::current(), call);
             continue;
         }
-        // Now, not before: a call that waited may have come back on another CPU.
+        // Determine the CPU only now: a call that waited may have returned on another one.
         if let Some(trap) = trap_of(percpu::current(), left.vector as u8, left.error, rip) {
             return trap;
         }
     }
 }
 
-/// What a trap from user mode other than a system call means; `None`: nothing, user mode goes on.
+/// Converts a trap from user mode other than a system call. Returns `None` if user mode can continue.
 fn trap_of(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Trap> {
     match number {
         vector::PAGE_FAULT if error & FAULT_RESERVED == 0 => {
@@ -344,8 +344,8 @@ fn trap_of(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Tra
     }
 }
 
-/// What any trap but a page fault means.
-// Out of line: page faults pass nothing of it.
+/// Converts any trap except a page fault.
+// Out of line, so that page faults do not pay for it.
 #[cold]
 #[inline(never)]
 fn other_trap(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Trap> {
@@ -374,7 +374,7 @@ fn other_trap(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<
     }
 }
 
-/// Serves an interrupt that struck in user mode, as far as that is the machine's affair.
+/// Handles an interrupt taken in user mode, as far as this kernel is concerned.
 fn interrupt(cpu: &percpu::PerCpu, number: u8) -> Option<Trap> {
     match number {
         vector::TIMER => {
@@ -386,7 +386,7 @@ fn interrupt(cpu: &percpu::PerCpu, number: u8) -> Option<Trap> {
             ipi::taken(cpu, number);
             Some(Trap::Reschedule)
         }
-        // A wake that comes late ended a wait that something else had ended.
+        // A late wakeup, for a wait that another event has ended.
         vector::HOLD | vector::WAKE => {
             ipi::taken(cpu, number);
             None
@@ -404,8 +404,8 @@ fn interrupt(cpu: &percpu::PerCpu, number: u8) -> Option<Trap> {
     }
 }
 
-/// Moves the instructions to the kernel by which the entry of this trap is longer than a page fault's, of which the entry
-/// itself took account.
+/// Moves the surplus instructions of this trap's entry from user to kernel time: those beyond a page fault's entry, for
+/// which the entry code itself has accounted.
 fn take_back(cpu: &percpu::PerCpu, number: u8, rip: u64) {
     let surplus = retired::surplus(number, || code_at(rip));
     for ticks in [&cpu.user_ticks, &cpu.changed] {
@@ -415,11 +415,11 @@ fn take_back(cpu: &percpu::PerCpu, number: u8, rip: u64) {
     }
 }
 
-/// The bytes of user memory at an address, up to the first word that cannot be read, and how many they are.
+/// Returns the bytes of user memory at an address, up to the first word that cannot be read, and their number.
 fn code_at(address: u64) -> ([u8; retired::LONGEST], usize) {
     let mut code = [0; retired::LONGEST];
     let mut length = 0;
-    // Aligned words: none lies in two pages.
+    // Aligned words do not cross a page boundary.
     let mut skipped = (address & 3) as usize;
     let mut word_at = address & !3;
     while let Some(word) = usercopy::user_peek32(word_at) {

@@ -1,8 +1,9 @@
-//! Standard input: asked for by a frame, answered in the window and then, with its length, on the first serial port.
+//! Standard input: requested by a frame, and answered in the window and then, with its length, on the first serial
+//! port.
 //!
-//! The answer comes whenever the host gets to it. So the guest stands still meanwhile: the other CPUs
-//! are held, the clock is paused from the request to the last byte, and the same input gives the same run. The CPU sleeps
-//! until a byte is there; polling would keep the host from bringing it.
+//! The time of the answer depends on the host. So the guest stands still in the meantime: the other CPUs are stopped
+//! and the clock is paused from the request to the last byte, so that equal input gives an equal run. The CPU sleeps
+//! until a byte arrives; polling would keep the host from delivering it.
 
 use core::sync::atomic::Ordering;
 
@@ -15,33 +16,33 @@ const FIFO_CONTROL: u16 = INPUT_PORT + 2;
 const MODEM_CONTROL: u16 = INPUT_PORT + 4;
 const LINE_STATUS: u16 = INPUT_PORT + 5;
 const DATA_READY: u8 = 1;
-/// Queues enabled and emptied, an interrupt at 14 bytes or when no more come.
+/// FIFOs enabled and cleared; an interrupt at 14 bytes or when no more arrive.
 const QUEUES: u8 = 0xc7;
 /// Terminal ready, request to send, and the interrupt gate.
 const READY: u8 = 0x0b;
 
-/// Turns the port's queue on.
+/// Enables the port's FIFOs.
 pub fn start() {
     empty_queues();
-    // SAFETY: a register of a 16550 that the kernel alone programs.
+    // SAFETY: a register of a 16550 that only the kernel programs.
     unsafe { arch::write_port(MODEM_CONTROL, READY) };
 }
 
-/// Empties the queues. That also stops the port's clock, which runs from the last byte on: when it came
-/// depends on the host, and with several CPUs every event of the virtual machine can end a CPU's turn.
+/// Clears the FIFOs. That also stops the port's timer, which starts with the last byte: the time of that byte depends
+/// on the host, and with several CPUs every event of the virtual machine can end a CPU's turn.
 fn empty_queues() {
-    // SAFETY: as in `start`; nothing is in them that anybody waits for.
+    // SAFETY: as in `start`; the FIFOs contain nothing that is still needed.
     unsafe { arch::write_port(FIFO_CONTROL, QUEUES) };
 }
 
-/// Says whether a byte that arrives interrupts.
+/// Sets whether a received byte raises an interrupt.
 fn interrupt(wanted: bool) {
     // SAFETY: as in `start`.
     unsafe { arch::write_port(INTERRUPT_ENABLE, u8::from(wanted)) };
 }
 
 fn receive() -> u8 {
-    // SAFETY: reading the status and, once it says so, the data of the port.
+    // SAFETY: reads the status of the port and, once it permits, the data.
     unsafe {
         while arch::read_port(LINE_STATUS) & DATA_READY == 0 {
             arch::wait_for_interrupt();
@@ -50,8 +51,9 @@ fn receive() -> u8 {
     }
 }
 
-/// Asks for at most `to.len()` bytes, or what the window holds, and waits for the answer; 0 is the end of the input. `None` when the command
-/// withdraws the request because it has sent a control byte.
+/// Requests at most `to.len()` bytes, limited to the size of the window, and waits for the answer. Returns the number
+/// of bytes; 0 at the end of the input. Returns `None` if the command withdraws the request because it has sent a
+/// control byte.
 pub fn read(to: &mut [u8]) -> Option<usize> {
     if to.is_empty() {
         return Some(0);
@@ -67,8 +69,8 @@ pub fn read(to: &mut [u8]) -> Option<usize> {
     let kept = answer(to);
     interrupt(false);
     empty_queues();
-    // How many interrupts the bytes caused depends on the host: the last may still be pending. It is
-    // taken here, while the clock stands still, and not by the user's next instruction.
+    // The number of interrupts for the bytes depends on the host, and the last one may still be pending. It is taken
+    // here while the clock stands still, and not at the next instruction of user mode.
     arch::take_pending_interrupts();
     if percpu::count() > 1 {
         clock::settle();
@@ -83,11 +85,11 @@ pub fn read(to: &mut [u8]) -> Option<usize> {
 fn answer(to: &mut [u8]) -> Option<usize> {
     let length = u32::from_le_bytes([receive(), receive(), receive(), receive()]);
     if length == INPUT_WITHDRAWN {
-        // The byte's interrupt may not have come yet.
+        // The byte's interrupt may not have arrived yet.
         control::receive();
         return None;
     }
-    // An answer longer than the request breaks the protocol; what exceeds it is dropped.
+    // An answer longer than the request violates the protocol; the excess is dropped.
     let kept = to.len().min(length as usize).min(INPUT_AREA);
     window::take(&mut to[..kept]);
     Some(kept)

@@ -1,36 +1,34 @@
-//! Interrupts between CPUs: look at the run queue, forget translations, stand still, end a halt.
+//! Inter-processor interrupts: reschedule, TLB shootdown, stop, end of a halt.
 //!
-//! # Who answers when
-//! The kernel runs with interrupts disabled, so an interrupt strikes a CPU in user mode, or while it
-//! idles; to a CPU in the kernel it stays pending. Such a CPU answers in every step of a spin wait
-//! ([`relax`]), and at the latest when it enables interrupts: `enter_user` does that by the very
-//! SYSRET or IRET that begins user mode, and `idle` by the STI before HLT. Neither instruction
-//! lets one of user mode through before the pending interrupt is taken (IRET and SYSRET shadow
-//! nothing; STI shadows only the HLT, which the interrupt then ends).
+//! # When a CPU answers
+//! The kernel runs with interrupts disabled, so an interrupt is taken in user mode or while the CPU idles. In the
+//! kernel it stays pending. Such a CPU answers in every step of a spin wait ([`relax`]), and at the latest when it
+//! enables interrupts: `enter_user` does that by the very SYSRET or IRET that enters user mode, and `idle` by the STI
+//! before HLT. Neither lets an instruction of user mode execute before the pending interrupt is taken (IRET and SYSRET
+//! have no interrupt shadow; that of STI covers only the HLT, which the interrupt then ends).
 //!
 //! # Why no stale translation is used after the answer
-//! - User mode: the interrupt comes between two of its instructions, and it goes on behind the answer.
-//! - User copies: they run with interrupts disabled and wait for nothing between two accesses. If
-//!   one faults, the handler may wait and so answer; then the processor walks the tables
-//!   again for the access it retries. Nothing remembers a translation but the processor.
-//! - A change of the root drops all translations of the old one but the kernel's. A CPU that is asked about a
-//!   root that it has not loaded has nothing of it, or with tags forgets what it kept. If it loads that root at the same time: it
-//!   put itself into the set of those who are asked before it did, by a full barrier. Either the
-//!   one that asks sees it there, or its changes of the table, made before it looked,
-//!   are seen by every walk through the root.
-//! - A CPU that is being started has loaded the kernel's own table and is asked about no other.
+//! - User mode: the interrupt comes between two of its instructions, and user mode continues after the answer.
+//! - User copies: they run with interrupts disabled and do not wait between two accesses. If an access faults, the
+//!   handler may wait and so answer. The processor then walks the tables again for the retried access. Only the
+//!   processor remembers translations.
+//! - Loading another root invalidates all translations of the old one except the kernel's. If a CPU receives a request
+//!   for a root that it has not loaded, it has no translations of it; with PCIDs, it invalidates those that it kept. It
+//!   may be loading that root at the same time. It has then entered the set of CPUs to notify before the load, with a
+//!   full barrier. Either the requesting CPU sees it in the set, or its changes of the table, made before it read the
+//!   set, are visible to every walk through the root.
+//! - A CPU that is being started has loaded the kernel's own table and receives requests for no other.
 //!
-//! # Why no CPU waits for ever
-//! A CPU that waits for an answer, a lock, or for others to stand still does so by [`relax`], which
-//! answers, or by [`halt`]. A CPU that halts or stands still answers too: the interrupt ends its HLT. What
-//! neither waits nor returns to user mode nor idles is a kernel that hangs.
+//! # Why no CPU waits forever
+//! A CPU that waits for an answer, for a lock, or for other CPUs to stop does so by [`relax`], which answers, or by
+//! [`halt`]. A CPU that is halted or stopped answers too: the interrupt ends its HLT. A CPU that neither waits nor
+//! returns to user mode nor idles is a kernel that hangs.
 //!
-//! # Why no wake is lost
-//! A CPU announces that it halts, looks again at what it waits for, and halts, all with interrupts
-//! disabled up to the STI right before the HLT. An interrupt of [`wake`] that comes after the announcement is pending
-//! by then, or ends the HLT. What else comes during a halt (the end of a time slice, a kick, control
-//! bytes) is noted, and [`resume`] interrupts the CPU with it again once its wait is over: not
-//! before, or it would end the next halt of the same wait at once.
+//! # Why no wakeup is lost
+//! A CPU announces that it halts, checks its condition again, and halts, all with interrupts disabled up to the STI
+//! directly before the HLT. An interrupt of [`wake`] that comes after the announcement is then pending, or ends the
+//! HLT. Other events during a halt (the end of a time slice, a kick, control bytes) are recorded, and [`resume`] raises
+//! their interrupts again once the wait is over. Raising them earlier would end the next halt of the same wait at once.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -50,29 +48,29 @@ const KERNEL_ROOT: u64 = 0;
 
 static SHOOTDOWN: Shootdown = Shootdown::new();
 
-/// Who made the others stand still: one more than the CPU's index; 0 is nobody.
+/// The CPU that has stopped the others: its index plus one; 0 for none.
 static HOLDER: AtomicU32 = AtomicU32::new(0);
-/// The CPUs that stand still: a bit for each.
+/// The stopped CPUs: a bit for each.
 static STANDING: AtomicU64 = AtomicU64::new(0);
 
 fn this_index() -> usize {
     percpu::current().index.load(Ordering::Relaxed) as usize
 }
 
-/// One step of a spin wait: pauses, and answers what other CPUs ask of this one.
+/// Executes one step of a spin wait: pauses, and serves requests of other CPUs.
 #[inline]
 pub fn relax() {
     arch::pause();
     answer_here();
 }
 
-/// Answers what other CPUs ask of the calling one.
+/// Serves requests of other CPUs to the calling one.
 #[inline]
 pub fn answer_here() {
     answer(this_index());
 }
 
-/// Answers what other CPUs ask of CPU `index`, which calls.
+/// Serves requests of other CPUs to CPU `index`, which is the calling one.
 fn answer(index: usize) {
     if SHOOTDOWN.is_asked(index) {
         forget(index);
@@ -99,9 +97,9 @@ fn forget(index: usize) {
     );
 }
 
-/// Halts this CPU in a wait, until any interrupt comes or, with a limit, for as many nanoseconds; then
-/// answers what other CPUs ask of it. The CPU may hold locks, and interrupts are enabled while it is halted:
-/// their handlers take none. The time counts as idle.
+/// Halts this CPU in a wait, until any interrupt arrives or, with a limit, for that many nanoseconds. Then serves
+/// requests of other CPUs. The CPU may hold locks: interrupts are enabled while it is halted, but their handlers take
+/// none. The time counts as idle.
 #[cold]
 pub fn halt(limit: Option<u32>) {
     let cpu = percpu::current();
@@ -121,12 +119,12 @@ pub fn wake(index: usize) {
     apic::send(percpu::apic_id(index), vector::WAKE);
 }
 
-/// The wait in which this CPU halted is over.
+/// Raises the interrupts again that were recorded while this CPU was halted. Called when its wait is over.
 pub fn resume() {
     remind(percpu::current());
 }
 
-/// How a CPU waits for others to forget translations.
+/// How a CPU waits for the answers to a shootdown.
 struct ForAnswers;
 
 impl Wait for ForAnswers {
@@ -139,12 +137,12 @@ impl Wait for ForAnswers {
     }
 }
 
-/// Whether CPU `index` has halted in its wait for others to forget translations.
+/// Returns whether CPU `index` is halted in its wait for the answers to a shootdown.
 pub fn halts_for_answers(index: usize) -> bool {
     SHOOTDOWN.halts(index)
 }
 
-/// Makes `targets` (a bit for each CPU) forget translations of `root`, and waits until they have.
+/// Invalidates translations of `root` on the CPUs `targets` (a bit for each), and waits until they have answered.
 pub fn invalidate(targets: u64, root: u64, what: &[Invalidation]) {
     let index = this_index();
     let targets = targets & !(1 << index);
@@ -158,26 +156,25 @@ pub fn invalidate(targets: u64, root: u64, what: &[Invalidation]) {
     }
 }
 
-/// Makes every CPU forget all translations of kernel addresses.
+/// Invalidates all translations of kernel addresses on every CPU.
 pub fn invalidate_kernel() {
     tlb::invalidate_kernel();
     invalidate(percpu::online(), KERNEL_ROOT, &[Invalidation::AllAndTables]);
 }
 
-/// The CPUs that CPU `index` waits for in [`invalidate`]: a bit for each.
+/// Returns the CPUs that CPU `index` waits for in [`invalidate`]: a bit for each.
 pub fn awaited(index: usize) -> u64 {
     SHOOTDOWN.waits_for(index)
 }
 
-/// Interrupts a CPU so that it looks at its run queue.
+/// Interrupts a CPU, so that it checks its run queue.
 pub fn kick(index: usize) {
     if percpu::is_online(index) {
         apic::send(percpu::apic_id(index), vector::RESCHEDULE);
     }
 }
 
-/// Takes the interrupt by which another CPU asks user mode of this one to forget translations. Who makes it
-/// stand still interrupts it again.
+/// Handles a shootdown interrupt taken in user mode. A CPU that stops this one sends a separate interrupt.
 #[inline]
 pub fn asked_to_forget(cpu: &PerCpu) {
     apic::acknowledge();
@@ -185,8 +182,8 @@ pub fn asked_to_forget(cpu: &PerCpu) {
     forget(cpu.index.load(Ordering::Relaxed) as usize);
 }
 
-/// Takes an interrupt from another CPU: `RESCHEDULE`, `INVALIDATE`, `HOLD` or `WAKE`. Who looks at the run
-/// queue is the caller's business.
+/// Handles an interrupt from another CPU: `RESCHEDULE`, `INVALIDATE`, `HOLD` or `WAKE`. Checking the run queue is up to
+/// the caller.
 pub fn taken(cpu: &PerCpu, number: u8) {
     apic::acknowledge();
     cpu.count(match number {
@@ -197,14 +194,14 @@ pub fn taken(cpu: &PerCpu, number: u8) {
     answer(cpu.index.load(Ordering::Relaxed) as usize);
 }
 
-/// Makes every other CPU stand still, and returns when all do. Ends with [`let_go`].
+/// Stops all other CPUs, and returns when they have stopped. [`let_go`] resumes them.
 pub fn hold_others() {
     let index = this_index();
     let others = percpu::online() & !(1 << index);
     if others == 0 {
         return;
     }
-    // Another CPU may hold this one first: `relax` stands still then.
+    // Another CPU may stop this one first: it then does so in `relax`.
     while HOLDER
         .compare_exchange(0, index as u32 + 1, Ordering::AcqRel, Ordering::Relaxed)
         .is_err()
@@ -217,7 +214,7 @@ pub fn hold_others() {
     }
 }
 
-/// Lets the CPUs go on that [`hold_others`] stopped.
+/// Resumes the CPUs that [`hold_others`] stopped.
 pub fn let_go() {
     let index = this_index();
     if HOLDER.load(Ordering::Relaxed) as usize != index + 1 {
@@ -238,9 +235,9 @@ fn call_all(mut targets: u64) {
     }
 }
 
-/// Sleeps, with the timer stopped, until the holder lets go. Invalidations are served meanwhile: their
-/// interrupt wakes the CPU. It may hold locks here, and interrupts are enabled while it sleeps: their
-/// handlers take none.
+/// Sleeps, with the timer stopped, until the holder resumes this CPU. TLB invalidations are served in the meantime:
+/// their interrupt wakes the CPU. It may hold locks here: interrupts are enabled while it sleeps, but their handlers
+/// take none.
 #[cold]
 fn stand_still(index: usize) {
     let cpu = percpu::current();
@@ -254,13 +251,13 @@ fn stand_still(index: usize) {
     remind(cpu);
 }
 
-/// In [`PerCpu::missed`]: somebody must look at the run queue or the deadline.
+/// In [`PerCpu::missed`]: the run queue or the deadline must be checked.
 pub const MISSED_RESCHEDULE: u32 = 1;
-/// In [`PerCpu::missed`]: somebody must look at the control bytes.
+/// In [`PerCpu::missed`]: the control bytes must be checked.
 pub const MISSED_CONTROL: u32 = 2;
 
-/// Interrupts this CPU again for what came while it was halted where nothing looks at it: in
-/// a wait for input or for another CPU, or standing still.
+/// Raises interrupts again that arrived while this CPU was halted without handling them: in a wait for input or for
+/// another CPU, or while it was stopped.
 pub fn remind(cpu: &PerCpu) {
     let missed = cpu.missed.load(Ordering::Relaxed);
     cpu.missed.store(0, Ordering::Relaxed);

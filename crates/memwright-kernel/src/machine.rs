@@ -1,4 +1,4 @@
-//! The machine below the memory manager: physical memory and translation caches.
+//! The machine below the memory manager: physical memory and TLBs.
 
 use core::arch::asm;
 use core::ptr::NonNull;
@@ -15,28 +15,27 @@ use crate::fpu;
 use crate::paging::{self, DIRECT_BASE};
 use crate::{ipi, percpu, stretch, tlb, usercopy};
 
-/// The hardware, as the crates above see it. It has no state of its own: all of it is per CPU or
-/// behind the modules' statics.
+/// The hardware, as seen by the crates above. It has no state: all state is per CPU or in statics of the modules.
 pub struct Hardware;
 
-/// The one instance.
+/// The only instance.
 pub static HARDWARE: Hardware = Hardware;
 
 memwright_table::link_machine!(HARDWARE);
 
-/// The machine as the memory manager's type parameter names it.
+/// Returns the machine as the memory manager's type parameter expects it.
 #[cfg(target_os = "none")]
 pub fn handle() -> memwright_linux::M {
     memwright_table::Linked
 }
 
-/// The same where the kernel is only checked.
+/// Returns the machine in builds that only check the kernel.
 #[cfg(not(target_os = "none"))]
 pub fn handle() -> memwright_linux::M {
     &HARDWARE
 }
 
-/// What the synchronisation layer asks of this machine.
+/// The functions that the synchronisation layer needs from this machine.
 pub static HOOKS: Hooks = Hooks {
     relax: ipi::relax,
     cpu: || percpu::current().index.load(Ordering::Relaxed) as usize,
@@ -56,7 +55,7 @@ fn frame_address(frame: Frame) -> u64 {
     DIRECT_BASE + frame.address().as_u64()
 }
 
-/// Makes this CPU forget translations of its current root.
+/// Invalidates translations of this CPU's current root.
 #[inline]
 pub fn invalidate_here(what: &Invalidation) {
     match *what {
@@ -78,8 +77,8 @@ pub fn invalidate_here(what: &Invalidation) {
     }
 }
 
-// SAFETY: the direct map never changes and covers all memory that `boot` hands out; this CPU's
-// invalidations are done when the methods return, and those of others by the argument in `ipi`.
+// SAFETY: the direct map never changes and covers all memory that `boot` provides. Invalidations on this CPU are
+// complete when the methods return, and those on other CPUs by the argument in `ipi`.
 unsafe impl Machine for Hardware {
     #[inline(always)]
     fn memory_base(&self) -> NonNull<u8> {
@@ -115,7 +114,7 @@ unsafe impl Machine for Hardware {
 
     #[inline]
     fn load_root(&self, root: Frame) {
-        // SAFETY: the memory manager makes every root from the template, whose upper half it copies.
+        // SAFETY: the memory manager creates every root from the template, whose upper half it copies.
         unsafe { tlb::load(root, false) };
     }
 
@@ -126,7 +125,7 @@ unsafe impl Machine for Hardware {
 
     #[inline]
     fn load_kept_root(&self, root: Frame) {
-        // SAFETY: as above; what is kept is as the tables say.
+        // SAFETY: as above; the translations that are kept agree with the tables.
         unsafe { tlb::load(root, true) };
     }
 
@@ -141,7 +140,7 @@ unsafe impl Machine for Hardware {
 
     #[inline]
     fn clear_frame(&self, frame: Frame) {
-        // SAFETY: the frame lies in the direct map; exactly its 512 words are written.
+        // SAFETY: the frame is in the direct map; exactly its 512 words are written.
         unsafe {
             asm!("rep stosq", inout("rdi") frame_address(frame) => _, inout("rcx") 512 => _, in("rax") 0, options(nostack, preserves_flags));
         }
@@ -149,7 +148,7 @@ unsafe impl Machine for Hardware {
 
     fn clear_frames(&self, range: FrameRange) {
         let words = u64::from(range.count) * 512;
-        // SAFETY: the frames lie in the direct map; exactly their words are written.
+        // SAFETY: the frames are in the direct map; exactly their words are written.
         unsafe {
             asm!("rep stosq", inout("rdi") frame_address(range.start) => _, inout("rcx") words => _, in("rax") 0, options(nostack, preserves_flags));
         }
@@ -157,7 +156,7 @@ unsafe impl Machine for Hardware {
 
     #[inline]
     fn copy_frame(&self, from: Frame, to: Frame) {
-        // SAFETY: both frames lie in the direct map; exactly the second one's 512 words are written.
+        // SAFETY: both frames are in the direct map; exactly the second one's 512 words are written.
         unsafe {
             asm!("rep movsq", inout("rsi") frame_address(from) => _, inout("rdi") frame_address(to) => _, inout("rcx") 512 => _, options(nostack, preserves_flags));
         }

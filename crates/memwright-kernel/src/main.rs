@@ -1,11 +1,11 @@
 //! The bare-metal x86-64 kernel: the machine below the Linux personality.
 //!
-//! It boots by the PVH protocol under `qemu-system-x86_64 -kernel`, builds its own page tables, and
-//! hands memory, traps, clock and channels to `memwright-linux`, which never returns. It knows no
-//! system call, no process and no file.
+//! It boots by the PVH protocol under `qemu-system-x86_64 -kernel`, builds its own page tables, and passes memory,
+//! traps, clock and channels to `memwright-linux`, which never returns. It contains no system calls, processes or
+//! files.
 //!
-//! Interrupts are enabled in user mode and while a CPU idles, never in the kernel. What a CPU has of
-//! its own is reached through GS (`percpu`); the way in and out of user mode is `trap::entry`.
+//! Interrupts are enabled in user mode and while a CPU idles, never in the kernel. Per-CPU data is accessed through GS
+//! (`percpu`). The entries to and exits from user mode are in `trap::entry`.
 #![no_std]
 #![no_main]
 #![deny(unsafe_op_in_unsafe_fn)]

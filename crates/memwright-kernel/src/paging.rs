@@ -8,8 +8,8 @@
 //! 0xffff_ffff_8000_0000  image        text RX, constants R+NX, data RW+NX
 //! ```
 //!
-//! Every top-level entry of this half is filled at boot and never changes, so that every root made
-//! from the template shares all later changes. No page is writable and executable, in any alias.
+//! All top-level entries of this half are filled at boot and never change, so that all roots made from the template
+//! share later changes below them. No page is both writable and executable, including its aliases.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,18 +17,18 @@ use crate::arch;
 use crate::boot::memory_map::MemoryMap;
 use crate::boot::pvh::PhysicalRange;
 
-/// Where physical address 0 of the kernel image would be.
+/// Virtual address of the kernel image's mapping of physical address 0.
 pub const IMAGE_BASE: u64 = 0xffff_ffff_8000_0000;
-/// Where physical address 0 is in the direct map.
+/// Virtual address of physical address 0 in the direct map.
 pub const DIRECT_BASE: u64 = 0xffff_8000_0000_0000;
-/// One past the largest physical address the direct map can hold (64 TiB).
+/// One past the largest physical address that the direct map covers (64 TiB).
 const DIRECT_LIMIT: u64 = 1 << 46;
-/// The area of kernel stacks.
+/// Start of the area of kernel stacks.
 pub const STACKS_BASE: u64 = 0xffff_c000_0000_0000;
-/// The area of device registers; a slot per page.
+/// Start of the area of device registers, one page for each.
 const DEVICES_BASE: u64 = 0xffff_e000_0000_0000;
 
-/// First address that is not the user's (one past the lower canonical half).
+/// First address that does not belong to user space (one past the lower canonical half).
 pub const USER_LIMIT: u64 = 0x0000_8000_0000_0000;
 
 const PAGE: u64 = 4096;
@@ -44,8 +44,8 @@ const GLOBAL: u64 = 1 << 8;
 const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
-/// What a kernel mapping permits; the accessed and dirty bits are set so that the processor never
-/// writes to these tables.
+/// What a kernel mapping permits. The accessed and dirty bits are always set, so the processor never writes to these
+/// tables.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
     /// Text.
@@ -70,10 +70,10 @@ impl Protection {
     }
 }
 
-/// The template root: physical address of the table whose upper half every root copies.
+/// Physical address of the template root, whose upper half every root copies.
 static TEMPLATE: AtomicU64 = AtomicU64::new(0);
 
-/// Physical address of the template root.
+/// Returns the physical address of the template root.
 pub fn template() -> u64 {
     TEMPLATE.load(Ordering::Relaxed)
 }
@@ -100,7 +100,7 @@ pub struct Image {
     pub guard: u64,
 }
 
-/// Where the linker put the image.
+/// Returns the addresses of the image's parts.
 pub fn image() -> Image {
     Image {
         text_start: &raw const image_text_start as u64,
@@ -111,7 +111,7 @@ pub fn image() -> Image {
     }
 }
 
-/// Physical range of the whole image.
+/// Returns the physical range of the complete image.
 pub fn image_memory() -> PhysicalRange {
     let image = image();
     PhysicalRange {
@@ -120,18 +120,18 @@ pub fn image_memory() -> PhysicalRange {
     }
 }
 
-/// Where tables are reached: at their own address under the boot tables, then in the direct map.
+/// How tables are accessed: identity-mapped under the boot tables, later in the direct map.
 #[derive(Clone, Copy)]
 struct Tables {
     offset: u64,
 }
 
 impl Tables {
-    /// The entry `index` of the table at physical address `table`.
+    /// Returns the entry `index` of the table at physical address `table`.
     fn entry(self, table: u64, index: u64) -> &'static AtomicU64 {
         let address = self.offset + table + (index & 511) * 8;
-        // SAFETY: every `table` passed here is the kernel's own page-table page, mapped at `offset`
-        // for as long as this value is used, and accessed as atomic words only.
+        // SAFETY: every `table` passed here is one of the kernel's own page tables, mapped at `offset` as long as this
+        // value is used, and accessed as atomic words only.
         unsafe { &*(address as *const AtomicU64) }
     }
 
@@ -179,7 +179,7 @@ impl Tables {
         Some(())
     }
 
-    /// Makes every top-level entry that `[start, end)` needs, with empty tables below.
+    /// Fills every top-level entry that `[start, end)` needs with empty tables.
     fn reserve_top(
         self,
         root: u64,
@@ -207,13 +207,13 @@ impl Tables {
     }
 }
 
-/// Builds the kernel's tables out of `free` and makes them current. The identity mapping ends here.
+/// Builds the kernel's tables from pages of `free` and loads them. This ends the identity mapping.
 ///
 /// Returns `None` if memory below 1 GiB does not suffice.
 ///
 /// # Safety
-/// Called once, on the boot processor, under the boot tables; `usable` is all usable memory, `free`
-/// the part of it that nobody uses; `window` is where the command's window is.
+/// Called once, on the boot processor, under the boot tables. `usable` is all usable memory, and `free` the part of it
+/// that is not in use. `window` is the physical range of the command's window.
 pub unsafe fn build(usable: &MemoryMap, free: &mut MemoryMap, window: PhysicalRange) -> Option<()> {
     let tables = Tables { offset: 0 };
     let mut page = || free.take_page(1 << 30);
@@ -236,7 +236,7 @@ pub unsafe fn build(usable: &MemoryMap, free: &mut MemoryMap, window: PhysicalRa
             &mut page,
         )?;
     }
-    // Text and constants are left out of the direct map: no writable alias of either.
+    // Text and constants are not in the direct map, so that neither has a writable alias.
     let mut direct = *usable;
     direct.remove(PhysicalRange {
         start: image.text_start - IMAGE_BASE,
@@ -269,26 +269,28 @@ pub unsafe fn build(usable: &MemoryMap, free: &mut MemoryMap, window: PhysicalRa
         &mut page,
     )?;
     TEMPLATE.store(root, Ordering::Relaxed);
-    // SAFETY: the new tables map the running text, the stack and all data where they are now.
+    // SAFETY: the new tables map the running text, the stack and all data at their current addresses.
     unsafe { arch::load_root(root) };
     Some(())
 }
 
-/// Device pages that are mapped: the local APIC and the I/O APIC, at their architectural addresses.
+/// Mapped device pages: the local APIC and the I/O APIC, at their architectural addresses.
 const DEVICES: [u64; 2] = [0xfee0_0000, 0xfec0_0000];
 
-/// Where the local APIC's registers are mapped.
+/// Address of the local APIC's registers.
 pub const LOCAL_APIC: u64 = DEVICES_BASE;
-/// Where the I/O APIC's registers are mapped.
+/// Address of the I/O APIC's registers.
 pub const IO_APIC: u64 = DEVICES_BASE + PAGE;
-/// Where the window to the command is mapped.
+/// Address of the window to the command.
 pub const WINDOW_MEMORY: u64 = DEVICES_BASE + (2 << 20);
 
-/// Maps one page of kernel data at `address`, in the stacks' area. `page` provides table pages, each
-/// reachable through the direct map.
+/// Maps one page of kernel data at `address` in the area of stacks. `page` provides pages for tables, each in the
+/// direct map.
 ///
-/// Returns `None` if a table page was needed and none was to be had; nothing is mapped then. The
-/// caller holds the lock of the stacks' area.
+/// Returns `None` if a table was needed and no page was available; nothing is then mapped.
+///
+/// # Locks
+/// The caller holds the lock of the area of stacks.
 pub fn map_stack_page(
     address: u64,
     physical: u64,
@@ -307,8 +309,8 @@ pub fn map_stack_page(
     )
 }
 
-/// Takes away the page mapped at `address` and returns its physical address. The caller invalidates
-/// the address on every CPU before it reuses the page.
+/// Unmaps the page at `address` and returns its physical address. The caller invalidates the address on every CPU
+/// before it reuses the page.
 pub fn unmap_stack_page(address: u64) -> Option<u64> {
     let tables = Tables {
         offset: DIRECT_BASE,
@@ -327,20 +329,20 @@ pub fn unmap_stack_page(address: u64) -> Option<u64> {
     (old & PRESENT != 0).then_some(old & ADDRESS)
 }
 
-/// What a walk over the kernel half found.
+/// The result of a walk over the kernel half.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalkReport {
-    /// Leaves that are mapped.
+    /// Mapped leaves.
     pub leaves: u64,
-    /// Leaves that are both writable and executable: must be none.
+    /// Leaves that are both writable and executable: must be 0.
     pub writable_executable: u64,
-    /// Leaves that user mode could reach: must be none.
+    /// Leaves that user mode can access: must be 0.
     pub user: u64,
-    /// Leaves that are executable.
+    /// Executable leaves.
     pub executable: u64,
 }
 
-/// Walks every kernel mapping and counts what must not be.
+/// Walks every kernel mapping and counts forbidden ones.
 pub fn audit() -> WalkReport {
     let mut report = WalkReport::default();
     let tables = Tables {
@@ -355,7 +357,8 @@ pub fn audit() -> WalkReport {
     report
 }
 
-/// `rights` carries what the levels above permit: write and user if all do, no-execute if any forbids.
+/// Walks a table and those below it. `rights` contains what the levels above permit: write and user if all do,
+/// no-execute if any forbids execution.
 fn audit_table(tables: Tables, table: u64, level: u32, rights: u64, report: &mut WalkReport) {
     for index in 0..512 {
         let entry = tables.entry(table, index).load(Ordering::Relaxed);

@@ -1,6 +1,5 @@
-//! The end of a run by a failure of the kernel: what happened, registers, held locks, a backtrace,
-//! recent events, the same of every other CPU, and what the personality knows. It waits for no lock and
-//! allocates nothing.
+//! The end of a run by a kernel failure. The report contains the cause, registers, held locks, a backtrace, recent
+//! events, the same of every other CPU, and the state of the personality. It waits for no lock and allocates nothing.
 
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
@@ -16,20 +15,20 @@ use crate::trap::idt::vector;
 use crate::trap::kernel::{FAULT_FETCH, FAULT_PRESENT, FAULT_WRITE, TrapFrame};
 use crate::{apic, arch, console, context, depth, percpu, selftest, usercopy};
 
-/// The CPU whose failure is reported: one more than its index; 0 is none.
+/// The CPU whose failure is reported: its index plus one; 0 for none.
 static FAILED: AtomicU32 = AtomicU32::new(0);
-/// How many reports have begun on it: a failure inside a report must not start another for ever.
+/// Number of reports begun on it: a failure inside a report must not start further ones forever.
 static REPORTS: AtomicU32 = AtomicU32::new(0);
-/// The CPUs that have stopped because another failed: a bit for each.
+/// The CPUs that have stopped because another one failed: a bit for each.
 static STOPPED: AtomicU64 = AtomicU64::new(0);
-/// The one of them that writes its report now: one more than its index.
+/// The stopped CPU that writes its report now: its index plus one.
 static TURN: AtomicU32 = AtomicU32::new(0);
-/// Those that have written it.
+/// The stopped CPUs that have written their reports.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
-/// The status with which the machine ends after a panic.
+/// Exit status of the machine after a panic.
 const PANIC_STATUS: u8 = 0x3f;
-/// Steps of a wait for a CPU that may never answer.
+/// Number of steps to wait for a CPU that may never answer.
 const PATIENCE: u32 = 1_000_000;
 
 #[panic_handler]
@@ -47,7 +46,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     finish(text)
 }
 
-/// Message and place on one line.
+/// Formats message and location on one line.
 struct Message<'a>(&'a PanicInfo<'a>);
 
 impl fmt::Display for Message<'_> {
@@ -60,7 +59,7 @@ impl fmt::Display for Message<'_> {
     }
 }
 
-/// An exception in the kernel that nothing expects. Ends the run, unless a self-test provoked it.
+/// Handles an unexpected exception in the kernel. Ends the run, unless a self-test provoked the exception.
 pub fn exception(frame: &mut TrapFrame, address: u64) {
     if selftest::caught(frame, address) {
         return;
@@ -73,7 +72,7 @@ pub fn exception(frame: &mut TrapFrame, address: u64) {
     finish(text)
 }
 
-/// Writes the one line that says what an exception means.
+/// Writes one line that describes an exception.
 fn describe(text: &mut Text, frame: &TrapFrame, address: u64) -> fmt::Result {
     let number = frame.vector as u8;
     let overflow = matches!(number, vector::PAGE_FAULT | vector::DOUBLE_FAULT)
@@ -110,7 +109,7 @@ fn describe(text: &mut Text, frame: &TrapFrame, address: u64) -> fmt::Result {
     )
 }
 
-/// Starts a report and stops the other CPUs, or ends the machine if reports fail themselves.
+/// Starts a report and stops the other CPUs, or powers the machine off if reports keep failing.
 fn begin() -> Text {
     let own = own_mark();
     match FAILED.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) {
@@ -119,7 +118,7 @@ fn begin() -> Text {
             console::pad_open_frame();
         }
         Err(failed) if failed == own => console::pad_open_frame(),
-        // Another CPU failed first: this one writes its report in its turn.
+        // Another CPU failed first: this one writes its report when it is its turn.
         Err(_) => stop(|text| {
             writeln!(text, "CPU {} failed at the same time:", own - 1)?;
             short_backtrace(text, arch::frame_pointer())
@@ -131,13 +130,13 @@ fn begin() -> Text {
     Text::new(Channel::Panic)
 }
 
-/// Adds what every report has, and ends the machine without a result frame.
+/// Adds the common part of all reports, and powers the machine off without a result frame.
 fn finish(mut text: Text) -> ! {
     let _ = state(&mut text, percpu::current());
     if let Some(deepest) = depth::known() {
         let _ = writeln!(text, "{deepest}");
     }
-    // A second report must not ask others, or a personality, that just failed.
+    // A second report must not query other CPUs, or a personality, that may just have failed.
     if REPORTS.load(Ordering::Relaxed) == 1 {
         let _ = others(&mut text);
         if let Some(events) = usercopy::events() {
@@ -152,12 +151,12 @@ fn own_mark() -> u32 {
     percpu::current().index.load(Ordering::Relaxed) + 1
 }
 
-/// The CPUs that run, but for this one: a bit for each.
+/// Returns the online CPUs except this one: a bit for each.
 fn other_cpus() -> u64 {
     percpu::online() & !(1 << (own_mark() - 1))
 }
 
-/// Waits until all of `cpus` are in `answered`, or patience is over.
+/// Waits until all of `cpus` are in `answered`, for at most `PATIENCE` steps.
 fn wait_for(answered: &AtomicU64, cpus: u64) {
     for _ in 0..PATIENCE {
         if answered.load(Ordering::Acquire) & cpus == cpus {
@@ -167,7 +166,7 @@ fn wait_for(answered: &AtomicU64, cpus: u64) {
     }
 }
 
-/// Stops every other CPU, wherever it is; one that writes a frame completes it first.
+/// Stops every other CPU, in any state. One that is writing a frame completes it first.
 fn stop_others() {
     let others = other_cpus();
     for index in (0..percpu::count()).filter(|index| others >> index & 1 != 0) {
@@ -176,7 +175,7 @@ fn stop_others() {
     wait_for(&STOPPED, others);
 }
 
-/// Lets every CPU that has stopped write its report, one after another.
+/// Makes every stopped CPU write its report, one after another.
 fn others(text: &mut Text) -> fmt::Result {
     let others = other_cpus();
     for index in (0..percpu::count()).filter(|index| others >> index & 1 != 0) {
@@ -192,18 +191,19 @@ fn others(text: &mut Text) -> fmt::Result {
     Ok(())
 }
 
-/// Whether another CPU has failed, so that this one shall stop.
+/// Returns whether another CPU has failed, so that this one must stop.
 pub fn must_stop() -> bool {
     let failed = FAILED.load(Ordering::Acquire);
     failed != 0 && failed != own_mark()
 }
 
-/// Whether this CPU reports a failure of its own.
+/// Returns whether this CPU reports its own failure.
 pub fn is_failing() -> bool {
     FAILED.load(Ordering::Acquire) == own_mark()
 }
 
-/// Stops this CPU because another failed. `frame` is where an NMI struck; without one it is the caller.
+/// Stops this CPU because another one failed. `frame` is the trap frame of the NMI; without one, the backtrace begins
+/// at the caller.
 pub fn stop_for_other(frame: Option<&TrapFrame>) -> ! {
     stop(|text| match frame {
         Some(frame) => {
@@ -225,7 +225,7 @@ pub fn stop_for_other(frame: Option<&TrapFrame>) -> ! {
     })
 }
 
-/// Waits for this CPU's turn, writes what `report` has to say, and stops for good.
+/// Waits for this CPU's turn, writes `report`, and stops permanently.
 fn stop(report: impl FnOnce(&mut Text) -> fmt::Result) -> ! {
     let own = own_mark();
     let bit = 1 << (own - 1);

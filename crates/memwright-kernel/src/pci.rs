@@ -1,36 +1,37 @@
-//! Devices of the first PCI bus, by the ports of its configuration space.
+//! Devices on the first PCI bus, accessed through configuration ports.
 
 use crate::arch;
 
 const CONFIG_ADDRESS: u16 = 0xcf8;
 const CONFIG_DATA: u16 = 0xcfc;
 
-/// Vendor and device.
+/// Vendor and device id.
 const IDENTITY: u8 = 0;
-/// What the device does on the bus.
+/// Command register.
 const COMMAND: u8 = 4;
-/// The first address register.
+/// The first base address register.
 const ADDRESS: u8 = 0x10;
-/// The bits of an address register for memory that are no address.
+/// Type bits of a base address register for memory.
 const MEMORY_KIND: u64 = 0xf;
-/// The bits of an address register for ports that are no address.
+/// Type bits of a base address register for ports.
 const PORT_KIND: u32 = 3;
 
-/// In the command register: the device answers at its ports.
+/// Command register: the device responds at its ports.
 pub const PORTS: u32 = 1 << 0;
-/// In the command register: the device answers for its memory.
+/// Command register: the device responds at its memory.
 pub const MEMORY: u32 = 1 << 1;
-/// In the command register: the device reads and writes memory by itself.
+/// Command register: the device may access memory itself.
 pub const MASTER: u32 = 1 << 2;
 
-/// A device. Only the boot processor uses it.
+/// A device. Only the boot processor accesses its configuration.
 #[derive(Clone, Copy)]
 pub struct Device {
     slot: u8,
 }
 
 impl Device {
-    /// The device with this number, if it is of this kind: vendor in the lower half, device in the upper one.
+    /// Returns the device with this number if it has this identity: vendor id in the lower half, device id in the upper
+    /// one.
     pub fn find(slot: u8, identity: u32) -> Option<Self> {
         let device = Self { slot };
         (device.read(IDENTITY) == identity).then_some(device)
@@ -38,7 +39,7 @@ impl Device {
 
     fn choose(self, register: u8) {
         let place = 1 << 31 | u32::from(self.slot) << 11 | u32::from(register);
-        // SAFETY: choosing a register has no other effect, and only the boot processor does it.
+        // SAFETY: selecting a register has no other effect, and only the boot processor does it.
         unsafe { arch::write_port_word(CONFIG_ADDRESS, place) };
     }
 
@@ -48,22 +49,23 @@ impl Device {
         unsafe { arch::read_port_word(CONFIG_DATA) }
     }
 
-    /// Turns on what the bits of the command register say.
+    /// Sets bits of the command register.
     pub fn enable(self, what: u32) {
         let command = self.read(COMMAND);
         self.choose(COMMAND);
-        // SAFETY: the device then answers where the firmware has put it, and uses memory as its driver says.
+        // SAFETY: the device then responds where the firmware has placed it, and accesses memory as its driver
+        // requests.
         unsafe { arch::write_port_word(CONFIG_DATA, command | what) };
     }
 
-    /// Its memory by the 64-bit address register with this number.
+    /// Returns the physical address in the 64-bit base address register with this number.
     pub fn memory(self, number: u8) -> u64 {
         let register = ADDRESS + 4 * number;
         let (low, high) = (self.read(register), self.read(register + 4));
         (u64::from(high) << 32 | u64::from(low)) & !MEMORY_KIND
     }
 
-    /// The first of its ports by the address register with this number.
+    /// Returns the first port in the base address register with this number.
     pub fn ports(self, number: u8) -> u16 {
         (self.read(ADDRESS + 4 * number) & !PORT_KIND) as u16
     }

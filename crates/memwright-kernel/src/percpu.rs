@@ -1,7 +1,7 @@
-//! What every CPU has of its own, reached through GS.
+//! Per-CPU data, accessed through GS.
 //!
-//! Only the CPU itself writes its fields (its own NMI handler included), so relaxed atomics serve as
-//! cells: on x86-64 they are plain loads and stores. Others read them for reports and statistics.
+//! Only the CPU itself writes its fields (including its own NMI handler), so relaxed atomics serve as cells: on x86-64
+//! they are plain loads and stores. Other CPUs read them for reports and statistics.
 
 use core::arch::asm;
 use core::ptr;
@@ -16,7 +16,7 @@ use crate::arch::{self, msr};
 use crate::frames;
 use crate::trace::Ring;
 
-/// Segment selectors: Linux's, since signal frames show them to programs.
+/// Segment selectors, equal to Linux's because signal frames expose them to programs.
 pub const KERNEL_CODE: u16 = 0x10;
 /// Kernel data and stack.
 pub const KERNEL_DATA: u16 = 0x18;
@@ -27,24 +27,25 @@ pub const USER_CODE: u16 = 0x33;
 /// The task state segment.
 const TASK_STATE: u16 = 0x40;
 
-/// Stacks that the task state names by index: what strikes at any instruction gets one of its own.
+/// Indices of the interrupt stacks in the task state. Exceptions that can occur at any instruction have separate
+/// stacks.
 #[derive(Clone, Copy)]
 pub enum InterruptStack {
-    /// Double faults: a kernel stack overflow arrives here.
+    /// Double faults, including those of a kernel stack overflow.
     DoubleFault,
     /// NMI: backtraces on request.
     Nmi,
     /// Machine checks.
     MachineCheck,
-    /// Debug exceptions: one may be held back until the first instruction of the kernel.
+    /// Debug exceptions: one may be deferred to the first instruction of the kernel.
     Debug,
 }
 
 const INTERRUPT_STACKS: usize = 4;
-/// Bytes of an interrupt stack; also its alignment, by which an entry finds [`StackBase`].
+/// Size of an interrupt stack in bytes. It is also the alignment, by which an entry finds [`StackBase`].
 pub const INTERRUPT_STACK_SIZE: usize = 16 * 1024;
 
-/// A stack whose lowest word leads to its CPU, whatever GS holds at that moment.
+/// A stack whose lowest word contains the address of its CPU's data, regardless of the current GS.
 #[repr(C, align(16384))]
 struct StackBase {
     cpu: AtomicU64,
@@ -64,8 +65,8 @@ impl StackBase {
     }
 }
 
-/// The 64-bit task state segment: only its stack pointers are used. Written as 32-bit words because
-/// the hardware's layout has its 64-bit fields at odd multiples of four.
+/// The 64-bit task state segment, of which only the stack pointers are used. It is accessed as 32-bit words because the
+/// hardware's layout places its 64-bit fields at odd multiples of four.
 #[repr(C, align(128))]
 struct TaskState([AtomicU32; 26]);
 
@@ -80,18 +81,18 @@ impl TaskState {
     }
 }
 
-/// One CPU. The assembly entries use the first fields by their offsets.
+/// The data of one CPU. The assembly entries access the first fields by their offsets.
 #[repr(C, align(64))]
 pub struct PerCpu {
     /// Address of this structure.
     this: AtomicU64,
-    /// The `UserState` that user mode runs on.
+    /// The `UserState` used by user mode.
     pub user_state: AtomicU64,
-    /// The kernel stack pointer to return to from user mode.
+    /// The kernel stack pointer for returns from user mode.
     pub kernel_stack: AtomicU64,
-    /// One register's room in the entries.
+    /// Space for one register in the entries.
     pub scratch: AtomicU64,
-    /// Clock reading of the last change between user mode and kernel.
+    /// Counter value at the last transition between user mode and kernel.
     pub changed: AtomicU64,
     /// Ticks spent in user mode.
     pub user_ticks: AtomicU64,
@@ -99,34 +100,34 @@ pub struct PerCpu {
     pub idle_ticks: AtomicU64,
     /// The CPU's index.
     pub index: AtomicU32,
-    /// Deadline the timer is set for, in clock nanoseconds; `u64::MAX` is none.
+    /// The timer's deadline in clock nanoseconds; `u64::MAX` for none.
     pub deadline: AtomicU64,
-    /// A context whose stack is to be freed once this CPU has left it; 0 is none.
+    /// A context whose stack is to be freed once this CPU has left it; 0 for none.
     pub leaving: AtomicU64,
     /// The context of the idle loop.
     pub idle_context: AtomicU32,
-    /// An interrupt that asks for attention came where nobody looked; see `ipi::remind`.
+    /// Interrupts that arrived where they were not handled; see `ipi::remind`.
     pub missed: AtomicU32,
-    /// Clock reading from which a return to user mode takes the way through [`look`](crate::stretch::look); 0:
-    /// the next one does.
+    /// Counter value from which on a return to user mode goes through [`look`](crate::stretch::look); 0 for the next
+    /// return.
     pub look_at: AtomicU64,
-    /// Clock reading of the entry of the interrupt that is being served; 0 is none. [`look_at`](Self::look_at) is 0
-    /// meanwhile, so that the return to user mode that ends the interrupt counts it.
+    /// Counter value at the entry of the current interrupt; 0 for none. [`look_at`](Self::look_at) is then 0, so that
+    /// the return to user mode that ends the interrupt accounts for it.
     pub interrupted: AtomicU64,
-    /// What [`look_at`](Self::look_at) is again when the interrupt ends.
+    /// Value of [`look_at`](Self::look_at) after the interrupt.
     pub look_after: AtomicU64,
-    /// Ticks spent in interrupts that struck in user mode.
+    /// Ticks spent in interrupts taken in user mode.
     pub interrupt_ticks: AtomicU64,
-    /// Ticks of the longest stretch, and the system call that it ended.
+    /// Length of the longest stretch in ticks, and the system call whose return ended it.
     pub longest: AtomicU64,
     pub longest_call: AtomicU64,
-    /// Bytes copied from and to user memory since the last scheduling point that copies made.
+    /// Bytes copied from and to user memory since the last scheduling point of a user copy.
     pub copied: AtomicU64,
-    /// A backtrace was asked for while a frame was open.
+    /// A backtrace was requested while a frame was open.
     pub asked_to_report: AtomicU32,
     /// Interrupts taken, by [`InterruptKind`].
     pub interrupts: [AtomicU64; InterruptKind::COUNT],
-    /// Which roots its tags stand for.
+    /// The roots to which its PCIDs are assigned.
     pub tags: Tags,
     /// Recent events.
     pub ring: Ring,
@@ -175,14 +176,14 @@ impl PerCpu {
         add(&self.interrupts[kind as usize], 1);
     }
 
-    /// Makes the next return to user mode take the way through [`look`](crate::stretch::look).
+    /// Makes the next return to user mode go through [`look`](crate::stretch::look).
     pub fn ask_to_look(&self) {
         self.look_at.store(0, Ordering::Relaxed);
         self.look_after.store(0, Ordering::Relaxed);
     }
 
-    /// Begins an interrupt that struck in user mode; what it takes is counted until user mode goes on, or until another
-    /// context runs.
+    /// Begins an interrupt taken in user mode. Its duration is accounted until user mode continues or another context
+    /// runs.
     pub fn begin_interrupt(&self) {
         let look_at = self.look_at.swap(0, Ordering::Relaxed);
         self.look_after.store(look_at, Ordering::Relaxed);
@@ -190,7 +191,7 @@ impl PerCpu {
         self.interrupted.store(entered, Ordering::Relaxed);
     }
 
-    /// Ends the interrupt being served, if there is one: another context runs from now on.
+    /// Ends the current interrupt, if there is one, because another context runs from now on.
     #[inline(always)]
     pub fn end_interrupt(&self) {
         let entered = self.interrupted.load(Ordering::Relaxed);
@@ -202,14 +203,15 @@ impl PerCpu {
         }
     }
 
-    /// Notes an interrupt in the kernel that somebody must still act on.
+    /// Records an interrupt in the kernel that must still be handled.
     #[inline(always)]
     pub fn miss(&self, what: u32) {
         let missed = self.missed.load(Ordering::Relaxed);
         self.missed.store(missed | what, Ordering::Relaxed);
     }
 
-    /// Whether `address` lies on one of this CPU's interrupt stacks.
+    /// Returns the interrupt stack of this CPU that contains `address`, as its lowest byte and one past its highest
+    /// byte.
     pub fn interrupt_stack_of(&self, address: u64) -> Option<(u64, u64)> {
         self.stacks
             .iter()
@@ -218,19 +220,19 @@ impl PerCpu {
     }
 }
 
-/// The boot processor's. The other processors' come from frames when they are started.
+/// The data of the boot processor. Those of the other processors are allocated from frames when they are started.
 static BOOT_CPU: PerCpu = PerCpu::new();
 
-/// Every CPU's structure, once it is made.
+/// The data of each CPU, once allocated.
 static CPUS: [AtomicPtr<PerCpu>; MAX_CPUS] = [const { AtomicPtr::new(ptr::null_mut()) }; MAX_CPUS];
-/// Which CPUs run: a bit for each.
+/// The online CPUs: a bit for each.
 static ONLINE: AtomicU64 = AtomicU64::new(1);
-/// How many there are.
+/// Number of CPUs.
 static COUNT: AtomicUsize = AtomicUsize::new(1);
-/// The local APIC's id of each.
+/// Local APIC ids of the CPUs.
 static APIC_IDS: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
 
-/// Notes which CPUs the machine has, the boot processor first. Called before anybody asks.
+/// Sets the CPUs of the machine, the boot processor first. Called before any other code reads them.
 pub fn set_present(ids: &ApicIds) {
     for (slot, &id) in APIC_IDS.iter().zip(ids.as_slice()) {
         slot.store(id, Ordering::Relaxed);
@@ -238,45 +240,45 @@ pub fn set_present(ids: &ApicIds) {
     COUNT.store(ids.as_slice().len(), Ordering::Relaxed);
 }
 
-/// How many CPUs the machine has, whether they run yet or not.
+/// Returns the number of CPUs of the machine, including those that do not run yet.
 #[inline(always)]
 pub fn count() -> usize {
     COUNT.load(Ordering::Relaxed)
 }
 
-/// The id of a CPU's local APIC.
+/// Returns the id of a CPU's local APIC.
 pub fn apic_id(index: usize) -> u32 {
     APIC_IDS[index].load(Ordering::Relaxed)
 }
 
-/// The CPUs that run: a bit for each.
+/// Returns the online CPUs: a bit for each.
 pub fn online() -> u64 {
     ONLINE.load(Ordering::Acquire)
 }
 
-/// Whether a CPU runs.
+/// Returns whether a CPU is online.
 pub fn is_online(index: usize) -> bool {
     online() >> index & 1 != 0
 }
 
-/// Says that `cpu`, which calls, runs and can be interrupted.
+/// Marks the calling CPU, `cpu`, as online: it can be interrupted.
 pub fn set_online(cpu: &PerCpu) {
     ONLINE.fetch_or(1 << cpu.index.load(Ordering::Relaxed), Ordering::AcqRel);
 }
 
-/// Another CPU's structure; `None` if it was never started.
+/// Returns the data of a CPU; `None` if it was never started.
 pub fn of(index: usize) -> Option<&'static PerCpu> {
     let cpu = CPUS.get(index)?.load(Ordering::Acquire);
-    // SAFETY: a non-null pointer is a structure that lives for ever.
+    // SAFETY: a non-null pointer refers to data that is never freed.
     unsafe { cpu.as_ref() }
 }
 
-/// This CPU.
+/// Returns the data of this CPU.
 #[inline(always)]
 pub fn current() -> &'static PerCpu {
     let this: *const PerCpu;
-    // SAFETY: `setup` points GS at this CPU's structure before any caller can run, its first word
-    // is its own address, and every entry from user mode restores it.
+    // SAFETY: `setup` points GS at this CPU's data before any caller can run. Its first word is its own address, and
+    // every entry from user mode restores GS.
     unsafe {
         asm!("mov {}, gs:[0]", out(reg) this, options(readonly, nostack, preserves_flags, pure));
         &*this
@@ -298,21 +300,21 @@ pub fn add(counter: &AtomicU64, amount: u64) {
 /// Called once on the boot processor, with interrupts disabled.
 pub unsafe fn setup_boot_cpu() {
     CPUS[0].store((&raw const BOOT_CPU).cast_mut(), Ordering::Relaxed);
-    // SAFETY: as the caller vouches; the structure is static.
+    // SAFETY: guaranteed by the caller; the data is static.
     unsafe { BOOT_CPU.setup() };
 }
 
 impl PerCpu {
-    /// Makes the structure of CPU `index` out of frames. `None`: there are none.
+    /// Allocates the data of CPU `index` from frames. Returns `None` if there are none.
     pub fn create(index: usize) -> Option<&'static Self> {
         const ORDER: u8 = size_of::<PerCpu>()
             .div_ceil(4096)
             .next_power_of_two()
             .trailing_zeros() as u8;
         let memory = frames::allocate(ORDER)? as *mut Self;
-        // SAFETY: the frames are this structure's for ever, as large and as aligned as a power of two
-        // that it fits into; all of its fields are atomic integers, for which zero is a value: in `tags`
-        // that of frame 0, which is never a root.
+        // SAFETY: the frames belong to this data and are never freed. They are as large and as aligned as a power of
+        // two that the data fits into. All fields are atomic integers, for which zero is valid: in `tags` it stands for
+        // frame 0, which is never a root.
         let cpu: &'static Self = unsafe {
             memory.write_bytes(0, 1);
             &*memory
@@ -326,13 +328,15 @@ impl PerCpu {
     /// Sets this CPU's GS base, segments, task state and stacks.
     ///
     /// # Safety
-    /// Called once per CPU, on it, with interrupts disabled; the structure is used by no other.
+    /// Called once per CPU, on that CPU, with interrupts disabled. The data is not used by another CPU.
     pub unsafe fn setup(&'static self) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         unsafe { setup(self) };
     }
 }
 
+/// Sets the calling CPU's GS base, segments, task state and stacks.
+///
 /// # Safety
 /// As for [`PerCpu::setup`].
 unsafe fn setup(cpu: &'static PerCpu) {
@@ -345,7 +349,7 @@ unsafe fn setup(cpu: &'static PerCpu) {
         cpu.task_state
             .set(TaskState::FIRST_INTERRUPT_STACK + 2 * slot, stack.top());
     }
-    // The port map begins past the segment's end: user mode reaches no port.
+    // The port map begins past the segment's end, so user mode cannot access any port.
     cpu.task_state.0[TaskState::PORT_MAP].store(104 << 16, Ordering::Relaxed);
     let task = &raw const cpu.task_state as u64;
     let descriptors = [
@@ -372,8 +376,8 @@ unsafe fn setup(cpu: &'static PerCpu) {
         limit: (size_of_val(&cpu.descriptors) - 1) as u16,
         base: &raw const cpu.descriptors as u64,
     };
-    // SAFETY: the table holds flat kernel segments at the selectors that are loaded; the far return
-    // reloads CS at the next instruction. GS is set after its selector, whose load clears the base.
+    // SAFETY: the table contains flat kernel segments at the loaded selectors; the far return reloads CS at the next
+    // instruction. GS is set after its selector, the load of which clears the base.
     unsafe {
         asm!(
             "lgdt [{pointer}]",

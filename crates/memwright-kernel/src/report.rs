@@ -1,5 +1,5 @@
-//! What a CPU can say about itself: registers, a backtrace, held locks, recent events. And the answer to an
-//! NMI, which asks every CPU for that: each answers in turn, the last one also for the personality.
+//! Reports about a CPU: registers, a backtrace, held locks, recent events. Also the answer to an NMI, which requests
+//! that from every CPU: they answer one after another, and the last one adds the state of the personality.
 
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,17 +13,17 @@ use crate::percpu::{self, PerCpu};
 use crate::trap::kernel::TrapFrame;
 use crate::{arch, console, context, ipi, panic, trace, usercopy};
 
-/// A CPU writes its answer.
+/// A CPU is writing its answer.
 static ANSWERING: AtomicBool = AtomicBool::new(false);
-/// The CPUs that have answered the running request: a bit for each.
+/// The CPUs that have answered the current request: a bit for each.
 static ANSWERED: AtomicU64 = AtomicU64::new(0);
 
-/// Most return addresses of a backtrace.
+/// Most return addresses in a backtrace.
 pub const DEEPEST: usize = 64;
-/// And of a short one.
+/// Most return addresses in a short backtrace.
 const SHORT: usize = 12;
 
-/// The name of an exception.
+/// Returns the name of an exception.
 pub const fn exception_name(number: u8) -> &'static str {
     match number {
         0 => "divide error",
@@ -84,7 +84,7 @@ pub fn registers(text: &mut Text, f: &TrapFrame, address: u64) -> fmt::Result {
     )
 }
 
-/// Locks that this CPU holds, whom it waits for, and its recent events.
+/// Writes the locks that this CPU holds, the CPUs that it waits for, and its recent events.
 pub fn state(text: &mut Text, cpu: &PerCpu) -> fmt::Result {
     held_locks(text, cpu)?;
     let index = cpu.index.load(Ordering::Relaxed);
@@ -143,7 +143,7 @@ fn event_line(text: &mut Text, event: trace::Event) -> fmt::Result {
     }
 }
 
-/// A recursion's one line.
+/// Writes the single line for a recursion.
 fn repeated(text: &mut Text, times: u32) -> fmt::Result {
     if times == 0 {
         Ok(())
@@ -152,14 +152,13 @@ fn repeated(text: &mut Text, times: u32) -> fmt::Result {
     }
 }
 
-/// A backtrace of few addresses, and the held locks.
+/// Writes a short backtrace and the held locks.
 pub fn short_backtrace(text: &mut Text, frame_pointer: u64) -> fmt::Result {
     frames(text, frame_pointer, SHORT)?;
     held_locks(text, percpu::current())
 }
 
-/// At most `most` return addresses along the chain of frame pointers, as long as it stays on kernel
-/// stacks.
+/// Writes at most `most` return addresses along the chain of frame pointers, as long as it stays on kernel stacks.
 pub fn frames(text: &mut Text, mut frame_pointer: u64, most: usize) -> fmt::Result {
     let (mut last, mut repeats) = (0, 0);
     for _ in 0..most {
@@ -171,8 +170,8 @@ pub fn frames(text: &mut Text, mut frame_pointer: u64, most: usize) -> fmt::Resu
         if !frame_pointer.is_multiple_of(8) || !on_stack(frame_pointer) {
             break;
         }
-        // SAFETY: both words lie on a kernel stack that `on_stack` knows. Slots that are not in use
-        // are not mapped: a stray pointer into one ends in a nested report.
+        // SAFETY: both words are on a kernel stack that `on_stack` has found. Slots that are not in use are unmapped: a
+        // stray pointer into one ends in a nested report.
         let [next, address] = unsafe { *(frame_pointer as *const [u64; 2]) };
         if address < paging::IMAGE_BASE {
             break;
@@ -192,8 +191,8 @@ pub fn frames(text: &mut Text, mut frame_pointer: u64, most: usize) -> fmt::Resu
     repeated(text, repeats)
 }
 
-/// An NMI: another CPU failed, or the command asks for a backtrace. Inside an open frame either waits
-/// until the frame is complete.
+/// Handles an NMI: another CPU has failed, or the command requests a backtrace. If a frame is open, either is deferred
+/// until it is complete.
 pub fn requested(frame: &TrapFrame) {
     let cpu = percpu::current();
     if panic::is_failing() {
@@ -218,7 +217,7 @@ pub fn requested(frame: &TrapFrame) {
     });
 }
 
-/// Where a trap struck, in words.
+/// Describes where a trap occurred.
 pub fn place(frame: &TrapFrame) -> &'static str {
     if frame.rip < USER_LIMIT {
         "user mode"
@@ -227,7 +226,7 @@ pub fn place(frame: &TrapFrame) -> &'static str {
     }
 }
 
-/// Answers a request that came while a frame was open.
+/// Answers a request that arrived while a frame was open.
 #[inline(always)]
 pub fn answer_late(cpu: &PerCpu) {
     if cpu.asked_to_report.load(Ordering::Relaxed) != 0 {
@@ -248,11 +247,11 @@ fn was_requested(cpu: &PerCpu) {
     });
 }
 
-/// Writes an answer when it is this CPU's turn. Who has the turn waits for nothing but the end of a frame.
+/// Writes an answer when it is this CPU's turn. The CPU whose turn it is waits for nothing but the end of a frame.
 fn answer(cpu: &PerCpu, report: impl FnOnce(&mut Text) -> fmt::Result) {
     while ANSWERING.swap(true, Ordering::Acquire) {
         if panic::must_stop() {
-            return; // the NMI that stops this CPU comes once this one is over
+            return; // the NMI that stops this CPU is taken after this one
         }
         arch::pause();
     }

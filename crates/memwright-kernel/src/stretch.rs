@@ -1,13 +1,12 @@
-//! How long this kernel runs at most between two scheduling points.
+//! Measures the longest time that this kernel runs between two scheduling points.
 //!
-//! The kernel is not preemptible. A stretch begins where a CPU enters the kernel from user mode, or at a
-//! scheduling point: a change of threads, or a look whether another thread should run. It ends at the next
-//! scheduling point or with the return to user mode. Time in which the CPU is halted or the clock stands
-//! still is no part of it.
+//! The kernel is not preemptible. A stretch begins when a CPU enters the kernel from user mode, or at a scheduling
+//! point: a context switch, or a check whether another thread should run. It ends at the next scheduling point or with
+//! the return to user mode. Time in which the CPU is halted or the clock stands still is excluded.
 //!
-//! The start of the stretch under way is [`PerCpu::changed`]. Returns to user mode do not measure: they
-//! compare their time with [`PerCpu::look_at`], before which no stretch can have become the longest, and
-//! only from then on take the way through [`look`].
+//! The start of the current stretch is [`PerCpu::changed`]. Returns to user mode do not measure. They compare their
+//! time with [`PerCpu::look_at`], before which no stretch can have become the longest, and go through [`look`] only
+//! from then on.
 
 use core::sync::atomic::Ordering;
 
@@ -16,14 +15,14 @@ use memwright_linux::host::Stretch;
 use crate::percpu::{self, PerCpu};
 use crate::{arch, clock, heap};
 
-/// In [`PerCpu::longest_call`]: no system call is known.
+/// In [`PerCpu::longest_call`]: the system call is unknown.
 const NO_CALL: u64 = u64::MAX;
 
-/// Ticks between two looks at least: where all stretches are short, looks would cost more than is to be learnt. So a
-/// stretch of fewer may be missed.
+/// Smallest number of ticks between two measurements: if all stretches are short, measuring would cost more than it is
+/// worth. So a stretch shorter than this may be missed.
 const LEAST: u64 = 500_000;
 
-/// Ends the stretch under way and begins the next: this CPU is at a scheduling point.
+/// Ends the current stretch and begins the next one: this CPU is at a scheduling point.
 #[inline(always)]
 pub fn end(cpu: &PerCpu) {
     end_in(cpu, NO_CALL);
@@ -45,7 +44,7 @@ fn note(cpu: &PerCpu, length: u64, call: u64) {
     cpu.longest_call.store(call, Ordering::Relaxed);
 }
 
-/// Takes `ticks` in which the CPU ran nothing out of the stretch under way.
+/// Excludes `ticks` in which the CPU was idle from the current stretch.
 #[inline(always)]
 pub fn leave_out(cpu: &PerCpu, ticks: u64) {
     percpu::add(&cpu.changed, ticks);
@@ -56,16 +55,16 @@ pub fn leave_out(cpu: &PerCpu, ticks: u64) {
     }
 }
 
-/// The clock stood still for `ticks`, and so does every CPU but the calling one: how long that took is no matter of the
-/// guest's, and must not decide when a CPU looks.
+/// Excludes `ticks` in which the clock and all CPUs but the calling one stood still. That time is not guest time, and
+/// must not determine when a CPU measures.
 pub fn leave_out_everywhere(ticks: u64) {
     for cpu in (0..percpu::count()).filter_map(percpu::of) {
         leave_out(cpu, ticks);
     }
 }
 
-/// What a return to user mode does from [`PerCpu::look_at`] on: it measures the stretch, and makes the heap
-/// grow if this CPU found it low. `call` is the number of the system call that ends, or `u64::MAX`.
+/// Measures the stretch on a return to user mode from [`PerCpu::look_at`] on, and grows the heap if this CPU found it
+/// low. `call` is the number of the system call that returns, or `u64::MAX`.
 #[cold]
 pub fn look(cpu: &PerCpu, call: u64) {
     end_in(cpu, call);
@@ -79,7 +78,7 @@ pub fn look(cpu: &PerCpu, call: u64) {
     heap::top_up();
 }
 
-/// The longest stretch of all CPUs.
+/// Returns the longest stretch of all CPUs.
 pub fn longest() -> Stretch {
     let cpus = (0..percpu::count()).filter_map(percpu::of);
     let longest = cpus.max_by_key(|cpu| cpu.longest.load(Ordering::Relaxed));
@@ -92,7 +91,7 @@ pub fn longest() -> Stretch {
     })
 }
 
-/// Forgets the stretches of all CPUs so far: the program begins.
+/// Discards the stretches of all CPUs so far, because the program begins.
 pub fn forget() {
     for cpu in (0..percpu::count()).filter_map(percpu::of) {
         cpu.longest.store(0, Ordering::Relaxed);

@@ -1,16 +1,15 @@
-//! The last events of each CPU, for a panic's report. System calls are too many to note: `--strace`
-//! shows them.
+//! The last events of each CPU, for a panic's report. System calls are too frequent to record: `--strace` prints them.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Events that are kept.
+/// Number of events kept.
 pub const LENGTH: usize = 64;
 
-/// What happened.
+/// The kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Nothing yet.
+    /// No event.
     Empty = 0,
     /// An exception or interrupt in user mode; the detail is its vector.
     UserTrap = 1,
@@ -23,13 +22,13 @@ pub enum Kind {
 /// One event.
 #[derive(Clone, Copy)]
 pub struct Event {
-    /// What happened.
+    /// The kind of the event.
     pub kind: Kind,
-    /// More about it.
+    /// Further data.
     pub detail: u64,
-    /// Where: instruction pointer, or the faulting address of a page fault.
+    /// The instruction pointer, or the faulting address of a page fault.
     pub address: u64,
-    /// Clock.
+    /// Counter value.
     pub time: u64,
 }
 
@@ -40,7 +39,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// An empty ring.
+    /// Creates an empty ring.
     pub const fn new() -> Self {
         Self {
             next: AtomicU64::new(0),
@@ -48,7 +47,7 @@ impl Ring {
         }
     }
 
-    /// Notes an event.
+    /// Records an event.
     #[inline(always)]
     pub fn record(&self, kind: Kind, detail: u64, address: u64, time: u64) {
         let next = self.next.load(Ordering::Relaxed);
@@ -59,7 +58,7 @@ impl Ring {
         slot[2].store(time, Ordering::Relaxed);
     }
 
-    /// The events, oldest first.
+    /// Iterates over the events, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
         let next = self.next.load(Ordering::Relaxed) as usize;
         (next.saturating_sub(LENGTH)..next).map(|at| {

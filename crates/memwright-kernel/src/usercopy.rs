@@ -1,9 +1,9 @@
-//! Reads and writes of user memory through the user's own mapping.
+//! Reads and writes user memory through the user's own mapping.
 //!
-//! Each routine opens access (STAC), touches user memory by a few known instructions and closes it
-//! (CLAC). A page fault at one of those instructions asks the personality to make the page
-//! accessible and retries; if it cannot, the routine resumes at its fix-up and returns what is left.
-//! Nothing is checked first and used later: the access itself is the check.
+//! Each routine opens access (STAC), touches user memory by a few known instructions and closes access (CLAC). A page
+//! fault at one of those instructions calls the personality to make the page accessible, and the instruction is
+//! retried. If that fails, the routine resumes at its fix-up and returns what is left. There is no separate check
+//! before an access: the access itself is the check.
 
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -136,16 +136,16 @@ unsafe extern "C" {
     fn user_exchange(address: u64, old: u32, new: u32) -> u64;
     fn user_peek(address: u64) -> u64;
     fn user_try_exchange(address: u64, old: u32, new: u32) -> u64;
-    /// Where an access to a word resumes that faulted.
+    /// Where a faulted access to a word resumes.
     fn user_word_failed();
-    /// Pairs of an instruction that may fault and where to resume if the fault stands.
+    /// Pairs of an instruction that may fault and the address to resume at if the fault cannot be resolved.
     static user_fixups: [[u64; 2]; 6];
-    /// Instructions that may fault and whose fault stands: they resume at `user_word_failed`.
+    /// Instructions whose faults are never resolved: they resume at `user_word_failed`.
     static user_attempts: [u64; 2];
 }
 
-/// Where to resume after an unresolved fault of the instruction at `address`; `None` if that
-/// instruction may not fault.
+/// Returns where to resume after an unresolved fault of the instruction at `address`; `None` if that instruction must
+/// not fault.
 pub fn fixup(address: u64) -> Option<u64> {
     // SAFETY: the table is a constant of the image.
     let table = unsafe { &user_fixups };
@@ -155,7 +155,7 @@ pub fn fixup(address: u64) -> Option<u64> {
         .map(|pair| pair[1])
 }
 
-/// Where to resume after a fault of the instruction at `address` if no fault of it may be resolved.
+/// Returns where to resume after a fault of the instruction at `address`, if its faults are never resolved.
 #[cold]
 pub fn attempt_fixup(address: u64) -> Option<u64> {
     // SAFETY: the table is a constant of the image.
@@ -165,27 +165,27 @@ pub fn attempt_fixup(address: u64) -> Option<u64> {
         .then_some(user_word_failed as *const () as u64)
 }
 
-/// The personality, as [`set_events`] got it: the address of a `&'static dyn KernelEvents`.
+/// The personality, as passed to [`set_events`]: the address of a `&'static dyn KernelEvents`.
 static EVENTS: AtomicPtr<&'static dyn KernelEvents> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Names the receiver of events. `slot` lives as long as the kernel.
+/// Sets the receiver of the callbacks. `slot` is never freed.
 pub fn set_events(slot: &'static mut &'static dyn KernelEvents) {
     EVENTS.store(slot, Ordering::Release);
 }
 
-/// The receiver of events, once it is named.
+/// Returns the receiver of the callbacks, once it is set.
 pub fn events() -> Option<&'static dyn KernelEvents> {
     let slot = EVENTS.load(Ordering::Acquire);
-    // SAFETY: a non-null pointer came from `set_events`, whose argument is never changed or freed.
+    // SAFETY: a non-null pointer is from `set_events`, whose argument is never changed or freed.
     unsafe { slot.as_ref() }.copied()
 }
 
-/// Asks the personality to make `address` accessible.
+/// Calls the personality to make `address` accessible. Returns whether it is.
 pub fn resolve(address: u64, write: bool) -> bool {
     events().is_some_and(|events| events.user_fault(address, write))
 }
 
-/// Whether all of a range lies in the user's half.
+/// Returns whether a range is entirely in the user half.
 fn is_user(address: u64, length: usize) -> bool {
     address
         .checked_add(length as u64)
@@ -197,7 +197,7 @@ const SMALL: usize = 256;
 /// Bytes copied between two scheduling points.
 const STRETCH: u64 = 64 << 10;
 
-/// Counts a copy: many copies are a long operation. No lock is held, since a copy may have to wait for a page.
+/// Counts a copy, because many copies form a long operation. No lock is held, since a copy may have to wait for a page.
 #[inline(always)]
 fn count(length: usize) {
     if length < SMALL {
@@ -227,7 +227,7 @@ fn outcome(address: u64, length: usize, left: u64) -> Result<(), UserFault> {
 /// Copies from user memory.
 ///
 /// # Errors
-/// The first address that could not be read, and how many bytes before it were.
+/// The first address that could not be read, and the number of bytes copied before it.
 #[inline]
 pub fn copy_from_user(to: &mut [u8], from: u64) -> Result<(), UserFault> {
     if !is_user(from, to.len()) {
@@ -236,8 +236,8 @@ pub fn copy_from_user(to: &mut [u8], from: u64) -> Result<(), UserFault> {
             done: 0,
         });
     }
-    // SAFETY: `to` is a slice of the kernel's, the source lies in the user's half, where a fault is
-    // fixed up; no reference to user memory exists.
+    // SAFETY: `to` is a slice of kernel memory. The source is in the user half, where a fault is fixed up; no reference
+    // to user memory exists.
     let left = unsafe { user_copy(to.as_mut_ptr() as u64, from, to.len() as u64) };
     outcome(from, to.len(), left)
 }
@@ -245,7 +245,7 @@ pub fn copy_from_user(to: &mut [u8], from: u64) -> Result<(), UserFault> {
 /// Copies to user memory.
 ///
 /// # Errors
-/// The first address that could not be written, and how many bytes before it were.
+/// The first address that could not be written, and the number of bytes copied before it.
 #[inline]
 pub fn copy_to_user(to: u64, from: &[u8]) -> Result<(), UserFault> {
     if !is_user(to, from.len()) {
@@ -254,24 +254,24 @@ pub fn copy_to_user(to: u64, from: &[u8]) -> Result<(), UserFault> {
             done: 0,
         });
     }
-    // SAFETY: as in `copy_from_user`, the other way round.
+    // SAFETY: as in `copy_from_user`, in the other direction.
     let left = unsafe { user_copy(to, from.as_ptr() as u64, from.len() as u64) };
     outcome(to, from.len(), left)
 }
 
-/// Where a part of a frame stands in the direct map.
+/// Returns the address of a part of a frame in the direct map.
 ///
 /// # Panics
-/// If the part reaches beyond the frame.
+/// If the part exceeds the frame.
 fn in_frame(frame: Frame, offset: usize, length: usize) -> u64 {
     assert!(length <= PAGE_SIZE && offset <= PAGE_SIZE - length);
     DIRECT_BASE + frame.address().as_u64() + offset as u64
 }
 
-/// Copies a part of a frame to user memory. The caller holds a reference of the frame.
+/// Copies a part of a frame to user memory. The caller holds a reference to the frame.
 ///
 /// # Errors
-/// The first address that could not be written, and how many bytes before it were.
+/// The first address that could not be written, and the number of bytes copied before it.
 #[inline]
 pub fn copy_frame_to_user(
     to: u64,
@@ -286,16 +286,16 @@ pub fn copy_frame_to_user(
             done: 0,
         });
     }
-    // SAFETY: the source lies in one frame of the direct map, the target in the user's half, where
-    // a fault is fixed up. Whoever maps the frame may change it meanwhile: no reference to it exists.
+    // SAFETY: the source is in one frame of the direct map, and the target in the user half, where a fault is fixed up.
+    // Processes that map the frame may change it during the copy: no reference to it exists.
     let left = unsafe { user_copy(to, from, length as u64) };
     outcome(to, length, left)
 }
 
-/// Copies user memory into a part of a frame. The caller holds a reference of the frame.
+/// Copies user memory into a part of a frame. The caller holds a reference to the frame.
 ///
 /// # Errors
-/// The first address that could not be read, and how many bytes before it were.
+/// The first address that could not be read, and the number of bytes copied before it.
 #[inline]
 pub fn copy_frame_from_user(
     frame: Frame,
@@ -310,15 +310,15 @@ pub fn copy_frame_from_user(
             done: 0,
         });
     }
-    // SAFETY: as in `copy_frame_to_user`, the other way round.
+    // SAFETY: as in `copy_frame_to_user`, in the other direction.
     let left = unsafe { user_copy(to, from, length as u64) };
     outcome(from, length, left)
 }
 
-/// Clears user memory.
+/// Zeroes user memory.
 ///
 /// # Errors
-/// The first address that could not be written, and how many bytes before it were.
+/// The first address that could not be written, and the number of bytes zeroed before it.
 pub fn clear_user(to: u64, length: usize) -> Result<(), UserFault> {
     if !is_user(to, length) {
         return Err(UserFault {
@@ -329,7 +329,7 @@ pub fn clear_user(to: u64, length: usize) -> Result<(), UserFault> {
     let mut done = 0;
     while done < length {
         let (part, at) = ((length - done).min(STRETCH as usize), to + done as u64);
-        // SAFETY: the range lies in the user's half, where a fault is fixed up.
+        // SAFETY: the range is in the user half, where a fault is fixed up.
         let left = unsafe { user_clear(at, part as u64) };
         outcome(at, part, left).map_err(|fault| UserFault {
             done: done + fault.done,
@@ -352,11 +352,11 @@ pub fn user_load32(address: u64) -> Result<u32, UserFault> {
     if !is_user(address, 4) {
         return Err(UserFault { address, done: 0 });
     }
-    // SAFETY: the word lies in the user's half, where a fault is fixed up.
+    // SAFETY: the word is in the user half, where a fault is fixed up.
     word(address, unsafe { user_load(address) })
 }
 
-/// Replaces a word of user memory by `new` if it equals `old`, atomically; returns what was there.
+/// Atomically replaces a word of user memory by `new` if it equals `old`. Returns the previous value.
 ///
 /// # Errors
 /// The address could not be written.
@@ -364,24 +364,24 @@ pub fn user_compare_exchange32(address: u64, old: u32, new: u32) -> Result<u32, 
     if !is_user(address, 4) {
         return Err(UserFault { address, done: 0 });
     }
-    // SAFETY: the word lies in the user's half, where a fault is fixed up.
+    // SAFETY: the word is in the user half, where a fault is fixed up.
     word(address, unsafe { user_exchange(address, old, new) })
 }
 
-/// Loads a word of user memory unless that faults.
+/// Loads a word of user memory. Returns `None` on a fault, which is not resolved.
 pub fn user_peek32(address: u64) -> Option<u32> {
     if !is_user(address, 4) {
         return None;
     }
-    // SAFETY: the word lies in the user's half, where a fault is fixed up.
+    // SAFETY: the word is in the user half, where a fault is fixed up.
     u32::try_from(unsafe { user_peek(address) }).ok()
 }
 
-/// As [`user_compare_exchange32`], unless that faults.
+/// Compares and exchanges like [`user_compare_exchange32`]. Returns `None` on a fault, which is not resolved.
 pub fn user_try_exchange32(address: u64, old: u32, new: u32) -> Option<u32> {
     if !is_user(address, 4) {
         return None;
     }
-    // SAFETY: the word lies in the user's half, where a fault is fixed up.
+    // SAFETY: the word is in the user half, where a fault is fixed up.
     u32::try_from(unsafe { user_try_exchange(address, old, new) }).ok()
 }

@@ -1,8 +1,8 @@
-//! The window: memory that the command sees too, behind a PCI device.
+//! The window: memory shared with the command through a PCI device.
 //!
-//! What is to be carried stands here; the ports only say that it does. Output goes around in a ring. Nothing
-//! says when the command has taken a payload: so many bytes follow each on the output port that QEMU, which waits there
-//! for the command, cannot run ahead of it by a whole ring.
+//! Payloads are stored here; the ports only announce them. The output area is a ring. There is no acknowledgement that
+//! the command has taken a payload. Instead, each payload is followed by a number of bytes on the output port, on which
+//! QEMU waits for the command, so that it cannot run ahead by a complete ring.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -12,15 +12,15 @@ use crate::boot::pvh::PhysicalRange;
 use crate::paging;
 use crate::pci::{self, Device};
 
-/// Where the next payload goes.
+/// Offset of the next payload.
 static END: AtomicU64 = AtomicU64::new(0);
 
 /// `ivshmem-plain`: device 0x1110 of the vendor 0x1af4.
 const IDENTITY: u32 = 0x1110_1af4;
-/// Its address register for the memory.
+/// Number of its base address register for the memory.
 const MEMORY_REGISTER: u8 = 2;
 
-/// Finds the window, on the boot processor; `None` when the machine has none.
+/// Finds the window, on the boot processor. Returns `None` if the machine has none.
 pub fn find() -> Option<PhysicalRange> {
     let device = Device::find(WINDOW_SLOT, IDENTITY)?;
     device.enable(pci::MEMORY);
@@ -31,27 +31,27 @@ pub fn find() -> Option<PhysicalRange> {
     })
 }
 
-/// Puts a payload into the ring. One CPU does so at a time, and announces it before the next does.
+/// Writes a payload into the ring. One CPU does so at a time, and announces the payload before the next one does.
 pub fn put(payload: &[u8]) {
     let at = END.load(Ordering::Relaxed) as usize;
     let (first, rest) = payload.split_at(payload.len().min(OUTPUT_RING - at));
     for (at, part) in [(at, first), (0, rest)] {
         let to = (paging::WINDOW_MEMORY + at as u64) as *mut u8;
-        // SAFETY: the part ends within the ring, which is mapped for good and holds no objects; the payload is the
-        // kernel's own memory, which the ring does not overlap.
+        // SAFETY: the part ends within the ring, which is mapped permanently and contains no Rust objects. The payload
+        // is the kernel's own memory, which the ring does not overlap.
         unsafe { to.copy_from_nonoverlapping(part.as_ptr(), part.len()) };
     }
     let end = (at + payload.len()) % OUTPUT_RING;
     END.store(end as u64, Ordering::Relaxed);
-    // The command looks there once it has been told.
+    // The command reads it after the announcement.
     fence(Ordering::Release);
 }
 
-/// Copies the answer to an input request. Called once the command has said how long it is, by one CPU at a time.
+/// Copies the answer to an input request. Called after the command has sent its length, by one CPU at a time.
 pub fn take(to: &mut [u8]) {
     fence(Ordering::Acquire);
     let length = to.len().min(INPUT_AREA);
     let from = (paging::WINDOW_MEMORY + OUTPUT_RING as u64) as *const u8;
-    // SAFETY: the area is mapped for good, and the command leaves it alone until it is asked again.
+    // SAFETY: the area is mapped permanently, and the command does not write it before the next request.
     unsafe { to.as_mut_ptr().copy_from_nonoverlapping(from, length) };
 }

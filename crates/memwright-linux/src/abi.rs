@@ -44,11 +44,11 @@ impl<T: Plain + Copy + Default, const N: usize> Plain for [T; N] {
     }
 }
 
-/// Largest [`Plain`] value that is copied through a buffer on the stack.
+/// Size in bytes of the largest [`Plain`] value. Values are copied through a stack buffer of this size.
 pub const PLAIN_MAX: usize = 160;
 
-/// Declares a structure of the system-call interface: its fields stand in user memory in this
-/// order without gaps, so padding is written as a field of its own.
+/// Declares a structure of the system-call interface. Its fields are laid out in user memory in this order and without
+/// gaps, so padding must be declared as a field.
 #[macro_export]
 macro_rules! abi_struct {
     ($(#[$meta:meta])* pub struct $name:ident {
@@ -89,7 +89,7 @@ abi_struct! {
     pub struct IoVector {
         /// First address.
         pub base: u64,
-        /// Bytes.
+        /// Length in bytes.
         pub length: u64,
     }
 }
@@ -121,7 +121,7 @@ pub const SECOND: u64 = 1_000_000_000;
 pub const MILLISECOND: u64 = 1_000_000;
 
 impl Timespec {
-    /// This many nanoseconds.
+    /// Converts from nanoseconds.
     pub const fn from_nanoseconds(nanoseconds: u64) -> Self {
         Self {
             seconds: (nanoseconds / SECOND) as i64,
@@ -129,7 +129,7 @@ impl Timespec {
         }
     }
 
-    /// The nanoseconds, saturating; `None` when negative or not normalised.
+    /// Returns the value in nanoseconds, saturating; `None` if it is negative or not normalised.
     pub const fn to_nanoseconds(self) -> Option<u64> {
         if self.seconds < 0 || self.nanoseconds < 0 || self.nanoseconds >= SECOND as i64 {
             return None;
@@ -143,7 +143,7 @@ impl Timespec {
 }
 
 impl Timeval {
-    /// This many nanoseconds, rounded down.
+    /// Converts from nanoseconds, rounding down to microseconds.
     pub const fn from_nanoseconds(nanoseconds: u64) -> Self {
         Self {
             seconds: (nanoseconds / SECOND) as i64,
@@ -151,7 +151,7 @@ impl Timeval {
         }
     }
 
-    /// The nanoseconds, saturating; `None` when negative or not normalised.
+    /// Returns the value in nanoseconds, saturating; `None` if it is negative or not normalised.
     pub const fn to_nanoseconds(self) -> Option<u64> {
         if self.microseconds < 0 || self.microseconds >= 1_000_000 {
             return None;

@@ -1,4 +1,4 @@
-//! What the run says at its end: counts, calls, how it ended.
+//! The report at the end of a run: counters, system-call counts and the outcome.
 
 use crate::{
     audit::{Baseline, audit},
@@ -15,23 +15,23 @@ use memwright_table::{
     sync::stat::{self, Waits},
 };
 
-/// Calls that the account lists: stubs by name, and calls that are missing.
+/// System calls that the report lists: stubs by name, and unimplemented calls by number.
 pub struct CallCounts {
     counts: Lock<Counts>,
 }
 
 #[derive(Default)]
 struct Counts {
-    /// By name.
+    /// Stubs, by name.
     stubs: BTreeMap<&'static str, u64>,
-    /// By number.
+    /// Unimplemented calls, by number.
     missing: BTreeMap<u64, u64>,
 }
 
-/// Numbers that no call has and that are counted one by one: a program may try as many as it likes.
+/// Most unknown call numbers that are counted individually. A program may try any number of them.
 const MOST_UNKNOWN: usize = 1024;
 
-/// Stands for all other numbers.
+/// Stands for all further unknown numbers.
 const OTHERS: u64 = u64::MAX;
 
 impl Counts {
@@ -47,14 +47,14 @@ impl Counts {
 }
 
 impl CallCounts {
-    /// Nothing counted.
+    /// Returns counters that are all zero.
     pub(crate) fn new() -> Self {
         Self {
             counts: Lock::new(Rank::Leaf, Counts::default()),
         }
     }
 
-    /// Counts a call that is not all it seems.
+    /// Counts a call that is a stub or is not implemented; does nothing for other calls.
     pub(crate) fn count(&self, number: u64, status: Status) {
         match status {
             Status::Real => {}
@@ -65,7 +65,7 @@ impl CallCounts {
         }
     }
 
-    /// Counts a success without effect.
+    /// Counts a call that succeeded without having an effect.
     pub fn count_stub(&self, name: &'static str) {
         *self.counts.lock().stubs.entry(name).or_default() += 1;
     }
@@ -86,11 +86,11 @@ impl CallCounts {
 }
 
 fn line(out: &mut String, name: impl core::fmt::Display, value: impl core::fmt::Display) {
-    // A string accepts everything.
+    // Writing to a `String` cannot fail.
     let _ = writeln!(out, "{name} {value}");
 }
 
-/// The lines of the account, as they are now.
+/// Returns the lines of the report with their current values.
 pub fn lines(kernel: &Kernel) -> String {
     use core::sync::atomic::Ordering;
     let mut out = String::new();
@@ -135,14 +135,14 @@ pub fn lines(kernel: &Kernel) -> String {
     out
 }
 
-/// Rows about waits of one CPU for another.
+/// Rows about one CPU waiting for another.
 const WAITS: [(&str, Waits); 3] = [
     ("locks_contended", Waits::Contended),
     ("locks_halted", Waits::Halted),
     ("flush_waits_halted", Waits::FlushHalted),
 ];
 
-/// Writes what has been counted so far, for the report of a failure: waits for no lock and allocates
+/// Writes the counters so far, for a failure report. Takes no lock that it would have to wait for, and allocates
 /// nothing.
 pub(crate) fn report(kernel: &Kernel, out: &mut dyn Write) -> core::fmt::Result {
     let Some(account) = kernel.memory.try_account() else {
@@ -162,8 +162,8 @@ pub(crate) fn report(kernel: &Kernel, out: &mut dyn Write) -> core::fmt::Result 
     writeln!(out, "  instructions_interrupts {interrupts}")
 }
 
-/// Instructions of the kernel outside interrupts since it began to run the program, of the CPU that calls; with several,
-/// it may be another than the one that began.
+/// Returns the instructions that the kernel executed on the calling CPU since the program started, without those in
+/// interrupt handlers. With several CPUs, the calling CPU may differ from the one on which the program started.
 fn kernel_instructions(kernel: &Kernel) -> u64 {
     use core::sync::atomic::Ordering;
     let boot = kernel.boot_instructions.load(Ordering::Relaxed);
@@ -174,7 +174,8 @@ fn kernel_instructions(kernel: &Kernel) -> u64 {
         .saturating_sub(boot + interrupts)
 }
 
-/// Ends a run that has no room for what it was asked for, before there is a program: there is no account of it.
+/// Powers off before any program has started because the machine has too little memory for the requested run. There is
+/// no report for such a run.
 #[expect(clippy::disallowed_methods, reason = "no program runs")]
 pub fn refuse(host: &dyn Host, text: &str) -> ! {
     let mut result = Outcome::NotStarted(NO_ROOM).encode().to_vec();
@@ -183,7 +184,7 @@ pub fn refuse(host: &dyn Host, text: &str) -> ! {
     host.power_off(0)
 }
 
-/// The end of a run: account, audit, result, power off.
+/// Finishes the run: writes the report, audits for leaks, sends the result and powers off.
 #[expect(
     clippy::disallowed_methods,
     clippy::disallowed_macros,
@@ -193,7 +194,7 @@ pub(crate) fn finish(kernel: &'static Kernel, before: &Baseline) -> ! {
     let host = kernel.host;
     host.pause_clock();
     if kernel.memory.policy().count_locks() {
-        // Taking the account and looking for contradictions are not the program's doing.
+        // The report and the audit are not part of what the program did.
         kernel.memory.set_lock_statistics(false);
     }
     let mut text = lines(kernel);

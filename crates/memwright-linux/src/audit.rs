@@ -1,10 +1,10 @@
-//! Whether everything is back where it was before the run.
+//! Checks that a run released everything it used.
 
 use crate::{Memory, host::Host, kernel::Kernel, process::REAPER, swap::Swaps};
 use alloc::{format, string::String, sync::Arc, vec::Vec};
 use memwright_table::FrameKind;
 
-/// Kinds of frames that a run must give back. The kernel's own heap may keep what it grew.
+/// Kinds of frames that a run must release. The kernel heap may keep the frames by which it grew.
 const RETURNED: [FrameKind; 6] = [
     FrameKind::Anonymous,
     FrameKind::Merged,
@@ -14,17 +14,17 @@ const RETURNED: [FrameKind; 6] = [
     FrameKind::PoolObject,
 ];
 
-/// What was in use before the run.
+/// Resources in use before the run.
 pub struct Baseline {
     frames: [u64; RETURNED.len()],
     committed: u64,
-    /// Slots in use, and bytes that pages in swap take.
+    /// Swap slots in use, and bytes that swapped-out pages occupy.
     swap: (u64, u64),
     reserved: u64,
 }
 
 impl Baseline {
-    /// What is in use now.
+    /// Records the resources in use now.
     pub fn take(_host: &dyn Host, memory: &Arc<Memory>, swaps: &Swaps) -> Self {
         let audit = memory.frames().audit();
         Self {
@@ -36,7 +36,7 @@ impl Baseline {
     }
 }
 
-/// Compares the end of a run with its beginning; each finding is one line.
+/// Compares the resources in use at the end of a run with those at its start. Returns one line per finding.
 #[expect(
     clippy::disallowed_methods,
     clippy::disallowed_macros,

@@ -1,30 +1,29 @@
-//! A few things that are noted together under a lock.
+//! Fixed-capacity lists that can be filled under a lock.
 
 use alloc::vec::{Drain, Vec};
 use memwright_table::OutOfMemory;
 
-/// A list with room for a fixed number of things. Nothing is allocated after it was made, so that it can be filled under
-/// any lock.
+/// A list with a fixed capacity. It allocates nothing after creation, so it can be filled under any lock.
 pub struct Batch<T>(Vec<T>);
 
 impl<T> Batch<T> {
-    /// An empty batch for `most` things.
+    /// Creates an empty batch with a capacity of `most`.
     ///
     /// # Errors
-    /// The heap has no room for them.
+    /// The heap has no memory for the list.
     pub fn with_room(most: usize) -> Result<Self, OutOfMemory> {
         let mut things = Vec::new();
         things.try_reserve_exact(most).map_err(|_| OutOfMemory)?;
         Ok(Self(things))
     }
 
-    /// Whether another thing fits.
+    /// Returns whether the batch can take another item.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.0.len() < self.0.capacity()
     }
 
-    /// Adds a thing, unless the batch is full; returns whether another one fits.
+    /// Adds an item unless the batch is full. Returns whether the batch can take another one.
     #[allow(
         clippy::disallowed_methods,
         reason = "there is room: nothing is allocated"
@@ -36,17 +35,17 @@ impl<T> Batch<T> {
         self.has_room()
     }
 
-    /// The last thing that was added.
+    /// Returns the item added last.
     pub fn last_mut(&mut self) -> Option<&mut T> {
         self.0.last_mut()
     }
 
-    /// The things, in order.
+    /// Iterates over the items, in order.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.0.iter_mut()
     }
 
-    /// Takes all things out, in order.
+    /// Removes all items, in order.
     pub fn drain(&mut self) -> Drain<'_, T> {
         self.0.drain(..)
     }

@@ -1,9 +1,9 @@
-//! Something that changes now and then, and those who wait for that.
+//! A counter of changes with a queue of threads that wait for the next one.
 
 use crate::{kernel::Kernel, wait::WaitQueue};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// How often something changed.
+/// Number of changes to some object.
 pub struct Changes {
     count: AtomicU64,
     /// Woken at each change.
@@ -20,12 +20,15 @@ impl Default for Changes {
 }
 
 impl Changes {
-    /// How often it changed up to now.
+    /// Returns the number of changes so far.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Counts a change and wakes the threads that wait for one. The caller holds no lock but those that sleep.
+    /// Counts a change and wakes the threads that wait for one.
+    ///
+    /// # Locks
+    /// The caller holds no lock except sleeping ones.
     pub fn note(&self, kernel: &Kernel) {
         self.count.fetch_add(1, Ordering::SeqCst);
         self.queue.wake_all(kernel);

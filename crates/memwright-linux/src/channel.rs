@@ -1,10 +1,9 @@
 //! Constants of the protocol between the guest and the `memwright` command.
 //!
-//! The guest announces frames (kind, length as four little-endian bytes) on the output channel; what
-//! they carry stands in a window of memory that both sides see. `docs/protocol.md` describes the whole
-//! protocol.
+//! The guest announces frames (kind, length as four little-endian bytes) on the output channel. The payloads are in a
+//! window of memory that both sides map. `docs/protocol.md` describes the complete protocol.
 
-/// What a frame on the output channel carries.
+/// The kind of payload of a frame on the output channel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Channel {
@@ -12,29 +11,30 @@ pub enum Channel {
     Stdout = 1,
     /// Standard error of the program.
     Stderr = 2,
-    /// A line of kernel text, shown when the run is verbose.
+    /// A line of kernel text, printed when the run is verbose.
     Log = 3,
-    /// Lines `name value` of the account.
+    /// Lines `name value` of the report.
     Account = 4,
-    /// One memory event as a JSON line.
+    /// A memory event as a line of JSON.
     Trace = 5,
-    /// One line of system-call text.
+    /// A line of the system-call trace.
     SystemCalls = 6,
-    /// A request for input: the payload is the most bytes wanted, as four little-endian bytes.
+    /// A request for input. The payload is the largest number of bytes to send, as four little-endian bytes.
     InputRequest = 7,
     /// Panic and backtrace text.
     Panic = 8,
-    /// How the run ended; the last frame.
+    /// The outcome of the run; the last frame.
     Result = 9,
 }
 
 impl Channel {
-    /// Whether a frame's payload follows its announcement on the output channel itself: a panic trusts nothing else.
+    /// Returns whether a frame's payload follows its announcement on the output channel itself. A panic relies on
+    /// nothing else.
     pub const fn is_inline(self) -> bool {
         matches!(self, Self::Panic)
     }
 
-    /// The channel with this number, if there is one.
+    /// Returns the channel with this number, if there is one.
     pub const fn from_number(number: u8) -> Option<Self> {
         Some(match number {
             1 => Self::Stdout,
@@ -51,43 +51,43 @@ impl Channel {
     }
 }
 
-/// The number of the region that the whole run of the program is, for who counts from outside. Programs mark regions with
-/// lower numbers.
+/// The number of the region that spans the complete run of the program, for tools that count from outside the machine.
+/// Programs mark regions with lower numbers.
 pub const THE_RUN: u16 = 32767;
 /// The displacement of the NOP that marks where that region begins; the next number marks its end
 /// (`include/memwright/mark.h`).
 pub const RUN_BEGINS: u32 = 0x4d57_0000 | (THE_RUN as u32) << 1;
 
-/// Bytes that announce a frame: the kind and the length.
+/// Length in bytes of a frame's announcement: the kind and the length.
 pub const FRAME_HEADER: usize = 5;
-/// The longest payload of a frame.
+/// Largest payload of a frame in bytes.
 pub const LONGEST_FRAME: usize = 64 << 10;
-/// Bytes of payload in the window for each further byte that follows the announcement.
+/// One byte follows the announcement for each such number of payload bytes in the window.
 pub const PACE: usize = 128;
 
-/// The window: memory of both the guest and the command, behind a PCI device (`ivshmem-plain`).
+/// Size in bytes of the window: memory that the guest and the command share through a PCI device (`ivshmem-plain`).
 pub const WINDOW: usize = 2 << 20;
-/// That device's number on the first bus.
+/// Device number of the window on the first bus.
 pub const WINDOW_SLOT: u8 = 4;
-/// The number of the disk, if there is one (virtio-blk, in its legacy form, with a queue of [`DISK_QUEUE`]).
+/// Device number of the disk, if there is one (legacy virtio-blk with a queue of [`DISK_QUEUE`] descriptors).
 pub const DISK_SLOT: u8 = 5;
-/// Descriptors of the disk's queue.
+/// Number of descriptors in the disk's queue.
 pub const DISK_QUEUE: usize = 128;
-/// The start of the window: payloads, one behind another, around and around.
+/// Size in bytes of the output ring at the start of the window. Payloads follow one another in it.
 pub const OUTPUT_RING: usize = WINDOW - INPUT_AREA;
-/// The rest of the window: the bytes that answer an input request.
+/// Size in bytes of the rest of the window, which holds the reply to an input request.
 pub const INPUT_AREA: usize = 64 << 10;
 
-/// The most bytes of the output channel that QEMU has written and the command has not read: more make QEMU wait.
+/// Most bytes of the output channel that QEMU has written and the command has not read. QEMU blocks beyond that.
 pub const STREAM_PIPE: usize = 4096;
-/// The most bytes that the command has read and not dealt with.
+/// Most bytes that the command has read and not yet handled.
 pub const STREAM_BUFFER: usize = 4096;
-// No payload is written over before the command has taken it: while as much of the ring is written again, more bytes
-// than these two hold have passed.
+// No payload is overwritten before the command has taken it: rewriting that part of the ring sends more bytes than
+// these two buffers hold.
 const _: () =
     assert!((OUTPUT_RING - 2 * LONGEST_FRAME) / PACE > STREAM_PIPE + STREAM_BUFFER + FRAME_HEADER);
 
-/// Length that answers an input request with nothing: a control byte came first, and the request is withdrawn.
+/// Length in a reply to an input request that has no bytes: a control byte arrived first, and the request is withdrawn.
 pub const INPUT_WITHDRAWN: u32 = u32::MAX;
 /// I/O port of the output channel (`isa-debugcon`).
 pub const OUTPUT_PORT: u16 = 0xe9;
@@ -100,11 +100,12 @@ pub const EXIT_PORT: u16 = 0xf4;
 /// Control byte: send SIGINT to the program.
 pub const CONTROL_INTERRUPT: u8 = 0x03;
 
-/// The value of [`Outcome::NotStarted`] where the machine had no room for what the run asked for: no error number is 0.
+/// The value of [`Outcome::NotStarted`] if the machine has too little memory for the requested run. No error number is
+/// 0.
 pub const NO_ROOM: i32 = 0;
 
-/// How a run ended: the payload of [`Channel::Result`] is this number, the value as four
-/// little-endian bytes, and text.
+/// The outcome of a run. The payload of [`Channel::Result`] is this number, the value as four little-endian bytes, and
+/// text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
     /// The program exited with this code.
@@ -116,10 +117,10 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Bytes of the payload before the text.
+    /// Number of payload bytes before the text.
     pub const HEADER: usize = 5;
 
-    /// The kind and the value as they stand in the payload.
+    /// Encodes the kind and the value as in the payload.
     pub fn encode(self) -> [u8; Self::HEADER] {
         let (kind, value) = match self {
             Self::Exited(code) => (1, code),
@@ -130,7 +131,7 @@ impl Outcome {
         [kind, value[0], value[1], value[2], value[3]]
     }
 
-    /// Reads what [`encode`](Self::encode) wrote; `None` when the kind is unknown or bytes miss.
+    /// Decodes the output of [`encode`](Self::encode). Returns `None` if the kind is unknown or bytes are missing.
     pub fn decode(payload: &[u8]) -> Option<Self> {
         let header: [u8; Self::HEADER] = payload.get(..Self::HEADER)?.try_into().ok()?;
         let value = i32::from_le_bytes([header[1], header[2], header[3], header[4]]);

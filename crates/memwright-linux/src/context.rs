@@ -1,4 +1,4 @@
-//! The running thread, as system calls see it.
+//! The running thread, as seen by system calls.
 
 use crate::{
     Space,
@@ -13,23 +13,23 @@ use crate::{
 use alloc::sync::Arc;
 use core::cell::{RefCell, RefMut};
 
-/// The running thread: first argument of every system call and file operation.
+/// The running thread: the first argument of every system call and file operation.
 pub struct Context<'a> {
     /// The kernel.
     pub kernel: &'static Kernel,
     /// The thread.
     pub thread: &'a Arc<Thread>,
-    /// What serves its system calls.
+    /// The handlers of its system calls.
     pub(crate) handlers: &'static Handlers,
     state: RefCell<UserState>,
     space: RefCell<Arc<Space>>,
 }
 
 impl<'a> Context<'a> {
-    /// The context of a thread that is about to enter user mode with this state.
+    /// Creates the context of a thread that is about to enter user mode with this state.
     ///
     /// # Panics
-    /// When the process has ended.
+    /// If the process has exited.
     pub fn new(kernel: &'static Kernel, thread: &'a Arc<Thread>, state: UserState) -> Self {
         let space = RefCell::new(thread.process.space().expect("a living process"));
         Self {
@@ -41,76 +41,75 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The process of the thread.
+    /// Returns the process of the thread.
     pub fn process(&self) -> &'a Arc<Process> {
         &self.thread.process
     }
 
-    /// The address space.
+    /// Returns the address space.
     pub fn space(&self) -> Arc<Space> {
         self.space.borrow().clone()
     }
 
-    /// Calls `f` with the address space, without counting a reference.
+    /// Calls `f` with the address space, without taking a reference.
     pub fn with_space<R>(&self, f: impl FnOnce(&Arc<Space>) -> R) -> R {
         f(&self.space.borrow())
     }
 
-    /// Replaces the address space that the thread runs in (exec); the process keeps its own
-    /// reference.
+    /// Replaces the address space that the thread runs in (`execve`). The process keeps its own reference.
     pub fn set_space(&self, space: Arc<Space>) {
         *self.space.borrow_mut() = space;
     }
 
-    /// The descriptor table.
+    /// Returns the descriptor table.
     ///
     /// # Panics
-    /// When the process has ended.
+    /// If the process has exited.
     pub fn files(&self) -> Arc<FileTable> {
         self.thread.process.files().expect("a living process")
     }
 
-    /// Root, working directory and file-creation mask.
+    /// Returns the root, the working directory and the file-creation mask.
     ///
     /// # Panics
-    /// When the process has ended.
+    /// If the process has exited.
     pub fn fs(&self) -> Arc<FsContext> {
         self.thread.process.fs().expect("a living process")
     }
 
-    /// The user registers.
+    /// Borrows the user registers.
     pub fn state(&self) -> RefMut<'_, UserState> {
         self.state.borrow_mut()
     }
 
-    /// Stores the FS and GS base in the user registers, where a program may have changed them itself.
+    /// Stores the FS and GS bases in the user registers. User code may have changed them without the kernel.
     pub fn store_bases(&self) {
         self.kernel.host.store_bases(&mut self.state());
     }
 
-    /// Replaces the user registers, bases included.
+    /// Replaces the user registers, including the bases.
     pub fn replace_state(&self, state: UserState) {
         self.kernel.host.load_bases(&state);
         *self.state() = state;
         self.thread.set_work(Work::REGISTERS, true);
     }
 
-    /// Replaces the general registers. A system call may change no other than RAX but by this: the rest
-    /// are still in the processor when it returns.
+    /// Replaces the general registers. A system call may change registers other than RAX only through this method:
+    /// otherwise the processor still has the old values when the call returns.
     pub fn replace_registers(&self, regs: UserRegs) {
         self.state().regs = regs;
         self.thread.set_work(Work::REGISTERS, true);
     }
 
-    /// Where the user registers are, for the host to load and store them while user mode runs.
+    /// Returns the address of the user registers. The host loads and stores them while user mode runs.
     pub fn state_pointer(&self) -> *mut UserState {
         self.state.as_ptr()
     }
 
-    /// `ENOMEM` when the kernel heap is in its reserve: called first by what allocates.
+    /// Checks that the kernel heap is above its reserve. Operations that allocate call this first.
     ///
     /// # Errors
-    /// `ENOMEM`.
+    /// `ENOMEM` if the heap is in its reserve.
     pub fn check_heap(&self) -> Result<(), Errno> {
         if self.kernel.host.heap_low() {
             Err(Errno::ENOMEM)
@@ -119,18 +118,20 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// A signal waits that the thread does not block.
+    /// Returns whether an unblocked signal is pending for the thread.
     pub fn interrupted(&self) -> bool {
         self.thread.signal_pending()
     }
 
-    /// Waits until `ready` returns something. It is asked first, and again after every wake of one
-    /// of the queues. `deadline` is a time of [`Host::now`](crate::host::Host::now). No lock may
-    /// be held.
+    /// Waits until `ready` returns `Some`. `ready` is called first, and again after each wakeup of one of the queues.
+    /// `deadline` is a time of [`Host::now`](crate::host::Host::now).
+    ///
+    /// # Locks
+    /// The caller holds no lock.
     ///
     /// # Errors
-    /// [`WaitError::Interrupted`] when a signal arrived, [`WaitError::TimedOut`] after the deadline;
-    /// `ready` is asked once more before either.
+    /// [`WaitError::Interrupted`] if a signal is pending, [`WaitError::TimedOut`] after the deadline. `ready` is called
+    /// once more before either.
     pub fn wait_until<T>(
         &self,
         queues: &[&WaitQueue],

@@ -1,4 +1,4 @@
-//! Reads the `newc` archive in which files reach the guest.
+//! Reads the `newc` archive that carries files to the guest.
 
 /// One entry of the archive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -9,26 +9,26 @@ pub struct CpioEntry<'a> {
     pub mode: u32,
     /// Modification time in seconds since 1970.
     pub modified: u32,
-    /// Inode number: entries with equal numbers and more than one link are one file.
+    /// Inode number. Entries with equal numbers and more than one link are the same file.
     pub inode: u32,
-    /// Hard links of the file.
+    /// Number of hard links.
     pub links: u32,
     /// Contents, or the target of a symbolic link.
     pub data: &'a [u8],
 }
 
-/// Iterates over the entries of an archive; ends at the trailer or at the first malformed header.
+/// Iterates over the entries of an archive. Stops at the trailer or at the first malformed header.
 #[derive(Clone, Copy, Debug)]
 pub struct CpioArchive<'a> {
     bytes: &'a [u8],
     position: usize,
 }
 
-/// Bytes of a `newc` header: the magic and thirteen numbers of eight hexadecimal digits.
+/// Size in bytes of a `newc` header: the magic and thirteen numbers of eight hexadecimal digits.
 const HEADER: usize = 110;
 
 impl<'a> CpioArchive<'a> {
-    /// The archive in these bytes.
+    /// Creates an iterator over the archive in `bytes`.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, position: 0 }
     }

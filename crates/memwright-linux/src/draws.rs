@@ -1,4 +1,4 @@
-//! Numbers for tests that try many cases: the same in every run.
+//! Pseudo-random numbers for tests with many cases, equal in every run.
 
 /// Returns a function that draws a number below its argument.
 pub fn draws(seed: u64) -> impl FnMut(usize) -> usize {

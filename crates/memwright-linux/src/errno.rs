@@ -5,9 +5,9 @@ use memwright_table::OutOfMemory;
 
 /// A Linux error number.
 ///
-/// Numbers from 512 on never reach user mode: they ask the signal code to restart the call.
+/// Numbers from 512 on never reach user mode: they make the signal code restart the call.
 ///
-/// As wide as what a system call returns, so that a `Result` of the two travels in registers.
+/// The type is as wide as the result of a system call, so that a `Result` of the two is passed in registers.
 #[derive(Clone, Copy, Eq, PartialEq, PartialOrd, Ord, Hash)]
 pub struct Errno(u64);
 
@@ -41,26 +41,26 @@ impl From<OutOfMemory> for Errno {
 }
 
 impl Errno {
-    /// Restart when the action asks for it, else `EINTR` (`include/linux/errno.h` of Linux 7.2).
+    /// Restart if the handler's action has `SA_RESTART`, else `EINTR` (`include/linux/errno.h` of Linux 7.2).
     pub const ERESTARTSYS: Self = Self(512);
-    /// Restart always.
+    /// Always restart.
     pub const ERESTARTNOINTR: Self = Self(513);
-    /// Restart when no handler runs, else `EINTR`.
+    /// Restart if no handler runs, else `EINTR`.
     pub const ERESTARTNOHAND: Self = Self(514);
-    /// Restart through `restart_syscall` when no handler runs, else `EINTR`.
+    /// Restart through `restart_syscall` if no handler runs, else `EINTR`.
     pub const ERESTART_RESTARTBLOCK: Self = Self(516);
 
-    /// The number, positive.
+    /// Returns the number, which is positive.
     pub const fn number(self) -> u16 {
         self.0 as u16
     }
 
-    /// The value a system call returns in RAX for this error.
+    /// Returns the value that a system call returns in RAX for this error.
     pub const fn as_result(self) -> u64 {
         (self.0 as i64).wrapping_neg() as u64
     }
 
-    /// The error a system-call result stands for, if it is one.
+    /// Returns the error that the result of a system call stands for, if it is one.
     pub const fn from_result(value: u64) -> Option<Self> {
         let negated = (value as i64).wrapping_neg();
         if negated >= 1 && negated <= 4095 {
@@ -70,7 +70,7 @@ impl Errno {
         }
     }
 
-    /// The symbolic name, as in `errno(3)`.
+    /// Returns the symbolic name, as in `errno(3)`.
     pub fn name(self) -> &'static str {
         match self.0 {
             512 => return "ERESTARTSYS",

@@ -1,4 +1,4 @@
-//! What the machine calls back into.
+//! The entry points through which the machine calls the kernel.
 
 use crate::{
     account, cgroup,
@@ -17,7 +17,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// The receiver for this kernel.
+    /// Creates the receiver for this kernel.
     pub fn new(kernel: &'static Kernel) -> Self {
         Self { kernel }
     }
@@ -42,7 +42,7 @@ impl KernelEvents for Events {
         let (kernel, by) = (self.kernel, Accessor::Kernel);
         let resolved = run::resolve_fault(kernel, &thread, &space, address, access, by);
         if thread.work().contains(Work::CGROUP) {
-            // A copy may be long.
+            // The user copy that faulted may be long.
             cgroup::look(self.kernel, &thread);
         }
         matches!(resolved, Resolved::Retry)
@@ -66,7 +66,7 @@ impl KernelEvents for Events {
 
     fn fatal_report(&self, out: &mut dyn Write) {
         let kernel = self.kernel;
-        // Locks may be held by whatever failed: only looked at when free.
+        // The failing code may hold locks: data under a lock is reported only if the lock is free.
         let report = kernel
             .scheduler
             .report(kernel, out)

@@ -1,7 +1,7 @@
-//! Sets of flags.
+//! Defines sets of flags.
 
-/// Defines a set of flags as `bitflags!` does. What that makes adds flags to a number, by `extend` too: the lints that
-/// look for memory do not concern it.
+/// Defines a set of flags as `bitflags!` does. The generated code combines flags with operations such as `extend`,
+/// which do not allocate here, so the lints against allocation are disabled for it.
 macro_rules! flags {
     (
         $(#[$outer:meta])*

@@ -1,4 +1,4 @@
-//! A hand that goes round the memory of all processes, a part at a time, and goes on where it stopped.
+//! A cursor that walks the memory of all processes in steps, each of which continues where the last one stopped.
 
 use crate::{
     Space,
@@ -8,7 +8,7 @@ use crate::{
 };
 use memwright_table::Page;
 
-/// A place in the memory of all processes: the process and the page to go on with.
+/// A position in the memory of all processes: the process and the page at which to continue.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Position {
     id: u32,
@@ -16,8 +16,9 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// Goes on to the end of the round. `visit` gets each space of a process that is `wanted` and the page to begin with,
-    /// and returns where to stop, if it has had enough. Whether the round is over: then the next call begins another.
+    /// Continues to the end of the round. `visit` is called for the address space of each process that is `wanted`,
+    /// with the first page to visit. It returns the page at which to stop, if its budget is used up. Returns whether
+    /// the round is complete; the next call then begins another one.
     pub(crate) fn go_on(
         &mut self,
         kernel: &Kernel,
@@ -45,20 +46,20 @@ impl Position {
     }
 }
 
-/// A place that callers share, each of which goes on where the one before it stopped.
+/// A position shared by all callers: each continues where the previous one stopped.
 pub(crate) struct Hand {
     place: Lock<Position>,
 }
 
 impl Hand {
-    /// A hand that has not begun.
+    /// Creates a cursor at the start of a round.
     pub(crate) fn new() -> Self {
         Self {
             place: Lock::new(Rank::Leaf, Position::default()),
         }
     }
 
-    /// Goes on to the end of the round with all processes, as [`Position::go_on`] does.
+    /// Continues the round over all processes like [`Position::go_on`].
     pub(crate) fn go_on(
         &self,
         kernel: &Kernel,
@@ -67,7 +68,7 @@ impl Hand {
         self.go_on_among(kernel, &|_: &Process| true, visit)
     }
 
-    /// Goes on with those processes alone that are `wanted`.
+    /// Continues the round over the processes that are `wanted`.
     pub(crate) fn go_on_among(
         &self,
         kernel: &Kernel,

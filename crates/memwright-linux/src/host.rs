@@ -1,4 +1,4 @@
-//! What the personality needs from the machine below it.
+//! The interface of the personality to the machine below it.
 
 pub use crate::channel::Channel;
 use crate::{
@@ -10,26 +10,27 @@ use core::fmt;
 use memwright::{DeviceError, Submission, Ticket, Transfer};
 use memwright_table::{CpuId, Frame, Machine, sync::GaveWay};
 
-/// A kernel stack with the registers that are saved on it.
+/// A kernel stack and the registers saved on it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub struct ContextId(pub u32);
 
-/// The host has no memory left for what was asked.
+/// The host has not enough memory for a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OutOfMemory;
 
-/// How much of a kernel stack was used at its deepest.
+/// The largest depth that a kernel stack reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackDepth {
-    /// Bytes that were used.
+    /// Bytes used.
     pub used: u64,
-    /// Bytes that there are.
+    /// Size of the stack in bytes.
     pub size: u64,
-    /// The system call after which it was found; none if another one, a trap or the start of the machine was as likely.
+    /// The system call after which the depth was found; `None` if it may also be due to another call, to a trap or to
+    /// the boot.
     pub call: Option<u64>,
 }
 
-/// Says in which system call something was found, if that is known.
+/// Writes the name of the system call, if it is known.
 fn write_call(out: &mut fmt::Formatter<'_>, call: Option<u64>) -> fmt::Result {
     match call.and_then(table::find) {
         Some(call) => write!(out, ", in {}", call.name),
@@ -46,21 +47,21 @@ impl fmt::Display for StackDepth {
 }
 
 impl StackDepth {
-    /// Whether more than three quarters were used: what comes on top of the deepest call, such as an interrupt, must find
-    /// room.
+    /// Returns whether more than three quarters are used. The rest is needed for an interrupt on top of the deepest
+    /// call.
     #[must_use]
     pub const fn is_critical(&self) -> bool {
         self.used > self.size / 4 * 3
     }
 }
 
-/// The longest run of kernel instructions without a scheduling point.
+/// The longest stretch of kernel instructions without a scheduling point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stretch {
-    /// How many instructions; nanoseconds where CPUs run by the host's clock.
+    /// Length in instructions; in nanoseconds if the CPUs run by the host's clock.
     pub instructions: u64,
-    /// The system call with whose return it ended; none if it ended with another trap's return or within a
-    /// call.
+    /// The system call whose return ended the stretch; `None` if the return from another trap ended it, or a scheduling
+    /// point inside a call.
     pub call: Option<u64>,
 }
 
@@ -76,8 +77,8 @@ impl fmt::Display for Stretch {
 }
 
 impl Stretch {
-    /// Whether a thread that became ready had to wait for longer than the kernel promises. Checked builds do
-    /// many times the work.
+    /// Returns whether the stretch is longer than the kernel's bound on the latency of a runnable thread. Debug builds
+    /// execute many times as many instructions and have no bound.
     #[must_use]
     pub const fn is_critical(&self) -> bool {
         const BOUND: u64 = 2_000_000;
@@ -85,10 +86,10 @@ impl Stretch {
     }
 }
 
-/// Why user mode was left.
+/// The reason for an exit from user mode.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Trap {
-    /// A system call has been served, and the thread has something else to look at.
+    /// A system call has been served, and the thread has work flags to handle.
     Syscall,
     /// A page fault at this address.
     PageFault {
@@ -98,10 +99,10 @@ pub enum Trap {
         write: bool,
         /// The access was an instruction fetch.
         fetch: bool,
-        /// An entry was present: its rights did not suffice.
+        /// An entry was present, but its rights did not permit the access.
         present: bool,
     },
-    /// An access to data that this CPU refuses by the page's protection key.
+    /// A data access that the page's protection key denies on this CPU.
     KeyFault {
         /// The address that was accessed.
         address: u64,
@@ -115,198 +116,202 @@ pub enum Trap {
         /// Error code; zero for vectors that push none.
         error: u64,
     },
-    /// The deadline passed.
+    /// The deadline has passed.
     Timer,
-    /// A control byte waits.
+    /// A control byte has arrived.
     Control,
-    /// Another CPU asks this one to look at its run queue.
+    /// Another CPU requests that this one check its run queue.
     Reschedule,
 }
 
-/// A user access by the kernel met a fault that could not be resolved.
+/// A fault of a user access by the kernel could not be resolved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct UserFault {
     /// The first address that could not be accessed.
     pub address: u64,
-    /// Bytes copied before it.
+    /// Number of bytes copied before it.
     pub done: usize,
 }
 
-/// An interrupt that is counted, in the words of `/proc/interrupts`.
+/// The counted kinds of interrupts, with their names in `/proc/interrupts`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum InterruptKind {
     /// `LOC`: the CPU's timer.
     Timer,
-    /// `RES`: another CPU asked this one to look at its run queue.
+    /// `RES`: another CPU requested that this one check its run queue.
     Reschedule,
-    /// `CAL`: another CPU asked this one for something else.
+    /// `CAL`: another CPU made some other request.
     Call,
-    /// `TLB`: another CPU asked this one to forget translations.
+    /// `TLB`: another CPU requested a TLB invalidation.
     Invalidation,
 }
 
 impl InterruptKind {
-    /// How many kinds there are.
+    /// Number of kinds.
     pub const COUNT: usize = 4;
 }
 
-/// What a CPU did since boot, in nanoseconds.
+/// How a CPU spent its time since boot, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct CpuTimes {
-    /// It ran programs; without the program that runs now, since it was last interrupted.
+    /// In user mode. The current stretch of user mode counts only up to the last interrupt.
     pub user: u64,
-    /// It ran the kernel.
+    /// In the kernel.
     pub system: u64,
-    /// It waited for an interrupt.
+    /// Waiting for an interrupt.
     pub idle: u64,
 }
 
-/// What the host calls back into.
+/// The callbacks from the host into the kernel.
 pub trait KernelEvents: Sync {
-    /// A user address faulted while the kernel copied to or from it. `true`: the access may be
-    /// retried. Called on the thread that copies, holding none of its locks.
+    /// Handles a fault at a user address while the kernel copies to or from it. Returns true if the access may be
+    /// retried.
+    ///
+    /// # Locks
+    /// Called on the copying thread, which holds none of the locks that this function takes.
     fn user_fault(&self, address: u64, write: bool) -> bool;
 
-    /// Lets the threads run first that are ready on this CPU, as
-    /// [`Hooks::give_way`](memwright_table::sync::Hooks::give_way) says.
+    /// Runs the threads first that are ready on this CPU: see
+    /// [`Hooks::give_way`](memwright_table::sync::Hooks::give_way).
     fn give_way(&self, waits: bool) -> GaveWay;
 
-    /// Whether the thread that runs on this CPU should give way now.
+    /// Returns whether the thread that runs on this CPU should yield now.
     fn pause_due(&self) -> bool;
 
-    /// First code on the stack of a context made by [`Host::create_context`].
+    /// Entry point of a context created by [`Host::create_context`].
     fn context_start(&self, argument: usize) -> !;
 
-    /// First code of a CPU that [`Host::start_cpus`] started: on its boot context, with interrupts
-    /// off and the kernel's own table loaded.
+    /// Entry point of a CPU started by [`Host::start_cpus`]. It runs on the CPU's boot context, with interrupts
+    /// disabled and the kernel's own page table loaded.
     fn cpu_start(&self) -> !;
 
-    /// Writes what the personality knows for a panic or backtrace report: threads, held locks,
-    /// the account. Must not take a lock that may be held.
+    /// Writes the state of the personality for a panic or backtrace report: threads, held locks and counters.
+    ///
+    /// # Locks
+    /// Must not wait for a lock that the failing code may hold.
     fn fatal_report(&self, out: &mut dyn core::fmt::Write);
 }
 
-/// A disk of the machine, in pages.
+/// A disk of the machine, accessed in pages.
 pub trait BlockDevice: Sync {
-    /// How many.
+    /// Returns the size in pages.
     fn pages(&self) -> u32;
 
-    /// Begins to copy a page between a frame and the place of that number on the disk, as
-    /// [`SwapDevice::submit`](memwright::SwapDevice::submit) says.
+    /// Starts copying a page between a frame and the given page of the disk: see
+    /// [`SwapDevice::submit`](memwright::SwapDevice::submit).
     fn submit(&self, transfer: Transfer) -> Submission;
 
-    /// Waits until a transfer is over, as [`SwapDevice::complete`](memwright::SwapDevice::complete) says.
+    /// Waits for a transfer to complete: see [`SwapDevice::complete`](memwright::SwapDevice::complete).
     ///
     /// # Errors
-    /// The disk failed.
+    /// The disk reported an error.
     fn complete(&self, ticket: Ticket) -> Result<(), DeviceError>;
 }
 
-/// The machine: processors, clock, channels. Implemented by the bare-metal kernel, and over the
-/// simulated machine in tests.
+/// The machine: processors, clock, channels. Implemented by the bare-metal kernel, and for tests on top of the
+/// simulated machine.
 pub trait Host: Machine {
-    /// Runs the user mode of a thread and returns at a trap, on the same kernel stack, interrupts off.
-    /// System calls are served by [`serve`](crate::syscall::serve), and user mode goes on unless that
-    /// returns false. The state is used through [`Context::state_pointer`], while user mode runs only.
+    /// Runs a thread in user mode and returns at a trap, on the same kernel stack with interrupts disabled. System
+    /// calls are served by [`serve`](crate::syscall::serve); user mode continues unless that returns false. The state
+    /// is accessed through [`Context::state_pointer`] only while user mode runs.
     fn run_user(&self, context: &Context<'_>) -> Trap;
 
-    /// Loads the FS and GS base of user mode, which are canonical. They are the running thread's:
-    /// [`switch_context`](Self::switch_context) keeps them.
+    /// Loads the FS and GS bases of user mode, which must be canonical. They belong to the running thread:
+    /// [`switch_context`](Self::switch_context) saves and restores them.
     fn load_bases(&self, user: &UserState);
 
-    /// Stores the FS and GS base of user mode.
+    /// Stores the FS and GS bases of user mode.
     fn store_bases(&self, user: &mut UserState);
 
-    /// The most contexts that [`create_context`](Self::create_context) may have made and that are not freed. It is the
-    /// limit on threads, `/proc/sys/kernel/threads-max`.
+    /// Returns the most contexts that may exist at a time of those that [`create_context`](Self::create_context) makes.
+    /// This is the limit on threads, `/proc/sys/kernel/threads-max`.
     fn most_contexts(&self) -> usize;
 
-    /// A new kernel stack with a guard page. The first switch to it calls
-    /// [`KernelEvents::context_start`] with `argument`.
+    /// Creates a kernel stack with a guard page. The first switch to it calls [`KernelEvents::context_start`] with
+    /// `argument`.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when there is no room for a stack.
+    /// [`OutOfMemory`] if there is no memory for a stack.
     fn create_context(&self, argument: usize) -> Result<ContextId, OutOfMemory>;
 
-    /// Saves the running context as `from` and continues `to`; returns when something switches
-    /// back to `from`.
+    /// Saves the running context as `from` and continues `to`. Returns when another context switches back to `from`.
     fn switch_context(&self, from: ContextId, to: ContextId);
 
-    /// Frees a context that runs on no CPU and will not run again.
+    /// Frees a context that does not run on any CPU and will not run again.
     fn destroy_context(&self, context: ContextId);
 
-    /// The context this CPU booted on; it becomes the CPU's idle loop.
+    /// Returns the context on which this CPU booted. It becomes the CPU's idle loop.
     fn boot_context(&self) -> ContextId;
 
-    /// Starts every other CPU; each calls [`KernelEvents::cpu_start`]. Called once, on the CPU that
-    /// booted, after [`set_events`](Self::set_events). Returns when all of them run.
+    /// Starts all other CPUs; each calls [`KernelEvents::cpu_start`]. Called once, on the boot CPU, after
+    /// [`set_events`](Self::set_events). Returns when all CPUs run.
     fn start_cpus(&self);
 
-    /// Interrupts another CPU, so that its [`run_user`](Self::run_user) returns
-    /// [`Trap::Reschedule`] or its [`idle`](Self::idle) returns. Does not wait. Kicks coalesce, but
-    /// none is lost: what this CPU stored before the call is seen by that one after the return
-    /// that the kick causes, and a kick that strikes a CPU in the kernel makes the next of the two
-    /// calls return at once.
+    /// Interrupts another CPU, so that its [`run_user`](Self::run_user) returns [`Trap::Reschedule`] or its
+    /// [`idle`](Self::idle) returns. Does not wait. Kicks coalesce, but none is lost: after the return that a kick
+    /// causes, the target sees what this CPU stored before the call. If a kick finds the CPU in the kernel, the next of
+    /// the two calls returns at once.
     fn kick(&self, cpu: CpuId);
 
-    /// How many interrupts of a kind CPU `cpu` has taken; 0 before it was started.
+    /// Returns the number of interrupts of a kind that CPU `cpu` has taken; 0 before it was started.
     fn interrupts(&self, cpu: CpuId, kind: InterruptKind) -> u64;
 
-    /// What a CPU did since boot; nothing before it was started.
+    /// Returns how a CPU spent its time since boot; all zero before it was started.
     fn times(&self, cpu: CpuId) -> CpuTimes;
 
-    /// The registers EAX, EBX, ECX and EDX of a leaf of CPUID; all CPUs are alike.
+    /// Returns EAX, EBX, ECX and EDX of a CPUID leaf, which are the same on all CPUs.
     fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4];
 
     /// Stores the extended state of the processor.
     fn save_fpu(&self, area: &mut FpuArea);
 
-    /// Loads the extended state. `area` was written by `save_fpu` or checked by
+    /// Loads the extended state of the processor. `area` was written by `save_fpu` or checked by
     /// [`xstate::sanitize`](crate::arch::x86_64::xstate::sanitize).
     fn restore_fpu(&self, area: &FpuArea);
 
-    /// Bytes of [`FpuArea`] in use: the size of the standard XSAVE format for the enabled features.
+    /// Returns the number of bytes of [`FpuArea`] in use: the size of the standard XSAVE format for the enabled
+    /// features.
     fn fpu_size(&self) -> usize;
 
-    /// Features enabled in XCR0.
+    /// Returns the features enabled in XCR0.
     fn fpu_features(&self) -> u64;
 
-    /// Sets [`key_rights`](Machine::key_rights) of the running thread, where
-    /// [`fpu_features`](Self::fpu_features) has protection keys.
+    /// Sets the [`key_rights`](Machine::key_rights) of the running thread, if [`fpu_features`](Self::fpu_features)
+    /// includes protection keys.
     fn set_key_rights(&self, rights: u32);
 
-    /// CPUID leaf 1 EDX, for AT_HWCAP.
+    /// Returns CPUID leaf 1 EDX, for AT_HWCAP.
     fn hardware_capabilities(&self) -> u64;
 
-    /// Nanoseconds since boot (one per retired instruction), by one clock for all CPUs; waits for
-    /// input are not counted.
+    /// Returns the nanoseconds since boot (one per retired instruction) by one clock for all CPUs. Time spent waiting
+    /// for input is not counted.
     fn now(&self) -> u64;
 
-    /// Asks for [`Trap::Timer`] on this CPU, or for its [`idle`](Self::idle) to return, at this
-    /// time of [`now`](Self::now).
+    /// Schedules a [`Trap::Timer`] on this CPU, or the return of its [`idle`](Self::idle), for this time of
+    /// [`now`](Self::now).
     fn set_deadline(&self, deadline: Option<u64>);
 
-    /// Waits for an interrupt, serving invalidations. Returns at once when one came since
-    /// interrupts were last on, or the CPU was kicked since `idle` or `run_user` last returned.
+    /// Waits for an interrupt while serving TLB invalidations. Returns at once if an interrupt arrived since interrupts
+    /// were last enabled, or if the CPU was kicked since `idle` or `run_user` last returned.
     fn idle(&self);
 
-    /// The disk, if there is one. What it takes is no time of [`now`](Self::now), where that counts instructions.
+    /// Returns the disk, if there is one. If [`now`](Self::now) counts instructions, transfers take no time by it.
     fn disk(&self) -> Option<&'static dyn BlockDevice>;
 
-    /// Copies from user memory. The caller checked that the range lies in user space.
+    /// Copies from user memory. The caller has checked that the range is in user space.
     ///
     /// # Errors
     /// The first fault that [`KernelEvents::user_fault`] did not resolve.
     fn copy_from_user(&self, to: &mut [u8], from: u64) -> Result<(), UserFault>;
 
-    /// Copies to user memory. The caller checked that the range lies in user space.
+    /// Copies to user memory. The caller has checked that the range is in user space.
     ///
     /// # Errors
     /// The first fault that [`KernelEvents::user_fault`] did not resolve.
     fn copy_to_user(&self, to: u64, from: &[u8]) -> Result<(), UserFault>;
 
-    /// Copies bytes of a frame to user memory, as [`copy_to_user`](Self::copy_to_user). The caller
-    /// holds a reference of the frame; `offset + length` does not exceed the page.
+    /// Copies bytes of a frame to user memory, like [`copy_to_user`](Self::copy_to_user). The caller holds a reference
+    /// to the frame; `offset + length` does not exceed the page size.
     ///
     /// # Errors
     /// The first fault that [`KernelEvents::user_fault`] did not resolve.
@@ -318,8 +323,8 @@ pub trait Host: Machine {
         length: usize,
     ) -> Result<(), UserFault>;
 
-    /// Copies user memory into a frame, as [`copy_from_user`](Self::copy_from_user). The caller
-    /// holds a reference of the frame; `offset + length` does not exceed the page.
+    /// Copies user memory into a frame, like [`copy_from_user`](Self::copy_from_user). The caller holds a reference to
+    /// the frame; `offset + length` does not exceed the page size.
     ///
     /// # Errors
     /// The first fault that [`KernelEvents::user_fault`] did not resolve.
@@ -331,88 +336,89 @@ pub trait Host: Machine {
         from: u64,
     ) -> Result<(), UserFault>;
 
-    /// Zeroes user memory. The caller checked that the range lies in user space.
+    /// Zeroes user memory. The caller has checked that the range is in user space.
     ///
     /// # Errors
     /// The first fault that [`KernelEvents::user_fault`] did not resolve.
     fn clear_user(&self, to: u64, length: usize) -> Result<(), UserFault>;
 
-    /// Loads a user word atomically; `address` is aligned and lies in user space.
+    /// Loads a user word atomically. `address` is aligned and in user space.
     ///
     /// # Errors
     /// A fault that was not resolved.
     fn user_load32(&self, address: u64) -> Result<u32, UserFault>;
 
-    /// Replaces a user word by `new` if it equals `old`, atomically; returns what was there.
+    /// Atomically replaces a user word by `new` if it equals `old`. Returns the previous value.
     ///
     /// # Errors
     /// A fault that was not resolved.
     fn user_compare_exchange32(&self, address: u64, old: u32, new: u32) -> Result<u32, UserFault>;
 
-    /// Loads a user word as [`user_load32`](Self::user_load32), unless that faults: nothing is asked
-    /// to resolve the fault, so that locks may be held.
+    /// Loads a user word like [`user_load32`](Self::user_load32). Returns `None` on a fault, which is not resolved, so
+    /// the caller may hold locks.
     fn user_peek32(&self, address: u64) -> Option<u32>;
 
-    /// As [`user_compare_exchange32`](Self::user_compare_exchange32), unless that faults: nothing is
-    /// asked to resolve the fault, so that locks may be held.
+    /// Compares and exchanges like [`user_compare_exchange32`](Self::user_compare_exchange32). Returns `None` on a
+    /// fault, which is not resolved, so the caller may hold locks.
     fn user_try_exchange32(&self, address: u64, old: u32, new: u32) -> Option<u32>;
 
-    /// Names the receiver of events; called once, before anything else.
+    /// Sets the receiver of the callbacks. Called once, before any other method.
     fn set_events(&self, events: &'static dyn KernelEvents);
 
-    /// Writes one frame to the output channel. Costs no guest time for `Account`, `Trace`, `Log`
-    /// and `SystemCalls`.
+    /// Writes one frame to the output channel. Takes no guest time for `Account`, `Trace`, `Log` and `SystemCalls`.
     fn output(&self, channel: Channel, bytes: &[u8]);
 
-    /// Asks for standard input and waits, the machine standing still; 0 is the end of the input. `None` when a control
-    /// byte came first: [`control`](Self::control) has it.
+    /// Requests standard input and waits while the machine stands still. Returns the number of bytes; 0 at the end of
+    /// the input. Returns `None` if a control byte arrived first, which [`control`](Self::control) then returns.
     fn input(&self, to: &mut [u8]) -> Option<usize>;
 
-    /// Takes the next control byte.
+    /// Takes the next control byte, if there is one.
     fn control(&self) -> Option<u8>;
 
-    /// Stops the guest clock, for work that is not the guest's. Calls nest.
+    /// Stops the guest clock for work that must not count as guest time. Calls nest.
     fn pause_clock(&self);
 
-    /// Lets the guest clock go on.
+    /// Resumes the guest clock.
     fn resume_clock(&self);
 
-    /// Tells who counts from outside that the run of the program begins: its first thread is about to execute it.
+    /// Marks the start of the program's run for tools that count from outside the machine. The program's first thread
+    /// is about to execute it.
     fn mark_run_begins(&self);
 
-    /// Tells who counts from outside that the run of the program is over: its process has ended, and what it left behind
-    /// lives on.
+    /// Marks the end of the program's run for tools that count from outside the machine. The program's process has
+    /// exited; processes it left behind still run.
     fn mark_run_ends(&self);
 
-    /// Instructions retired in user mode by this CPU since boot.
+    /// Returns the instructions that this CPU retired in user mode since boot.
     fn user_instructions(&self) -> u64;
 
-    /// Instructions retired in the kernel by this CPU since boot, idle time and pauses left out.
+    /// Returns the instructions that this CPU retired in the kernel since boot, without idle time and clock pauses.
     fn kernel_instructions(&self) -> u64;
 
-    /// Of [`kernel_instructions`](Self::kernel_instructions), those spent in interrupts that struck in user mode: from the
-    /// entry to the return, or to the switch to another context.
+    /// Returns the part of [`kernel_instructions`](Self::kernel_instructions) that was spent in interrupts taken in
+    /// user mode: from the entry to the return, or to a switch to another context.
     fn interrupt_instructions(&self) -> u64;
 
-    /// The kernel half every new address space starts with.
+    /// Returns the root table whose kernel half every new address space starts with.
     fn kernel_root(&self) -> Option<Frame>;
 
-    /// The kernel heap is in its reserve: calls that allocate shall fail.
+    /// Returns whether the kernel heap is in its reserve. System calls that allocate must then fail.
     fn heap_low(&self) -> bool;
 
-    /// Kernel heap in use, in bytes, for the audit at the end of a run.
+    /// Returns the bytes of kernel heap in use, for the audit at the end of a run.
     fn heap_used(&self) -> usize;
 
-    /// How deep the fullest kernel stack became, for the audit at the end of a run; none where that is not watched.
+    /// Returns the largest depth of any kernel stack, for the audit at the end of a run; `None` if the host does not
+    /// measure it.
     fn deepest_stack(&self) -> Option<StackDepth>;
 
-    /// The longest stretch of kernel instructions between two scheduling points, of all CPUs, since
+    /// Returns the longest stretch of kernel instructions between two scheduling points on any CPU since
     /// [`forget_stretches`](Self::forget_stretches).
     fn longest_stretch(&self) -> Stretch;
 
-    /// Measures stretches anew from here on.
+    /// Restarts the measurement of stretches.
     fn forget_stretches(&self);
 
-    /// Ends the machine.
+    /// Powers the machine off.
     fn power_off(&self, code: u8) -> !;
 }

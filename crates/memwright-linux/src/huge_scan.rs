@@ -1,8 +1,8 @@
-//! The scan that makes huge pages of small ones in the background (Linux 7.2 `mm/khugepaged.c`).
+//! Background collapse of base pages into huge pages (Linux 7.2 `mm/khugepaged.c`).
 //!
-//! It is a deadline, not a thread: when it rings, whichever CPU it rings on looks at the next pages, idle or in the
-//! middle of a program's time, so that it gets on however busy the CPUs are. Nothing is scheduled while no area may
-//! have huge pages.
+//! The scan is a deadline, not a thread. When it expires, the CPU on which it does scans the next pages, whether it is
+//! idle or runs a program. So the scan progresses however busy the CPUs are. No deadline is set while no area may have
+//! huge pages.
 
 use crate::{
     abi::MILLISECOND,
@@ -14,19 +14,19 @@ use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use memwright::Scanned;
 
-/// Where the scan is, and when it goes on.
+/// The position of the scan and the time of its next step.
 pub struct HugeScan {
     own: Weak<Self>,
-    /// Whether some area may have huge pages, or might have had.
+    /// Whether some area may have huge pages, now or in the past.
     wanted: AtomicBool,
     next: NextLook,
     hand: Hand,
-    /// Pages that a pass has yet to look at, which sleeps because no huge page could be allocated; else 0.
+    /// Pages left to scan in a pass that sleeps because no huge page could be allocated; 0 if there is no such pass.
     left: AtomicU64,
 }
 
 impl HugeScan {
-    /// A scan that nobody has asked for.
+    /// Creates a scan that does not run.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::new_cyclic(|own| Self {
@@ -38,14 +38,14 @@ impl HugeScan {
         })
     }
 
-    /// Some area may have huge pages from now on.
+    /// Starts the scan because some area may now have huge pages.
     pub fn want(&self, kernel: &Kernel) {
         if !self.wanted.swap(true, Ordering::Relaxed) {
             self.wake(kernel);
         }
     }
 
-    /// A setting changed: the next look is as far away as it says now.
+    /// Sets the next step again after a change of a setting.
     pub fn wake(&self, kernel: &Kernel) {
         let memory = &kernel.memory;
         // If there is no memory for the deadline, the scan rests until the next call.
@@ -61,8 +61,8 @@ impl HugeScan {
         });
     }
 
-    /// Looks at as many pages as the settings say. A pass that cannot allocate a huge page sleeps once, and ends when that
-    /// happens again (`khugepaged_do_scan`).
+    /// Scans as many pages as the settings say. A pass that cannot allocate a huge page sleeps once, and ends if the
+    /// allocation fails again (`khugepaged_do_scan`).
     fn look(&self, kernel: &Kernel) {
         let settings = &kernel.memory.huge().scan;
         let left = self.left.swap(0, Ordering::Relaxed);

@@ -1,7 +1,7 @@
-//! Shared memory with keys (Linux 7.2 `ipc/shm.c`).
+//! System V shared memory (Linux 7.2 `ipc/shm.c`).
 //!
-//! A segment is an object that areas show. The registry holds it until it is removed; from then on only the areas do,
-//! and it goes with the last of them.
+//! A segment is an object that areas map. The registry holds it until it is removed. From then on only the areas hold
+//! it, and it is freed with the last one.
 
 use crate::{
     M, Memory,
@@ -27,33 +27,33 @@ use memwright_table::{
     sync::{Lock, Rank},
 };
 
-/// The device of the file system in which Linux keeps segments: its number here.
+/// The device number of the file system in which Linux keeps segments.
 const DEVICE: u64 = 11;
 /// Most segments (`kernel.shmmni`).
 pub const MOST_SEGMENTS: u64 = 4096;
-/// Most bytes of one, and most pages of all, until they are changed: practically none (`SHMMAX`).
+/// Default of the most bytes of a segment and of the most pages of all: practically unlimited (`SHMMAX`).
 const NO_LIMIT: u64 = u64::MAX - (1 << 24);
 
-/// Who may do what with a segment, and what was done.
+/// The permissions and timestamps of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Owner.
     pub owner: Subject,
-    /// Permissions: nine bits, as of a file.
+    /// Permissions: nine bits, as for a file.
     pub mode: u32,
-    /// Seconds since 1970: last attached, last detached, last changed.
+    /// Times of the last attach, detach and change, in seconds since 1970.
     pub times: [i64; 3],
-    /// Process that attached or detached last.
+    /// Process id of the last attach or detach.
     pub last: u32,
     /// The user that locked the pages in memory (`SHM_LOCK`).
     pub locker: Option<u32>,
 }
 
-/// Where a segment's pages are.
+/// The pages of a segment.
 pub enum Contents {
-    /// In pages of 4 KiB.
+    /// Pages of 4 KiB.
     Small(Shmem<M>),
-    /// In huge pages of the pool.
+    /// Huge pages of the pool.
     Huge(Arc<HugeFile<M>>),
 }
 
@@ -61,37 +61,37 @@ pub enum Contents {
 pub struct Segment {
     /// Its number.
     pub id: u32,
-    /// Its key; 0 is private.
+    /// Its key; 0 for a private segment.
     pub key: u32,
-    /// Bytes, as they were asked for.
+    /// Size in bytes, as requested.
     pub size: u64,
-    /// Who made it, and his process.
+    /// Its creator, and the creator's process id.
     pub maker: (Subject, u32),
-    /// What changes of it.
+    /// The attributes that can change.
     pub standing: Lock<Standing>,
     contents: Contents,
 }
 
-/// What a segment is to be.
+/// The attributes of a segment to create.
 pub struct Wanted {
     /// Its key.
     pub key: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Permissions.
     pub mode: u32,
-    /// Who makes it, and his process.
+    /// The creator, and its process id.
     pub maker: (Subject, u32),
-    /// Seconds since 1970.
+    /// Current time in seconds since 1970.
     pub now: i64,
 }
 
-/// What all segments come to.
+/// Sums over all segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// How many there are.
+    /// Number of segments.
     pub segments: u32,
-    /// Pages they have room for.
+    /// Total size in pages.
     pub pages: u64,
     /// Pages in memory.
     pub resident: u64,
@@ -101,7 +101,7 @@ pub struct Totals {
 
 struct Entry {
     id: u32,
-    /// None once it is removed.
+    /// `None` once the segment is removed.
     held: Option<Arc<Segment>>,
     known: Weak<Segment>,
 }
@@ -128,10 +128,11 @@ impl Default for Segments {
 }
 
 impl Segments {
-    /// Adds a segment; returns its number.
+    /// Adds a segment. Returns its number.
     ///
     /// # Errors
-    /// `EEXIST` if there is one with its key by now, `ENOSPC` for too many, or too large all together; `ENOMEM`.
+    /// `EEXIST` if a segment with its key exists by now, `ENOSPC` if there are too many or their total size is too
+    /// large; `ENOMEM`.
     pub fn add(&self, wanted: &Wanted, contents: Contents) -> Result<u32, Errno> {
         let mut all = self.all.lock();
         all.retain(|entry| entry.held.is_some() || entry.known.strong_count() > 0);
@@ -167,10 +168,10 @@ impl Segments {
         Ok(id)
     }
 
-    /// Whether there is room for a segment of `size` bytes.
+    /// Checks that there is room for a segment of `size` bytes.
     ///
     /// # Errors
-    /// `ENOSPC` for too many segments, or too large all together.
+    /// `ENOSPC` if there are too many segments or their total size is too large.
     pub fn check_room(&self, size: u64) -> Result<(), Errno> {
         let mut all = self.all.lock();
         all.retain(|entry| entry.held.is_some() || entry.known.strong_count() > 0);
@@ -191,21 +192,21 @@ impl Segments {
         Ok(())
     }
 
-    /// The segment with this key that is not removed.
+    /// Returns the segment with this key, unless it is removed.
     pub fn with_key(&self, key: u32) -> Option<Arc<Segment>> {
         let all = self.all.lock();
         let mut held = all.iter().filter_map(|entry| entry.held.as_ref());
         held.find(|segment| segment.key == key).cloned()
     }
 
-    /// The segment with this number that is not removed.
+    /// Returns the segment with this number, unless it is removed.
     pub fn find(&self, id: u32) -> Option<Arc<Segment>> {
         let all = self.all.lock();
         let entry = all.iter().find(|entry| entry.id == id)?;
         entry.held.clone()
     }
 
-    /// The segment that an area with this object's identity shows, removed or not.
+    /// Returns the segment mapped by an area whose object has this identity, even if it is removed.
     pub fn shown(&self, identity: ObjectIdentity) -> Option<Arc<Segment>> {
         if identity.device != DEVICE {
             return None;
@@ -226,7 +227,7 @@ impl Segments {
         locked.map(|segment| segment.size.div_ceil(4096)).sum()
     }
 
-    /// Removes a segment: nobody finds it any more, and it goes with its last area.
+    /// Removes a segment from the registry. It is freed with the last area that maps it.
     pub fn remove(&self, id: u32) {
         let held = {
             let mut all = self.all.lock();
@@ -236,13 +237,13 @@ impl Segments {
         drop(held);
     }
 
-    /// Removes all.
+    /// Removes all segments.
     pub fn clear(&self) {
         let all = core::mem::take(&mut *self.all.lock());
         drop(all);
     }
 
-    /// What they come to.
+    /// Returns the sums over all segments that are not removed.
     pub fn totals(&self) -> Totals {
         let all = self.all.lock();
         let mut totals = Totals::default();
@@ -262,7 +263,7 @@ impl Segments {
 }
 
 impl Segment {
-    /// Whether somebody may access it in these ways (`ipcperms`).
+    /// Returns whether `subject` may access the segment in these ways (`ipcperms`).
     #[must_use]
     pub fn permits(&self, subject: Subject, wanted: Permission) -> bool {
         let standing = *self.standing.lock();
@@ -274,20 +275,20 @@ impl Segment {
         permitted(subject, standing.mode, owner, false, wanted)
     }
 
-    /// Whether somebody may change or remove it.
+    /// Returns whether `subject` may change or remove the segment.
     #[must_use]
     pub fn is_owned_by(&self, subject: Subject) -> bool {
         let owners = [self.standing.lock().owner.user, self.maker.0.user];
         subject.overrides || owners.contains(&subject.user)
     }
 
-    /// How many areas show it.
+    /// Returns the number of areas that map the segment.
     #[must_use]
     pub fn attached(&self) -> u64 {
         self.mappings().areas()
     }
 
-    /// Locks the pages in memory for `user`, or unlocks them. Huge pages never leave memory, and are not counted.
+    /// Locks the pages in memory for `user`, or unlocks them. Huge pages are never reclaimed and not counted.
     pub fn lock_pages(&self, user: Option<u32>) {
         if let Contents::Small(pages) = &self.contents {
             pages.lock_pages(user.is_some());

@@ -1,4 +1,4 @@
-//! The kernel object: everything the personality knows about one machine.
+//! The kernel object: the complete state of one machine.
 
 use crate::{
     Memory,
@@ -33,15 +33,15 @@ use alloc::{boxed::Box, string::String, sync::Arc};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use memwright_table::TryPush;
 
-/// Queues that a thread enters or leaves between two scheduling points.
+/// Number of queues that a thread enters or leaves between two scheduling points.
 const QUEUES: u32 = 256;
 
-/// How the run ended, once it has.
+/// The outcome of the run.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) outcome: Outcome,
     pub(crate) text: String,
-    /// Processes that still lived.
+    /// Number of processes that were still alive.
     pub(crate) killed: u64,
 }
 
@@ -49,66 +49,64 @@ pub(crate) struct Ended {
 pub struct Kernel {
     /// The machine.
     pub host: &'static dyn Host,
-    /// Physical memory and the memory manager's account.
+    /// Physical memory and the memory manager's counters.
     pub memory: Arc<Memory>,
-    /// What the run was asked to do.
+    /// The parameters of the run.
     pub manifest: Manifest,
-    /// The tree of files.
+    /// The file-system tree.
     pub mounts: Mounts,
     /// Processes and threads.
     pub tasks: Tasks,
-    /// What users have of what is limited for each.
+    /// Per-user counts of limited resources.
     pub users: Users,
     /// Limits of `/proc/sys/fs`.
     pub file_limits: FileLimits,
-    /// Who runs and who may run.
+    /// The running and runnable threads.
     pub scheduler: Scheduler,
-    /// Threads that wait for words of user memory.
+    /// Threads waiting on futexes.
     pub(crate) futexes: Futexes,
-    /// Who resolves faults itself.
+    /// The userfaultfd contexts.
     pub(crate) userfaults: Userfaults,
-    /// Shared memory with keys.
+    /// System V shared memory.
     pub(crate) segments: Segments,
-    /// Threads that wait for record locks.
+    /// Threads waiting for record locks.
     pub(crate) lock_waits: LockWaits,
-    /// Sets of semaphores.
+    /// System V semaphore sets.
     pub(crate) semaphores: crate::semaphores::Sets,
-    /// Makes huge pages of small ones in the background.
+    /// Collapses base pages into huge pages in the background.
     pub(crate) huge_scan: Arc<HugeScan>,
-    /// Lets equal pages share frames in the background.
+    /// Merges pages with equal contents in the background.
     pub(crate) merge_scan: Arc<MergeScan>,
-    /// Lets pages follow those who use them.
+    /// Moves pages to the nodes of the CPUs that use them.
     pub(crate) balancing: Arc<Balancing>,
-    /// Groups of processes with limits.
+    /// Groups of processes with memory limits.
     pub(crate) cgroups: Cgroups,
-    /// Sends pages out when memory is short.
+    /// Reclaims pages when memory is short.
     pub(crate) reclaim: Arc<Reclaim>,
-    /// Disks that pages can go out to.
+    /// The swap devices.
     pub swaps: Swaps,
-    /// Breakpoints that count.
+    /// Breakpoints that count their hits.
     pub probes: Probes,
-    /// The source of every random number.
+    /// The source of all random numbers.
     pub random: Lock<Random>,
-    /// The source of address layouts; a fixed layout without one.
+    /// The source of random address layouts; `None` for the fixed layout.
     pub layout_random: Option<Lock<Random>>,
-    /// Calls that the account lists.
+    /// System calls that the report lists.
     pub calls: CallCounts,
-    /// Processes made since boot.
+    /// Number of processes created since boot.
     pub processes_made: AtomicU64,
-    /// Processes killed for want of memory.
+    /// Number of processes killed for lack of memory.
     pub memory_kills: AtomicU64,
-    /// Most areas of an address space (`vm.max_map_count`).
+    /// Most areas in an address space (`vm.max_map_count`).
     pub most_areas: AtomicUsize,
-    /// Instructions that booting and filling the tree took.
+    /// Instructions executed for booting and filling the tree.
     pub(crate) boot_instructions: AtomicU64,
     pub(crate) ended: Lock<Option<Ended>>,
 }
 
 impl Kernel {
-    /// Runs the program of the manifest and powers the machine off when it has ended.
-    ///
-    /// # Panics
-    /// If there is no disk, or no memory for what is to be known of the swap that was asked for.
+    /// Runs the program of the manifest and powers the machine off when the program has exited. If the swap devices,
+    /// the files or the first process cannot be set up, the machine powers off without running the program.
     pub fn start(
         host: &'static dyn Host,
         memory: Arc<Memory>,
@@ -182,7 +180,7 @@ impl Kernel {
         crate::account::finish(kernel, &before)
     }
 
-    /// Makes the reaper and the program's process.
+    /// Creates the reaper and the program's process.
     fn make_program(&'static self) -> Result<(), Errno> {
         let limits = Limits::initial(self.memory.frames().total() * 4096);
         let root = self.users.get(0).map_err(|_| crate::errno::Errno::ENOMEM)?;
@@ -221,7 +219,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Waits as [`Context::wait_until`](crate::context::Context::wait_until) says.
+    /// Waits like [`Context::wait_until`](crate::context::Context::wait_until).
     pub(crate) fn wait<T>(
         &self,
         thread: &Arc<Thread>,
@@ -234,7 +232,7 @@ impl Kernel {
         self.wait_in(thread, &queues, deadline, interest, ready)
     }
 
-    /// Waits in each of `queues`, of which none stands there twice.
+    /// Waits on each of `queues`, which contains no queue twice.
     #[inline]
     pub(crate) fn wait_in<'a, T>(
         &self,
@@ -246,7 +244,7 @@ impl Kernel {
     ) -> Result<T, WaitError> {
         crate::sync::assert_none_held();
         loop {
-            // Before the queues are entered and anything is looked at: see `scheduler`.
+            // Before entering the queues and checking any condition: see `scheduler`.
             thread.run.announce();
             let mut points = PausePoints::every(QUEUES);
             let entered = queues.clone().try_for_each(|queue| {
@@ -282,7 +280,8 @@ impl Kernel {
             for queue in queues.clone() {
                 points.round();
                 let taken = !queue.remove(thread);
-                // A wake meant for one waiter, which gives up: the next one gets it.
+                // If a wakeup meant for one waiter reached this thread, which stops waiting, pass it on to the next
+                // one.
                 if taken && matches!(outcome, Some(Err(_))) {
                     queue.wake_one(self);
                 }
@@ -296,16 +295,16 @@ impl Kernel {
         }
     }
 
-    /// Handles a wait that cannot be recorded for lack of memory: the OOM killer runs, and ending threads run first.
+    /// Handles a wait that cannot be recorded for lack of memory: the OOM killer runs, and exiting threads run first.
     #[cold]
     fn wait_for_memory(&self, thread: &Arc<Thread>) {
         crate::oom::relieve(self, thread);
         self.scheduler.yield_now(self, thread);
-        // Who frees what is missing may run on another CPU.
+        // The thread that frees the memory may run on another CPU.
         self.host.relax();
     }
 
-    /// Acts on the control bytes that wait.
+    /// Handles the control bytes that have arrived.
     pub(crate) fn serve_control(&self) {
         while let Some(byte) = self.host.control() {
             let program = self.tasks.process(PROGRAM);
@@ -315,7 +314,8 @@ impl Kernel {
         }
     }
 
-    /// The program ended: what still lives is killed, then the run is over.
+    /// Records the outcome after the program has exited, and kills all remaining processes. The run is over when they
+    /// have exited.
     pub(crate) fn program_ended(&self, status: ExitStatus) {
         let outcome = match status {
             ExitStatus::Exited(code) => Outcome::Exited(code & 0xff),
@@ -328,7 +328,7 @@ impl Kernel {
             let tasks = self.tasks.lock();
             let alive = tasks.members.values().filter(|member| lives(member));
             let killed = alive.count() as u64;
-            // Under the lock of the table: nobody is entered there any more.
+            // The lock keeps new processes from being added to the table.
             self.ended.lock().get_or_insert(Ended {
                 outcome,
                 text: String::new(),
@@ -341,7 +341,7 @@ impl Kernel {
         }
     }
 
-    /// The program could not be started.
+    /// Records that the program could not be started.
     pub(crate) fn not_started(&self, error: crate::errno::Errno, text: &str) {
         let outcome = Outcome::NotStarted(error.number().into());
         *self.ended.lock() = Some(Ended {
@@ -351,13 +351,13 @@ impl Kernel {
         });
     }
 
-    /// The program has ended.
+    /// Returns whether the run has an outcome.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.lock().is_some()
     }
 
-    /// Nobody outside a group, but in its session, could continue it: no member has a parent in
-    /// another group of the session (`will_become_orphaned_pgrp` of Linux 7.2, `kernel/exit.c`).
+    /// Returns whether the process group is orphaned: no member has a parent in another group of the same session
+    /// (`will_become_orphaned_pgrp` of Linux 7.2, `kernel/exit.c`).
     pub(crate) fn group_is_orphaned(&self, group: u32) -> bool {
         let tasks = self.tasks.lock();
         !tasks.members_of(group).any(|member| {
@@ -370,15 +370,15 @@ impl Kernel {
         })
     }
 
-    /// After the end of `process`, whose parent was `parent`: stopped members of the groups that
-    /// its end has orphaned get SIGHUP and SIGCONT (`kill_orphaned_pgrp` of Linux 7.2).
+    /// Sends SIGHUP and SIGCONT to groups with stopped members that the exit of `process`, a child of `parent`, has
+    /// orphaned (`kill_orphaned_pgrp` of Linux 7.2).
     pub(crate) fn release_orphaned_groups(
         &self,
         process: &Process,
         parent: Option<&Arc<Process>>,
         children: &[Arc<Process>],
     ) {
-        // It tied its own group to its parent's, and its children's groups to its own.
+        // The process connected its own group to its parent's, and its children's groups to its own.
         let tied = |one: &Process, other: &Process| {
             one.group() != other.group() && one.session() == other.session()
         };

@@ -1,14 +1,14 @@
 //! The Linux personality: processes, signals, files and system calls on the memory manager.
 //!
-//! No hardware is touched here: the machine is behind [`host::Host`]. A thread's life is a loop
-//! (`run`): user mode, a trap, what the trap asked for, signals, and back.
+//! This crate accesses no hardware: the machine is behind [`host::Host`]. A thread runs a loop (`run`): user mode, a
+//! trap, handling the trap, delivering signals, and back to user mode.
 //!
 //! # Locks
-//! The order is that of [`sync::Rank`]: the process table, a process's signals, descriptors, files,
-//! the address space, run queues, wait queues. A lock is never held over a user copy or a wait.
+//! The order is that of [`sync::Rank`]: the process table, a process's signals, descriptors, files, the address space,
+//! run queues, wait queues. No lock is held during a user copy or a wait.
 #![no_std]
 #![forbid(unsafe_code)]
-// What may grow is listed in `clippy.toml`; tests grow as they like.
+// `clippy.toml` lists what may allocate; tests may allocate freely.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 extern crate alloc;
@@ -66,14 +66,14 @@ pub mod trace;
 pub mod user;
 pub mod wait;
 
-/// The machine, as the crates below know it: on bare metal the one that is linked in, so that its methods
-/// are inlined; on a host whichever a test makes.
+/// The machine type of the crates below. On bare metal it is the linked machine, so that its methods can be inlined;
+/// elsewhere it is the machine that a test creates.
 #[cfg(target_os = "none")]
 pub type M = memwright_table::Linked;
-/// The machine, as the crates below know it.
+/// The machine type of the crates below.
 #[cfg(not(target_os = "none"))]
 pub type M = &'static dyn host::Host;
 /// An address space.
 pub type Space = memwright::AddressSpace<M>;
-/// Physical memory and the account.
+/// Physical memory and its counters.
 pub type Memory = memwright::Memory<M>;

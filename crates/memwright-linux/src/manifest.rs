@@ -1,13 +1,13 @@
-//! What the run was asked to do: the control entries of the archive.
+//! The parameters of the run: the control entries of the archive.
 
 use crate::{cpio::CpioArchive, swap};
 use alloc::{string::String, vec::Vec};
 use memwright::{LARGEST_ORDER, SMALLEST_ORDER, SizeMode};
 
-/// Folder of the control entries; it is not part of the guest's file system.
+/// Directory of the control entries. It is not part of the guest's file system.
 pub const CONTROL_FOLDER: &[u8] = b".memwright";
 
-/// Where standard input comes from, or output goes to.
+/// The source of standard input, or the destination of output.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Stream {
     /// A pipe or a file.
@@ -17,12 +17,12 @@ pub enum Stream {
     Terminal,
 }
 
-/// The program to run and how.
+/// The program to run and its parameters.
 #[derive(Clone, Debug, Default)]
 pub struct Manifest {
     /// Absolute path of the program; its name in the arguments is as the user wrote it.
     pub program: Vec<u8>,
-    /// The working folder that it starts in, absolute; the root where none is named.
+    /// Absolute path of the initial working directory; empty for the root.
     pub folder: Vec<u8>,
     /// Arguments; the first is the program's name.
     pub arguments: Vec<Vec<u8>>,
@@ -30,33 +30,33 @@ pub struct Manifest {
     pub environment: Vec<Vec<u8>>,
     /// Standard input, output and error.
     pub streams: [Stream; 3],
-    /// One trace line per memory event.
+    /// Print one trace line per memory event.
     pub trace: bool,
-    /// One line per system call.
+    /// Print one line per system call.
     pub system_calls: bool,
     /// Seconds since 1970 at boot.
     pub epoch: u64,
-    /// Seed of every random number of the run.
+    /// Seed of all random numbers of the run.
     pub seed: u64,
-    /// Seed of the address layout; fixed layout without one.
+    /// Seed of the address layout; `None` for the fixed layout.
     pub layout_seed: Option<u64>,
-    /// Which areas get pages of a size: its order, and the mode.
+    /// Modes of the folio sizes, by order.
     pub sizes: Vec<(u8, SizeMode)>,
-    /// Huge pages in the pool from the start.
+    /// Number of huge pages in the pool at boot.
     pub huge_pages: u64,
-    /// Terminal size.
+    /// Terminal width in characters.
     pub columns: u16,
-    /// Terminal size.
+    /// Terminal height in lines.
     pub rows: u16,
     /// Swap devices.
     pub swap: Vec<swap::Request>,
-    /// Policies by name, those of other parts included.
+    /// Policies by name, including those of other parts.
     pub policies: Vec<(String, String)>,
 }
 
 impl Manifest {
-    /// Reads the control entries of an archive. Missing ones leave defaults, unknown options are
-    /// ignored, so that an older kernel accepts a newer command.
+    /// Parses the control entries of an archive. Missing entries keep the defaults. Unknown options are ignored, so
+    /// that an older kernel accepts a newer command.
     pub fn parse(archive: CpioArchive<'_>) -> Self {
         let mut manifest = Self {
             columns: 80,
@@ -115,7 +115,7 @@ impl Manifest {
     }
 }
 
-/// A size and what holds for it: `4:always` is 64 KiB.
+/// Parses a size and its mode: `4:always` is 64 KiB.
 fn parse_size(value: &str) -> Option<(u8, SizeMode)> {
     let (order, word) = value.split_once(':')?;
     let order = order.parse().ok()?;
@@ -125,7 +125,7 @@ fn parse_size(value: &str) -> Option<(u8, SizeMode)> {
         .then_some((order, mode))
 }
 
-/// The NUL-terminated strings standing one after another in `data`.
+/// Splits `data` into its NUL-terminated strings.
 #[expect(clippy::disallowed_methods, reason = "before any program runs")]
 fn strings(data: &[u8]) -> Vec<Vec<u8>> {
     data.strip_suffix(b"\0")

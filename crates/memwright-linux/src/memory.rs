@@ -1,4 +1,4 @@
-//! The memory manager as system calls see it: error numbers, layouts, fresh address spaces.
+//! The memory manager as seen by system calls: error numbers, layouts, new address spaces.
 
 use crate::{
     Space,
@@ -17,27 +17,27 @@ use memwright_table::VirtAddr;
 
 /// `vm.mmap_min_addr`.
 pub const LOWEST: u64 = 0x1_0000;
-/// `vm.max_map_count`, until it is changed.
+/// Default of `vm.max_map_count`.
 pub const MOST_AREAS: usize = 65_530;
-/// Where relocatable programs with an interpreter go (`ELF_ET_DYN_BASE` of Linux 7.2).
+/// Base of relocatable programs with an interpreter (`ELF_ET_DYN_BASE` of Linux 7.2).
 const PROGRAM_BASE: u64 = (USER_END / 3 * 2) & !4095;
-/// Least and most room kept for the stack above mappings (`mmap_base` of Linux 7.2,
+/// Smallest and largest gap reserved for the stack above mappings, in bytes (`mmap_base` of Linux 7.2,
 /// `arch/x86/mm/mmap.c`).
 const STACK_GAP: (u64, u64) = (128 << 20, USER_END / 6 * 5);
 
-/// Where the parts of a program go.
+/// Addresses for the parts of a program.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Layouts {
     /// End of the stack.
     pub stack_top: u64,
     /// Start of a relocatable program with an interpreter.
     pub program: u64,
-    /// Bytes between the program and its heap.
+    /// Bytes between the end of the program and its heap.
     pub heap_gap: u64,
 }
 
 impl Layouts {
-    /// The fixed layout, or a random one when the run has a layout seed.
+    /// Returns the fixed layout, or a random one if the run has a layout seed.
     pub fn choose(kernel: &Kernel) -> Self {
         let fixed = Self {
             stack_top: USER_END,
@@ -46,7 +46,7 @@ impl Layouts {
         };
         match &kernel.layout_random {
             None => fixed,
-            // 22 bits for the stack, 28 for the program, 32 MiB for the heap, in pages, as Linux.
+            // As on Linux: 22 bits for the stack, 28 for the program, 32 MiB for the heap, in pages.
             Some(random) => {
                 let mut random = random.lock();
                 Self {
@@ -59,7 +59,7 @@ impl Layouts {
     }
 }
 
-/// Where mappings without an address are placed downwards from.
+/// Returns the address below which mappings without an address hint are placed, top down.
 fn mapping_top(stack_limit: u64) -> u64 {
     let gap = stack_limit
         .clamp(STACK_GAP.0, STACK_GAP.1)
@@ -67,7 +67,7 @@ fn mapping_top(stack_limit: u64) -> u64 {
     USER_END - gap
 }
 
-/// An empty address space under these limits.
+/// Creates an empty address space under these limits.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -92,7 +92,7 @@ pub fn new_space(
     Ok(Arc::new(space))
 }
 
-/// The limits that the memory manager keeps of a process with these effective capabilities.
+/// Returns the limits that the memory manager enforces for a process with these effective capabilities.
 pub fn space_limits(
     kernel: &Kernel,
     limits: &Limits,
@@ -110,12 +110,12 @@ pub fn space_limits(
     }
 }
 
-/// Most resident memory an address space has had, in KiB.
+/// Returns the largest resident size that an address space has had, in KiB.
 pub fn peak_resident_kib(space: &Space) -> u64 {
     space.resident_peak() * 4
 }
 
-/// Notes the peak of an address space that the process is about to leave.
+/// Records the peak of the address space that the process is about to leave.
 pub(crate) fn note_peak(process: &Process) {
     if let Some(space) = process.space() {
         process
@@ -132,7 +132,7 @@ fn limit_errno(limit: Limit) -> Errno {
     }
 }
 
-/// What `mmap` returns.
+/// Returns the error of `mmap`.
 pub fn map_errno(error: MapError) -> Errno {
     match error {
         MapError::NoLength | MapError::Misaligned => Errno::EINVAL,
@@ -147,7 +147,7 @@ pub fn map_errno(error: MapError) -> Errno {
     }
 }
 
-/// What `munmap` returns.
+/// Returns the error of `munmap`.
 pub fn unmap_errno(error: UnmapError) -> Errno {
     match error {
         UnmapError::NoLength | UnmapError::Misaligned | UnmapError::OutOfRange => Errno::EINVAL,
@@ -156,7 +156,7 @@ pub fn unmap_errno(error: UnmapError) -> Errno {
     }
 }
 
-/// What `mprotect` returns.
+/// Returns the error of `mprotect`.
 #[cold]
 #[inline(never)]
 pub fn protect_errno(error: ProtectError) -> Errno {
@@ -172,7 +172,7 @@ pub fn protect_errno(error: ProtectError) -> Errno {
     }
 }
 
-/// What `mremap` returns.
+/// Returns the error of `mremap`.
 pub fn remap_errno(error: RemapError) -> Errno {
     match error {
         RemapError::Misaligned | RemapError::Invalid | RemapError::OutOfRange => Errno::EINVAL,
@@ -183,7 +183,8 @@ pub fn remap_errno(error: RemapError) -> Errno {
     }
 }
 
-/// What `userfaultfd` and scans return (EPERM of a scan: stores there are not tracked).
+/// Returns the error of `userfaultfd` operations and of page scans (`EPERM` of a scan: writes to the area are not
+/// tracked).
 pub fn watch_errno(error: WatchError) -> Errno {
     match error {
         WatchError::Invalid => Errno::EINVAL,
@@ -194,7 +195,7 @@ pub fn watch_errno(error: WatchError) -> Errno {
     }
 }
 
-/// What `madvise` returns.
+/// Returns the error of `madvise`.
 pub fn advise_errno(error: AdviseError) -> Errno {
     match error {
         AdviseError::Misaligned | AdviseError::NotApplicable(_) => Errno::EINVAL,
@@ -207,14 +208,14 @@ pub fn advise_errno(error: AdviseError) -> Errno {
         AdviseError::Sealed(_) => Errno::EPERM,
         AdviseError::Fault(FaultError::Poison) => Errno::EHWPOISON,
         AdviseError::Fault(_) | AdviseError::Watched(_) => Errno::EFAULT,
-        // Areas that cannot be split may be merged later (`madvise_vma_behavior`).
+        // `EAGAIN`: an area that cannot be split now may be merged later (`madvise_vma_behavior`).
         AdviseError::OverLimit(Limit::Areas) | AdviseError::OutOfMemory | AdviseError::Busy(_) => {
             Errno::EAGAIN
         }
     }
 }
 
-/// What `mseal` returns.
+/// Returns the error of `mseal`.
 pub fn seal_errno(error: SealError) -> Errno {
     match error {
         SealError::Invalid => Errno::EINVAL,
@@ -222,8 +223,7 @@ pub fn seal_errno(error: SealError) -> Errno {
     }
 }
 
-/// What the `mlock` family returns. Who may lock nothing at all is refused otherwise than who has
-/// locked too much.
+/// Returns the error of the `mlock` family. Exceeding a limit of 0 is `EPERM`, exceeding any other limit `ENOMEM`.
 pub fn lock_errno(error: LockError, limit: u64) -> Errno {
     match error {
         LockError::OverLimit(_) if limit == 0 => Errno::EPERM,
@@ -236,7 +236,7 @@ pub fn lock_errno(error: LockError, limit: u64) -> Errno {
     }
 }
 
-/// What `msync` returns.
+/// Returns the error of `msync`.
 pub fn sync_errno(error: SyncError) -> Errno {
     match error {
         SyncError::Misaligned => Errno::EINVAL,
@@ -246,7 +246,7 @@ pub fn sync_errno(error: SyncError) -> Errno {
     }
 }
 
-/// What `fork` returns.
+/// Returns the error of `fork`.
 pub fn fork_errno(error: ForkError) -> Errno {
     match error {
         ForkError::OutOfMemory | ForkError::Overcommit => Errno::ENOMEM,

@@ -1,11 +1,11 @@
-//! The scan that lets pages with equal contents share frames, in the background (Linux 7.2 `mm/ksm.c`, `ksmd`).
+//! Background merging of pages with equal contents (Linux 7.2 `mm/ksm.c`, `ksmd`).
 //!
-//! As with huge pages it is a deadline, not a thread: it gets on however busy the CPUs are. Nothing is scheduled while
-//! it is off, or no program has said that its memory may be merged.
+//! Like the scan for huge pages, this one is a deadline, not a thread, and progresses however busy the CPUs are. No
+//! deadline is set while merging is off, or while no program has marked its memory as mergeable.
 //!
-//! On Linux the scheduler shares the CPU out between programs and `ksmd`, a thread of nice 5, whatever the settings say.
-//! Here a turn is cut into looks of bounded length, and after each the scan rests until the threads of its CPU have had
-//! the share that Linux gives them.
+//! On Linux the scheduler divides the CPU between programs and `ksmd`, a thread of nice 5, whatever the settings say.
+//! Here a batch is split into steps of bounded length. After each step the scan rests until the threads of its CPU have
+//! had the share that Linux gives them.
 
 use crate::{
     abi::MILLISECOND,
@@ -16,37 +16,37 @@ use crate::{
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// The most pages that one look takes in. A turn of the default length is one look.
+/// Most pages that one step scans. A batch of the default length is one step.
 const LOOK: u64 = 128;
 
-/// What Linux's scheduler counts a thread of nice 5 as (`sched_prio_to_weight` of Linux 6.18, `kernel/sched/core.c`).
+/// The weight of a thread of nice 5 in Linux's scheduler (`sched_prio_to_weight` of Linux 6.18, `kernel/sched/core.c`).
 const OWN_WEIGHT: u64 = 335;
-/// What it counts a thread of nice 0 as.
+/// The weight of a thread of nice 0.
 const THREAD_WEIGHT: u64 = 1024;
 
-/// Nanoseconds between two looks on an idle CPU, in which it sees whether a thread has become ready.
+/// Nanoseconds between two steps on an idle CPU, in which a thread may become ready.
 const LEAST_REST: u64 = 10_000;
 
-/// How long the scan rests after a look that took so long, so that so many threads get their share.
+/// Returns how long the scan rests after a step of `took` nanoseconds, so that `threads` threads get their share.
 fn rest(took: u64, threads: u64) -> u64 {
     let share = took.saturating_mul(threads * THREAD_WEIGHT) / OWN_WEIGHT;
     share.max(LEAST_REST)
 }
 
-/// What the scan does (`/sys/kernel/mm/ksm/run`).
+/// The state of the scan (`/sys/kernel/mm/ksm/run`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Run {
-    /// It stands still; what is merged stays so.
+    /// The scan is stopped; merged pages stay merged.
     Stop = 0,
-    /// It goes round.
+    /// The scan runs.
     Merge = 1,
-    /// It stands still, and nothing is merged.
+    /// The scan is stopped, and no page is merged.
     Unmerge = 2,
 }
 
 impl Run {
-    /// That with this number.
+    /// Returns the state with this number.
     #[must_use]
     pub const fn of(number: u64) -> Option<Self> {
         match number {
@@ -58,20 +58,20 @@ impl Run {
     }
 }
 
-/// Whether the scan goes on, and when.
+/// The state of the scan and the time of its next step.
 pub struct MergeScan {
     own: Weak<Self>,
     /// A [`Run`].
     run: AtomicU8,
-    /// When frames that nobody shows are looked for again.
+    /// Time at which stale KSM frames, which no page maps any more, are freed next.
     prune: AtomicU64,
     next: NextLook,
-    /// Pages that this turn has yet to look at.
+    /// Pages left to scan in this batch.
     left: AtomicU64,
 }
 
 impl MergeScan {
-    /// A scan that stands still.
+    /// Creates a scan that is stopped.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::new_cyclic(|own| Self {
@@ -83,15 +83,15 @@ impl MergeScan {
         })
     }
 
-    /// What it does, as a number.
+    /// Returns the state as a number.
     pub fn state(&self) -> u8 {
         self.run.load(Ordering::Relaxed)
     }
 
-    /// Lets it go on, or stops it (`run_store`).
+    /// Starts or stops the scan (`run_store`).
     ///
     /// # Errors
-    /// `ENOMEM` if there are no frames for pages that are to be apart: it stands still then.
+    /// `ENOMEM` if there are not enough frames to unmerge all pages. The scan is then stopped.
     pub fn set(&self, kernel: &Kernel, run: Run) -> Result<(), Errno> {
         let before = self.run.swap(run as u8, Ordering::SeqCst);
         self.wake(kernel);
@@ -104,20 +104,20 @@ impl MergeScan {
         Ok(())
     }
 
-    /// Some memory may be merged from now on.
+    /// Starts the scan because some memory has become mergeable.
     pub fn want(&self, kernel: &Kernel) {
         if !self.next.is_set() {
             self.wake(kernel);
         }
     }
 
-    /// A setting changed: the next look is as far away as it says now.
+    /// Sets the next step again after a change of a setting.
     pub fn wake(&self, kernel: &Kernel) {
         self.left.store(0, Ordering::Relaxed);
         self.go_on_after(kernel, 0);
     }
 
-    /// Sets the next look: after this rest within a turn, and as far away as the settings say between two.
+    /// Sets the next step: after `rest` within a batch, after the configured sleep between two batches.
     fn go_on_after(&self, kernel: &Kernel, rest: u64) {
         let merging = kernel.memory.merging();
         // If there is no memory for the deadline, the scan rests until the next call.
@@ -131,7 +131,7 @@ impl MergeScan {
         });
     }
 
-    /// Looks at as many pages as the settings say for one turn, or the first of them.
+    /// Scans the pages of one batch, or the first `LOOK` of them.
     fn look(&self, kernel: &Kernel) {
         let memory = &kernel.memory;
         let merging = memory.merging();
@@ -140,7 +140,7 @@ impl MergeScan {
             left => left,
         };
         let pages = left.min(LOOK);
-        // The end of a round ends the turn too.
+        // The end of a round also ends the batch.
         let left = if memory.merge_pages(pages) {
             0
         } else {

@@ -1,4 +1,4 @@
-//! Out of memory: somebody has to go.
+//! The out-of-memory killer.
 
 use crate::{
     cgroup::{Cgroup, living},
@@ -12,32 +12,32 @@ use core::sync::atomic::Ordering;
 use memwright::Row;
 use memwright_table::PAGE_SIZE;
 
-/// What was done for somebody who finds no memory.
+/// What the OOM killer did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relief {
     /// A process was killed.
     Killed,
-    /// One is being killed already: its memory comes back once it has run.
+    /// A process is being killed already. Its memory is freed once it has run.
     Awaited,
-    /// Nobody may be killed.
+    /// No process may be killed.
     Nobody,
 }
 
-/// Kills the largest process, unless one is being killed already. The caller retries what failed
-/// after others have run.
+/// Kills the largest process, unless one is being killed already. The caller retries the failed operation after other
+/// threads have run.
 pub(crate) fn relieve(kernel: &Kernel, thread: &Arc<Thread>) {
     let members = living(kernel, |process| process.id != REAPER);
     let total = kernel.memory.frames().total();
     match choose(members, &thread.process, total) {
         Choice::Awaited => {}
         Choice::Victim(victim) => kill(kernel, &victim, "out of memory", true),
-        // When nobody may be killed, who asked for the memory goes: waiting would last for ever.
+        // If no process may be killed, kill the one that requested the memory: it would wait forever.
         Choice::Nobody => kill(kernel, &thread.process, "out of memory", true),
     }
 }
 
-/// The same for a group that has more than it may: of its processes the largest goes, for `thread`, which need not be
-/// one of theirs.
+/// Kills the largest process of a group that is over its limit, unless one is being killed already. `thread`, which
+/// need not be in the group, waits for the memory.
 pub(crate) fn relieve_group(kernel: &Kernel, thread: &Arc<Thread>, group: &Cgroup) -> Relief {
     let members = group.members(kernel);
     let reason = "a group is out of memory";
@@ -52,25 +52,27 @@ pub(crate) fn relieve_group(kernel: &Kernel, thread: &Arc<Thread>, group: &Cgrou
     Relief::Killed
 }
 
-/// About how many bytes of kernel memory an area takes, where it stands in the map of areas among it.
+/// Approximate kernel memory of an area in bytes, including its place in the map of areas.
 const AREA: u64 = 256;
 
-/// How many bytes of kernel memory a thread takes, most of them for its stack.
+/// Kernel memory of a thread in bytes, most of it for its stack.
 const THREAD: u64 = 36 << 10;
 
-/// Who goes.
+/// The victim.
 enum Choice {
     Victim(Arc<Process>),
     Awaited,
     Nobody,
 }
 
-/// The largest of these processes that may be killed, unless another one than `asks` is being killed already.
+/// Returns the largest of these processes that may be killed, unless a process other than `asks` is being killed
+/// already.
 fn choose(members: impl Iterator<Item = Arc<Process>>, asks: &Process, total: u64) -> Choice {
     let mut largest = Largest::default();
     for process in members {
         if process.signals.lock().group_exit.is_some() {
-            // Its memory comes back once it has run: also where it has given up its pages and has yet to close files.
+            // Its memory is freed once it has run. This also holds if it has released its pages and still has to close
+            // files.
             if process.id != asks.id {
                 return Choice::Awaited;
             }
@@ -93,7 +95,7 @@ fn choose(members: impl Iterator<Item = Arc<Process>>, asks: &Process, total: u6
     largest.found.map_or(Choice::Nobody, Choice::Victim)
 }
 
-/// Kills a process, and says why in the log; where the whole machine is concerned to the user too.
+/// Kills a process and logs the reason. If the complete machine is out of memory, also prints it for the user.
 fn kill(kernel: &Kernel, victim: &Arc<Process>, reason: &str, tell: bool) {
     let kib = victim.space().map_or(0, |space| space.resident_pages() * 4);
     let name = victim.name();
@@ -113,7 +115,7 @@ fn kill(kernel: &Kernel, victim: &Arc<Process>, reason: &str, tell: bool) {
     kill_process(kernel, victim);
 }
 
-/// Says in the log what memory there was, and what there was to send it to.
+/// Logs the state of memory and swap.
 fn describe(kernel: &Kernel) {
     let frames = kernel.memory.frames();
     let (slots, used) = kernel.memory.swap().totals();
@@ -129,30 +131,30 @@ fn describe(kernel: &Kernel) {
     kernel.host.output(Channel::Log, line.as_bytes());
 }
 
-/// What would be free again without a process.
+/// The memory that killing a process would free.
 #[derive(Default)]
 struct Size {
-    /// Pages in memory, those in swap, and page tables.
+    /// Resident pages, swapped-out pages, and page tables.
     resident: u64,
     swapped: u64,
     tables: u64,
-    /// Bytes that the kernel holds for open files and the locks on them.
+    /// Kernel memory in bytes for open files and their locks.
     open_files: u64,
     areas: u64,
     threads: u64,
 }
 
 impl Size {
-    /// Pages. Linux does not count what the kernel holds for files, areas and threads, and may therefore kill others for
-    /// it.
+    /// Returns the size in pages. Linux does not count kernel memory for files, areas and threads, and so may kill
+    /// other processes instead.
     fn pages(&self) -> u64 {
         let held = self.open_files + self.areas * AREA + self.threads * THREAD;
         self.resident + self.swapped + self.tables + held / PAGE_SIZE as u64
     }
 }
 
-/// How good a victim a process is (`oom_badness` of Linux 7.2, `mm/oom_kill.c`): its pages, and a thousandth of memory for
-/// each point of its adjustment; 0 for never.
+/// Returns the badness of a process (`oom_badness` of Linux 7.2, `mm/oom_kill.c`): its pages, plus a thousandth of
+/// memory for each point of its adjustment; 0 if it must not be killed.
 fn score(size: &Size, adjustment: i64, total: u64) -> u64 {
     if adjustment <= -1000 {
         return 0;
@@ -161,7 +163,7 @@ fn score(size: &Size, adjustment: i64, total: u64) -> u64 {
     points.max(1) as u64
 }
 
-/// The first of the highest scores; nobody when all are 0.
+/// The first process with the highest score; `None` if all scores are 0.
 struct Largest<T> {
     found: Option<T>,
     score: u64,

@@ -1,20 +1,21 @@
-//! A map in the order of its keys whose growth can fail, and can be done before a lock is taken.
+//! An ordered map whose growth can fail, and can be done before a lock is taken.
 //!
-//! A treap: a search tree by the keys whose nodes are also a heap by random priorities, so that it is as flat as one into
-//! which the keys came in random order. The nodes stand in blocks of a page, without gaps: a removed one makes place for
-//! the last. Each knows its parent, and nothing recurses.
+//! The map is a treap: a search tree by key whose nodes also form a heap by random priorities. So its depth is that of
+//! a tree into which the keys were inserted in random order. The nodes are stored in page-sized blocks without gaps:
+//! the last node moves into the slot of a removed one. Each node has a link to its parent, and no operation is
+//! recursive.
 
 use crate::{paged::Paged, sync::Grows};
 use alloc::vec::Vec;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// A place among the nodes; [`NONE`] for none.
+/// The index of a node; [`NONE`] for none.
 type Place = u32;
 
 /// No node.
 const NONE: Place = Place::MAX;
 
-/// Which child of a node.
+/// A child of a node.
 #[derive(Clone, Copy)]
 enum Side {
     Left,
@@ -34,28 +35,29 @@ impl Side {
 struct Node<K, V> {
     key: K,
     value: V,
-    /// No child has a higher one.
+    /// No child has a higher priority.
     priority: u32,
     parent: Place,
     children: [Place; 2],
 }
 
-/// A map whose keys are ordered.
+/// An ordered map.
 #[derive(Debug)]
 pub struct Ordered<K, V> {
-    /// All blocks have room for as many nodes as a page holds; those before the one that is filled now are full. There is
-    /// one empty block at most: what was just removed can be added again without memory.
+    /// Each block has a capacity of as many nodes as fit in a page; all blocks before the one being filled are full.
+    /// There is at most one empty block, so that a node that was just removed can be inserted again without an
+    /// allocation.
     blocks: Vec<Vec<Node<K, V>>>,
     length: usize,
     root: Place,
-    /// Decides the next priority.
+    /// State of the generator of priorities.
     random: u64,
 }
 
-/// Memory for more nodes.
+/// Memory for further nodes.
 pub struct Room<K, V> {
     block: Vec<Node<K, V>>,
-    /// In place of the list of blocks, where that is full.
+    /// Replaces the list of blocks if that is full.
     list: Vec<Vec<Node<K, V>>>,
 }
 
@@ -66,10 +68,10 @@ impl<K, V> Default for Ordered<K, V> {
 }
 
 impl<K, V> Ordered<K, V> {
-    /// Nodes of a block.
+    /// Nodes per block.
     const TOGETHER: usize = Paged::<Node<K, V>>::TOGETHER;
 
-    /// No key.
+    /// Creates an empty map.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -94,7 +96,7 @@ impl<K, V> Ordered<K, V> {
         self.node(place).children[side as usize]
     }
 
-    /// Which child of its parent a node is.
+    /// Returns which child of its parent a node is.
     fn side(&self, parent: Place, child: Place) -> Side {
         if self.child(parent, Side::Left) == child {
             Side::Left
@@ -103,7 +105,7 @@ impl<K, V> Ordered<K, V> {
         }
     }
 
-    /// Puts `new` into the place that `old` has below `parent`.
+    /// Replaces the child `old` of `parent` by `new`.
     fn replace_child(&mut self, parent: Place, old: Place, new: Place) {
         if parent == NONE {
             self.root = new;
@@ -116,7 +118,7 @@ impl<K, V> Ordered<K, V> {
         }
     }
 
-    /// Lets a node and its parent change places; the order of the keys stays.
+    /// Rotates a node above its parent. The order of the keys is kept.
     fn rotate_up(&mut self, place: Place) {
         let parent = self.node(place).parent;
         let side = self.side(parent, place);
@@ -130,7 +132,7 @@ impl<K, V> Ordered<K, V> {
         self.node_mut(parent).parent = place;
     }
 
-    /// The child that may take the place of its parent: the only one, or that with the higher priority.
+    /// Returns the child that may replace its parent: the only one, or the one with the higher priority.
     fn higher_child(&self, place: Place) -> Option<Place> {
         match self.node(place).children {
             [NONE, NONE] => None,
@@ -140,7 +142,7 @@ impl<K, V> Ordered<K, V> {
         }
     }
 
-    /// Takes a node out of the tree, and out of its block: the last one moves there.
+    /// Removes a node from the tree and from its block; the last node moves into its slot.
     fn take(&mut self, place: Place) -> Option<(K, V)> {
         while let Some(child) = self.higher_child(place) {
             self.rotate_up(child);
@@ -166,7 +168,7 @@ impl<K, V> Ordered<K, V> {
         Some((taken.key, taken.value))
     }
 
-    /// The node with the lowest key.
+    /// Returns the node with the lowest key.
     fn lowest(&self) -> Option<Place> {
         let (mut lowest, mut next) = (None, self.root);
         while next != NONE {
@@ -176,28 +178,28 @@ impl<K, V> Ordered<K, V> {
         lowest
     }
 
-    /// The lowest key.
+    /// Returns the lowest key.
     #[must_use]
     pub fn first(&self) -> Option<&K> {
         self.lowest().map(|place| &self.node(place).key)
     }
 
-    /// Removes the lowest key.
+    /// Removes the lowest key and returns it with its value.
     pub fn pop_first(&mut self) -> Option<(K, V)> {
         self.take(self.lowest()?)
     }
 
-    /// Every value, in no order.
+    /// Iterates over the values, in no particular order.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.blocks.iter().flatten().map(|node| &node.value)
     }
 
-    /// Every value, in no order, to be changed.
+    /// Iterates over the values mutably, in no particular order.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.blocks.iter_mut().flatten().map(|node| &mut node.value)
     }
 
-    /// A number that looks random (Knuth's MMIX).
+    /// Returns a pseudo-random number (Knuth's MMIX generator).
     fn next_priority(&mut self) -> u32 {
         self.random = self
             .random
@@ -208,7 +210,7 @@ impl<K, V> Ordered<K, V> {
 }
 
 impl<K: Ord, V> Ordered<K, V> {
-    /// The node with this key, or the one below which it would stand, and on which side.
+    /// Returns the node with this key, or else the node and side at which it would be inserted.
     fn find(&self, key: &K) -> Result<Place, (Place, Side)> {
         let (mut parent, mut side, mut next) = (NONE, Side::Left, self.root);
         while next != NONE {
@@ -224,7 +226,7 @@ impl<K: Ord, V> Ordered<K, V> {
         Err((parent, side))
     }
 
-    /// The lowest key that is not below `key`, and its value.
+    /// Returns the lowest key that is not below `key`, and its value.
     #[must_use]
     pub fn first_from(&self, key: &K) -> Option<(&K, &V)> {
         let (mut found, mut next) = (NONE, self.root);
@@ -244,16 +246,16 @@ impl<K: Ord, V> Ordered<K, V> {
         })
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let place = self.find(key).ok()?;
         Some(&mut self.node_mut(place).value)
     }
 
-    /// Adds a key; returns the value that it had before.
+    /// Inserts a key. Returns its previous value.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; nothing has changed then.
+    /// [`OutOfMemory`]; the map is then unchanged.
     pub fn insert(&mut self, key: K, value: V) -> Result<Option<V>, OutOfMemory> {
         let (parent, side) = match self.find(&key) {
             Ok(place) => {
@@ -294,14 +296,14 @@ impl<K: Ord, V> Ordered<K, V> {
         }
     }
 
-    /// Removes a key; returns its value.
+    /// Removes a key. Returns its value.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let place = self.find(key).ok()?;
         self.take(place).map(|(_, value)| value)
     }
 }
 
-/// Grows by one block: there is room for one node then, whatever is asked for.
+/// Grows by one block, which makes room for at least one node, however many are requested.
 impl<K, V> Grows for Ordered<K, V> {
     type Room = Room<K, V>;
 
@@ -340,7 +342,7 @@ mod tests {
     use alloc::collections::BTreeMap;
 
     impl<V> Ordered<u64, V> {
-        /// Checks what holds between operations; returns the depth.
+        /// Checks the invariants and returns the depth.
         fn check(&self) -> usize {
             let mut deepest = 0;
             let mut seen = 0;
@@ -367,7 +369,7 @@ mod tests {
         }
     }
 
-    /// Numbers that look random.
+    /// Pseudo-random numbers.
     fn numbers(count: u64) -> impl Iterator<Item = u64> {
         let mut number = 0x9e37_79b9_7f4a_7c15_u64;
         (0..count).map(move |_| {
@@ -383,7 +385,7 @@ mod tests {
         let (mut map, mut model) = (Ordered::new(), BTreeMap::new());
         for (step, number) in numbers(40_000).enumerate() {
             let key = number % 1500;
-            // Grows for a while, and shrinks for a while.
+            // Alternates between growing and shrinking.
             let grows = step / 5000 % 2 == 0;
             match (number >> 32) % 8 {
                 0 => {
@@ -422,7 +424,7 @@ mod tests {
             for key in keys {
                 map.insert(key, ()).unwrap();
             }
-            // A tree of random order has about 4.3 ln n levels; a list would have 100,000.
+            // A random tree has about 4.3 ln n levels; a degenerate one would have 100,000.
             assert!(map.check() < 80, "{}", map.check());
         }
     }

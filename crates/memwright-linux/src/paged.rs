@@ -1,7 +1,7 @@
-//! A vector in blocks of a page.
+//! A vector in page-sized blocks.
 //!
-//! The heap has no large blocks: of what may have as many elements as a program likes, each block is a page, and a list
-//! of them is all that stands in one piece (24 bytes for each page).
+//! The kernel heap has no large blocks. A collection whose size a program determines is therefore stored in page-sized
+//! blocks. Only the list of blocks is contiguous (24 bytes for each page).
 
 use crate::sync::PausePoints;
 use alloc::vec::Vec;
@@ -11,15 +11,15 @@ use core::{
 };
 use memwright_table::{OutOfMemory, TryPush};
 
-/// Bytes of a block.
+/// Size of a block in bytes.
 const BLOCK: usize = 4096;
-/// Elements that find their place between two scheduling points.
+/// Elements that are sorted between two scheduling points.
 const SORTED: u32 = 256;
 
-/// A vector in blocks of a page.
+/// A vector in page-sized blocks.
 #[derive(Debug)]
 pub struct Paged<T> {
-    /// All but the last are full; none is empty.
+    /// All blocks but the last are full; none is empty.
     blocks: Vec<Vec<T>>,
 }
 
@@ -30,20 +30,20 @@ impl<T> Default for Paged<T> {
 }
 
 impl<T> Paged<T> {
-    /// Elements of a block.
+    /// Elements per block.
     pub const TOGETHER: usize = if size_of::<T>() > BLOCK / 2 {
         1
     } else {
         BLOCK / size_of::<T>()
     };
 
-    /// No element.
+    /// Creates an empty vector.
     #[must_use]
     pub const fn new() -> Self {
         Self { blocks: Vec::new() }
     }
 
-    /// How many elements there are.
+    /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         match self.blocks.split_last() {
@@ -52,18 +52,18 @@ impl<T> Paged<T> {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// The last block, which has room for another element.
+    /// Returns the last block, after making room for another element.
     fn last_with_room(&mut self) -> Result<&mut Vec<T>, OutOfMemory> {
         let full = |block: &Vec<T>| block.len() == Self::TOGETHER;
         if self.blocks.last().is_none_or(full) {
             let mut block = Vec::new();
-            // The first grows as it is filled: most have a few elements.
+            // The first block grows as it is filled: most vectors have few elements.
             if !self.blocks.is_empty() {
                 block
                     .try_reserve_exact(Self::TOGETHER)
@@ -77,7 +77,7 @@ impl<T> Paged<T> {
     /// Appends `value`.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; nothing has changed then.
+    /// [`OutOfMemory`]; the vector is then unchanged.
     pub fn try_push(&mut self, value: T) -> Result<(), OutOfMemory> {
         let block = self.last_with_room()?;
         let result = block.try_push(value);
@@ -85,7 +85,7 @@ impl<T> Paged<T> {
         result
     }
 
-    /// A block to which nothing could be added goes.
+    /// Frees the last block if adding an element to it has failed.
     fn drop_empty(&mut self) {
         if self.blocks.last().is_some_and(Vec::is_empty) {
             self.blocks.pop();
@@ -99,7 +99,7 @@ impl<T> Paged<T> {
         value
     }
 
-    /// Removes the elements from the number `length` on.
+    /// Removes the elements from index `length` on.
     pub fn truncate(&mut self, length: usize) {
         self.blocks.truncate(length.div_ceil(Self::TOGETHER));
         let before = (self.blocks.len().max(1) - 1) * Self::TOGETHER;
@@ -108,7 +108,7 @@ impl<T> Paged<T> {
         }
     }
 
-    /// The element with this number.
+    /// Returns the element at index `number`.
     #[must_use]
     pub fn get(&self, number: usize) -> Option<&T> {
         self.blocks
@@ -116,7 +116,7 @@ impl<T> Paged<T> {
             .get(number % Self::TOGETHER)
     }
 
-    /// The element with this number.
+    /// Returns the element at index `number`, mutably.
     #[must_use]
     pub fn get_mut(&mut self, number: usize) -> Option<&mut T> {
         self.blocks
@@ -124,27 +124,27 @@ impl<T> Paged<T> {
             .get_mut(number % Self::TOGETHER)
     }
 
-    /// The elements, block by block.
+    /// Iterates over the blocks.
     pub fn blocks(&self) -> impl Iterator<Item = &[T]> + Clone {
         self.blocks.iter().map(Vec::as_slice)
     }
 
-    /// The elements, block by block.
+    /// Iterates over the blocks mutably.
     pub fn blocks_mut(&mut self) -> impl Iterator<Item = &mut [T]> {
         self.blocks.iter_mut().map(Vec::as_mut_slice)
     }
 
-    /// The elements.
+    /// Iterates over the elements.
     pub fn iter(&self) -> impl Iterator<Item = &T> + Clone {
         self.blocks.iter().flatten()
     }
 
-    /// The elements.
+    /// Iterates over the elements mutably.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.blocks.iter_mut().flatten()
     }
 
-    /// The elements from the number `from` on.
+    /// Iterates over the elements from index `from` on.
     pub fn iter_from(&self, from: usize) -> impl Iterator<Item = &T> {
         let (block, within) = (from / Self::TOGETHER, from % Self::TOGETHER);
         let blocks = self.blocks.get(block..).unwrap_or_default();
@@ -159,7 +159,7 @@ impl<T> Paged<T> {
     /// Appends values of `make` until there are `length` elements.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; some may have been added.
+    /// [`OutOfMemory`]; some elements may have been added.
     pub fn try_fill_with(
         &mut self,
         length: usize,
@@ -176,7 +176,7 @@ impl<T: Copy> Paged<T> {
     /// Appends a copy of each of `values`.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; some may have been added.
+    /// [`OutOfMemory`]; some elements may have been added.
     pub fn try_push_all(&mut self, mut values: &[T]) -> Result<(), OutOfMemory> {
         while !values.is_empty() {
             let block = self.last_with_room()?;
@@ -192,8 +192,10 @@ impl<T: Copy> Paged<T> {
 }
 
 impl<T: Copy + Ord> Paged<T> {
-    /// Sorts the elements and removes all but one of those that are equal. The caller holds no lock but those that
-    /// [sleep](crate::sync::Rank::sleeps).
+    /// Sorts the elements and removes duplicates.
+    ///
+    /// # Locks
+    /// The caller holds no lock except those that [sleep](crate::sync::Rank::sleeps).
     pub fn sort_and_deduplicate(&mut self) {
         if let [only] = &mut self.blocks[..] {
             only.sort_unstable();
@@ -213,7 +215,7 @@ impl<T: Copy + Ord> Paged<T> {
         self.truncate(kept.min(length));
     }
 
-    /// Heap sort: it needs no other memory, and no slice of all elements.
+    /// Heap sort: it needs no further memory and no contiguous slice of the elements.
     fn sort(&mut self) {
         let length = self.len();
         let mut points = PausePoints::every(SORTED);
@@ -333,7 +335,7 @@ mod tests {
         ] {
             let mut paged = Paged::new();
             for number in 0..length {
-                // A step that meets every residue.
+                // A step that reaches every residue.
                 paged.try_push((number * 7919) % different).unwrap();
             }
             paged.sort_and_deduplicate();

@@ -1,16 +1,16 @@
-//! Random numbers that are the same in every run with the same seed.
+//! Random numbers that are equal in all runs with the same seed.
 
-/// A generator (SplitMix64 by Steele, Lea and Flood). Not for secrets: a run shall repeat.
+/// A generator (SplitMix64 by Steele, Lea and Flood). It is not for secrets: runs must be reproducible.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The generator for a seed.
+    /// Creates the generator for a seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut value = self.0;
@@ -19,12 +19,12 @@ impl Random {
         value ^ (value >> 31)
     }
 
-    /// A number below `end`, which is a power of two.
+    /// Returns a number below `end`, which must be a power of two.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next_u64() & (end - 1)
     }
 
-    /// Fills bytes.
+    /// Fills `bytes` with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             let value = self.next_u64().to_le_bytes();

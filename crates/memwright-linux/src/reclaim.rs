@@ -1,9 +1,9 @@
-//! Memory is short: pages go out to swap (Linux 7.2 `mm/vmscan.c`).
+//! Page reclaim: swaps pages out when memory is short (Linux 7.2 `mm/vmscan.c`).
 //!
-//! Whoever finds no frame looks for pages himself before anybody is killed. In the background a deadline, no thread,
-//! does the same as long as fewer frames are free than should be. Both go round with one hand, first all processes, then
-//! the objects whose pages nobody shows: what it passes twice without being used in between leaves. Nothing is scheduled
-//! while there is no swap.
+//! A thread that finds no free frame runs direct reclaim before the OOM killer runs. In the background, a deadline (not
+//! a thread) reclaims while fewer frames are free than should be. Both share one reclaim cursor, which passes first all
+//! processes, then the objects whose pages are not mapped. A page that the cursor passes twice without an access in
+//! between is reclaimed. No deadline is set while there is no swap.
 
 use crate::{
     Space, hand,
@@ -17,27 +17,28 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use memwright::{Effort, SwapPayer, swap::ObjectPlace};
 use memwright_table::sync::pause_point;
 
-/// Nanoseconds between two looks at how much is free.
+/// Nanoseconds between two checks of the number of free frames.
 const INTERVAL: u64 = 10_000_000;
-/// Entries that one look in the background passes at most.
+/// Most entries that one step of background reclaim scans.
 const BACKGROUND: u64 = 16_384;
-/// Pages that whoever finds no frame sends out (`SWAP_CLUSTER_MAX`).
+/// Pages that direct reclaim frees (`SWAP_CLUSTER_MAX`).
 const DIRECT: u64 = 32;
 
-/// How often pages are sent out to make the reserve whole.
+/// Most rounds of reclaim to fill the reserve.
 const MOST_ROUNDS: usize = 64;
 
-/// A place on the way round everything that may leave: the pages that processes show, then those that nobody shows.
+/// A position of the reclaim cursor: in the pages that processes map, then in those that are not mapped.
 #[derive(Clone, Copy, Default)]
 struct Position {
     shown: hand::Position,
-    /// Where it is among the pages that nobody shows, while it is there.
+    /// The position in the unmapped pages, while the cursor is there.
     unshown: Option<ObjectPlace>,
 }
 
 impl Position {
-    /// Goes on to the end of the round, or of the effort: pages of processes that are `wanted`, and those that nobody
-    /// shows and `payer` pays for, if somebody in particular is to. Whether the round is over.
+    /// Continues to the end of the round, or until the scan control stops it. Scans pages of processes that are
+    /// `wanted`, and unmapped pages, only those charged to `payer` if that is given. Returns whether the round is
+    /// complete.
     fn go_on(
         &mut self,
         kernel: &Kernel,
@@ -58,23 +59,26 @@ impl Position {
     }
 }
 
-/// A hand that goes round what may leave.
+/// A reclaim cursor over everything that can be reclaimed.
 pub(crate) struct Clock {
-    /// Where the caller stopped that came last.
+    /// Where the last caller stopped.
     place: Lock<Position>,
 }
 
 impl Clock {
-    /// A hand that has not begun.
+    /// Creates a cursor at the start of a round.
     pub(crate) fn new() -> Self {
         Self {
             place: Lock::new(Rank::Leaf, Position::default()),
         }
     }
 
-    /// Goes on until the effort is over, or everything was passed twice. Several CPUs may do so at a time: each goes its
-    /// own way from where the hand was, so that it has seen everything itself before it says that nothing leaves. The caller
-    /// holds no lock; other threads may run meanwhile.
+    /// Continues until `effort` is complete or everything was passed twice. Several CPUs may do so at the same time:
+    /// each continues separately from the cursor's position, so that it has scanned everything itself before it reports
+    /// that nothing can be reclaimed. Other threads may run in the meantime.
+    ///
+    /// # Locks
+    /// The caller holds no lock.
     fn go_round(
         &self,
         kernel: &Kernel,
@@ -83,7 +87,7 @@ impl Clock {
         effort: &mut Effort,
     ) {
         let mut place = *self.place.lock();
-        // The round that has begun, one that ages and one that takes.
+        // The rest of the current round, one that ages pages and one that reclaims them.
         for _ in 0..3 {
             pause_point();
             if !place.go_on(kernel, wanted, payer, effort) || effort.is_over() {
@@ -94,16 +98,16 @@ impl Clock {
     }
 }
 
-/// What sends pages out.
+/// The state of reclaim.
 pub struct Reclaim {
     own: Weak<Self>,
     next: NextLook,
     clock: Clock,
-    /// Threads that reclaim for a page fault.
+    /// Number of threads that reclaim for a page fault.
     reclaiming: AtomicU64,
 }
 
-/// The right to reclaim for a page fault, until it is dropped.
+/// Permits reclaim for a page fault until it is dropped.
 pub struct Reclaiming<'a>(&'a AtomicU64);
 
 impl Drop for Reclaiming<'_> {
@@ -113,7 +117,7 @@ impl Drop for Reclaiming<'_> {
 }
 
 impl Reclaim {
-    /// A hand that rests.
+    /// Creates the state without background reclaim.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::new_cyclic(|own| Self {
@@ -124,8 +128,8 @@ impl Reclaim {
         })
     }
 
-    /// Lets a thread reclaim for a page fault, unless as many others do as there are CPUs. Threads that take turns at a scan
-    /// would each pass all memory before the first of them finds that nothing leaves (Linux throttles them:
+    /// Lets a thread reclaim for a page fault, unless as many threads as there are CPUs already do. With more, each
+    /// thread would scan all memory before the first one finds that nothing can be reclaimed (Linux throttles them:
     /// `mm/vmscan.c`, `too_many_isolated`).
     pub fn begin(&self, cpus: u64) -> Option<Reclaiming<'_>> {
         let more = |count| (count < cpus).then_some(count + 1);
@@ -134,7 +138,7 @@ impl Reclaim {
         begun.ok().map(|_| Reclaiming(&self.reclaiming))
     }
 
-    /// Looks in the background from now on, if there is swap.
+    /// Starts background reclaim, while there is swap.
     pub fn wake(&self, kernel: &Kernel) {
         let swap = kernel.memory.swap();
         let wait = || swap.is_on().then_some(INTERVAL);
@@ -142,8 +146,8 @@ impl Reclaim {
         let _ = self.next.set(kernel, &self.own, wait);
     }
 
-    /// Sends some pages out for somebody who finds no frame, and more the more `often` he found none. False if none
-    /// went.
+    /// Reclaims some pages for a thread that found no free frame; more, the more `often` that has happened. Returns
+    /// false if none could be reclaimed.
     pub fn relieve(&self, kernel: &Kernel, often: u64) -> bool {
         if kernel.memory.merging().shed(&kernel.memory) > 0 {
             return true;
@@ -156,8 +160,8 @@ impl Reclaim {
             || memory.swap().shed_some(memory, DIRECT * often) > 0
     }
 
-    /// Sends `pages` pages of the processes that are `wanted` out, and of objects for which `payer` pays, round which
-    /// `clock` goes. False if none went.
+    /// Reclaims `pages` pages with the cursor `clock`: of the processes that are `wanted`, and of objects charged to
+    /// `payer`. Returns false if none could be reclaimed.
     pub(crate) fn relieve_some(
         &self,
         kernel: &Kernel,
@@ -177,8 +181,8 @@ impl Reclaim {
         effort.wanted < pages
     }
 
-    /// Before something that may use the reserve takes much of it: sends pages out until it is whole again, or no page
-    /// goes.
+    /// Reclaims until the reserve is full again or no page can be reclaimed. Called before an operation that may use
+    /// much of the reserve.
     pub fn make_room(&self, kernel: &Kernel) {
         let frames = kernel.memory.frames();
         for _ in 0..MOST_ROUNDS {
@@ -189,8 +193,8 @@ impl Reclaim {
     }
 }
 
-/// Below how many free frames the background begins, and up to how many it goes on (`low` and `high` of a zone, wider
-/// apart because one look is far from the next).
+/// Returns the watermarks: background reclaim starts below the first number of free frames and stops at the second
+/// (`low` and `high` of a zone, further apart because the checks are less frequent).
 const fn marks(reserve: u64, total: u64) -> (u64, u64) {
     (reserve + total / 64, reserve + total / 32)
 }

@@ -1,9 +1,9 @@
-//! Nothing fails for want of memory as long as pages can be sent out (Linux 7.2 `mm/page_alloc.c`,
+//! Direct reclaim: an operation fails for lack of memory only if no page can be reclaimed (Linux 7.2 `mm/page_alloc.c`,
 //! `__alloc_pages_slowpath`).
 //!
-//! The memory manager waits for nobody: where it finds no frame it says so, and everything is as it was, or as far as it
-//! came. Whoever asked it holds no lock then. He is relieved, and asks again: for all operations that is done here. Page
-//! faults alone have a longer way, at whose end somebody is killed ([`crate::run`]).
+//! The memory manager never waits for memory. If it finds no free frame it returns an error and leaves everything
+//! unchanged, or as far as it came. The caller, which then holds no lock, runs direct reclaim and retries. This module
+//! does so for all operations except page faults, which may end with the OOM killer ([`crate::run`]).
 
 use crate::kernel::Kernel;
 use memwright::{
@@ -13,16 +13,16 @@ use memwright::{
 };
 use memwright_table::{OutOfFrames, OutOfMemory};
 
-/// How often one operation is tried again. Each time more pages go: after the last about 260 MiB have.
+/// Most retries of one operation. Each retry reclaims more pages: about 260 MiB in total after the last.
 const MOST_ROUNDS: u64 = 64;
 
-/// Why something failed.
+/// The error of an operation.
 pub(crate) trait Failure {
-    /// Whether there was no memory: not because of a limit, or of what was promised.
+    /// Returns whether the operation failed for lack of memory, and not because of a limit or the commit accounting.
     fn wants_memory(&self) -> bool;
 }
 
-/// Those that have a variant for it, and those with another beside that.
+/// Errors with one variant for lack of memory, and errors with several.
 macro_rules! failures {
     ($($error:ty: $($wants:pat_param)|+,)*) => {
         $(
@@ -40,7 +40,7 @@ failures! {
     AdviseError: Self::OutOfMemory | Self::Fault(FaultError::OutOfMemory),
     BindError: Self::OutOfMemory,
     FaultError: Self::OutOfMemory,
-    // What went well before is done again.
+    // The part that succeeded is done again.
     (FaultError, usize): (FaultError::OutOfMemory, _),
     FillError: Self::OutOfMemory,
     ForkError: Self::OutOfMemory,
@@ -60,11 +60,13 @@ failures! {
 }
 
 impl Kernel {
-    /// Does what `attempt` does, and does it again, as long as it finds no memory and pages can be sent out for it.
-    /// Called without a lock.
+    /// Calls `attempt`, and retries as long as it finds no memory and pages can be reclaimed for it.
     ///
     /// # Errors
     /// Those of the last attempt.
+    ///
+    /// # Locks
+    /// The caller holds no lock.
     #[inline]
     pub(crate) fn with_relief<T, E: Failure>(
         &self,
@@ -73,8 +75,8 @@ impl Kernel {
         self.with_relief_onward(|| (attempt(), ()))
     }
 
-    /// Does so with what goes on where it stopped. `attempt` returns where that was, too: only attempts that stop at
-    /// one place are counted together.
+    /// Like `with_relief`, for operations that continue where they stopped. `attempt` also returns that place: only
+    /// attempts that stop at the same place are counted together.
     ///
     /// # Errors
     /// Those of the last attempt.
@@ -101,8 +103,8 @@ impl Kernel {
         }
     }
 
-    /// Sends pages out for the attempt after the `round`th; returns the number of that, or `None` if there is to be
-    /// none: no page leaves, and no other CPU finds a frame either.
+    /// Reclaims pages after attempt number `round`. Returns the number of the next attempt, or `None` if there is none:
+    /// no page can be reclaimed, and no other CPU finds a free frame either.
     #[cold]
     #[inline(never)]
     fn relieve_round(&self, round: u64) -> Option<u64> {

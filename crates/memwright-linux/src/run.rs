@@ -1,4 +1,4 @@
-//! The life of a thread: user mode, the trap, what the trap asked for, and back.
+//! The main loop of a thread: user mode, a trap, handling the trap, and back.
 
 use crate::{
     Space,
@@ -22,10 +22,10 @@ use core::sync::atomic::Ordering;
 use memwright::{Access, FaultError, uffd::WatchedFault};
 use memwright_table::VirtAddr;
 
-/// How often in a row a fault that finds no memory leaves what there is to other threads (`MAX_RECLAIM_RETRIES`).
+/// Most consecutive retries of a fault while other threads take all memory that becomes free (`MAX_RECLAIM_RETRIES`).
 const MOST_WAITS: u32 = 16;
 
-/// First code on a thread's kernel stack.
+/// Entry point on a thread's kernel stack.
 pub(crate) fn thread_main(kernel: &'static Kernel, id: u32) -> ! {
     kernel.scheduler.finish_switch(kernel);
     let thread = kernel
@@ -57,13 +57,13 @@ fn run_program(kernel: &'static Kernel, thread: &Arc<Thread>) -> ExitStatus {
     }
 }
 
-/// Runs user code until the thread ends.
+/// Runs user code until the thread exits.
 fn run(context: &Context<'_>) -> ExitStatus {
     let host = context.kernel.host;
     loop {
         let work = context.thread.work();
         if !work.is_empty() {
-            // `run_user` loads them all.
+            // `run_user` reloads all registers.
             context.thread.set_work(Work::REGISTERS, false);
             if work.contains(Work::MIGRATE) {
                 let scheduler = &context.kernel.scheduler;
@@ -77,7 +77,7 @@ fn run(context: &Context<'_>) -> ExitStatus {
             }
         }
         match host.run_user(context) {
-            // Served; its work is looked at above.
+            // The call is complete; its work flags are handled above.
             Trap::Syscall => {}
             Trap::PageFault {
                 address,
@@ -109,28 +109,28 @@ fn run(context: &Context<'_>) -> ExitStatus {
     }
 }
 
-/// What became of a fault.
+/// The result of handling a fault.
 pub(crate) enum Resolved {
-    /// The access may be tried again.
+    /// Retry the access.
     Retry,
-    /// This signal answers it.
+    /// Deliver this signal.
     Signal(Signal, i32),
-    /// SIGSEGV, since the page has this protection key.
+    /// Deliver SIGSEGV, because of the page's protection key.
     Key(u8),
 }
 
-/// Who makes an access that a watcher is told of.
+/// The origin of an access that a userfaultfd context handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accessor {
     /// The program itself.
     Program,
-    /// The kernel, for a system call: not every watcher resolves that (`UFFD_USER_MODE_ONLY`), and only what kills the
-    /// thread ends the wait.
+    /// The kernel, for a system call. Some contexts do not handle these faults (`UFFD_USER_MODE_ONLY`), and only a
+    /// fatal signal ends the wait.
     Kernel,
 }
 
-/// Serves a page fault of a thread, in user mode or while the kernel copies for it.
-// Every fault comes by here: one function with its caller.
+/// Resolves a page fault of a thread, in user mode or during a user copy of the kernel.
+// All faults pass here: inlined into its callers.
 #[inline(always)]
 pub(crate) fn resolve_fault(
     kernel: &Kernel,
@@ -164,9 +164,10 @@ fn count_fault(thread: &Thread, major: bool) {
     faults.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Has the watcher resolve a fault, and tries again. Of a program's own access the first try after a wait counts as any
-/// fault does; of others, and after a second wait, as a major one (Linux 7.2 `do_user_addr_fault`, which tries first by
-/// the area's own lock, and `mm_account_fault`, for which what was tried before is major).
+/// Waits for the userfaultfd context to resolve a fault, and retries. For a program's own access, the first retry
+/// counts as an ordinary fault. For accesses by the kernel, and after a second wait, it counts as a major fault (Linux
+/// 7.2 `do_user_addr_fault`, which first tries under the per-VMA lock, and `mm_account_fault`, which counts a retried
+/// fault as major).
 #[cold]
 fn watched_fault(
     kernel: &Kernel,
@@ -207,15 +208,15 @@ fn refused_fault(kernel: &Kernel, thread: &Arc<Thread>, error: FaultError) -> Re
         Some((signal, code)) => Resolved::Signal(signal, code),
         None => {
             kernel.scheduler.yield_now(kernel, thread);
-            // The one who is awaited may run on another CPU.
+            // The thread that is waited for may run on another CPU.
             kernel.host.relax();
             Resolved::Retry
         }
     }
 }
 
-/// Finds memory for a fault, and tries again. The out-of-memory killer comes when no page leaves, and other threads
-/// either get none either or got all of it [`MOST_WAITS`] times in a row (Linux 7.2 `mm/page_alloc.c`,
+/// Finds memory for a fault, and retries. The OOM killer runs if no page can be reclaimed and other threads either find
+/// no memory as well, or have taken all of it [`MOST_WAITS`] times in a row (Linux 7.2 `mm/page_alloc.c`,
 /// `should_reclaim_retry`).
 #[cold]
 fn starved_fault(
@@ -231,7 +232,7 @@ fn starved_fault(
     }
     let cpus = u64::from(kernel.scheduler.all_cpus().len());
     let Some(reclaiming) = kernel.reclaim.begin(cpus) else {
-        // What the others find may be enough.
+        // What the reclaiming threads free may be enough.
         kernel.scheduler.yield_now(kernel, thread);
         kernel.host.relax();
         return Resolved::Retry;
@@ -252,7 +253,7 @@ fn starved_fault(
                 count_fault(thread, kind.is_major());
                 return Resolved::Retry;
             }
-            // The access comes again, and whatever it finds then is resolved.
+            // The access is repeated, and its fault is then resolved.
             Err(_) => return Resolved::Retry,
         }
         if frames.allocations() == allocations {
@@ -265,12 +266,12 @@ fn starved_fault(
         return Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL);
     }
     kernel.scheduler.yield_now(kernel, thread);
-    // The process that dies may run on another CPU.
+    // The process that was killed may run on another CPU.
     kernel.host.relax();
     Resolved::Retry
 }
 
-/// The signal for a refused access; `None` for what passes after a while.
+/// Returns the signal for a refused access; `None` for a temporary condition.
 fn fault_signal(error: FaultError) -> Option<(Signal, i32)> {
     match error {
         FaultError::NoArea | FaultError::Guard | FaultError::StackLimit => {
@@ -303,8 +304,8 @@ fn page_fault(context: &Context<'_>, address: u64, access: Access, present: bool
     refuse_access(context, access, present, info, address);
 }
 
-/// The page is there, and its protection key forbids the access: whatever the key is now, that is what the processor
-/// found (Linux 7.2 `arch/x86/mm/fault.c`, `bad_area_access_from_pkeys`).
+/// Handles an access to a present page that its protection key denies. The page's key may have changed since, but the
+/// processor's result stands (Linux 7.2 `arch/x86/mm/fault.c`, `bad_area_access_from_pkeys`).
 #[cold]
 fn key_fault(context: &Context<'_>, address: u64, write: bool) {
     let key = context.with_space(|space| space.key_at(VirtAddr::new(address)));
@@ -318,7 +319,7 @@ fn key_fault(context: &Context<'_>, address: u64, write: bool) {
     );
 }
 
-/// Notes an access that is refused, and raises its signal.
+/// Records a refused access and raises its signal.
 #[cold]
 fn refuse_access(
     context: &Context<'_>,
@@ -369,7 +370,7 @@ fn exception(context: &Context<'_>, vector: u8, error: u64) {
     force_fault(context.thread, signal_for(vector, instruction, code));
 }
 
-/// The unmasked exceptions that the floating-point units report.
+/// Returns the unmasked exceptions that the floating-point units report.
 fn pending_exceptions(context: &Context<'_>) -> u32 {
     let mut area = FpuArea::INITIAL;
     context.kernel.host.save_fpu(&mut area);

@@ -1,11 +1,11 @@
-//! A short text that stands in one place, without the heap.
+//! A short text in a fixed-size buffer, without the heap.
 
 use core::fmt::{self, Write};
 
-/// Most bytes of a short text.
+/// Most bytes in a short text.
 const MOST: usize = 64;
 
-/// Up to 64 bytes of text: a number, the name of a directory of `/proc`.
+/// Up to 64 bytes of text, such as a number or the name of a directory in `/proc`.
 #[derive(Clone, Copy)]
 pub struct Short {
     bytes: [u8; MOST],
@@ -13,7 +13,7 @@ pub struct Short {
 }
 
 impl Short {
-    /// What `arguments` write, as far as there is room.
+    /// Formats `arguments`, truncated to the capacity.
     #[must_use]
     pub fn of(arguments: fmt::Arguments<'_>) -> Self {
         let mut short = Self {
@@ -24,7 +24,7 @@ impl Short {
         short
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]

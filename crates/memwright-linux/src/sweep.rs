@@ -1,27 +1,27 @@
-//! When a list of weak references drops those whose targets have gone.
+//! Decides when to sweep dead entries out of a list of references.
 
-/// Decides when a list is swept: once it is twice as long as the last sweep left it. Adding to the
-/// list then costs the same on average however long it is, and at most half of it is of no use.
+/// Decides when a list is swept: once it is twice as long as after the last sweep. So an addition has constant
+/// amortised cost, and at most half of the list is dead.
 #[derive(Debug)]
 pub(crate) struct Sweep {
     at: usize,
 }
 
 impl Sweep {
-    /// A list that is shorter is not worth a sweep.
+    /// A list shorter than this is not swept.
     const LEAST: usize = 8;
 
-    /// For an empty list.
+    /// Creates the state for an empty list.
     pub(crate) const fn new() -> Self {
         Self { at: Self::LEAST }
     }
 
-    /// Whether a list of this length is to be swept before something is added.
+    /// Returns whether a list of this length should be swept before the next addition.
     pub(crate) const fn is_due(&self, length: usize) -> bool {
         length >= self.at
     }
 
-    /// A sweep left so many.
+    /// Records that a sweep left `left` entries.
     pub(crate) fn done(&mut self, left: usize) {
         self.at = (2 * left).max(Self::LEAST);
     }

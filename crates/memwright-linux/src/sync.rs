@@ -1,4 +1,4 @@
-//! Locks, through the one layer that a scheduler can own in tests.
+//! Locks. They use one layer, so that a scheduler can control them in tests.
 
 pub use memwright_table::sync::{
     Lock, LockGuard, PausePoints, Rank, assert_may_sleep, assert_none_held, pause_point, relax,
@@ -7,28 +7,28 @@ pub use memwright_table::sync::{
 use alloc::{collections::VecDeque, vec::Vec};
 use memwright_table::{OutOfMemory, Rising, RisingRoom};
 
-/// What grows behind a lock: memory for it is found before the lock is taken.
+/// A collection that grows behind a lock: memory for it is allocated before the lock is taken.
 pub trait Grows: Sized {
-    /// Memory that is found.
+    /// The allocated memory.
     type Room;
 
-    /// Whether so many more fit.
+    /// Returns whether `more` further elements fit.
     fn has_room(&self, more: usize) -> bool;
 
-    /// How much has to be found so that so many more fit, and the next find it for twice as many.
+    /// Returns the capacity to allocate so that `more` further elements fit, with room to about double the size.
     fn wanted(&self, more: usize) -> usize;
 
-    /// Finds it.
+    /// Allocates memory for this capacity.
     ///
     /// # Errors
     /// [`OutOfMemory`].
     fn with_room(wanted: usize) -> Result<Self::Room, OutOfMemory>;
 
-    /// Takes what was found, if there is less; leaves what is to be given back.
+    /// Takes the allocated memory if the collection has less. Memory to be freed is left in `room`.
     fn take_room(&mut self, room: &mut Self::Room);
 }
 
-/// Of lists of one piece.
+/// For contiguous lists.
 macro_rules! grow_in_one_piece {
     ($list:ident) => {
         impl<T> Grows for $list<T> {
@@ -73,7 +73,7 @@ impl<T> Grows for Rising<T> {
     }
 
     fn with_room(length: usize) -> Result<Self::Room, OutOfMemory> {
-        /// No block behind the first has fewer elements when it is filled.
+        /// Every block but the first has a capacity of at least this many elements.
         const FEWEST: usize = 64;
         let list = 2 * (length / FEWEST) + 4;
         Self::find_room(list, length + 4)
@@ -87,8 +87,9 @@ impl<T> Grows for Rising<T> {
 grow_in_one_piece!(Vec);
 grow_in_one_piece!(VecDeque);
 
-/// Takes a lock when its list has room for one more. The list grows while the lock is free: under a lock of a high rank,
-/// such as that of a wait queue, the heap must not grow, and programs decide how long such lists become.
+/// Takes a lock after making room for one element in its list. The list grows while the lock is not held: under a lock
+/// of a high rank, such as that of a wait queue, the heap must not grow, and programs determine how long such lists
+/// become.
 ///
 /// # Errors
 /// [`OutOfMemory`].
@@ -99,7 +100,7 @@ pub fn lock_with_room<S, L: Grows>(
     lock_with_room_for(lock, 1, list)
 }
 
-/// Takes a lock when its list has room for `more`, as [`lock_with_room`] does for one.
+/// Takes a lock after making room for `more` elements in its list, like [`lock_with_room`].
 ///
 /// # Errors
 /// [`OutOfMemory`].

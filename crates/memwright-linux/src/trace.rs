@@ -1,4 +1,4 @@
-//! Memory events as JSON lines.
+//! Memory events as lines of JSON.
 
 use crate::host::{Channel, Host};
 use alloc::string::String;
@@ -11,7 +11,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// A trace of this machine.
+    /// Creates a trace of this machine.
     pub fn new(host: &'static dyn Host) -> Self {
         Self { host }
     }
@@ -23,7 +23,7 @@ impl TraceSink for Trace {
         let now = self.host.now();
         self.host.pause_clock();
         let mut line = String::new();
-        // A string accepts everything.
+        // Writing to a `String` cannot fail.
         let _ = write!(line, "{{\"clock\":{now},");
         let mut inner = String::new();
         let _ = event.write_json(&mut inner);

@@ -1,6 +1,7 @@
-//! User memory as system calls see it: checked ranges, copies with fault fix-up.
+//! User memory as seen by system calls: checked ranges, and copies that recover from faults.
 //!
-//! Nothing here may be called while a lock is held: a copy can fault, wait and allocate.
+//! # Locks
+//! No function here may be called with a lock held: a copy can fault, wait and allocate.
 
 use crate::sync;
 use crate::{
@@ -13,19 +14,19 @@ use memwright_table::TryPush;
 
 const PAGE_SIZE: usize = 4096;
 
-/// End of user addresses, as `TASK_SIZE_MAX` of Linux 7.2 with four table levels.
+/// End of user addresses (`TASK_SIZE_MAX` of Linux 7.2 with four table levels).
 pub const USER_END: u64 = 0x7fff_ffff_f000;
 
-/// Most bytes one read or write moves (`MAX_RW_COUNT` of Linux 7.2).
+/// Most bytes that one read or write moves (`MAX_RW_COUNT` of Linux 7.2).
 pub const TRANSFER_MAX: u64 = 0x7fff_f000;
 
-/// Longest path with its NUL (`PATH_MAX`).
+/// Longest path including its NUL (`PATH_MAX`).
 pub const PATH_MAX: usize = 4096;
 
-/// Checks that a range lies in user space.
+/// Checks that a range is in user space.
 ///
 /// # Errors
-/// `EFAULT` when it does not.
+/// `EFAULT` if it is not.
 pub fn check_range(address: u64, length: usize) -> Result<(), Errno> {
     match address.checked_add(length as u64) {
         Some(end) if end <= USER_END => Ok(()),
@@ -34,10 +35,10 @@ pub fn check_range(address: u64, length: usize) -> Result<(), Errno> {
 }
 
 impl Context<'_> {
-    /// Copies user bytes.
+    /// Copies bytes from user memory.
     ///
     /// # Errors
-    /// `EFAULT` when any of them cannot be read.
+    /// `EFAULT` if any of them cannot be read.
     pub fn read_bytes(&self, from: u64, to: &mut [u8]) -> Result<(), Errno> {
         sync::assert_none_held();
         check_range(from, to.len())?;
@@ -50,7 +51,7 @@ impl Context<'_> {
     /// Copies bytes to user memory.
     ///
     /// # Errors
-    /// `EFAULT` when any of them cannot be written.
+    /// `EFAULT` if any of them cannot be written.
     pub fn write_bytes(&self, to: u64, from: &[u8]) -> Result<(), Errno> {
         sync::assert_none_held();
         check_range(to, from.len())?;
@@ -60,10 +61,10 @@ impl Context<'_> {
             .map_err(|_| Errno::EFAULT)
     }
 
-    /// Copies user bytes; says how many came before a fault.
+    /// Copies bytes from user memory. Returns how many were copied before a fault.
     ///
     /// # Errors
-    /// `EFAULT` when not even the first can be read.
+    /// `EFAULT` if not even the first byte can be read.
     pub fn read_some(&self, from: u64, to: &mut [u8]) -> Result<usize, Errno> {
         sync::assert_none_held();
         check_range(from, to.len())?;
@@ -74,10 +75,10 @@ impl Context<'_> {
         }
     }
 
-    /// Copies bytes to user memory; says how many went before a fault.
+    /// Copies bytes to user memory. Returns how many were copied before a fault.
     ///
     /// # Errors
-    /// `EFAULT` when not even the first can be written.
+    /// `EFAULT` if not even the first byte can be written.
     pub fn write_some(&self, to: u64, from: &[u8]) -> Result<usize, Errno> {
         sync::assert_none_held();
         check_range(to, from.len())?;
@@ -91,7 +92,7 @@ impl Context<'_> {
     /// Zeroes user memory.
     ///
     /// # Errors
-    /// `EFAULT` when any of it cannot be written.
+    /// `EFAULT` if any of it cannot be written.
     pub fn clear_bytes(&self, to: u64, length: usize) -> Result<(), Errno> {
         sync::assert_none_held();
         check_range(to, length)?;
@@ -101,10 +102,10 @@ impl Context<'_> {
             .map_err(|_| Errno::EFAULT)
     }
 
-    /// Reads one value.
+    /// Reads a value.
     ///
     /// # Errors
-    /// `EFAULT` when it cannot be read.
+    /// `EFAULT` if it cannot be read.
     pub fn read_value<T: Plain>(&self, from: u64) -> Result<T, Errno> {
         const { assert!(T::SIZE <= PLAIN_MAX) };
         let mut buffer = [0; PLAIN_MAX];
@@ -113,10 +114,10 @@ impl Context<'_> {
         Ok(T::from_bytes(bytes))
     }
 
-    /// Writes one value.
+    /// Writes a value.
     ///
     /// # Errors
-    /// `EFAULT` when it cannot be written.
+    /// `EFAULT` if it cannot be written.
     pub fn write_value<T: Plain>(&self, to: u64, value: &T) -> Result<(), Errno> {
         const { assert!(T::SIZE <= PLAIN_MAX) };
         let mut buffer = [0; PLAIN_MAX];
@@ -125,10 +126,10 @@ impl Context<'_> {
         self.write_bytes(to, bytes)
     }
 
-    /// Writes one value unless the pointer is null.
+    /// Writes a value unless the pointer is null.
     ///
     /// # Errors
-    /// `EFAULT` when it cannot be written.
+    /// `EFAULT` if it cannot be written.
     pub fn write_optional<T: Plain>(&self, to: u64, value: &T) -> Result<(), Errno> {
         if to == 0 {
             Ok(())
@@ -137,10 +138,10 @@ impl Context<'_> {
         }
     }
 
-    /// Reads one value unless the pointer is null.
+    /// Reads a value unless the pointer is null.
     ///
     /// # Errors
-    /// `EFAULT` when it cannot be read.
+    /// `EFAULT` if it cannot be read.
     pub fn read_optional<T: Plain>(&self, from: u64) -> Result<Option<T>, Errno> {
         if from == 0 {
             Ok(None)
@@ -149,11 +150,10 @@ impl Context<'_> {
         }
     }
 
-    /// Reads a NUL-terminated string of at most `limit` bytes, NUL included; returns it without
-    /// the NUL.
+    /// Reads a NUL-terminated string of at most `limit` bytes including the NUL. Returns it without the NUL.
     ///
     /// # Errors
-    /// `EFAULT` when it cannot be read, `too_long` when there is no NUL within `limit`, `ENOMEM`.
+    /// `EFAULT` if it cannot be read, `too_long` if there is no NUL within `limit`, `ENOMEM`.
     pub fn read_string(&self, from: u64, limit: usize, too_long: Errno) -> Result<Vec<u8>, Errno> {
         let mut string = Vec::new();
         self.each_string_part(from, limit, too_long, |part| {
@@ -162,11 +162,11 @@ impl Context<'_> {
         Ok(string)
     }
 
-    /// Reads a NUL-terminated string of at most `limit` bytes, NUL included, in parts that `take` is given in order;
-    /// returns its length without the NUL.
+    /// Reads a NUL-terminated string of at most `limit` bytes including the NUL, and passes its parts to `take` in
+    /// order. Returns its length without the NUL.
     ///
     /// # Errors
-    /// As [`Self::read_string`], and those of `take`.
+    /// Those of [`Self::read_string`] and of `take`.
     pub fn each_string_part(
         &self,
         from: u64,
@@ -178,7 +178,7 @@ impl Context<'_> {
         let mut chunk = [0; 256];
         while done < limit {
             let address = from.checked_add(done as u64).ok_or(Errno::EFAULT)?;
-            // Never across a page boundary: the next page need not be there.
+            // Not across a page boundary: the next page need not be mapped.
             let in_page = PAGE_SIZE - (address as usize % PAGE_SIZE);
             let length = chunk.len().min(in_page).min(limit - done);
             self.read_bytes(address, &mut chunk[..length])?;
@@ -193,7 +193,7 @@ impl Context<'_> {
         Err(too_long)
     }
 
-    /// Reads a path: at most 4,095 bytes.
+    /// Reads a path of at most 4,095 bytes.
     ///
     /// # Errors
     /// `EFAULT`, `ENAMETOOLONG`, `ENOMEM`.
@@ -201,7 +201,7 @@ impl Context<'_> {
         self.read_string(from, PATH_MAX, Errno::ENAMETOOLONG)
     }
 
-    /// Reads an array of `count` vectors; their total is cut to what one transfer moves.
+    /// Reads an array of `count` vectors. Their total length is limited to that of one transfer.
     ///
     /// # Errors
     /// `EINVAL` for more than 1,024 vectors or a length beyond `isize::MAX`, `EFAULT`, `ENOMEM`.
@@ -216,11 +216,11 @@ impl Context<'_> {
         Ok(vectors)
     }
 
-    /// The vectors of an array that names memory of another process: any addresses, and any lengths that are not negative
-    /// (lib/iov_iter.c, `iovec_from_user`).
+    /// Reads an array of vectors that refer to memory of another process: any addresses, and any lengths that are not
+    /// negative (lib/iov_iter.c, `iovec_from_user`).
     ///
     /// # Errors
-    /// `EINVAL` for too many vectors or a negative length, `EFAULT` when the array itself cannot be read.
+    /// `EINVAL` for too many vectors or a negative length, `EFAULT` if the array itself cannot be read, `ENOMEM`.
     pub fn read_vectors_of_other(&self, from: u64, count: u64) -> Result<Vec<IoVector>, Errno> {
         if count > 1024 {
             return Err(Errno::EINVAL);
@@ -239,10 +239,10 @@ impl Context<'_> {
         Ok(vectors)
     }
 
-    /// The number of bytes one read or write moves, and the check of its range.
+    /// Returns the number of bytes that one read or write moves, after checking its range.
     ///
     /// # Errors
-    /// `EFAULT` when the range leaves user space.
+    /// `EFAULT` if the range is not in user space.
     pub fn transfer_length(&self, address: u64, length: u64) -> Result<usize, Errno> {
         let length = length.min(TRANSFER_MAX) as usize;
         check_range(address, length).map(|()| length)

@@ -15,18 +15,18 @@ use alloc::{
 use core::cmp::Ordering;
 use memwright_table::{OutOfMemory, Rising};
 
-/// Why a wait ended without what was waited for.
+/// The reason why a wait ended without its condition.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum WaitError {
     /// A signal arrived.
     Interrupted,
-    /// The deadline passed.
+    /// The deadline has passed.
     TimedOut,
 }
 
 impl WaitError {
-    /// The error of a call that is restarted after a signal and has no timeout
-    /// (`ERESTARTSYS`; a deadline becomes `EAGAIN`).
+    /// Returns the error of a call that has no timeout and is restarted after a signal (`ERESTARTSYS`; `EAGAIN` after a
+    /// deadline).
     pub fn restart(self) -> Errno {
         match self {
             Self::Interrupted => Errno::ERESTARTSYS,
@@ -34,8 +34,7 @@ impl WaitError {
         }
     }
 
-    /// The error of a call that is never restarted after a handler ran
-    /// (`EINTR`; a deadline becomes `EAGAIN`).
+    /// Returns the error of a call that is never restarted after a handler (`EINTR`; `EAGAIN` after a deadline).
     pub fn interrupt(self) -> Errno {
         match self {
             Self::Interrupted => Errno::EINTR,
@@ -44,20 +43,20 @@ impl WaitError {
     }
 }
 
-/// What ends a wait early.
+/// The events that end a wait early.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Interest {
-    /// Any signal that the thread does not block.
+    /// Any unblocked signal.
     Signals,
-    /// The end of the thread only.
+    /// Only a fatal signal.
     Fatal,
-    /// The end of the thread only; it waits for SIGCONT.
+    /// Only a fatal signal; the thread waits for SIGCONT.
     Continuation,
-    /// The end of the thread only; it waits for its tracer.
+    /// Only a fatal signal; the thread waits for its tracer.
     Tracer,
 }
 
-/// A queue among several, known by its address.
+/// A queue, compared by its address.
 #[derive(Clone, Copy)]
 struct Known<'a>(&'a WaitQueue);
 
@@ -87,16 +86,17 @@ impl Ord for Known<'_> {
     }
 }
 
-/// The queues of the files that a call waits for: as many as a program likes, in blocks of a page.
+/// The queues of the files that a call waits for. A program determines how many, so they are stored in page-sized
+/// blocks.
 #[derive(Default)]
 pub struct Queues<'a> {
     queues: Paged<Known<'a>>,
-    /// One could not be added.
+    /// A queue could not be added.
     incomplete: bool,
 }
 
 impl<'a> Queues<'a> {
-    /// No queue.
+    /// Creates an empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -105,12 +105,12 @@ impl<'a> Queues<'a> {
         }
     }
 
-    /// Adds a queue. One that there is no memory for is missed by [`Self::complete`].
+    /// Adds a queue. If there is no memory for it, [`Self::complete`] fails.
     pub fn add(&mut self, queue: &'a WaitQueue) {
         self.incomplete |= self.queues.try_push(Known(queue)).is_err();
     }
 
-    /// Checks that no queue is missing, and makes each stand there once: a thread waits in each once.
+    /// Checks that no queue is missing, and removes duplicates: a thread enters each queue only once.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -122,38 +122,41 @@ impl<'a> Queues<'a> {
         Ok(())
     }
 
-    /// The queues.
+    /// Iterates over the queues.
     pub fn iter(&self) -> impl Iterator<Item = &'a WaitQueue> + Clone {
         self.queues.iter().map(|known| known.0)
     }
 }
 
-/// What hears of wakes without being a thread: an entry of an epoll.
+/// An object that is notified of wakeups without being a thread: an epoll entry.
 pub trait Observer: Send + Sync {
-    /// The queue was woken. Called without locks. Returns whether somebody was woken by it.
+    /// Handles a wakeup of the queue. Returns whether it woke a thread.
+    ///
+    /// # Locks
+    /// Called without locks.
     fn notify(self: Arc<Self>, kernel: &Kernel) -> bool;
 
-    /// Of those that say so, a wake stops at the first that woke somebody (`EPOLLEXCLUSIVE`).
+    /// Returns whether a wakeup skips this observer after another exclusive one has woken a thread (`EPOLLEXCLUSIVE`).
     fn is_exclusive(&self) -> bool;
 }
 
 /// Waiters that are woken, or observers that are notified, between two scheduling points.
 const TOGETHER: u32 = 64;
 
-/// Observers that are dropped between two scheduling points; fewer go with their queue.
+/// Observers that are dropped between two scheduling points. Fewer are dropped together with their queue.
 const SWEPT: usize = 64;
 
-/// Threads that wait for something, first come first, and those who are told of each wake.
+/// Threads that wait for an event, in order of arrival, and observers that are notified of each wakeup.
 pub struct WaitQueue {
-    /// What is waited for here, for reports.
+    /// A description of the event, for reports.
     name: &'static str,
     waiters: Lock<Waiters>,
 }
 
-/// Both lists are empty most of the time; the first to come allocates.
+/// Both lists are empty most of the time; the first waiter allocates.
 struct Waiters {
     threads: VecDeque<Arc<Thread>>,
-    /// A walk over them finds its place again after a change. One that is gone stays until a sweep.
+    /// An iteration over them can continue after a change. An observer that no longer exists stays until a sweep.
     observers: Rising<Weak<dyn Observer>>,
     sweep: Sweep,
 }
@@ -165,12 +168,12 @@ impl Default for WaitQueue {
 }
 
 impl WaitQueue {
-    /// A queue without waiters.
+    /// Creates a queue without waiters.
     pub const fn new() -> Self {
         Self::named("an event")
     }
 
-    /// A queue without waiters; reports say that its threads wait for `name`.
+    /// Creates a queue without waiters. Reports say that its threads wait for `name`.
     pub const fn named(name: &'static str) -> Self {
         Self {
             name,
@@ -185,7 +188,7 @@ impl WaitQueue {
         }
     }
 
-    /// What is waited for here.
+    /// Returns the description of the event.
     pub(crate) fn name(&self) -> &'static str {
         self.name
     }
@@ -193,7 +196,7 @@ impl WaitQueue {
     /// Adds a waiter at the end.
     ///
     /// # Errors
-    /// [`OutOfMemory`]: programs decide how many threads wait, and in how many queues.
+    /// [`OutOfMemory`]: programs determine how many threads wait, and in how many queues.
     #[inline]
     pub(crate) fn add(&self, thread: &Arc<Thread>) -> Result<(), OutOfMemory> {
         let mut waiters = lock_with_room(&self.waiters, |waiters| &mut waiters.threads)?;
@@ -202,7 +205,7 @@ impl WaitQueue {
         Ok(())
     }
 
-    /// Removes a waiter wherever it stands. `false` if somebody took it out to wake it.
+    /// Removes a waiter at any place. Returns false if it has been taken out to be woken.
     pub(crate) fn remove(&self, thread: &Arc<Thread>) -> bool {
         let threads = &mut self.waiters.lock().threads;
         if let Some(position) = threads
@@ -215,10 +218,10 @@ impl WaitQueue {
         false
     }
 
-    /// Tells an observer of every wake from now on, for as long as it exists.
+    /// Notifies an observer of every wakeup from now on, as long as it exists.
     ///
     /// # Errors
-    /// [`OutOfMemory`]: programs decide how many observers a queue has.
+    /// [`OutOfMemory`]: programs determine how many observers a queue has.
     pub fn observe(&self, observer: Weak<dyn Observer>) -> Result<(), OutOfMemory> {
         let mut waiters = lock_with_room(&self.waiters, |waiters| &mut waiters.observers)?;
         let Waiters {
@@ -231,8 +234,11 @@ impl WaitQueue {
         observers.try_push(observer).map(drop)
     }
 
-    /// Drops the observers that are gone, and lets other threads run in between: before a queue goes that a program may
-    /// have had watched as often as it likes. The caller holds no lock but those that sleep.
+    /// Drops the observers that no longer exist, and runs other threads in between. Called before a queue is dropped,
+    /// which may have any number of observers.
+    ///
+    /// # Locks
+    /// The caller holds no lock except sleeping ones.
     pub fn sweep(&self) {
         if self.waiters.lock().observers.len() < SWEPT {
             return;
@@ -261,14 +267,17 @@ impl WaitQueue {
         }
     }
 
-    /// Somebody waits.
+    /// Returns whether there are waiters or observers.
     pub fn has_waiters(&self) -> bool {
         let waiters = self.waiters.lock();
         !waiters.threads.is_empty() || !waiters.observers.is_empty()
     }
 
-    /// Wakes the first waiter, and notifies the observers. Returns whether a thread waited. The caller holds no lock but
-    /// those that sleep: other threads may run in between.
+    /// Wakes the first waiter and notifies the observers. Returns whether a thread waited. Other threads may run in
+    /// between.
+    ///
+    /// # Locks
+    /// The caller holds no lock except sleeping ones.
     pub fn wake_one(&self, kernel: &Kernel) -> bool {
         assert_may_sleep();
         let (first, observed) = {
@@ -285,8 +294,10 @@ impl WaitQueue {
         first.is_some()
     }
 
-    /// Wakes every waiter, in the order in which they came, and notifies the observers. The caller holds no lock but those
-    /// that sleep: other threads may run in between.
+    /// Wakes every waiter, in order of arrival, and notifies the observers. Other threads may run in between.
+    ///
+    /// # Locks
+    /// The caller holds no lock except sleeping ones.
     pub fn wake_all(&self, kernel: &Kernel) {
         assert_may_sleep();
         let (threads, observed) = {

@@ -1,22 +1,22 @@
 //! The first instructions: from the 32-bit entry of the PVH protocol to 64-bit Rust.
 //!
-//! PVH hands over in 32-bit protected mode without paging, EBX holding the physical address of the
-//! start info. The boot tables map the first 4 GiB at zero, and the first of them at the link address
-//! too; `paging` replaces them before anything else runs, so the identity mapping is short-lived.
+//! PVH enters in 32-bit protected mode without paging, with the physical address of the start info in EBX. The boot
+//! tables map the first 4 GiB at zero, and the first GiB also at the link address. `paging` replaces them before any
+//! other code runs, so the identity mapping is short-lived.
 //!
-//! Another CPU starts in real mode in the page that [`secondary`](super::secondary) fills, comes here
-//! with EBX zero, and leaves the boot tables for the kernel's own before its first push.
+//! A secondary CPU starts in real mode in the page that [`secondary`](super::secondary) fills. It arrives here with EBX
+//! zero, and switches from the boot tables to the kernel's own before its first push.
 //!
-//! Written with nothing but absolute addresses: until the last jump it runs 2 GiB below its link address.
+//! The code uses absolute addresses only: until the last jump it runs 2 GiB below its link address.
 
 use core::arch::global_asm;
 
 use super::secondary::{START, TRAMPOLINE};
 
-/// Added to a link address, modulo 2^64, it gives the physical address (`IMAGE_BASE` negated).
+/// Adding this to a link address, modulo 2^64, gives the physical address (`IMAGE_BASE` negated).
 const LIFT: u64 = crate::paging::IMAGE_BASE.wrapping_neg();
 
-/// Bytes of the stack the boot processor starts on; it later serves as its idle stack.
+/// Size in bytes of the boot processor's first stack, which later serves as its idle stack.
 pub const BOOT_STACK_SIZE: usize = 64 * 1024;
 
 global_asm!(

@@ -1,14 +1,14 @@
-//! What of physical memory the frame allocator gets: usable memory without the first MiB, the
-//! kernel image, the tables made at boot, and the initial archive.
+//! The physical memory for the frame allocator: usable memory without the first MiB, the kernel image, the boot-time
+//! tables, and the initial archive.
 
 use super::pvh::PhysicalRange;
 
 const PAGE: u64 = 4096;
 
-/// Most separate ranges that are kept; what exceeds it is left unused.
+/// Most separate ranges; any further ones remain unused.
 pub const MOST_RANGES: usize = 32;
 
-/// Whole free pages of physical memory, in ascending order of their addition.
+/// Free physical memory in whole pages, in the order in which the ranges were added.
 #[derive(Clone, Copy)]
 pub struct MemoryMap {
     ranges: [PhysicalRange; MOST_RANGES],
@@ -16,7 +16,7 @@ pub struct MemoryMap {
 }
 
 impl MemoryMap {
-    /// No memory at all.
+    /// Creates an empty map.
     pub const fn new() -> Self {
         Self {
             ranges: [PhysicalRange { start: 0, end: 0 }; MOST_RANGES],
@@ -24,7 +24,7 @@ impl MemoryMap {
         }
     }
 
-    /// Adds the whole pages of `range`.
+    /// Adds the pages that are entirely in `range`.
     pub fn add(&mut self, range: PhysicalRange) {
         let start = range.start.next_multiple_of(PAGE);
         let end = range.end & !(PAGE - 1);
@@ -34,7 +34,7 @@ impl MemoryMap {
         }
     }
 
-    /// Takes away every page that `taken` touches.
+    /// Removes every page that `taken` touches.
     pub fn remove(&mut self, taken: PhysicalRange) {
         let taken = PhysicalRange {
             start: taken.start & !(PAGE - 1),
@@ -54,12 +54,12 @@ impl MemoryMap {
         }
     }
 
-    /// The ranges.
+    /// Iterates over the ranges.
     pub fn iter(&self) -> impl Iterator<Item = PhysicalRange> + '_ {
         self.ranges[..self.count].iter().copied()
     }
 
-    /// Takes one page from the lowest range that lies below `limit`.
+    /// Takes one page from the lowest range that starts below `limit`.
     pub fn take_page(&mut self, limit: u64) -> Option<u64> {
         let range = self.ranges[..self.count]
             .iter_mut()

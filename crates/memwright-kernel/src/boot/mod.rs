@@ -1,4 +1,4 @@
-//! From the hand-over of the virtual machine monitor to the personality.
+//! Boot: from the entry by the virtual machine monitor to the personality.
 
 pub mod entry;
 pub mod memory_map;

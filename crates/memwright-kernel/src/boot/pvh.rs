@@ -51,25 +51,25 @@ struct RawMemoryMapEntry {
 pub struct StartInfo {
     memory_map: &'static [RawMemoryMapEntry],
     modules: &'static [RawModule],
-    /// Physical address of ACPI's root pointer; 0 if the monitor does not say.
+    /// Physical address of ACPI's root pointer; 0 if the monitor does not provide one.
     pub root_pointer: u64,
 }
 
 impl StartInfo {
-    /// Reads the structure at physical `address`; `None` if the magic or the version do not match.
+    /// Reads the structure at physical `address`. Returns `None` if the magic or the version does not match.
     ///
     /// # Safety
-    /// The boot tables are active (physical memory below 4 GiB is mapped at its own address) and
-    /// `address` is what the monitor passed in EBX. The result is dead once the tables change.
+    /// The boot tables are active (physical memory below 4 GiB is identity-mapped), and `address` is the one that the
+    /// monitor passed in EBX. The result must not be used after the tables change.
     pub unsafe fn read(address: u64) -> Option<Self> {
-        // SAFETY: the caller vouches for the address; the structure is plain integers.
+        // SAFETY: the caller guarantees the address; the structure consists of integers.
         let raw = unsafe { &*(address as *const RawStartInfo) };
-        // Version 1 brought the memory map.
+        // Version 1 introduced the memory map.
         if raw.magic != MAGIC || raw.version < 1 {
             return None;
         }
-        // SAFETY: the protocol says that both arrays hold the stated number of entries; a null
-        // module address comes with the count 0, and `from_raw_parts` gets a dangling pointer then.
+        // SAFETY: the protocol guarantees that both arrays have the stated number of entries. A null module address
+        // comes with a count of 0, for which `array` returns an empty slice.
         unsafe {
             Some(Self {
                 memory_map: array(raw.memory_map, raw.memory_map_entries),
@@ -79,7 +79,7 @@ impl StartInfo {
         }
     }
 
-    /// Usable memory, in the monitor's order.
+    /// Iterates over usable memory, in the monitor's order.
     pub fn memory(&self) -> impl Iterator<Item = PhysicalRange> + '_ {
         self.memory_map
             .iter()
@@ -90,7 +90,7 @@ impl StartInfo {
             })
     }
 
-    /// The first module: the initial archive.
+    /// Returns the first module, which is the initial archive.
     pub fn archive(&self) -> Option<PhysicalRange> {
         let module = self.modules.first()?;
         Some(PhysicalRange {
@@ -100,12 +100,14 @@ impl StartInfo {
     }
 }
 
+/// Returns the array as a slice; empty if `address` or `count` is 0.
+///
 /// # Safety
 /// `address` is 0 or the physical address, below 4 GiB, of `count` initialised `T`.
 unsafe fn array<T>(address: u64, count: u32) -> &'static [T] {
     if address == 0 || count == 0 {
         return &[];
     }
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees it.
     unsafe { slice::from_raw_parts(address as *const T, count as usize) }
 }

@@ -1,5 +1,5 @@
-//! How the boot processor starts the other CPUs: INIT and two startup interrupts each (Intel SDM
-//! volume 3A, the protocol of MP initialisation), one CPU after another.
+//! Starts the secondary CPUs: INIT and two startup interrupts each (Intel SDM volume 3A, the protocol of MP
+//! initialisation), one CPU after another.
 
 use core::ptr;
 use core::slice;
@@ -15,21 +15,20 @@ use crate::percpu::{self, PerCpu};
 use crate::trap::idt;
 use crate::{apic, arch, clock, context, ipi, usercopy};
 
-/// Physical address of the page that the others start in: below 1 MiB, where startup interrupts lead,
-/// in memory that nobody else is given. It is never mapped executable: the CPU leaves it before
-/// it turns paging on.
+/// Physical address of the page in which secondary CPUs start. It is below 1 MiB, where startup interrupts can point,
+/// in memory that is not used otherwise. It is never mapped executable: a CPU leaves it before it enables paging.
 pub const TRAMPOLINE: u64 = 0x8000;
 
-/// What the CPU that is being started reads: the root, the stack pointer, and its [`PerCpu`].
+/// What the CPU being started reads: the root table, the stack pointer, and its [`PerCpu`].
 pub static START: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
-/// Nanoseconds between INIT and the first startup interrupt, and between the two.
+/// Nanoseconds between INIT and the first startup interrupt, and between the two startup interrupts.
 const AFTER_INIT: u64 = 10_000_000;
 const AFTER_STARTUP: u64 = 200_000;
-/// Nanoseconds after which a CPU that is not there will not come.
+/// Nanoseconds after which a CPU that has not answered is considered missing.
 const PATIENCE: u64 = 1_000_000_000;
 
-/// What the started CPUs run once they are set up; false: the personality's idle loop.
+/// Whether started CPUs run the self-tests instead of the personality's idle loop.
 static SELF_TEST: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" {
@@ -37,10 +36,11 @@ unsafe extern "C" {
     static secondary_trampoline_end: u8;
 }
 
-/// Starts every other CPU; they call the personality. Called once, on the boot processor.
+/// Starts every other CPU. Each then calls the personality. Called once, on the boot processor. Without memory for a
+/// CPU's structures the run ends.
 ///
 /// # Panics
-/// If a CPU does not come. Without memory for a CPU's structures the run ends.
+/// If a CPU does not start.
 pub fn start_all() {
     let count = percpu::count();
     if count == 1 {
@@ -57,7 +57,7 @@ pub fn start_all() {
     }
 }
 
-/// As [`start_all`], for the self-tests: the CPUs serve interrupts and nothing else.
+/// Starts every other CPU like [`start_all`], for the self-tests: the CPUs only serve interrupts.
 pub fn start_all_for_tests() {
     SELF_TEST.store(true, Ordering::Relaxed);
     start_all();
@@ -66,8 +66,8 @@ pub fn start_all_for_tests() {
 fn fill_trampoline() {
     let from = &raw const secondary_trampoline;
     let length = &raw const secondary_trampoline_end as usize - from as usize;
-    // SAFETY: the symbols bound the code in the image; the page is usable memory, which the direct map has,
-    // that was never given to anyone.
+    // SAFETY: the symbols delimit the code in the image. The page is usable memory, which the direct map covers, and is
+    // not used otherwise.
     unsafe {
         let code = slice::from_raw_parts(from, length);
         ptr::copy_nonoverlapping(
@@ -101,7 +101,7 @@ fn start(index: usize) {
     );
 }
 
-/// Halts for so many nanoseconds.
+/// Halts for `time` nanoseconds.
 fn sleep(time: u64) {
     let end = clock::now() + time;
     let before = clock::deadline();
@@ -112,7 +112,7 @@ fn sleep(time: u64) {
     clock::set_deadline(before);
 }
 
-/// Waits for `condition`, at most so many nanoseconds. Returns whether it came.
+/// Waits for `condition` for at most `time` nanoseconds. Returns whether it became true.
 fn wait_until(time: u64, condition: impl Fn() -> bool) -> bool {
     let end = clock::now() + time;
     while !condition() {
@@ -124,19 +124,19 @@ fn wait_until(time: u64, condition: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Rust's first function on another CPU, on its idle stack and the kernel's tables.
+/// Entry point of Rust code on a secondary CPU, on its idle stack and the kernel's tables.
 #[unsafe(no_mangle)]
 extern "C" fn secondary_main(cpu: *const PerCpu) -> ! {
-    // SAFETY: `start` made the structure, for this CPU alone, and never frees it.
+    // SAFETY: `start` created the structure for this CPU alone, and never frees it.
     let cpu: &'static PerCpu = unsafe { &*cpu };
-    // SAFETY: this CPU runs this once, with interrupts disabled; the table was filled by the first CPU.
+    // SAFETY: each CPU runs this once, with interrupts disabled; the first CPU has filled the table.
     unsafe {
         cpu.setup();
         idt::load();
     }
     setup_processor();
     apic::start_cpu();
-    // What comes before is nobody's work.
+    // Time before this point is accounted as idle.
     percpu::add(&cpu.idle_ticks, clock::ticks());
     percpu::set_online(cpu);
     if SELF_TEST.load(Ordering::Relaxed) {
@@ -148,7 +148,7 @@ extern "C" fn secondary_main(cpu: *const PerCpu) -> ! {
     }
 }
 
-/// The idle context of this CPU.
+/// Returns the idle context of this CPU.
 pub fn idle_context() -> ContextId {
     ContextId(percpu::current().idle_context.load(Ordering::Relaxed))
 }

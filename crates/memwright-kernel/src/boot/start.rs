@@ -1,4 +1,4 @@
-//! Brings the machine up, part by part, and starts the personality.
+//! Brings the machine up step by step, and starts the personality.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -30,26 +30,26 @@ use crate::{
 };
 
 const PAGE: u64 = 4096;
-/// Memory below is left alone: firmware tables, and room for starting other CPUs.
+/// Memory below is not used: it contains firmware tables and the page for starting other CPUs.
 const LOW_MEMORY: PhysicalRange = PhysicalRange {
     start: 0,
     end: 1 << 20,
 };
-/// Frame numbers have 32 bits: what lies beyond 16 TiB is not used.
+/// Frame numbers have 32 bits: memory beyond 16 TiB is not used.
 const HIGHEST: u64 = 1 << 44;
 
-/// One frame in so many is kept for tables and the kernel's heap when programs have taken the rest.
+/// One in this many frames is reserved for page tables and the kernel's heap when programs have taken the rest.
 const RESERVE_SHARE: u64 = 64;
-/// The fewest and the most frames of that reserve: 1 and 16 MiB.
+/// Smallest and largest number of frames in that reserve: 1 and 16 MiB.
 const LEAST_RESERVE: u64 = 256;
 const MOST_RESERVE: u64 = 4096;
 
-/// Ranges given to the frame allocator: `[start, end)` in physical addresses.
+/// Physical ranges `[start, end)` that were given to the frame allocator.
 static MEMORY: [[AtomicU64; 2]; MOST_RANGES] =
     [const { [const { AtomicU64::new(0) }; 2] }; MOST_RANGES];
 static MEMORY_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the frame allocator was given all of `[start, end)`, in one range.
+/// Returns whether the frame allocator was given all of `[start, end)` in one range.
 pub fn memory_contains(start: u64, end: u64) -> bool {
     let count = MEMORY_COUNT.load(Ordering::Acquire);
     MEMORY[..count].iter().any(|range| {
@@ -57,7 +57,7 @@ pub fn memory_contains(start: u64, end: u64) -> bool {
     })
 }
 
-/// Rust's first function, on the boot stack and the boot tables.
+/// Entry point of Rust code on the boot processor, on the boot stack and the boot tables.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_main(start_info: u64) -> ! {
     // SAFETY: this is the boot processor, once, with interrupts disabled.
@@ -65,7 +65,7 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     sync::install(&HOOKS);
     context::fill_boot_stack();
     idt::fill();
-    // SAFETY: the table was just filled, GS and stacks were set up above.
+    // SAFETY: the table was just filled; GS and the stacks were set up above.
     unsafe { idt::load() };
     // SAFETY: the table was just loaded.
     unsafe { arch::show_descriptor_table() };
@@ -85,14 +85,14 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     let manifest = Manifest::parse(archive);
     let memory = start_memory(frames, &manifest);
     fill_pool(&memory, manifest.huge_pages);
-    // The program's time begins here: what came before depends on the size of memory, not on it.
+    // The program's time begins here: the time before depends on the size of memory, not on the program.
     clock::start();
     Kernel::start(&HARDWARE, memory, manifest, archive)
 }
 
-/// Reads the start info and replaces the boot tables. Returns the free memory, the archive and the nodes.
+/// Reads the start info and replaces the boot tables. Returns the free memory, the archive and the NUMA nodes.
 fn take_over_memory(start_info: u64) -> (MemoryMap, &'static [u8], NodeMap) {
-    // SAFETY: the boot tables are active, and the entry passes on what the monitor put in EBX.
+    // SAFETY: the boot tables are active, and the entry code passes on the value of EBX from the monitor.
     let Some(info) = (unsafe { StartInfo::read(start_info) }) else {
         panic!("not started by the PVH protocol (start info at {start_info:#x})");
     };
@@ -115,34 +115,34 @@ fn take_over_memory(start_info: u64) -> (MemoryMap, &'static [u8], NodeMap) {
     let Some(window) = window::find() else {
         panic!("the machine has no window to the command");
     };
-    // SAFETY: called once, under the boot tables; `free` lacks all that is in use.
+    // SAFETY: called once, under the boot tables; `free` contains no memory that is in use.
     if unsafe { paging::build(&usable, &mut free, window) }.is_none() {
         panic!("no memory for the kernel's page tables");
     }
     let archive = archive.map_or(&[][..], |range| {
         let length = (range.end - range.start) as usize;
-        // SAFETY: the monitor loaded the archive there; the pages were taken out of free memory and
-        // stay mapped in the direct map, and nothing writes them.
+        // SAFETY: the monitor loaded the archive there. Its pages were removed from free memory, stay in the direct
+        // map, and are never written.
         unsafe { slice::from_raw_parts((DIRECT_BASE + range.start) as *const u8, length) }
     });
     (free, archive, nodes)
 }
 
-/// Physical memory under the boot tables.
+/// Physical memory as mapped by the boot tables.
 struct IdentityMapped;
 
 impl acpi::Memory for IdentityMapped {
     fn bytes(&self, address: u64, length: usize) -> Option<&[u8]> {
         const MAPPED: u64 = 1 << 32;
         let end = address.checked_add(length as u64)?;
-        // SAFETY: the boot tables map everything below 4 GiB at its own address, and nobody writes the
-        // firmware's tables; what is no memory there reads as ones.
+        // SAFETY: the boot tables identity-map everything below 4 GiB, and the firmware's tables are never written.
+        // Addresses without memory read as ones.
         (address != 0 && end <= MAPPED)
             .then(|| unsafe { slice::from_raw_parts(address as *const u8, length) })
     }
 }
 
-/// Finds out which CPUs there are, under the boot tables. Without tables that say so there is one.
+/// Finds the CPUs, under the boot tables. Without ACPI tables there is one.
 fn find_cpus(usable: &MemoryMap, root_pointer: u64) {
     let own = arch::own_apic_id();
     let Ok(ids) = acpi::processors(&IdentityMapped, root_pointer) else {
@@ -167,7 +167,7 @@ fn find_cpus(usable: &MemoryMap, root_pointer: u64) {
     percpu::set_present(&ids);
 }
 
-/// Turns on what the kernel relies on, on this CPU; a processor without it is refused.
+/// Enables the processor features that the kernel relies on, on this CPU. A processor without them is refused.
 pub fn setup_processor() {
     const UMIP: u64 = 1 << 11;
     const FSGSBASE: u64 = 1 << 16;
@@ -184,15 +184,15 @@ pub fn setup_processor() {
         assert!(present, "the processor lacks {name}");
     }
     let umip = if features.umip { UMIP } else { 0 };
-    // SAFETY: the features were just found; the kernel touches user memory only between STAC and
-    // CLAC and executes none of it.
+    // SAFETY: the features were just found. The kernel accesses user memory only between STAC and CLAC, and never
+    // executes it.
     unsafe { arch::set_cr4(arch::CR4_PAGE_GLOBAL | FSGSBASE | SMEP | SMAP | umip) };
     tlb::setup(features.pcid);
     entry::setup();
     fpu::start();
 }
 
-/// Hands the free memory to the frame allocator.
+/// Passes the free memory to the frame allocator.
 fn start_frames(free: &MemoryMap, nodes: &NodeMap) -> Arc<Frames<M>> {
     let mut regions = Vec::new();
     for (slot, range) in MEMORY.iter().zip(free.iter()) {
@@ -227,7 +227,7 @@ fn start_frames(free: &MemoryMap, nodes: &NodeMap) -> Arc<Frames<M>> {
     }
 }
 
-/// Sets memory aside for huge pages by name. A run that asks for more than there is does not start.
+/// Reserves memory for the hugetlb pool. A run that requests more than there is does not start.
 fn fill_pool(memory: &Memory<M>, pages: u64) {
     memory.frames().resize_pool(pages);
     let total = memory.frames().pool().total;
@@ -238,8 +238,8 @@ fn fill_pool(memory: &Memory<M>, pages: u64) {
     }
 }
 
-/// Makes the memory manager with the policies of the run. One that it does not know may be another
-/// part's; the command refuses those that nobody knows.
+/// Creates the memory manager with the policies of the run. A policy that it does not know may belong to another part;
+/// the command refuses policies that no part knows.
 fn start_memory(frames: Arc<Frames<M>>, manifest: &Manifest) -> Arc<Memory<M>> {
     let policy = Policy::default();
     for (key, value) in &manifest.policies {

@@ -1,16 +1,16 @@
-//! Which CPUs there are: the multiple APIC description table (ACPI 6.5, 5.2.12), found through the
-//! root system description pointer (5.2.5).
+//! Finds the CPUs: the multiple APIC description table (ACPI 6.5, 5.2.12), found through the root system description
+//! pointer (5.2.5).
 //!
-//! The tables are the firmware's and are not believed: every access is checked against the bytes
-//! that can be read, and every sum is verified.
+//! The firmware's tables are not trusted: every access is checked to be in readable memory, and every checksum is
+//! verified.
 
-/// Reads physical memory. `None` where nothing can be read.
+/// Reads physical memory.
 pub trait Memory {
-    /// The `length` bytes at `address`.
+    /// Returns the `length` bytes at `address`; `None` if they cannot be read.
     fn bytes(&self, address: u64, length: usize) -> Option<&[u8]>;
 }
 
-/// Most CPUs that are kept.
+/// Most CPUs that are used.
 pub const MOST_CPUS: usize = memwright_table::addr::MAX_CPUS;
 
 /// The APIC ids of the enabled processors, in the table's order.
@@ -18,7 +18,7 @@ pub const MOST_CPUS: usize = memwright_table::addr::MAX_CPUS;
 pub struct ApicIds {
     ids: [u32; MOST_CPUS],
     count: usize,
-    /// Enabled processors beyond the first [`MOST_CPUS`].
+    /// Number of enabled processors beyond the first [`MOST_CPUS`].
     pub left_out: usize,
 }
 
@@ -29,18 +29,18 @@ impl ApicIds {
         left_out: 0,
     };
 
-    /// One processor.
+    /// Creates a list of one processor.
     pub fn single(id: u32) -> Self {
         Self::NONE.with_first(id)
     }
 
-    /// The ids.
+    /// Returns the ids.
     pub fn as_slice(&self) -> &[u32] {
         &self.ids[..self.count]
     }
 
     fn add(&mut self, id: u32) {
-        // A processor may be described twice, once for each kind of id.
+        // A processor may be listed twice, once for each kind of id.
         if self.as_slice().contains(&id) {
             return;
         }
@@ -53,7 +53,7 @@ impl ApicIds {
         }
     }
 
-    /// The ids with `first` in front, whether the table has it or not: the processor that asks.
+    /// Returns the ids with `first`, the calling processor, in front, even if the table does not contain it.
     pub fn with_first(&self, first: u32) -> Self {
         let mut ordered = Self::NONE;
         ordered.add(first);
@@ -65,37 +65,37 @@ impl ApicIds {
     }
 }
 
-/// Why there is no list of processors.
+/// The reason why there is no list of processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcpiError {
-    /// No root system description pointer with a valid sum.
+    /// There is no root system description pointer with a valid checksum.
     NoPointer,
-    /// The table at this address is out of reach, too short, or its sum is wrong.
+    /// The table at this address is unreadable or too short, or its checksum is wrong.
     Damaged(u64),
-    /// No table of the name is there.
+    /// There is no table with this name.
     NoTable,
 }
 
-/// Where a BIOS puts the root pointer: on a 16-byte boundary in here.
+/// Where a BIOS stores the root pointer, aligned to 16 bytes.
 const BIOS_AREA: core::ops::Range<u64> = 0xe_0000..0x10_0000;
-/// Bytes of the root pointer's first version, which its first sum covers.
+/// Length in bytes of the root pointer's first version, which its first checksum covers.
 const ROOT_POINTER_LENGTH: usize = 20;
-/// Bytes of the header that every table begins with.
+/// Length in bytes of the header of every table.
 pub(crate) const HEADER_LENGTH: usize = 36;
-/// Longest table that is looked at.
+/// Longest table that is accepted, in bytes.
 const LONGEST: usize = 1 << 20;
-/// Header, local APIC address and flags: what comes before the entries.
+/// Offset of the entries, after the header, the local APIC address and the flags.
 const ENTRIES_AT: usize = HEADER_LENGTH + 8;
 
-/// Lists the enabled processors. `pointer` is where the root pointer is; 0 if nobody said.
+/// Lists the enabled processors. `pointer` is the address of the root pointer; 0 if it is unknown.
 ///
 /// # Errors
-/// When a table on the way is missing or damaged.
+/// If a required table is missing or damaged.
 pub fn processors(memory: &impl Memory, pointer: u64) -> Result<ApicIds, AcpiError> {
     Ok(enabled(find(memory, pointer, b"APIC")?))
 }
 
-/// The whole table with this name, its sum verified.
+/// Returns the table with this name, after verifying its checksum.
 pub(crate) fn find<'a>(
     memory: &'a impl Memory,
     pointer: u64,
@@ -103,7 +103,7 @@ pub(crate) fn find<'a>(
 ) -> Result<&'a [u8], AcpiError> {
     let root = root_table(memory, pointer).ok_or(AcpiError::NoPointer)?;
     let description = table(memory, root)?;
-    // The extended root table, "XSDT", has addresses of 64 bits.
+    // The extended root table, "XSDT", contains 64-bit addresses.
     let width = if description.starts_with(b"XSDT") {
         8
     } else {
@@ -118,7 +118,7 @@ pub(crate) fn find<'a>(
     Err(AcpiError::NoTable)
 }
 
-/// The address of the root table that a valid root pointer names.
+/// Returns the address of the root table from a valid root pointer.
 fn root_table(memory: &impl Memory, pointer: u64) -> Option<u64> {
     if pointer != 0 {
         return root_pointer(memory, pointer);
@@ -134,7 +134,7 @@ fn root_pointer(memory: &impl Memory, address: u64) -> Option<u64> {
         return None;
     }
     let revision = bytes[15];
-    // From its second revision on it also names the extended table.
+    // From its second revision on it also has the address of the extended table.
     let extended = (revision >= 2)
         .then(|| memory.bytes(address, 36))
         .flatten()
@@ -144,7 +144,7 @@ fn root_pointer(memory: &impl Memory, address: u64) -> Option<u64> {
     Some(extended.unwrap_or_else(|| number(&bytes[16..20])))
 }
 
-/// The whole table at `address`, its sum verified.
+/// Returns the table at `address`, after verifying its checksum.
 fn table(memory: &impl Memory, address: u64) -> Result<&[u8], AcpiError> {
     let damaged = AcpiError::Damaged(address);
     let header = memory.bytes(address, HEADER_LENGTH).ok_or(damaged)?;
@@ -158,7 +158,7 @@ fn table(memory: &impl Memory, address: u64) -> Result<&[u8], AcpiError> {
         .ok_or(damaged)
 }
 
-/// The processors of a multiple APIC description table that the firmware has enabled.
+/// Returns the enabled processors of a multiple APIC description table.
 fn enabled(table: &[u8]) -> ApicIds {
     const ENABLED: u8 = 1;
     let mut ids = ApicIds::NONE;
@@ -168,7 +168,7 @@ fn enabled(table: &[u8]) -> ApicIds {
             break;
         };
         match (kind, entry) {
-            // A processor's local APIC; its x2APIC with an id of 32 bits.
+            // A local APIC; a local x2APIC with a 32-bit id.
             (0, &[_, _, _, id, flags, ..]) if flags & ENABLED != 0 => ids.add(u32::from(id)),
             (9, &[_, _, _, _, a, b, c, d, flags, ..]) if flags & ENABLED != 0 => {
                 ids.add(u32::from_le_bytes([a, b, c, d]));
@@ -180,7 +180,7 @@ fn enabled(table: &[u8]) -> ApicIds {
     ids
 }
 
-/// A little-endian number of at most eight bytes.
+/// Reads a little-endian number of at most eight bytes.
 pub(crate) fn number(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -196,7 +196,7 @@ fn sum(bytes: &[u8]) -> u8 {
 pub(crate) mod tests {
     use super::{AcpiError, HEADER_LENGTH, Memory, processors, sum};
 
-    /// Memory from address 0xe0000 on.
+    /// Memory that starts at address 0xe0000.
     pub(crate) struct Bios(Vec<u8>);
 
     const BASE: u64 = 0xe_0000;
@@ -211,7 +211,7 @@ pub(crate) mod tests {
     }
 
     impl Bios {
-        /// Tables of these names, and what follows their headers.
+        /// Creates memory with tables of these names and bodies.
         pub(crate) fn with(tables: &[(&[u8; 4], Vec<u8>)]) -> Self {
             let mut bios = Self(vec![0; 0x4000]);
             bios.put(BASE + 0x20, &root_pointer(ROOT));
@@ -233,7 +233,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A table with a header and a sum that fits.
+    /// Builds a table with a header and a valid checksum.
     fn table(name: &[u8; 4], body: &[u8]) -> Vec<u8> {
         let mut table = vec![0; HEADER_LENGTH];
         table.extend_from_slice(body);
@@ -251,7 +251,7 @@ pub(crate) mod tests {
         pointer
     }
 
-    /// What follows the header of a table of processors.
+    /// Builds the body of a table of processors.
     fn body(entries: &[&[u8]]) -> Vec<u8> {
         [&[0, 0, 0xe0, 0xfe, 1, 0, 0, 0][..], &entries.concat()].concat()
     }
@@ -273,7 +273,7 @@ pub(crate) mod tests {
                 &[0, 8, 1, 4, 1, 0, 0, 0],
                 &[0, 8, 2, 6, 0, 0, 0, 0], // not enabled
                 &[9, 16, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0],
-                &[9, 16, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], // the second again
+                &[9, 16, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], // the second one again
             ]),
             0,
         )

@@ -1,14 +1,14 @@
-//! Which nodes there are: the system resource affinity table and the system locality information table (ACPI 6.5,
-//! 5.2.16 and 5.2.17).
+//! Finds the NUMA nodes: the system resource affinity table and the system locality information table (ACPI 6.5, 5.2.16
+//! and 5.2.17).
 
 use memwright_table::{CpuId, MAX_NODES, Topology};
 
 use crate::acpi::{HEADER_LENGTH, Memory, find, number};
 
-/// Ranges of memory and processors that are kept.
+/// Most ranges of memory, and most processors.
 const MOST: usize = 64;
 
-/// A half-open range of physical memory and the domain it belongs to.
+/// A half-open range of physical memory and its proximity domain.
 #[derive(Clone, Copy)]
 struct Affinity {
     start: u64,
@@ -16,21 +16,21 @@ struct Affinity {
     domain: u32,
 }
 
-/// What the firmware says of nodes. It calls them domains, and numbers them as it likes.
+/// The NUMA topology according to the firmware, which calls nodes proximity domains and numbers them arbitrarily.
 #[derive(Clone, Copy)]
 pub struct NodeMap {
     domains: [u32; MAX_NODES],
     nodes: usize,
     memory: [Affinity; MOST],
     ranges: usize,
-    /// Identifiers of processors and their domains.
+    /// APIC ids of processors and their domains.
     processors: [(u32, u32); MOST],
     count: usize,
     distances: [[u8; MAX_NODES]; MAX_NODES],
 }
 
 impl NodeMap {
-    /// One node with all memory and all processors.
+    /// Creates a single node with all memory and all processors.
     #[must_use]
     pub const fn single() -> Self {
         let nothing = Affinity {
@@ -49,8 +49,8 @@ impl NodeMap {
         }
     }
 
-    /// Reads the tables. `pointer` is where the root pointer is; 0 if nobody said. Without tables, with damaged ones,
-    /// or with more nodes than can be kept there is one node.
+    /// Reads the tables. `pointer` is the address of the root pointer; 0 if it is unknown. If tables are missing or
+    /// damaged, or there are too many nodes, the result is a single node.
     #[must_use]
     pub fn read(memory: &impl Memory, pointer: u64) -> Self {
         let Ok(affinity) = find(memory, pointer, b"SRAT") else {
@@ -69,15 +69,15 @@ impl NodeMap {
         map
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     #[must_use]
     pub const fn nodes(&self) -> usize {
         self.nodes
     }
 
-    /// Enters every range of memory and every processor; `None` if there are more than can be kept.
+    /// Adds all ranges of memory and all processors. Returns `None` if there are too many.
     fn read_affinity(&mut self, table: &[u8]) -> Option<()> {
-        /// Header and what is reserved behind it.
+        /// Offset of the entries, after the header and reserved bytes.
         const ENTRIES_AT: usize = HEADER_LENGTH + 12;
         const ENABLED: u8 = 1;
         let mut rest = table.get(ENTRIES_AT..).unwrap_or(&[]);
@@ -86,7 +86,7 @@ impl NodeMap {
                 break;
             };
             match kind {
-                // A processor by the identifier of its local APIC.
+                // A processor with the id of its local APIC.
                 0 if entry.len() >= 16 && entry[4] & ENABLED != 0 => {
                     let high = number(&entry[9..12]) as u32;
                     self.add_processor(u32::from(entry[3]), u32::from(entry[2]) | high << 8)?;
@@ -96,7 +96,7 @@ impl NodeMap {
                     let length = number(&entry[16..24]);
                     self.add_memory(start, length, number(&entry[2..6]) as u32)?;
                 }
-                // The same by that of its x2APIC.
+                // A processor with the id of its local x2APIC.
                 2 if entry.len() >= 24 && entry[12] & ENABLED != 0 => {
                     let id = number(&entry[8..12]) as u32;
                     self.add_processor(id, number(&entry[4..8]) as u32)?;
@@ -161,7 +161,7 @@ impl NodeMap {
         known.iter().position(|one| *one == domain).unwrap_or(0) as u8
     }
 
-    /// The node of the physical memory at `address`, and where what is said of it ends.
+    /// Returns the node of the physical memory at `address`, and the end of the range for which that holds.
     #[must_use]
     pub fn memory_at(&self, address: u64) -> (u8, u64) {
         let ranges = &self.memory[..self.ranges];
@@ -174,7 +174,7 @@ impl NodeMap {
         (0, end.unwrap_or(u64::MAX))
     }
 
-    /// The nodes as the memory manager wants to know them; `apic_id` tells the identifier of each of its `cpus` CPUs.
+    /// Returns the topology for the memory manager. `apic_id` returns the APIC id of each of the `cpus` CPUs.
     #[must_use]
     pub fn topology(&self, cpus: usize, apic_id: impl Fn(usize) -> u32) -> Topology {
         let mut topology = Topology::new(self.nodes);
@@ -187,7 +187,7 @@ impl NodeMap {
         }
         for from in 0..self.nodes {
             for to in 0..self.nodes {
-                // 10 is a node itself; 255 is out of reach.
+                // 10 is the distance of a node to itself; 255 means unreachable.
                 if let distance @ Topology::LOCAL.. = self.distances[from][to] {
                     topology.set_distance(from as u8, to as u8, distance);
                 }

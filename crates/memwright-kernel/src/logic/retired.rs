@@ -1,22 +1,23 @@
-//! Which instructions before the clock is read on entry from user mode belong to the program.
+//! Decides which instructions, counted before the clock is read on entry from user mode, belong to the program.
 //!
-//! QEMU charges a block of instructions when it enters the block. When an instruction faults while it executes, QEMU gives
-//! that instruction back. When an instruction can only fault, QEMU raises the exception as a part of the translated block
+//! QEMU charges a block of instructions when it enters the block. If an instruction faults during execution, QEMU takes
+//! that instruction back. If an instruction can only fault, QEMU raises the exception as a part of the translated block
 //! (`gen_exception` of target/i386/tcg/translate.c), and the instruction stays in the count although it did not retire.
 
-/// Debug exception: its stub takes the longer way of those that may strike while GS is the user's.
+/// Debug exception. Its stub takes the longer path of exceptions that may occur while GS is the user's.
 const DEBUG: u8 = 1;
 /// Invalid opcode.
 const INVALID_OPCODE: u8 = 6;
 /// General protection.
 const GENERAL_PROTECTION: u8 = 13;
-/// The most bytes of an instruction.
+/// The longest instruction in bytes.
 pub const LONGEST: usize = 15;
 
-/// Instructions that the clock has counted on entry beyond those of a page fault: none of them is the program's.
+/// Returns the instructions that the clock has counted on entry beyond those of a page fault. None of them belongs to
+/// the program.
 ///
-/// `code` returns the bytes at the address of the exception, as many as can be read. It is called for general protection
-/// faults alone, of which QEMU has both kinds.
+/// `code` returns the bytes at the address of the exception, as many as can be read. It is called only for general
+/// protection faults, which QEMU raises in both ways.
 pub fn surplus(vector: u8, code: impl FnOnce() -> ([u8; LONGEST], usize)) -> u64 {
     match vector {
         GENERAL_PROTECTION => {
@@ -25,30 +26,31 @@ pub fn surplus(vector: u8, code: impl FnOnce() -> ([u8; LONGEST], usize)) -> u64
         }
         // The processor pushes an error code, as for a page fault.
         8 | 10 | 11 | 12 | 14 | 17 | 21 | 29 | 30 => 0,
-        // The stub pushes a zero in its place.
+        // The stub pushes a zero instead of an error code.
         INVALID_OPCODE => 2,
         DEBUG => 3,
         _ => 1,
     }
 }
 
-/// Whether QEMU refuses an instruction of user mode with a general protection fault without executing any of it.
+/// Returns whether QEMU refuses a user-mode instruction with a general protection fault without executing any part of
+/// it.
 pub fn can_only_fault(code: &[u8]) -> bool {
     let is_prefix = |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3 | 0x40..=0x4f);
     let prefixes = code.iter().take_while(is_prefix).count();
-    // Prefixes alone: longer than an instruction may be.
+    // Prefixes only: longer than an instruction may be.
     let Some((&opcode, rest)) = code[prefixes..].split_first() else {
         return code.len() == LONGEST;
     };
     match (opcode, rest) {
-        // INT n without a right to the vector, HLT, CLI, STI; CLTS, INVD, WBINVD, MOV to and from control and debug
-        // registers, WRMSR, RDMSR.
+        // INT n with a vector that user mode may not raise, HLT, CLI, STI; CLTS, INVD, WBINVD, MOV to and from control
+        // and debug registers, WRMSR, RDMSR.
         (0xcd | 0xf4 | 0xfa | 0xfb, _)
         | (0x0f, [0x06 | 0x08 | 0x09 | 0x20..=0x23 | 0x30 | 0x32, ..]) => true,
-        // LLDT, LTR; LGDT, LIDT, LMSW, INVLPG and what else has CPL 0 there.
+        // LLDT, LTR; LGDT, LIDT, LMSW, INVLPG and the other CPL 0 instructions of the group.
         (0x0f, [0x00, modrm, ..]) => matches!(modrm >> 3 & 7, 2 | 3),
         (0x0f, [0x01, modrm, ..]) => match modrm >> 3 & 7 {
-            // XSETBV is the only one of its group that user mode may name.
+            // Of the register forms in this group, only XSETBV is privileged.
             2 => *modrm < 0xc0 || *modrm == 0xd1,
             3 => *modrm < 0xc0,
             6 => true,
@@ -117,18 +119,18 @@ mod tests {
             (&[0x0f, 0x01, 0xf8], 1),
             (&[0x41, 0x0f, 0x20, 0xc0], 1),
             (&[0x66; LONGEST], 1),
-            // IN, OUT and RDPMC ask a helper, which gives them back.
+            // IN, OUT and RDPMC call a helper, which takes the instruction back.
             (&[0xe4, 0x60], 0),
             (&[0xee], 0),
             (&[0x0f, 0x33], 0),
-            // A load of a segment, an access to an address that is not canonical, XGETBV of an unknown register.
+            // A segment load, an access to a non-canonical address, XGETBV of an unknown register.
             (&[0x8e, 0xd8], 0),
             (&[0x48, 0x8b, 0x00], 0),
             (&[0x0f, 0x01, 0xd0], 0),
             (&[0x0f, 0x01, 0x00], 0),
             (&[0x66, 0x66], 0),
             (&[0x0f], 0),
-            // The address itself is not canonical: nothing was begun.
+            // The instruction address itself is not canonical: nothing was executed.
             (&[], 0),
         ] {
             assert_eq!(surplus(13, || padded(code)), expected, "{code:x?}");

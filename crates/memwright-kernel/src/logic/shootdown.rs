@@ -1,21 +1,21 @@
-//! How a CPU makes others forget translations, and waits until they have.
+//! TLB shootdown: how a CPU makes other CPUs invalidate translations, and waits until they have.
 //!
-//! Every CPU has one request, which is in use while it waits, and one word of others that ask
-//! it: a bit for each. Who asks writes its request, sets its bit at every target, interrupts those
-//! whose word was empty (whoever made it non-empty interrupts them anyway) and waits until each
-//! target has crossed itself out of the request. After a while it halts, having said so by a bit of its own
-//! in the request: the last target that crosses itself out finds that bit alone, and wakes it. The target's one
-//! atomic operation crosses itself out and reads the bit, so no wake is lost: the CPU that asks sees the
-//! request empty when it sets its bit, or the last target sees the bit. While it waits it serves the others, so that CPUs
-//! that ask each other at the same time all come through; and because a CPU that waits asks nobody
-//! else, one request per CPU is enough. Nothing is allocated: the request points to the list of what
-//! shall be forgotten, where the CPU that asks has it.
+//! Every CPU has one request, which is in use while it waits, and one word with a bit for each CPU that has a request
+//! to it. A requesting CPU writes its request, sets its bit in the word of every target, interrupts those whose word
+//! was empty (a CPU that finds a word non-empty knows that its target has been interrupted already) and waits until
+//! each target has cleared its bit in the request. After a while the requesting CPU halts. It announces that by setting
+//! its own bit in the request: the last target to clear its bit finds only that bit left, and wakes the CPU. The target
+//! clears its bit and reads the other one in a single atomic operation, so no wakeup is lost: either the requesting CPU
+//! sees the request empty when it sets its own bit, or the last target sees that bit. While it waits, the CPU serves
+//! requests of others, so that CPUs with requests to each other all make progress. A waiting CPU makes no other
+//! request, so one request per CPU suffices. Nothing is allocated: the request points to the list of translations,
+//! which belongs to the requesting CPU.
 //!
 //! # Ordering
-//! A target takes the bit (acquire: it reads the whole request), forgets, and crosses itself out
-//! (release). The one that asks sees that (acquire), so that everything it does afterwards, like reusing a
-//! frame, comes after the target's last use of a forgotten translation. The request is written
-//! again only after everybody is crossed out, so that no target reads half of two.
+//! A target takes the bit (acquire: it reads the complete request), invalidates, and clears its bit in the request
+//! (release). The requesting CPU sees that (acquire), so everything that it does afterwards, such as reusing a frame,
+//! comes after the target's last use of an invalidated translation. The request is written again only after all bits
+//! are cleared, so that no target reads a mixture of two.
 
 use core::ptr;
 use core::slice;
@@ -24,19 +24,18 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use memwright_table::addr::MAX_CPUS;
 use memwright_table::machine::Invalidation;
 
-/// What a CPU shall forget.
+/// What a CPU has to invalidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order<'a> {
-    /// Physical address of the root whose translations are meant; 0 for the kernel's own, which all
-    /// roots share.
+    /// Physical address of the root whose translations are invalidated; 0 for the kernel's own, which all roots share.
     pub root: u64,
-    /// Which of them.
+    /// The translations.
     pub what: &'a [Invalidation],
 }
 
-/// How a CPU waits for its targets; in each step it serves others.
+/// How a CPU waits for its targets. In each step it serves requests of other CPUs.
 pub trait Wait {
-    /// One step of spinning.
+    /// Executes one step of spinning.
     fn spin(&mut self);
 
     /// Halts until [`wake`](Shootdown::serve) or any interrupt.
@@ -46,15 +45,15 @@ pub trait Wait {
 /// The request of one CPU.
 #[repr(align(64))]
 struct Request {
-    /// Targets that have not served it yet, and the bit of the CPU that asks while it halts.
+    /// Targets that have not served it yet, and the bit of the requesting CPU while it halts.
     left: AtomicU64,
     root: AtomicU64,
-    /// Where `what` is, for as long as a target is left.
+    /// Address of `what`, valid as long as a target is left.
     first: AtomicPtr<Invalidation>,
     count: AtomicUsize,
 }
 
-/// The CPUs that ask one CPU.
+/// The CPUs that have a request to one CPU.
 #[repr(align(64))]
 struct Asked(AtomicU64);
 
@@ -71,7 +70,7 @@ impl Default for Shootdown {
 }
 
 impl Shootdown {
-    /// Nobody asks anybody.
+    /// Creates the state without requests.
     pub const fn new() -> Self {
         Self {
             requests: [const {
@@ -86,9 +85,9 @@ impl Shootdown {
         }
     }
 
-    /// Asks `targets`, a bit for each CPU, and returns when all of them have served. `cpu`, the one that
-    /// asks, is not among them. `interrupt` makes a target look at its word soon. It waits for `spins` steps
-    /// of spinning at most, then halts. Returns whether it halted.
+    /// Sends a request to `targets`, a bit for each CPU, and returns when all of them have served it. `cpu` is the
+    /// calling CPU, which is not among them. `interrupt` makes a target check its word soon. The CPU spins for at most
+    /// `spins` steps, then halts. Returns whether it halted.
     pub fn ask(
         &self,
         cpu: usize,
@@ -103,14 +102,14 @@ impl Shootdown {
         request.count.store(order.what.len(), Ordering::Relaxed);
         let first = order.what.as_ptr().cast_mut();
         request.first.store(first, Ordering::Relaxed);
-        // A target touches `left` only after it has seen its bit.
+        // A target accesses `left` only after it has seen its bit.
         request.left.store(targets, Ordering::Relaxed);
         let mut rest = targets;
         while rest != 0 {
             let target = rest.trailing_zeros() as usize;
             rest &= rest - 1;
-            // Release: the request above. The full barrier also puts the caller's changes of the
-            // table before the interrupt.
+            // Release: publishes the request above. The full barrier also orders the caller's changes of the table
+            // before the interrupt.
             if self.asked[target].0.fetch_or(1 << cpu, Ordering::SeqCst) == 0 {
                 interrupt(target);
             }
@@ -130,14 +129,14 @@ impl Shootdown {
         halts
     }
 
-    /// Whether somebody asks `cpu`.
+    /// Returns whether another CPU has a request to `cpu`.
     #[inline(always)]
     pub fn is_asked(&self, cpu: usize) -> bool {
         self.asked[cpu].0.load(Ordering::Relaxed) != 0
     }
 
-    /// Serves every CPU that asks `cpu`, on it: `forget` drops the translations, `wake` wakes a CPU that
-    /// halts until all its targets have served. May be interrupted by itself: each bit is taken once.
+    /// Serves all requests to `cpu`, on that CPU. `forget` invalidates the translations, and `wake` wakes a CPU that
+    /// has halted until all its targets have served. The function may be interrupted by itself: each bit is taken once.
     pub fn serve(
         &self,
         cpu: usize,
@@ -150,8 +149,8 @@ impl Shootdown {
             let request = &self.requests[asker];
             askers &= askers - 1;
             let first = request.first.load(Ordering::Relaxed);
-            // SAFETY: whoever set the bit that was taken published a borrowed slice before, and waits in `ask`,
-            // the slice still borrowed, until this CPU has crossed itself out below.
+            // SAFETY: the CPU that set the bit has published a borrowed slice before. It waits in `ask`, with the slice
+            // still borrowed, until this CPU has cleared its bit in the request below.
             let what =
                 unsafe { slice::from_raw_parts(first, request.count.load(Ordering::Relaxed)) };
             let root = request.root.load(Ordering::Relaxed);
@@ -163,12 +162,12 @@ impl Shootdown {
         }
     }
 
-    /// Whether `cpu` halts until those that it asked have served.
+    /// Returns whether `cpu` is halted until its targets have served.
     pub fn halts(&self, cpu: usize) -> bool {
         self.requests[cpu].left.load(Ordering::Relaxed) & 1 << cpu != 0
     }
 
-    /// The CPUs that `cpu` waits for: a bit for each.
+    /// Returns the CPUs that `cpu` waits for: a bit for each.
     pub fn waits_for(&self, cpu: usize) -> u64 {
         self.requests[cpu].left.load(Ordering::Relaxed) & !(1 << cpu)
     }
@@ -228,7 +227,7 @@ mod tests {
         }
     }
 
-    /// The second of two targets serves while the CPU that asks halts.
+    /// The second of two targets serves the request while the requesting CPU halts.
     struct SecondServes<'a>(&'a Shootdown, Vec<usize>);
 
     impl Wait for SecondServes<'_> {
@@ -254,8 +253,8 @@ mod tests {
         assert_eq!((wait.1, shootdown.waits_for(0)), (vec![0], 0));
     }
 
-    /// Every CPU asks all others at once, many times, and serves only while it waits or between. A CPU that
-    /// halts sleeps until it is interrupted or woken: a lost wake would leave it there.
+    /// Every CPU sends requests to all others at once, many times, and serves only while it waits or between requests.
+    /// A CPU that halts sleeps until it is interrupted or woken: a lost wakeup would leave it there.
     #[test]
     fn all_ask_all() {
         for spins in [0, 1, 50] {
@@ -267,7 +266,7 @@ mod tests {
         const CPUS: usize = 6;
         const ROUNDS: u64 = 700;
         let shootdown = Shootdown::new();
-        // What each CPU was asked last by each other: plain stores, ordered by the shootdown alone.
+        // The last request of each CPU to each other one: plain stores, ordered by the shootdown alone.
         let asked: [[AtomicU64; CPUS]; CPUS] = Default::default();
         let done = AtomicUsize::new(0);
         let threads: [OnceLock<Thread>; CPUS] = Default::default();

@@ -1,4 +1,4 @@
-//! Runs a function that is expected to meet an exception, and goes on behind it.
+//! Runs a function that is expected to raise an exception, and continues after it.
 
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -41,7 +41,7 @@ unsafe extern "C" {
     fn selftest_landing();
 }
 
-/// Where to land; 0 while no exception is expected.
+/// Stack pointer of the landing; 0 while no exception is expected.
 static STACK: AtomicU64 = AtomicU64::new(0);
 static VECTOR: AtomicU64 = AtomicU64::new(0);
 static ERROR: AtomicU64 = AtomicU64::new(0);
@@ -57,11 +57,11 @@ pub struct Caught {
     pub address: u64,
 }
 
-/// Calls `function`; returns the exception it met, if any. What it held is not dropped then, so it
-/// holds nothing.
+/// Calls `function` and returns the exception that it raised, if any. Values of the function are not dropped in that
+/// case, so it must not own any.
 pub fn catch(function: extern "C" fn(u64), argument: u64) -> Option<Caught> {
-    // SAFETY: the function is one of the tests' own, which own nothing; the landing restores the
-    // registers that a call preserves.
+    // SAFETY: the function is one of the tests' own, which own nothing; the landing restores the callee-saved
+    // registers.
     let met = unsafe { selftest_guarded(function, argument, STACK.as_ptr()) };
     (met != 0).then(|| Caught {
         vector: VECTOR.load(Ordering::Relaxed),

@@ -1,4 +1,4 @@
-//! Several CPUs: that they start, interrupt each other, forget together and stand still.
+//! Tests of several CPUs: that they start, interrupt each other, answer shootdowns and stop.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -15,18 +15,18 @@ use super::{Outcomes, check};
 use crate::machine::HARDWARE;
 use crate::{arch, boot::secondary, clock, ipi, paging, percpu};
 
-/// What the other CPUs are to do, as a count of jobs given out: each does every job once.
+/// Number of jobs given to the other CPUs. Each CPU executes every job once.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
-/// Which job it is.
+/// The number of the current job.
 static JOB: AtomicU64 = AtomicU64::new(0);
-/// CPUs that have begun the last one: a bit for each.
+/// CPUs that have begun the last job: a bit for each.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
-/// CPUs that have done it.
+/// CPUs that have completed it.
 static DONE: AtomicU64 = AtomicU64::new(0);
 
-/// How many shootdowns each CPU makes.
+/// Shootdowns that each CPU sends.
 const ROUNDS: u64 = 100;
-/// Nanoseconds after which a test gives up.
+/// Nanoseconds after which a test fails.
 const PATIENCE: u64 = 5_000_000_000;
 
 /// Jobs, by number.
@@ -39,21 +39,21 @@ const JOBS: [fn(); 6] = [
     answer_late,
 ];
 
-/// How often the tests of races change their entry, or kick.
+/// How often the race tests change their entry, or kick.
 const CHANGES: u64 = 100;
-/// Nanoseconds between interrupts of a CPU in a loop.
+/// Nanoseconds between interrupts of a CPU that runs a loop.
 const TICK: u64 = 20_000;
 
-/// The root that the CPUs share, as a physical address.
+/// Physical address of the root that the CPUs share.
 static SHARED_ROOT: AtomicU64 = AtomicU64::new(0);
-/// Ends a job that has no end of its own.
+/// Ends a job that does not end by itself.
 static STOP: AtomicBool = AtomicBool::new(false);
-/// The CPUs that hold a lock for ever: a bit for each.
+/// The CPUs that hold a lock forever: a bit for each.
 static LOCKED: AtomicU64 = AtomicU64::new(0);
 /// How often each CPU was kicked out of user mode.
 static KICKED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
-/// The life of a CPU that was started for the tests: it answers others and does their jobs.
+/// Runs a CPU that was started for the tests: it serves requests and executes jobs.
 pub fn secondary() -> ! {
     let mut done = 0;
     loop {
@@ -75,7 +75,7 @@ fn others() -> impl Iterator<Item = CpuId> {
     (1..percpu::count()).map(|index| CpuId::new(index as u16))
 }
 
-/// All CPUs, and all but the first: a bit for each.
+/// Returns the set of all CPUs: a bit for each.
 fn everybody() -> u64 {
     u64::MAX >> (64 - percpu::count())
 }
@@ -89,7 +89,7 @@ fn wait_for(condition: impl Fn() -> bool) -> Outcomes {
     Ok(())
 }
 
-/// Gives every other CPU a job; the caller waits for `DONE`.
+/// Gives every other CPU a job. The caller waits for `DONE`.
 fn give(job: u64) {
     BEGUN.store(0, Ordering::Relaxed);
     DONE.store(0, Ordering::Relaxed);
@@ -100,7 +100,7 @@ fn give(job: u64) {
     }
 }
 
-/// Waits until every other CPU has taken the interrupt that told of the job.
+/// Waits until every other CPU has taken the interrupt that announces the job.
 fn wait_for_begin() -> Outcomes {
     wait_for(|| BEGUN.load(Ordering::Acquire) == everybody() & !1)
 }
@@ -124,7 +124,7 @@ pub fn all_start() -> Outcomes {
     )
 }
 
-/// Starts the other CPUs, if there are any, and lets each do something else for ever.
+/// Starts the other CPUs, if there are any, and occupies each of them differently, forever.
 pub fn occupy() {
     if percpu::count() > 1 {
         secondary::start_all_for_tests();
@@ -174,7 +174,7 @@ pub fn kicks_arrive() -> Outcomes {
     Ok(())
 }
 
-/// Asks all other CPUs to forget, again and again.
+/// Sends shootdowns to all other CPUs repeatedly.
 fn shoot_at_all() {
     let root = Frame::new((paging::template() / 4096) as u32);
     let targets = CpuSet::from_bits(everybody());
@@ -209,7 +209,7 @@ pub fn shootdowns_cross() -> Outcomes {
     check(count() - before <= most, "more interrupts than requests")
 }
 
-/// Answers nothing until the first CPU halts in its wait for answers.
+/// Serves no request until the first CPU halts in its wait for answers.
 fn answer_late() {
     while !ipi::halts_for_answers(0) {
         arch::pause();
@@ -238,7 +238,7 @@ pub fn others_stand_still() -> Outcomes {
         ipi::relax();
     }
     let moved = DONE.load(Ordering::Acquire) != 0 || clock::now() != stopped;
-    // They answer even so.
+    // Stopped CPUs serve shootdowns.
     let root = Frame::new((paging::template() / 4096) as u32);
     let targets = CpuSet::from_bits(everybody());
     HARDWARE.invalidate_remote(targets, root, &[Invalidation::All]);
@@ -246,11 +246,11 @@ pub fn others_stand_still() -> Outcomes {
     ipi::let_go();
     check(!moved, "a CPU or the clock went on")?;
     check(clock::now() >= before, "the clock went back")?;
-    // The job that was given meanwhile is not forgotten.
+    // The job given in the meantime is not lost.
     wait_for_job()
 }
 
-/// Stays in user mode, and counts the kicks that end it.
+/// Stays in user mode, and counts the kicks that interrupt it.
 fn wait_in_user_mode() {
     let kicked = &KICKED[own_index()];
     let _ = with_user_memory(&[0xeb, 0xfe], |user| {
@@ -285,8 +285,8 @@ fn kick_all() -> Outcomes {
     Ok(())
 }
 
-/// Writes to the shared page: in user mode on every other CPU, by user copies on the rest. Faults end an
-/// attempt, and the next begins.
+/// Writes to the shared page: in user mode on every other CPU, by user copies on the rest. A fault ends an attempt, and
+/// the next one begins.
 fn write_to_shared() {
     user::load(SHARED_ROOT.load(Ordering::Acquire));
     let mut state = UserState::start(user::CODE, user::DATA + 4096);
@@ -294,7 +294,7 @@ fn write_to_shared() {
         if own_index() % 2 == 1 {
             clock::set_deadline(Some(clock::now() + TICK));
             user::run(&mut state);
-            // By the clock of instructions a CPU that faults again and again would keep its turn.
+            // If the clock counts instructions, a CPU that faults repeatedly would otherwise keep its turn.
             ipi::relax();
         } else {
             let _ = HARDWARE.copy_to_user(user::DATA + 64, &[7; 32]);
@@ -306,10 +306,10 @@ fn write_to_shared() {
     user::load(paging::template());
 }
 
-/// Ticks after which a CPU that was to write is not waited for any more.
+/// Ticks after which the test no longer waits for a CPU that should write.
 const LATE: u64 = 100;
 
-/// Takes the page away again and again. Once every CPU has forgotten it, nobody writes to its frame.
+/// Unmaps the page repeatedly. Once every CPU has invalidated it, its frame must not be written any more.
 fn take_away(memory: &UserMemory) -> Outcomes {
     let root = Frame::new((memory.root() / 4096) as u32);
     let targets = CpuSet::from_bits(everybody());

@@ -1,4 +1,4 @@
-//! Protection, guard pages, user copies, the heap.
+//! Tests of protection, guard pages, user copies and the heap.
 
 use alloc::alloc::{alloc, dealloc};
 use core::alloc::Layout;
@@ -29,21 +29,21 @@ pub fn write_xor_execute() -> Outcomes {
 }
 
 extern "C" fn write_byte(address: u64) {
-    // SAFETY: the tests pass addresses whose write is refused.
+    // SAFETY: the tests pass addresses whose write faults.
     unsafe { asm!("mov byte ptr [{}], 0", in(reg) address, options(nostack)) };
 }
 
 extern "C" fn read_byte(address: u64) {
-    // SAFETY: the tests pass addresses whose read is refused.
+    // SAFETY: the tests pass addresses whose read faults.
     unsafe { asm!("mov al, [{}]", in(reg) address, out("al") _, options(nostack)) };
 }
 
 extern "C" fn call_address(address: u64) {
-    // SAFETY: the tests pass addresses whose execution is refused.
+    // SAFETY: the tests pass addresses whose execution faults.
     unsafe { asm!("call {}", in(reg) address, clobber_abi("C")) };
 }
 
-/// Whether `access` of `address` ends in a page fault with exactly these reasons.
+/// Returns whether `access` to `address` raises a page fault with exactly these reasons.
 fn is_refused(access: extern "C" fn(u64), address: u64, reasons: u64) -> bool {
     catch(access, address).is_some_and(|caught| {
         caught.vector == u64::from(vector::PAGE_FAULT)
@@ -134,7 +134,7 @@ pub fn stack_overflow_is_caught() -> Outcomes {
 pub fn copies_report_the_fault() -> Outcomes {
     with_user_memory(&[0x90], |_| {
         let mut bytes = [7; 64];
-        // Three whole words and three bytes lie before the end of the only page.
+        // Three complete words and three bytes precede the end of the only page.
         let near_end = DATA + 4096 - 27;
         let fault = UserFault {
             address: DATA + 4096,
@@ -215,12 +215,12 @@ pub fn heap_refuses() -> Outcomes {
     )
 }
 
-/// Faults in the kernel, with nobody to catch it.
+/// Faults in the kernel, without catching the exception.
 pub fn write_to_text() {
     write_byte(paging::image().text_start);
 }
 
-/// Overflows the stack, with nobody to catch it.
+/// Overflows the stack, without catching the exception.
 pub fn overflow_stack() {
     recurse(0);
 }

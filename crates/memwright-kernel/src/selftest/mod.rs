@@ -1,6 +1,6 @@
-//! The kernel's tests of itself, on the machine it runs on: the option `selftest=1` runs them in
-//! place of a program. Each prints a line to the log; the result is code 0 if all passed. Other values
-//! of the option provoke the failures whose reports the command's tests look at.
+//! The kernel's self-tests on the machine it runs on. The option `selftest=1` runs them instead of a program. Each
+//! prints a line to the log, and the result is exit code 0 if all pass. Other values of the option provoke failures
+//! whose reports the command's tests check.
 
 mod catch;
 mod cpus;
@@ -17,10 +17,10 @@ use memwright_linux::cpio::CpioArchive;
 use crate::host::power_off;
 use crate::{clock, console, log, percpu};
 
-/// What a test found wrong, if anything.
+/// The result of a test: what it found wrong, if anything.
 type Outcomes = Result<(), &'static str>;
 
-/// What must hold, and the function that finds out.
+/// A property and the function that checks it.
 type Test = (&'static str, fn() -> Outcomes);
 
 const TESTS: [Test; 17] = [
@@ -79,7 +79,7 @@ const TESTS: [Test; 17] = [
     ),
 ];
 
-/// What must hold of several CPUs, where there are several. The first test starts them.
+/// Tests for machines with several CPUs. The first one starts the CPUs.
 const CPU_TESTS: [Test; 7] = [
     ("every CPU starts", cpus::all_start),
     ("a kick wakes an idle CPU", cpus::kicks_arrive),
@@ -102,24 +102,24 @@ const CPU_TESTS: [Test; 7] = [
     ),
 ];
 
-/// What the option `selftest=` may ask for.
+/// The values of the option `selftest=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// `1`: every test, then the end.
+    /// `1`: run all tests, then power off.
     Tests,
-    /// `panic`: a panic, to see its report.
+    /// `panic`: panic, to test its report.
     Panic,
-    /// `fault`: a write to the kernel's text, to see its report.
+    /// `fault`: write to the kernel's text, to test the report.
     Fault,
-    /// `overflow`: a stack overflow, to see its report.
+    /// `overflow`: overflow the stack, to test the report.
     Overflow,
-    /// `echo`: standard input to standard output, then the clock to the log.
+    /// `echo`: copy standard input to standard output, then write the clock to the log.
     Echo,
-    /// `spin`: user mode for ever, to be asked for a backtrace.
+    /// `spin`: stay in user mode forever, to test backtraces on request.
     Spin,
 }
 
-/// What the archive's options ask for.
+/// Returns the self-test that the archive's options request.
 pub fn wanted(archive: CpioArchive<'static>) -> Option<Wanted> {
     let options = archive
         .into_iter()
@@ -136,7 +136,7 @@ pub fn wanted(archive: CpioArchive<'static>) -> Option<Wanted> {
     }
 }
 
-/// Does what was asked for; the machine ends with it.
+/// Runs what was requested, and powers the machine off.
 pub fn run(wanted: Wanted) -> ! {
     if wanted != Wanted::Tests {
         cpus::occupy();
@@ -152,13 +152,13 @@ pub fn run(wanted: Wanted) -> ! {
     panic!("a self-test that should not return did");
 }
 
-/// Runs every test and ends the machine.
+/// Runs all tests and powers the machine off.
 fn tests() -> ! {
     let (mut passed, mut failed) = (0, 0);
     let of_several: &[Test] = if percpu::count() > 1 { &CPU_TESTS } else { &[] };
     for &(name, test) in TESTS.iter().chain(of_several) {
         let outcome = test();
-        // A deadline that the test left would end user mode in a later one.
+        // A deadline left by the test would interrupt user mode in a later one.
         clock::set_deadline(None);
         match outcome {
             Ok(()) => {
@@ -175,18 +175,19 @@ fn tests() -> ! {
     end(i32::from(failed > 0))
 }
 
-/// Ends the machine with a result, as a program's exit would.
+/// Powers the machine off with a result, like the exit of a program.
 fn end(code: i32) -> ! {
     console::frame(Channel::Result, &Outcome::Exited(code).encode());
     power_off(0)
 }
 
-/// An error unless `condition` holds.
+/// Returns an error unless `condition` holds.
 fn check(condition: bool, otherwise: &'static str) -> Outcomes {
     if condition { Ok(()) } else { Err(otherwise) }
 }
 
-/// An error unless `condition` holds. Where the clock does not count instructions, times are not exact and nothing is checked.
+/// Returns an error unless `condition` holds. If the clock does not count instructions, times are not exact and nothing
+/// is checked.
 fn check_time(condition: bool, otherwise: &'static str) -> Outcomes {
     check(condition || !clock::counts_nanoseconds(), otherwise)
 }

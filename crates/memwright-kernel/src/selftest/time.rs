@@ -1,4 +1,4 @@
-//! The clock and the timer.
+//! Tests of the clock and the timer.
 
 use memwright_linux::host::Host;
 
@@ -9,11 +9,11 @@ use crate::machine::HARDWARE;
 use crate::{arch, clock, percpu, stretch};
 use core::arch::asm;
 
-/// Instructions from the timer's interrupt to the reading behind it, at most.
+/// Most instructions from the timer's interrupt to the next reading of the clock.
 const LATE: u64 = 500;
 
 pub fn timer_fires() -> Outcomes {
-    // By the clock of instructions a long one costs nothing: the machine sleeps through it.
+    // If the clock counts instructions, a long wait costs nothing: the machine sleeps through it.
     let long = if clock::counts_nanoseconds() {
         6_000_000_000
     } else {
@@ -46,20 +46,20 @@ pub fn pause_takes_no_time() -> Outcomes {
     )
 }
 
-/// Turns of a loop, and what is counted around it at most.
+/// Iterations of a loop, and the most instructions counted around it.
 const TURNS: u32 = 400_000;
 const AROUND: u64 = 100;
 
-/// Takes two instructions for each turn.
+/// Executes two instructions per iteration.
 #[inline(always)]
 fn count_down(turns: u32) {
-    // SAFETY: changes a register of its own and the flags.
+    // SAFETY: changes only its own register and the flags.
     unsafe {
         asm!("2: dec {0:e}", "jnz 2b", inout(reg) turns => _, options(nomem, nostack));
     }
 }
 
-/// Checks that the account has the length of the longest stretch alone, without the stretches beside it and without time for
+/// Checks that the report has exactly the length of the longest stretch, without adjacent stretches and without time in
 /// which the clock stood still.
 pub fn longest_stretch_is_told() -> Outcomes {
     let cpu = percpu::current();
@@ -81,7 +81,7 @@ pub fn longest_stretch_is_told() -> Outcomes {
     )
 }
 
-/// Copies standard input to standard output. The clock at the end depends on the input alone.
+/// Copies standard input to standard output. The final clock value depends on the input only.
 pub fn echo() -> ! {
     let mut buffer = alloc::vec![0; 64 * 1024];
     loop {

@@ -1,4 +1,4 @@
-//! User mode: a root of its own with a page of code and a page of data.
+//! Tests of user mode, each with a private root, a page of code and a page of data.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -13,23 +13,23 @@ use crate::machine::HARDWARE;
 use crate::paging::{self, DIRECT_BASE};
 use crate::{arch, clock, fpu, frames, host, percpu, tlb};
 
-/// Where the code is.
+/// Address of the code.
 pub const CODE: u64 = 0x40_0000;
-/// Where the data is; the page after it is not mapped.
+/// Address of the data; the next page is not mapped.
 pub const DATA: u64 = 0x40_1000;
 
-/// A root of its own: `code` mapped at [`CODE`], and a cleared page at [`DATA`].
+/// A private root with `code` mapped at [`CODE`] and a cleared page at [`DATA`].
 pub struct UserMemory {
     root: u64,
     /// The lowest table.
     table: u64,
-    /// The page at [`DATA`], in the direct map.
+    /// Address of the page at [`DATA`] in the direct map.
     pub data: u64,
     pages: [u64; 6],
 }
 
 impl UserMemory {
-    /// Makes it out of frames.
+    /// Allocates it from frames.
     pub fn new(code: &[u8]) -> Result<Self, &'static str> {
         let mut pages = [0u64; 6];
         for page in &mut pages {
@@ -52,7 +52,7 @@ impl UserMemory {
         link(second, 2, first, TABLE);
         link(first, 0, text, 5);
         link(first, 1, data, 7 | 1 << 63);
-        // SAFETY: `text` is a frame of this test's, longer than the code.
+        // SAFETY: `text` is a frame of this test, larger than the code.
         unsafe {
             core::ptr::copy_nonoverlapping(code.as_ptr(), text as *mut u8, code.len().min(4096));
         }
@@ -64,17 +64,17 @@ impl UserMemory {
         })
     }
 
-    /// Physical address of the root.
+    /// Returns the physical address of the root.
     pub fn root(&self) -> u64 {
         self.root
     }
 
-    /// Exchanges the entry of the page at [`DATA`].
+    /// Exchanges the entry of the page at [`DATA`]. Returns the previous entry.
     pub fn exchange_data_entry(&self, entry: u64) -> u64 {
         word(self.table, 1).swap(entry, Ordering::SeqCst)
     }
 
-    /// Gives the frames back. No CPU has the root loaded.
+    /// Frees the frames. No CPU has the root loaded.
     pub fn release(self) {
         for page in self.pages {
             frames::release(page);
@@ -82,9 +82,9 @@ impl UserMemory {
     }
 }
 
-/// Makes `root`, one of the tests' own, the table of this CPU.
+/// Loads `root`, which belongs to a test, on this CPU.
 pub fn load(root: u64) {
-    // SAFETY: every root of the tests holds the template's upper half.
+    // SAFETY: every root of the tests contains the template's upper half.
     unsafe { tlb::load(Frame::new((root / 4096) as u32), false) };
 }
 
@@ -98,32 +98,33 @@ pub fn with_user_memory(code: &[u8], test: impl FnOnce(&mut UserState) -> Outcom
     outcome
 }
 
-/// A word of a page in the direct map.
+/// Returns a word of a page in the direct map.
 pub fn word(page: u64, at: u64) -> &'static AtomicU64 {
-    // SAFETY: `page` is the direct-map address of a page-table page or of a frame of this test's.
+    // SAFETY: `page` is the direct-map address of a page table or of a frame of this test.
     unsafe { &*((page + at * 8) as *const AtomicU64) }
 }
 
-/// Serves no system call: each ends user mode.
+/// Serves no system call: each leaves user mode.
 extern "C" fn serve_nothing(_: *const ()) -> bool {
     false
 }
 
-/// Enters user mode and returns what ended it.
+/// Enters user mode and returns the trap that ended it.
 pub fn run(user: &mut UserState) -> Trap {
-    // SAFETY: the table is the test's, made from the template, the bases are zero or canonical, and
-    // nobody else uses the state.
+    // SAFETY: the table belongs to the test and is made from the template, the bases are zero or canonical, and the
+    // state is not used otherwise.
     unsafe { host::run(user, serve_nothing as *const (), core::ptr::null()) }
 }
 
-/// Serves a system call where `served` is zero, and counts it there.
+/// Serves a system call if `served` is zero, and counts it there.
 extern "C" fn serve_one(served: *const AtomicU64) -> bool {
     // SAFETY: `run_two_calls` passes a live counter.
     unsafe { &*served }.fetch_add(1, Ordering::Relaxed) == 0
 }
 
-/// Enters user mode for two system calls, of which the first goes back at once. Where the clock does not count instructions, the
-/// first may take so long that the CPU measures its stretch on the way back: then it leaves user mode and enters it again.
+/// Enters user mode for two system calls, the first of which returns directly. If the clock does not count
+/// instructions, the first call may take so long that the CPU measures its stretch on return. It then leaves user mode
+/// and enters it again.
 fn run_two_calls(user: &mut UserState) -> Outcomes {
     let served = AtomicU64::new(0);
     let argument = core::ptr::from_ref(&served).cast();
@@ -160,7 +161,7 @@ pub fn registers_survive() -> Outcomes {
             "wrong call",
         )?;
         user.regs.rax = 77;
-        // The second time by IRET: RCX no longer holds the instruction pointer.
+        // The second return is by IRET: RCX no longer contains the instruction pointer.
         user.regs.rcx = 6;
         check(run(user) == Trap::Syscall, "no second system call")?;
         check(
@@ -236,7 +237,7 @@ pub fn traps_are_told_apart() -> Outcomes {
         };
         check(run(user) == general && user.regs.rip == CODE, "cli")
     })?;
-    // One step: the trap flag.
+    // Single step by the trap flag.
     with_user_memory(&[0x90, 0x90], |user| {
         user.regs.rflags |= 1 << 8;
         let step = Trap::Exception {
@@ -250,7 +251,7 @@ pub fn traps_are_told_apart() -> Outcomes {
     })
 }
 
-/// Enters user mode and returns how many instructions were counted there, if `expected` ended it.
+/// Enters user mode and returns the number of instructions counted there, if the trap is `expected`.
 fn count(user: &mut UserState, expected: Trap) -> Result<u64, &'static str> {
     let before = HARDWARE.user_instructions();
     let trap = run(user);
@@ -262,13 +263,13 @@ fn count(user: &mut UserState, expected: Trap) -> Result<u64, &'static str> {
     }
 }
 
-/// Both ways into user mode and both ways out: what the entries themselves execute must not show.
-/// With several CPUs the clock also counts what the others execute, or no instructions at all.
+/// Tests both entries to user mode and both exits: instructions of the entries and exits must not be counted. With
+/// several CPUs the clock also counts the instructions of the other CPUs, or no instructions at all.
 pub fn instructions_are_counted() -> Outcomes {
     if percpu::count() > 1 || !clock::counts_nanoseconds() {
         return Ok(());
     }
-    // mov ecx, 1000; dec ecx; jnz; syscall; and again, but with UD2 at the end
+    // mov ecx, 1000; dec ecx; jnz; syscall; and the same with UD2 at the end
     let code = [
         0xb9, 0xe8, 3, 0, 0, 0xff, 0xc9, 0x75, 0xfc, 0x0f, 0x05, //
         0xb9, 0xe8, 3, 0, 0, 0xff, 0xc9, 0x75, 0xfc, 0x0f, 0x0b,
@@ -310,7 +311,7 @@ pub fn instructions_are_counted() -> Outcomes {
     })
 }
 
-/// The whole way of a null system call but for the personality.
+/// Measures the complete path of a null system call, without the personality.
 pub fn round_trip_is_short() -> Outcomes {
     with_user_memory(TWO_CALLS, |user| {
         check(run(user) == Trap::Syscall, "no system call")?;
@@ -336,13 +337,13 @@ pub fn deadline_interrupts() -> Outcomes {
     })
 }
 
-/// Puts `pattern` into a 256-bit register.
+/// Loads `pattern` into a 256-bit register.
 fn set_vector(pattern: &[u64; 4]) {
     // SAFETY: no code of the kernel uses vector registers.
     unsafe { asm!("vmovdqu ymm5, [{}]", in(reg) pattern, options(nostack, readonly)) };
 }
 
-/// What that register holds.
+/// Returns the contents of that register.
 fn vector() -> [u64; 4] {
     let mut pattern = [0; 4];
     // SAFETY: as above.
@@ -367,20 +368,20 @@ pub fn extended_state_survives() -> Outcomes {
     check(vector() == [0; 4], "the initial state is not clear")
 }
 
-/// Nanoseconds between two interrupts of a loop: by the clock of instructions a CPU keeps its turn until then.
+/// Nanoseconds between two interrupts of a loop. If the clock counts instructions, a CPU keeps its turn for that long.
 const TICK: u64 = 1_000_000;
 
-/// Where each CPU that spins says that it does: the address of a page's last word.
+/// For each CPU that spins, the address of the page whose last word announces that.
 static SPINNING: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
-/// Whether a CPU has come to the loop of [`spin`].
+/// Returns whether a CPU has reached the loop of [`spin`].
 pub fn spins(index: usize) -> bool {
     let data = SPINNING[index].load(Ordering::Acquire);
     data != 0 && word(data, 511).load(Ordering::Relaxed) != 0
 }
 
-/// Stays in user mode for ever. Only where CPUs take turns it has a tick, which hands the turn on: whoever stops the
-/// machine often does so in the handler of an interrupt.
+/// Stays in user mode forever. The timer ticks only if CPUs take turns, to pass the turn on. With ticks, a request to
+/// stop the machine often arrives in an interrupt handler.
 pub fn spin() {
     // mov byte ptr [rsp - 8], 1; jmp to itself
     let Ok(memory) = UserMemory::new(&[0xc6, 0x44, 0x24, 0xf8, 1, 0xeb, 0xfe]) else {

@@ -1,18 +1,17 @@
-//! The way into user mode and out of it, and the entries of interrupts and exceptions.
+//! The entries to and exits from user mode, and the entries of interrupts and exceptions.
 //!
-//! The entries from user mode store the registers straight into the thread's `UserState` and go on
-//! with the stack pointer that `enter_user` left in the per-CPU area: a trap returns to the caller
-//! of `enter_user`; a system call is served at once, by the function that the caller named, and
-//! user mode goes on from there unless that function wants its caller to return. Then no register but
-//! RAX is another: those that a call preserves are not loaded again. The kernel runs with interrupts
-//! disabled, GS pointing at that area and AC clear; user mode is timed from the reading of the counter
-//! on the way in to the one on the way out.
+//! The entries from user mode store the registers directly in the thread's `UserState` and continue on the stack
+//! pointer that `enter_user` left in the per-CPU data. A trap returns to the caller of `enter_user`. A system call is
+//! served at once, by the function that the caller passed, and user mode then continues unless that function makes
+//! `enter_user` return. If user mode continues, no register other than RAX has changed, so callee-saved registers are
+//! not loaded again. The kernel runs with interrupts disabled, GS pointing at the per-CPU data and AC clear. User-mode
+//! time is measured from the counter reading on the way in to the one on the way out.
 //!
-//! An order to forget translations is served in the midst of user mode, whose registers stay where they are but for
-//! those that a call may change.
+//! A shootdown interrupt in user mode is served without saving all registers: only those that a call may change are
+//! saved.
 //!
-//! Double faults, NMI, machine checks and debug exceptions can strike while GS is the user's: they
-//! run on stacks of their own, whose lowest word tells the CPU.
+//! Double faults, NMIs, machine checks and debug exceptions can occur while GS is the user's. They run on separate
+//! stacks, whose lowest word identifies the CPU.
 
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -23,59 +22,61 @@ use crate::arch::{self, msr};
 use crate::percpu::{INTERRUPT_STACK_SIZE, KERNEL_CODE, PerCpu, USER_CODE, USER_DATA};
 use crate::trap::idt::vector;
 
-/// What [`enter_user`] returns as the vector of a system call.
+/// The vector that [`enter_user`] returns for a system call.
 pub const SYSTEM_CALL: u64 = 256;
-/// What it returns instead of entering user mode, from [`PerCpu::look_at`] on.
+/// The vector that it returns instead of entering user mode, from [`PerCpu::look_at`] on.
 pub const LOOK: u64 = 257;
 
-/// Flags with which SYSRET may return: the user's arithmetic flags, DF, AC, ID, IF and the constant
-/// one. With any other (TF and RF among them) IRET returns.
+/// Flags with which SYSRET may return: the user's arithmetic flags, DF, AC, ID, IF and the constant one. With any other
+/// flag (including TF and RF) the return is by IRET.
 const FAST_FLAGS: u32 = 0x24_0ed7;
-/// Flags that user mode may have at all: [`FAST_FLAGS`], TF and RF.
+/// Flags that user mode may have: [`FAST_FLAGS`], TF and RF.
 const USER_FLAGS: u32 = FAST_FLAGS | 0x1_0100;
-/// The bit of RF. A processor sets it in the flags that a fault saves, QEMU only since its later
-/// versions, and a return with it takes the longer way out. It matters to debuggers alone, so it is
-/// dropped: the same run takes the same way on each of them.
+/// The bit of RF. A processor sets it in the flags that a fault saves, QEMU only in its later versions, and a return
+/// with it takes the longer path. It matters only to debuggers, so it is cleared: the same run then takes the same path
+/// with every version.
 const RESUME_FLAG: u32 = 16;
-/// Interrupts enabled, and the constant one.
+/// Interrupts enabled, and the constant bit.
 const FORCED_FLAGS: u32 = 0x202;
 
-/// Instructions from the reading of the counter to SYSRET, both included: they are the kernel's.
+/// Instructions from the counter reading to SYSRET, both included: they count as the kernel's.
 const EXIT_FAST: u64 = 31;
-/// The same on the way back from a system call that changed nothing but RAX.
+/// Instructions from the counter reading to SYSRET after a system call that changed only RAX.
 const EXIT_CALL: u64 = 19;
-/// How many more there are to IRET.
+/// Additional instructions to IRET.
 const EXIT_MORE: u64 = 2;
-/// How many more for each comparison that a way to IRET passes before it turns off the fast way: two, and one that adds them.
+/// Additional instructions for each comparison on a path to IRET that leaves the fast path: two, and one that adds
+/// them.
 const EXIT_COMPARED: u64 = 3;
-/// How many more there are to the IRET at which an interrupt ends.
+/// Additional instructions to the IRET that ends an interrupt.
 const EXIT_INTERRUPT: u64 = 11;
-/// Instructions from the entry point of SYSCALL to the reading of the counter: the kernel's too.
+/// Instructions from the entry point of SYSCALL to the counter reading: they also count as the kernel's.
 const ENTRY_CALL: u64 = 25;
-/// Instructions from the stub of a page fault to that reading. Other vectors take more: see `memwright_kernel_logic::retired`.
+/// Instructions from the stub of a page fault to the counter reading. Other vectors take more: see
+/// `memwright_kernel_logic::retired`.
 const ENTRY_TRAP: u64 = 38;
-/// The same from the stub of an order to forget translations,
+/// Instructions from the stub of a shootdown interrupt to the counter reading.
 const ENTRY_INVALIDATE: u64 = 18;
-/// and from the reading of the counter to its IRET, as above.
+/// Instructions from the counter reading to the IRET of a shootdown interrupt.
 const EXIT_INVALIDATE: u64 = 15;
 
-/// Why user mode was left.
+/// The reason why user mode was left.
 #[repr(C)]
 pub struct Left {
     /// The vector, or [`SYSTEM_CALL`].
     pub vector: u64,
-    /// The error code; zero where the processor pushes none.
+    /// The error code; zero if the processor pushes none.
     pub error: u64,
 }
 
 unsafe extern "C" {
-    /// Enters user mode with the registers of `state`, and returns at the next trap that is no
-    /// system call, or after one for which `serve`, called with `argument`, returned false. One for which
-    /// it returned true has changed no register but RAX. From [`PerCpu::look_at`] on it returns at once.
+    /// Enters user mode with the registers of `state`. Returns at the next trap other than a system call, or after a
+    /// system call for which `serve`, called with `argument`, returned false. If `serve` returns true, it has changed
+    /// no register but RAX. From [`PerCpu::look_at`] on, the function returns at once.
     ///
     /// # Safety
-    /// The current table maps the kernel as the template does; nothing but `serve` uses `state` until
-    /// the return; `argument` is what it expects.
+    /// The current table maps the kernel like the template. Only `serve` uses `state` until the return. `argument` is
+    /// what `serve` expects.
     pub fn enter_user(state: *mut UserState, serve: *const (), argument: *const ()) -> Left;
 
     /// Entry point of SYSCALL.
@@ -505,11 +506,11 @@ trap_save:
     stack_size = const INTERRUPT_STACK_SIZE,
 );
 
-/// Sets what SYSCALL and SYSRET use on this CPU.
+/// Sets the registers that SYSCALL and SYSRET use on this CPU.
 pub fn setup() {
-    // SAFETY: EFER has system calls enabled since boot; the selectors are those of `percpu` (SYSRET
-    // adds 16 and 8 to its base), the entry point is this module's, and with all of TF, IF, DF, IOPL,
-    // NT and AC cleared on entry the kernel begins as it runs.
+    // SAFETY: EFER has enabled system calls since boot. The selectors are those of `percpu` (SYSRET adds 16 and 8 to
+    // its base), and the entry point is in this module. TF, IF, DF, IOPL, NT and AC are cleared on entry, as the kernel
+    // requires.
     unsafe {
         let kernel = u64::from(KERNEL_CODE) << 32;
         let user = u64::from(USER_DATA - 8) << 48;

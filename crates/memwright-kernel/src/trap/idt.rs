@@ -1,11 +1,11 @@
-//! The interrupt descriptor table: one gate per vector, all alike but for the stack they use.
+//! The interrupt descriptor table: one gate per vector, which differ only in their stacks.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::percpu::{InterruptStack, KERNEL_CODE};
 
-/// Vectors the kernel knows by name.
+/// Vectors with names.
 pub mod vector {
     /// Debug exception.
     pub const DEBUG: u8 = 1;
@@ -25,23 +25,23 @@ pub mod vector {
     pub const TIMER: u8 = 0x20;
     /// The second serial port: control bytes.
     pub const CONTROL: u8 = 0x21;
-    /// The first serial port: an answer to a request for input.
+    /// The first serial port: an answer to an input request.
     pub const INPUT: u8 = 0x22;
-    /// Another CPU asks this one to look at its run queue.
+    /// Another CPU requests that this one check its run queue.
     pub const RESCHEDULE: u8 = 0x23;
-    /// Another CPU asks this one to forget translations.
+    /// Another CPU requests a TLB invalidation.
     pub const INVALIDATE: u8 = 0x24;
-    /// Another CPU asks this one to stand still, or lets it go on.
+    /// Another CPU stops this one, or resumes it.
     pub const HOLD: u8 = 0x25;
     /// Another CPU ends this one's halt in a wait.
     pub const WAKE: u8 = 0x26;
-    /// Where the legacy controllers would deliver, were they not masked.
+    /// First vector of the legacy interrupt controllers, which are masked.
     pub const LEGACY: u8 = 0xe0;
-    /// What the local APIC delivers when it has nothing to deliver; wants no acknowledgement.
+    /// The local APIC's spurious vector, which must not be acknowledged.
     pub const SPURIOUS: u8 = 0xff;
 }
 
-/// 256 gates of two words each. One table serves every CPU.
+/// 256 gates of two words each. All CPUs share the table.
 #[repr(C, align(16))]
 struct Table([[AtomicU64; 2]; 256]);
 
@@ -49,15 +49,15 @@ static TABLE: Table = Table([const { [const { AtomicU64::new(0) }; 2] }; 256]);
 
 /// An interrupt gate: present, clears the interrupt flag.
 const GATE: u64 = 0x8e00;
-/// Lets user mode execute INT n.
+/// Permits user mode to execute INT n.
 const FROM_USER: u64 = 3 << 13;
 
 unsafe extern "C" {
-    /// Entry stubs, [`STUB_SIZE`] bytes each, in the order of their vectors.
+    /// Entry stubs of [`STUB_SIZE`] bytes each, in the order of their vectors.
     static trap_stubs: u8;
 }
 
-/// Bytes from one entry stub to the next.
+/// Size of an entry stub in bytes.
 pub const STUB_SIZE: u64 = 16;
 
 /// Fills the table. Called once, before any CPU loads it.
@@ -86,7 +86,7 @@ pub fn fill() {
     }
 }
 
-/// Makes the table this CPU's.
+/// Loads the table on this CPU.
 ///
 /// # Safety
 /// The table is filled, and this CPU's GS base, task state and stacks are set.
@@ -100,7 +100,7 @@ pub unsafe fn load() {
         limit: (size_of::<Table>() - 1) as u16,
         base: &raw const TABLE as u64,
     };
-    // SAFETY: the descriptor names a static table of that size, filled as the caller vouches.
+    // SAFETY: the descriptor refers to a static table of that size, filled as the caller guarantees.
     unsafe {
         asm!("lidt [{}]", in(reg) &raw const pointer, options(readonly, nostack, preserves_flags));
     };

@@ -1,7 +1,7 @@
-//! Exceptions and interrupts that strike in the kernel itself.
+//! Exceptions and interrupts in the kernel itself.
 //!
-//! Interrupts come only while a CPU idles, halts in a wait, waits for input or stands still; page faults on user addresses only from the user-copy
-//! routines. Anything else is a mistake of the kernel and ends the run with a report.
+//! Interrupts occur only while a CPU idles, halts in a wait, waits for input or is stopped. Page faults on user
+//! addresses occur only in the user-copy routines. Anything else is a kernel bug and ends the run with a report.
 
 use memwright_linux::host::InterruptKind;
 
@@ -16,7 +16,7 @@ use crate::trace::Kind;
 use crate::trap::idt::vector;
 use crate::{apic, ipi, usercopy};
 
-/// Registers at a trap, as `trap_save` and the processor leave them on the stack.
+/// Registers at a trap, as `trap_save` and the processor push them.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct TrapFrame {
@@ -52,16 +52,16 @@ pub const FAULT_PRESENT: u64 = 1;
 pub const FAULT_RESERVED: u64 = 1 << 3;
 /// Error code of a page fault: an instruction fetch.
 pub const FAULT_FETCH: u64 = 1 << 4;
-/// The page's protection key forbade it.
+/// The page's protection key denies the access.
 pub const FAULT_KEY: u64 = 1 << 5;
 
-/// What the entry of [`vector::INVALIDATE`] calls if it struck in user mode.
+/// Called by the entry of [`vector::INVALIDATE`] if the interrupt was taken in user mode.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_invalidate() {
     ipi::asked_to_forget(percpu::current());
 }
 
-/// The handler that the entries call.
+/// Handles the traps of the entries.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_trap(frame: &mut TrapFrame) {
     let cpu = percpu::current();
@@ -88,7 +88,7 @@ extern "C" fn kernel_trap(frame: &mut TrapFrame) {
         }
         // It only wakes the CPU, which waits for input.
         vector::INPUT => apic::acknowledge(),
-        // A debug exception held back over SYSCALL arrives in the kernel: it means nothing there.
+        // A debug exception deferred over SYSCALL arrives in the kernel, where it is ignored.
         vector::SPURIOUS | vector::DEBUG => {}
         vector::NMI => report::requested(frame),
         vector::PAGE_FAULT => {

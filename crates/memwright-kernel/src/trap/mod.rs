@@ -1,4 +1,4 @@
-//! Everything that enters the kernel.
+//! Entries into the kernel.
 
 pub mod entry;
 pub mod idt;

@@ -1,3 +1,3 @@
-//! What depends on the processor: registers and signal frames.
+//! Architecture-dependent code: registers and signal frames.
 
 pub mod x86_64;

@@ -1,4 +1,5 @@
-//! A group has more than it may: pages leave, or somebody goes (Linux 7.2 `mm/memcontrol.c`, `try_charge_memcg`).
+//! Enforces a group's limit: reclaims pages and, if that does not suffice, kills a process (Linux 7.2
+//! `mm/memcontrol.c`, `try_charge_memcg`).
 
 use super::Cgroup;
 use crate::{
@@ -9,19 +10,20 @@ use crate::{
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-/// The least pages that leave at a time (`SWAP_CLUSTER_MAX`).
+/// The smallest number of pages to reclaim at a time (`SWAP_CLUSTER_MAX`).
 const AT_LEAST: u64 = 32;
-/// How often pages may leave without the group getting smaller (`MAX_RECLAIM_RETRIES`).
+/// Most rounds of reclaim that do not make the group smaller (`MAX_RECLAIM_RETRIES`).
 const MOST_ROUNDS: u32 = 16;
 
-/// A thread in a group is about to go back to its program, or to go on copying for it.
+/// Checks the limit of the thread's group. Called before the thread returns to user mode, and during long user copies.
 #[cold]
 #[inline(never)]
 pub(crate) fn look(kernel: &Kernel, thread: &Arc<Thread>) {
     match thread.process.cgroup() {
         None => {
             thread.set_work(Work::CGROUP, false);
-            // Who moved it to a group since it was asked has said so before.
+            // The process may have joined a group since the check above, and this call has just cleared the flag that
+            // was set then.
             if thread.process.cgroup().is_some() {
                 thread.set_work(Work::CGROUP, true);
             }
@@ -34,8 +36,8 @@ pub(crate) fn look(kernel: &Kernel, thread: &Arc<Thread>) {
     }
 }
 
-/// Sees to it that a group has no more than it may, as far as that is possible. `thread`, which need not be of the
-/// group, waits for that.
+/// Reclaims from a group that is over its limit until it no longer is, as far as possible. `thread` waits for that; it
+/// need not be in the group.
 pub(crate) fn hold(kernel: &Kernel, thread: &Arc<Thread>, group: &Arc<Cgroup>) {
     let mut least = u64::MAX;
     let mut rounds = 0;
@@ -74,13 +76,14 @@ pub(crate) fn hold(kernel: &Kernel, thread: &Arc<Thread>, group: &Arc<Cgroup>) {
             return;
         }
         kernel.scheduler.yield_now(kernel, thread);
-        // Who frees the memory may run on another CPU.
+        // The thread that frees the memory may run on another CPU.
         kernel.host.relax();
     }
 }
 
 impl Cgroup {
-    /// Sends `wanted` pages of the group out, those first that were not used of late. False if none goes.
+    /// Reclaims `wanted` pages of the group, starting with those that were not accessed recently. Returns false if none
+    /// can be reclaimed.
     fn send_out(&self, kernel: &Kernel, wanted: u64) -> bool {
         let has = |process: &Process| self.has(process);
         let payer = Some(self.payer);

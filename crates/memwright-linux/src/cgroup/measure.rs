@@ -1,4 +1,4 @@
-//! What a group has: the frames that its processes show, and those of the objects for which it pays, each once.
+//! Measures a group: the frames that its processes map and those of objects charged to it, each counted once.
 
 use super::Cgroup;
 use crate::{Space, kernel::Kernel};
@@ -7,31 +7,31 @@ use core::sync::atomic::Ordering;
 use memwright::space::Sight;
 use memwright_table::{Bits, Entry, FrameKind, Page, PageRange, PageSize, Present, TryPush};
 
-/// What a group is charged for, in pages.
+/// The pages charged to a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Charge {
-    /// Of private memory.
+    /// Private memory.
     pub(crate) private: u64,
-    /// Of these, in pages of 2 MiB.
+    /// The part of `private` that is in pages of 2 MiB.
     pub(crate) huge: u64,
-    /// Of shared memory.
+    /// Shared memory.
     pub(crate) shared: u64,
 }
 
 impl Charge {
-    /// All of it.
+    /// Returns the total.
     pub(crate) const fn pages(&self) -> u64 {
         self.private + self.shared
     }
 }
 
-/// Frames that were seen.
+/// A bitmap of the frames counted so far.
 #[derive(Default)]
 struct Seen(Vec<u64>);
 
 impl Seen {
-    /// How many of `count` frames from `first` on were not seen before. Where no memory is left to note them all are
-    /// taken for new: a group is charged too much rather than too little.
+    /// Returns how many of the `count` frames from `first` on had not been noted before, and notes them. If there is no
+    /// memory to note them, all are taken as new: the group is overcharged rather than undercharged.
     fn note(&mut self, first: u64, count: u64) -> u64 {
         let words = (first + count).div_ceil(64) as usize;
         if self.0.try_fill(words, 0).is_err() {
@@ -55,7 +55,8 @@ struct Measuring {
 }
 
 impl Measuring {
-    /// Adds what an entry shows: `shared` is the area, and `kind` the frame.
+    /// Adds the frames that an entry maps. `shared` says whether the area is shared, and `kind` is the kind of the
+    /// frame.
     fn add(&mut self, page: Present, shared: bool, kind: FrameKind) {
         if page.bits.contains(Bits::BORROWED) {
             return;
@@ -77,7 +78,7 @@ impl Measuring {
             FrameKind::Object if shared => {
                 self.charge.shared += self.seen.note(first, count);
             }
-            // Files, what is nobody's, and the pool, which has limits of its own.
+            // Files, frames without an owner, and the pool, which has its own limits.
             FrameKind::Object
             | FrameKind::Hole
             | FrameKind::Free
@@ -107,7 +108,7 @@ impl Measuring {
 }
 
 impl Cgroup {
-    /// What it has.
+    /// Returns the charge of the group.
     pub(crate) fn charge(&self, kernel: &Kernel) -> Charge {
         let mut measuring = Measuring::default();
         let mut spaces: Vec<Arc<Space>> = Vec::new();
@@ -115,10 +116,10 @@ impl Cgroup {
             let Some(space) = process.space() else {
                 continue;
             };
-            // Processes may share one (`CLONE_VM`).
+            // Several processes may share one address space (`CLONE_VM`).
             if !spaces.iter().any(|other| Arc::ptr_eq(other, &space)) {
                 measuring.add_space(kernel, &space);
-                // Without memory to note it, it may be counted again.
+                // Without memory for this entry, the address space may be counted twice.
                 let _ = spaces.try_push(space);
             }
         }
@@ -129,18 +130,18 @@ impl Cgroup {
         measuring.charge
     }
 
-    /// Pages that were ever mapped, by anybody, or read and stored by calls of the group's processes: what it has more than at an
-    /// earlier moment is no more than this has grown since.
+    /// Returns the number of pages ever mapped in the whole system plus those that the group's processes read or wrote
+    /// by system calls. Between two points in time, the group's charge grows by at most as much as this value does.
     pub(super) fn ever_had(&self, kernel: &Kernel) -> u64 {
         kernel.memory.ever_mapped() + self.called.load(Ordering::Relaxed)
     }
 
-    /// Measures it, and notes when it has to be measured again: before it can have more than it may, or much more than
-    /// ever. Returns the pages that it has.
+    /// Measures the group and sets the point at which to measure it again: before it can exceed its limit, or its peak
+    /// by much. Returns its charge in pages.
     pub(crate) fn measure(&self, kernel: &Kernel) -> u64 {
         loop {
             let changes = self.changes.load(Ordering::SeqCst);
-            // What is mapped while it is measured counts as later.
+            // Pages that are mapped during the measurement count as mapped after it.
             let mapped = self.ever_had(kernel);
             let pages = self.charge(kernel).pages();
             if pages <= self.most() {
@@ -149,7 +150,7 @@ impl Cgroup {
             let room = room(pages, self.peak(), self.most());
             self.look_at
                 .store(mapped.saturating_add(room), Ordering::SeqCst);
-            // If somebody joined or the limit changed meanwhile, that holds no more.
+            // The measurement is void if a process joined or the limit changed in the meantime.
             if self.changes.load(Ordering::SeqCst) == changes {
                 return pages;
             }
@@ -157,7 +158,7 @@ impl Cgroup {
     }
 }
 
-/// How many more pages may be mapped before a group that has so many has to be measured again.
+/// Returns how many more pages may be mapped before a group with a charge of `pages` has to be measured again.
 fn room(pages: u64, peak: u64, most: u64) -> u64 {
     let notable = peak.max(pages) + (pages / 8).max(64);
     most.min(notable).saturating_sub(pages)

@@ -1,4 +1,4 @@
-//! Who is in a group.
+//! Membership of processes in groups.
 
 use super::Cgroup;
 use crate::{
@@ -10,12 +10,12 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use memwright::SwapPayer;
 
-/// What a process knows of its group.
+/// The group of a process.
 #[derive(Clone, Default)]
 pub struct Membership {
-    /// The group; none for the root.
+    /// The group; `None` for the root.
     pub(crate) group: Option<Arc<Cgroup>>,
-    /// Minor and major faults of the process before it was in the group.
+    /// Minor and major faults of the process before it joined the group.
     before: [u64; 2],
 }
 
@@ -24,20 +24,22 @@ const fn faults(usage: &UsageSnapshot) -> [u64; 2] {
 }
 
 impl Process {
-    /// The group that it is in; none for the root.
+    /// Returns the group of the process; `None` for the root.
     pub(crate) fn cgroup(&self) -> Option<Arc<Cgroup>> {
         self.membership.lock().group.clone()
     }
 
-    /// Who pays for its slots.
+    /// Returns the owner that the swap slots of the process are charged to.
     pub(crate) fn swap_payer(&self) -> SwapPayer {
         let membership = self.membership.lock();
         let group = membership.group.as_ref();
         group.map_or(SwapPayer::NOBODY, |group| group.payer)
     }
 
-    /// Lets a new process, which has no thread that runs, begin in the group of its parent. The caller holds the lock
-    /// of the process table.
+    /// Puts a new process, none of whose threads runs yet, in the group of its parent.
+    ///
+    /// # Locks
+    /// The caller holds the lock of the process table.
     pub(crate) fn inherit_cgroup(&self, parent: &Self) {
         let Some(group) = parent.cgroup() else {
             return;
@@ -53,19 +55,19 @@ impl Process {
         self.mark_threads();
     }
 
-    /// Lets its threads look at the limits of the group.
+    /// Makes the threads of the process check the limit of the group.
     fn mark_threads(&self) {
         self.each_thread(|thread| thread.set_work(Work::CGROUP, true));
     }
 
-    /// The faults since it is in its group go to the group, once.
+    /// Adds the faults of the process since it joined its group to the group's count. Each fault is added once.
     pub(crate) fn settle_faults(&self, kernel: &Kernel) {
         let now = faults(&self.total_usage(kernel));
         let mut membership = self.membership.lock();
         membership.settle(now);
     }
 
-    /// Minor and major faults since it is in its group.
+    /// Returns the minor and major faults since the process joined its group.
     pub(super) fn faults_in_group(&self, kernel: &Kernel) -> [u64; 2] {
         let now = faults(&self.total_usage(kernel));
         let before = self.membership.lock().before;
@@ -88,7 +90,8 @@ impl Membership {
 }
 
 impl Cgroup {
-    /// Minor and major faults of those that are and were in the group, while they were.
+    /// Returns the minor and major faults of the present and former members of the group, counted while they were
+    /// members.
     pub(crate) fn total_faults(&self, kernel: &Kernel) -> [u64; 2] {
         let mut sum = [0, 1].map(|kind| self.faults[kind].load(Ordering::Relaxed));
         for process in self.members(kernel) {
@@ -109,7 +112,7 @@ pub(crate) fn enter(
     group: Option<Arc<Cgroup>>,
 ) -> Result<(), Errno> {
     let usage = process.total_usage(kernel);
-    // Nobody removes the group, and nobody is born, meanwhile.
+    // The lock keeps the group from being removed and new processes from being created.
     let tasks = kernel.tasks.lock();
     if let Some(group) = &group {
         kernel.cgroups.get(group.id).ok_or(Errno::ENODEV)?;

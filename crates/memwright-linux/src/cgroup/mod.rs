@@ -1,20 +1,21 @@
-//! Groups of processes with limits on their memory: cgroup v2 with one level of groups (Linux 7.2
+//! Groups of processes with memory limits: cgroup v2 with one level of groups (Linux 7.2
 //! Documentation/admin-guide/cgroup-v2.rst).
 //!
 //! ```text
-//! members.rs  who is in a group        measure.rs  what a group has
-//! hold.rs     a group that has too much
+//! members.rs  membership               measure.rs  the charge of a group
+//! hold.rs     enforcing the limit
 //! ```
 //!
-//! A group is charged for the frames that its processes show: those of private memory, and those of shared memory that
-//! a shared mapping shows, each once; and for the files in memory into which one of its processes was the first to store
-//! by a call. Pages of other files in private mappings, page tables and the kernel's own memory are not charged. What a
-//! process has goes with it to another group; files, and slots in swap, stay with the group that stored into them, or
-//! sent the pages out.
+//! A group is charged for the frames that its processes map: private memory, and shared memory mapped by a shared
+//! mapping, each frame once. It is also charged for in-memory files that one of its processes was the first to write by
+//! a system call. Pages of other files in private mappings, page tables and the kernel's own memory are not charged.
+//! The charge of a process moves with it to another group. Files stay charged to the group that wrote them, and swap
+//! slots to the group that swapped the pages out.
 //!
-//! Nothing is counted where pages come and go, so that who is in no group pays nothing. A thread in a group looks at
-//! how many pages were mapped at all, or read and stored by its group's calls, on its way back to its program; only when the group
-//! may have passed its limit is it measured, and what is too much leaves before the thread goes on.
+//! Mapping and unmapping pages updates no counter of a group, so a process outside all groups pays nothing. On return
+//! to user mode, a thread in a group checks how many pages were mapped system-wide, or read and written by the group's
+//! system calls. The group is measured only if it may have passed its limit. Any excess is then reclaimed before the
+//! thread continues.
 
 mod hold;
 mod measure;
@@ -41,39 +42,39 @@ use memwright_table::TryPush;
 /// No limit.
 pub(crate) const UNLIMITED: u64 = u64::MAX;
 
-/// How often something happened in a group (`memory.events`).
+/// How often each event happened in a group (`memory.events`).
 #[derive(Default)]
 pub(crate) struct Events {
-    /// It was about to have more than it may.
+    /// The group was about to exceed its limit.
     pub(crate) max: AtomicU64,
-    /// Nothing more of it could leave.
+    /// Reclaim found no further page.
     pub(crate) out_of_memory: AtomicU64,
-    /// One of its processes was killed for that.
+    /// One of its processes was killed for lack of memory.
     pub(crate) killed: AtomicU64,
 }
 
-/// A group.
+/// A group of processes.
 pub struct Cgroup {
-    /// Its number, which no other ever has.
+    /// Its number. Numbers are never reused.
     pub(crate) id: u32,
     /// Its name.
     pub(crate) name: Box<[u8]>,
-    /// Pays for slots.
+    /// The owner that its swap slots are charged to.
     pub(crate) payer: SwapPayer,
-    /// Pages that it may have.
+    /// Memory limit in pages.
     most: AtomicU64,
-    /// Slots that it may have.
+    /// Swap limit in slots.
     most_slots: AtomicU64,
-    /// Unless more pages than this were ever mapped or called for, it has no more than it may.
+    /// Value of `ever_had` up to which the group cannot be over its limit.
     look_at: AtomicU64,
-    /// Pages that calls of its processes read from files in memory, or stored there.
+    /// Pages that system calls of its processes read from or wrote to in-memory files.
     called: AtomicU64,
-    /// How often it changed what `look_at` follows from.
+    /// Number of changes to the inputs of `look_at`.
     changes: AtomicU64,
-    /// The most pages that it was measured to have.
+    /// Largest measured charge in pages.
     peak: AtomicU64,
     pub(crate) events: Events,
-    /// Minor and major faults of processes that are gone.
+    /// Minor and major faults of former members.
     faults: [AtomicU64; 2],
     clock: Clock,
 }
@@ -96,55 +97,56 @@ impl Cgroup {
         }
     }
 
-    /// Pages that it may have, or [`UNLIMITED`].
+    /// Returns the memory limit in pages, or [`UNLIMITED`].
     pub(crate) fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// Lets it have that many pages from now on. Who lowers the limit [`hold`]s it to that.
+    /// Sets the memory limit in pages. A caller that lowers it then enforces it with [`hold`].
     pub(crate) fn set_most(&self, pages: u64) {
         self.most.store(pages, Ordering::Relaxed);
         self.look_soon();
     }
 
-    /// Slots that it may have, or [`UNLIMITED`].
+    /// Returns the swap limit in slots, or [`UNLIMITED`].
     pub(crate) fn most_slots(&self) -> u64 {
         self.most_slots.load(Ordering::Relaxed)
     }
 
-    /// Lets it have that many slots from now on; what it has more stays.
+    /// Sets the swap limit in slots. Slots over the limit stay in use.
     pub(crate) fn set_most_slots(&self, kernel: &Kernel, slots: u64) {
         self.most_slots.store(slots, Ordering::Relaxed);
-        // Nobody removes the group meanwhile: of one that is gone the payer may be another's by now.
+        // The lock keeps the group from being removed; the swap owner of a removed group may already belong to another
+        // group.
         let _tasks = kernel.tasks.lock();
         if kernel.cgroups.get(self.id).is_some() {
             kernel.memory.swap().limit_payer(self.payer, slots);
         }
     }
 
-    /// The most pages that it was measured to have: one eighth less than it ever had at worst.
+    /// Returns the largest measured charge in pages. It is at most one eighth below the true peak.
     pub(crate) fn peak(&self) -> u64 {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Its processes are about to read or store `pages` pages by calls.
+    /// Records that processes of the group are about to read or write `pages` pages by system calls.
     pub(crate) fn note_called(&self, pages: u64) {
         self.called.fetch_add(pages, Ordering::Relaxed);
     }
 
-    /// Its next thread that goes back to its program measures it.
+    /// Makes the next thread of the group that returns to user mode measure it.
     fn look_soon(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         self.look_at.store(0, Ordering::SeqCst);
     }
 
-    /// Whether the process is in it.
+    /// Returns whether the process is in the group.
     pub(crate) fn has(&self, process: &Process) -> bool {
         let group = process.cgroup();
         group.is_some_and(|group| group.id == self.id)
     }
 
-    /// Its processes, ended ones left out, by id.
+    /// Iterates over the processes of the group by id, without exited ones.
     pub(crate) fn members<'a>(
         &'a self,
         kernel: &'a Kernel,
@@ -153,7 +155,7 @@ impl Cgroup {
     }
 }
 
-/// The processes that live and for which `wanted` holds, by id.
+/// Iterates over the living processes for which `wanted` holds, by id.
 pub(crate) fn living<F: Fn(&Process) -> bool>(
     kernel: &Kernel,
     wanted: F,
@@ -163,7 +165,7 @@ pub(crate) fn living<F: Fn(&Process) -> bool>(
     kernel.tasks.filter(lives)
 }
 
-/// Adds the ids of processes that live and for which `wanted` holds to `batch`, from `first` on, until it is full.
+/// Adds the ids of living processes for which `wanted` holds to `batch`, from `first` on, until it is full.
 pub(crate) fn note_living(
     kernel: &Kernel,
     first: u64,
@@ -186,14 +188,14 @@ pub(crate) fn note_living(
 struct Groups {
     groups: Vec<Arc<Cgroup>>,
     last: u32,
-    /// Groups have limits of memory (`cgroup.subtree_control`).
+    /// The memory controller is enabled (`cgroup.subtree_control`).
     memory: bool,
 }
 
-/// The groups of a machine.
+/// All groups of the machine.
 pub(crate) struct Cgroups {
     groups: Lock<Groups>,
-    /// A group has its first process, has lost its last, or had more than it may.
+    /// A group got its first process, lost its last one, or exceeded its limit.
     pub(crate) changes: Changes,
 }
 
@@ -207,7 +209,7 @@ impl Default for Cgroups {
 }
 
 impl Cgroups {
-    /// Makes a group.
+    /// Creates a group.
     ///
     /// # Errors
     /// `EEXIST`, `EINVAL` for a name of several lines, `EAGAIN` when there are too many, `ENOMEM`.
@@ -215,7 +217,7 @@ impl Cgroups {
         if name.contains(&b'\n') {
             return Err(Errno::EINVAL);
         }
-        // Nobody else makes a group meanwhile.
+        // The lock keeps other threads from creating a group.
         let _tasks = kernel.tasks.lock();
         let payer = {
             let groups = self.groups.lock();
@@ -256,17 +258,17 @@ impl Cgroups {
         Ok(())
     }
 
-    /// The group of that number.
+    /// Returns the group with this number.
     pub(crate) fn get(&self, id: u32) -> Option<Arc<Cgroup>> {
         self.find(|group| group.id == id)
     }
 
-    /// The group of that name.
+    /// Returns the group with this name.
     pub(crate) fn named(&self, name: &[u8]) -> Option<Arc<Cgroup>> {
         self.find(|group| &*group.name == name)
     }
 
-    /// The first group made after that of number `id`.
+    /// Returns the first group created after the one with number `id`.
     pub(crate) fn after(&self, id: u32) -> Option<Arc<Cgroup>> {
         self.find(|group| group.id > id)
     }
@@ -276,12 +278,12 @@ impl Cgroups {
         groups.groups.iter().find(|group| wanted(group)).cloned()
     }
 
-    /// Whether groups have limits of memory.
+    /// Returns whether the memory controller is enabled.
     pub(crate) fn limit_memory(&self) -> bool {
         self.groups.lock().memory
     }
 
-    /// Lets groups have limits of memory, or none: then those that were set are gone.
+    /// Enables or disables the memory controller. Disabling it removes all limits.
     pub(crate) fn set_limit_memory(&self, kernel: &Kernel, on: bool) {
         let groups = {
             let mut groups = self.groups.lock();

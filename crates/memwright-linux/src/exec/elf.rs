@@ -1,4 +1,4 @@
-//! What an ELF file asks to have mapped. Pure: no file and no address space.
+//! Plans the loading of an ELF file. The code is pure: it uses no file and no address space.
 
 use crate::errno::Errno;
 use alloc::vec::Vec;
@@ -14,80 +14,80 @@ use elf::{
 use memwright::Rights;
 use memwright_table::TryPush;
 
-/// Bytes of an ELF header.
+/// Size of an ELF header in bytes.
 pub const HEADER_SIZE: usize = 64;
-/// Bytes of a program header.
+/// Size of a program header in bytes.
 pub const PROGRAM_HEADER_SIZE: usize = 56;
-/// Program headers end here (`ELF_MIN_ALIGN` in `load_elf_phdrs` of Linux 7.2 allows 64 KiB).
+/// Most program headers (`load_elf_phdrs` of Linux 7.2 limits them to 64 KiB by `ELF_MIN_ALIGN`).
 const PROGRAM_HEADERS_MAX: usize = 65_536 / PROGRAM_HEADER_SIZE;
 const PAGE: u64 = 4096;
-/// Addresses end here.
+/// End of user addresses.
 const ADDRESS_END: u64 = crate::user::USER_END;
 
-/// Why a file is no program for this machine: `ENOEXEC`, but for the last.
+/// The reason why a file cannot be executed on this machine.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ElfError {
-    /// It does not begin like an ELF file.
+    /// The file does not begin with the ELF magic.
     NotElf,
-    /// It is for another machine or word size.
+    /// The file is for another machine or word size.
     OtherMachine,
-    /// It is neither an executable nor a shared object.
+    /// The file is neither an executable nor a shared object.
     OtherType,
-    /// Its headers contradict each other or the interface.
+    /// The headers are contradictory or invalid.
     Malformed,
-    /// It ends before what its headers describe.
+    /// The file ends before the data that its headers describe.
     Truncated,
-    /// There is no memory for the plan: `ENOMEM`.
+    /// There is no memory for the plan: `ENOMEM`. All other variants are `ENOEXEC`.
     OutOfMemory,
 }
 
-/// The header of a program.
+/// The ELF header of a program.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header {
-    /// It may be loaded anywhere.
+    /// The program can be loaded at any address.
     pub relocatable: bool,
-    /// First instruction.
+    /// Address of the first instruction.
     pub entry: u64,
-    /// Where the program headers are in the file.
+    /// File offset of the program headers.
     pub headers_offset: u64,
-    /// How many.
+    /// Number of program headers.
     pub headers: usize,
 }
 
-/// A range of addresses with contents.
+/// A loadable segment: a range of addresses and their contents.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Segment {
     /// First address.
     pub address: u64,
-    /// Where the contents are in the file.
+    /// File offset of the contents.
     pub offset: u64,
-    /// Bytes from the file.
+    /// Number of bytes from the file.
     pub file_size: u64,
-    /// Bytes in memory; beyond the file's they are zero.
+    /// Number of bytes in memory. Those beyond `file_size` are zero.
     pub memory_size: u64,
-    /// What the program may do.
+    /// Access rights of the segment.
     pub rights: Rights,
 }
 
-/// What a program asks for.
+/// How to load a program.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Plan {
-    /// Its header.
+    /// The ELF header.
     pub header: Header,
-    /// What to map, by rising address.
+    /// The segments, by rising address.
     pub segments: Vec<Segment>,
-    /// Where the interpreter's path is in the file, NUL included.
+    /// File offset and length of the interpreter's path, including its NUL.
     pub interpreter: Option<(u64, usize)>,
-    /// The stack is executable.
+    /// The program requests an executable stack.
     pub executable_stack: bool,
-    /// Where the program headers are in memory, before the load bias.
+    /// Address of the program headers, before the load bias.
     pub headers_address: u64,
-    /// The strictest alignment of a segment.
+    /// The largest alignment of a segment.
     pub alignment: u64,
 }
 
 impl ElfError {
-    /// What `execve` returns for it.
+    /// Returns the error of `execve`.
     pub const fn errno(self) -> Errno {
         match self {
             Self::NotElf
@@ -101,15 +101,15 @@ impl ElfError {
 }
 
 impl Plan {
-    /// First page of the image, before the load bias.
+    /// Returns the address of the first page of the image, before the load bias.
     pub fn start(&self) -> u64 {
         self.segments
             .first()
             .map_or(0, |segment| segment.address & !(PAGE - 1))
     }
 
-    /// The code, before the load bias: from the first executable segment to the end of the last one's contents
-    /// (`load_elf_binary` in `fs/binfmt_elf.c` of Linux 7.2).
+    /// Returns the range of the code, before the load bias: from the first executable segment to the end of the last
+    /// one's contents (`load_elf_binary` in `fs/binfmt_elf.c` of Linux 7.2).
     pub fn code(&self) -> Range<u64> {
         let code = || {
             let all = self.segments.iter();
@@ -122,7 +122,8 @@ impl Plan {
         start.unwrap_or(0)..end.unwrap_or(0)
     }
 
-    /// The initialised data, before the load bias: from the last segment to the end of the contents of all segments.
+    /// Returns the range of the initialised data, before the load bias: from the start of the last segment to the end
+    /// of the contents of all segments.
     pub fn data(&self) -> Range<u64> {
         let all = || self.segments.iter();
         let start = all().map(|segment| segment.address).max();
@@ -132,7 +133,7 @@ impl Plan {
         start.unwrap_or(0)..end.unwrap_or(0)
     }
 
-    /// End of the last page of the image, before the load bias.
+    /// Returns the end of the last page of the image, before the load bias.
     pub fn end(&self) -> u64 {
         let ends = self
             .segments
@@ -142,10 +143,10 @@ impl Plan {
     }
 }
 
-/// Reads the header from the first bytes of a file.
+/// Parses the header from the first bytes of a file.
 ///
 /// # Errors
-/// As [`ElfError`] says.
+/// One of [`ElfError`].
 pub fn parse_header(bytes: &[u8]) -> Result<Header, ElfError> {
     if !bytes.starts_with(b"\x7fELF") {
         return Err(ElfError::NotElf);
@@ -175,10 +176,10 @@ pub fn parse_header(bytes: &[u8]) -> Result<Header, ElfError> {
     })
 }
 
-/// Plans the loading of a program from its program headers. `file_size` is that of the file.
+/// Plans the loading of a program from its program headers. `file_size` is the size of the file in bytes.
 ///
 /// # Errors
-/// As [`ElfError`] says.
+/// One of [`ElfError`].
 pub fn plan(header: Header, headers: &[u8], file_size: u64) -> Result<Plan, ElfError> {
     let mut plan = Plan {
         header,

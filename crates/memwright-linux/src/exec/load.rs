@@ -1,4 +1,4 @@
-//! Mapping a program into an address space.
+//! Maps a program into an address space.
 
 use super::elf::Plan;
 use crate::{M, Space, errno::Errno, fs::Executable, kernel::Kernel, memory::map_errno};
@@ -8,16 +8,16 @@ use memwright_table::{TryPush, VirtAddr};
 
 const PAGE: u64 = 4096;
 
-/// Where a relocatable image goes.
+/// Where to place a relocatable image.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Base {
-    /// From this address on.
+    /// Starting at this address.
     At(u64),
-    /// Wherever there is room.
+    /// In any gap that is large enough.
     Anywhere,
 }
 
-/// Maps the segments of a program; returns the load bias.
+/// Maps the segments of a program. Returns the load bias.
 pub(super) fn map_image(
     kernel: &Kernel,
     space: &Arc<Space>,
@@ -49,8 +49,8 @@ pub(super) fn map_image(
                 && mapped_end > file_end
                 && segment.rights.contains(Rights::WRITE)
             {
-                // To the end of the page, as Linux does (fs/binfmt_elf.c, `padzero`): a loader's first allocations
-                // lie behind its own data and count on zeroes.
+                // Clear up to the end of the page, as Linux does (fs/binfmt_elf.c, `padzero`): a loader's first
+                // allocations are right after its data and rely on zeroes.
                 let zeroes = [0; PAGE as usize];
                 let tail = mapped_end - file_end;
                 let (at, zeroes) = (VirtAddr::new(file_end), &zeroes[..tail as usize]);
@@ -77,7 +77,7 @@ fn place(
     mapped.map(|_| ()).map_err(map_errno)
 }
 
-/// Finds room for a whole image: maps and unmaps a reservation.
+/// Finds a gap for a complete image by mapping and unmapping a reservation.
 fn find_room(kernel: &Kernel, space: &Space, plan: &Plan) -> Result<u64, Errno> {
     let length = plan.end() - plan.start();
     let slack = plan.alignment - PAGE;
@@ -91,7 +91,7 @@ fn find_room(kernel: &Kernel, space: &Space, plan: &Plan) -> Result<u64, Errno> 
     Ok(address.as_u64().next_multiple_of(plan.alignment))
 }
 
-/// Up to `length` bytes of a file from `offset` on.
+/// Reads up to `length` bytes of a file, starting at `offset`.
 pub(super) fn read(
     kernel: &Kernel,
     file: &Executable,
@@ -105,7 +105,7 @@ pub(super) fn read(
     Ok(bytes)
 }
 
-/// Reads the plan of a program.
+/// Reads the headers of a program and plans its loading.
 pub(super) fn read_plan(kernel: &Kernel, file: &Executable) -> Result<Plan, Errno> {
     let first = read(kernel, file, 0, super::elf::HEADER_SIZE)?;
     let header = super::elf::parse_header(&first).map_err(super::ElfError::errno)?;
@@ -117,7 +117,7 @@ pub(super) fn read_plan(kernel: &Kernel, file: &Executable) -> Result<Plan, Errn
     super::elf::plan(header, &headers, file.size()).map_err(super::ElfError::errno)
 }
 
-/// Reads the path of the interpreter that a plan names.
+/// Reads the path of the plan's interpreter, if it has one.
 pub(super) fn interpreter_path(
     kernel: &Kernel,
     file: &Executable,

@@ -1,7 +1,6 @@
-//! `execve`: from a file to a program that can run.
+//! `execve`: replaces the program of a process.
 //!
-//! The new address space is complete before the old one is touched, so that every failure leaves
-//! the caller as it was.
+//! The new address space is complete before the old one is changed, so a failure leaves the caller as it was.
 
 mod elf;
 mod load;
@@ -37,20 +36,20 @@ use load::{Base, interpreter_path, map_image, read_plan};
 use memwright::{AreaFlags, MapRequest, Placement, Rights};
 use memwright_table::{OutOfMemory, TryPush, VirtAddr};
 
-/// Scripts of scripts end here (`exec_binprm` of Linux 7.2, `fs/exec.c`).
+/// Most nested scripts (`exec_binprm` of Linux 7.2, `fs/exec.c`).
 const SCRIPTS_MAX: usize = 5;
-/// Bytes of a file that say what it is (`BINPRM_BUF_SIZE`).
+/// Number of bytes read to identify the format of a file (`BINPRM_BUF_SIZE`).
 const FIRST_BYTES: usize = 256;
-/// Longest single string (`MAX_ARG_STRLEN`).
+/// Longest single argument or environment string in bytes (`MAX_ARG_STRLEN`).
 pub const STRING_MAX: usize = 131_072;
-/// Bytes below the initial stack that are mapped at once (`setup_arg_pages`: 128 KiB).
+/// Bytes below the initial stack pointer that the stack area covers from the start (`setup_arg_pages`: 128 KiB).
 const STACK_AHEAD: u64 = 131_072;
 
-/// Why a program cannot be executed.
+/// The reason why a program cannot be executed.
 pub struct ExecError {
-    /// What the call returns.
+    /// The error that the call returns.
     pub errno: Errno,
-    /// The interpreter that is to blame, if it is not the file itself.
+    /// The interpreter at fault, if it is not the file itself.
     pub interpreter: Option<Vec<u8>>,
 }
 
@@ -63,17 +62,17 @@ impl From<Errno> for ExecError {
     }
 }
 
-/// The most bytes of strings and their pointers for a stack limit: a quarter of it, at least 128
-/// KiB, at most 6 MiB (`bprm_stack_limits` of Linux 7.2).
+/// Returns the most bytes of strings and string pointers under a stack limit: a quarter of the limit, at least 128 KiB
+/// and at most 6 MiB (`bprm_stack_limits` of Linux 7.2).
 pub fn strings_limit(stack_limit: u64) -> u64 {
     (stack_limit / 4).clamp(128 << 10, 6 << 20)
 }
 
-/// The most bytes of strings beside the pointers to `counts` arguments and environment strings (`bprm_stack_limits`):
-/// there is a pointer to at least one argument.
+/// Returns the most bytes of strings that are left next to the pointers for `counts` argument and environment strings
+/// (`bprm_stack_limits`). At least one argument pointer is counted.
 ///
 /// # Errors
-/// `E2BIG` when pointers alone take all.
+/// `E2BIG` if the pointers alone fill the limit.
 pub fn strings_room(stack_limit: u64, counts: [u64; 2]) -> Result<u64, Errno> {
     let [arguments, environment] = counts;
     let pointers = arguments.max(1).saturating_add(environment);
@@ -83,11 +82,11 @@ pub fn strings_room(stack_limit: u64, counts: [u64; 2]) -> Result<u64, Errno> {
     }
 }
 
-/// What a call of `execve` asks for.
+/// The arguments of an `execve` call.
 pub struct Request {
     /// The path as given.
     pub path: Vec<u8>,
-    /// Where a relative path starts.
+    /// The directory from which a relative path starts.
     pub start: Arc<Dentry>,
     /// Argument strings.
     pub arguments: Strings,
@@ -98,18 +97,18 @@ pub struct Request {
 /// Replaces the program of the calling process.
 ///
 /// # Errors
-/// As `execve(2)`; nothing has changed.
+/// Those of `execve(2)`. The process is then unchanged.
 pub fn execute(context: &Context<'_>, mut request: Request) -> Result<(), ExecError> {
     context.check_heap()?;
     if request.arguments.count() == 0 {
-        // As Linux since 5.18: a program finds at least an empty name.
+        // As in Linux since 5.18, a program always gets a name, which may be empty.
         request.arguments.end(0).map_err(|_| Errno::ENOMEM)?;
     }
     let stack_limit = context.process().limits.lock().get(Resource::Stack).current;
     let counts = [&request.arguments, &request.environment].map(|strings| strings.count() as u64);
     let room = strings_room(stack_limit, counts)?;
     let file = find_program(context, &mut request)?;
-    // A script's interpreter has come among them.
+    // The arguments now include a script's interpreter.
     let size = request.arguments.size() + request.environment.size();
     if size + request.path.len() as u64 + 1 > room {
         return Err(Errno::E2BIG.into());
@@ -120,7 +119,7 @@ pub fn execute(context: &Context<'_>, mut request: Request) -> Result<(), ExecEr
     Ok(())
 }
 
-/// Executes the program of the manifest; the text says what failed.
+/// Executes the program of the manifest. The text of the error says what failed.
 #[allow(
     clippy::disallowed_macros,
     reason = "the run is over: a program decides nothing any more"
@@ -208,7 +207,7 @@ fn find_program(context: &Context<'_>, request: &mut Request) -> Result<Executab
     Err(Errno::ELOOP.into())
 }
 
-/// A copy of `bytes`.
+/// Copies `bytes`.
 fn copied(bytes: &[u8]) -> Result<Vec<u8>, Errno> {
     let mut copy = Vec::new();
     copy.try_push_all(bytes).map_err(|_| Errno::ENOMEM)?;
@@ -280,7 +279,7 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
     map_stack(kernel, &space, &stack, contents, plan.executable_stack)?;
     let end = plan.end().wrapping_add(bias);
     let heap = if plan.header.relocatable && interpreter.is_none() {
-        // A static-PIE program's heap is out of the way of mappings.
+        // The heap of a static PIE program must not collide with mappings.
         layouts.program
     } else {
         end
@@ -318,8 +317,8 @@ fn open_interpreter(
         .open_executable(&root, &path, LastLink::Follow)
         .and_then(|file| read_plan(context.kernel, &file).map(|plan| (Arc::new(file), plan)));
     opened.map_err(|errno| {
-        // As Linux: an interpreter that is no program makes the call fail with ELIBBAD, which
-        // says less than ENOEXEC with its name.
+        // As in Linux, an invalid interpreter makes the call fail with ELIBBAD. Reporting ENOEXEC together with the
+        // interpreter's name would say more.
         ExecError {
             errno,
             interpreter: Some(path),
@@ -351,11 +350,11 @@ fn map_stack(
     })
 }
 
-/// Ends the other threads of the process, waits until they are gone, and gives the caller the
-/// process's id (`de_thread` of Linux 7.2, `fs/exec.c`).
+/// Terminates the other threads of the process, waits until they have exited, and gives the caller the id of the
+/// process (`de_thread` of Linux 7.2, `fs/exec.c`).
 ///
 /// # Errors
-/// `EAGAIN` when the process ends or another thread executes a program: the caller then ends too.
+/// `EAGAIN` if the process is exiting or another of its threads is in `execve`; the caller then exits as well.
 fn become_only_thread(context: &Context<'_>) -> Result<(), Errno> {
     let (kernel, process, thread) = (context.kernel, context.process(), context.thread);
     {
@@ -387,7 +386,7 @@ fn become_only_thread(context: &Context<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The point of no return: the process becomes the new program.
+/// Commits to the new program. This is the point of no return.
 fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
     let kernel: &'static Kernel = context.kernel;
     let process = context.process();
@@ -398,7 +397,8 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
     crate::memory::note_peak(process);
     crate::futex::release(kernel, context.thread);
     let old = {
-        // Nobody moves the process to another group meanwhile, who would tell the old address space who pays.
+        // The lock keeps the process from being moved to another group, which would set the swap owner on the old
+        // address space.
         let _tasks = kernel.tasks.lock();
         process.replace_space(loaded.space.clone(), loaded.image)
     };
@@ -414,7 +414,7 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
         state.alternate_stack = AlternateStack::default();
         state.saved_mask = None;
         if signals.is_traced(context.thread) {
-            // What a tracer hears of it (`ptrace_event` of Linux 7.2 without `PTRACE_O_TRACEEXEC`).
+            // The tracer's notification (`ptrace_event` of Linux 7.2 without `PTRACE_O_TRACEEXEC`).
             let trap = SignalInfo::kernel(Signal::SIGTRAP);
             signals.thread(context.thread).pending.add(SignalInfo {
                 code: code::SI_USER,
@@ -431,11 +431,11 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
     kernel.probes.executed(context.thread);
 }
 
-/// Descriptors that were shared become the process's own; those marked so are closed.
+/// Unshares the descriptor table and closes the descriptors marked close-on-exec.
 fn own_files(context: &Context<'_>) {
     let process = context.process();
     let files = context.files();
-    // The process and this call each hold one.
+    // The process and this call each hold one reference.
     if Arc::strong_count(&files) > 2 {
         if let Ok(own) = files.duplicate(context.kernel) {
             let old = process.replace_files(Arc::new(own));

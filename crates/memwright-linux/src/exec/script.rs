@@ -1,6 +1,6 @@
-//! The first line of a script.
+//! Parses the first line of a script.
 
-/// What `#!` names.
+/// The contents of a `#!` line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Script<'a> {
     /// Path of the interpreter.
@@ -9,7 +9,7 @@ pub struct Script<'a> {
     pub argument: Option<&'a [u8]>,
 }
 
-/// What the first bytes of a file are.
+/// The kind of a file according to its first bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FirstLine<'a> {
     /// Not a script.
@@ -20,8 +20,8 @@ pub enum FirstLine<'a> {
     Script(Script<'a>),
 }
 
-/// Reads the first line of a file from its first bytes (`load_script` of Linux 7.2,
-/// `fs/binfmt_script.c`). A path that does not end within them is refused, an argument is cut.
+/// Parses the first line of a file from its first bytes (`load_script` of Linux 7.2, `fs/binfmt_script.c`). A path that
+/// does not end within them is refused; an argument is truncated.
 pub fn parse(bytes: &[u8]) -> FirstLine<'_> {
     let Some(rest) = bytes.strip_prefix(b"#!") else {
         return FirstLine::Other;

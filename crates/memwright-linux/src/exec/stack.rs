@@ -1,4 +1,4 @@
-//! The stack a program starts with: arguments, environment, auxiliary vector.
+//! The initial stack of a program: arguments, environment and auxiliary vector.
 
 use super::Strings;
 use crate::{
@@ -10,28 +10,28 @@ use alloc::vec::Vec;
 use linux_raw_sys::auxvec as at;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// What the auxiliary vector says.
+/// The contents of the auxiliary vector.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// CPUID leaf 1 EDX.
     pub hardware: u64,
     /// Address of the program headers.
     pub headers: u64,
-    /// How many program headers there are.
+    /// Number of program headers.
     pub header_count: u64,
-    /// Where the interpreter was loaded; 0 without one.
+    /// Load address of the interpreter; 0 if there is none.
     pub interpreter_base: u64,
-    /// First instruction of the program itself.
+    /// Address of the first instruction of the program itself.
     pub entry: u64,
-    /// Least bytes of a stack for signals.
+    /// Smallest size of a signal stack in bytes.
     pub signal_stack: u64,
-    /// Whose rights the program has.
+    /// The credentials of the program.
     pub credentials: Credentials,
     /// 16 random bytes.
     pub random: [u8; 16],
 }
 
-/// What a stack is made of.
+/// The contents of an initial stack.
 #[derive(Clone, Copy)]
 pub struct Contents<'a> {
     /// The path that was executed.
@@ -40,33 +40,33 @@ pub struct Contents<'a> {
     pub arguments: &'a Strings,
     /// Environment strings.
     pub environment: &'a Strings,
-    /// What the auxiliary vector says.
+    /// The values of the auxiliary vector.
     pub facts: &'a Facts,
 }
 
-/// Where everything on a fresh stack stands.
+/// The layout of an initial stack.
 #[derive(Clone, Debug)]
 pub struct StackPlan {
-    /// Initial stack pointer: address of the first byte.
+    /// Initial stack pointer, which is the lowest address used.
     pub pointer: u64,
     /// End of the stack.
     pub top: u64,
-    /// Where the strings are.
+    /// Addresses of the strings.
     pub addresses: ImageAddresses,
-    /// The auxiliary vector, as `/proc/PID/auxv` shows it.
+    /// The auxiliary vector, as `/proc/PID/auxv` returns it.
     pub auxiliary: Vec<u8>,
-    /// Address of the platform's name.
+    /// Address of the platform string.
     platform: u64,
     /// Address of the random bytes.
     random: u64,
 }
 
-/// The platform's name, as `AT_PLATFORM` points at it.
+/// The platform string, to which `AT_PLATFORM` points.
 const PLATFORM: &[u8] = b"x86_64\0";
 
-/// Lays out a stack that ends at `top`: from there downwards a null word, the path, environment
-/// and argument strings, the platform's name, random bytes, and below them the vectors
-/// (`create_elf_tables` of Linux 7.2, `fs/binfmt_elf.c`).
+/// Lays out a stack that ends at `top`. From the top downwards there are a null word, the path, the environment and
+/// argument strings, the platform string, the random bytes and the vectors (`create_elf_tables` of Linux 7.2,
+/// `fs/binfmt_elf.c`).
 ///
 /// # Errors
 /// [`OutOfMemory`].
@@ -130,7 +130,7 @@ pub fn plan(top: u64, contents: Contents<'_>) -> Result<StackPlan, OutOfMemory> 
 }
 
 impl StackPlan {
-    /// Stores the stack by `store`, which is given an address and bytes, from the lowest address to the highest.
+    /// Writes the stack by calling `store` with an address and bytes, from the lowest address to the highest.
     ///
     /// # Errors
     /// Those of `store`, and `ENOMEM`.
@@ -173,12 +173,12 @@ impl StackPlan {
     }
 }
 
-/// Bytes that are stored together.
+/// Number of bytes that one call of `store` writes.
 const TOGETHER: usize = 4096;
 
-/// Collects what is written into pieces of a page.
+/// Collects output into pieces of one page.
 struct Writer<F> {
-    /// Address of what has been stored so far.
+    /// Address up to which everything is stored.
     address: u64,
     waiting: Vec<u8>,
     store: F,

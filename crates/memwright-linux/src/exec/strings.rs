@@ -1,24 +1,25 @@
-//! The argument or environment strings of a program, held in pages.
+//! The argument or environment strings of a program, stored in page-sized blocks.
 
 use crate::paged::Paged;
 use alloc::vec::Vec;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// A list of strings, each with a NUL at its end. A program may pass six megabytes of them: no block is larger than a page.
+/// A list of NUL-terminated strings. A program may pass up to 6 MiB of them, so they are stored in blocks of at most a
+/// page.
 #[derive(Default)]
 pub struct Strings {
-    /// Those before all others: what a `#!` line put in the place of the first argument.
+    /// Strings in front of all others: those that a `#!` line put in place of the first argument.
     front: Vec<Vec<u8>>,
-    /// The bytes of all others, one behind the other.
+    /// The bytes of all other strings, concatenated.
     bytes: Paged<u8>,
-    /// The length of each of them.
+    /// The length of each string in `bytes`.
     lengths: Paged<u32>,
-    /// The first of them is left out: something stands in its place.
+    /// The first string in `bytes` is skipped because `front` replaces it.
     first_replaced: bool,
 }
 
 impl Strings {
-    /// No string.
+    /// Creates an empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -29,7 +30,7 @@ impl Strings {
         }
     }
 
-    /// Strings with these contents.
+    /// Creates a list with these strings.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -42,7 +43,7 @@ impl Strings {
         Ok(strings)
     }
 
-    /// Appends a part of the string that comes next.
+    /// Appends a part of the next string.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -50,7 +51,7 @@ impl Strings {
         self.bytes.try_push_all(part)
     }
 
-    /// Ends the string that comes next, whose parts were `length` bytes together.
+    /// Completes the next string, whose parts have a total length of `length` bytes.
     ///
     /// # Errors
     /// [`OutOfMemory`], also for a string longer than 4 GiB.
@@ -60,7 +61,7 @@ impl Strings {
         self.lengths.try_push(length)
     }
 
-    /// Puts `contents` in the place of the first string.
+    /// Replaces the first string with `contents`.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -86,7 +87,7 @@ impl Strings {
         Ok(())
     }
 
-    /// How many of the strings in pages are left out, and their bytes.
+    /// Returns the number of strings in `bytes` that are skipped, and their length.
     fn left_out(&self) -> (usize, usize) {
         match self.lengths.get(0) {
             Some(&first) if self.first_replaced => (1, first as usize),
@@ -94,27 +95,27 @@ impl Strings {
         }
     }
 
-    /// How many strings there are.
+    /// Returns the number of strings.
     #[must_use]
     pub fn count(&self) -> usize {
         self.front.len() + self.lengths.len() - self.left_out().0
     }
 
-    /// Bytes of all strings with their NULs.
+    /// Returns the total size in bytes of all strings, including their NULs.
     #[must_use]
     pub fn size(&self) -> u64 {
         let front: usize = self.front.iter().map(Vec::len).sum();
         (front + self.bytes.len() - self.left_out().1) as u64
     }
 
-    /// The length of each string with its NUL, in order.
+    /// Iterates over the lengths of the strings, including their NULs, in order.
     pub fn lengths(&self) -> impl Iterator<Item = u64> {
         let front = self.front.iter().map(|string| string.len() as u64);
         let others = self.lengths.iter_from(self.left_out().0);
         front.chain(others.map(|&length| length.into()))
     }
 
-    /// The bytes of all strings, in order, in pieces of at most a page.
+    /// Iterates over the bytes of all strings, in order, in pieces of at most a page.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let mut left_out = self.left_out().1;
         let others = self.bytes.blocks().map(move |block| {

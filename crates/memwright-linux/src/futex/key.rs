@@ -1,4 +1,4 @@
-//! Which word is meant.
+//! Futex keys: identify a word of memory.
 
 use super::BUCKETS;
 use crate::{M, Space, errno::Errno, user::check_range};
@@ -6,29 +6,29 @@ use alloc::sync::Arc;
 use memwright::{Rights, object::Object};
 use memwright_table::{PAGE_SIZE, VirtAddr};
 
-/// Who may wait for the same word and wake its waiters.
+/// The threads that may wait for a word and wake its waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// Threads of one address space (`FUTEX_PRIVATE_FLAG`).
     Private,
-    /// Whoever maps the memory.
+    /// All threads that map the memory.
     Shared,
 }
 
-/// Equal for the same word and never for two (`union futex_key` of Linux 7.2,
-/// `include/linux/futex.h`). As there, a private and a shared call never mean the same word.
+/// Identifies a word: equal for the same word, different for different ones (`union futex_key` of Linux 7.2,
+/// `include/linux/futex.h`). As in Linux, a private and a shared call never refer to the same word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
-    /// A word of one address space, in a private call.
+    /// A word in an address space, in a private call.
     Private { space: usize, address: u64 },
-    /// A word of one address space, in a shared call.
+    /// A word of anonymous memory in an address space, in a shared call.
     Anonymous { space: usize, address: u64 },
-    /// A word of an object, wherever it is mapped.
+    /// A word of an object, independent of where it is mapped.
     Object { object: usize, position: u64 },
 }
 
 impl Key {
-    /// The bucket where its waiters stand.
+    /// Returns the bucket of its waiters.
     pub(super) fn bucket(self) -> u32 {
         let (identity, place) = match self {
             Self::Private { space, address } | Self::Anonymous { space, address } => {
@@ -36,24 +36,24 @@ impl Key {
             }
             Self::Object { object, position } => (object, position),
         };
-        // Words are 4 bytes apart, identities are addresses of large structures.
+        // Words are 4 bytes apart; identities are addresses of large structures.
         let mixed = (place >> 2) ^ (identity as u64 >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let spread = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         (spread % BUCKETS as u64) as u32
     }
 }
 
-/// A key, and the object that it names.
+/// A key and the object that it refers to.
 pub(super) struct Found {
     pub(super) key: Key,
     pub(super) object: Option<Arc<dyn Object<M>>>,
 }
 
-/// The key of the word at `address` (`get_futex_key` of Linux 7.2, `kernel/futex/core.c`). `write`
-/// says that a shared call is going to change the word.
+/// Returns the key of the word at `address` (`get_futex_key` of Linux 7.2, `kernel/futex/core.c`). `write` says that a
+/// shared call will change the word.
 ///
 /// # Errors
-/// `EINVAL` for an address that is not a multiple of 4, `EFAULT` for one that is no user memory.
+/// `EINVAL` for an address that is not a multiple of 4, `EFAULT` for one outside user memory.
 pub(super) fn find(
     space: &Arc<Space>,
     address: u64,
@@ -89,13 +89,13 @@ fn shared(space: &Space, identity: usize, address: u64, write: bool) -> Result<F
         if write && !writable {
             return None;
         }
-        // Beyond the end of an object there is no page, and so no word.
+        // There is no page, and so no word, beyond the end of an object.
         let missing = |object: &Arc<dyn Object<M>>| !object.contains(area.offset_of(page));
         if area.object().is_some_and(missing) {
             return None;
         }
         match area.object() {
-            // A private page that can be written is, or becomes, this address space's own.
+            // A writable private page is, or becomes, private to this address space.
             Some(object) if area.is_shared() || !writable => {
                 let object = object.clone();
                 let identity = core::ptr::from_ref(object.mappings()).cast::<()>() as usize;
@@ -110,7 +110,7 @@ fn shared(space: &Space, identity: usize, address: u64, write: bool) -> Result<F
                 })
             }
             Some(_) => Some(anonymous(identity, address)),
-            // Anonymous memory that nobody can write never changes.
+            // Anonymous memory that no thread can write never changes.
             None => writable.then(|| anonymous(identity, address)),
         }
     });

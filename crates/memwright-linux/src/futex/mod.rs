@@ -1,17 +1,16 @@
 //! Futexes: threads that wait for a word of user memory to change.
 //!
 //! ```text
-//! key.rs      which word is meant: of one address space, or of an object that several map
+//! key.rs      keys: a word of one address space, or of an object that several of them map
 //! wait.rs     wait        wake.rs   wake        requeue.rs   wake some, move others to a second word
 //! operate.rs  change a second word, wake the waiters of the first, and perhaps of the second
-//! release.rs  what an ending thread leaves: the list of robust locks, the word with its id
+//! release.rs  cleanup for an exiting thread: the robust list, and the word with the thread id
 //! ```
 //!
-//! Waiters stand in buckets by the hash of their key, first come first. A waiter compares the word
-//! and enters the bucket under the bucket's lock, and whoever changes the word wakes under the same
-//! lock afterwards: no wake is lost between the two. User memory is read there by an access that
-//! is not resolved if it faults; the lock is then released, the page made accessible, and all of it
-//! tried again (`kernel/futex/` of Linux 7.2 does the same).
+//! Waiters are queued in buckets by the hash of their key, in order of arrival. A waiter compares the word and enters
+//! the bucket under the bucket's lock. A thread that changes the word afterwards wakes under the same lock, so no
+//! wakeup is lost. User memory is read under the lock by an access whose faults are not resolved. After a fault, the
+//! lock is released, the page is faulted in, and the operation starts again (like `kernel/futex/` of Linux 7.2).
 
 mod key;
 mod operate;
@@ -39,28 +38,28 @@ use key::Key;
 use memwright::object::Object;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// How many buckets there are. A power of two.
+/// Number of buckets; a power of two.
 const BUCKETS: usize = 256;
 
 /// One waiting thread.
 struct Waiter {
     key: Key,
-    /// Wakes reach it whose bits meet these.
+    /// A wakeup applies if its bits intersect with these.
     bits: u32,
     thread: Arc<Thread>,
-    /// Keeps the key's object, so that no other takes its place.
+    /// Keeps the key's object alive, so that its address is not reused.
     object: Option<Arc<dyn Object<M>>>,
 }
 
 type Queue = Vec<Waiter>;
 
-/// The waiters of some words, in a cache line of their own.
+/// The waiters of some words, in a separate cache line.
 #[repr(align(64))]
 struct Bucket {
     waiters: Lock<Queue>,
 }
 
-/// Every waiter of the machine.
+/// All futex waiters of the machine.
 pub struct Futexes {
     buckets: Vec<Bucket>,
 }
@@ -72,7 +71,7 @@ impl Default for Futexes {
 }
 
 impl Futexes {
-    /// No waiters.
+    /// Creates empty buckets.
     pub fn new() -> Self {
         let bucket = || Bucket {
             waiters: Lock::new(Rank::Wait, Vec::new()),
@@ -86,7 +85,7 @@ impl Futexes {
         self.buckets[bucket as usize].waiters.lock()
     }
 
-    /// Locks a bucket that has room for so many more.
+    /// Locks a bucket after making room for `more` further waiters.
     fn lock_with_room(
         &self,
         bucket: u32,
@@ -96,8 +95,8 @@ impl Futexes {
         lock_with_room_for(waiters, more, |queue| queue)
     }
 
-    /// Locks the buckets of two keys; the second only if it is another. The lower one is waited for,
-    /// the higher one never with the lower one held: both have one rank.
+    /// Locks the buckets of two keys; the second only if it differs from the first. Both locks have the same rank, so
+    /// the higher bucket is only tried while the lower one is held.
     fn lock_two(
         &self,
         first: u32,
@@ -116,20 +115,20 @@ impl Futexes {
                 };
             }
             drop(low);
-            // Wait for the other one as for any lock.
+            // Wait for the higher one without holding any lock.
             drop(self.lock(first.max(second)));
         }
     }
 }
 
-/// What a waiter held: a thread to wake, an object to let go.
+/// The references of a waiter: a thread to wake, and an object to release.
 struct Held {
     thread: Option<Arc<Thread>>,
     object: Option<Arc<dyn Object<M>>>,
 }
 
-/// What leaves a bucket under its lock and is dealt with after it. There is always room for one waiter's; for more it is
-/// made where no lock is held.
+/// What has left a bucket under its lock and is handled after it is released. There is always room for one waiter; room
+/// for more is allocated while no lock is held.
 #[derive(Default)]
 struct Left {
     first: Option<Held>,
@@ -141,9 +140,9 @@ impl Left {
         self.first.is_none() || self.others.len() < self.others.capacity()
     }
 
-    /// Makes room for so many, if there is memory.
+    /// Makes room for `waiters` entries, if there is memory.
     fn make_room(&mut self, waiters: u32) {
-        /// The list stays in one block of moderate size.
+        /// Keeps the list in one block of moderate size.
         const TOGETHER: usize = 1024;
         let _ = self.others.try_make_room((waiters as usize).min(TOGETHER));
     }
@@ -159,7 +158,8 @@ impl Left {
         }
     }
 
-    /// Takes what a waiter holds that leaves its bucket to be woken. There is room.
+    /// Takes the references of a waiter that leaves its bucket to be woken. The caller has made sure that there is
+    /// room.
     fn take(&mut self, waiter: &mut Waiter) {
         waiter.thread.futex.leave();
         self.add(Held {
@@ -168,7 +168,7 @@ impl Left {
         });
     }
 
-    /// Wakes the threads and lets go of the objects. No lock is held.
+    /// Wakes the threads and releases the objects. The caller holds no lock.
     fn wake(&mut self, kernel: &Kernel) {
         for held in self.first.take().into_iter().chain(self.others.drain(..)) {
             let Held { thread, object } = held;
@@ -180,14 +180,14 @@ impl Left {
     }
 }
 
-/// How many waiters were taken out of a bucket, and how many more would have been if there had been room for them.
+/// How many waiters were taken out of a bucket, and how many more would have been if there had been room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Taken {
     now: u32,
     later: u32,
 }
 
-/// Takes up to `most` waiters for `key` whose bits meet `bits` out of their bucket.
+/// Takes up to `most` waiters for `key` whose bits intersect with `bits` out of their bucket.
 fn take_waiters(queue: &mut Queue, key: Key, bits: u32, most: u32, left: &mut Left) -> Taken {
     let mut taken = Taken::default();
     if !queue.is_empty() {
@@ -209,7 +209,7 @@ fn take_waiters(queue: &mut Queue, key: Key, bits: u32, most: u32, left: &mut Le
 }
 
 impl Futexes {
-    /// Wakes the waiters that were left in their bucket for want of room; returns how many.
+    /// Wakes the waiters that stayed in their bucket for lack of room. Returns how many.
     #[cold]
     fn wake_later(
         &self,

@@ -4,7 +4,7 @@ use super::{ANY, Left, Scope, Taken, key, take_waiters, wake::at_least_one};
 use crate::{context::Context, errno::Errno, host::Host};
 use linux_raw_sys::general as raw;
 
-/// How the second word is changed.
+/// The operation on the second word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Set,
@@ -14,7 +14,7 @@ enum Change {
     Xor,
 }
 
-/// How the second word's old value is compared.
+/// The comparison with the second word's old value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comparison {
     Equal,
@@ -35,7 +35,7 @@ struct Operation {
     against: i32,
 }
 
-/// A field of 12 bits, signed.
+/// Sign-extends a 12-bit field.
 fn signed_12(field: u32) -> i32 {
     ((field << 20) as i32) >> 20
 }
@@ -81,7 +81,7 @@ impl Change {
         }
     }
 
-    /// Changes the word atomically; its old value, or `None` if it cannot be accessed now.
+    /// Changes the word atomically. Returns its old value, or `None` if it cannot be accessed now.
     fn make(self, host: &dyn Host, address: u64, operand: u32) -> Option<u32> {
         let mut old = host.user_peek32(address)?;
         loop {
@@ -108,13 +108,12 @@ impl Comparison {
     }
 }
 
-/// Changes the word at `second` and wakes up to `most` waiters of the one at `first`; if the second
-/// word's old value compares as asked, up to `most_second` of its waiters too. Returns how many
+/// Changes the word at `second` and wakes up to `most` waiters of the word at `first`. If the comparison holds for the
+/// second word's old value, wakes up to `most_second` of its waiters too. Returns the number of woken threads
 /// (`futex_wake_op` of Linux 7.2, `kernel/futex/waitwake.c`).
 ///
 /// # Errors
-/// `ENOSYS` for an unknown operation, and after the change for an unknown comparison; `EINVAL`,
-/// `EFAULT`.
+/// `ENOSYS` for an unknown operation, and after the change for an unknown comparison; `EINVAL`, `EFAULT`.
 pub(crate) fn wake_and_operate(
     context: &Context<'_>,
     [first, second]: [u64; 2],
@@ -133,7 +132,7 @@ pub(crate) fn wake_and_operate(
         let (mut queue, mut other) = kernel.futexes.lock_two(one.key.bucket(), two.key.bucket());
         let Some(old) = change.make(kernel.host, second, operation.operand) else {
             drop((queue, other));
-            // A store, but of the value that is there.
+            // Faults in the page for writing without changing the word.
             kernel
                 .host
                 .user_compare_exchange32(second, 0, 0)

@@ -1,4 +1,4 @@
-//! What a thread leaves behind in the address space that it leaves.
+//! Cleanup for a thread that leaves its address space.
 
 use super::{ANY, Scope, wake};
 use crate::{Space, kernel::Kernel, process::Thread, user::check_range};
@@ -6,15 +6,18 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
 
-/// Most entries of a list that are looked at (`ROBUST_LIST_LIMIT`).
+/// Most entries of a robust list that are visited (`ROBUST_LIST_LIMIT`).
 const ROBUST_MAX: u32 = raw::ROBUST_LIST_LIMIT;
 
-/// Marks the robust locks that the thread holds as those of a dead owner and wakes one waiter of
-/// each; then stores 0 in the word that `set_tid_address` or `CLONE_CHILD_CLEARTID` named, and wakes
-/// a waiter of it, if others use the address space (`mm_release` of Linux 7.2, `kernel/fork.c`).
+/// Marks the robust locks that the thread holds with `FUTEX_OWNER_DIED` and wakes one waiter of each. Then, if the
+/// address space has other users, stores 0 in the word set by `set_tid_address` or `CLONE_CHILD_CLEARTID` and wakes one
+/// of its waiters (`mm_release` of Linux 7.2, `kernel/fork.c`).
 ///
-/// Called by the thread itself at its end and in exec, holding no lock, while it still runs in the
-/// address space and belongs to the threads of its process.
+/// Called by the thread itself on exit and in `execve`, while it still runs in the address space and is still one of
+/// the threads of its process.
+///
+/// # Locks
+/// The caller holds no lock.
 pub(crate) fn release(kernel: &Kernel, thread: &Arc<Thread>) {
     let head = thread.robust_list.swap(0, Ordering::Relaxed);
     let word = thread.clear_child_tid.swap(0, Ordering::Relaxed);
@@ -32,25 +35,25 @@ pub(crate) fn release(kernel: &Kernel, thread: &Arc<Thread>) {
             thread,
             space: &space,
         };
-        // A list that cannot be read any further is left as it is.
+        // A list that cannot be read any further is abandoned.
         let _ = end.walk(head);
     }
     if clears && check_range(word, 4).is_ok() {
-        // The waiter is woken even if the word cannot be stored, as on Linux.
+        // As on Linux, a waiter is woken even if the word cannot be written.
         let _ = kernel.host.copy_to_user(word, &[0; 4]);
         let _ = wake(kernel, &space, word, Scope::Shared, 1, ANY);
     }
 }
 
-/// Where a list goes on.
+/// A decoded pointer of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     address: u64,
-    /// It belongs to a lock with priority inheritance, whose waiters do not wait here.
+    /// The entry is of a lock with priority inheritance, whose waiters are not queued here.
     inherits: bool,
 }
 
-/// The lowest bit of a pointer in the list marks a lock with priority inheritance.
+/// Decodes a pointer of the list. Its lowest bit marks a lock with priority inheritance.
 fn entry(pointer: u64) -> Entry {
     Entry {
         address: pointer & !1,
@@ -58,21 +61,21 @@ fn entry(pointer: u64) -> Entry {
     }
 }
 
-/// The list cannot be read, or names what is no word.
+/// The list cannot be read, or an entry has an invalid address.
 struct Broken;
 
-/// What becomes of the word of a lock whose owner ends.
+/// What happens to a lock's word when the thread exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Death {
-    /// It is another's, or nobody's.
+    /// Nothing: the thread does not own the lock.
     Nothing,
-    /// It was being unlocked: the wake may not have been made.
+    /// The lock was being released: the wakeup may not have happened.
     Wake,
-    /// It becomes this.
+    /// The word is set to this value.
     Mark(u32),
 }
 
-/// Decides by the word of a lock (`handle_futex_death` of Linux 7.2, `kernel/futex/core.c`).
+/// Decides what to do with a lock by its word (`handle_futex_death` of Linux 7.2, `kernel/futex/core.c`).
 fn death(word: u32, owner: u32, pending: bool, inherits: bool) -> Death {
     if pending && !inherits && word == 0 {
         Death::Wake
@@ -100,8 +103,8 @@ impl RobustEnd<'_> {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// `struct robust_list_head`: the first entry, the distance from an entry to its word, and the
-    /// entry that is being added or removed (`exit_robust_list` of Linux 7.2).
+    /// Walks the robust list. `struct robust_list_head` at `head` consists of the first entry, the distance from an
+    /// entry to its word, and the entry that is being added or removed (`exit_robust_list` of Linux 7.2).
     fn walk(&self, head: u64) -> Result<(), Broken> {
         let mut next = entry(self.read(head)?);
         let distance = self.read(head.wrapping_add(8))?;
@@ -110,7 +113,7 @@ impl RobustEnd<'_> {
             if next.address == head {
                 break;
             }
-            // Read before the lock is given away, which its next owner may free.
+            // Read before the lock is released: its next owner may free it.
             let after = self.read(next.address);
             if next.address != pending.address {
                 self.end(next, distance, false)?;
@@ -154,7 +157,7 @@ impl RobustEnd<'_> {
     }
 
     fn wake(&self, address: u64) {
-        // Nobody can be waiting for a word that cannot be named.
+        // A word without a key cannot have waiters.
         let _ = wake(self.kernel, self.space, address, Scope::Shared, 1, ANY);
     }
 }

@@ -8,24 +8,24 @@ use super::{
 use crate::{context::Context, errno::Errno};
 use memwright_table::OutOfMemory;
 
-/// What becomes of the waiters of a word.
+/// The arguments of a requeue operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequeueRequest {
-    /// The word they wait for.
+    /// The address of the word whose waiters are woken or moved.
     pub(crate) from: u64,
-    /// The word they shall wait for.
+    /// The address of the word to which waiters are moved.
     pub(crate) to: u64,
-    /// Whose words both are.
+    /// The scope of both words.
     pub(crate) scope: Scope,
-    /// How many are woken.
+    /// The number of waiters to wake.
     pub(crate) wake: u32,
-    /// How many of the others are moved.
+    /// The number of further waiters to move.
     pub(crate) requeue: u32,
-    /// Only if the first word has this value.
+    /// The value that the first word must have, if it matters.
     pub(crate) value: Option<u32>,
 }
 
-/// What becomes of one waiter.
+/// What happens to one waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Wake,
@@ -33,7 +33,7 @@ enum Fate {
     Stay,
 }
 
-/// What becomes of the next waiter after `seen` others. The numbers are small enough for a sum.
+/// Decides about the next waiter after `seen` others. Both counts are small enough for the sum not to overflow.
 fn fate(seen: u64, wake: u32, requeue: u32) -> Fate {
     if seen >= u64::from(wake) + u64::from(requeue) {
         Fate::Stay
@@ -44,11 +44,11 @@ fn fate(seen: u64, wake: u32, requeue: u32) -> Fate {
     }
 }
 
-/// Wakes the first waiters of a word and lets the next wait for another; returns how many of both
+/// Wakes the first waiters of a word and moves the next ones to another word. Returns the number of both
 /// (`futex_requeue` of Linux 7.2, `kernel/futex/requeue.c`).
 ///
 /// # Errors
-/// `EAGAIN` when the first word has another value, `EINVAL` for negative numbers, `EFAULT`, `ENOMEM`.
+/// `EAGAIN` if the first word has another value, `EINVAL` for negative counts, `EFAULT`, `ENOMEM`.
 pub(crate) fn requeue(context: &Context<'_>, request: &RequeueRequest) -> Result<u64, Errno> {
     if (request.wake as i32) < 0 || (request.requeue as i32) < 0 {
         return Err(Errno::EINVAL);
@@ -109,21 +109,21 @@ pub(crate) fn requeue(context: &Context<'_>, request: &RequeueRequest) -> Result
     }
 }
 
-/// Waiters for which room is made at once in the other bucket.
+/// Most waiters for which room is made at a time in the other bucket.
 const TOGETHER: usize = 1024;
 
-/// One walk along a bucket, under its lock and that of the other one: those for which there is no room are left for
-/// another.
+/// One pass over a bucket, under its lock and that of the other bucket. Waiters for which there is no room are left for
+/// another pass.
 struct Round<'a> {
     from: &'a Found,
     to: &'a Found,
     wake: u32,
     requeue: u32,
-    /// How many waiters were woken or moved.
+    /// Number of waiters that were woken or moved.
     seen: u64,
-    /// How many have to be woken yet: the first that are left.
+    /// Number of waiters still to be woken: the first ones left.
     wake_later: u32,
-    /// How many have to be moved yet.
+    /// Number of waiters still to be moved.
     move_later: u32,
 }
 
@@ -162,7 +162,7 @@ impl<'a> Round<'a> {
         });
     }
 
-    /// Lets a waiter wait for the second word; returns whether it stays in its bucket.
+    /// Moves a waiter to the second word. Returns whether it stays in its bucket.
     fn move_on(&mut self, waiter: &mut Waiter, other: Option<&mut Queue>, left: &mut Left) -> bool {
         let full = other
             .as_ref()

@@ -11,9 +11,9 @@ use crate::{
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Where a thread waits: the number of its bucket, or nothing.
+/// The number of the bucket in which a thread waits, if any.
 ///
-/// Changed under the lock of the bucket it names; whoever wakes the thread clears it first.
+/// It is changed under the lock of that bucket. A thread that wakes the waiter clears it first.
 #[derive(Debug, Default)]
 pub struct FutexPlace(AtomicU32);
 
@@ -26,7 +26,7 @@ impl FutexPlace {
         self.0.store(0, Ordering::SeqCst);
     }
 
-    /// A thread waits for a word.
+    /// Returns whether the thread waits for a word.
     pub(crate) fn is_waiting(&self) -> bool {
         self.bucket().is_some()
     }
@@ -36,26 +36,26 @@ impl FutexPlace {
     }
 }
 
-/// What a thread waits for.
+/// The arguments of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitRequest {
-    /// The word.
+    /// The address of the word.
     pub(crate) address: u64,
-    /// It waits only if the word has this value.
+    /// The value that the word must have for the thread to wait.
     pub(crate) value: u32,
-    /// Wakes reach it whose bits meet these.
+    /// A wakeup applies if its bits intersect with these.
     pub(crate) bits: u32,
-    /// Who may wake it.
+    /// The threads that may wake it.
     pub(crate) scope: Scope,
-    /// Time of the host's clock.
+    /// Deadline by the host's clock.
     pub(crate) deadline: Option<u64>,
 }
 
 /// Waits until woken (`futex_wait` of Linux 7.2, `kernel/futex/waitwake.c`).
 ///
 /// # Errors
-/// `EAGAIN` when the word has another value, `ETIMEDOUT`, `EINVAL`, `EFAULT`, or what makes an
-/// interrupted call start again: through `restart_syscall` if it has a deadline; `ENOMEM`.
+/// `EAGAIN` if the word has another value, `ETIMEDOUT`, `EINVAL`, `EFAULT`, `ENOMEM`. An interrupted call returns
+/// `ERESTARTSYS`, or `ERESTART_RESTARTBLOCK` if it has a deadline.
 pub(crate) fn wait(context: &Context<'_>, request: WaitRequest) -> Result<u64, Errno> {
     if request.bits == 0 {
         return Err(Errno::EINVAL);
@@ -68,7 +68,7 @@ pub(crate) fn wait(context: &Context<'_>, request: WaitRequest) -> Result<u64, E
         return Ok(0);
     };
     if !withdraw(kernel, thread) {
-        // Woken after all, since.
+        // Woken after the wait was interrupted.
         return Ok(0);
     }
     let Some(deadline) = request.deadline else {
@@ -81,7 +81,7 @@ pub(crate) fn wait(context: &Context<'_>, request: WaitRequest) -> Result<u64, E
     Err(Errno::ERESTART_RESTARTBLOCK)
 }
 
-/// Enters the bucket if the word has the value, both under the bucket's lock.
+/// Compares the word and enters the bucket, both under the bucket's lock.
 fn enter(context: &Context<'_>, request: &WaitRequest) -> Result<(), Errno> {
     let (host, futexes) = (context.kernel.host, &context.kernel.futexes);
     loop {
@@ -112,12 +112,12 @@ fn enter(context: &Context<'_>, request: &WaitRequest) -> Result<(), Errno> {
     }
 }
 
-/// Leaves the bucket; `false` if somebody has woken the thread meanwhile.
+/// Leaves the bucket. Returns false if the thread has been woken in the meantime.
 fn withdraw(kernel: &Kernel, thread: &Arc<Thread>) -> bool {
     while let Some(bucket) = thread.futex.bucket() {
         let waiter = {
             let mut queue = kernel.futexes.lock(bucket);
-            // Before the lock was held, it may have been moved to another bucket, or woken.
+            // The thread may have been requeued or woken before this thread took the lock.
             if thread.futex.bucket() != Some(bucket) {
                 continue;
             }
@@ -126,7 +126,7 @@ fn withdraw(kernel: &Kernel, thread: &Arc<Thread>) -> bool {
             let position = queue.iter().position(at);
             position.map(|position| queue.remove(position))
         };
-        // Its object is let go without the lock.
+        // The object is released without holding the lock.
         drop(waiter);
         return true;
     }

@@ -4,15 +4,15 @@ use super::{Left, Scope, key, take_waiters};
 use crate::{Space, errno::Errno, kernel::Kernel};
 use alloc::sync::Arc;
 
-/// Bits that meet every waiter's (`FUTEX_BITSET_MATCH_ANY`).
+/// Bits that intersect with those of every waiter (`FUTEX_BITSET_MATCH_ANY`).
 pub(crate) const ANY: u32 = u32::MAX;
 
-/// Wakes up to `most` threads that wait for the word at `address` of `space` with bits that meet
-/// `bits`; returns how many. Even `most` 0 wakes one, as on Linux (`futex_wake` of Linux 7.2,
-/// `kernel/futex/waitwake.c`).
+/// Wakes up to `most` threads that wait for the word at `address` of `space` with bits that intersect with `bits`.
+/// Returns the number of woken threads. As on Linux, at least one is woken even if `most` is 0 (`futex_wake` of Linux
+/// 7.2, `kernel/futex/waitwake.c`).
 ///
 /// # Errors
-/// `EINVAL` without bits or for an address that is not a multiple of 4, `EFAULT`.
+/// `EINVAL` if `bits` is 0 or the address is not a multiple of 4, `EFAULT`.
 pub(crate) fn wake(
     kernel: &Kernel,
     space: &Arc<Space>,
@@ -40,7 +40,7 @@ pub(crate) fn wake(
     Ok(taken.now + later)
 }
 
-/// How many waiters a number in a call means: an `int` of which 0 and less mean 1.
+/// Converts the count of a call: an `int` for which 0 and negative values mean 1.
 pub(super) fn at_least_one(number: u32) -> u32 {
     (number as i32).max(1) as u32
 }

@@ -1,8 +1,9 @@
-//! The scan that lets pages follow those who use them (Linux 7.2 `kernel/sched/fair.c`, `task_tick_numa`).
+//! NUMA balancing: a scan that sets NUMA hints, so that pages move to the CPUs that use them (Linux 7.2
+//! `kernel/sched/fair.c`, `task_tick_numa`).
 //!
-//! A deadline, as the scan for huge pages is: each time it rings a part of the memory of those processes that are due is
-//! made to tell who uses it: those seldom to which it told nothing new. Nothing is scheduled where there is one node, or
-//! while it is off.
+//! Like the scan for huge pages, this one is a deadline. Each time it expires, it sets NUMA hints in a part of the
+//! memory of those processes that are due. Processes whose hints revealed nothing new are due less often. No deadline
+//! is set on a machine with one node, or while balancing is off.
 
 use crate::{
     abi::MILLISECOND,
@@ -14,25 +15,25 @@ use crate::{
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Pages of a MiB.
+/// Pages in a MiB.
 const MEBIBYTE: u64 = 256;
 
-/// Where the scan is, and whether it goes on.
+/// The position of the scan and whether it runs.
 pub struct Balancing {
     own: Weak<Self>,
     is_on: AtomicBool,
-    /// Milliseconds between two parts (`sysctl_numa_balancing_scan_period_min`).
+    /// Milliseconds between two steps (`sysctl_numa_balancing_scan_period_min`).
     period: AtomicU32,
-    /// MiB of one part (`sysctl_numa_balancing_scan_size`).
+    /// MiB scanned in one step (`sysctl_numa_balancing_scan_size`).
     size: AtomicU32,
     next: NextLook,
     hand: Hand,
-    /// How often a part was looked at.
+    /// Number of steps so far.
     round: AtomicU64,
 }
 
 impl Balancing {
-    /// On where there are several nodes.
+    /// Creates the scan; it is enabled if there are several nodes.
     #[must_use]
     pub fn new(nodes: usize) -> Arc<Self> {
         Arc::new_cyclic(|own| Self {
@@ -46,39 +47,39 @@ impl Balancing {
         })
     }
 
-    /// Whether it is on (`/proc/sys/kernel/numa_balancing`).
+    /// Returns whether balancing is on (`/proc/sys/kernel/numa_balancing`).
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Turns it on or off. What tells already does so once more.
+    /// Turns balancing on or off. Hints that are already set still cause one fault each.
     pub fn turn(&self, kernel: &Kernel, on: bool) {
         self.is_on.store(on, Ordering::Relaxed);
         self.wake(kernel);
     }
 
-    /// Milliseconds between two parts.
+    /// Returns the milliseconds between two steps.
     pub fn period(&self) -> u32 {
         self.period.load(Ordering::Relaxed)
     }
 
-    /// Lets so many milliseconds pass between two parts, from now on.
+    /// Sets the milliseconds between two steps.
     pub fn set_period(&self, kernel: &Kernel, milliseconds: u32) {
         self.period.store(milliseconds, Ordering::Relaxed);
         self.wake(kernel);
     }
 
-    /// MiB of one part.
+    /// Returns the MiB scanned in one step.
     pub fn size(&self) -> u32 {
         self.size.load(Ordering::Relaxed)
     }
 
-    /// Looks at so many MiB in one part.
+    /// Sets the MiB scanned in one step.
     pub fn set_size(&self, mebibytes: u32) {
         self.size.store(mebibytes, Ordering::Relaxed);
     }
 
-    /// Sets the next deadline, if there is to be one.
+    /// Sets the next deadline, if the scan runs.
     pub fn wake(&self, kernel: &Kernel) {
         let nodes = kernel.memory.frames().topology().nodes();
         // If there is no memory for the deadline, the scan rests until the next call.

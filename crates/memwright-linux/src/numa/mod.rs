@@ -1,4 +1,4 @@
-//! Nodes: which policy a thread has.
+//! NUMA memory policies of threads.
 
 mod balance;
 
@@ -10,33 +10,33 @@ use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use memwright::{PlaceMode, PlacePolicy, PolicyId};
 use memwright_table::{Chooser, CpuId, NodeChoice, NodeSet};
 
-/// Where the pages of a thread come from, unless the area says so.
+/// The nodes from which a thread allocates its pages, unless the area has a policy.
 #[derive(Debug, Default)]
 pub struct ThreadPlacement {
     id: AtomicU16,
-    /// Pages that were dealt out in turn.
+    /// Number of pages that were interleaved.
     turn: AtomicU64,
 }
 
 impl ThreadPlacement {
-    /// The policy, if there is one.
+    /// Returns the policy, if there is one.
     pub(crate) fn policy(&self, memory: &Memory) -> Option<PlacePolicy> {
         memory.placement(PolicyId::from_bits(self.id.load(Ordering::Relaxed)))
     }
 
-    /// Pages that were dealt out in turn.
+    /// Returns the number of pages that were interleaved.
     pub(crate) fn turn(&self) -> u64 {
         self.turn.load(Ordering::Relaxed)
     }
 
-    /// Takes over the policy of the thread that made this one.
+    /// Takes over the policy of the parent thread.
     pub(crate) fn inherit(&self, maker: &Self) {
         self.id
             .store(maker.id.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
-/// Says from which nodes the pages of the threads that run come.
+/// Chooses the nodes for the pages of the running threads.
 struct Placements(&'static Kernel);
 
 impl Chooser for Placements {
@@ -80,7 +80,7 @@ pub(crate) fn set_policy(context: &Context<'_>, policy: Option<PlacePolicy>) -> 
     Ok(())
 }
 
-/// The node that has its turn after `turn` pages, if the policy deals pages out.
+/// Returns the node for the next page after `turn` interleaved pages, if the policy interleaves.
 pub(crate) fn advance(policy: &PlacePolicy, turn: u64, all: NodeSet) -> Option<u8> {
     match policy.mode {
         PlaceMode::Interleave | PlaceMode::WeightedInterleave => {

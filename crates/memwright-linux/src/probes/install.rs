@@ -1,4 +1,4 @@
-//! Where breakpoints stand in memory.
+//! Breakpoints of probes in memory.
 
 use super::{BREAKPOINT, Place, Probe, Probes};
 use crate::{M, Space, kernel::Kernel, process::Process};
@@ -7,7 +7,7 @@ use memwright::{AreaFlags, Rights, space::Area};
 use memwright_table::{OutOfMemory, VirtAddr};
 
 impl Probes {
-    /// Sets a probe: its process's memory gets the breakpoint where it shows the place, now and when it maps it later.
+    /// Adds a probe. The breakpoint is set wherever its process maps the place, now and on later mappings.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -20,7 +20,7 @@ impl Probes {
         Ok(())
     }
 
-    /// Takes a probe away, and its breakpoint out of every process's memory: forks took it with them.
+    /// Removes a probe, and its breakpoint from the memory of all processes: forks have inherited it.
     pub(crate) fn unset(&self, kernel: &Kernel, probe: &Arc<Probe>) {
         self.leave(probe);
         let place = Place {
@@ -36,7 +36,7 @@ impl Probes {
                     let mut first = [0];
                     let read = space.read_forced(at, &mut first);
                     if read.is_ok() && first[0] == BREAKPOINT {
-                        // Memory that went meanwhile has no breakpoint.
+                        // Memory that was unmapped in the meantime has no breakpoint.
                         let _ = space.write_forced(at, &probe.instruction[..1]);
                     }
                 });
@@ -44,7 +44,7 @@ impl Probes {
         }
     }
 
-    /// A process mapped a file, or executed one: its probes' breakpoints are set there.
+    /// Sets the breakpoints of the process's probes after it has mapped or executed a file.
     #[cold]
     pub(crate) fn mapped(&self, process: &Process) {
         if let Some(space) = process.space() {
@@ -57,14 +57,16 @@ impl Probes {
     }
 }
 
-/// Sets the breakpoint wherever the place is mapped. Where there is no memory for a page of one's own it is left out.
+/// Sets the breakpoint wherever the place is mapped. It is omitted where there is no memory for a private copy of the
+/// page.
 fn install(space: &Arc<Space>, probe: &Probe) {
     each_address(space, probe, |at| {
         let _ = space.write_forced(at, &[BREAKPOINT]);
     });
 }
 
-/// Calls `act` for each place where private code shows the place of the probe, with the address space not locked.
+/// Calls `act` for each address at which private code maps the probe's place. The address space is not locked during
+/// the call.
 fn each_address(space: &Arc<Space>, probe: &Probe, mut act: impl FnMut(VirtAddr)) {
     let wanted = probe.identity();
     let mut from = VirtAddr::new(0);
@@ -90,13 +92,13 @@ fn each_address(space: &Arc<Space>, probe: &Probe, mut act: impl FnMut(VirtAddr)
     }
 }
 
-/// Offset of an area's first byte in its object, and its length.
+/// Returns the offset of an area's first byte in its object, and its length.
 fn extent(area: &Area<M>) -> (u64, u64) {
     let pages = area.end().number() - area.start().number();
     (area.offset_of(area.start()) * 4096, pages * 4096)
 }
 
-/// Code that its process does not write (Linux 7.2 `kernel/events/uprobes.c`, `valid_vma`).
+/// Returns whether the area is code that its process cannot write (Linux 7.2 `kernel/events/uprobes.c`, `valid_vma`).
 fn takes_probes(area: &Area<M>) -> bool {
     !area.is_shared()
         && !area.flags().contains(AreaFlags::HUGETLB)
@@ -104,7 +106,7 @@ fn takes_probes(area: &Area<M>) -> bool {
         && !area.rights().contains(Rights::WRITE)
 }
 
-/// The place in a file that an address shows, if breakpoints can stand there.
+/// Returns the place in a file that is mapped at an address, if the area may have breakpoints.
 pub(super) fn place_of(space: &Space, address: u64) -> Option<Place> {
     space.find(VirtAddr::new(address), |area| {
         let start = area.start().address().as_u64();

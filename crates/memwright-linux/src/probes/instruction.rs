@@ -1,25 +1,26 @@
-//! Which instructions can be executed at another address.
+//! Decides which instructions can be executed at another address.
 
 use yaxpeax_arch::LengthedInstruction;
 use yaxpeax_x86::long_mode::{InstDecoder, Opcode, Operand, RegSpec};
 
-/// The most bytes of an instruction.
+/// The longest instruction in bytes.
 pub(super) const LONGEST: usize = 15;
 
-/// Why there can be no probe at an instruction.
+/// The reason why an instruction cannot have a probe.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Refused {
-    /// No instruction begins with these bytes.
+    /// These bytes are not an instruction.
     Invalid,
-    /// It reads, writes or depends on where it stands, or traps: it would do something else at another address.
+    /// The instruction depends on its own address or traps: at another address its effect would differ.
     Bound,
 }
 
-/// The length of an instruction that does the same wherever it stands. Fewer are accepted than Linux does, which
-/// rewrites or emulates some of the others (Linux 7.2 `arch/x86/kernel/uprobes.c`, `arch_uprobe_analyze_insn`).
+/// Returns the length of an instruction that has the same effect at any address. Fewer instructions are accepted than
+/// by Linux, which rewrites or emulates some of the others (Linux 7.2 `arch/x86/kernel/uprobes.c`,
+/// `arch_uprobe_analyze_insn`).
 ///
 /// # Errors
-/// As [`Refused`] says.
+/// One of [`Refused`].
 pub(super) fn steppable_length(code: &[u8]) -> Result<usize, Refused> {
     let code = &code[..code.len().min(LONGEST)];
     let instruction = InstDecoder::default()
@@ -34,7 +35,7 @@ pub(super) fn steppable_length(code: &[u8]) -> Result<usize, Refused> {
     Ok(instruction.len().to_const() as usize)
 }
 
-/// It transfers control, traps, or lets the trap flag be seen or changed.
+/// Returns whether the instruction transfers control, traps, or exposes or changes the trap flag.
 fn is_bound(opcode: Opcode) -> bool {
     matches!(
         opcode,
@@ -85,7 +86,7 @@ fn is_bound(opcode: Opcode) -> bool {
     )
 }
 
-/// The operand is an address relative to the instruction.
+/// Returns whether the operand is an address relative to the instruction pointer.
 fn is_relative(operand: &Operand) -> bool {
     let is_pointer = |reg: &RegSpec| *reg == RegSpec::rip() || *reg == RegSpec::eip();
     match operand {
@@ -128,7 +129,7 @@ mod tests {
             (&[0xcc], Err(Refused::Bound)),
             (&[0x9c], Err(Refused::Bound)),
             (&[0x0f, 0x0b], Err(Refused::Bound)),
-            // Half an instruction, and none.
+            // A truncated instruction, and no bytes at all.
             (&[0x48, 0x83], Err(Refused::Invalid)),
             (&[], Err(Refused::Invalid)),
         ] {

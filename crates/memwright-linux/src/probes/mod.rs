@@ -1,10 +1,10 @@
-//! Breakpoints in the code of files that count how often a thread passes them: uprobes (Linux 7.2
+//! Uprobes: breakpoints in the code of files that count how often a thread passes them (Linux 7.2
 //! `kernel/events/uprobes.c`).
 //!
-//! A probe stands at a place of a file. Where its thread's process maps that place as private code, the first byte of
-//! the instruction is replaced by a breakpoint, in a page of the process's own ([`install`]). A thread that meets it
-//! executes the instruction at another address, one step long, and goes on behind the breakpoint ([`step`]): the
-//! breakpoint is never taken out for it, so that no other thread passes unseen.
+//! A probe belongs to a place in a file. Wherever the process of its thread maps that place as private code, the first
+//! byte of the instruction is replaced by a breakpoint, in a private page of the process ([`install`]). A thread that
+//! hits the breakpoint single-steps a copy of the instruction at another address and continues after the breakpoint
+//! ([`step`]). The breakpoint is never removed for the step, so no other thread can pass unnoticed.
 
 mod install;
 mod instruction;
@@ -27,25 +27,25 @@ use memwright_table::{OutOfMemory, TryPush};
 /// The first byte of a breakpoint, INT3.
 const BREAKPOINT: u8 = 0xcc;
 
-/// A place in a file, and who is counted there.
+/// A place in a file, and the thread whose passes are counted there.
 pub struct Probe {
     file: Arc<OpenFile>,
     offset: u64,
     instruction: [u8; LONGEST],
     length: usize,
-    /// Only this thread is counted.
+    /// The thread that is counted.
     thread: u32,
-    /// The process whose memory has the breakpoint.
+    /// The process whose memory contains the breakpoint.
     pub(crate) process: u32,
     hits: AtomicU64,
     enabled: AtomicBool,
 }
 
 impl Probe {
-    /// A probe at `offset` of a file, whose `code` begins there.
+    /// Creates a probe at `offset` of a file; `code` is the code at that offset.
     ///
     /// # Errors
-    /// When the instruction cannot be executed at another address, or is none.
+    /// If the instruction cannot be executed at another address or is invalid.
     pub(crate) fn new(
         file: Arc<OpenFile>,
         offset: u64,
@@ -76,17 +76,17 @@ impl Probe {
         self.identity() == place.file && self.offset == place.offset
     }
 
-    /// How often the thread has passed.
+    /// Returns how often the thread has passed.
     pub(crate) fn hits(&self) -> u64 {
         self.hits.load(Ordering::Relaxed)
     }
 
-    /// Counts from zero again.
+    /// Resets the counter to zero.
     pub(crate) fn reset(&self) {
         self.hits.store(0, Ordering::Relaxed);
     }
 
-    /// Counts from now on, or no longer.
+    /// Starts or stops counting.
     pub(crate) fn enable(&self, enabled: bool) {
         self.enabled.store(enabled, Ordering::Relaxed);
     }
@@ -100,7 +100,7 @@ struct Place {
     offset: u64,
 }
 
-/// Every probe.
+/// All probes.
 pub struct Probes {
     count: AtomicUsize,
     list: Lock<Vec<Arc<Probe>>>,
@@ -116,7 +116,7 @@ impl Default for Probes {
 }
 
 impl Probes {
-    /// There are some: what every mapping asks first.
+    /// Returns whether there are any probes. Every mapping operation checks this first.
     #[inline]
     pub(crate) fn exist(&self) -> bool {
         self.count.load(Ordering::Acquire) != 0
@@ -133,7 +133,8 @@ impl Probes {
         self.count.fetch_sub(1, Ordering::Release);
     }
 
-    /// The probe of a process that comes next in the list; the first again when the one before has left it.
+    /// Returns the next probe of a process in the list after `before`, or the first one if `before` is no longer in the
+    /// list.
     fn next_of_process(&self, process: u32, before: Option<&Arc<Probe>>) -> Option<Arc<Probe>> {
         let list = self.list.lock();
         let place = before.and_then(|before| list.iter().position(|one| Arc::ptr_eq(one, before)));
@@ -141,7 +142,7 @@ impl Probes {
         rest.find(|probe| probe.process == process).cloned()
     }
 
-    /// The first probe at a place.
+    /// Returns the first probe at a place.
     fn first_at(&self, place: Place) -> Option<Arc<Probe>> {
         let list = self.list.lock();
         list.iter().find(|probe| probe.stands_at(place)).cloned()

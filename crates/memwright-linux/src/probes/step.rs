@@ -1,4 +1,4 @@
-//! A thread meets a breakpoint, executes the instruction at another address, and goes on behind it.
+//! Single-steps the instruction under a breakpoint at another address.
 
 use super::{Probes, install::place_of};
 use crate::{arch::x86_64::regs::TRAP_FLAG, context::Context, process::Thread};
@@ -6,22 +6,23 @@ use core::sync::atomic::Ordering;
 use memwright::{MapRequest, Rights};
 use memwright_table::VirtAddr;
 
-/// An instruction that a thread executes at another address.
+/// The state of a thread that executes an instruction at another address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stepping {
     /// Address of the breakpoint.
     at: u64,
     /// Address of the copy.
     copy: u64,
-    /// Somebody else wants a trap after it.
+    /// The trap flag was set before, so the step also has to raise its trap.
     traps: bool,
 }
 
-/// Bytes of the page that holds a thread's copy.
+/// Size of the page for a thread's copies, in bytes.
 const PAGE: u64 = 4096;
 
 impl Probes {
-    /// A thread met a breakpoint. Whether it is one of the probes': then the thread goes on with the copy.
+    /// Handles a breakpoint trap. Returns whether the breakpoint belongs to a probe; the thread then continues with the
+    /// copy.
     #[cold]
     pub(crate) fn met(&self, context: &Context<'_>) -> bool {
         if !self.exist() {
@@ -52,14 +53,15 @@ impl Probes {
         true
     }
 
-    /// A thread trapped after one instruction. Whether that was a copy, and nobody else wants the trap.
+    /// Handles a trap after one instruction. Returns whether that instruction was a copy and the trap has no other
+    /// cause.
     #[cold]
     pub(crate) fn stepped(&self, context: &Context<'_>) -> bool {
         let Some(stepping) = context.thread.stepping.lock().take() else {
             return false;
         };
         let mut regs = context.state().regs;
-        // Each round of a repeated instruction passes the breakpoint, as on Linux.
+        // As on Linux, each iteration of a repeated instruction passes the breakpoint.
         regs.rip = regs.rip - stepping.copy + stepping.at;
         if !stepping.traps {
             regs.rflags &= !TRAP_FLAG;
@@ -77,7 +79,7 @@ impl Probes {
         !stepping.traps
     }
 
-    /// A signal comes before the step: it is taken back, to be made after the signal.
+    /// Undoes a pending step before a signal is delivered. The step is repeated after the signal.
     pub(crate) fn rewind(context: &Context<'_>) {
         let Some(stepping) = context.thread.stepping.lock().take() else {
             return;
@@ -90,7 +92,7 @@ impl Probes {
         context.replace_registers(regs);
     }
 
-    /// The thread executes a program: the page of its copies is gone.
+    /// Forgets the page for copies, which `execve` has unmapped, and sets the breakpoints in the new program.
     pub(crate) fn executed(&self, thread: &Thread) {
         thread.copy_page.store(0, Ordering::Relaxed);
         if self.exist() {
@@ -99,7 +101,7 @@ impl Probes {
     }
 }
 
-/// The page of the thread's copies, mapped when it is first needed.
+/// Returns the page for the thread's copies. It is mapped at first use.
 fn copy_page(context: &Context<'_>) -> Option<u64> {
     let known = context.thread.copy_page.load(Ordering::Relaxed);
     if known != 0 {

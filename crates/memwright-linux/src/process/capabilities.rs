@@ -1,35 +1,35 @@
-//! Capabilities: the rights of root, one by one.
+//! Capabilities: the privileges of root, individually.
 
 use crate::errno::Errno;
 
 flags! {
-    /// The capabilities that something here asks for; others are kept and shown without a name. The numbers are those
-    /// of `linux/capability.h`.
+    /// The capabilities that are checked here. Others are stored and reported without a name. The numbers are those of
+    /// `linux/capability.h`.
     #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
     pub struct Capabilities: u64 {
-        /// Pass over the permissions of files (`CAP_DAC_OVERRIDE`).
+        /// Bypass file permissions (`CAP_DAC_OVERRIDE`).
         const PERMISSIONS = 1 << 1;
         /// Signal any process (`CAP_KILL`).
         const SIGNAL = 1 << 5;
-        /// Become any group (`CAP_SETGID`).
+        /// Change group ids arbitrarily (`CAP_SETGID`).
         const SET_GROUP = 1 << 6;
-        /// Become any user (`CAP_SETUID`).
+        /// Change user ids arbitrarily (`CAP_SETUID`).
         const SET_USER = 1 << 7;
-        /// Hand on capabilities that it does not have (`CAP_SETPCAP`).
+        /// Pass on capabilities that the process does not have (`CAP_SETPCAP`).
         const SET_PERMITTED = 1 << 8;
         /// Lock any amount of memory (`CAP_IPC_LOCK`).
         const LOCK_MEMORY = 1 << 14;
-        /// Addresses and devices as they are (`CAP_SYS_RAWIO`).
+        /// Access low addresses and raw devices (`CAP_SYS_RAWIO`).
         const RAW_ACCESS = 1 << 17;
-        /// Look into any process (`CAP_SYS_PTRACE`).
+        /// Inspect any process (`CAP_SYS_PTRACE`).
         const TRACE = 1 << 19;
-        /// The system's own matters (`CAP_SYS_ADMIN`).
+        /// Administer the system (`CAP_SYS_ADMIN`).
         const ADMINISTER = 1 << 21;
-        /// Act on the priority and the memory of any process (`CAP_SYS_NICE`).
+        /// Change the priority and the memory placement of any process (`CAP_SYS_NICE`).
         const NICE = 1 << 23;
         /// Raise hard limits (`CAP_SYS_RESOURCE`).
         const RESOURCES = 1 << 24;
-        // Keep what has no name here.
+        // Keep the bits that have no name here.
         const _ = !0;
     }
 }
@@ -37,24 +37,24 @@ flags! {
 impl Capabilities {
     /// Number of the last capability that Linux 7.2 knows (`CAP_LAST_CAP`).
     pub const LAST: u32 = 40;
-    /// All of them.
+    /// All capabilities.
     pub const FULL: Self = Self::from_bits_retain((1 << (Self::LAST + 1)) - 1);
 }
 
-/// The sets of a process. What is only ever handed on over `execve` of files that carry capabilities is left out:
-/// there are no such files.
+/// The capability sets of a process. Sets that matter only for `execve` of files with capabilities are omitted: there
+/// are no such files.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CapabilitySets {
-    /// What it may make effective.
+    /// Capabilities that the process may make effective.
     pub permitted: Capabilities,
-    /// What counts.
+    /// Capabilities that permission checks use.
     pub effective: Capabilities,
-    /// What it asks to be handed on.
+    /// Capabilities that the process requests to pass on over `execve`.
     pub inheritable: Capabilities,
 }
 
 impl Default for CapabilitySets {
-    /// Those of root.
+    /// Returns the sets of root.
     fn default() -> Self {
         Self {
             permitted: Capabilities::FULL,
@@ -65,16 +65,17 @@ impl Default for CapabilitySets {
 }
 
 impl CapabilitySets {
-    /// `capset` (`cap_capset` in `security/commoncap.c` of Linux 7.2). Bits beyond the last capability are dropped.
+    /// Replaces the sets for `capset` (`cap_capset` in `security/commoncap.c` of Linux 7.2). Bits beyond the last
+    /// capability are dropped.
     ///
     /// # Errors
-    /// `EPERM` for a permitted set that is larger than it was, an effective one that is larger than the permitted, or
-    /// an inheritable one with what is neither inheritable nor permitted.
+    /// `EPERM` if the new permitted set is not a subset of the old one, the effective set not a subset of the permitted
+    /// one, or the inheritable set contains bits that were neither inheritable nor permitted.
     pub fn set(&mut self, wanted: Self) -> Result<(), Errno> {
         let known = |set: Capabilities| set & Capabilities::FULL;
         let (permitted, effective) = (known(wanted.permitted), known(wanted.effective));
         let inheritable = known(wanted.inheritable);
-        // The bounding set is full, and binds nothing.
+        // The bounding set is full, so it does not restrict anything.
         let may_inherit = if self.effective.contains(Capabilities::SET_PERMITTED) {
             Capabilities::FULL
         } else {
@@ -94,8 +95,9 @@ impl CapabilitySets {
         Ok(())
     }
 
-    /// A change of user ids (`cap_emulate_setxuid`): none of the three stays 0, and nothing is left; the effective
-    /// id stops or begins to be 0, and nothing or all that is permitted counts.
+    /// Adjusts the sets to a change of user ids (`cap_emulate_setxuid`). If none of the three ids stays 0, both sets
+    /// are cleared. If the effective id stops being 0, the effective set is cleared; if it becomes 0, all permitted
+    /// capabilities become effective.
     pub fn change_user(&mut self, before: [u32; 3], after: [u32; 3]) {
         let is_root = |ids: [u32; 3]| ids.contains(&0);
         if is_root(before) && !is_root(after) {
@@ -112,7 +114,7 @@ impl CapabilitySets {
         }
     }
 
-    /// A new program (`cap_bprm_creds_from_file`): root gets all, others nothing.
+    /// Adjusts the sets to `execve` (`cap_bprm_creds_from_file`): root gets all capabilities, other users get none.
     pub fn execute(&mut self, real: u32, effective: u32) {
         self.permitted = if real == 0 || effective == 0 {
             Capabilities::FULL

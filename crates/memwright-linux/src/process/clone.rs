@@ -1,4 +1,4 @@
-//! `clone` in all its forms: what is asked for, and what is impossible.
+//! `clone` in all its forms: the requests and their validation.
 
 use super::{Capabilities, Resource, fork::clone_process, thread_start::clone_thread};
 use crate::{
@@ -16,63 +16,63 @@ flags! {
         const FS = raw::CLONE_FS as u64;
         /// Share the descriptor table.
         const FILES = raw::CLONE_FILES as u64;
-        /// Share what is done about signals.
+        /// Share the signal actions.
         const SIGHAND = raw::CLONE_SIGHAND as u64;
-        /// A descriptor for the child is stored in the parent.
+        /// Store a descriptor for the child in the parent's memory.
         const PIDFD = raw::CLONE_PIDFD as u64;
-        /// Be traced as the caller is: without effect, as nothing traces.
+        /// Trace the child if the caller is traced: without effect here.
         const PTRACE = raw::CLONE_PTRACE as u64;
-        /// The parent waits until the child gives the address space back.
+        /// The parent waits until the child releases the address space.
         const VFORK = raw::CLONE_VFORK as u64;
-        /// The caller's parent becomes the child's.
+        /// The child gets the caller's parent.
         const PARENT = raw::CLONE_PARENT as u64;
-        /// A thread of the caller's process.
+        /// Create a thread in the caller's process.
         const THREAD = raw::CLONE_THREAD as u64;
-        /// Undo semaphores together: threads of a process always do, processes never.
+        /// Share the semaphore undo list: threads of a process always do, processes never.
         const SYSVSEM = raw::CLONE_SYSVSEM as u64;
         /// Set the thread pointer.
         const SETTLS = raw::CLONE_SETTLS as u64;
-        /// Store the child's id in the parent.
+        /// Store the child's id in the parent's memory.
         const PARENT_SETTID = raw::CLONE_PARENT_SETTID as u64;
-        /// Clear and wake a word when the child ends.
+        /// Clear a word and wake its waiter when the child exits.
         const CHILD_CLEARTID = raw::CLONE_CHILD_CLEARTID as u64;
         /// Ignored by Linux.
         const DETACHED = raw::CLONE_DETACHED as u64;
-        /// Be traced by nobody: without effect, as nothing traces.
+        /// Keep a tracer from tracing the child automatically: without effect here.
         const UNTRACED = raw::CLONE_UNTRACED as u64;
-        /// Store the child's id in the child.
+        /// Store the child's id in the child's memory.
         const CHILD_SETTID = raw::CLONE_CHILD_SETTID as u64;
-        /// Share the context of input and output: without effect, as there is none.
+        /// Share the I/O context: without effect, as there is none.
         const IO = raw::CLONE_IO as u64;
-        /// Handlers become the default.
+        /// Reset signal handlers to the default.
         const CLEAR_SIGHAND = 0x1_0000_0000;
     }
 }
 
-/// What `fork`, `vfork`, `clone` and `clone3` ask for.
+/// The arguments of `fork`, `vfork`, `clone` and `clone3`.
 #[derive(Clone, Copy, Debug)]
 pub struct CloneRequest {
-    /// What is shared, and more.
+    /// The `CLONE_` flags.
     pub flags: CloneFlags,
     /// The child's stack pointer; 0 for the parent's.
     pub stack: u64,
-    /// Where the child's id is stored in the parent.
+    /// Address in the parent's memory for the child's id.
     pub parent_tid: u64,
-    /// Where the child's id is stored in the child.
+    /// Address in the child's memory for its id.
     pub child_tid: u64,
-    /// Where a descriptor for the child is stored in the parent.
+    /// Address in the parent's memory for a descriptor of the child.
     pub descriptor: u64,
     /// The child's thread pointer.
     pub thread_pointer: u64,
-    /// What the parent gets when the child ends; 0 for nothing.
+    /// The signal that the parent gets when the child exits; 0 for none.
     pub exit_signal: u64,
 }
 
-/// Makes a thread or a process; returns its id in the parent.
+/// Creates a thread or a process. Returns its id in the parent.
 ///
 /// # Errors
-/// `EINVAL` for impossible flags, `EAGAIN` at a limit or without a free id, `ENOMEM`, and
-/// `ERESTARTNOINTR` when a signal waits, which is looked at first.
+/// `EINVAL` for invalid flags, `EAGAIN` at a limit or without a free id, `ENOMEM`, and `ERESTARTNOINTR` if a signal is
+/// pending, which is then delivered first.
 pub fn clone(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno> {
     check(request.flags, request.exit_signal)?;
     if request.flags.contains(CloneFlags::SETTLS) && request.thread_pointer >= USER_END {
@@ -90,15 +90,15 @@ pub fn clone(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno
     }
 }
 
-/// Refuses what Linux refuses (`copy_process` of Linux 7.2, `kernel/fork.c`), and what nothing
-/// here can represent: descriptors of single threads.
+/// Checks the flags: refuses what Linux refuses (`copy_process` of Linux 7.2, `kernel/fork.c`), and descriptors of
+/// single threads, which are not supported.
 fn check(flags: CloneFlags, exit_signal: u64) -> Result<(), Errno> {
     let has = |flag| flags.contains(flag);
     let impossible = has(CloneFlags::THREAD) && !has(CloneFlags::SIGHAND)
         || has(CloneFlags::SIGHAND) && !has(CloneFlags::VM)
         || has(CloneFlags::SIGHAND) && has(CloneFlags::CLEAR_SIGHAND)
         || has(CloneFlags::THREAD) && has(CloneFlags::PIDFD);
-    // A thread has no exit signal: what is asked for is not looked at.
+    // The exit signal of a thread is ignored.
     let signal = has(CloneFlags::THREAD) || exit_signal == 0 || Signal::new(exit_signal).is_some();
     if impossible || !signal {
         Err(Errno::EINVAL)
@@ -107,8 +107,7 @@ fn check(flags: CloneFlags, exit_signal: u64) -> Result<(), Errno> {
     }
 }
 
-/// `RLIMIT_NPROC`: how many threads a user other than root may have. A process that waits to be
-/// reaped counts as one.
+/// Enforces `RLIMIT_NPROC`: the number of threads that a user other than root may have. A zombie counts as one.
 fn check_process_limit(context: &Context<'_>) -> Result<(), Errno> {
     let process = context.process();
     {
@@ -125,7 +124,7 @@ fn check_process_limit(context: &Context<'_>) -> Result<(), Errno> {
     }
 }
 
-/// The registers that the child starts with.
+/// Returns the registers that the child starts with.
 pub(super) fn child_state(parent: &UserState, request: &CloneRequest) -> UserState {
     let mut state = *parent;
     state.regs.rax = 0;

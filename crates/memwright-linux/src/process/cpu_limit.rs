@@ -1,9 +1,9 @@
-//! `RLIMIT_CPU`: SIGXCPU at the soft limit and once a second from then on, SIGKILL at the hard one
+//! `RLIMIT_CPU`: SIGXCPU at the soft limit and every second from then on, SIGKILL at the hard limit
 //! (`check_process_timers` of Linux 6.18, `kernel/time/posix-cpu-timers.c`).
 //!
-//! Linux compares the CPU time of a process at each tick. Here a deadline is set for the earliest
-//! moment at which the process can have used that much, which is when it runs on every CPU until
-//! then. If it has used less when the deadline passes, the next one is set in the same way.
+//! Linux compares the CPU time of a process at each tick. Here a deadline is set for the earliest time at which the
+//! process can reach the limit, which assumes that it runs on all CPUs. If it has used less when the deadline expires,
+//! the next one is set in the same way.
 
 use super::{INFINITY, Limit, Process, Resource};
 use crate::{
@@ -15,24 +15,24 @@ use crate::{
 use alloc::sync::Arc;
 use memwright_table::OutOfMemory;
 
-/// Nanoseconds between two looks at least: a tick of Linux with `CONFIG_HZ=250`.
+/// Shortest time between two checks, in nanoseconds: a tick of Linux with `CONFIG_HZ=250`.
 const TICK: u64 = 4 * MILLISECOND;
 
-/// What a limit asks for.
+/// The action that a limit requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// There is no limit.
     Unlimited,
-    /// The process may use so many nanoseconds more.
+    /// Nothing: the process may use this many nanoseconds more.
     Within(u64),
-    /// It gets SIGXCPU, and its soft limit is raised to so many seconds.
+    /// Send SIGXCPU and raise the soft limit to this many seconds.
     Warn(u64),
-    /// It is killed.
+    /// Kill the process.
     Kill,
 }
 
-/// What the limit asks for once a process has used so many nanoseconds. Without a soft limit the
-/// hard one has no effect.
+/// Returns the action for a process that has used `used` nanoseconds. Without a soft limit the hard limit has no
+/// effect.
 fn judge(limit: Limit, used: u64) -> Verdict {
     let reached = |seconds: u64| used >= seconds.saturating_mul(SECOND);
     if limit.current == INFINITY {
@@ -46,16 +46,16 @@ fn judge(limit: Limit, used: u64) -> Verdict {
     }
 }
 
-/// How long a process that may use so many nanoseconds more cannot have used them, on so many CPUs.
+/// Returns the shortest time in which a process can use `left` nanoseconds of CPU time on `cpus` CPUs.
 fn wait(left: u64, cpus: u64) -> u64 {
     (left / cpus).max(TICK)
 }
 
 impl Process {
-    /// Begins to enforce the limit: it was set, or inherited by a new process.
+    /// Starts enforcing the limit after it was set or inherited by a new process.
     ///
     /// # Errors
-    /// [`OutOfMemory`]: it is not enforced.
+    /// [`OutOfMemory`]; the limit is then not enforced.
     pub(crate) fn watch_cpu_limit(self: &Arc<Self>, kernel: &Kernel) -> Result<(), OutOfMemory> {
         self.set_cpu_deadline(kernel, || {
             let limit = self.limits.lock().get(Resource::Cpu);
@@ -63,7 +63,7 @@ impl Process {
         })
     }
 
-    /// Enforces the limit of a process that was just made, if its parent had one.
+    /// Starts enforcing the limit of a new process, if it inherited one.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -74,10 +74,10 @@ impl Process {
         self.watch_cpu_limit(kernel)
     }
 
-    /// Stops to enforce the limit: the process has ended.
+    /// Stops enforcing the limit of a process that has exited.
     pub(super) fn forget_cpu_limit(self: &Arc<Self>, kernel: &Kernel) {
         if self.cpu_limit.is_set() {
-            // No deadline needs no memory.
+            // Removing the deadline needs no memory.
             let _ = self.set_cpu_deadline(kernel, || None);
         }
     }
@@ -90,7 +90,7 @@ impl Process {
         self.cpu_limit.set(kernel, &Arc::downgrade(self), wait)
     }
 
-    /// Nanoseconds on a CPU, in user mode and in the kernel.
+    /// Returns the CPU time in user mode and in the kernel, in nanoseconds.
     fn cpu_time(&self, kernel: &Kernel) -> u64 {
         let ended = self.usage.snapshot();
         let mut time = ended.user + ended.system;
@@ -103,15 +103,15 @@ impl Process {
 }
 
 impl Expiry for Process {
-    /// The process may have reached its limit.
+    /// Checks whether the process has reached its limit.
     fn expire(self: Arc<Self>, kernel: &Kernel) {
         let used = self.cpu_time(kernel);
         let lives = !self.signals.lock().threads.is_empty();
         let cpus = kernel.scheduler.all_cpus().len().into();
         let mut verdict = Verdict::Unlimited;
-        // There is room for it: that of the deadline that rang.
+        // There is memory for the new deadline: that of the expired one.
         let _ = self.set_cpu_deadline(kernel, || {
-            // Within the deadline's lock: a limit that is set meanwhile sets it anew afterwards.
+            // Runs within the deadline's lock: a limit set in the meantime sets the deadline again afterwards.
             let mut limits = self.limits.lock();
             verdict = judge(limits.get(Resource::Cpu), used);
             let left = match verdict {

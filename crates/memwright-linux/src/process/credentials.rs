@@ -7,29 +7,29 @@ use alloc::{sync::Arc, vec::Vec};
 /// The four ids of one kind.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Ids {
-    /// Who the process is.
+    /// The real id.
     pub real: u32,
-    /// Whose rights it has.
+    /// The effective id: the one that permission checks use.
     pub effective: u32,
-    /// What the effective id may become again.
+    /// The saved id: a value that the effective id may return to.
     pub saved: u32,
-    /// Whose rights count for files.
+    /// The id for access to files.
     pub file: u32,
 }
 
-/// "No change" in the calls that take several ids.
+/// "No change" in calls that take several ids.
 pub const UNCHANGED: u32 = u32::MAX;
 
 impl Ids {
-    /// The id is one that an unprivileged process may take.
+    /// Returns whether an unprivileged process may take the id.
     fn has(&self, id: u32) -> bool {
         id == self.real || id == self.effective || id == self.saved
     }
 
-    /// `setuid`, `setgid` (`__sys_setuid` of Linux 7.2, `kernel/sys.c`).
+    /// Implements `setuid` and `setgid` (`__sys_setuid` of Linux 7.2, `kernel/sys.c`).
     ///
     /// # Errors
-    /// `EINVAL` for no id, `EPERM` without privilege for an id that is not the process's.
+    /// `EINVAL` for an invalid id, `EPERM` without privilege if the id is none of the process's own.
     pub fn set(&mut self, id: u32, privileged: bool) -> Result<(), Errno> {
         if id == UNCHANGED {
             return Err(Errno::EINVAL);
@@ -50,7 +50,7 @@ impl Ids {
         Ok(())
     }
 
-    /// `setreuid`, `setregid`.
+    /// Implements `setreuid` and `setregid`.
     ///
     /// # Errors
     /// `EPERM`.
@@ -76,7 +76,7 @@ impl Ids {
         Ok(())
     }
 
-    /// `setresuid`, `setresgid`.
+    /// Implements `setresuid` and `setresgid`.
     ///
     /// # Errors
     /// `EPERM`.
@@ -94,7 +94,7 @@ impl Ids {
         Ok(())
     }
 
-    /// `setfsuid`, `setfsgid`: returns the id before; a refused change is silent.
+    /// Implements `setfsuid` and `setfsgid`: returns the previous id. A refused change is not reported.
     pub fn set_file(&mut self, id: u32, privileged: bool) -> u32 {
         let before = self.file;
         if id != UNCHANGED && (privileged || self.has(id) || id == before) {
@@ -104,35 +104,35 @@ impl Ids {
     }
 }
 
-/// Who a process is, and what it may do.
+/// The identity and the privileges of a process.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Credentials {
     /// User ids.
     pub user: Ids,
     /// Group ids.
     pub group: Ids,
-    /// Supplementary groups, shared with the processes that inherit them; none is an empty list.
+    /// Supplementary groups, shared with the processes that inherit them; `None` stands for an empty list.
     pub groups: Option<Arc<Vec<u32>>>,
-    /// Its rights beyond those of its ids.
+    /// Its capabilities.
     pub capabilities: CapabilitySets,
 }
 
 impl Credentials {
-    /// Supplementary groups.
+    /// Returns the supplementary groups.
     #[must_use]
     pub fn groups(&self) -> &[u32] {
         self.groups.as_ref().map_or(&[], |groups| groups.as_slice())
     }
 
-    /// The process has these capabilities.
+    /// Returns whether the process has all of these capabilities.
     pub fn has(&self, capabilities: Capabilities) -> bool {
         self.capabilities.effective.contains(capabilities)
     }
 
-    /// Changes the user ids, and the capabilities with them.
+    /// Changes the user ids and adjusts the capabilities.
     ///
     /// # Errors
-    /// Those of the change.
+    /// Those of `change`.
     pub fn change_user<R>(
         &mut self,
         change: impl FnOnce(&mut Ids, bool) -> Result<R, Errno>,
@@ -145,7 +145,7 @@ impl Credentials {
         Ok(result)
     }
 
-    /// It may send signals to a process with `other` ids (`kill_ok_by_cred` of Linux 7.2).
+    /// Returns whether the process may send signals to a process with the ids `other` (`kill_ok_by_cred` of Linux 7.2).
     pub fn may_signal(&self, other: &Ids) -> bool {
         self.has(Capabilities::SIGNAL)
             || [self.user.effective, self.user.real]
@@ -153,9 +153,9 @@ impl Credentials {
                 .any(|id| *id == other.saved || *id == other.real)
     }
 
-    /// It may look into a process with `other` credentials, as to its memory (`ptrace_may_access` of Linux 7.2 with
-    /// `PTRACE_MODE_READ_FSCREDS`, `kernel/ptrace.c`): all its ids are one's own and it has no capability beyond one's
-    /// own, or one may look into any process.
+    /// Returns whether the process may inspect a process with the credentials `other`, for example its memory
+    /// (`ptrace_may_access` of Linux 7.2 with `PTRACE_MODE_READ_FSCREDS`, `kernel/ptrace.c`). It may if all ids of the
+    /// other process are its own and it has all the other's capabilities, or if it has `CAP_SYS_PTRACE`.
     pub fn may_look_into(&self, other: &Self) -> bool {
         let same = |mine: &Ids, theirs: &Ids| {
             [theirs.real, theirs.effective, theirs.saved] == [mine.file; 3]
@@ -165,7 +165,7 @@ impl Credentials {
         (own && covered) || self.has(Capabilities::TRACE)
     }
 
-    /// What exec makes of them.
+    /// Adjusts the credentials to `execve`.
     pub fn after_exec(&mut self) {
         for ids in [&mut self.user, &mut self.group] {
             ids.saved = ids.effective;

@@ -1,4 +1,4 @@
-//! New processes.
+//! Creation of processes.
 
 use super::{CloneFlags, CloneRequest, Parts, Process, Start, Thread, clone::child_state};
 use crate::{
@@ -15,11 +15,11 @@ use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
 use memwright_table::{TryPush, VirtAddr};
 
-/// Makes a process; returns its id in the parent.
+/// Creates a process. Returns its id in the parent.
 ///
 /// # Errors
-/// `EAGAIN` without a free id, `ENOMEM`, `EMFILE` and `EFAULT` for the descriptor of the child,
-/// `ERESTARTNOINTR` when the caller is being killed.
+/// `EAGAIN` without a free id, `ENOMEM`, `EMFILE` and `EFAULT` for the descriptor of the child, `ERESTARTNOINTR` if the
+/// caller is being killed.
 pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno> {
     let kernel = context.kernel;
     let child = new_process(context, request)?;
@@ -50,14 +50,14 @@ pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Re
     drop(thread);
     if request.flags.contains(CloneFlags::VFORK) {
         let returned = || (!child.borrows_space()).then_some(());
-        // Ends early only when the parent is killed.
+        // Returns early only if the parent is killed.
         let queues = [&child.space_returned];
         let _ = kernel.wait(context.thread, &queues, None, Interest::Fatal, returned);
     }
     Ok(child.id.into())
 }
 
-/// The child without a thread, not yet in the table.
+/// Creates the child without a thread. It is not yet in the table.
 fn new_process(context: &Context<'_>, request: &CloneRequest) -> Result<Arc<Process>, Errno> {
     let (kernel, parent, flags) = (context.kernel, context.process(), request.flags);
     let parts = child_parts(context, flags)?;
@@ -91,7 +91,7 @@ fn new_process(context: &Context<'_>, request: &CloneRequest) -> Result<Arc<Proc
     Ok(child)
 }
 
-/// Stores the child's id, and a descriptor for it, where the caller wants them.
+/// Stores the child's id and a descriptor for it at the requested addresses.
 fn store_ids(
     context: &Context<'_>,
     request: &CloneRequest,
@@ -106,7 +106,7 @@ fn store_ids(
     }
     if flags.contains(CloneFlags::CHILD_SETTID) {
         if let Some(space) = child.space() {
-            // As on Linux, a bad address is the child's problem.
+            // As on Linux, a bad address is not reported.
             let (at, id) = (VirtAddr::new(request.child_tid), child.id.to_le_bytes());
             let _ = context.kernel.with_relief(|| space.write(at, &id));
         }
@@ -117,7 +117,7 @@ fn store_ids(
         let descriptor = context.add_descriptor(open, raw::O_CLOEXEC)? as i32;
         if let Err(error) = context.write_value(request.descriptor, &descriptor) {
             let process = context.process().id;
-            // It was added just now: another thread can only have closed it before.
+            // The descriptor is new: closing it can fail only if another thread has closed it already.
             let _ = context.files().close(context.kernel, process, descriptor);
             return Err(error);
         }
@@ -128,8 +128,9 @@ fn store_ids(
     Ok(())
 }
 
-/// Enters the child in the table: from now on signals and its parent find it. Who kills all or a
-/// group looks again until nobody is new, and whoever was killed makes nobody: none escapes.
+/// Enters the child in the table, where signals and its parent find it from now on. No new process escapes a kill of a
+/// group or of all processes: the sender repeats its walk until it finds no new process, and a thread that is being
+/// killed creates none.
 fn enter(
     context: &Context<'_>,
     flags: CloneFlags,
@@ -149,7 +150,7 @@ fn enter(
     tasks.enter(child, to)?;
     child.inherit_cgroup(parent);
     tasks.threads.insert(child.id, thread.clone());
-    // With CLONE_PARENT too the child is in the caller's group and session.
+    // With CLONE_PARENT, too, the child joins the caller's group and session.
     tasks.join(child, parent.group(), parent.session());
     Ok(())
 }
@@ -165,7 +166,7 @@ fn fork_space(context: &Context<'_>) -> Result<Arc<Space>, Errno> {
 
 fn child_parts(context: &Context<'_>, flags: CloneFlags) -> Result<Parts, Errno> {
     let parent = context.process();
-    // Before the memory: what watchers get for the child is not the child's.
+    // Before the memory: the child does not inherit the descriptors that userfaultfd contexts get for it.
     let files = context.files();
     let files = if flags.contains(CloneFlags::FILES) {
         files
@@ -197,10 +198,10 @@ fn child_parts(context: &Context<'_>, flags: CloneFlags) -> Result<Parts, Errno>
     })
 }
 
-/// Gives the child its parent's actions and mask, and nothing pending.
+/// Gives the child its parent's actions and mask. No signal is pending for the child.
 ///
 /// # Errors
-/// `ENOMEM` when actions are to be shared.
+/// `ENOMEM` if the actions are shared.
 fn inherit_signals(
     context: &Context<'_>,
     child: &Arc<Process>,
@@ -220,7 +221,8 @@ fn inherit_signals(
     if flags.contains(CloneFlags::CLEAR_SIGHAND) {
         actions.reset();
     }
-    // The alternate stack belongs to the address space: kept unless the child shares it freely.
+    // The alternate stack belongs to the address space. It is kept unless the child shares the address space without
+    // `CLONE_VFORK`.
     let shared = flags.contains(CloneFlags::VM) && !flags.contains(CloneFlags::VFORK);
     let state = ThreadSignals {
         blocked,
@@ -237,7 +239,7 @@ fn inherit_signals(
     entered.map_err(Errno::from)
 }
 
-/// Takes down a child that has no thread.
+/// Destroys a child that has no thread.
 fn discard(context: &Context<'_>, child: &Arc<Process>) {
     super::exit::release_files(context.kernel, child);
     drop(child.take_fs());

@@ -4,10 +4,10 @@ use super::Process;
 use crate::{errno::Errno, kernel::Kernel};
 use core::sync::atomic::Ordering;
 
-/// `setpgid`: puts `target` (0 is the caller) into `group` (0 is the target's own).
+/// Implements `setpgid`: puts `target` (0 is the caller) into `group` (0 is the target's own).
 ///
 /// # Errors
-/// `EINVAL`, `ESRCH`, `EACCES` and `EPERM` as `sys_setpgid` of Linux 7.2 (`kernel/sys.c`).
+/// `EINVAL`, `ESRCH`, `EACCES` and `EPERM`, like `sys_setpgid` of Linux 7.2 (`kernel/sys.c`).
 pub fn set_group(kernel: &Kernel, caller: &Process, target: i32, group: i32) -> Result<(), Errno> {
     if target < 0 || group < 0 {
         return Err(if group < 0 {
@@ -50,10 +50,10 @@ pub fn set_group(kernel: &Kernel, caller: &Process, target: i32, group: i32) -> 
     Ok(())
 }
 
-/// `setsid`: makes the caller lead a new session and group.
+/// Implements `setsid`: makes the caller the leader of a new session and group.
 ///
 /// # Errors
-/// `EPERM` when it leads a group already.
+/// `EPERM` if the caller already leads a group.
 pub fn set_session(kernel: &Kernel, caller: &Process) -> Result<u32, Errno> {
     let mut tasks = kernel.tasks.lock();
     if tasks.members_of(caller.id).next().is_some() {

@@ -1,4 +1,4 @@
-//! What exec noted about the program of an address space.
+//! What `execve` recorded about the program of an address space.
 
 use crate::{
     fs::Executable,
@@ -9,9 +9,9 @@ use alloc::sync::Arc;
 /// The heap that `brk` moves.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Heap {
-    /// Where it starts.
+    /// Start address.
     pub start: u64,
-    /// Where it ends.
+    /// End address.
     pub end: u64,
 }
 
@@ -39,28 +39,28 @@ pub struct ImageAddresses {
 }
 
 impl ImageAddresses {
-    /// Pages of the program's code (`VmExe`), of `executable` pages in all executable areas (`task_mem` in
-    /// `fs/proc/task_mmu.c` of Linux 7.2).
+    /// Returns the pages of the program's code (`VmExe`). `executable` is the number of pages in all executable areas
+    /// (`task_mem` in `fs/proc/task_mmu.c` of Linux 7.2).
     pub fn code_pages(&self, executable: u64) -> u64 {
         let end = self.code_end.next_multiple_of(4096);
         ((end - (self.code_start & !4095)) / 4096).min(executable)
     }
 }
 
-/// The program of an address space; shared with it by `CLONE_VM`.
+/// The program of an address space. Processes that share the address space by `CLONE_VM` also share this.
 pub struct Image {
     /// The executable, for `/proc/PID/exe`.
     pub executable: Arc<Executable>,
-    /// Where things are.
+    /// The addresses of its parts.
     pub addresses: ImageAddresses,
-    /// The auxiliary vector as the program got it.
+    /// The auxiliary vector as it was passed to the program.
     pub auxiliary: alloc::vec::Vec<u8>,
     /// The heap.
     pub heap: Lock<Heap>,
 }
 
 impl Image {
-    /// The image of a program that was just loaded.
+    /// Creates the image of a newly loaded program.
     pub fn new(
         executable: Arc<Executable>,
         addresses: ImageAddresses,
@@ -75,7 +75,7 @@ impl Image {
         }
     }
 
-    /// The image of a forked copy.
+    /// Creates the image of a forked copy.
     pub fn fork(&self) -> Self {
         let heap = *self.heap.lock();
         Self::new(

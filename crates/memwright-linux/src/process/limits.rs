@@ -5,9 +5,9 @@ use crate::abi_struct;
 abi_struct! {
     /// `struct rlimit64`.
     pub struct Limit {
-        /// The limit in force.
+        /// The soft limit.
         pub current: u64,
-        /// What it may be raised to.
+        /// The hard limit, to which the soft limit may be raised.
         pub maximum: u64,
     }
 }
@@ -29,7 +29,7 @@ pub enum Resource {
     Stack = 3,
     /// Core files.
     Core = 4,
-    /// Resident memory; without effect on Linux too.
+    /// Resident memory; without effect, as on Linux.
     Resident = 5,
     /// Processes of a user.
     Processes = 6,
@@ -53,7 +53,7 @@ pub enum Resource {
     RealTimeTime = 15,
 }
 
-/// How many resources there are.
+/// Number of resources.
 pub const RESOURCES: usize = 16;
 
 /// The limits of a process.
@@ -61,9 +61,9 @@ pub const RESOURCES: usize = 16;
 pub struct Limits([Limit; RESOURCES]);
 
 impl Limits {
-    /// The limits Linux starts its first process with (`INIT_RLIMITS` of Linux 7.2,
-    /// `include/asm-generic/resource.h`); processes and signals by memory
-    /// (`fork_init`: threads that fill an eighth of memory, half of them).
+    /// Returns the limits of Linux's first process (`INIT_RLIMITS` of Linux 7.2, `include/asm-generic/resource.h`). The
+    /// limits of processes and signals depend on memory (`fork_init`): half the number of threads that fill an eighth
+    /// of it.
     pub fn initial(memory_bytes: u64) -> Self {
         let processes = (memory_bytes / (16 * 1024) / 8).clamp(20, 0x3fff_ffff) / 2;
         let mut limits = [Limit {
@@ -85,22 +85,22 @@ impl Limits {
         Self(limits)
     }
 
-    /// One limit.
+    /// Returns one limit.
     pub fn get(&self, resource: Resource) -> Limit {
         self.0[resource as usize]
     }
 
-    /// Changes the limit in force of one resource.
+    /// Sets the soft limit of one resource.
     pub(super) fn set_current(&mut self, resource: Resource, value: u64) {
         self.0[resource as usize].current = value;
     }
 
-    /// One limit by number.
+    /// Returns one limit by number.
     pub fn by_number(&mut self, number: u64) -> Option<&mut Limit> {
         self.0.get_mut(usize::try_from(number).ok()?)
     }
 
-    /// Every limit, by number.
+    /// Iterates over the limits, by number.
     pub fn iter(&self) -> impl Iterator<Item = &Limit> {
         self.0.iter()
     }

@@ -45,11 +45,11 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use memwright_table::Shared;
 
-/// The parts a process is made of.
+/// The parts of a process.
 pub struct Parts {
     /// The address space and its program.
     pub space: Arc<Space>,
-    /// What exec noted; `None` before the first exec.
+    /// What `execve` recorded; `None` before the first `execve`.
     pub image: Option<Arc<Image>>,
     /// The descriptor table.
     pub files: Arc<FileTable>,
@@ -61,7 +61,7 @@ pub struct Parts {
     pub name: [u8; 16],
 }
 
-/// A process: what its threads share.
+/// A process: the state that its threads share.
 pub struct Process {
     /// The process id; that of its first thread.
     pub id: u32,
@@ -73,59 +73,59 @@ pub struct Process {
     pub limits: Lock<Limits>,
     /// User and group ids.
     pub credentials: Lock<Credentials>,
-    /// Its parent waits here for its own children: woken when one of them changes.
+    /// Queue on which this process waits for its children: woken when one of them changes state.
     pub child_event: WaitQueue,
-    /// Woken when the process has ended.
+    /// Woken when the process has exited.
     pub ended: WaitQueue,
-    /// Woken when a signal was sent that somebody may read.
+    /// Woken when a signal was sent that a signalfd may read.
     pub signal_arrived: WaitQueue,
     /// Woken when a stopped process continues.
     pub resumed: WaitQueue,
-    /// Woken when one of its threads has ended: for the thread that executes a program.
+    /// Woken when one of its threads has exited: a thread in `execve` waits here.
     pub thread_ended: WaitQueue,
-    /// Woken when the address space borrowed by `vfork` is given back.
+    /// Woken when the address space borrowed by `vfork` is released.
     pub space_returned: WaitQueue,
-    /// What its ended threads used.
+    /// Resources used by its exited threads.
     pub usage: Usage,
-    /// What its reaped children used.
+    /// Resources used by its reaped children.
     pub children_usage: Usage,
-    /// When the CPU time is compared with its limit next.
+    /// Deadline for the next check of the CPU time limit.
     cpu_limit: crate::time::NextLook,
     /// Time and interval of `ITIMER_REAL`.
     pub alarm: Lock<crate::time::Alarm>,
-    /// The signal its parent gets at its end.
+    /// The signal that its parent gets when it exits.
     pub exit_signal: AtomicU8,
-    /// It executed a program since it was forked (`setpgid` then fails).
+    /// It has called `execve` since it was forked (`setpgid` then fails).
     pub executed: AtomicBool,
-    /// Signal that it gets when its parent ends (`PR_SET_PDEATHSIG`).
+    /// Signal that it gets when its parent exits (`PR_SET_PDEATHSIG`).
     pub parent_death_signal: AtomicU8,
     /// Score adjustment of `/proc/PID/oom_score_adj`, plus 1,000.
     pub kill_score: AtomicU32,
-    /// Dumpable, as `PR_SET_DUMPABLE` left it.
+    /// Dumpable flag, as set by `PR_SET_DUMPABLE`.
     pub dumpable: AtomicU8,
-    /// What it registered with `membarrier`.
+    /// Its registrations with `membarrier`.
     pub(crate) barriers: AtomicU32,
-    /// The real user, to whom its threads count.
+    /// The real user, to which its threads are accounted.
     user: Lock<Shared<User>>,
     space: Lock<Option<Arc<Space>>>,
     image: Lock<Option<Arc<Image>>>,
     files: Lock<Option<Arc<FileTable>>>,
     fs: Lock<Option<Arc<FsContext>>>,
     name: Lock<[u8; 16]>,
-    /// Rises with each process that is entered in the table.
+    /// Position in the order of creation: larger for each process that is entered in the table.
     birth: AtomicU64,
     parent: AtomicU32,
     group: AtomicU32,
     session: AtomicU32,
     borrows_space: AtomicBool,
-    /// Another process was made with its address space.
+    /// Another process was created with its address space.
     shares_space: AtomicBool,
     pub(crate) membership: Lock<Membership>,
 }
 
 impl Process {
-    /// A process with these parts, its own parent, group and session until it is entered in the
-    /// process table.
+    /// Creates a process with these parts. It is its own parent, group and session until it is entered in the process
+    /// table.
     pub fn new(
         id: u32,
         started: u64,
@@ -181,12 +181,13 @@ impl Process {
         }
     }
 
-    /// The real user.
+    /// Returns the real user.
     pub fn user(&self) -> Shared<User> {
         self.user.lock().clone()
     }
 
-    /// Counts a living process and its threads as another user's, whose real id it takes. No thread begins or ends meanwhile.
+    /// Accounts a living process and its threads to another user, after a change of the real id. The lock of the
+    /// signals keeps threads from starting or exiting in the meantime.
     pub(crate) fn change_user(&self, user: Shared<User>) {
         let signals = self.signals.lock();
         let threads = signals.threads.len() as u64;
@@ -195,43 +196,43 @@ impl Process {
         before.threads.remove(threads);
     }
 
-    /// The address space; `None` once the process has ended.
+    /// Returns the address space; `None` once the process has exited.
     pub fn space(&self) -> Option<Arc<Space>> {
         self.space.lock().clone()
     }
 
-    /// What exec noted about the program; `None` before the first exec and after the end.
+    /// Returns what `execve` recorded about the program; `None` before the first `execve` and after the exit.
     pub fn image(&self) -> Option<Arc<Image>> {
         self.image.lock().clone()
     }
 
-    /// The descriptor table; `None` once the process has ended.
+    /// Returns the descriptor table; `None` once the process has exited.
     pub fn files(&self) -> Option<Arc<FileTable>> {
         self.files.lock().clone()
     }
 
-    /// Root, working directory and mask; `None` once the process has ended.
+    /// Returns the root, working directory and mask; `None` once the process has exited.
     pub fn fs(&self) -> Option<Arc<FsContext>> {
         self.fs.lock().clone()
     }
 
-    /// Takes the descriptor table away, to be closed.
+    /// Removes the descriptor table, so that the caller can close it.
     pub(crate) fn take_files(&self) -> Option<Arc<FileTable>> {
         self.files.lock().take()
     }
 
-    /// Takes the file context away.
+    /// Removes the file-system context.
     pub(crate) fn take_fs(&self) -> Option<Arc<FsContext>> {
         self.fs.lock().take()
     }
 
-    /// Takes the address space and the image away.
+    /// Removes the address space and the image.
     pub(crate) fn take_space(&self) -> (Option<Arc<Space>>, Option<Arc<Image>>) {
         let image = self.image.lock().take();
         (self.space.lock().take(), image)
     }
 
-    /// Replaces the address space and the image; returns the old ones.
+    /// Replaces the address space and the image. Returns the old ones.
     pub(crate) fn replace_space(
         &self,
         space: Arc<Space>,
@@ -242,64 +243,64 @@ impl Process {
         (self.space.lock().replace(space), old)
     }
 
-    /// Replaces the descriptor table (`unshare`, exec of a shared table).
+    /// Replaces the descriptor table (`unshare`, or `execve` with a shared table).
     pub(crate) fn replace_files(&self, files: Arc<FileTable>) -> Option<Arc<FileTable>> {
         self.files.lock().replace(files)
     }
 
-    /// The name of its leader, as in `/proc/PID/comm`: up to 15 bytes and a NUL.
+    /// Returns the name of its leader, as in `/proc/PID/comm`: up to 15 bytes and a NUL.
     pub fn name(&self) -> [u8; 16] {
         *self.name.lock()
     }
 
-    /// Follows the leader's name.
+    /// Stores the leader's new name.
     fn set_name(&self, name: [u8; 16]) {
         *self.name.lock() = name;
     }
 
-    /// The parent's process id. Changed under the lock of the process table.
+    /// Returns the parent's process id. It changes only under the lock of the process table.
     pub fn parent(&self) -> u32 {
         self.parent.load(Ordering::SeqCst)
     }
 
-    /// The process group. Changed under the lock of the process table.
+    /// Returns the process group. It changes only under the lock of the process table.
     pub fn group(&self) -> u32 {
         self.group.load(Ordering::SeqCst)
     }
 
-    /// The session. Changed under the lock of the process table.
+    /// Returns the session. It changes only under the lock of the process table.
     pub fn session(&self) -> u32 {
         self.session.load(Ordering::SeqCst)
     }
 
-    /// It was made by `vfork` and still uses its parent's address space.
+    /// Returns whether it was created by `vfork` and still uses its parent's address space.
     pub fn borrows_space(&self) -> bool {
         self.borrows_space.load(Ordering::SeqCst)
     }
 
-    /// Says whether it was made with another process's address space, or the other way round.
+    /// Records whether another process was created with the same address space.
     pub(crate) fn share_space(&self, shared: bool) {
         self.shares_space.store(shared, Ordering::Relaxed);
     }
 
-    /// Marks it as made by `vfork`.
+    /// Marks it as created by `vfork`.
     pub(crate) fn borrow_space(&self) {
         self.borrows_space.store(true, Ordering::SeqCst);
     }
 
-    /// Gives the address space back to the parent that waits in `vfork`.
+    /// Releases the address space to the parent that waits in `vfork`.
     pub(crate) fn return_space(&self, kernel: &crate::kernel::Kernel) {
         if self.borrows_space.swap(false, Ordering::SeqCst) {
             self.space_returned.wake_all(kernel);
         }
     }
 
-    /// Another thread or process runs in its address space too.
+    /// Returns whether another thread or process runs in its address space too.
     pub(crate) fn shares_space(&self) -> bool {
         self.shares_space.load(Ordering::Relaxed) || self.signals.lock().threads.len() > 1
     }
 
-    /// The thread that is the oldest but for `number` others.
+    /// Returns the thread at this place in order of age; 0 is the oldest.
     pub fn thread(&self, number: usize) -> Option<Arc<Thread>> {
         let signals = self.signals.lock();
         signals
@@ -308,13 +309,13 @@ impl Process {
             .map(|(thread, _)| thread.clone())
     }
 
-    /// It was killed, or has no thread any more.
+    /// Returns whether it was killed or has no thread left.
     pub(crate) fn is_ending(&self) -> bool {
         let signals = self.signals.lock();
         signals.threads.is_empty() || signals.group_exit.is_some()
     }
 
-    /// How many threads it has.
+    /// Returns the number of its threads.
     pub fn thread_count(&self) -> usize {
         self.signals.lock().threads.len()
     }
@@ -326,7 +327,7 @@ impl Process {
         }
     }
 
-    /// What the process has used, its living threads included, its children not.
+    /// Returns the resources used by the process, including its living threads and excluding its children.
     pub fn total_usage(&self, kernel: &crate::kernel::Kernel) -> UsageSnapshot {
         let mut total = self.usage.snapshot();
         self.each_thread(|thread| {

@@ -1,31 +1,31 @@
-//! How processes end and what their parents see.
+//! Exit status and state changes, as reported to parents.
 
 use crate::signal::{Signal, code};
 
-/// How a process ended.
+/// How a process exited.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ExitStatus {
     /// It exited with the low byte of this code.
     Exited(i32),
-    /// This signal killed it. No core is ever written, so no status says so.
+    /// This signal killed it. Core dumps are not supported, so the status never has the core flag.
     Killed(Signal),
 }
 
-/// What a parent can wait for in a child.
+/// A state change that a parent can wait for in a child.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Change {
-    /// It ended.
+    /// It exited.
     Ended(ExitStatus),
     /// A signal stopped it.
     Stopped(Signal),
-    /// It goes on after a stop.
+    /// It continued after a stop.
     Continued,
-    /// It stands still for its tracer, with this signal.
+    /// It is in a ptrace stop with this signal.
     Trapped(Signal),
 }
 
 impl Change {
-    /// The status word of `wait4`.
+    /// Returns the status word of `wait4`.
     pub fn wait_status(self) -> i32 {
         match self {
             Self::Ended(ExitStatus::Exited(code)) => (code & 0xff) << 8,
@@ -35,7 +35,7 @@ impl Change {
         }
     }
 
-    /// `si_code` and `si_status` of SIGCHLD and `waitid`.
+    /// Returns `si_code` and `si_status` for SIGCHLD and `waitid`.
     pub fn signal_fields(self) -> (i32, i32) {
         match self {
             Self::Ended(ExitStatus::Exited(status)) => (code::CLD_EXITED, status & 0xff),
@@ -47,12 +47,12 @@ impl Change {
     }
 }
 
-/// Where a process is in its life, as its parent sees it.
+/// The state of a process, as seen by its parent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Life {
-    /// It runs or waits; what last happened to it, if the parent has not asked yet.
+    /// It is alive; with the last state change that the parent has not waited for.
     Alive(Option<Change>),
-    /// It ended and waits for its parent to ask.
+    /// It has exited and not been reaped.
     Zombie(ExitStatus),
 }
 

@@ -15,9 +15,9 @@ pub const REAPER: u32 = 1;
 /// The program of the run.
 pub const PROGRAM: u32 = 2;
 
-/// Ids are given from here on after the first round (`RESERVED_PIDS` of Linux 7.2).
+/// First id that is reused after a wrap-around (`RESERVED_PIDS` of Linux 7.2).
 const FIRST_REUSED: u32 = 300;
-/// Ids end here (`PID_MAX_DEFAULT`).
+/// End of the range of ids (`PID_MAX_DEFAULT`).
 pub const END: u32 = 32_768;
 
 /// A process in the table.
@@ -26,26 +26,26 @@ pub struct Member {
     pub process: Arc<Process>,
     /// Its children, oldest first.
     pub children: Vec<Arc<Process>>,
-    /// Where it is in its life.
+    /// Its state.
     pub life: Life,
     /// Threads that it traces.
     pub(crate) tracees: Vec<Arc<Thread>>,
-    /// Threads that it traced until they ended, and does not wait for as their parent.
+    /// Threads that it traced until they exited, and that it does not wait for as their parent.
     pub(crate) ended_tracees: Vec<(Arc<Thread>, ExitStatus)>,
 }
 
-/// Everything under the lock of the process table.
+/// The data under the lock of the process table.
 #[derive(Default)]
 pub struct TaskTable {
     /// Processes by id, zombies included.
     pub members: BTreeMap<u32, Member>,
     /// Living threads by id.
     pub threads: BTreeMap<u32, Arc<Thread>>,
-    /// Each process beside its group, and beside its session.
+    /// Pairs of group and process, and of session and process.
     groups: BTreeSet<(u32, u32)>,
     sessions: BTreeSet<(u32, u32)>,
     last_id: u32,
-    /// Processes that were entered.
+    /// Number of processes entered so far.
     births: u64,
 }
 
@@ -68,12 +68,12 @@ impl Tasks {
         self.table.lock()
     }
 
-    /// Takes the lock of the table if nobody holds it.
+    /// Takes the lock of the table if it is free.
     pub(crate) fn try_lock(&self) -> Option<LockGuard<'_, TaskTable>> {
         self.table.try_lock()
     }
 
-    /// The process with this id, zombies included.
+    /// Returns the process with this id, which may be a zombie.
     pub fn process(&self, id: u32) -> Option<Arc<Process>> {
         self.lock()
             .members
@@ -81,12 +81,12 @@ impl Tasks {
             .map(|member| member.process.clone())
     }
 
-    /// The living thread with this id.
+    /// Returns the living thread with this id.
     pub fn thread(&self, id: u32) -> Option<Arc<Thread>> {
         self.lock().threads.get(&id).cloned()
     }
 
-    /// The process with the lowest id from `first` on for which `wanted` holds.
+    /// Returns the process with the lowest id from `first` on for which `wanted` holds.
     pub(crate) fn next(
         &self,
         first: u32,
@@ -98,8 +98,8 @@ impl Tasks {
         found.map(|member| member.process.clone())
     }
 
-    /// The processes for which `wanted` holds, in order of id. The table is locked for each step only: a process that is
-    /// entered meanwhile is met if its id is still to come.
+    /// Iterates over the processes for which `wanted` holds, in order of id. The table is locked only for each step: a
+    /// process that is entered in the meantime is found if its id is still to come.
     pub(crate) fn filter<F: Fn(&Member) -> bool>(
         &self,
         wanted: F,
@@ -112,12 +112,13 @@ impl Tasks {
         })
     }
 
-    /// Every process in order of id, zombies included, step by step: the table is locked for each only.
+    /// Iterates over all processes in order of id, including zombies. The table is locked only for each step.
     pub fn processes(&self) -> impl Iterator<Item = Arc<Process>> + '_ {
         self.filter(|_| true)
     }
 
-    /// The processes of a group in order of id, the reaper left out, step by step: the table is locked for each only.
+    /// Iterates over the processes of a group in order of id, without the reaper. The table is locked only for each
+    /// step.
     pub(crate) fn group(&self, group: u32) -> impl Iterator<Item = Arc<Process>> + '_ {
         let mut first = REAPER + 1;
         core::iter::from_fn(move || {
@@ -127,24 +128,24 @@ impl Tasks {
         })
     }
 
-    /// Where a process is in its life.
+    /// Returns the state of a process.
     pub fn life(&self, id: u32) -> Option<Life> {
         self.lock().members.get(&id).map(|member| member.life)
     }
 }
 
-/// Every pair that begins with this group or session.
+/// Returns the range of pairs that begin with this group or session.
 fn all_of(group: u32) -> core::ops::RangeInclusive<(u32, u32)> {
     (group, 0)..=(group, u32::MAX)
 }
 
 impl TaskTable {
-    /// The id that was given last.
+    /// Returns the id that was allocated last.
     pub fn last_id(&self) -> u32 {
         self.last_id
     }
 
-    /// A free id for a process or thread: the next after the last given.
+    /// Allocates an id for a process or thread: the next free one after the last allocated.
     pub fn allocate_id(&mut self) -> Option<u32> {
         let next = self.last_id + 1;
         let id = self.first_free(next..END);
@@ -153,7 +154,7 @@ impl TaskTable {
         Some(id)
     }
 
-    /// The first of these ids that nobody has: one walk over those in use, however many are.
+    /// Returns the first of these ids that is not in use, in one pass over the ids in use.
     fn first_free(&self, ids: core::ops::Range<u32>) -> Option<u32> {
         if ids.is_empty() {
             return None;
@@ -175,13 +176,13 @@ impl TaskTable {
         })
     }
 
-    /// Some process belongs to this group or session.
+    /// Returns whether some process belongs to this group or session.
     pub fn group_exists(&self, group: u32) -> bool {
         let named = |set: &BTreeSet<(u32, u32)>| set.range(all_of(group)).next().is_some();
         named(&self.groups) || named(&self.sessions)
     }
 
-    /// Makes room in the reaper's list for every process there is and one more: it adopts them without memory.
+    /// Makes room in the reaper's list for all processes and one more, so that it can adopt them without an allocation.
     fn make_room_for_orphans(&mut self) -> Result<(), OutOfMemory> {
         let most = self.members.len() + 1;
         let Some(reaper) = self.members.get_mut(&REAPER) else {
@@ -191,20 +192,20 @@ impl TaskTable {
         children.try_make_room(most.saturating_sub(children.len()))
     }
 
-    /// The processes of a group in order of id, zombies included.
+    /// Iterates over the processes of a group in order of id, including zombies.
     pub fn members_of(&self, group: u32) -> impl Iterator<Item = &Member> {
         let ids = self.groups.range(all_of(group));
         ids.filter_map(|(_, id)| self.members.get(id))
     }
 
-    /// The process of a group with the lowest id from `first` on, zombies included.
+    /// Returns the process of a group with the lowest id from `first` on, which may be a zombie.
     fn member_of(&self, group: u32, first: u32) -> Option<Arc<Process>> {
         let mut ids = self.groups.range((group, first)..=(group, u32::MAX));
         let member = ids.find_map(|(_, id)| self.members.get(id))?;
         Some(member.process.clone())
     }
 
-    /// Notes that a process in the table goes to this group and session.
+    /// Moves a process in the table to this group and session.
     fn place(&mut self, process: &Process, group: u32, session: u32) {
         let id = process.id;
         let before = process.group.swap(group, Ordering::SeqCst);
@@ -219,10 +220,11 @@ impl TaskTable {
         self.sessions.insert((session, id));
     }
 
-    /// Enters a process as the youngest child of `parent`, in its group and session. It counts as its user's from now on.
+    /// Enters a process as the youngest child of `parent`, in its group and session. From now on it counts as one of
+    /// its user's.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; nothing has changed then.
+    /// [`OutOfMemory`]; the table is then unchanged.
     pub fn enter(&mut self, process: &Arc<Process>, parent: u32) -> Result<(), OutOfMemory> {
         self.make_room_for_orphans()?;
         self.births += 1;
@@ -246,7 +248,7 @@ impl TaskTable {
         Ok(())
     }
 
-    /// Makes a process the leader of a session and a group of its own.
+    /// Makes a process the leader of a new session and group.
     pub fn lead_session(&mut self, process: &Process) {
         self.place(process, process.id, process.id);
     }
@@ -261,7 +263,7 @@ impl TaskTable {
         self.place(process, group, session);
     }
 
-    /// Gives the children of `id` to the reaper; returns them.
+    /// Moves the children of `id` to the reaper. Returns them.
     pub fn orphan_children(&mut self, id: u32) -> Vec<Arc<Process>> {
         let orphans = match self.members.get_mut(&id) {
             Some(member) => core::mem::take(&mut member.children),
@@ -277,14 +279,14 @@ impl TaskTable {
         orphans
     }
 
-    /// Gives a thread the id of its process, whose leader has ended.
+    /// Gives a thread the id of its process, whose leader has exited.
     pub(crate) fn become_leader(&mut self, thread: &Arc<Thread>) {
         self.threads.remove(&thread.id());
         thread.become_leader();
         self.threads.insert(thread.id(), thread.clone());
     }
 
-    /// Takes a zombie out of the table.
+    /// Removes a zombie from the table.
     pub fn remove(&mut self, id: u32) -> Option<Arc<Process>> {
         let member = self.members.remove(&id)?;
         let process = &member.process;
@@ -294,7 +296,7 @@ impl TaskTable {
         if let Some(parent) = self.members.get_mut(&member.process.parent()) {
             let children = &mut parent.children;
             let birth = |child: &Arc<Process>| child.birth.load(Ordering::Relaxed);
-            // The reaper's are in the order in which their parents ended.
+            // The reaper's children are in the order in which their parents exited.
             let place = children
                 .binary_search_by_key(&birth(process), birth)
                 .ok()

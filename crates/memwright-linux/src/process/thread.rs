@@ -1,4 +1,4 @@
-//! One thread.
+//! Threads.
 
 use super::{Process, Usage};
 use crate::{
@@ -20,25 +20,25 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use memwright_table::{CpuId, CpuSet};
 
 flags! {
-    /// What a thread has to look at before it returns to user mode.
+    /// Flags for work that a thread handles before it returns to user mode.
     #[derive(Clone, Copy, Debug, Eq, PartialEq)]
     pub struct Work: u32 {
-        /// A signal, a stop or the end.
+        /// A signal, a stop or an exit is pending.
         const SIGNAL = 1;
-        /// The thread is being killed: waits end that ordinary signals do not end.
+        /// The thread is being killed: this also ends waits that other signals do not interrupt.
         const FATAL = 2;
-        /// The thread called `exit`: it alone ends.
+        /// The thread called `exit`: it exits alone.
         const EXIT = 4;
-        /// The CPUs that the thread may run on have changed.
+        /// The set of CPUs that the thread may run on has changed.
         const MIGRATE = 8;
-        /// The user registers were replaced: every one is loaded anew.
+        /// The user registers were replaced: all of them are reloaded.
         const REGISTERS = 16;
-        /// The thread is in a group whose limits it looks at, each time.
+        /// The thread is in a group and checks the group's limit each time.
         const CGROUP = 32;
     }
 }
 
-/// What a new thread does first.
+/// The first action of a new thread.
 pub enum Start {
     /// Enters user mode.
     User(UserState),
@@ -46,99 +46,97 @@ pub enum Start {
     Program,
 }
 
-/// How `restart_syscall` goes on with an interrupted call.
+/// How `restart_syscall` continues an interrupted call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RestartBlock {
     /// A relative sleep until this time.
     Sleep {
-        /// Time of the host's clock.
+        /// Deadline by the host's clock.
         deadline: u64,
-        /// Where the remaining time is stored, or null.
+        /// Address for the remaining time, or null.
         remaining: u64,
     },
     /// A poll until this time.
     Poll {
         /// Address of the descriptors.
         descriptors: u64,
-        /// How many.
+        /// Number of descriptors.
         count: u64,
-        /// Time of the host's clock.
+        /// Deadline by the host's clock.
         deadline: Option<u64>,
     },
-    /// A wait for a word with a deadline.
+    /// A futex wait with a deadline.
     Futex(WaitRequest),
 }
 
 /// A thread.
 pub struct Thread {
-    /// Changes once at most, when the thread executes a program and takes its leader's place.
+    /// Its id. It changes at most once: when the thread calls `execve` and takes its leader's place.
     id: AtomicU32,
     /// The process it belongs to.
     pub process: Arc<Process>,
     /// Its kernel stack.
     pub context: ContextId,
-    /// What it has used.
+    /// Resources it has used.
     pub usage: Usage,
-    /// Where to store zero and wake when the thread ends (`CLONE_CHILD_CLEARTID`).
+    /// Address of the word to clear and wake when the thread exits (`CLONE_CHILD_CLEARTID`).
     pub clear_child_tid: AtomicU64,
     /// Its `struct robust_list_head` in user memory, or null.
     pub robust_list: AtomicU64,
-    /// The bucket where it waits for a word of user memory.
+    /// The futex bucket in which it waits.
     pub(crate) futex: FutexPlace,
     /// Extended state while the thread does not run.
     pub fpu: Lock<FpuArea>,
-    /// The last fault, as signal frames report it.
+    /// The last fault, as reported in signal frames.
     pub last_fault: Lock<LastFault>,
     /// The interrupted call that `restart_syscall` continues.
     pub restart: Lock<Option<RestartBlock>>,
-    /// The instruction that it executes away from its place.
+    /// The instruction that it executes at another address.
     pub(crate) stepping: Lock<Option<Stepping>>,
-    /// Address of the page where it does so, or null.
+    /// Address of the page with the copy of that instruction, or null.
     pub(crate) copy_page: AtomicU64,
     /// The name, as in `/proc/PID/task/TID/comm`.
     name: Lock<[u8; 16]>,
-    /// What the thread gave to `exit`; [`Work::EXIT`] says that it did.
+    /// The argument of `exit`; valid if [`Work::EXIT`] is set.
     exit_code: AtomicI32,
-    /// It is ending, and waits for no watcher of memory any more: set by itself.
+    /// It is exiting and no longer waits for userfaultfd contexts. Only the thread itself sets this.
     pub(crate) ends: AtomicBool,
     start: Lock<Option<Start>>,
-    /// Whether it runs or waits. The scheduler's protocol says who may change it.
+    /// Whether it runs or waits. The scheduler's protocol defines which threads and CPUs may change it.
     pub(crate) run: RunWord,
-    /// Its stack is in use by a CPU: set by the CPU that is about to run it, cleared by what runs
-    /// there next.
+    /// A CPU uses its stack. Set by the CPU that is about to run it, cleared by the next context that runs there.
     on_cpu: AtomicBool,
-    /// It gave way in the midst of an operation, and goes on on its CPU.
+    /// It yielded in the middle of an operation, and continues on the same CPU.
     pub(crate) paused: AtomicBool,
-    /// The CPU that it runs on or ran on last, or in whose queue it stands; changed by who puts it
-    /// into a run queue or takes it from another CPU's.
+    /// The CPU that it runs on, ran on last, or is queued on. Changed by the thread that puts it into a run queue or
+    /// takes it from another CPU's queue.
     cpu: AtomicU32,
-    /// CPUs that it may run on, as bits; those that do not exist included.
+    /// CPUs that it may run on, as bits, which may include CPUs that do not exist.
     affinity: AtomicU64,
-    /// Where its pages come from.
+    /// Its memory policy.
     pub(crate) placement: ThreadPlacement,
     work: AtomicU32,
-    /// It stands still because its process is stopped. Written under the lock of the process's
-    /// signals.
+    /// It does not run because its process is stopped. Written under the lock of the process's signals.
     stopped: AtomicBool,
-    /// What it waits for, for reports.
+    /// What it waits for. Used in reports.
     sleep: Lock<Sleep>,
 }
 
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sleep {
-    /// In words.
+    /// A description in words.
     pub(crate) what: &'static str,
-    /// What ends the wait early.
+    /// The events that end the wait early.
     pub(crate) interest: Interest,
-    /// Since when, by the host's clock.
+    /// Start of the wait by the host's clock.
     pub(crate) since: u64,
-    /// Until when at most.
+    /// Deadline of the wait.
     pub(crate) deadline: Option<u64>,
 }
 
 impl Thread {
-    /// A thread of `process` that has not run yet.
+    /// Creates a thread of `process`. It does not run yet.
     pub fn new(id: u32, process: Arc<Process>, context: ContextId, start: Start) -> Self {
         Self {
             id: AtomicU32::new(id),
@@ -177,32 +175,32 @@ impl Thread {
         }
     }
 
-    /// The thread id.
+    /// Returns the thread id.
     pub fn id(&self) -> u32 {
         self.id.load(Ordering::Relaxed)
     }
 
-    /// Gives the thread the id of its process. The caller enters it in the table of threads.
+    /// Gives the thread the id of its process. The caller updates the table of threads.
     pub(crate) fn become_leader(&self) {
         self.id.store(self.process.id, Ordering::Relaxed);
     }
 
-    /// It is the thread whose id is the process's.
+    /// Returns whether the thread's id is that of its process.
     pub fn is_leader(&self) -> bool {
         self.id() == self.process.id
     }
 
-    /// The name, as in `/proc/PID/task/TID/comm`: up to 15 bytes and a NUL.
+    /// Returns the name, as in `/proc/PID/task/TID/comm`: up to 15 bytes and a NUL.
     pub fn name(&self) -> [u8; 16] {
         *self.name.lock()
     }
 
-    /// The name, unless it is being changed.
+    /// Returns the name, unless it is being changed.
     pub(crate) fn try_name(&self) -> Option<[u8; 16]> {
         self.name.try_lock().map(|name| *name)
     }
 
-    /// Sets the name, cut to 15 bytes. The leader's is also the process's.
+    /// Sets the name, truncated to 15 bytes. The leader's name is also that of the process.
     pub fn set_name(&self, name: &[u8]) {
         let mut stored = [0; 16];
         let length = name.len().min(15);
@@ -213,33 +211,33 @@ impl Thread {
         }
     }
 
-    /// Lets the thread end with this code on its way back to user mode, its process go on.
+    /// Makes the thread exit with this code on its way back to user mode. Its process continues.
     pub(crate) fn end_alone(&self, code: i32) {
         self.exit_code.store(code, Ordering::Relaxed);
         self.set_work(Work::EXIT, true);
     }
 
-    /// What it gave to `exit`, if it did.
+    /// Returns the argument of `exit`, if the thread called it.
     pub(crate) fn exit_code(&self) -> Option<i32> {
         let ends = self.work().contains(Work::EXIT);
         ends.then(|| self.exit_code.load(Ordering::Relaxed))
     }
 
-    /// Takes what the thread does first.
+    /// Takes the first action of the thread.
     pub fn take_start(&self) -> Option<Start> {
         self.start.lock().take()
     }
 
-    /// Whether it runs or waits.
+    /// Returns whether it runs or waits.
     pub fn run_state(&self) -> RunState {
         self.run.get()
     }
 
-    /// The letter of `/proc/PID/stat` for what it is doing: `R` running or ready, `S` waiting, `D`
-    /// waiting for what signals do not end, `T` stopped, `t` standing
-    /// still for a tracer, `X` ended. Zombies are processes.
+    /// Returns the state letter of `/proc/PID/stat`: `R` running or runnable, `S` waiting, `D` waiting for something
+    /// that signals do not interrupt, `T` stopped, `t` in a ptrace stop, `X` exited. Zombies are processes.
     pub fn state_letter(&self) -> char {
-        // Not by what it waits for: who was told of the stop may look before the wait has begun.
+        // Do not derive this from the wait: a tracer that was notified of the stop may read the state before the wait
+        // has begun.
         if stands_still(self) {
             return 't';
         }
@@ -252,24 +250,27 @@ impl Thread {
                 Interest::Signals => 'S',
                 Interest::Fatal => 'D',
                 Interest::Continuation => 'T',
-                // Let go on, not yet woken.
+                // Resumed, but not woken yet.
                 Interest::Tracer => 'R',
             },
             RunState::Ended => 'X',
         }
     }
 
-    /// It stands still because its process is stopped.
+    /// Returns whether it does not run because its process is stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 
+    /// Sets whether it is stopped.
+    ///
+    /// # Locks
     /// The caller holds the lock of the process's signals.
     pub(crate) fn set_stopped(&self, stopped: bool) {
         self.stopped.store(stopped, Ordering::Relaxed);
     }
 
-    /// The CPU that it runs on, or ran on last.
+    /// Returns the CPU that it runs on, or ran on last.
     pub fn cpu(&self) -> CpuId {
         CpuId::new(self.cpu.load(Ordering::Relaxed) as u16)
     }
@@ -278,7 +279,7 @@ impl Thread {
         self.cpu.store(cpu.index() as u32, Ordering::Relaxed);
     }
 
-    /// Its stack is in use.
+    /// Returns whether a CPU uses its stack.
     pub(crate) fn is_on_cpu(&self) -> bool {
         self.on_cpu.load(Ordering::Acquire)
     }
@@ -287,44 +288,44 @@ impl Thread {
         self.on_cpu.store(true, Ordering::Relaxed);
     }
 
-    /// Its stack was left: another CPU may run it from now on.
+    /// Releases its stack: another CPU may run it from now on.
     pub(crate) fn leave_cpu(&self) {
         self.on_cpu.store(false, Ordering::Release);
     }
 
-    /// The CPUs that it may run on; those that do not exist may be among them.
+    /// Returns the CPUs that it may run on, which may include CPUs that do not exist.
     pub fn affinity(&self) -> CpuSet {
         CpuSet::from_bits(self.affinity.load(Ordering::SeqCst))
     }
 
-    /// Replaces the set; at least one of it exists.
+    /// Replaces the set of CPUs, at least one of which exists.
     pub(crate) fn set_affinity(&self, cpus: CpuSet) {
         self.affinity.store(cpus.bits(), Ordering::SeqCst);
     }
 
-    /// Starts with the CPUs of its maker, where its maker runs.
+    /// Takes over the CPU set, the memory policy and the CPU of its parent thread.
     pub(crate) fn inherit_affinity(&self, maker: &Self) {
         self.set_affinity(maker.affinity());
         self.placement.inherit(&maker.placement);
         self.set_cpu(maker.cpu());
     }
 
-    /// Notes what it is about to wait for.
+    /// Records what it is about to wait for.
     pub(crate) fn note_sleep(&self, sleep: Sleep) {
         *self.sleep.lock() = sleep;
     }
 
-    /// What it waits for, unless that is being changed.
+    /// Returns what it waits for, unless that is being changed.
     pub(crate) fn try_sleep(&self) -> Option<Sleep> {
         self.sleep.try_lock().map(|sleep| *sleep)
     }
 
-    /// What waits to be looked at.
+    /// Returns the pending work.
     pub fn work(&self) -> Work {
         Work::from_bits_truncate(self.work.load(Ordering::SeqCst))
     }
 
-    /// Sets or clears work.
+    /// Sets or clears work flags.
     pub fn set_work(&self, work: Work, wanted: bool) {
         if wanted {
             self.work.fetch_or(work.bits(), Ordering::SeqCst);
@@ -333,12 +334,12 @@ impl Thread {
         }
     }
 
-    /// A signal waits that the thread does not block.
+    /// Returns whether an unblocked signal is pending.
     pub fn signal_pending(&self) -> bool {
         self.work().intersects(Work::SIGNAL.union(Work::FATAL))
     }
 
-    /// The thread is being killed.
+    /// Returns whether the thread is being killed.
     pub fn fatal_pending(&self) -> bool {
         self.work().contains(Work::FATAL)
     }

@@ -1,4 +1,4 @@
-//! New threads of a process.
+//! Creation of threads.
 
 use super::{CloneFlags, CloneRequest, Process, Start, Thread, Work, clone::child_state};
 use crate::{
@@ -12,10 +12,10 @@ use core::sync::atomic::Ordering;
 use memwright_table::TryPush;
 
 impl Thread {
-    /// A thread with its kernel stack, not yet among those of its process.
+    /// Creates a thread with its kernel stack. It is not yet one of the threads of its process.
     ///
     /// # Errors
-    /// `EAGAIN` if there are as many threads as there may be, `ENOMEM` without memory for the stack.
+    /// `EAGAIN` if there are as many threads as the machine permits, `ENOMEM` if there is no memory for the stack.
     pub(crate) fn create(
         kernel: &Kernel,
         id: u32,
@@ -27,11 +27,11 @@ impl Thread {
     }
 }
 
-/// Makes a thread of the caller's process; returns its id.
+/// Creates a thread in the caller's process. Returns its id.
 ///
 /// # Errors
-/// `EAGAIN` without a free id or with as many threads as there may be, `ENOMEM`, `ERESTARTNOINTR` when the process is being ended, stopped
-/// or replaced: the caller looks at that first.
+/// `EAGAIN` without a free id or if there are as many threads as the machine permits, `ENOMEM`, `ERESTARTNOINTR` if the
+/// process is exiting, stopped or in `execve`: the caller handles that first.
 pub(super) fn clone_thread(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno> {
     let (kernel, process, flags) = (context.kernel, context.process(), request.flags);
     let id = kernel.tasks.lock().allocate_id().ok_or(Errno::EAGAIN)?;
@@ -44,7 +44,7 @@ pub(super) fn clone_thread(context: &Context<'_>, request: &CloneRequest) -> Res
         let word = request.child_tid;
         thread.clear_child_tid.store(word, Ordering::Relaxed);
     }
-    // As on Linux, bad addresses are the program's problem.
+    // As on Linux, bad addresses are not reported.
     if flags.contains(CloneFlags::PARENT_SETTID) {
         let _ = context.write_value(request.parent_tid, &id);
     }
@@ -60,7 +60,7 @@ pub(super) fn clone_thread(context: &Context<'_>, request: &CloneRequest) -> Res
     Ok(id.into())
 }
 
-/// Enters a thread among those of its process, with the caller's mask.
+/// Adds a thread to those of its process, with the caller's signal mask.
 fn enter(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), Errno> {
     let mut signals = thread.process.signals.lock();
     let busy = signals.group_exit.is_some() || signals.executing.is_some();
@@ -75,7 +75,7 @@ fn enter(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), Errno> {
     thread.process.user().threads.add(1);
     drop(signals);
     if thread.process.cgroup().is_some() {
-        // Who moves the process marks those threads that it finds.
+        // A thread that moves the process to another group marks only the threads that it finds.
         thread.set_work(Work::CGROUP, true);
     }
     let mut tasks = context.kernel.tasks.lock();

@@ -1,28 +1,28 @@
-//! What a thread or process has used.
+//! Resources used by a thread or process.
 
 use crate::abi_struct;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters of a thread, or of a process's ended threads or reaped children.
+/// Counters of a thread, or of a process's exited threads or reaped children.
 #[derive(Debug, Default)]
 pub struct Usage {
-    /// Instructions in user mode.
+    /// Time in user mode, in nanoseconds.
     pub user: AtomicU64,
-    /// Instructions in the kernel.
+    /// Time in the kernel, in nanoseconds.
     pub system: AtomicU64,
-    /// Page faults served without input or output.
+    /// Page faults resolved without I/O.
     pub minor_faults: AtomicU64,
-    /// Page faults that needed input.
+    /// Page faults that needed I/O.
     pub major_faults: AtomicU64,
-    /// Times the CPU was given away.
+    /// Voluntary context switches.
     pub voluntary: AtomicU64,
-    /// Times the CPU was taken away.
+    /// Involuntary context switches.
     pub involuntary: AtomicU64,
-    /// Most resident memory, in KiB.
+    /// Peak resident memory in KiB.
     pub resident_peak: AtomicU64,
 }
 
-/// A reading of [`Usage`].
+/// A snapshot of [`Usage`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct UsageSnapshot {
     /// Nanoseconds in user mode.
@@ -42,7 +42,7 @@ pub struct UsageSnapshot {
 }
 
 impl Usage {
-    /// Reads the counters.
+    /// Takes a snapshot of the counters.
     pub fn snapshot(&self) -> UsageSnapshot {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         UsageSnapshot {
@@ -56,7 +56,7 @@ impl Usage {
         }
     }
 
-    /// Adds a reading; the peak is the greater one.
+    /// Adds a snapshot. The peak is the larger of the two.
     pub fn add(&self, other: &UsageSnapshot) {
         let add = |counter: &AtomicU64, value| counter.fetch_add(value, Ordering::Relaxed);
         add(&self.user, other.user);
@@ -71,7 +71,7 @@ impl Usage {
 }
 
 impl UsageSnapshot {
-    /// The sum; the peak is the greater one.
+    /// Returns the sum. The peak is the larger of the two.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -101,7 +101,7 @@ abi_struct! {
         pub minor_faults: i64,
         /// `ru_majflt`.
         pub major_faults: i64,
-        /// `ru_nswap` to `ru_nsignals`: unused by Linux, or no block devices here.
+        /// `ru_nswap` to `ru_nsignals`: unused by Linux, or not counted here (`ru_inblock`, `ru_oublock`).
         pub unused_too: [i64; 6],
         /// `ru_nvcsw`.
         pub voluntary: i64,
@@ -128,7 +128,7 @@ impl From<UsageSnapshot> for ResourceUsage {
 /// Clock ticks per second of `times` and `/proc` (`USER_HZ`).
 pub const TICKS_PER_SECOND: u64 = 100;
 
-/// Nanoseconds as clock ticks.
+/// Converts nanoseconds to clock ticks.
 pub const fn ticks(nanoseconds: u64) -> u64 {
     nanoseconds / (crate::abi::SECOND / TICKS_PER_SECOND)
 }

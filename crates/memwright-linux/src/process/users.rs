@@ -1,4 +1,4 @@
-//! What each user has of what is limited for all processes of a user together (`user_struct` of Linux 7.2,
+//! Per-user counts of limited resources, over all processes of a user (`user_struct` of Linux 7.2,
 //! `include/linux/sched/user.h`).
 
 use crate::{
@@ -9,28 +9,28 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::{OutOfMemory, Shared, TryPush};
 
-/// A count that a limit stands against.
+/// A count that is subject to a limit.
 #[derive(Debug, Default)]
 pub struct Tally(AtomicU64);
 
 impl Tally {
-    /// How many there are.
+    /// Returns the count.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Counts so many more; returns how many there are then.
+    /// Adds `count`. Returns the new count.
     pub fn add(&self, count: u64) -> u64 {
         self.0.fetch_add(count, Ordering::Relaxed) + count
     }
 
-    /// Counts so many less.
+    /// Subtracts `count`.
     pub fn remove(&self, count: u64) {
         let before = self.0.fetch_sub(count, Ordering::Relaxed);
         debug_assert!(before >= count, "less than nothing is left");
     }
 
-    /// Counts one more unless there are `most`; returns whether it did.
+    /// Adds one unless the count has reached `most`. Returns whether it did.
     pub fn add_below(&self, most: u64) -> bool {
         let one_more = |count: u64| (count < most).then_some(count + 1);
         let added = self
@@ -44,21 +44,21 @@ impl Tally {
 #[derive(Debug)]
 pub struct User {
     id: u32,
-    /// Threads; a process that waits to be reaped counts as one.
+    /// Number of threads; a zombie counts as one.
     pub threads: Tally,
-    /// Files that epolls watch.
+    /// Number of files registered with epoll instances.
     pub watches: Tally,
-    /// Pages that pipes can hold.
+    /// Capacity of the user's pipes in pages.
     pub pipe_pages: Tally,
 }
 
-/// The users that have a process, a pipe or an epoll.
+/// The users with a process, a pipe or an epoll instance.
 pub struct Users {
     known: Lock<Known>,
 }
 
 struct Known {
-    /// By id.
+    /// The users, by id.
     users: Vec<Shared<User>>,
     sweep: Sweep,
 }
@@ -76,7 +76,7 @@ impl Default for Users {
 }
 
 impl Users {
-    /// The user with this id.
+    /// Returns the user with this id.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -125,7 +125,7 @@ mod tests {
         }
         assert!(Shared::ptr_eq(&other, &users.get(1000).unwrap()));
         assert_eq!(users.get(0).unwrap().threads.get(), 2);
-        // Those that had nothing went, and had nothing to remember.
+        // Users without resources were removed; they had no state to keep.
         assert!(users.known.lock().users.len() < 100);
         let ids: alloc::vec::Vec<u32> = users
             .known

@@ -7,7 +7,7 @@ use super::{
 use crate::{context::Context, errno::Errno, kernel::Kernel, ptrace::standing_unreported};
 use alloc::sync::Arc;
 
-/// Which children are waited for.
+/// The children to wait for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum WaitTarget {
     /// Any child.
@@ -22,47 +22,48 @@ flags! {
     /// Options of `wait4` and `waitid` (`linux/wait.h`).
     #[derive(Clone, Copy, Debug, Eq, PartialEq)]
     pub struct WaitOptions: u32 {
-        /// Do not wait.
+        /// Do not block.
         const NOHANG = 1;
         /// Also stopped children.
         const STOPPED = 2;
-        /// Ended children.
+        /// Exited children.
         const EXITED = 4;
         /// Also continued children.
         const CONTINUED = 8;
-        /// Leave the child waitable.
+        /// Leave the child in a waitable state.
         const NOWAIT = 0x0100_0000;
         /// Children of this thread only.
         const NOTHREAD = 0x2000_0000;
-        /// All children, whatever their exit signal.
+        /// All children, regardless of their exit signal.
         const ALL = 0x4000_0000;
         /// Only children whose exit signal is not SIGCHLD.
         const CLONE = 0x8000_0000;
     }
 }
 
-/// A child that changed.
+/// A child with a state change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Waited {
     /// Its process id.
     pub process: u32,
-    /// What happened.
+    /// The state change.
     pub change: Change,
-    /// What it and its reaped children used.
+    /// Resources used by the child and its reaped children.
     pub usage: UsageSnapshot,
 }
 
-/// What one look at the children found.
+/// The result of one check of the children.
 enum Look {
     Found(Waited),
     Nothing,
     NoChildren,
 }
 
-/// Waits for a child of the calling process; `None` with [`WaitOptions::NOHANG`] when none changed.
+/// Waits for a child of the calling process to change state. Returns `None` if none has and `options` contains
+/// [`WaitOptions::NOHANG`].
 ///
 /// # Errors
-/// `ECHILD` when there is no such child, `ERESTARTSYS` when a signal arrived.
+/// `ECHILD` if there is no such child, `ERESTARTSYS` if a signal arrived.
 pub fn wait_for_child(
     context: &Context<'_>,
     target: WaitTarget,
@@ -151,21 +152,21 @@ fn look(kernel: &Kernel, parent: &Arc<Process>, target: WaitTarget, options: Wai
     })
 }
 
-/// What a process and its reaped children used.
+/// Returns the resources used by a process and its reaped children.
 fn usage_of(kernel: &Kernel, process: &Process) -> UsageSnapshot {
     let own = process.total_usage(kernel);
     own.plus(&process.children_usage.snapshot())
 }
 
-/// What one look at the traced threads found.
+/// The result of one check of the traced threads.
 enum Tracees {
     Changed(Arc<Thread>, Change),
     Unchanged,
     None,
 }
 
-/// Looks for a traced thread that stands still or has ended. What it is asked for in options matters for its end only
-/// (Linux 7.2 `kernel/exit.c`, `wait_task_stopped`).
+/// Searches for a traced thread that is in a ptrace stop or has exited. `EXITED` in the options matters only for exited
+/// threads; ptrace stops are always reported (Linux 7.2 `kernel/exit.c`, `wait_task_stopped`).
 fn look_at_tracees(member: &mut Member, target: WaitTarget, options: WaitOptions) -> Tracees {
     let keep = options.contains(WaitOptions::NOWAIT);
     let wanted = |thread: &Thread| is_target(thread.id(), thread.process.group(), target);
@@ -195,7 +196,7 @@ fn look_at_tracees(member: &mut Member, target: WaitTarget, options: WaitOptions
     }
 }
 
-/// The child that is looked at after so many others. Of the one that is waited for by its id there are no others.
+/// Returns the child at this place in the search. A search for a single process id has only one place.
 fn nth_child(
     tasks: &TaskTable,
     parent: &Process,
@@ -214,7 +215,7 @@ fn nth_child(
     }
 }
 
-/// The child or traced thread with this id, in this group, is waited for.
+/// Returns whether `target` includes the child or traced thread with this id in this group.
 fn is_target(id: u32, group: u32, target: WaitTarget) -> bool {
     match target {
         WaitTarget::Any => true,
@@ -231,7 +232,7 @@ fn eligible(child: &Process, target: WaitTarget, options: WaitOptions) -> bool {
         && (options.contains(WaitOptions::ALL) || signals == options.contains(WaitOptions::CLONE))
 }
 
-/// What of a child's life these options report.
+/// Returns the state change that these options report, if any.
 fn reportable(life: Life, options: WaitOptions) -> Option<Change> {
     match life {
         Life::Zombie(status) if options.contains(WaitOptions::EXITED) => {
@@ -251,15 +252,15 @@ fn reportable(life: Life, options: WaitOptions) -> Option<Change> {
     }
 }
 
-/// A zombie that nobody will wait for is taken out of the table at once.
+/// Removes a zombie that no parent will wait for from the table.
 pub(super) fn reap_unwanted(kernel: &Kernel, process: &Arc<Process>) {
     let removed = kernel.tasks.lock().remove(process.id);
     drop(removed);
     forget_signals(kernel, process);
 }
 
-/// Lets those look once more who wait for signals of a process that is gone (`signalfd_cleanup` of Linux 7.3,
-/// `fs/signalfd.c`).
+/// Wakes threads that wait for signals of a process that is gone, so that they check again (`signalfd_cleanup` of Linux
+/// 7.3, `fs/signalfd.c`).
 fn forget_signals(kernel: &Kernel, process: &Process) {
     process.signal_arrived.wake_all(kernel);
 }

@@ -1,4 +1,4 @@
-//! Beginning and ending to trace.
+//! Attaching and detaching tracers.
 
 use super::{Resume, Tracing};
 use crate::{
@@ -15,10 +15,10 @@ use crate::{
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use memwright_table::TryPush;
 
-/// `PTRACE_TRACEME`: the caller's parent traces it from now on.
+/// Implements `PTRACE_TRACEME`: the caller's parent becomes its tracer.
 ///
 /// # Errors
-/// `EPERM` when it is traced already, or its parent is the built-in reaper.
+/// `EPERM` if the caller is traced already, or its parent is the built-in reaper.
 pub(crate) fn be_traced(context: &Context<'_>) -> Result<(), Errno> {
     let parent = context.process().parent();
     if parent == REAPER {
@@ -27,11 +27,11 @@ pub(crate) fn be_traced(context: &Context<'_>) -> Result<(), Errno> {
     begin(context.kernel, context.thread, parent).map(drop)
 }
 
-/// `PTRACE_ATTACH`: the calling process traces the thread from now on, which is stopped.
+/// Implements `PTRACE_ATTACH`: the calling process becomes the tracer of the thread, which is stopped.
 ///
 /// # Errors
-/// `EPERM` for a thread of one's own process, one that is traced already, one that may not be looked into; `ESRCH` for
-/// one that has ended.
+/// `EPERM` for a thread of the caller's process, one that is traced already, or one that the caller may not inspect;
+/// `ESRCH` for one that has exited.
 pub(crate) fn attach(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), Errno> {
     if Arc::ptr_eq(&thread.process, context.process()) {
         return Err(Errno::EPERM);
@@ -53,21 +53,21 @@ pub(crate) fn attach(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), 
     };
     send_to_thread(kernel, thread, info);
     if stopped {
-        // It stands still with its process: now it does so as a traced thread.
+        // The thread is stopped with its process; from now on it stops as a traced thread.
         thread.process.resumed.wake_all(kernel);
     }
     Ok(())
 }
 
-/// Enters tracer and traced thread. Returns whether the thread's process is stopped.
+/// Links tracer and traced thread. Returns whether the thread's process is stopped.
 ///
 /// # Errors
-/// `EPERM` when it is traced already, `ESRCH` when one of both has ended, `ENOMEM`.
+/// `EPERM` if the thread is traced already, `ESRCH` if either has exited, `ENOMEM`.
 fn begin(kernel: &Kernel, thread: &Arc<Thread>, tracer: u32) -> Result<bool, Errno> {
     let mut tasks = kernel.tasks.lock();
     let member = tasks.members.get_mut(&tracer).ok_or(Errno::ESRCH)?;
     member.tracees.try_make_room(1)?;
-    // For the end of each of its tracees: a thread that ends finds room.
+    // Reserve room for the exit of each tracee, so that a thread that exits allocates nothing.
     let room = member.tracees.len() + 1;
     member.ended_tracees.try_make_room(room)?;
     let stopped = {
@@ -90,7 +90,7 @@ fn begin(kernel: &Kernel, thread: &Arc<Thread>, tracer: u32) -> Result<bool, Err
     Ok(stopped)
 }
 
-/// `PTRACE_DETACH`: a thread that stands still goes on untraced, with this signal.
+/// Implements `PTRACE_DETACH`: a thread in a ptrace stop continues untraced, with this signal.
 pub(crate) fn detach(
     kernel: &Kernel,
     tracer: &Process,
@@ -110,7 +110,8 @@ pub(crate) fn detach(
     }
 }
 
-/// Ends the tracing: `signal`, if the tracer names one or none, replaces the one that the thread was about to take.
+/// Ends the tracing. If `signal` is given, it replaces the signal that the thread was about to take; the inner `None`
+/// stands for no signal.
 fn let_go(kernel: &Kernel, thread: &Arc<Thread>, signal: Option<Option<Signal>>) {
     {
         let mut signals = thread.process.signals.lock();
@@ -124,7 +125,7 @@ fn let_go(kernel: &Kernel, thread: &Arc<Thread>, signal: Option<Option<Signal>>)
                 ..
             }) => {
                 *tracer = None;
-                // A signal that the tracer has seen goes with it (Linux 7.2 `kernel/exit.c`, `wait_task_stopped`).
+                // A signal that was reported to the tracer is dropped (Linux 7.2 `kernel/exit.c`, `wait_task_stopped`).
                 let unseen = standing.info.filter(|_| !standing.reported);
                 standing.resume = Some(Resume {
                     signal: signal.unwrap_or(unseen.map(|info| info.signal)),
@@ -137,7 +138,7 @@ fn let_go(kernel: &Kernel, thread: &Arc<Thread>, signal: Option<Option<Signal>>)
     thread.process.resumed.wake_all(kernel);
 }
 
-/// The tracer ends: what it traced goes on by itself, or is killed where that was asked for.
+/// Handles the exit of a tracer: its tracees continue untraced, or are killed if the tracer requested that.
 pub(crate) fn release_tracees(kernel: &Kernel, tracer: &Process) {
     let tracees: Vec<Arc<Thread>> = {
         let mut tasks = kernel.tasks.lock();
@@ -162,7 +163,7 @@ pub(crate) fn release_tracees(kernel: &Kernel, tracer: &Process) {
     }
 }
 
-/// A traced thread ends. Its tracer learns of it here, unless it is told as the parent.
+/// Handles the exit of a traced thread. Notifies its tracer, unless the tracer is notified as the parent.
 pub(crate) fn abandon(
     kernel: &Kernel,
     thread: &Arc<Thread>,
@@ -195,7 +196,7 @@ pub(crate) fn abandon(
     }
 }
 
-/// What is known of a traced thread, unless its tracer let go of it.
+/// Returns the tracing state of a thread, unless its tracer has detached.
 pub(super) fn tracing<'a>(signals: &'a mut Signals, thread: &Thread) -> Option<&'a mut Tracing> {
     let traced = signals.find(thread)?.traced.as_deref_mut();
     traced.filter(|tracing| tracing.tracer.is_some())

@@ -1,10 +1,10 @@
-//! Tracing of one process by another, for debuggers (Linux 7.2 `kernel/ptrace.c`).
+//! Tracing of processes for debuggers (Linux 7.2 `kernel/ptrace.c`).
 //!
-//! A traced thread stands still whenever it takes a signal, and whenever its process stops. It then lays its registers
-//! open ([`Standing`]), which its tracer reads and writes until it lets it go on: nobody reaches into the stack of a
-//! thread that runs. Everything is guarded by the lock of the traced process's signals.
+//! A traced thread stops whenever it takes a signal and whenever its process stops. It then publishes its registers
+//! ([`Standing`]), which its tracer reads and writes until it resumes the thread. The tracer never accesses the kernel
+//! stack of a running thread. All of this is protected by the lock of the traced process's signals.
 //!
-//! The tracer is a process: each of its threads may give the orders, where on Linux only the one that attached may.
+//! The tracer is a process, and any of its threads may issue requests. On Linux only the thread that attached may.
 
 mod attach;
 mod registers;

@@ -1,4 +1,4 @@
-//! The registers of a thread as a tracer reads and writes them (Linux 7.2 `arch/x86/kernel/ptrace.c` and
+//! The registers of a thread, as a tracer reads and writes them (Linux 7.2 `arch/x86/kernel/ptrace.c` and
 //! `arch/x86/kernel/fpu/regset.c`).
 
 use crate::{
@@ -68,7 +68,7 @@ abi_struct! {
     }
 }
 
-/// The registers of a thread that stands still.
+/// Returns the registers of a thread in a ptrace stop.
 pub(crate) fn general(state: &UserState) -> UserRegisters {
     let regs = &state.regs;
     UserRegisters {
@@ -99,13 +99,13 @@ pub(crate) fn general(state: &UserState) -> UserRegisters {
     }
 }
 
-/// Flags that a tracer may change: the program's own and the trap flag.
+/// Flags that a tracer may change: those that user code may set, and the trap flag.
 const TRACER_FLAGS: u64 = USER_FLAGS | TRAP_FLAG;
 
-/// Replaces the registers of a thread that stands still.
+/// Replaces the registers of a thread in a ptrace stop.
 ///
 /// # Errors
-/// `EIO` for a segment other than that of 64-bit programs, and for bases beyond user memory.
+/// `EIO` for segments other than those of 64-bit programs, and for bases outside user memory.
 pub(crate) fn set_general(state: &mut UserState, wanted: &UserRegisters) -> Result<(), Errno> {
     let segments =
         wanted.cs == USER_CS.into() && wanted.ss == USER_DS.into() && wanted.segments == [0; 4];
@@ -138,23 +138,23 @@ pub(crate) fn set_general(state: &mut UserState, wanted: &UserRegisters) -> Resu
     Ok(())
 }
 
-/// Bytes of the legacy region, which is `struct user_fpregs_struct`.
+/// Size in bytes of the legacy region, which is `struct user_fpregs_struct`.
 const LEGACY: usize = 512;
 
-/// The extended state of a thread that stands still, as register sets show it.
+/// The extended state of a thread in a ptrace stop, in the format of the register sets.
 pub(crate) struct Extended<'a> {
-    /// The processor's enabled features, and where their parts stand.
+    /// Provides the enabled features and the layout of their components.
     pub(crate) host: &'a dyn Host,
 }
 
 impl Extended<'_> {
-    /// Bytes of the whole set (`NT_X86_XSTATE`).
+    /// Returns the size in bytes of the complete set (`NT_X86_XSTATE`).
     pub(crate) fn size(&self) -> usize {
         self.host.fpu_size()
     }
 
-    /// The whole set, which begins with the legacy region (`NT_PRFPREG`), with the enabled features in its software
-    /// bytes.
+    /// Returns the complete set, which begins with the legacy region (`NT_PRFPREG`). Its software bytes contain the
+    /// enabled features.
     pub(crate) fn show(&self, area: &FpuArea) -> FpuArea {
         let mut shown = area.clone();
         self.reset_absent(&mut shown);
@@ -168,12 +168,12 @@ impl Extended<'_> {
     pub(crate) fn set_legacy(&self, area: &mut FpuArea, bytes: &[u8]) {
         self.reset_absent(area);
         area.bytes[..bytes.len()].copy_from_slice(bytes);
-        // x87 and SSE are no longer as they were at the start.
+        // x87 and SSE may no longer be in their initial state.
         area.bytes[FpuArea::HEADER] |= 3;
         xstate::sanitize(area, self.host.fpu_features(), true);
     }
 
-    /// Replaces the whole set; components that its header leaves out get their first state.
+    /// Replaces the complete set. Components that its header marks as absent are reset to their initial state.
     ///
     /// # Errors
     /// `EFAULT` for another size, `EINVAL` for features that are not enabled or reserved bits of the header.
@@ -194,7 +194,7 @@ impl Extended<'_> {
         Ok(())
     }
 
-    /// Writes the first state of the components that the header says are in it.
+    /// Writes the initial state of the components that the header marks as absent.
     fn reset_absent(&self, area: &mut FpuArea) {
         let present = u64::from_bytes(&area.bytes[FpuArea::HEADER..FpuArea::HEADER + 8]);
         let absent = self.host.fpu_features() & !present;
@@ -256,7 +256,7 @@ mod tests {
         ] {
             assert_eq!(set(refused), Err(Errno::EIO));
         }
-        // Interrupts stay on and the I/O privilege level zero, whatever is asked.
+        // Interrupts stay enabled and the I/O privilege level stays 0, whatever the tracer requests.
         let flags = set(|regs| regs.rflags = 0x3000 | TRAP_FLAG).expect("legal");
         assert_eq!(flags.regs.rflags, 0x202 | TRAP_FLAG);
     }

@@ -1,4 +1,4 @@
-//! A traced thread stands still, lays its registers open, and goes on as its tracer says.
+//! Ptrace stops: a traced thread publishes its registers and continues as its tracer requests.
 
 use super::{Resume, Standing, Tracing, attach::tracing};
 use crate::{
@@ -12,9 +12,9 @@ use crate::{
 };
 use alloc::{boxed::Box, sync::Arc};
 
-/// Stands still until the tracer lets the thread go on: with the signal that it is about to take, or because its
-/// process is stopped by `signal`. Returns the signal that it takes now (Linux 7.2 `kernel/signal.c`, `ptrace_signal`
-/// and `ptrace_stop`).
+/// Enters a ptrace stop until the tracer resumes the thread: with the signal that the thread is about to take, or
+/// because its process is stopped by `signal`. Returns the signal that the thread takes now (Linux 7.2
+/// `kernel/signal.c`, `ptrace_signal` and `ptrace_stop`).
 pub(crate) fn stand_still(
     context: &Context<'_>,
     signal: Signal,
@@ -28,7 +28,7 @@ pub(crate) fn stand_still(
     let (tracer, complete) = {
         let mut signals = thread.process.signals.lock();
         let Some(tracing) = tracing(&mut signals, thread) else {
-            // It was let go of meanwhile.
+            // The tracer has detached in the meantime.
             return info;
         };
         if tracing.steps {
@@ -65,7 +65,7 @@ pub(crate) fn stand_still(
     go_on(context, resume.ok())
 }
 
-/// Takes back what was laid open, changed as it may be.
+/// Loads the published registers, which the tracer may have changed, and ends the stop.
 fn go_on(context: &Context<'_>, resume: Option<Resume>) -> Option<SignalInfo> {
     let thread = context.thread;
     let (standing, tracer) = {
@@ -86,13 +86,13 @@ fn go_on(context: &Context<'_>, resume: Option<Resume>) -> Option<SignalInfo> {
     };
     context.kernel.host.restore_fpu(&standing.extended);
     context.replace_state(standing.state);
-    // Killed: it takes no other signal.
+    // A killed thread takes no other signal.
     let signal = resume?.signal?;
     let unchanged = standing.info.filter(|info| info.signal == signal);
     Some(unchanged.unwrap_or_else(|| by_tracer(signal, tracer.unwrap_or_default())))
 }
 
-/// A signal that the tracer puts in the place of another.
+/// Creates the signal that the tracer sends in place of another.
 fn by_tracer(signal: Signal, tracer: u32) -> SignalInfo {
     SignalInfo {
         signal,
@@ -105,10 +105,10 @@ fn by_tracer(signal: Signal, tracer: u32) -> SignalInfo {
     }
 }
 
-/// Calls `act` with a thread that `tracer` traces, and that stands still.
+/// Calls `act` with a thread that `tracer` traces and that is in a ptrace stop.
 ///
 /// # Errors
-/// `ESRCH` when it does not, or another process traces it; else what `act` returns.
+/// `ESRCH` if the thread is not in a ptrace stop or another process traces it; otherwise those of `act`.
 pub(crate) fn with_standing<T>(
     tracer: &Process,
     thread: &Thread,
@@ -126,10 +126,10 @@ pub(crate) fn with_standing<T>(
     act(tracing)
 }
 
-/// Lets a thread go on.
+/// Resumes a thread.
 ///
 /// # Errors
-/// As [`with_standing`].
+/// Those of [`with_standing`].
 pub(crate) fn resume(
     kernel: &Kernel,
     tracer: &Process,
@@ -145,7 +145,7 @@ pub(crate) fn resume(
     Ok(())
 }
 
-/// Whether a thread stands still for its tracer, who has not let it go on yet.
+/// Returns whether a thread is in a ptrace stop and its tracer has not resumed it yet.
 pub(crate) fn stands_still(thread: &Thread) -> bool {
     let mut signals = thread.process.signals.lock();
     tracing(&mut signals, thread)
@@ -153,8 +153,8 @@ pub(crate) fn stands_still(thread: &Thread) -> bool {
         .is_some_and(|standing| standing.resume.is_none())
 }
 
-/// The signal with which a traced thread stands still, if its tracer's wait was not told yet; it is told now, unless
-/// `keep`.
+/// Returns the signal of a thread's ptrace stop if no wait of its tracer has reported it yet. Marks it as reported
+/// unless `keep`.
 pub(crate) fn standing_unreported(thread: &Thread, keep: bool) -> Option<Signal> {
     let mut signals = thread.process.signals.lock();
     let standing = tracing(&mut signals, thread)?.standing.as_mut()?;

@@ -1,4 +1,4 @@
-//! What is known of a traced thread.
+//! The state of a traced thread.
 
 use crate::{
     arch::x86_64::regs::{FpuArea, UserState},
@@ -6,43 +6,43 @@ use crate::{
 };
 use alloc::boxed::Box;
 
-/// A thread that a process traces. Part of its signal state.
+/// The tracing of a thread by a process. Part of the thread's signal state.
 #[derive(Debug, Default)]
 pub(crate) struct Tracing {
-    /// The process that traces it; `None` once that let go of it, until the thread itself finds out.
+    /// The process that traces it; `None` once the tracer has detached, until the thread notices.
     pub(crate) tracer: Option<u32>,
-    /// It is killed when its tracer ends (`PTRACE_O_EXITKILL`).
+    /// It is killed when its tracer exits (`PTRACE_O_EXITKILL`).
     pub(crate) killed_at_end: bool,
-    /// It runs one instruction at a time: the trap flag is the tracer's, not the program's.
+    /// It single-steps: the trap flag was set by the tracer, not by the program.
     pub(crate) steps: bool,
-    /// Its tracer let it go on although its process is stopped.
+    /// Its tracer resumed it although its process is stopped.
     pub(crate) passes_stop: bool,
-    /// What it lays open while it stands still.
+    /// Its published registers while it is in a ptrace stop.
     pub(crate) standing: Option<Box<Standing>>,
 }
 
-/// A traced thread that stands still.
+/// A thread in a ptrace stop.
 #[derive(Debug)]
 pub(crate) struct Standing {
-    /// Why.
+    /// The signal that is reported to the tracer.
     pub(crate) signal: Signal,
-    /// The signal that it is about to take; none when its process is stopped.
+    /// The signal that it is about to take; `None` if its process is stopped.
     pub(crate) info: Option<SignalInfo>,
-    /// The tracer's wait has been told.
+    /// A wait of the tracer has reported the stop.
     pub(crate) reported: bool,
     /// Its registers.
     pub(crate) state: UserState,
     /// Its extended state.
     pub(crate) extended: Box<FpuArea>,
-    /// How it is to go on.
+    /// How to resume it, once the tracer has decided.
     pub(crate) resume: Option<Resume>,
 }
 
-/// How a thread goes on.
+/// How a thread is resumed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Resume {
-    /// The signal that it takes, in place of the one that it was about to take.
+    /// The signal that it takes instead of the one it was about to take.
     pub(crate) signal: Option<Signal>,
-    /// One instruction only.
+    /// Run a single instruction only.
     pub(crate) step: bool,
 }

@@ -1,7 +1,7 @@
-//! The load averages: how many threads ran or were ready, lately.
+//! Load averages: the recent number of running and runnable threads.
 //!
-//! Linux counts them every five seconds. Nothing rings here for that: whoever asks, and every
-//! processor that begins or ends to idle, makes up for the counts that were due.
+//! Linux samples it every five seconds. Here no timer does: a reader, and each CPU that becomes idle or busy, catches
+//! up on the samples that are due.
 
 use super::Scheduler;
 use crate::{
@@ -14,19 +14,19 @@ use core::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// Nanoseconds between counts (`LOAD_FREQ` of Linux 7.2, `include/linux/sched/loadavg.h`).
+/// Nanoseconds between samples (`LOAD_FREQ` of Linux 7.2, `include/linux/sched/loadavg.h`).
 const PERIOD: u64 = 5 * SECOND;
-/// One, in the fixed-point numbers of the averages (`FIXED_1`).
+/// The number one in the fixed-point format of the averages (`FIXED_1`).
 const ONE: u64 = 1 << 11;
-/// What is left after one period of what was, for one, five and fifteen minutes (`EXP_1`, ...).
+/// Factors by which an average decays in one period, for one, five and fifteen minutes (`EXP_1`, ...).
 const DECAY: [u64; 3] = [1884, 2014, 2037];
 
-/// An average, as `/proc/loadavg` and `sysinfo` show it.
+/// An average, as in `/proc/loadavg` and `sysinfo`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadAverage(u64);
 
 impl LoadAverage {
-    /// In units of 1/65,536, as `sysinfo` has it.
+    /// Returns the average in units of 1/65,536, as in `sysinfo`.
     #[must_use]
     pub const fn scaled(self) -> u64 {
         self.0 << 5
@@ -41,7 +41,7 @@ impl fmt::Display for LoadAverage {
     }
 }
 
-/// One count: the average moves towards the number of active threads (`calc_load` of Linux 7.2).
+/// Adds one sample: the average moves towards the number of active threads (`calc_load` of Linux 7.2).
 const fn counted(load: u64, decay: u64, active: u64) -> u64 {
     let active = active * ONE;
     let mut sum = load * decay + active * (ONE - decay);
@@ -51,7 +51,7 @@ const fn counted(load: u64, decay: u64, active: u64) -> u64 {
     sum / ONE
 }
 
-/// The averages, and when they are counted next.
+/// The averages, and the time of the next sample.
 pub(super) struct Load {
     next: AtomicU64,
     averages: Lock<[u64; 3]>,
@@ -65,7 +65,7 @@ impl Load {
         }
     }
 
-    /// Makes the counts that are due, as if `active` threads had been so all the time.
+    /// Adds the samples that are due, as if `active` threads had been active all the time.
     fn catch_up(&self, now: u64, active: impl FnOnce() -> usize) {
         if now >= self.next.load(Ordering::Relaxed) {
             self.count(now, active() as u64);
@@ -75,7 +75,7 @@ impl Load {
     #[cold]
     fn count(&self, now: u64, active: u64) {
         let mut averages = self.averages.lock();
-        // Another processor may have been quicker.
+        // Another CPU may have added them already.
         let mut next = self.next.load(Ordering::Relaxed);
         while next <= now {
             let before = *averages;
@@ -84,7 +84,7 @@ impl Load {
             }
             next += PERIOD;
             if *averages == before {
-                // Nothing changes any more, however many counts are left.
+                // The averages do not change any more, however many samples are due.
                 next += (now.max(next) - next) / PERIOD * PERIOD;
                 if next <= now {
                     next += PERIOD;
@@ -96,7 +96,7 @@ impl Load {
 }
 
 impl Scheduler {
-    /// Threads that run or are ready to.
+    /// Returns the number of running and runnable threads.
     pub fn active(&self) -> usize {
         let idle = self.idle.load(Ordering::SeqCst).count_ones() as usize;
         let waiting: usize = self
@@ -107,14 +107,14 @@ impl Scheduler {
         self.cpus.len().saturating_sub(idle) + waiting
     }
 
-    /// Threads that run or are ready to on this CPU.
+    /// Returns the number of running and runnable threads on this CPU.
     pub(crate) fn active_here(&self, kernel: &Kernel) -> u64 {
         let cpu = self.cpu(kernel);
         let running = u64::from(cpu.current.lock().is_some());
         running + cpu.waiting.load(Ordering::Relaxed) as u64
     }
 
-    /// Switches from one thread to another, or to nothing, on all CPUs.
+    /// Returns the number of context switches on all CPUs, including those to the idle loop.
     pub fn switches(&self) -> u64 {
         let switches = self.cpus.iter().map(|cpu| &cpu.switches);
         switches
@@ -122,13 +122,13 @@ impl Scheduler {
             .sum()
     }
 
-    /// The averages over one, five and fifteen minutes.
+    /// Returns the averages over one, five and fifteen minutes.
     pub fn load_averages(&self, now: u64) -> [LoadAverage; 3] {
         self.note_load(now);
         self.load.averages.lock().map(LoadAverage)
     }
 
-    /// Makes the counts that are due, before the number of active threads changes.
+    /// Adds the samples that are due. Called before the number of active threads changes.
     pub(super) fn note_load(&self, now: u64) {
         self.load.catch_up(now, || self.active());
     }
@@ -147,7 +147,7 @@ mod tests {
             load = counted(load, DECAY[0], 1);
         }
         assert!((1290..=1310).contains(&load), "{load}");
-        // For ever: one, exactly; and none again.
+        // After a long time exactly one, and then zero again.
         for _ in 0..1000 {
             load = counted(load, DECAY[0], 1);
         }
@@ -178,7 +178,7 @@ mod tests {
             one.catch_up(period * PERIOD, || 2);
         }
         other.catch_up(100 * PERIOD + 1, || 2);
-        // One after the other: no CPU holds two such locks.
+        // One after the other: a CPU may not hold two such locks at a time.
         let expected = *one.averages.lock();
         assert_eq!(*other.averages.lock(), expected);
         other.catch_up(101 * PERIOD - 1, || unreachable!("no count is due"));

@@ -1,49 +1,47 @@
-//! Who runs: one run queue per CPU, round-robin, and the deadlines of waits and alarms.
+//! The scheduler: one run queue per CPU, round-robin, and the timers of waits and alarms.
 //!
-//! The kernel is not preemptible: a thread gives the CPU away when it waits, ends, or returns to
-//! user mode after its time slice while others are ready. The context a CPU booted on is its idle
-//! loop.
+//! The kernel is not preemptible: a thread gives up the CPU when it waits, exits, or returns to user mode after its
+//! time slice while other threads are runnable. The context on which a CPU booted is its idle loop.
 //!
 //! # The protocol
-//! A thread's state is one word ([`RunState`]); whoever makes a change does it by one atomic
-//! operation, and only these changes exist:
+//! A thread's state is one word ([`RunState`]). Each change is one atomic operation, and only these changes exist:
 //!
 //! ```text
-//! Running -> Waiting    the thread, before it enters wait queues and looks whether it has to wait
-//! Waiting -> Running    the thread, when it need not wait; or a waker, and the thread goes on
-//! Waiting -> Blocked    the thread, on its way off the CPU; fails if a waker was there first
+//! Running -> Waiting    the thread, before it enters wait queues and checks whether it has to wait
+//! Waiting -> Running    the thread, if it need not wait; or a waker, and the thread keeps running
+//! Waiting -> Blocked    the thread, on its way off the CPU; fails if a waker came first
 //! Blocked -> Ready      one waker, which then puts the thread into a run queue
-//! Running -> Ready      the thread, when it yields or has to change the CPU
+//! Running -> Ready      the thread, when it yields or has to move to another CPU
 //! Ready   -> Running    the CPU that took it out of a run queue
 //! Running -> Ended      the thread
 //! ```
 //!
-//! *No wake is lost.* The thread announces (`Waiting`) before it enters a queue and before it
-//! looks at what it waits for. Who finds it in the queue sees the announcement through the queue's
-//! lock; who made the event before it entered the queue is seen by its look, through the same
-//! lock. Work flags have no lock: they and the state are sequentially consistent, so that of "set
-//! the flag, read the state" and "set the state, read the flag" at least one sees the other.
+//! *No wakeup is lost.* The thread announces the wait (`Waiting`) before it enters a queue and before it checks its
+//! condition. A waker that finds it in the queue sees the announcement through the queue's lock. If the event came
+//! before the thread entered the queue, the thread's check sees it through the same lock. Work flags have no lock. They
+//! and the state are sequentially consistent, so that of "set the flag, read the state" and "set the state, read the
+//! flag" at least one sees the other.
 //!
-//! *No thread runs twice.* A thread is in at most one run queue, since only the one change to
-//! `Ready` leads there. From the moment it is picked until the next context on that CPU has left
-//! its stack, the thread is `on_cpu`. While that is so it may be put only into the run queue of
-//! that CPU, and nobody else may take it from there; so whoever picks a thread never waits for
-//! another CPU to leave its stack, and two CPUs cannot wait for one another. `on_cpu` is cleared
-//! with release order after everything that the old context wrote, and read with acquire order.
+//! *No thread runs on two CPUs.* A thread is in at most one run queue, since only the single change to `Ready` leads
+//! there. From the moment it is picked until the next context on that CPU has left its stack, the thread is `on_cpu`.
+//! In that time it may be put only into the run queue of that CPU, and no other CPU may take it from there. So a CPU
+//! that picks a thread never waits for another CPU to leave the thread's stack, and two CPUs cannot wait for one
+//! another. `on_cpu` is cleared with release order after everything that the old context wrote, and read with acquire
+//! order.
 //!
-//! *No CPU sleeps over a ready thread.* A CPU that has nothing to run enters the set of idle CPUs,
-//! then looks into its own queue and the others', then sleeps. Who puts a thread into a queue
-//! reads the set afterwards, and kicks the CPU if it is there, or else an idle CPU that may take
-//! the thread away. Queue lock and set order the two as above; a kick is never lost ([`Host::kick`]).
-//! Of several who find an idle CPU in the set, one takes it out.
+//! *No CPU sleeps while a thread is runnable.* A CPU that has nothing to run enters the set of idle CPUs, then checks
+//! its own queue and the others', then sleeps. A CPU that puts a thread into a queue reads the set afterwards. It kicks
+//! the queue's CPU if that is in the set, or else an idle CPU that may steal the thread. The queue's lock and the set
+//! order the two as above; a kick is never lost ([`Host::kick`]). If several CPUs find an idle CPU in the set, only one
+//! takes it out.
 //!
-//! *Pauses.* In the midst of a long operation a thread gives way with the lock of an address space
-//! held (`pause.rs`). It then stays on its CPU: what it works with is that CPU's.
+//! *Pauses.* In the middle of a long operation a thread yields while it holds the lock of an address space
+//! (`pause.rs`). It then stays on its CPU, because it works with data of that CPU.
 //!
-//! *Locks.* `ready` and `timers` are taken one at a time. The other fields of a CPU are written by
-//! that CPU alone; the locks around them are there for reports and cost one exchange.
+//! *Locks.* `ready` and `timers` are taken one at a time. The other fields of a CPU are written by that CPU alone;
+//! their locks exist for reports and cost one exchange.
 //!
-//! With one CPU none of the kicks, steals and ticks happen.
+//! With one CPU there are no kicks, steals or ticks.
 //!
 //! [`Host::kick`]: crate::host::Host::kick
 
@@ -73,21 +71,21 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use memwright_table::{CpuId, CpuSet, OutOfMemory};
 use place::{Candidate, may_steal, place, slice_is_over};
 
-/// Nanoseconds a thread runs while others are ready.
+/// Time slice in nanoseconds: how long a thread runs while other threads are runnable.
 pub const TIME_SLICE: u64 = 4_000_000;
 
-/// With several CPUs, nanoseconds after which a busy CPU looks around.
+/// Nanoseconds between ticks of a busy CPU, with several CPUs.
 const TICK: u64 = 1_000_000;
 
-/// Threads that the first room in a run queue is for, and as many again.
+/// Number of threads below which the capacity of a run queue is not computed: it is at least twice this number.
 const LEAST_ROOM: usize = 32;
 
-/// What a switch leaves behind, for the context that runs next on the CPU.
+/// What a context switch leaves to the next context on the CPU.
 #[derive(Default)]
 struct Left {
-    /// The thread whose stack was left; `None` if it was the idle loop's.
+    /// The thread whose stack was left; `None` for the idle loop's stack.
     thread: Option<Arc<Thread>>,
-    /// It has to run on another CPU.
+    /// The thread has to move to another CPU.
     migrates: bool,
     /// The address space that was left.
     space: Option<Arc<Space>>,
@@ -95,31 +93,31 @@ struct Left {
 
 /// The scheduling state of one CPU.
 struct Cpu {
-    /// Threads that may run, next first.
+    /// Runnable threads, next first.
     ready: Lock<VecDeque<Arc<Thread>>>,
-    /// How many of them there are; written under the lock of `ready`.
+    /// Length of `ready`; written under its lock.
     waiting: AtomicUsize,
-    /// How many of them wait for locks. Written by this CPU.
+    /// How many threads in `ready` wait for locks. Written by this CPU.
     lock_waiters: AtomicUsize,
-    /// How many there is room for.
+    /// Capacity of `ready`.
     room: AtomicUsize,
-    /// Deadlines that ring here.
+    /// Timers that expire on this CPU.
     timers: Lock<Ordered<TimerKey, TimerAction>>,
-    /// Those of waiting threads, of which each is a [`TimerAction::Wake`]: they ring even where other locks are held.
+    /// Timers of waiting threads, all of them [`TimerAction::Wake`]: they may expire even while other locks are held.
     wakes: Lock<Ordered<TimerKey, TimerAction>>,
-    /// The thread that runs; `None` while idle. Written by this CPU.
+    /// The running thread; `None` while idle. Written by this CPU.
     current: Lock<Option<Arc<Thread>>>,
-    /// The address space whose table is loaded. A lone CPU keeps the last one while idle.
+    /// The address space whose page table is loaded. The only CPU of a machine keeps the last one while idle.
     loaded: Lock<Option<Arc<Space>>>,
-    /// Written before a switch, taken after it, by this CPU.
+    /// Written before a context switch and taken after it, by this CPU.
     left: Lock<Left>,
-    /// When the running thread's slice ends.
+    /// End of the running thread's time slice.
     slice_end: AtomicU64,
-    /// When this CPU looks around next.
+    /// Time of this CPU's next tick.
     tick: AtomicU64,
-    /// The deadline the host was told; `u64::MAX` for none.
+    /// The deadline set on the host; `u64::MAX` for none.
     armed: AtomicU64,
-    /// Switches from one thread to another, or to nothing. Written by this CPU.
+    /// Number of context switches, including those to the idle loop. Written by this CPU.
     switches: AtomicU64,
     /// Instruction counts at the last switch: user, kernel.
     counted: [AtomicU64; 2],
@@ -145,8 +143,8 @@ impl Cpu {
         }
     }
 
-    /// Makes room for so many threads in the queue, so that none needs memory when it is woken: the heap may
-    /// have to grow, which it cannot under the queue's lock.
+    /// Makes room for `threads` threads in the queue, so that no wakeup needs memory: the heap may have to grow, which
+    /// is impossible under the queue's lock.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -186,7 +184,7 @@ impl Cpu {
         self.waiting.load(Ordering::SeqCst) > 0
     }
 
-    /// Takes the first thread that `thief` may run.
+    /// Takes the first thread that `thief` may run, if there is one.
     fn steal(&self, thief: CpuId) -> Option<Arc<Thread>> {
         if !self.has_waiting() {
             return None;
@@ -213,23 +211,23 @@ fn candidate(thread: &Thread) -> Candidate {
     }
 }
 
-/// Run queues and deadlines.
+/// Run queues and timers.
 pub struct Scheduler {
     cpus: Vec<Cpu>,
-    /// CPUs that look for work or sleep. A CPU enters itself; it leaves when it found a thread, or
-    /// is taken out by who kicks it.
+    /// CPUs that search for work or sleep. A CPU enters itself. It leaves when it has found a thread, or is taken out
+    /// by the CPU that kicks it.
     idle: AtomicU64,
-    /// Numbers of deadlines.
+    /// Sequence number of the next timer.
     sequence: AtomicU64,
-    /// Threads that have a stack and have not left their stacks for good.
+    /// Number of threads that have a stack and have not left it for the last time.
     living: AtomicUsize,
     load: load::Load,
-    /// CPUs whose idle loops have ended.
+    /// Number of CPUs whose idle loops have ended.
     parked: AtomicUsize,
 }
 
 impl Scheduler {
-    /// Empty queues for every CPU of the host.
+    /// Creates empty queues for every CPU of the host.
     pub fn new(host: &dyn Host) -> Self {
         #[expect(clippy::disallowed_methods, reason = "before any program runs")]
         let cpus = (0..host.cpu_count()).map(|_| Cpu::new()).collect();
@@ -251,7 +249,7 @@ impl Scheduler {
         self.cpus.len() == 1
     }
 
-    /// The CPUs there are.
+    /// Returns the set of all CPUs.
     pub fn all_cpus(&self) -> CpuSet {
         CpuSet::from_bits(u64::MAX >> (64 - self.cpus.len()))
     }
@@ -261,11 +259,11 @@ impl Scheduler {
         self.cpu(kernel).current.lock().clone()
     }
 
-    /// Makes a kernel stack for the thread `id`, which counts as one that runs from now on.
+    /// Creates a kernel stack for the thread `id` and counts the thread as living.
     ///
     /// # Errors
-    /// `EAGAIN` if there are [as many threads as there may be](crate::host::Host::most_contexts) (`copy_process` of Linux
-    /// 7.2, `kernel/fork.c`), `ENOMEM` without memory for the stack or for a place among those that run.
+    /// `EAGAIN` if there are [as many threads as the machine permits](Host::most_contexts) (`copy_process` of Linux
+    /// 7.2, `kernel/fork.c`), `ENOMEM` without memory for the stack or the run queues.
     pub(crate) fn admit(&self, kernel: &Kernel, id: u32) -> Result<ContextId, Errno> {
         let living = self.living.fetch_add(1, Ordering::SeqCst) + 1;
         let admitted = self.make_context(kernel, id, living);
@@ -297,8 +295,8 @@ impl Scheduler {
         }
     }
 
-    /// Makes a new thread runnable; it runs after those that are ready now, and does not cut short the
-    /// turn of the thread that made it: what that one ran while nobody waited is no part of its slice.
+    /// Makes a new thread runnable. It runs after those that are runnable now. If no other thread waits, the creating
+    /// thread gets a new time slice: the time it has run so far does not count.
     pub(crate) fn start(&self, kernel: &Kernel, thread: &Arc<Thread>) {
         let cpu = self.cpu(kernel);
         if !cpu.has_waiting() {
@@ -308,24 +306,24 @@ impl Scheduler {
         self.wake(kernel, thread);
     }
 
-    /// Makes a thread look at its work: it is woken, or interrupted where it runs.
+    /// Makes a thread handle its work flags: wakes it, or interrupts it where it runs.
     pub fn notify(&self, kernel: &Kernel, thread: &Arc<Thread>) {
         match thread.run.wake() {
             Woken::Enqueue => self.enqueue(kernel, thread.clone()),
             Woken::Runs => self.interrupt(kernel, thread.cpu()),
-            // It looks before it waits, or before it returns to user mode.
+            // It checks its work before it waits or returns to user mode.
             Woken::Stays | Woken::Nothing => {}
         }
     }
 
-    /// Makes another CPU leave user mode.
+    /// Interrupts another CPU, so that it leaves user mode.
     fn interrupt(&self, kernel: &Kernel, cpu: CpuId) {
         if cpu != kernel.host.cpu() {
             kernel.host.kick(cpu);
         }
     }
 
-    /// Puts a thread that became ready into a run queue.
+    /// Puts a thread that became runnable into a run queue.
     fn enqueue(&self, kernel: &Kernel, thread: Arc<Thread>) {
         if self.is_alone() {
             if self.cpus[0].push(thread) {
@@ -347,17 +345,17 @@ impl Scheduler {
             kernel.host.kick(target);
             return;
         }
-        // A CPU that became idle since takes it away.
+        // A CPU that has become idle since may steal the thread.
         self.kick_idle(kernel, allowed.without(target));
     }
 
-    /// Takes a CPU out of the set of idle ones. Returns whether it was there.
+    /// Takes a CPU out of the set of idle CPUs. Returns whether it was in the set.
     fn claim(&self, cpu: CpuId) -> bool {
         let bit = CpuSet::single(cpu).bits();
         self.idle.fetch_and(!bit, Ordering::SeqCst) & bit != 0
     }
 
-    /// Wakes one idle CPU of these, if there is one.
+    /// Kicks one idle CPU of `among`, if there is one.
     fn kick_idle(&self, kernel: &Kernel, among: CpuSet) {
         let this = kernel.host.cpu();
         let idle = self.idle.load(Ordering::SeqCst) & among.without(this).bits();
@@ -369,11 +367,11 @@ impl Scheduler {
         }
     }
 
-    /// Gives the CPU away until the thread is woken or the deadline passes. The caller has
-    /// announced it; if somebody woke the thread since, it keeps the CPU.
+    /// Gives up the CPU until the thread is woken or the deadline passes. The caller has announced the wait; if the
+    /// thread was woken since, it keeps the CPU.
     ///
     /// # Errors
-    /// [`OutOfMemory`]: there is no room for the deadline, and the thread kept the CPU.
+    /// [`OutOfMemory`]: there is no memory for the timer, and the thread kept the CPU.
     pub(crate) fn block(
         &self,
         kernel: &Kernel,
@@ -395,7 +393,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Lets the other ready threads run first (`sched_yield`).
+    /// Runs the other runnable threads first (`sched_yield`).
     pub fn yield_now(&self, kernel: &Kernel, thread: &Arc<Thread>) {
         let cpu = self.cpu(kernel);
         if !cpu.has_waiting() {
@@ -408,8 +406,8 @@ impl Scheduler {
         }
     }
 
-    /// The deadline passed, or another CPU asked: expires what is due, and gives the CPU away at
-    /// the end of a slice.
+    /// Handles a timer interrupt or a kick: expires the timers that are due, and gives up the CPU at the end of a time
+    /// slice.
     pub fn tick(&self, kernel: &Kernel, thread: &Arc<Thread>) {
         self.expire(kernel);
         let cpu = self.cpu(kernel);
@@ -425,7 +423,7 @@ impl Scheduler {
         self.arm(kernel);
     }
 
-    /// What a busy CPU does at each tick: time is charged, and work offered to idle CPUs.
+    /// Handles the tick of a busy CPU: accounts CPU time and offers work to idle CPUs.
     fn look_around(&self, kernel: &Kernel, now: u64) {
         let cpu = self.cpu(kernel);
         if now >= cpu.tick.load(Ordering::Relaxed) {
@@ -437,18 +435,17 @@ impl Scheduler {
         }
     }
 
-    /// Lets a thread run on these CPUs only. One that is elsewhere moves when it next returns to
-    /// user mode.
+    /// Restricts a thread to these CPUs. A thread on another CPU moves when it next returns to user mode.
     pub(crate) fn restrict(&self, kernel: &Kernel, thread: &Arc<Thread>, cpus: CpuSet) {
         thread.set_affinity(cpus);
-        // Wherever it seems to be: it may be on its way to a CPU that was allowed until now.
+        // Regardless of where it seems to be: it may be on its way to a CPU that was allowed before.
         thread.set_work(Work::MIGRATE, true);
         if thread.run_state() == RunState::Running {
             self.interrupt(kernel, thread.cpu());
         }
     }
 
-    /// Moves the running thread to a CPU that it may run on, if this is none.
+    /// Moves the running thread to a CPU that it may run on, unless this one is.
     pub(crate) fn migrate(&self, kernel: &Kernel, thread: &Arc<Thread>) {
         thread.set_work(Work::MIGRATE, false);
         if thread.affinity().contains(kernel.host.cpu()) {
@@ -459,7 +456,7 @@ impl Scheduler {
         self.switch_away(kernel, thread, next, true);
     }
 
-    /// The thread that this CPU runs next: of its own queue, else of another's.
+    /// Returns the thread that this CPU runs next, from its own queue or else from another CPU's.
     fn next(&self, kernel: &Kernel) -> Option<Arc<Thread>> {
         let this = kernel.host.cpu();
         let own = self.cpus[this.index()].pop();
@@ -493,7 +490,7 @@ impl Scheduler {
         self.finish_switch(kernel);
     }
 
-    /// Makes `next` the running thread, or the CPU idle, but for the switch itself.
+    /// Makes `next` the running thread, or the CPU idle. The caller then switches the context.
     fn install(&self, kernel: &Kernel, next: Option<Arc<Thread>>, migrates: bool) -> ContextId {
         let cpu = self.cpu(kernel);
         let switches = cpu.switches.load(Ordering::Relaxed);
@@ -513,8 +510,8 @@ impl Scheduler {
                 cpu.tick.store(now + TICK, Ordering::Relaxed);
                 (thread.context, left)
             }
-            // With others, an idle CPU shall neither be asked to forget translations nor keep
-            // the memory of a process that ends elsewhere.
+            // With several CPUs, an idle CPU should neither be interrupted for TLB invalidations nor keep the memory of
+            // a process that exits on another CPU.
             None if !self.is_alone() => (kernel.host.boot_context(), self.leave_space(kernel)),
             None => (kernel.host.boot_context(), None),
         };
@@ -528,8 +525,7 @@ impl Scheduler {
         context
     }
 
-    /// Deals with what the last switch on this CPU left behind. Called first by whatever runs
-    /// after a switch.
+    /// Completes the last context switch on this CPU. Called first by the context that was switched to.
     pub(crate) fn finish_switch(&self, kernel: &Kernel) {
         let Left {
             thread,
@@ -553,7 +549,7 @@ impl Scheduler {
         drop(self.exchange_space(kernel, space));
     }
 
-    /// Makes an address space current on this CPU; returns the one before, if it is another.
+    /// Makes an address space current on this CPU. Returns the previous one, if it differs.
     fn exchange_space(&self, kernel: &Kernel, space: &Arc<Space>) -> Option<Arc<Space>> {
         let previous = {
             let mut loaded = self.cpu(kernel).loaded.lock();
@@ -572,7 +568,7 @@ impl Scheduler {
         previous
     }
 
-    /// Leaves the loaded address space for the kernel's own table.
+    /// Replaces the loaded address space by the kernel's own page table.
     fn leave_space(&self, kernel: &Kernel) -> Option<Arc<Space>> {
         let root = kernel.host.kernel_root()?;
         let previous = self.cpu(kernel).loaded.lock().take()?;
@@ -581,12 +577,12 @@ impl Scheduler {
         Some(previous)
     }
 
-    /// Leaves the loaded address space, so that it can be taken down.
+    /// Unloads the loaded address space, so that it can be destroyed.
     pub fn unload_space(&self, kernel: &Kernel) {
         drop(self.leave_space(kernel));
     }
 
-    /// Leaves an ended thread's stack for good.
+    /// Leaves an exited thread's stack for the last time.
     pub fn leave(&self, kernel: &Kernel, thread: Arc<Thread>) -> ! {
         crate::sync::assert_none_held();
         thread.run.end();
@@ -599,8 +595,8 @@ impl Scheduler {
         unreachable!("an ended thread was continued")
     }
 
-    /// The idle loop of a CPU, on the context it booted on; returns when the run is over and every
-    /// other idle loop has ended or will.
+    /// Runs the idle loop of a CPU, on the context on which it booted. Returns when the run is over and every other
+    /// idle loop has ended or will end.
     pub fn idle(&self, kernel: &'static Kernel) {
         let own = CpuSet::single(kernel.host.cpu()).bits();
         loop {
@@ -623,7 +619,7 @@ impl Scheduler {
         }
     }
 
-    /// The run is over for this CPU; the first that finds out tells the others.
+    /// Ends the run on this CPU. The first CPU that does so notifies the others.
     fn park(&self, kernel: &Kernel) {
         self.unload_space(kernel);
         if self.parked.fetch_add(1, Ordering::SeqCst) == 0 {
@@ -640,7 +636,7 @@ impl Scheduler {
         }
     }
 
-    /// The life of a CPU other than the first: its idle loop, and once the run is over, rest.
+    /// Runs a secondary CPU: its idle loop, and an endless wait once the run is over.
     pub fn cpu_start(&self, kernel: &'static Kernel) -> ! {
         self.idle(kernel);
         loop {
@@ -648,8 +644,8 @@ impl Scheduler {
         }
     }
 
-    /// Tells the host the next deadline of this CPU: the first timer, the end of the slice when
-    /// others wait, and with several CPUs the next tick.
+    /// Sets the next deadline of this CPU on the host: the first timer, the end of the time slice if other threads are
+    /// runnable, and with several CPUs the next tick.
     fn arm(&self, kernel: &Kernel) {
         let cpu = self.cpu(kernel);
         let timer = cpu.first_deadline();
@@ -660,7 +656,7 @@ impl Scheduler {
             u64::MAX
         };
         let deadline = timer.min(slice);
-        // A deadline that has passed is told again: the host forgets it when it rings.
+        // A deadline that has passed is set again: the host forgets it when it expires.
         let told = cpu.armed.swap(deadline, Ordering::Relaxed);
         if told != deadline || deadline <= kernel.host.now() {
             kernel
@@ -669,7 +665,7 @@ impl Scheduler {
         }
     }
 
-    /// When a busy CPU has to be interrupted.
+    /// Returns when a busy CPU has to be interrupted.
     fn turn_end(&self, cpu: &Cpu) -> u64 {
         if self.is_alone() {
             cpu.slice_end.load(Ordering::Relaxed)
@@ -678,7 +674,7 @@ impl Scheduler {
         }
     }
 
-    /// Charges the running thread with the instructions since the last switch.
+    /// Accounts the instructions since the last switch to the running thread.
     fn count_instructions(&self, kernel: &Kernel) {
         let cpu = self.cpu(kernel);
         let now = [
@@ -686,7 +682,7 @@ impl Scheduler {
             kernel.host.kernel_instructions(),
         ];
         let [user, system] = [0, 1].map(|i| {
-            // Of several CPUs' clocks one is as good as another, but not to the last step.
+            // The clocks of different CPUs are interchangeable but differ slightly.
             let before = cpu.counted[i].swap(now[i], Ordering::Relaxed);
             now[i].saturating_sub(before)
         });
@@ -696,7 +692,7 @@ impl Scheduler {
         }
     }
 
-    /// What a thread has used until now; one that runs on another CPU, until its last tick.
+    /// Returns the resources that a thread has used so far; for one that runs on another CPU, up to its last tick.
     pub fn usage_of(&self, kernel: &Kernel, thread: &Arc<Thread>) -> UsageSnapshot {
         self.count_instructions(kernel);
         thread.usage.snapshot()

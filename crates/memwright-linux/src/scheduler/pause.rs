@@ -1,4 +1,4 @@
-//! Scheduling points in the midst of long operations, and waits for locks that sleep.
+//! Scheduling points in the middle of long operations, and waits for sleeping mutexes.
 
 use super::{Scheduler, place::slice_is_over};
 use crate::kernel::Kernel;
@@ -6,8 +6,8 @@ use core::sync::atomic::Ordering;
 use memwright_table::sync::GaveWay;
 
 impl Scheduler {
-    /// Whether the thread that runs on this CPU should give way: others are ready, and its slice is over.
-    /// Threads whose deadlines have passed become ready first, as after a tick.
+    /// Returns whether the thread that runs on this CPU should yield: other threads are runnable, and its time slice is
+    /// over. Threads whose deadlines have passed are woken first, as at a tick.
     pub(crate) fn pause_due(&self, kernel: &Kernel) -> bool {
         let cpu = self.cpu(kernel);
         let now = kernel.host.now();
@@ -21,7 +21,7 @@ impl Scheduler {
         slice_is_over(now, cpu.slice_end.load(Ordering::Relaxed), waiting)
     }
 
-    /// Lets the threads run first that are ready on this CPU. `waits`: the calling one waits for a lock that
+    /// Runs the threads first that are runnable on this CPU. `waits` says that the calling thread waits for a lock that
     /// one of them may hold.
     pub(crate) fn give_way(&self, kernel: &Kernel, waits: bool) -> GaveWay {
         let cpu = self.cpu(kernel);
@@ -31,7 +31,7 @@ impl Scheduler {
         };
         let gave = gave_way(waiting, cpu.lock_waiters.load(Ordering::Relaxed));
         thread.usage.involuntary.fetch_add(1, Ordering::Relaxed);
-        // Only this CPU changes the number: the thread goes on here.
+        // Only this CPU changes the number: the thread stays here.
         let count = |by: isize| {
             let waiters = cpu.lock_waiters.load(Ordering::Relaxed);
             let waiters = waiters.wrapping_add_signed(if waits { by } else { 0 });
@@ -46,7 +46,7 @@ impl Scheduler {
     }
 }
 
-/// To whom a thread gives way where `waiting` threads are ready, of which so many wait for locks.
+/// Returns which threads get the CPU if `waiting` threads are runnable, `lock_waiters` of which wait for locks.
 fn gave_way(waiting: usize, lock_waiters: usize) -> GaveWay {
     if waiting == 0 {
         GaveWay::ToNobody

@@ -1,20 +1,20 @@
-//! On which CPU a thread runs next: decisions, without any state.
+//! Placement of threads on CPUs: decisions without any state.
 
 use memwright_table::{CpuId, CpuSet};
 
-/// What is known of a thread that becomes ready.
+/// The properties of a thread that becomes runnable.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     /// The CPU it ran on last.
     pub(super) last: CpuId,
-    /// Its stack is still in use there.
+    /// Its stack is still in use on that CPU.
     pub(super) on_cpu: bool,
-    /// The CPUs it may run on; not empty.
+    /// The CPUs it may run on, at least one.
     pub(super) allowed: CpuSet,
 }
 
-/// The CPU whose run queue a ready thread enters: where it still is, else an idle CPU, the last one
-/// before others, else the last one, else any that is allowed.
+/// Returns the CPU whose run queue a runnable thread enters: the one that still uses its stack; else an idle CPU,
+/// preferably the last one; else the last one; else any allowed one.
 pub(super) fn place(thread: Candidate, idle: CpuSet) -> CpuId {
     let Candidate {
         last,
@@ -36,12 +36,12 @@ pub(super) fn place(thread: Candidate, idle: CpuSet) -> CpuId {
     }
 }
 
-/// Whether a CPU that has nothing to do may take this thread out of another's queue.
+/// Returns whether an idle CPU may steal this thread from another CPU's queue.
 pub(super) fn may_steal(thread: Candidate, thief: CpuId) -> bool {
     !thread.on_cpu && thread.allowed.contains(thief)
 }
 
-/// The running thread has used its slice and `waiting` others want the CPU.
+/// Returns whether the running thread has used up its time slice while `waiting` other threads want the CPU.
 pub(super) fn slice_is_over(now: u64, slice_end: u64, waiting: usize) -> bool {
     waiting > 0 && now >= slice_end
 }
@@ -61,18 +61,18 @@ mod tests {
     #[test]
     fn a_thread_goes_where_it_can_run_at_once() {
         for (last, on_cpu, allowed, idle, expected) in [
-            // Its own CPU before others.
+            // The last CPU is preferred.
             (2, false, 0b1111, 0b1111, 2),
-            // An idle one before a busy one, the lowest first.
+            // An idle CPU is preferred to a busy one, the lowest first.
             (2, false, 0b1111, 0b1010, 1),
-            // Nobody idle: it waits where it was.
+            // No CPU is idle: the thread waits where it was.
             (2, false, 0b1111, 0, 2),
-            // Idle, but not allowed.
+            // Idle CPUs that are not allowed do not count.
             (2, false, 0b1100, 0b0011, 2),
-            // Where it was is no longer allowed.
+            // The last CPU is no longer allowed.
             (2, false, 0b1010, 0, 1),
             (2, false, 0b1010, 0b1000, 3),
-            // Its stack is in use: nowhere else.
+            // Its stack is in use: only that CPU can run it.
             (2, true, 0b0001, 0b0001, 2),
         ] {
             let found = place(thread(last, on_cpu, allowed), CpuSet::from_bits(idle));

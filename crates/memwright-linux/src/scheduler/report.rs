@@ -1,4 +1,4 @@
-//! What the scheduler says when the run fails: every CPU and every thread.
+//! The scheduler's part of a failure report: all CPUs and all threads.
 
 use super::{RunState, Scheduler};
 use crate::{kernel::Kernel, process::Thread, wait::Interest};
@@ -8,8 +8,8 @@ use core::{
 };
 
 impl Scheduler {
-    /// Writes which thread runs on each CPU, and every thread with what it does or waits for, as
-    /// far as no lock is held. Waits for nothing and allocates nothing.
+    /// Writes which thread runs on each CPU, and what each thread does or waits for. Data whose lock is held is
+    /// omitted. Waits for no lock and allocates nothing.
     ///
     /// # Errors
     /// Those of `out`.
@@ -27,7 +27,7 @@ impl Scheduler {
                 },
             }
             write!(out, ", {} ready", cpu.waiting.load(Ordering::Relaxed))?;
-            // Times that ought to have come long ago tell of a timer that does not ring.
+            // Times in the distant past indicate a timer that does not fire.
             for (what, time) in [
                 ("slice", &cpu.slice_end),
                 ("tick", &cpu.tick),

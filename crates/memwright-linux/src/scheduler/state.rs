@@ -1,45 +1,45 @@
-//! The state of a thread, and every change of it.
+//! The state of a thread and its transitions.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// Where a thread is between running and waiting.
+/// The scheduling state of a thread.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum RunState {
     /// It runs on a CPU.
     Running,
-    /// It runs, and has announced that it will give the CPU away.
+    /// It runs, and has announced that it will give up the CPU.
     Waiting,
-    /// It gave the CPU away until somebody wakes it.
+    /// It has given up the CPU until it is woken.
     Blocked,
-    /// It stands in a run queue, or is on its way to one.
+    /// It is in a run queue or about to enter one.
     Ready,
-    /// It ended.
+    /// It has exited.
     Ended,
 }
 
-/// What a wake found.
+/// The result of a wakeup.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Woken {
-    /// It had only announced to wait: it goes on where it is.
+    /// The thread had only announced a wait: it keeps running.
     Stays,
-    /// It was blocked and is ready now: who woke it puts it into a run queue.
+    /// The thread was blocked and is now runnable: the caller puts it into a run queue.
     Enqueue,
-    /// It runs, on the CPU that it names.
+    /// The thread runs.
     Runs,
-    /// It is ready, or has ended.
+    /// The thread is runnable already, or has exited.
     Nothing,
 }
 
-/// The state of one thread. The module documentation of the scheduler says who may change what.
+/// The state of one thread. The module documentation of the scheduler defines the permitted changes.
 ///
-/// All accesses are sequentially consistent: whoever sets work for the thread and then reads this
-/// word, and the thread that changes this word and then reads its work, cannot both miss the other.
+/// All accesses are sequentially consistent: a CPU that sets work for the thread and then reads this word, and the
+/// thread that changes this word and then reads its work, cannot both miss the other's store.
 #[derive(Debug)]
 pub(crate) struct RunWord(AtomicU8);
 
 impl RunWord {
-    /// A thread that has not run yet: blocked until it is woken.
+    /// Creates the state of a new thread: blocked until it is woken.
     pub(crate) const fn new() -> Self {
         Self(AtomicU8::new(RunState::Blocked as u8))
     }
@@ -64,37 +64,37 @@ impl RunWord {
             .is_ok()
     }
 
-    /// The thread itself: a wake from now on is not lost.
+    /// Announces a wait. Called by the thread itself; no later wakeup is lost.
     pub(crate) fn announce(&self) {
         self.set(RunState::Waiting);
     }
 
-    /// The thread itself: it goes on running.
+    /// Cancels the announcement. Called by the thread itself, which keeps running.
     pub(crate) fn stay(&self) {
         self.set(RunState::Running);
     }
 
-    /// The thread itself: gives the CPU away, unless it was woken since it announced that.
+    /// Blocks unless a wakeup came since the announcement. Called by the thread itself. Returns whether it is blocked.
     pub(crate) fn block(&self) -> bool {
         self.change(RunState::Waiting, RunState::Blocked)
     }
 
-    /// The thread itself: gives the CPU away but wants it back.
+    /// Gives up the CPU while staying runnable. Called by the thread itself.
     pub(crate) fn step_aside(&self) {
         self.set(RunState::Ready);
     }
 
-    /// Who took it out of a run queue.
+    /// Starts running. Called by the CPU that took the thread out of a run queue.
     pub(crate) fn run(&self) {
         self.set(RunState::Running);
     }
 
-    /// The thread itself.
+    /// Marks the thread as exited. Called by the thread itself.
     pub(crate) fn end(&self) {
         self.set(RunState::Ended);
     }
 
-    /// Anybody.
+    /// Wakes the thread. May be called by any thread.
     pub(crate) fn wake(&self) -> Woken {
         loop {
             match self.get() {
@@ -144,8 +144,8 @@ mod tests {
         assert_eq!(word.wake(), Woken::Nothing);
     }
 
-    /// One waiter, several wakers, each wake after a change of what is waited for: the waiter must
-    /// never block for ever. Its "run queue" is a flag that exactly one waker sets for each block.
+    /// One waiter and several wakers, each of which wakes after it changed the condition: the waiter must never block
+    /// forever. Its "run queue" is a flag that exactly one waker sets for each block.
     #[test]
     fn no_wake_is_lost() {
         const WAKERS: u32 = 3;
@@ -174,7 +174,7 @@ mod tests {
             .collect();
         let mut seen = 0;
         while seen < WAKERS * ROUNDS {
-            // As Kernel::wait: announce, enter the queue, look, block.
+            // Like Kernel::wait: announce, enter the queue, check, block.
             word.announce();
             queue.lock().push(());
             let now = events.load(Ordering::Relaxed);
@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    /// A flag set without any lock, as signals set work: the thread sees it, or is woken.
+    /// A flag is set without a lock, as signals set work: the thread sees it or is woken.
     #[test]
     fn work_set_without_a_lock_is_seen() {
         const ROUNDS: u32 = 20_000;

@@ -1,4 +1,4 @@
-//! Deadlines: each stands with the CPU on which it was set, and rings there.
+//! Timers: each belongs to the CPU on which it was added, and expires there.
 
 use super::{Cpu, Scheduler};
 use crate::{
@@ -12,31 +12,31 @@ use alloc::sync::{Arc, Weak};
 use core::sync::atomic::Ordering;
 use memwright_table::OutOfMemory;
 
-/// Identifies a deadline: its time, and a number that keeps equal times in order and names the CPU.
+/// Identifies a timer: its deadline, and a number that orders equal deadlines and contains the CPU.
 pub type TimerKey = (u64, u64);
 
-/// What happens at a deadline.
+/// The action of an expired timer.
 pub enum TimerAction {
-    /// A waiting thread is woken.
+    /// Wake a waiting thread.
     Wake(Arc<Thread>),
-    /// `ITIMER_REAL` of a process expires.
+    /// Expire the `ITIMER_REAL` of a process.
     Alarm(Arc<Process>),
-    /// Something else is told, if it still exists.
+    /// Notify another object, if it still exists.
     Expire(Weak<dyn Expiry>),
 }
 
-/// Bits of a key's number that name the CPU.
+/// Number of bits for the CPU in a key's number.
 const CPU_BITS: u32 = memwright_table::MAX_CPUS.trailing_zeros();
 
 fn cpu_of(key: TimerKey) -> usize {
     (key.1 & ((1 << CPU_BITS) - 1)) as usize
 }
 
-/// Deadlines that are acted on together. Of what is due beyond that the CPU is interrupted again at once: its threads run in
-/// between.
+/// Most timers that are handled at a time. If more are due, the CPU is interrupted again at once, and its threads run
+/// in between.
 const TOGETHER: usize = 256;
 
-/// Takes out the first deadline if it has passed.
+/// Removes the first timer if its deadline has passed.
 fn pop_due(
     map: &Lock<Ordered<TimerKey, TimerAction>>,
     now: u64,
@@ -47,7 +47,7 @@ fn pop_due(
 }
 
 impl Cpu {
-    /// The first deadline of all; `u64::MAX` if there is none.
+    /// Returns the first deadline of all timers; `u64::MAX` if there is none.
     pub(super) fn first_deadline(&self) -> u64 {
         let first =
             |map: &Lock<Ordered<TimerKey, _>>| map.lock().first().map_or(u64::MAX, |key| key.0);
@@ -56,8 +56,8 @@ impl Cpu {
 }
 
 impl Scheduler {
-    /// Makes room for a deadline: the next that is added by this CPU before it blocks finds it. Called without locks,
-    /// by those who hold one when they add theirs.
+    /// Makes room for a timer: the next one that this CPU adds before it blocks needs no memory. Called without locks
+    /// by callers that hold one when they add the timer.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -67,10 +67,10 @@ impl Scheduler {
         lock_with_room(&cpu.timers, |timers| timers).map(drop)
     }
 
-    /// Adds a deadline.
+    /// Adds a timer.
     ///
     /// # Errors
-    /// [`OutOfMemory`], but not in place of one that rang or was removed on this CPU just now, nor when
+    /// [`OutOfMemory`]. This cannot happen if a timer has just expired or been removed on this CPU, or after
     /// [room](Self::make_room_for_timer) was made.
     pub fn add_timer(
         &self,
@@ -92,19 +92,19 @@ impl Scheduler {
         Ok(key)
     }
 
-    /// Removes a deadline, if it has not passed.
+    /// Removes a timer, unless it has expired.
     pub fn remove_timer(&self, kernel: &Kernel, key: TimerKey) {
         let cpu = cpu_of(key);
         let Cpu { timers, wakes, .. } = &self.cpus[cpu];
         let removed = wakes.lock().remove(&key);
         let removed = removed.or_else(|| timers.lock().remove(&key));
-        // Another CPU finds out when it rings.
+        // Another CPU notices when the timer would have expired.
         if removed.is_some() && cpu == kernel.host.cpu().index() {
             self.arm(kernel);
         }
     }
 
-    /// Wakes threads whose deadlines on this CPU have passed, up to [`TOGETHER`]. Other deadlines are left to
+    /// Wakes threads whose deadlines on this CPU have passed, up to [`TOGETHER`]. Other timers are left to
     /// [`expire`](Self::expire), which may need locks that the caller holds.
     pub(super) fn wake_due(&self, kernel: &Kernel) {
         let now = kernel.host.now();
@@ -116,7 +116,7 @@ impl Scheduler {
         }
     }
 
-    /// Acts on the deadlines of this CPU that have passed, up to [`TOGETHER`].
+    /// Handles the expired timers of this CPU, up to [`TOGETHER`].
     pub(super) fn expire(&self, kernel: &Kernel) {
         for _ in 0..TOGETHER {
             let cpu = self.cpu(kernel);

@@ -1,39 +1,39 @@
-//! What a list of operations does to the values of a set: all of it, or nothing (Linux 7.2 `ipc/sem.c`,
+//! Applies a list of operations to the values of a semaphore set: all of them or none (Linux 7.2 `ipc/sem.c`,
 //! `perform_atomic_semop`).
 
-/// Most that a semaphore has (`SEMVMX`), and most that is undone of one (`SEMAEM`).
+/// Largest value of a semaphore (`SEMVMX`), and largest adjustment on exit (`SEMAEM`).
 pub const MOST_VALUE: i32 = 32767;
 
 /// One operation of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// On which semaphore.
+    /// Index of the semaphore.
     pub number: u16,
-    /// What is added to it; 0 waits until it is 0.
+    /// The number to add; 0 waits until the value is 0.
     pub add: i16,
-    /// The call fails rather than that it waits (`IPC_NOWAIT`).
+    /// The call fails instead of waiting (`IPC_NOWAIT`).
     pub never_waits: bool,
-    /// It is undone at the end of the process (`SEM_UNDO`).
+    /// It is undone when the process exits (`SEM_UNDO`).
     pub undone: bool,
 }
 
-/// Why a list of operations was not done.
+/// The reason why a list of operations was not applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The operation at this place has to wait.
     Waits(usize),
-    /// A value, or what is to be undone of one, would become too large.
+    /// A value, or an adjustment on exit, would become too large.
     OutOfRange,
 }
 
-/// Does all operations, or none. `undo` is what the process's end would add to each semaphore; it is looked at where an
-/// operation says that it is undone, and may be shorter than `values` if none does.
+/// Applies all operations, or none. `undo` contains the adjustments that the exit of the process would make. It is used
+/// only by operations that are undone on exit, and may be shorter than `values` if there are none.
 ///
 /// # Errors
-/// As [`Refusal`] says; everything is as it was.
+/// One of [`Refusal`]; everything is then unchanged.
 ///
 /// # Panics
-/// If an operation names a semaphore that is not there.
+/// If an operation has the index of a semaphore that does not exist.
 pub fn attempt(
     values: &mut [i32],
     undo: &mut [i32],
@@ -83,9 +83,9 @@ fn apply(values: &mut [i32], undo: &mut [i32], operation: &Operation, add: i32) 
 mod tests {
     use super::*;
 
-    /// The values of two semaphores, or what is to be undone of them.
+    /// The values of two semaphores, or their adjustments on exit.
     type Two = [i32; 2];
-    /// Both of them afterwards, or why nothing was done.
+    /// Both of them afterwards, or why nothing was applied.
     type Outcome = Result<(Two, Two), Refusal>;
 
     fn operation(number: u16, add: i16, undone: bool) -> Operation {

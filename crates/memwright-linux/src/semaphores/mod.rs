@@ -1,8 +1,8 @@
-//! Sets of semaphores (Linux 7.2 `ipc/sem.c`).
+//! System V semaphore sets (Linux 7.2 `ipc/sem.c`).
 //!
-//! A caller that has to wait leaves its operations with the set. A caller that changes a value then does what has become
-//! possible, in the order of arrival, and wakes those whose operations are done. It does so in parts: between two of them the set
-//! is unlocked and other threads may run.
+//! A caller that has to wait leaves its operations with the set. A caller that changes a value then performs the
+//! pending operations that have become possible, in order of arrival, and wakes their callers. It does so in batches:
+//! between two of them the set is unlocked and other threads may run.
 
 mod attempt;
 
@@ -23,43 +23,43 @@ use memwright_table::{
 
 pub use attempt::{MOST_VALUE, Operation, Refusal, attempt};
 
-/// Most semaphores of a set (`SEMMSL`).
+/// Most semaphores in a set (`SEMMSL`).
 pub const MOST_IN_SET: usize = 32000;
 /// Most sets (`SEMMNI`).
 pub const MOST_SETS: usize = 32000;
 
-/// Who may do what with a set, and when what was done.
+/// The permissions and timestamps of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Owner.
     pub owner: Subject,
-    /// Permissions: nine bits, as of a file.
+    /// Permissions: nine bits, as for a file.
     pub mode: u32,
-    /// Seconds since 1970: last operation, last change.
+    /// Time of the last operation, in seconds since 1970.
     pub operated: i64,
-    /// Last change.
+    /// Time of the last change, in seconds since 1970.
     pub changed: i64,
 }
 
-/// A list of operations that waits.
+/// A list of operations that is pending.
 pub struct Pending {
-    /// Who waits for it.
+    /// Queue on which its caller waits.
     pub queue: WaitQueue,
     operations: Vec<Operation>,
     process: u32,
-    /// Its number in the queue, once it is there.
+    /// Its number in the queue of the set, once it is queued.
     number: AtomicU64,
-    /// What the call returns, once it is over.
+    /// The result of the call, once it is complete.
     outcome: AtomicU64,
-    /// The next whose call is over as well.
+    /// The next list in the chain of completed ones.
     next: Lock<Option<Arc<Pending>>>,
 }
 
-/// Not over: no call returns this.
+/// Not complete: no call returns this value.
 const WAITING: u64 = u64::MAX / 2;
 
 impl Pending {
-    /// How it ended, if it did.
+    /// Returns the result of the call, if it is complete.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<(), Errno>> {
         match self.outcome.load(Ordering::Acquire) {
@@ -74,20 +74,20 @@ impl Pending {
     }
 }
 
-/// A list of operations in the queue of its set.
+/// A list of operations in the queue of a set.
 struct Waiting {
     pending: Arc<Pending>,
-    /// The place of the operation that has to wait.
+    /// Index of the operation that has to wait.
     place: usize,
 }
 
-/// Lists of operations that wait, in the order of arrival.
+/// Pending lists of operations, in order of arrival.
 #[derive(Default)]
 struct Queue {
     lists: Ordered<u64, Waiting>,
-    /// How many of them are no [single decrements](is_decrement).
+    /// Number of lists that are not [single decrements](is_decrement).
     others: usize,
-    /// The number of the next that arrives.
+    /// Number of the next list to arrive.
     arrivals: u64,
 }
 
@@ -95,7 +95,7 @@ impl Queue {
     /// Adds a list at the end.
     ///
     /// # Errors
-    /// [`OutOfMemory`], but not where there is room.
+    /// [`OutOfMemory`], unless there is room.
     fn push(&mut self, place: usize, pending: Arc<Pending>) -> Result<(), OutOfMemory> {
         let number = self.arrivals;
         pending.number.store(number, Ordering::Relaxed);
@@ -106,7 +106,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes a list out, if it still waits.
+    /// Removes a list, if it is still pending.
     fn remove(&mut self, number: u64) {
         if let Some(removed) = self.lists.remove(&number) {
             self.others -= usize::from(!is_decrement(&removed.pending.operations));
@@ -114,15 +114,15 @@ impl Queue {
     }
 }
 
-/// What the end of a process adds to each value.
+/// The adjustments that the exit of a process makes to each value.
 struct Undo {
     adds: Vec<i32>,
-    /// The [`State::epoch`] of which it is: one of an earlier epoch undoes nothing.
+    /// The [`State::epoch`] of the adjustments. Adjustments of an earlier epoch are void.
     epoch: u64,
 }
 
 impl Undo {
-    /// What is added in this epoch, and how many values had to be cleared for it.
+    /// Returns the adjustments of this epoch, and how many values had to be cleared for it.
     fn of_epoch(&mut self, epoch: u64) -> (&mut [i32], usize) {
         let cleared = if self.epoch == epoch {
             0
@@ -135,22 +135,22 @@ impl Undo {
     }
 }
 
-/// Values of an undo list that are cleared in the time of one attempt, about.
+/// Number of values of an undo list that are cleared in about the time of one attempt.
 const CLEARED: usize = 64;
 
-/// Lists of operations that are tried between two scheduling points.
+/// Lists that are tried between two scheduling points.
 const TOGETHER: u32 = 256;
 
-/// What changes of a set.
+/// The mutable state of a set.
 struct State {
     values: Vec<i32>,
-    /// Process that operated last, for each.
+    /// Process of the last operation on each semaphore.
     processes: Vec<u32>,
-    /// By process.
+    /// Undo lists, by process.
     undo: Ordered<u32, Undo>,
-    /// How often all values were set: nothing that was done before is undone.
+    /// Number of times that all values were set. No earlier operation is undone.
     epoch: u64,
-    /// What waits.
+    /// The pending lists.
     pending: Queue,
     standing: Standing,
     removed: bool,
@@ -160,18 +160,18 @@ struct State {
 pub struct Set {
     /// Its number.
     pub id: u32,
-    /// Its key; 0 is private.
+    /// Its key; 0 for a private set.
     pub key: u32,
-    /// Who made it.
+    /// Its creator.
     pub maker: Subject,
     state: Lock<State>,
 }
 
-/// What came of a list of operations.
+/// The result of a list of operations.
 pub enum Operated {
-    /// It is done.
+    /// The operations are complete.
     Done,
-    /// It waits.
+    /// The operations are pending.
     Waits(Arc<Pending>),
 }
 
@@ -191,10 +191,10 @@ impl Default for Sets {
 }
 
 impl Sets {
-    /// Adds a set of `count` semaphores, all 0; returns its number.
+    /// Adds a set of `count` semaphores, all 0. Returns its number.
     ///
     /// # Errors
-    /// `EEXIST` if there is one with its key by now, `ENOSPC` for too many; `ENOMEM`.
+    /// `EEXIST` if a set with its key exists by now, `ENOSPC` if there are too many; `ENOMEM`.
     pub fn add(&self, key: u32, count: usize, standing: Standing) -> Result<u32, Errno> {
         let state = State {
             values: zeroes(count)?,
@@ -223,25 +223,25 @@ impl Sets {
         Ok(id)
     }
 
-    /// The set with this key.
+    /// Returns the set with this key.
     pub fn with_key(&self, key: u32) -> Option<Arc<Set>> {
         let all = self.all.lock();
         all.iter().find(|set| set.key == key).cloned()
     }
 
-    /// The set with this number.
+    /// Returns the set with this number.
     pub fn find(&self, id: u32) -> Option<Arc<Set>> {
         let all = self.all.lock();
         all.iter().find(|set| set.id == id).cloned()
     }
 
-    /// How many sets there are, and how many semaphores.
+    /// Returns the number of sets and the total number of semaphores.
     pub fn totals(&self) -> (usize, usize) {
         let all = self.all.lock();
         (all.len(), all.iter().map(|set| set.count()).sum())
     }
 
-    /// Removes a set: who waits is told so.
+    /// Removes a set and wakes its waiting callers.
     pub fn remove(&self, kernel: &Kernel, id: u32) {
         let removed = {
             let mut all = self.all.lock();
@@ -253,11 +253,11 @@ impl Sets {
         }
     }
 
-    /// Undoes what a process that ends did with operations that say so.
+    /// Makes the adjustments for a process that exits.
     pub fn undo(&self, kernel: &Kernel, process: u32) {
         let mut first = 0;
         let mut points = PausePoints::every(TOGETHER);
-        // Numbers rise along the list, and a set is never given another.
+        // Numbers rise along the list, and a set's number never changes.
         while let Some(set) = self.from(first) {
             points.round();
             set.undo(kernel, process);
@@ -265,14 +265,14 @@ impl Sets {
         }
     }
 
-    /// The set with the lowest number from this one on.
+    /// Returns the set with the lowest number from this one on.
     fn from(&self, id: u32) -> Option<Arc<Set>> {
         let all = self.all.lock();
         let place = all.partition_point(|set| set.id < id);
         all.get(place).cloned()
     }
 
-    /// Forgets all.
+    /// Removes all sets.
     pub fn clear(&self) {
         let all = core::mem::take(&mut *self.all.lock());
         drop(all);
@@ -286,23 +286,23 @@ fn zeroes<T: Copy + Default>(count: usize) -> Result<Vec<T>, Errno> {
 }
 
 impl Set {
-    /// How many semaphores.
+    /// Returns the number of semaphores.
     pub fn count(&self) -> usize {
         self.state.lock().values.len()
     }
 
-    /// Who may do what with it, and when what was done.
+    /// Returns the permissions and timestamps.
     pub fn standing(&self) -> Standing {
         self.state.lock().standing
     }
 
-    /// Gives it another owner and other permissions.
+    /// Changes the owner and the permissions.
     pub fn set_owner(&self, owner: Subject, mode: u32, now: i64) {
         let standing = &mut self.state.lock().standing;
         (standing.owner, standing.mode, standing.changed) = (owner, mode, now);
     }
 
-    /// Whether somebody may access it in these ways (`ipcperms`).
+    /// Returns whether `subject` may access the set in these ways (`ipcperms`).
     #[must_use]
     pub fn permits(&self, subject: Subject, wanted: Permission) -> bool {
         let standing = self.standing();
@@ -314,17 +314,18 @@ impl Set {
         permitted(subject, standing.mode, owner, false, wanted)
     }
 
-    /// Whether somebody may change or remove it.
+    /// Returns whether `subject` may change or remove the set.
     #[must_use]
     pub fn is_owned_by(&self, subject: Subject) -> bool {
         let owners = [self.standing().owner.user, self.maker.user];
         subject.overrides || owners.contains(&subject.user)
     }
 
-    /// Does the operations for a process, or lets them wait.
+    /// Performs the operations for a process, or queues them as pending.
     ///
     /// # Errors
-    /// `EIDRM` if the set was removed, `EAGAIN` if one has to wait and says that it never does, `ERANGE`, `ENOMEM`.
+    /// `EIDRM` if the set was removed, `EAGAIN` if an operation with `IPC_NOWAIT` would have to wait, `ERANGE`,
+    /// `ENOMEM`.
     pub fn operate(
         &self,
         kernel: &Kernel,
@@ -339,7 +340,7 @@ impl Set {
         if let Ok(done) = self.do_now(kernel, state, process, &operations, now)? {
             return Ok(done);
         }
-        // Memory is found while the set is unlocked; meanwhile the operations may have become possible.
+        // Memory is allocated while the set is unlocked; in that time the operations may have become possible.
         let pending = Arc::new(Pending {
             queue: WaitQueue::named("a semaphore"),
             operations,
@@ -358,7 +359,7 @@ impl Set {
         }
     }
 
-    /// Makes the undo list of a process, if it has none.
+    /// Creates the undo list of a process, if it has none.
     fn make_undo(&self, process: u32) -> Result<(), Errno> {
         let (count, epoch) = {
             let mut state = self.state.lock();
@@ -372,14 +373,14 @@ impl Set {
             epoch,
         };
         let mut state = lock_with_room(&self.state, |state| &mut state.undo)?;
-        // Another thread of the process may have made it meanwhile.
+        // Another thread of the process may have created it in the meantime.
         if state.undo.get_mut(&process).is_none() {
             state.undo.insert(process, made)?;
         }
         Ok(())
     }
 
-    /// Does the operations, or returns the place of the one that has to wait.
+    /// Performs the operations, or returns the index of the one that has to wait.
     fn do_now<'a>(
         &'a self,
         kernel: &Kernel,
@@ -402,20 +403,20 @@ impl Set {
         }
     }
 
-    /// Takes back operations that wait. Returns how they ended, if they did before.
+    /// Withdraws pending operations. Returns their result if they were completed before.
     pub fn give_up(&self, pending: &Arc<Pending>) -> Option<Result<(), Errno>> {
         let number = pending.number.load(Ordering::Relaxed);
         self.state.lock().pending.remove(number);
         pending.outcome()
     }
 
-    /// The value of a semaphore, and the process that operated on it last.
+    /// Returns the value of a semaphore, and the process of the last operation on it.
     pub fn value(&self, number: usize) -> Option<(i32, u32)> {
         let state = self.state.lock();
         Some((*state.values.get(number)?, state.processes[number]))
     }
 
-    /// The values of all.
+    /// Returns the values of all semaphores.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -425,7 +426,7 @@ impl Set {
         Ok(copy)
     }
 
-    /// How many wait until the value of a semaphore is `zero`, or larger.
+    /// Returns the number of calls that wait for a semaphore to become 0 (if `zero`) or to increase.
     pub fn waiting(&self, number: usize, zero: bool) -> usize {
         let state = self.state.lock();
         let concerns = |waiting: &&Waiting| {
@@ -435,8 +436,8 @@ impl Set {
         state.pending.lists.values().filter(concerns).count()
     }
 
-    /// Sets the values of the semaphores from `first` on; nothing of them is to be undone any more. `process` operated on
-    /// them last. The caller has seen that there are as many.
+    /// Sets the values of the semaphores from `first` on and clears their adjustments on exit. `process` becomes the
+    /// process of the last operation on them. The caller has checked that the set has enough semaphores.
     pub fn set(&self, kernel: &Kernel, first: usize, values: &[i32], process: u32, now: i64) {
         let mut state = self.state.lock();
         for (number, value) in (first..).zip(values) {
@@ -471,8 +472,8 @@ impl Set {
         self.serve(kernel, state, now);
     }
 
-    /// Does the operations of waiting lists that have become possible, and wakes their callers. What another CPU changes
-    /// between two parts it serves itself, from the first list on.
+    /// Performs the pending lists that have become possible, and wakes their callers. A CPU that changes a value
+    /// between two batches serves the lists itself, starting with the first.
     fn serve<'a>(&'a self, kernel: &Kernel, mut state: LockGuard<'a, State>, now: i64) {
         let mut from = 0;
         loop {
@@ -501,8 +502,8 @@ impl Set {
 }
 
 impl State {
-    /// Does the operations, or says the place of the one that has to wait. Where they are to be undone, the process has an
-    /// undo list.
+    /// Performs the operations, or returns the index of the one that has to wait. If operations are undone on exit, the
+    /// process must have an undo list.
     fn attempt(&mut self, process: u32, operations: &[Operation]) -> Result<Attempted, Errno> {
         let (undo, cleared) = if operations.iter().any(|one| one.undone) {
             let list = self.undo.get_mut(&process).ok_or(Errno::ENOMEM)?;
@@ -523,8 +524,9 @@ impl State {
         Ok(Attempted { outcome, cleared })
     }
 
-    /// Tries the lists that wait, from number `from` on, and again from the first on after one was done that may have made
-    /// earlier ones possible. Returns those whose calls are over and, after [`TOGETHER`] attempts, where to go on.
+    /// Tries the pending lists from number `from` on, and again from the first one after completing a list that may
+    /// have made earlier ones possible. Returns the completed lists and, after [`TOGETHER`] attempts, where to
+    /// continue.
     fn serve(&mut self, now: i64, from: u64) -> (Woken, Option<u64>) {
         let mut woken = Woken::default();
         let mut next = from;
@@ -552,8 +554,8 @@ impl State {
             self.pending.remove(number);
             if outcome.is_ok() {
                 self.standing.operated = now;
-                // A single decrement leaves less for the others, but for those that wait for 0 or for several things
-                // (`check_restart` of Linux 7.2, `ipc/sem.c`).
+                // A single decrement leaves less for the other lists, except for those that wait for 0 or have several
+                // operations (`check_restart` of Linux 7.2, `ipc/sem.c`).
                 if self.pending.others > 0 || !is_decrement(&pending.operations) {
                     next = 0;
                 }
@@ -565,20 +567,20 @@ impl State {
     }
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 struct Attempted {
-    /// Done, or the place of the operation that has to wait.
+    /// Success, or the index of the operation that has to wait.
     outcome: Result<(), usize>,
-    /// How many values of an undo list were cleared for it.
+    /// Number of values of an undo list that were cleared for it.
     cleared: usize,
 }
 
-/// Whether a list is one operation that makes a value smaller.
+/// Returns whether a list is one operation that decreases a value.
 fn is_decrement(operations: &[Operation]) -> bool {
     matches!(operations, [one] if one.add < 0)
 }
 
-/// Those whose calls are over, in order: a chain through themselves, which needs no memory.
+/// Completed lists, in order: a chain through the lists themselves, which needs no memory.
 #[derive(Default)]
 struct Woken {
     first: Option<Arc<Pending>>,
@@ -586,7 +588,7 @@ struct Woken {
 }
 
 impl Woken {
-    /// Adds one, which was taken out of what waits and so stands in no other chain.
+    /// Adds a list, which was removed from the pending ones and so is in no other chain.
     fn push(&mut self, pending: Arc<Pending>) {
         match self.last.replace(pending.clone()) {
             Some(last) => *last.next.lock() = Some(pending),
@@ -594,7 +596,10 @@ impl Woken {
         }
     }
 
-    /// Wakes all. No lock is held.
+    /// Wakes all callers.
+    ///
+    /// # Locks
+    /// The caller holds no lock.
     fn wake(self, kernel: &Kernel) {
         drop(self.last);
         let mut next = self.first;
@@ -619,7 +624,7 @@ mod tests {
             changed: 0,
         };
         assert_eq!(sets.add(7, 1, standing), Ok(0));
-        // Somebody else found none of this key before there was one.
+        // Another thread checked for this key before the set existed.
         assert_eq!(sets.add(7, 1, standing), Err(Errno::EEXIST));
         assert_eq!(sets.add(8, 1, standing), Ok(1));
         for private in [2, 3] {

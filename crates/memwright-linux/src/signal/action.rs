@@ -1,16 +1,16 @@
-//! What a process does about a signal.
+//! The disposition of a signal.
 
 use super::{Signal, SignalSet};
 
-/// Where a signal goes.
+/// The handler of a signal.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Handler {
     /// The signal's default action.
     #[default]
     Default,
-    /// Nowhere.
+    /// The signal is discarded.
     Ignore,
-    /// To a function of the program.
+    /// A function of the program.
     Function(u64),
 }
 
@@ -32,7 +32,7 @@ flags! {
         const RESTART = 0x1000_0000;
         /// Do not block the signal while its handler runs.
         const NODEFER = 0x4000_0000;
-        /// Back to the default action when the handler starts.
+        /// Reset to the default action when the handler starts.
         const RESETHAND = 0x8000_0000;
         const _ = !0;
     }
@@ -41,18 +41,18 @@ flags! {
 /// `struct sigaction` of the kernel interface.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Action {
-    /// Where the signal goes.
+    /// The handler.
     pub handler: Handler,
-    /// How.
+    /// Flags of the handler.
     pub flags: ActionFlags,
-    /// Where a handler returns to.
+    /// Return address of the handler.
     pub restorer: u64,
-    /// What is blocked while the handler runs.
+    /// Signals that are blocked while the handler runs.
     pub mask: SignalSet,
 }
 
 crate::abi_struct! {
-    /// `struct sigaction` as x86-64 system calls pass it.
+    /// `struct sigaction` as passed by x86-64 system calls.
     pub struct KernelAction {
         /// `SIG_DFL` (0), `SIG_IGN` (1) or an address.
         pub handler: u64,
@@ -95,22 +95,22 @@ impl From<Action> for KernelAction {
     }
 }
 
-/// What happens without a handler (`signal(7)`).
+/// The action if there is no handler (`signal(7)`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DefaultAction {
-    /// The process ends.
+    /// The process is killed.
     Terminate,
-    /// The process ends; the wait status says that a core would have been written.
+    /// The process is killed. On Linux it would dump core; here this is the same as `Terminate`.
     Core,
     /// Nothing.
     Ignore,
     /// The process stops.
     Stop,
-    /// A stopped process goes on.
+    /// A stopped process continues.
     Continue,
 }
 
-/// The default action of a signal.
+/// Returns the default action of a signal.
 pub fn default_action(signal: Signal) -> DefaultAction {
     match signal {
         Signal::SIGCHLD | Signal::SIGURG | Signal::SIGWINCH => DefaultAction::Ignore,
@@ -133,13 +133,13 @@ pub fn default_action(signal: Signal) -> DefaultAction {
 }
 
 impl Action {
-    /// A signal with this action disappears when it is sent.
+    /// Returns whether a signal with this action is discarded when it is sent.
     pub fn ignores(&self, signal: Signal) -> bool {
         match self.handler {
             Handler::Ignore => true,
             Handler::Function(_) => false,
             Handler::Default => match default_action(signal) {
-                // SIGCONT's effect is had when it is sent.
+                // SIGCONT takes effect when it is sent.
                 DefaultAction::Ignore | DefaultAction::Continue => true,
                 DefaultAction::Terminate | DefaultAction::Core | DefaultAction::Stop => false,
             },

@@ -1,4 +1,4 @@
-//! What a process does about every signal, of its own or together with other processes.
+//! The actions of a process for all signals, private or shared with other processes.
 
 use super::{Action, ActionFlags, Handler, Signal};
 use crate::{
@@ -10,10 +10,10 @@ use memwright_table::Shared;
 /// One action for each signal; index 0 is signal 1.
 type Table = [Action; Signal::MAX as usize];
 
-/// The actions of a process. Processes made by `CLONE_SIGHAND` without `CLONE_THREAD` share one table until they execute
-/// a program (`sighand_struct` of Linux 7.2, `include/linux/sched/signal.h`).
+/// The actions of a process. Processes created with `CLONE_SIGHAND` but without `CLONE_THREAD` share one table until
+/// they call `execve` (`sighand_struct` of Linux 7.2, `include/linux/sched/signal.h`).
 pub struct Actions {
-    /// The process's own table, while none is shared.
+    /// The process's private table; unused while it shares one.
     own: Table,
     shared: Option<Shared<Lock<Table>>>,
 }
@@ -35,7 +35,7 @@ impl Actions {
         }
     }
 
-    /// The action for a signal.
+    /// Returns the action for a signal.
     pub fn get(&self, signal: Signal) -> Action {
         let index = signal.number() as usize - 1;
         match &self.shared {
@@ -44,13 +44,14 @@ impl Actions {
         }
     }
 
-    /// Replaces the action for a signal; returns the one before.
+    /// Replaces the action for a signal. Returns the previous one.
     pub fn replace(&mut self, signal: Signal, action: Action) -> Action {
         let index = signal.number() as usize - 1;
         self.with(|table| core::mem::replace(&mut table[index], action))
     }
 
-    /// The action for a signal that is delivered now. With `SA_RESETHAND` no other delivery finds the same handler.
+    /// Returns the action for a signal that is being delivered. With `SA_RESETHAND`, the handler is used for this
+    /// delivery only.
     pub(super) fn deliver(&mut self, signal: Signal) -> Action {
         let index = signal.number() as usize - 1;
         self.with(|table| {
@@ -63,7 +64,7 @@ impl Actions {
         })
     }
 
-    /// Makes the action for a signal the default, if `forced` or it is ignored; returns whether it did.
+    /// Resets the action for a signal to the default, if `forced` or if the signal is ignored. Returns whether it did.
     pub(super) fn force_default(&mut self, signal: Signal, forced: bool) -> bool {
         let index = signal.number() as usize - 1;
         self.with(|table| {
@@ -76,7 +77,7 @@ impl Actions {
         })
     }
 
-    /// A copy of the table.
+    /// Returns a copy of the table.
     pub fn copy(&self) -> Table {
         match &self.shared {
             None => self.own,
@@ -84,7 +85,7 @@ impl Actions {
         }
     }
 
-    /// What a child gets that has its parent's actions, but changes its own.
+    /// Creates the actions of a child with a copy of the parent's table.
     pub(crate) fn inherit(&self) -> Self {
         Self {
             own: self.copy(),
@@ -92,7 +93,7 @@ impl Actions {
         }
     }
 
-    /// What a child gets whose changes are also its parent's.
+    /// Creates the actions of a child that shares its parent's table.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -108,8 +109,8 @@ impl Actions {
         })
     }
 
-    /// What exec and `CLONE_CLEAR_SIGHAND` leave: a table of the process's own, in which handlers are the default and
-    /// ignored signals stay ignored (`flush_signal_handlers` of Linux 7.2, `kernel/signal.c`).
+    /// Resets the actions for `execve` and `CLONE_CLEAR_SIGHAND`: the table becomes private, handlers are reset to the
+    /// default, and ignored signals stay ignored (`flush_signal_handlers` of Linux 7.2, `kernel/signal.c`).
     pub(crate) fn reset(&mut self) {
         if let Some(shared) = self.shared.take() {
             self.own = *shared.lock();

@@ -1,4 +1,4 @@
-//! Delivering signals on the way back to user mode.
+//! Signal delivery on return to user mode.
 
 use super::{
     Action, ActionFlags, AlternateStack, DefaultAction, Handler, Restart, Signal, SignalInfo,
@@ -24,33 +24,32 @@ use crate::{
 };
 use alloc::sync::Arc;
 
-/// Number of `restart_syscall`.
+/// Number of the system call `restart_syscall`.
 const RESTART_CALL: u64 = linux_raw_sys::general::__NR_restart_syscall as u64;
-/// Bytes of the SYSCALL instruction.
+/// Length of the SYSCALL instruction in bytes.
 const CALL_LENGTH: u64 = 2;
 
-/// What the thread does after its signals.
+/// What the thread does after handling its signals.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum After {
-    /// It returns to user mode.
+    /// Return to user mode.
     Resume,
-    /// It ends.
+    /// Exit.
     Exit(ExitStatus),
 }
 
-/// One thing to do about signals, decided under the lock.
+/// One step of signal handling, decided under the lock.
 enum Step {
     Exit(ExitStatus),
     Stopped,
-    /// Stand still for the tracer: before this signal is taken, or because the process is stopped.
+    /// Enter a ptrace stop: before this signal is taken, or because the process is stopped.
     Trap(Signal, Option<SignalInfo>),
     Stop(Signal),
     Handle(SignalInfo, Action, SignalSet),
     Nothing,
 }
 
-/// Deals with everything that keeps the thread from returning to user mode: the end of its
-/// process, stops, signals.
+/// Handles everything that keeps the thread from returning to user mode: exit of the process, stops and signals.
 pub fn deliver(context: &Context<'_>) -> After {
     let mut granted = None;
     loop {
@@ -77,7 +76,7 @@ pub fn deliver(context: &Context<'_>) -> After {
     }
 }
 
-/// `granted` is the signal that the thread's tracer lets it take.
+/// Decides the next step. `granted` is the signal that the tracer lets the thread take.
 fn next_step(context: &Context<'_>, mut granted: Option<SignalInfo>) -> Step {
     let thread = context.thread;
     let mut signals = context.process().signals.lock();
@@ -143,8 +142,8 @@ fn next_step(context: &Context<'_>, mut granted: Option<SignalInfo>) -> Step {
     }
 }
 
-/// What a stop of the process makes the thread do: a traced one stands still for its tracer, which may let it go on
-/// before the process does.
+/// Returns the step that a stop of the process requires. A traced thread enters a ptrace stop, and its tracer may
+/// resume it before the process continues.
 fn step_of_stop(signals: &mut Signals, thread: &Arc<Thread>) -> Option<Step> {
     let stop = signals.stop;
     let traced = signals.thread(thread).traced.as_deref_mut();
@@ -160,7 +159,8 @@ fn step_of_stop(signals: &mut Signals, thread: &Arc<Thread>) -> Option<Step> {
     }
 }
 
-/// Stops the process: each thread finds out at its next look. A terminal's stop signals do nothing to an orphaned group.
+/// Stops the process; each thread stops when it next handles signals. Terminal stop signals have no effect on an
+/// orphaned process group.
 fn stop(context: &Context<'_>, signal: Signal) {
     let process = context.process();
     if signal != Signal::SIGSTOP && context.kernel.group_is_orphaned(process.group()) {
@@ -179,7 +179,7 @@ fn stop(context: &Context<'_>, signal: Signal) {
     }
 }
 
-/// Stands still with the process. The last thread to do so tells the parent.
+/// Stops the thread with its process. The last thread to stop notifies the parent.
 fn wait_while_stopped(context: &Context<'_>) {
     let process = context.process();
     let complete = {
@@ -190,13 +190,13 @@ fn wait_while_stopped(context: &Context<'_>) {
     if let Some(signal) = complete {
         report_change(context.kernel, process, Change::Stopped(signal));
     }
-    // SIGCONT takes the mark back, so that a new stop is counted again.
+    // SIGCONT clears the mark, so that a new stop counts the thread again.
     let running = || {
-        // Under the lock: whoever takes it back wakes afterwards.
+        // Under the lock: the thread that clears the mark wakes this one afterwards.
         let _signals = process.signals.lock();
         (!context.thread.is_stopped()).then_some(())
     };
-    // Ends early only when the process is killed, which the next step finds out.
+    // Returns early only if the process is killed, which the next step notices.
     let _ended = context.kernel.wait(
         context.thread,
         &[&process.resumed],
@@ -209,7 +209,7 @@ fn wait_while_stopped(context: &Context<'_>) {
     signals.recalculate(context.thread);
 }
 
-/// Decides once what becomes of the interrupted call.
+/// Sets up the restart of an interrupted call, once.
 fn restart_call(context: &Context<'_>, handler: Option<ActionFlags>) {
     let mut state = context.state();
     let regs = &mut state.regs;
@@ -233,7 +233,7 @@ fn restart_call(context: &Context<'_>, handler: Option<ActionFlags>) {
     regs.orig_rax = u64::MAX;
 }
 
-/// Writes the signal frame and makes the handler the next code to run.
+/// Writes the signal frame and makes the handler run next.
 fn enter_handler(
     context: &Context<'_>,
     info: &SignalInfo,
@@ -243,7 +243,7 @@ fn enter_handler(
     let Handler::Function(handler) = action.handler else {
         return Ok(());
     };
-    // Like Linux on x86-64, a handler without a restorer cannot be entered.
+    // As on Linux for x86-64, a handler without a restorer cannot be entered.
     if !action.flags.contains(ActionFlags::RESTORER) {
         return Err(Errno::EFAULT);
     }
@@ -259,7 +259,7 @@ fn enter_handler(
     let on_stack = stack.state(regs.rsp) == AlternateStack::ONSTACK;
     let size = xstate::frame_size(host.fpu_size());
     let place = place(regs.rsp, switch.then_some(&stack), size).ok_or(Errno::EFAULT)?;
-    // Already on the alternate stack: it must not run over.
+    // The thread is on the alternate stack already, which must not overflow.
     if on_stack && place.frame <= stack.base {
         return Err(Errno::EFAULT);
     }
@@ -275,7 +275,7 @@ fn enter_handler(
     let mut frame = [0; FRAME_SIZE];
     head.to_bytes(&mut frame[..FrameHead::SIZE]);
     frame[FrameHead::SIZE..].copy_from_slice(&info.to_bytes());
-    // The stack may have a protection key by which the interrupted code could not write to it.
+    // The stack may have a protection key that denies writes to the interrupted code.
     let key_rights = keys::permit_all(host);
     let written = context
         .write_bytes(place.extended_state, &area.bytes[..size])
@@ -309,7 +309,7 @@ fn enter_handler(
     Ok(())
 }
 
-/// The frame could not be written: SIGSEGV, by its default action if SIGSEGV itself failed
+/// Handles a failed write of the frame: raises SIGSEGV, or kills the process if the signal was SIGSEGV itself
 /// (`force_sigsegv` of Linux 7.2).
 fn frame_failed(context: &Context<'_>, signal: Signal) {
     if signal == Signal::SIGSEGV {

@@ -11,7 +11,7 @@ pub mod code {
     pub const SI_KERNEL: i32 = 0x80;
     /// Sent by `tkill` or `tgkill`.
     pub const SI_TKILL: i32 = -6;
-    /// Sent by a timer of the process.
+    /// Sent by a POSIX timer.
     pub const SI_TIMER: i32 = -2;
     /// Integer divide by zero.
     pub const FPE_INTDIV: i32 = 1;
@@ -33,11 +33,11 @@ pub mod code {
     pub const SEGV_MAPERR: i32 = 1;
     /// The area does not permit the access.
     pub const SEGV_ACCERR: i32 = 2;
-    /// `SEGV_PKUERR`.
+    /// The protection key denies the access.
     pub const SEGV_PKUERR: i32 = 4;
     /// Invalid address alignment.
     pub const BUS_ADRALN: i32 = 1;
-    /// Nothing behind the address.
+    /// No page at the address.
     pub const BUS_ADRERR: i32 = 2;
     /// Breakpoint.
     pub const TRAP_BRKPT: i32 = 1;
@@ -47,9 +47,9 @@ pub mod code {
     pub const CLD_EXITED: i32 = 1;
     /// The child was killed.
     pub const CLD_KILLED: i32 = 2;
-    /// The child was killed and would have dumped core.
+    /// The child was killed and dumped core.
     pub const CLD_DUMPED: i32 = 3;
-    /// The child stands still for its tracer.
+    /// The child is in a ptrace stop.
     pub const CLD_TRAPPED: i32 = 4;
     /// The child stopped.
     pub const CLD_STOPPED: i32 = 5;
@@ -60,9 +60,9 @@ pub mod code {
 /// The part of `siginfo_t` that depends on the signal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Detail {
-    /// Nothing more is known.
+    /// No further data.
     None,
-    /// A process sent it.
+    /// Sent by a process.
     Sender {
         /// Its process id.
         process: u32,
@@ -71,10 +71,10 @@ pub enum Detail {
     },
     /// An instruction faulted at this address.
     Fault {
-        /// The address accessed, or of the instruction.
+        /// The address accessed, or that of the instruction.
         address: u64,
     },
-    /// The protection key of a page forbade an access.
+    /// The protection key of a page denied an access.
     Key {
         /// The address accessed.
         address: u64,
@@ -94,20 +94,20 @@ pub enum Detail {
         /// Kernel time in clock ticks.
         system_ticks: i64,
     },
-    /// A timer of the process expired.
+    /// A POSIX timer expired.
     Timer {
         /// Its id.
         timer: i32,
-        /// Expirations since the last signal that was taken.
+        /// Number of expirations since the last signal that was taken.
         overrun: i32,
-        /// The program's own.
+        /// Value chosen by the program.
         value: u64,
     },
-    /// The bytes from offset 16 on, given by `rt_sigqueueinfo`.
+    /// The bytes from offset 16 on, supplied by `rt_sigqueueinfo`.
     Raw([u8; 112]),
 }
 
-/// A signal with its reason.
+/// A signal and its cause.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SignalInfo {
     /// The signal.
@@ -116,15 +116,15 @@ pub struct SignalInfo {
     pub code: i32,
     /// `si_errno`.
     pub errno: i32,
-    /// What depends on the signal.
+    /// The part that depends on the signal.
     pub detail: Detail,
 }
 
 impl SignalInfo {
-    /// Bytes of `siginfo_t`.
+    /// Size of `siginfo_t` in bytes.
     pub const SIZE: usize = 128;
 
-    /// A signal from the kernel without more to say.
+    /// Creates a signal from the kernel without further data.
     pub const fn kernel(signal: Signal) -> Self {
         Self {
             signal,
@@ -134,7 +134,7 @@ impl SignalInfo {
         }
     }
 
-    /// A signal that an instruction of the thread raised.
+    /// Creates a signal raised by an instruction of the thread.
     pub const fn fault(signal: Signal, code: i32, address: u64) -> Self {
         Self {
             signal,
@@ -144,7 +144,7 @@ impl SignalInfo {
         }
     }
 
-    /// An access that the key of the page forbade.
+    /// Creates the signal for an access that the protection key of the page denied.
     pub const fn key(address: u64, key: u8) -> Self {
         Self {
             signal: Signal::SIGSEGV,
@@ -154,7 +154,7 @@ impl SignalInfo {
         }
     }
 
-    /// The value as it stands in user memory.
+    /// Encodes the value as in user memory.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         i32::from(self.signal.number()).to_bytes(&mut bytes[0..4]);
@@ -198,7 +198,7 @@ impl SignalInfo {
         bytes
     }
 
-    /// The value for `signal` that a process composed itself (`rt_sigqueueinfo`).
+    /// Decodes the value for `signal` that a process supplied (`rt_sigqueueinfo`).
     pub fn from_user(signal: Signal, bytes: &[u8; Self::SIZE]) -> Self {
         let mut rest = [0; 112];
         rest.copy_from_slice(&bytes[16..]);

@@ -1,4 +1,4 @@
-//! Signals: what is pending, what a process does about it, and the way to a handler.
+//! Signals: pending signals, actions, and delivery to handlers.
 
 mod action;
 mod actions;
@@ -53,10 +53,10 @@ signals! {
 impl Signal {
     /// Highest signal number.
     pub const MAX: u8 = 64;
-    /// First real-time signal: from here on every instance is queued.
+    /// First real-time signal. Every instance of a real-time signal is queued.
     pub const REAL_TIME: u8 = 32;
 
-    /// The signal with this number.
+    /// Returns the signal with this number.
     pub const fn new(number: u64) -> Option<Self> {
         if number >= 1 && number <= Self::MAX as u64 {
             Some(Self(number as u8))
@@ -65,17 +65,17 @@ impl Signal {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn number(self) -> u8 {
         self.0
     }
 
-    /// Every instance is queued.
+    /// Returns whether every instance is queued.
     pub const fn is_real_time(self) -> bool {
         self.0 >= Self::REAL_TIME
     }
 
-    /// The name, for the standard signals.
+    /// Returns the name of a standard signal.
     pub fn name(self) -> Option<&'static str> {
         NAMES
             .iter()

@@ -1,10 +1,10 @@
-//! Signals that were sent and not yet delivered.
+//! Signals that were sent and are not yet delivered.
 
 use super::{Signal, SignalInfo, SignalSet};
 use alloc::vec::Vec;
 use memwright_table::TryPush;
 
-/// Pending signals: a set, and the reasons in the order of arrival.
+/// Pending signals: a set, and their causes in order of arrival.
 #[derive(Debug, Default)]
 pub struct Pending {
     set: SignalSet,
@@ -12,28 +12,28 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Which signals are pending.
+    /// Returns the set of pending signals.
     pub fn set(&self) -> SignalSet {
         self.set
     }
 
-    /// Queued instances.
+    /// Returns the number of queued instances.
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Nothing is pending.
+    /// Returns whether no signal is pending.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty()
     }
 
-    /// Adds a signal. A standard signal that is pending already is not queued again: then it returns false. Without
-    /// memory for its reason the signal is pending all the same.
+    /// Adds a signal. Returns false for a standard signal that is pending already, which is not queued again. If there
+    /// is no memory for its cause, the signal becomes pending without it.
     pub fn add(&mut self, info: SignalInfo) -> bool {
         self.add_queued(info, true)
     }
 
-    /// Adds a signal, its reason only if that `is_queued`.
+    /// Adds a signal, with its cause only if `is_queued`.
     pub fn add_queued(&mut self, info: SignalInfo, is_queued: bool) -> bool {
         if self.set.contains(info.signal) && !info.signal.is_real_time() {
             return false;
@@ -61,13 +61,13 @@ impl Pending {
         }))
     }
 
-    /// Forgets these signals.
+    /// Discards these signals.
     pub fn discard(&mut self, signals: SignalSet) {
         self.set = self.set.minus(signals);
         self.queue.retain(|info| !signals.contains(info.signal));
     }
 
-    /// Forgets one signal.
+    /// Discards one signal.
     pub fn discard_one(&mut self, signal: Signal) {
         self.discard(SignalSet::EMPTY.with(signal));
     }

@@ -1,23 +1,23 @@
-//! What becomes of an interrupted system call.
+//! Restart of interrupted system calls.
 
 use super::ActionFlags;
 use crate::errno::Errno;
 
-/// How an interrupted call goes on.
+/// What to do about an interrupted call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Restart {
-    /// The result stands.
+    /// Keep the result.
     Keep,
-    /// It returns `EINTR`.
+    /// Return `EINTR`.
     Interrupt,
-    /// The instruction is executed again.
+    /// Execute the instruction again.
     Again,
-    /// `restart_syscall` is executed in its place.
+    /// Execute `restart_syscall` instead.
     Block,
 }
 
-/// Decides what becomes of a call that returned `errno` when a handler with these flags runs, or
-/// none (`handle_signal` and `arch_do_signal_or_restart` of Linux 7.2, `arch/x86/kernel/signal.c`).
+/// Decides about a call that returned `errno`, for a handler with these flags, or for `None` if no handler runs
+/// (`handle_signal` and `arch_do_signal_or_restart` of Linux 7.2, `arch/x86/kernel/signal.c`).
 pub fn restart_decision(errno: Errno, handler: Option<ActionFlags>) -> Restart {
     match (errno, handler) {
         (Errno::ERESTARTNOINTR, _) | (Errno::ERESTARTSYS | Errno::ERESTARTNOHAND, None) => {

@@ -8,15 +8,15 @@ use crate::{
 };
 use alloc::sync::Arc;
 
-/// Sends a signal to a process; any of its threads may take it.
+/// Sends a signal to a process. Any of its threads may take it.
 pub fn send_to_process(kernel: &Kernel, process: &Arc<Process>, info: SignalInfo) {
     let _ = send(kernel, process, None, info);
 }
 
-/// Sends a signal to a process, or to one of its threads, as a program asks for it.
+/// Sends a signal to a process or to one of its threads, at the request of a program.
 ///
 /// # Errors
-/// `EAGAIN` if as many signals are queued as may be (`RLIMIT_SIGPENDING`), and this one has to be queued.
+/// `EAGAIN` if the limit of queued signals is reached (`RLIMIT_SIGPENDING`) and this signal must be queued.
 pub fn queue(
     kernel: &Kernel,
     process: &Arc<Process>,
@@ -31,7 +31,7 @@ pub fn send_to_thread(kernel: &Kernel, thread: &Arc<Thread>, info: SignalInfo) {
     let _ = send(kernel, &thread.process, Some(thread), info);
 }
 
-/// Sends a signal to every process of a group; returns how many there are.
+/// Sends a signal to every process of a group. Returns the number of processes.
 pub fn send_to_group(kernel: &Kernel, group: u32, info: SignalInfo) -> usize {
     let mut count = 0;
     for process in kernel.tasks.group(group) {
@@ -41,15 +41,16 @@ pub fn send_to_group(kernel: &Kernel, group: u32, info: SignalInfo) -> usize {
     count
 }
 
-/// Kills a process as SIGKILL does.
+/// Kills a process like SIGKILL.
 pub fn kill_process(kernel: &Kernel, process: &Arc<Process>) {
     send_to_process(kernel, process, SignalInfo::kernel(Signal::SIGKILL));
 }
 
-/// Whether a signal has a place in the queue, where so many may be, or is pending without its reason. One that the kernel or `kill` sends has (Linux 7.3 `kernel/signal.c`, `__send_signal_locked`).
+/// Decides whether a signal is queued with its cause under this limit, or becomes pending without it. Only a signal
+/// that `kill` sends can do without (Linux 7.3 `kernel/signal.c`, `__send_signal_locked`).
 ///
 /// # Errors
-/// `EAGAIN` for one that is nothing without its reason.
+/// `EAGAIN` for a signal that is meaningless without its cause.
 fn place(info: &SignalInfo, signals: &Signals, limit: Option<u64>) -> Result<bool, Errno> {
     match limit {
         Some(limit) if signals.queued() as u64 >= limit => match info.code {
@@ -105,17 +106,18 @@ fn send(
     Ok(())
 }
 
-/// What SIGCONT did.
+/// The effect of SIGCONT.
 enum Continued {
-    /// Nothing: the process was not stopped, or it was another signal.
+    /// None: the process was not stopped, or the signal was another one.
     No,
-    /// It took back a stop before every thread stood still.
+    /// It cancelled a stop before all threads had stopped.
     BeforeItStopped,
     /// It continued a stopped process.
     Yes,
 }
 
-/// Stop signals cancel SIGCONT and the other way round; SIGCONT continues a stopped process.
+/// Handles the interaction of stop signals and SIGCONT: they discard each other, and SIGCONT continues a stopped
+/// process.
 fn prepare(signals: &mut Signals, signal: Signal) -> Continued {
     let cancelled = if SignalSet::STOPPING.contains(signal) {
         SignalSet::EMPTY.with(Signal::SIGCONT)
@@ -142,7 +144,7 @@ fn prepare(signals: &mut Signals, signal: Signal) -> Continued {
     }
 }
 
-/// Flags the thread that takes a new signal, and makes it look.
+/// Sets the work flag of the thread that takes a new signal, and notifies it.
 fn choose_and_wake(
     kernel: &Kernel,
     signals: &mut Signals,
@@ -162,7 +164,7 @@ fn choose_and_wake(
     }
 }
 
-/// Ends a process: every thread leaves at its next look.
+/// Starts the termination of a process: every thread exits when it next handles signals.
 pub(crate) fn begin_end(kernel: &Kernel, signals: &mut Signals, status: ExitStatus) {
     signals.group_exit.get_or_insert(status);
     signals.stop = Stop::Running;
@@ -173,7 +175,7 @@ pub(crate) fn begin_end(kernel: &Kernel, signals: &mut Signals, status: ExitStat
     }
 }
 
-/// Ends every thread of a process but the one that executes a program.
+/// Terminates every thread of a process except the one in `execve`.
 pub(crate) fn end_others(kernel: &Kernel, signals: &Signals, survivor: &Arc<Thread>) {
     for (thread, _) in &signals.threads {
         if !Arc::ptr_eq(thread, survivor) {
@@ -183,8 +185,8 @@ pub(crate) fn end_others(kernel: &Kernel, signals: &Signals, survivor: &Arc<Thre
     }
 }
 
-/// Raises a signal for a fault of the thread itself: it cannot be blocked or ignored
-/// (`force_sig_info_to_task` of Linux 7.2, `kernel/signal.c`).
+/// Raises a signal for a fault of the thread itself. It cannot be blocked or ignored (`force_sig_info_to_task` of Linux
+/// 7.2, `kernel/signal.c`).
 pub fn force_fault(thread: &Arc<Thread>, info: SignalInfo) {
     let mut signals = thread.process.signals.lock();
     let blocked = signals.thread(thread).blocked;
@@ -196,7 +198,7 @@ pub fn force_fault(thread: &Arc<Thread>, info: SignalInfo) {
     signals.recalculate(thread);
 }
 
-/// Records that a process stopped or continued, and tells its parent.
+/// Records that a process stopped or continued, and notifies its parent.
 pub(crate) fn report_change(kernel: &Kernel, process: &Arc<Process>, change: Change) {
     {
         let mut tasks = kernel.tasks.lock();
@@ -210,7 +212,7 @@ pub(crate) fn report_change(kernel: &Kernel, process: &Arc<Process>, change: Cha
     notify_parent(kernel, process, change, Signal::SIGCHLD);
 }
 
-/// Whether a parent wants to wait for a child that ends with this signal.
+/// Returns whether a parent is going to wait for a child that exits with this signal.
 pub(crate) fn waits_for_ended(parent: &Process, signal: Option<Signal>) -> bool {
     if parent.id == REAPER {
         return false;
@@ -220,18 +222,18 @@ pub(crate) fn waits_for_ended(parent: &Process, signal: Option<Signal>) -> bool 
     waits || signal != Some(Signal::SIGCHLD)
 }
 
-/// Tells the parent that a child changed: by a signal, and by waking its waits.
+/// Notifies the parent of a child's state change: sends it the signal and wakes its waits.
 pub fn notify_parent(kernel: &Kernel, child: &Arc<Process>, change: Change, signal: Signal) {
     notify(kernel, child.parent(), child.id, child, change, signal);
 }
 
-/// Tells the tracer of a thread that it stands still, or has ended.
+/// Notifies the tracer of a thread that the thread is in a ptrace stop or has exited.
 pub(crate) fn notify_tracer(kernel: &Kernel, tracer: u32, thread: &Thread, change: Change) {
     let signal = Signal::SIGCHLD;
     notify(kernel, tracer, thread.id(), &thread.process, change, signal);
 }
 
-/// Tells process `to` that the process or thread with this `id`, of `child`, changed.
+/// Notifies process `to` of a state change of the process or thread with this `id`, which belongs to `child`.
 fn notify(kernel: &Kernel, to: u32, id: u32, child: &Process, change: Change, signal: Signal) {
     let Some(parent) = kernel.tasks.process(to) else {
         return;

@@ -2,17 +2,17 @@
 
 use super::Signal;
 
-/// A set of signals, as `sigset_t` has it: bit n stands for signal n + 1.
+/// A set of signals in the format of `sigset_t`: bit n stands for signal n + 1.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SignalSet(pub u64);
 
 impl SignalSet {
-    /// No signal.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
     /// The signals that cannot be blocked, caught or ignored.
     pub const UNBLOCKABLE: Self = Self::EMPTY.with(Signal::SIGKILL).with(Signal::SIGSTOP);
-    /// Signals raised by the thread's own instructions; delivered before others
-    /// (`SYNCHRONOUS_MASK` of Linux 7.2, `kernel/signal.c`).
+    /// Signals raised by the thread's own instructions. They are delivered before others (`SYNCHRONOUS_MASK` of Linux
+    /// 7.2, `kernel/signal.c`).
     pub const SYNCHRONOUS: Self = Self::EMPTY
         .with(Signal::SIGSEGV)
         .with(Signal::SIGBUS)
@@ -31,47 +31,47 @@ impl SignalSet {
         1 << (signal.number() - 1)
     }
 
-    /// The set with this signal.
+    /// Returns the set with this signal.
     #[must_use]
     pub const fn with(self, signal: Signal) -> Self {
         Self(self.0 | Self::bit(signal))
     }
 
-    /// The set without this signal.
+    /// Returns the set without this signal.
     #[must_use]
     pub const fn without(self, signal: Signal) -> Self {
         Self(self.0 & !Self::bit(signal))
     }
 
-    /// The signals of this set that are not in `other`.
+    /// Returns the signals of this set that are not in `other`.
     #[must_use]
     pub const fn minus(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// The signals of either set.
+    /// Returns the signals that are in either set.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The signals of both sets.
+    /// Returns the signals that are in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// The signal is in the set.
+    /// Returns whether the signal is in the set.
     pub const fn contains(self, signal: Signal) -> bool {
         self.0 & Self::bit(signal) != 0
     }
 
-    /// No signal is in the set.
+    /// Returns whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The signal of the set that is delivered first: synchronous ones, then by number.
+    /// Returns the signal that is delivered first: synchronous signals before others, then by number.
     pub const fn first(self) -> Option<Signal> {
         let synchronous = self.intersection(Self::SYNCHRONOUS).0;
         let candidates = if synchronous != 0 {

@@ -17,7 +17,7 @@ crate::abi_struct! {
         pub flags: u32,
         /// Padding.
         pub padding: u32,
-        /// Bytes.
+        /// Size in bytes.
         pub size: u64,
     }
 }
@@ -30,14 +30,14 @@ impl AlternateStack {
     /// `SS_AUTODISARM` of `asm-generic/signal.h`: disabled while a handler runs on it.
     pub const AUTODISARM: u32 = 1 << 31;
 
-    /// The stack pointer lies on this stack. With `SS_AUTODISARM` it never does.
+    /// Returns whether the stack pointer is on this stack. With `SS_AUTODISARM` it never counts as such.
     pub fn holds(&self, stack_pointer: u64) -> bool {
         self.flags & Self::AUTODISARM == 0
             && stack_pointer > self.base
             && stack_pointer - self.base <= self.size
     }
 
-    /// What `sigaltstack` reports for `ss_flags`.
+    /// Returns the `ss_flags` that `sigaltstack` reports.
     pub fn state(&self, stack_pointer: u64) -> u32 {
         if self.size == 0 {
             Self::DISABLE
@@ -52,31 +52,31 @@ impl AlternateStack {
 /// The signal state of one thread.
 #[derive(Debug, Default)]
 pub struct ThreadSignals {
-    /// Signals that wait until they are unblocked.
+    /// Blocked signals.
     pub blocked: SignalSet,
-    /// The mask to return to when the current call is over (`rt_sigsuspend`, `ppoll`).
+    /// The mask to restore after the current call (`rt_sigsuspend`, `ppoll`).
     pub saved_mask: Option<SignalSet>,
     /// Signals sent to this thread alone.
     pub pending: Pending,
-    /// Signals that `rt_sigtimedwait` waits for, though blocked.
+    /// Signals that `rt_sigtimedwait` waits for although they are blocked.
     pub waited: SignalSet,
     /// The alternate stack.
     pub alternate_stack: AlternateStack,
-    /// Who traces the thread, if anybody does.
+    /// The tracing of the thread, if it is traced.
     pub(crate) traced: Option<Box<Tracing>>,
 }
 
 impl ThreadSignals {
-    /// The thread would take this signal now.
+    /// Returns whether the thread can take this signal now.
     pub fn takes(&self, signal: Signal) -> bool {
         !self.blocked.contains(signal) || self.waited.contains(signal)
     }
 }
 
-/// A stop of the whole process.
+/// Whether a process is stopped.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Stop {
-    /// It runs.
+    /// It is not stopped.
     #[default]
     Running,
     /// A signal stopped it.
@@ -85,19 +85,19 @@ pub enum Stop {
 
 /// The signal state of a process.
 pub struct Signals {
-    /// What is done about each signal.
+    /// The actions for all signals.
     pub actions: Actions,
     /// Signals sent to the process.
     pub pending: Pending,
     /// Its threads, oldest first.
     pub threads: Vec<(Arc<Thread>, ThreadSignals)>,
-    /// The whole process is ending with this status.
+    /// The process is exiting with this status.
     pub group_exit: Option<ExitStatus>,
-    /// The thread that executes a program: the others end, and it alone goes on.
+    /// The thread in `execve`: all others exit, and it alone continues.
     pub executing: Option<Arc<Thread>>,
     /// Whether it is stopped.
     pub stop: Stop,
-    /// The parent has been told of the stop: every thread stands still.
+    /// All threads have stopped, and the parent was notified.
     pub stop_reported: bool,
 }
 
@@ -116,37 +116,37 @@ impl Default for Signals {
 }
 
 impl Signals {
-    /// Signals that wait in a queue, of the process and of each thread.
+    /// Returns the number of queued signals of the process and all its threads.
     #[must_use]
     pub fn queued(&self) -> usize {
         let own = self.threads.iter().map(|(_, state)| state.pending.len());
         self.pending.len() + own.sum::<usize>()
     }
 
-    /// The state of a thread of this process.
+    /// Returns the state of a thread of this process.
     ///
     /// # Panics
-    /// When the thread has left the process.
+    /// If the thread has left the process.
     pub fn thread(&mut self, thread: &Thread) -> &mut ThreadSignals {
         let found = self.find(thread);
         found.expect("a thread has signal state while it lives")
     }
 
-    /// The state of a thread, unless it has left the process.
+    /// Returns the state of a thread, unless it has left the process.
     pub fn find(&mut self, thread: &Thread) -> Option<&mut ThreadSignals> {
         let mut threads = self.threads.iter_mut();
         let found = threads.find(|(other, _)| core::ptr::eq(&raw const **other, thread));
         found.map(|(_, state)| state)
     }
 
-    /// A process traces this thread.
+    /// Returns whether a process traces this thread.
     pub(crate) fn is_traced(&mut self, thread: &Thread) -> bool {
         let traced = self.thread(thread).traced.as_ref();
         traced.is_some_and(|tracing| tracing.tracer.is_some())
     }
 
-    /// Recomputes whether a thread has to look at its signals before it returns to user mode. Only
-    /// for the caller itself, or a thread that will be woken: it may have been chosen for a signal.
+    /// Recomputes whether a thread has to handle signals before it returns to user mode. Only for the calling thread,
+    /// or one that will be woken: the thread may have been chosen for a signal.
     pub fn recalculate(&mut self, thread: &Thread) {
         let shared = self.pending.set();
         let busy = self.group_exit.is_some()
@@ -161,8 +161,8 @@ impl Signals {
         thread.set_work(Work::SIGNAL, wanted);
     }
 
-    /// Replaces the caller's mask. Signals sent to the process that it was chosen for and now
-    /// blocks go to another thread (`retarget_shared_pending` of Linux 7.2, `kernel/signal.c`).
+    /// Replaces the caller's mask. If the caller was chosen for a signal sent to the process and now blocks it, another
+    /// thread is chosen (`retarget_shared_pending` of Linux 7.2, `kernel/signal.c`).
     pub fn set_blocked(&mut self, kernel: &Kernel, thread: &Arc<Thread>, blocked: SignalSet) {
         let blocked = blocked.minus(SignalSet::UNBLOCKABLE);
         let before = core::mem::replace(&mut self.thread(thread).blocked, blocked);
@@ -173,7 +173,7 @@ impl Signals {
         }
     }
 
-    /// Finds other threads for signals to the process that their thread no longer takes.
+    /// Chooses other threads for signals to the process that their thread no longer takes.
     pub(crate) fn retarget(&mut self, kernel: &Kernel, mut signals: SignalSet) {
         while let Some(signal) = signals.first() {
             signals = signals.without(signal);
@@ -184,8 +184,8 @@ impl Signals {
         }
     }
 
-    /// The thread that takes a signal sent to the process: the oldest that does not block it, one
-    /// without other signals if there is one (`complete_signal` of Linux 7.2).
+    /// Returns the thread that takes a signal sent to the process: the oldest that does not block it, preferably one
+    /// without other pending signals (`complete_signal` of Linux 7.2).
     pub(crate) fn taker(&self, signal: Signal) -> Option<&Arc<Thread>> {
         let mut second = None;
         for (thread, state) in &self.threads {
@@ -200,7 +200,7 @@ impl Signals {
         second
     }
 
-    /// Every thread has to look at its signals.
+    /// Makes every thread handle its signals.
     pub(crate) fn alert_all(&self, kernel: &Kernel) {
         for (thread, _) in &self.threads {
             thread.set_work(Work::SIGNAL, true);
@@ -208,7 +208,7 @@ impl Signals {
         }
     }
 
-    /// Every thread stands still and the parent has not been told: to be told now.
+    /// Returns the signal if all threads have stopped and the parent has not been notified, and records that it now is.
     pub(crate) fn stop_is_complete(&mut self) -> Option<Signal> {
         let Stop::Stopped(signal) = self.stop else {
             return None;
@@ -222,17 +222,18 @@ impl Signals {
         Some(signal)
     }
 
-    /// Takes the next signal for a thread that is not in `blocked`: its own before shared ones.
+    /// Takes the next signal for a thread that is not in `blocked`: first those sent to the thread, then those sent to
+    /// the process.
     pub fn take(&mut self, thread: &Thread, blocked: SignalSet) -> Option<SignalInfo> {
         let own = self.thread(thread).pending.take(blocked);
         own.or_else(|| self.pending.take(blocked))
     }
 
-    /// A signal may be thrown away when it is sent: ignored and nobody waits for it.
+    /// Returns whether a signal can be discarded when it is sent: it is ignored, and no thread waits for it.
     pub fn ignored(&self, signal: Signal) -> bool {
-        // A blocked signal stays: its action may change before it is unblocked.
+        // A blocked signal is kept: its action may change before it is unblocked.
         let kept = |state: &ThreadSignals| {
-            // Its tracer decides.
+            // The tracer decides about it.
             state.traced.is_some()
                 || state.blocked.contains(signal)
                 || state.waited.contains(signal)

@@ -1,17 +1,17 @@
-//! What keeps the pages of a disk.
+//! The storage behind a disk.
 
 use super::{Kind, zram::Zram};
 use crate::{M, errno::Errno, host::BlockDevice};
 use memwright::{DeviceError, Direction, Submission, Ticket, Transfer};
 use memwright_table::{FrameKind, FrameRef, Frames};
 
-/// What keeps the pages of a disk.
+/// The storage behind a disk.
 #[expect(
     clippy::large_enum_variant,
     reason = "a machine has as many as disks, each in an allocation of its own"
 )]
 pub enum Backing {
-    /// Memory, compressed.
+    /// Compressed memory.
     Zram(Zram),
     /// The disk of the machine.
     Machine(&'static dyn BlockDevice),
@@ -25,7 +25,7 @@ fn errno(error: DeviceError) -> Errno {
 }
 
 impl Backing {
-    /// What kind of disk it is.
+    /// Returns the kind of storage.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Zram(_) => Kind::Zram,
@@ -33,10 +33,10 @@ impl Backing {
         }
     }
 
-    /// Copies what it keeps at `offset` of a page.
+    /// Reads bytes at `offset` in a page.
     ///
     /// # Errors
-    /// `EIO`, or `ENOMEM` without a frame to read into.
+    /// `EIO`, or `ENOMEM` if there is no frame to read into.
     pub fn get(
         &self,
         frames: &Frames<M>,
@@ -55,10 +55,10 @@ impl Backing {
         }
     }
 
-    /// Keeps bytes at `offset` of a page.
+    /// Writes bytes at `offset` in a page.
     ///
     /// # Errors
-    /// `EIO`, `ENOSPC` if compressed memory finds no memory, `ENOMEM` without a frame to write from.
+    /// `EIO`, `ENOSPC` if compressed memory has no memory left, `ENOMEM` if there is no frame to write from.
     pub fn put(
         &self,
         frames: &Frames<M>,
@@ -77,7 +77,7 @@ impl Backing {
         }
     }
 
-    /// Begins a transfer, whose slot is the number of a page.
+    /// Starts a transfer. Its slot is a page number.
     pub fn submit(&self, frames: &Frames<M>, transfer: Transfer) -> Submission {
         match self {
             Self::Zram(zram) => Submission::Done(match transfer.direction {
@@ -88,19 +88,19 @@ impl Backing {
         }
     }
 
-    /// Waits until a transfer is over.
+    /// Waits for a transfer to complete.
     ///
     /// # Errors
-    /// The disk failed.
+    /// The disk reported an error.
     pub fn complete(&self, ticket: Ticket) -> Result<(), DeviceError> {
         match self {
-            // No transfer of its is ever under way.
+            // Its transfers complete at once, so there is never one to wait for.
             Self::Zram(_) => Err(DeviceError::Io),
             Self::Machine(disk) => disk.complete(ticket),
         }
     }
 
-    /// A page is not needed any more.
+    /// Discards a page that is no longer needed.
     pub fn discard(&self, frames: &Frames<M>, page: u32) {
         match self {
             Self::Zram(zram) => zram.discard(frames, page),
@@ -108,7 +108,7 @@ impl Backing {
         }
     }
 
-    /// Bytes of memory for what it keeps.
+    /// Returns the bytes of memory that the contents occupy.
     pub fn stored(&self) -> u64 {
         match self {
             Self::Zram(zram) => zram.stored(),
@@ -139,7 +139,7 @@ fn transfer(
         match disk.submit(transfer) {
             Submission::Done(result) => return result.map_err(errno),
             Submission::Pending(ticket) => return disk.complete(ticket).map_err(errno),
-            // Others have all places, and wait for no one.
+            // Other transfers occupy all descriptors, and will complete without this thread.
             Submission::Busy => crate::sync::relax(),
         }
     }

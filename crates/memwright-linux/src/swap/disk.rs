@@ -1,4 +1,4 @@
-//! A disk, which is swap or what programs make of it.
+//! A disk, which is used as swap or by programs.
 
 use super::{Kind, backing::Backing, faults::Faults, header};
 use crate::{
@@ -11,39 +11,39 @@ use alloc::{string::String, sync::Arc};
 use memwright::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
 use memwright_table::{Frames, PAGE_SIZE};
 
-/// The drivers' numbers: of those for local use (`Documentation/admin-guide/devices.txt` of Linux).
+/// Major numbers of the drivers, from the range for local use (`Documentation/admin-guide/devices.txt` of Linux).
 const ZRAM_MAJOR: u32 = 252;
 const VIRTIO_MAJOR: u32 = 254;
 
-/// What a disk is used for.
+/// The use of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
-    /// Nothing, or what programs write.
+    /// Not swap: programs may read and write it.
     Free,
-    /// About to become swap, or to be it no more.
+    /// Being turned on or off as swap.
     Changing,
     /// The swap device with this number.
     Swap(usize),
 }
 
-/// A disk. As swap its first page is a header, as `mkswap` writes it.
+/// A disk. If it is used as swap, its first page contains a header as written by `mkswap`.
 pub struct Disk {
     minor: u32,
     pages: u32,
     backing: Backing,
-    /// Of pages that go out or come back.
+    /// Injected errors of swap transfers.
     faults: Faults,
     used: Lock<Use>,
 }
 
-/// The pages of a disk behind its header, as slots.
+/// The pages of a disk after its header, as swap slots.
 struct Slots {
     disk: Arc<Disk>,
     slots: u32,
 }
 
 impl Disk {
-    /// A disk of so many pages, where one in `errors` pages that go out or come back fails; none if that is 0.
+    /// Creates a disk of `pages` pages. One in `errors` swap transfers fails; none if `errors` is 0.
     pub const fn new(backing: Backing, minor: u32, pages: u32, errors: u32) -> Self {
         Self {
             minor,
@@ -54,13 +54,13 @@ impl Disk {
         }
     }
 
-    /// What keeps its pages.
+    /// Returns the kind of its storage.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.backing.kind()
     }
 
-    /// Its name in `/dev`.
+    /// Returns its name in `/dev`.
     #[must_use]
     pub fn name(&self) -> String {
         match self.kind() {
@@ -70,7 +70,7 @@ impl Disk {
         }
     }
 
-    /// Its number.
+    /// Returns its device number.
     #[must_use]
     pub fn device_number(&self) -> DeviceNumber {
         match self.kind() {
@@ -79,25 +79,25 @@ impl Disk {
         }
     }
 
-    /// Bytes.
+    /// Returns its size in bytes.
     #[must_use]
     pub const fn size(&self) -> u64 {
         self.pages as u64 * PAGE_SIZE as u64
     }
 
-    /// Bytes of memory for what it keeps.
+    /// Returns the bytes of memory that its contents occupy.
     #[must_use]
     pub fn stored(&self) -> u64 {
         self.backing.stored()
     }
 
-    /// Whether it is the swap device with this number.
+    /// Returns whether it is the swap device with this number.
     #[must_use]
     pub fn is_swap(&self, number: usize) -> bool {
         *self.used.lock() == Use::Swap(number)
     }
 
-    /// Whether pages go out to it, or may at any moment.
+    /// Returns whether it is used as swap, or is being turned on or off.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         *self.used.lock() != Use::Free
@@ -113,7 +113,7 @@ impl Disk {
         self.backing.put(frames, 0, 0, &page)
     }
 
-    /// Copies what it keeps at `offset` of a page.
+    /// Reads bytes at `offset` in a page.
     ///
     /// # Errors
     /// `EIO`.
@@ -127,10 +127,10 @@ impl Disk {
         self.backing.get(frames, page, offset, bytes)
     }
 
-    /// Keeps bytes at `offset` of a page.
+    /// Writes bytes at `offset` in a page.
     ///
     /// # Errors
-    /// `ETXTBSY` while it is swap, `ENOSPC` if there is no memory for them.
+    /// `ETXTBSY` while it is used as swap, `ENOSPC` if there is no memory for the contents.
     pub fn put(
         &self,
         frames: &Frames<M>,
@@ -144,22 +144,22 @@ impl Disk {
         self.backing.put(frames, page, offset, bytes)
     }
 
-    /// Gives up the memory that what programs wrote takes.
+    /// Frees the memory of data that programs wrote.
     pub(super) fn clear(&self, frames: &Frames<M>) {
         if !self.is_in_use() && self.stored() > 0 {
             for page in 0..self.pages {
                 self.backing.discard(frames, page);
             }
-            // The page of the header was given up just now.
+            // The page of the header has just been freed.
             let formatted = self.format(frames);
             debug_assert_eq!(formatted, Ok(()));
         }
     }
 
-    /// Lets pages go out to the disk, as far as its header says.
+    /// Starts using the disk as swap, for the number of pages in its header.
     ///
     /// # Errors
-    /// `EBUSY` if they do, `EINVAL` without a header, `EPERM` if there are too many devices, `ENOMEM`.
+    /// `EBUSY` if it is in use already, `EINVAL` without a header, `EPERM` if there are too many devices, `ENOMEM`.
     pub fn swap_on(self: &Arc<Self>, memory: &Memory, priority: i32) -> Result<(), Errno> {
         {
             let mut used = self.used.lock();
@@ -183,10 +183,11 @@ impl Disk {
         added.map_err(|_| Errno::ENOMEM)?.ok_or(Errno::EPERM)
     }
 
-    /// The swap device that it is, which the caller turns off: it is nothing else until he says how that went.
+    /// Returns the number of the swap device, which the caller turns off. The disk cannot be used until the caller
+    /// reports the result with `end_off`.
     ///
     /// # Errors
-    /// `EINVAL` if it is none.
+    /// `EINVAL` if it is not used as swap.
     pub(super) fn begin_off(&self) -> Result<usize, Errno> {
         let mut used = self.used.lock();
         match *used {
@@ -198,7 +199,7 @@ impl Disk {
         }
     }
 
-    /// It is still the swap device with this number, or none any more.
+    /// Records the result of turning it off: it is still the swap device with this number, or no longer swap.
     pub(super) fn end_off(&self, number: Option<usize>) {
         *self.used.lock() = number.map_or(Use::Free, Use::Swap);
     }

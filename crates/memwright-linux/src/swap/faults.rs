@@ -1,18 +1,18 @@
-//! Errors of disks, made on purpose: what a program does whose pages cannot be read (as Linux's `fail_make_request`,
-//! `block/blk-core.c` of 7.2, with a count instead of a share).
+//! Injected disk errors, for tests of swapped-out pages that cannot be read (like Linux's `fail_make_request`,
+//! `block/blk-core.c` of 7.2, with a count instead of a probability).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Which transfers of a disk fail: about one in so many, the same on every run that asks for the same transfers in
-/// the same order.
+/// Selects the transfers of a disk that fail: about one in a given number. The choice is the same in every run with the
+/// same sequence of transfers.
 pub struct Faults {
-    /// 0 for none.
+    /// About one in this many fails; 0 for none.
     each: u32,
     asked: AtomicU64,
 }
 
 impl Faults {
-    /// About one in `each` fails; none if that is 0.
+    /// Creates the selection: about one in `each` transfers fails; none if that is 0.
     pub const fn new(each: u32) -> Self {
         Self {
             each,
@@ -20,14 +20,14 @@ impl Faults {
         }
     }
 
-    /// Whether the next transfer fails.
+    /// Returns whether the next transfer fails.
     pub fn next_fails(&self) -> bool {
         self.each != 0 && fails(self.asked.fetch_add(1, Ordering::Relaxed), self.each)
     }
 }
 
-/// Whether transfer `number` is among those that fail. They come at no fixed distance: a program that goes round its
-/// pages would meet the same ones each time.
+/// Returns whether transfer `number` fails. The failures are not equidistant: otherwise a program that cycles through
+/// its pages would always meet the same ones.
 const fn fails(number: u64, each: u32) -> bool {
     // The finaliser of SplitMix64.
     let mut word = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

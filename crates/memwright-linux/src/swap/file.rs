@@ -1,4 +1,4 @@
-//! A disk as a file of bytes (Linux 7.2 `block/fops.c` and `block/ioctl.c`).
+//! A disk as a file (Linux 7.2 `block/fops.c` and `block/ioctl.c`).
 
 use super::Disk;
 use crate::{
@@ -14,7 +14,7 @@ use alloc::sync::Arc;
 use linux_raw_sys::ioctl as raw;
 use memwright_table::PAGE_SIZE;
 
-/// Bytes of what the disk reads and writes at once.
+/// Sector size in bytes.
 const SECTOR: u32 = 512;
 
 /// An open disk.
@@ -23,14 +23,14 @@ pub struct DiskFile {
 }
 
 impl DiskFile {
-    /// The disk.
+    /// Returns the disk.
     #[must_use]
     pub fn disk(&self) -> &Arc<Disk> {
         &self.disk
     }
 
-    /// How many bytes of a transfer of `left` at `position` lie on the disk, and which are the next in one page: the
-    /// page and the offset there.
+    /// Returns the first part of a transfer of `left` bytes at `position` that is on the disk and within one page: its
+    /// length, the page, and the offset in the page.
     fn piece(&self, position: u64, left: usize) -> (usize, u32, usize) {
         let rest = self.disk.size().saturating_sub(position).min(left as u64) as usize;
         let offset = position as usize % PAGE_SIZE;
@@ -40,10 +40,10 @@ impl DiskFile {
 }
 
 impl Disk {
-    /// Opens it, for nobody else if `alone`.
+    /// Opens the disk, exclusively if `alone`.
     ///
     /// # Errors
-    /// `EBUSY` if it is wanted alone and pages go out to it.
+    /// `EBUSY` if it is to be opened exclusively and is used as swap.
     pub fn open(self: &Arc<Self>, alone: bool) -> Result<DiskFile, Errno> {
         if alone && self.is_in_use() {
             return Err(Errno::EBUSY);
@@ -146,13 +146,13 @@ impl File for DiskFile {
         match command {
             raw::BLKGETSIZE64 => context.write_value(argument, &size)?,
             raw::BLKGETSIZE => context.write_value(argument, &(size / u64::from(SECTOR)))?,
-            // Whole pages are what it keeps.
+            // The disk stores complete pages.
             raw::BLKSSZGET | raw::BLKPBSZGET => {
                 context.write_value(argument, &(PAGE_SIZE as u32))?;
             }
             raw::BLKBSZGET => context.write_value(argument, &(PAGE_SIZE as u64))?,
             raw::BLKROGET => context.write_value(argument, &0_u32)?,
-            // What was written is there.
+            // Writes are complete when they return.
             raw::BLKFLSBUF => {}
             _ => return Err(Errno::ENOTTY),
         }

@@ -1,14 +1,14 @@
-//! The first page of a disk that pages go out to (`union swap_header` in `include/linux/swap.h` of Linux 7.2).
+//! The header in the first page of a swap device (`union swap_header` in `include/linux/swap.h` of Linux 7.2).
 
 use crate::errno::Errno;
 use memwright_table::PAGE_SIZE;
 
-/// Where the fields begin, behind the place of a boot loader.
+/// Offset of the fields, after the area for a boot loader.
 const FIELDS: usize = 1024;
 const VERSION: usize = FIELDS;
 const LAST_PAGE: usize = FIELDS + 4;
 const BAD_PAGES: usize = FIELDS + 8;
-/// The end of the page.
+/// The last bytes of the page.
 const SIGNATURE: &[u8; 10] = b"SWAPSPACE2";
 const SIGNATURE_START: usize = PAGE_SIZE - SIGNATURE.len();
 
@@ -16,17 +16,18 @@ fn field(page: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]])
 }
 
-/// Makes `page`, which is all zeroes, the header of a disk of so many pages.
+/// Turns `page`, which is all zeroes, into the header of a disk of `pages` pages.
 pub fn write(page: &mut [u8], pages: u32) {
     page[VERSION..][..4].copy_from_slice(&1_u32.to_le_bytes());
     page[LAST_PAGE..][..4].copy_from_slice(&pages.saturating_sub(1).to_le_bytes());
     page[SIGNATURE_START..].copy_from_slice(SIGNATURE);
 }
 
-/// How many pages behind the header can be used, of a disk of so many pages.
+/// Returns the number of usable pages after the header of a disk of `pages` pages.
 ///
 /// # Errors
-/// `EINVAL` if it is no header, names pages beyond the end, or bad ones: there is none on any disk here.
+/// `EINVAL` if the header is invalid, covers pages beyond the end of the disk, or lists bad pages, which no disk here
+/// has.
 pub fn read(page: &[u8], pages: u32) -> Result<u32, Errno> {
     let last = field(page, LAST_PAGE);
     let fits = last > 0 && last < pages;

@@ -1,4 +1,4 @@
-//! Disks of compressed memory, the disk of the machine, and which of them pages go out to.
+//! Swap devices: disks in compressed memory and the disk of the machine.
 
 mod backing;
 mod disk;
@@ -20,29 +20,29 @@ use backing::Backing;
 use memwright_table::{PAGE_SIZE, TryPush};
 use zram::Zram;
 
-/// The priority of a device for which none is asked (`DEF_SWAP_PRIO`).
+/// Priority of a device if the caller does not specify one (`DEF_SWAP_PRIO`).
 pub const DEFAULT_PRIORITY: i32 = -1;
 
-/// What keeps the pages of a disk.
+/// The kinds of storage behind a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Memory, compressed.
+    /// Compressed memory.
     Zram,
     /// The disk of the machine.
     Disk,
 }
 
-/// A device that the command asked for.
+/// A swap device that the command requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What keeps the pages.
+    /// The kind of storage.
     pub kind: Kind,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
 impl Request {
-    /// Reads `zram:BYTES` or `disk:BYTES`.
+    /// Parses `zram:BYTES` or `disk:BYTES`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, size) = text.split_once(':')?;
@@ -60,15 +60,15 @@ impl Request {
 #[derive(Default)]
 pub struct Swaps {
     disks: Vec<Arc<Disk>>,
-    /// Of which are in use.
+    /// Changes of the set of swap devices in use.
     pub(crate) changes: Changes,
 }
 
 impl Swaps {
-    /// Makes the disks of a run and lets pages go out to them.
+    /// Creates the disks of a run and starts using them as swap.
     ///
     /// # Errors
-    /// `ENOMEM`, `ENXIO` if the machine has no disk, `EIO` if it fails.
+    /// `ENOMEM`, `ENXIO` if the machine has no disk, `EIO` if the disk fails.
     pub fn start(
         host: &'static dyn Host,
         memory: &Memory,
@@ -76,7 +76,7 @@ impl Swaps {
     ) -> Result<Self, Errno> {
         let frames = memory.frames();
         if !requests.is_empty() {
-            // Pages leave when there is next to no memory, and what keeps them needs some.
+            // Swapping out happens when memory is nearly exhausted, and compressed memory needs frames for the pages.
             frames.low_water(2 * frames.reserve());
         }
         let mut disks: Vec<Arc<Disk>> = Vec::new();
@@ -108,13 +108,13 @@ impl Swaps {
         })
     }
 
-    /// The disks.
+    /// Returns the disks.
     #[must_use]
     pub fn disks(&self) -> &[Arc<Disk>] {
         &self.disks
     }
 
-    /// The path of the disk that is swap device `number`.
+    /// Returns the path of the disk that is swap device `number`.
     #[must_use]
     #[expect(clippy::disallowed_macros, reason = "a short name")]
     pub fn path_of(&self, number: usize) -> String {
@@ -122,14 +122,14 @@ impl Swaps {
         disk.map_or_else(String::new, |disk| alloc::format!("/dev/{}", disk.name()))
     }
 
-    /// Gives up what programs wrote on disks.
+    /// Frees the memory of data that programs wrote to disks.
     pub(crate) fn clear(&self, memory: &Memory) {
         for disk in &self.disks {
             disk.clear(memory.frames());
         }
     }
 
-    /// Bytes of memory that all disks take for what they keep.
+    /// Returns the bytes of memory that the contents of all disks occupy.
     #[must_use]
     pub fn stored(&self) -> u64 {
         self.disks.iter().map(|disk| disk.stored()).sum()

@@ -1,17 +1,17 @@
-//! A disk is swap no more: what it keeps comes back (Linux 7.2 `mm/swapfile.c`, `swapoff`).
+//! Turns a swap device off after swapping its pages in (Linux 7.2 `mm/swapfile.c`, `swapoff`).
 
 use super::Disk;
 use crate::{context::Context, errno::Errno, hand::Hand};
 use memwright::{FaultError, OvercommitMode, swap::ObjectPlace};
 
-/// Pages that come back before signals are looked at.
+/// Pages swapped in between two checks for signals.
 const AT_ONCE: u64 = 256;
 
-/// Turns a disk off. If that fails it goes on as before.
+/// Turns a swap device off. If that fails, the device stays in use.
 ///
 /// # Errors
-/// `EINVAL` if it is no swap, `ENOMEM` if what it keeps finds no memory or too much was promised, `EIO` if the disk
-/// fails, `EINTR` for a signal.
+/// `EINVAL` if the disk is not used as swap, `ENOMEM` if there is no memory for its pages or the commit limit is
+/// exceeded, `EIO` if the disk fails, `EINTR` for a signal.
 pub fn remove(context: &Context<'_>, disk: &Disk) -> Result<(), Errno> {
     let memory = &context.kernel.memory;
     let number = disk.begin_off()?;
@@ -30,8 +30,8 @@ pub fn remove(context: &Context<'_>, disk: &Disk) -> Result<(), Errno> {
     emptied
 }
 
-/// Brings back what device `number` keeps, and takes it away. A process that forks or ends meanwhile may have pages
-/// there for longer than one round of all processes.
+/// Swaps the pages of device `number` in and removes it. A process that forks or exits in the meantime may own slots
+/// there for longer than one round over all processes.
 fn empty(context: &Context<'_>, number: usize) -> Result<(), Errno> {
     let kernel = context.kernel;
     loop {
@@ -71,7 +71,7 @@ fn bring_all_back(context: &Context<'_>, number: usize) -> Result<(), Errno> {
     })
 }
 
-/// Has `some` brought back until that says that it was all.
+/// Calls `some`, which swaps some pages in, until it returns that there are no more.
 fn bring_back(
     context: &Context<'_>,
     mut some: impl FnMut() -> Result<bool, FaultError>,

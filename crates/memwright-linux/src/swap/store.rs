@@ -1,21 +1,21 @@
-//! Pieces of less than a page, packed into frames.
+//! Pieces smaller than a page, packed into frames.
 //!
-//! A frame holds pieces of one class, each a whole part of it: which are taken, a word beside the frame says. Frames
-//! with room are linked, a list for each class. Nothing here allocates but frames, and none stays when its last piece
-//! goes.
+//! A frame contains pieces of one class, each occupying an equal part of it. A word next to the frame records which
+//! parts are in use. Frames with free parts are in linked lists, one for each class. Only frames are allocated here,
+//! and a frame is freed with its last piece.
 
 use crate::M;
 use memwright_table::{Frame, FrameKind, Frames, OutOfFrames, PAGE_SIZE};
 
-/// Into how many parts the frames of each class are divided, the largest parts first.
+/// Number of parts in a frame of each class, the largest parts first.
 const PARTS: [u8; 13] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 21, 32, 64];
 
-/// Bytes of a part of a class.
+/// Returns the size of a part of a class in bytes.
 const fn part(class: usize) -> usize {
     PAGE_SIZE / PARTS[class] as usize
 }
 
-/// The class whose parts hold `length` bytes and are the least that do.
+/// Returns the class with the smallest parts that fit `length` bytes.
 fn class_of(length: usize) -> usize {
     (0..PARTS.len())
         .rev()
@@ -26,7 +26,7 @@ fn class_of(length: usize) -> usize {
 /// No frame.
 const NONE: u32 = u32::MAX;
 
-/// Where a piece is.
+/// The place of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     frame: u32,
@@ -34,10 +34,10 @@ pub struct Piece {
     index: u8,
 }
 
-/// Frames kept for when there is no other: pages go out because none is free.
+/// Number of spare frames, for use when no frame is free: pages are swapped out for exactly that reason.
 const SPARE: usize = 64;
 
-/// The lists, and how many frames there are.
+/// The lists of frames, their number, and the spare frames.
 pub struct Store {
     heads: [u32; PARTS.len()],
     frames: u64,
@@ -55,15 +55,15 @@ impl Store {
         }
     }
 
-    /// Frames that hold pieces.
+    /// Returns the number of frames that contain pieces.
     pub fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// Keeps `bytes`, a page at most.
+    /// Stores `bytes`, at most a page.
     ///
     /// # Errors
-    /// There is no frame for them.
+    /// No frame is free.
     pub fn put(&mut self, frames: &Frames<M>, bytes: &[u8]) -> Result<Piece, OutOfFrames> {
         let class = class_of(bytes.len());
         let mut head = self.heads[class];
@@ -90,7 +90,7 @@ impl Store {
         })
     }
 
-    /// A frame for pieces: one of the spare ones if there is no other.
+    /// Allocates a frame for pieces, from the spare frames if no other is free.
     fn new_frame(&mut self, frames: &Frames<M>) -> Result<Frame, OutOfFrames> {
         match frames.allocate(0, FrameKind::Slab) {
             Ok(frame) => {
@@ -105,7 +105,7 @@ impl Store {
         }
     }
 
-    /// Fills the store of spare frames, as far as there are some.
+    /// Refills the spare frames as far as frames are free.
     pub fn fill_spare(&mut self, frames: &Frames<M>) {
         while self.spares < SPARE {
             let Ok(frame) = frames.allocate(0, FrameKind::Slab) else {
@@ -116,13 +116,13 @@ impl Store {
         }
     }
 
-    /// Copies what is kept in a piece.
+    /// Reads the contents of a piece.
     pub fn get(&self, frames: &Frames<M>, piece: Piece, bytes: &mut [u8]) {
         let offset = usize::from(piece.index) * part(usize::from(piece.class));
         frames.read(Frame::new(piece.frame), offset, bytes);
     }
 
-    /// Gives a piece up.
+    /// Frees a piece.
     pub fn take(&mut self, frames: &Frames<M>, piece: Piece) {
         let (frame, class) = (Frame::new(piece.frame), usize::from(piece.class));
         let (taken, around) = frames.owner(frame);
@@ -145,7 +145,7 @@ impl Store {
         }
     }
 
-    /// Puts a frame before the others of its class.
+    /// Adds a frame to the front of the list of its class.
     fn link(&mut self, frames: &Frames<M>, class: usize, frame: Frame) {
         let next = core::mem::replace(&mut self.heads[class], frame.number());
         let (taken, _) = frames.owner(frame);

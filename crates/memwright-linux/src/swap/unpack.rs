@@ -1,29 +1,30 @@
-//! Pages out of LZ4 blocks.
+//! Decompresses LZ4 blocks into pages.
 //!
-//! Of its own, beside the crate that packs them: memory repeats itself in long runs (one word over half a page), which
-//! that crate's decoder without `unsafe` copies byte by byte. Here a run doubles with each copy.
+//! The crate that compresses them has a decoder, but this project has its own. Memory often repeats one word over a
+//! long run, for example half a page, and that decoder, without `unsafe`, copies such runs byte by byte. Here the
+//! copied run doubles with each step.
 
-/// The bytes are not a block that fills a page.
+/// The data is not a block that fills exactly one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 
-/// A match is so much longer than its length says.
+/// Added to the encoded length of every match.
 const MATCH_MIN: usize = 4;
 
-/// A length in a token that goes on in the bytes that follow.
+/// A length in a token that continues in the following bytes.
 const GOES_ON: usize = 15;
 
-/// What is copied at once.
+/// Number of bytes copied at a time.
 const WORD: usize = size_of::<u64>();
 
-/// Up to here copying some words too much costs less than copying exactly. What is too much is overwritten by what
-/// follows.
+/// Up to this length, copying whole words past the end costs less than copying exactly. The excess is overwritten by
+/// what follows.
 const SHORT: usize = 4 * WORD;
 
-/// Fills `page` from a block as `LZ4_compress_default` makes it (`lz4_Block_format.md` of LZ4 1.10).
+/// Fills `page` from a block in the format of `LZ4_compress_default` (`lz4_Block_format.md` of LZ4 1.10).
 ///
 /// # Errors
-/// The block is cut off, reaches out of the page, or fills less or more than it.
+/// The block is truncated, refers to bytes outside the page, or does not fill exactly the page.
 pub fn unpack(mut packed: &[u8], page: &mut [u8]) -> Result<(), Corrupt> {
     let mut at = 0;
     loop {
@@ -53,7 +54,7 @@ fn take_byte(packed: &mut &[u8]) -> Result<u8, Corrupt> {
     Ok(*first)
 }
 
-/// A length of which the token has the beginning.
+/// Reads the rest of a length that begins in the token.
 fn full_length(mut length: usize, packed: &mut &[u8]) -> Result<usize, Corrupt> {
     if length < GOES_ON {
         return Ok(length);
@@ -67,7 +68,7 @@ fn full_length(mut length: usize, packed: &mut &[u8]) -> Result<usize, Corrupt> 
     }
 }
 
-/// Takes `length` bytes as they are.
+/// Copies `length` literal bytes.
 fn copy_literals(
     packed: &mut &[u8],
     page: &mut [u8],
@@ -91,7 +92,7 @@ fn copy_literals(
     Ok(())
 }
 
-/// Repeats at `at` the bytes that stand `distance` before.
+/// Repeats at `at` the bytes that precede it by `distance`.
 fn repeat(page: &mut [u8], at: usize, distance: usize, length: usize) -> Result<(), Corrupt> {
     let from = at.checked_sub(distance).ok_or(Corrupt)?;
     let end = at + length;
@@ -107,7 +108,7 @@ fn repeat(page: &mut [u8], at: usize, distance: usize, length: usize) -> Result<
         }
         return Ok(());
     }
-    // All from `from` on repeats itself after `distance` bytes: whatever is there is copied whole.
+    // Everything from `from` on repeats with period `distance`: each step copies all of it.
     let mut to = at;
     while to < end {
         let step = (to - from).min(end - to);
@@ -124,7 +125,7 @@ mod tests {
     use lz4_flex::block::{compress, decompress_into};
     use proptest::prelude::*;
 
-    /// Memory as programs have it: runs of words, noise, and what stood there before.
+    /// Contents like those of programs: runs of words, noise, and repetitions of earlier bytes.
     fn page_of(parts: &[(u8, u16, u16)]) -> Vec<u8> {
         let mut page = Vec::new();
         let mut state = 1_u32;
@@ -180,10 +181,10 @@ mod tests {
     fn blocks_by_hand() {
         let mut page = [0; 12];
         assert_eq!(unpack(&[0x2f, b'a', b'b'], &mut page), Err(Corrupt));
-        // Two literals, ten bytes from two before, none to end with.
+        // Two literals, ten bytes from two bytes before, and no final literals.
         assert_eq!(unpack(&[0x26, b'a', b'b', 2, 0, 0], &mut page), Ok(()));
         assert_eq!(&page, b"abababababab");
-        // One byte too few, one too many, from before the page, from nowhere.
+        // One byte too few, one too many, from before the page, and a distance of 0.
         assert_eq!(
             unpack(&[0x25, b'a', b'b', 2, 0, 0], &mut page),
             Err(Corrupt)
@@ -200,7 +201,7 @@ mod tests {
             unpack(&[0x26, b'a', b'b', 0, 0, 0], &mut page),
             Err(Corrupt)
         );
-        // Nothing at all.
+        // No data.
         assert_eq!(unpack(&[], &mut page), Err(Corrupt));
         assert_eq!(unpack(&[0], &mut page), Err(Corrupt));
         assert_eq!(unpack(&[0], &mut []), Ok(()));

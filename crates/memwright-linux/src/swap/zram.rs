@@ -1,5 +1,6 @@
-//! Compressed memory as a swap device (Linux 7.2 `drivers/block/zram/zram_drv.c`): a page that repeats one word is
-//! that word, another is compressed with LZ4 and packed with others, and one that does not compress is a frame.
+//! Compressed memory as a swap device (Linux 7.2 `drivers/block/zram/zram_drv.c`). A page that repeats one word is
+//! stored as that word. Others are compressed with LZ4 and packed into frames; a page that does not compress gets a
+//! frame.
 
 use super::{
     store::{Piece, Store},
@@ -14,20 +15,21 @@ use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_outpu
 use memwright::DeviceError;
 use memwright_table::{Frame, Frames, OutOfMemory, PAGE_SIZE, TryPush};
 
-/// From this many bytes on a page is kept as it is (`huge_class_size`): it would take a frame all the same.
+/// A page that compresses to this many bytes or more is stored uncompressed (`huge_class_size`): it would occupy a
+/// frame anyway.
 const LEAST_GAIN: usize = PAGE_SIZE / 2 + 1;
 
-/// What a slot keeps.
+/// The contents of a slot.
 #[derive(Clone, Copy)]
 enum Kept {
     Nothing,
-    /// This word, all over.
+    /// A page that repeats this word.
     Repeated(u64),
-    /// So many bytes.
+    /// This many bytes in a piece.
     Packed(Piece, u16),
 }
 
-/// Pages kept in one piece of heap memory.
+/// Number of slots in one block of heap memory.
 const CHUNK: usize = 1 << 14;
 
 struct Inner {
@@ -50,10 +52,10 @@ fn zeroes(length: usize) -> Result<Vec<u8>, OutOfMemory> {
 }
 
 impl Zram {
-    /// A device for `slots` pages.
+    /// Creates a device with `slots` slots.
     ///
     /// # Errors
-    /// No heap for what is to be known of them.
+    /// The heap has no memory for the metadata.
     pub fn new(frames: &Frames<M>, slots: u32) -> Result<Self, OutOfMemory> {
         let mut kept = Vec::new();
         let mut left = slots as usize;
@@ -107,7 +109,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// Fills `plain` with what a slot keeps, zeroes if that is nothing.
+    /// Fills `plain` with the contents of a slot; zeroes if the slot is empty.
     fn unpack(&mut self, frames: &Frames<M>, slot: u32) -> Result<(), DeviceError> {
         match *self.kept(slot) {
             Kept::Nothing => self.plain.fill(0),
@@ -130,10 +132,10 @@ impl Inner {
 }
 
 impl Zram {
-    /// Copies what it keeps at `offset` of a page.
+    /// Reads bytes at `offset` in a page.
     ///
     /// # Errors
-    /// What is kept cannot be unpacked.
+    /// The contents cannot be decompressed.
     pub fn get(
         &self,
         frames: &Frames<M>,
@@ -147,10 +149,11 @@ impl Zram {
         Ok(())
     }
 
-    /// Keeps bytes at `offset` of a page.
+    /// Writes bytes at `offset` in a page.
     ///
     /// # Errors
-    /// What was there before is.
+    /// The previous contents cannot be decompressed, or there is no memory for the new ones. The contents are then
+    /// unchanged.
     pub fn put(
         &self,
         frames: &Frames<M>,
@@ -171,7 +174,7 @@ impl Zram {
     }
 }
 
-/// The word that these bytes repeat, if they do.
+/// Returns the word that these bytes repeat, if they do.
 fn repeated(bytes: &[u8]) -> Option<u64> {
     let (first, _) = bytes.split_first_chunk()?;
     bytes
@@ -181,10 +184,10 @@ fn repeated(bytes: &[u8]) -> Option<u64> {
 }
 
 impl Zram {
-    /// Keeps the page in `frame` in `slot`.
+    /// Stores the page in `frame` in `slot`.
     ///
     /// # Errors
-    /// `Full`; nothing is kept in the slot.
+    /// `Full`; the slot is then empty.
     pub fn write(&self, frames: &Frames<M>, slot: u32, frame: Frame) -> Result<(), DeviceError> {
         let repeated = frames.repeated_word(frame);
         let mut inner = self.inner.lock();
@@ -203,7 +206,7 @@ impl Zram {
     /// Fills `frame` with the page in `slot`.
     ///
     /// # Errors
-    /// There is none, or it cannot be unpacked.
+    /// The slot is empty, or its contents cannot be decompressed.
     pub fn read(&self, frames: &Frames<M>, slot: u32, frame: Frame) -> Result<(), DeviceError> {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
@@ -221,12 +224,12 @@ impl Zram {
         }
     }
 
-    /// Forgets the page in `slot`.
+    /// Discards the page in `slot`.
     pub fn discard(&self, frames: &Frames<M>, slot: u32) {
         self.inner.lock().drop_kept(frames, slot);
     }
 
-    /// Bytes of memory that its pages take.
+    /// Returns the bytes of memory that its pages occupy.
     pub fn stored(&self) -> u64 {
         self.inner.lock().store.frames() * PAGE_SIZE as u64
     }

@@ -11,13 +11,13 @@ use crate::{
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
 
-/// Bytes of `struct robust_list_head`.
+/// Size of `struct robust_list_head` in bytes.
 const ROBUST_HEAD: u64 = 24;
 
-/// What a timeout says.
+/// The meaning of a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timeout {
-    /// From now on.
+    /// Relative to now.
     Relative,
     /// A time since boot.
     Monotonic,
@@ -25,7 +25,7 @@ enum Timeout {
     Real,
 }
 
-/// What the second argument of `futex` asks for.
+/// The decoded second argument of `futex`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Command {
     Wait { timeout: Timeout, any: bool },
@@ -34,8 +34,8 @@ enum Command {
     Operate,
 }
 
-/// The command and its scope (`do_futex` and `futex_init_timeout` of Linux 7.2,
-/// `kernel/futex/syscalls.c`). Locks with priority inheritance are not known here.
+/// Returns the command and its scope (`do_futex` and `futex_init_timeout` of Linux 7.2, `kernel/futex/syscalls.c`).
+/// Locks with priority inheritance are not supported.
 fn decode(operation: u32) -> Option<(Command, Scope)> {
     let scope = if operation & raw::FUTEX_PRIVATE_FLAG != 0 {
         Scope::Private
@@ -67,7 +67,7 @@ fn decode(operation: u32) -> Option<(Command, Scope)> {
     Some((command, scope))
 }
 
-/// `futex`.
+/// Implements `futex`.
 pub fn futex(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, operation, value, fourth, second, third_value] = *arguments;
     let (value, third_value) = (value as u32, third_value as u32);
@@ -108,7 +108,7 @@ pub fn futex(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
 }
 
-/// The host's time that a timeout in user memory means; `None` for a null pointer.
+/// Converts a timeout in user memory to the host's clock; `None` for a null pointer.
 fn deadline(context: &Context<'_>, address: u64, timeout: Timeout) -> Result<Option<u64>, Errno> {
     let Some(time): Option<Timespec> = context.read_optional(address)? else {
         return Ok(None);
@@ -122,7 +122,7 @@ fn deadline(context: &Context<'_>, address: u64, timeout: Timeout) -> Result<Opt
     }))
 }
 
-/// `set_robust_list`.
+/// Implements `set_robust_list`.
 pub fn set_robust_list(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if arguments[1] != ROBUST_HEAD {
         return Err(Errno::EINVAL);
@@ -132,7 +132,7 @@ pub fn set_robust_list(context: &Context<'_>, arguments: &Arguments) -> CallResu
     Ok(0)
 }
 
-/// `get_robust_list`: of another's thread only for root or the same user.
+/// Implements `get_robust_list`. The list of another process's thread is available only to root and the same user.
 pub fn get_robust_list(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, head, length, ..] = *arguments;
     let thread = match int(id) {
@@ -165,7 +165,7 @@ mod tests {
         for (operation, expected) in [
             (0, Some((wait(Timeout::Relative, true), Scope::Shared))),
             (128, Some((wait(Timeout::Relative, true), Scope::Private))),
-            // FUTEX_WAIT has no choice of clocks.
+            // FUTEX_WAIT does not accept a clock.
             (256, None),
             (9, Some((wait(Timeout::Monotonic, false), Scope::Shared))),
             (9 + 256, Some((wait(Timeout::Real, false), Scope::Shared))),
@@ -182,7 +182,7 @@ mod tests {
                 Some((Command::Requeue { compare: true }, Scope::Private)),
             ),
             (5, Some((Command::Operate, Scope::Shared))),
-            // FUTEX_FD, the locks with priority inheritance, and what nobody knows.
+            // FUTEX_FD, the locks with priority inheritance, and unknown commands.
             (2, None),
             (6, None),
             (7, None),

@@ -1,26 +1,26 @@
-//! Memory of huge pages by name, as the calls that make it ask for it (`MAP_HUGETLB`, `MFD_HUGETLB`, `SHM_HUGETLB`).
+//! Hugetlb memory for the system calls that request it (`MAP_HUGETLB`, `MFD_HUGETLB`, `SHM_HUGETLB`).
 
 use crate::{M, context::Context, errno::Errno};
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 use memwright::object::{HUGE_BYTES, HugeFile, Object, ObjectIdentity, PrivateHuge};
 
-/// Where the logarithm of the page size stands in the flags (`asm-generic/hugetlb_encode.h`).
+/// Position in the flags of the logarithm of the page size (`asm-generic/hugetlb_encode.h`).
 pub const SIZE_SHIFT: u32 = raw::MAP_HUGE_SHIFT;
-/// Its bits, above the shift.
+/// Mask of the logarithm, before the shift.
 pub const SIZE_BITS: u32 = raw::MAP_HUGE_MASK;
 
-/// Whether there are pages of the size that flags ask for: 2 MiB, or whatever there is (`hstate_sizelog`).
+/// Returns whether the page size in the flags is supported: 2 MiB, or no explicit size (`hstate_sizelog`).
 #[must_use]
 pub const fn has_size(flags: u32) -> bool {
     let logarithm = (flags >> SIZE_SHIFT) & SIZE_BITS;
     logarithm == 0 || 1 << logarithm == HUGE_BYTES
 }
 
-/// A file of huge pages that has no name, of at least `length` bytes (`hugetlb_file_setup`).
+/// Creates an unnamed hugetlb file of at least `length` bytes (`hugetlb_file_setup`).
 ///
 /// # Errors
-/// `EINVAL` for no bytes, `ENOMEM` for too many, `ENFILE`.
+/// `EINVAL` for a length of 0, `ENOMEM` for a length that is too large, `ENFILE`.
 pub fn nameless_file(context: &Context<'_>, length: u64) -> Result<Arc<HugeFile<M>>, Errno> {
     if length == 0 {
         return Err(Errno::EINVAL);
@@ -39,19 +39,19 @@ pub fn nameless_file(context: &Context<'_>, length: u64) -> Result<Arc<HugeFile<
     )))
 }
 
-/// How a mapping is promised its pages.
+/// How pages are reserved for a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// Not at all (`MAP_NORESERVE`): what is missing is a bus error.
+    /// Not at all (`MAP_NORESERVE`): a fault without a free page is a bus error.
     None,
-    /// The file is promised them, for whoever maps it shared.
+    /// For the file, on behalf of all its shared mappings.
     File,
-    /// The mapping is, and nobody else.
+    /// For this mapping only.
     Mapping,
 }
 
 impl Promise {
-    /// What a mapping asks for.
+    /// Returns the kind of reservation for a mapping.
     #[must_use]
     pub const fn of(shared: bool, reserved: bool) -> Self {
         match (reserved, shared) {
@@ -62,12 +62,12 @@ impl Promise {
     }
 }
 
-/// Promises the pages that `length` bytes of `object` from `offset` on need, and returns what the mapping shows.
-/// An object that is no file of huge pages is returned as it is. The file grows to what is mapped of it
-/// (`hugetlbfs_file_mmap`) if `grows`.
+/// Reserves the pages for `length` bytes of `object` from `offset` on, and returns the object to map. An object that is
+/// not a hugetlb file is returned unchanged. If `grows`, the file grows to include the mapped range
+/// (`hugetlbfs_file_mmap`).
 ///
 /// # Errors
-/// `ENOMEM` if the pool has too few; `EINVAL` for an offset inside a page.
+/// `ENOMEM` if the pool has too few pages; `EINVAL` for an offset inside a page.
 pub fn promised(
     context: &Context<'_>,
     object: Arc<dyn Object<M>>,

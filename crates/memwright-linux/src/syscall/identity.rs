@@ -1,4 +1,4 @@
-//! Users, groups and capabilities.
+//! System calls on users, groups and capabilities.
 
 use super::{Arguments, CallResult};
 use crate::{
@@ -19,27 +19,27 @@ fn read(context: &Context<'_>, get: impl FnOnce(&Credentials) -> u32) -> CallRes
     Ok(get(&context.process().credentials.lock()).into())
 }
 
-/// `getuid`.
+/// Implements `getuid`.
 pub fn getuid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     read(context, |credentials| credentials.user.real)
 }
 
-/// `geteuid`.
+/// Implements `geteuid`.
 pub fn geteuid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     read(context, |credentials| credentials.user.effective)
 }
 
-/// `getgid`.
+/// Implements `getgid`.
 pub fn getgid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     read(context, |credentials| credentials.group.real)
 }
 
-/// `getegid`.
+/// Implements `getegid`.
 pub fn getegid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     read(context, |credentials| credentials.group.effective)
 }
 
-/// Changes the user ids; whoever stops being root has no capabilities left.
+/// Changes the user ids. A process that stops being root loses its capabilities.
 fn change_user<R>(
     context: &Context<'_>,
     change: impl FnOnce(&mut Ids, bool) -> Result<R, Errno>,
@@ -55,7 +55,7 @@ fn change_user<R>(
     if real != before.user.real {
         match context.kernel.users.get(real) {
             Ok(user) => process.change_user(user),
-            // As on Linux where there is no memory to count what the user has (`set_user`).
+            // As on Linux without memory for the new user's counts (`set_user`).
             Err(OutOfMemory) => {
                 *process.credentials.lock() = before;
                 return Err(Errno::EAGAIN);
@@ -76,7 +76,7 @@ fn change_group<R>(
     change(&mut credentials.group, privileged)
 }
 
-/// `setuid`.
+/// Implements `setuid`.
 pub fn setuid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     change_user(context, |ids, privileged| {
         ids.set(arguments[0] as u32, privileged)
@@ -84,7 +84,7 @@ pub fn setuid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// `setgid`.
+/// Implements `setgid`.
 pub fn setgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     change_group(context, |ids, privileged| {
         ids.set(arguments[0] as u32, privileged)
@@ -92,7 +92,7 @@ pub fn setgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// `setreuid`.
+/// Implements `setreuid`.
 pub fn setreuid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [real, effective, ..] = arguments.map(|id| id as u32);
     change_user(context, |ids, privileged| {
@@ -101,7 +101,7 @@ pub fn setreuid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// `setregid`.
+/// Implements `setregid`.
 pub fn setregid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [real, effective, ..] = arguments.map(|id| id as u32);
     change_group(context, |ids, privileged| {
@@ -110,7 +110,7 @@ pub fn setregid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// `setresuid`.
+/// Implements `setresuid`.
 pub fn setresuid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [real, effective, saved, ..] = arguments.map(|id| id as u32);
     change_user(context, |ids, privileged| {
@@ -119,7 +119,7 @@ pub fn setresuid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// `setresgid`.
+/// Implements `setresgid`.
 pub fn setresgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [real, effective, saved, ..] = arguments.map(|id| id as u32);
     change_group(context, |ids, privileged| {
@@ -128,13 +128,13 @@ pub fn setresgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// `setfsuid`: returns the id before, whether or not it changed.
+/// Implements `setfsuid`: returns the previous id, whether or not it was changed.
 pub fn setfsuid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let id = arguments[0] as u32;
     Ok(change_user(context, |ids, privileged| Ok(ids.set_file(id, privileged)))?.into())
 }
 
-/// `setfsgid`.
+/// Implements `setfsgid`: returns the previous id, whether or not it was changed.
 pub fn setfsgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let id = arguments[0] as u32;
     Ok(change_group(context, |ids, privileged| Ok(ids.set_file(id, privileged)))?.into())
@@ -147,22 +147,22 @@ fn write_three(context: &Context<'_>, arguments: &Arguments, ids: Ids) -> CallRe
     Ok(0)
 }
 
-/// `getresuid`.
+/// Implements `getresuid`.
 pub fn getresuid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let ids = context.process().credentials.lock().user;
     write_three(context, arguments, ids)
 }
 
-/// `getresgid`.
+/// Implements `getresgid`.
 pub fn getresgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let ids = context.process().credentials.lock().group;
     write_three(context, arguments, ids)
 }
 
-/// Groups that are stored together.
+/// Groups that are stored at a time.
 const TOGETHER: usize = 64;
 
-/// `getgroups`: size 0 asks for their number.
+/// Implements `getgroups`. A size of 0 only returns their number.
 pub fn getgroups(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let size = arguments[0] as i32;
     let groups = context.process().credentials.lock().groups.clone();
@@ -185,7 +185,7 @@ pub fn getgroups(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(groups.len() as u64)
 }
 
-/// `setgroups`.
+/// Implements `setgroups`.
 pub fn setgroups(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [count, list, ..] = *arguments;
     if !context
@@ -228,7 +228,7 @@ const VERSION_1: u32 = 0x1998_0330;
 const VERSION_2: u32 = 0x2007_1026;
 const VERSION_3: u32 = 0x2008_0522;
 
-/// The header, and the number of word triples for its version.
+/// Returns the header, and the number of word triples in its version.
 fn header(context: &Context<'_>, address: u64) -> Result<(CapabilityHeader, u64), Errno> {
     let header: CapabilityHeader = context.read_value(address)?;
     match header.version {
@@ -241,14 +241,14 @@ fn header(context: &Context<'_>, address: u64) -> Result<(CapabilityHeader, u64)
     }
 }
 
-/// The two words that the calls divide each set into.
+/// Number of words into which the calls split each set.
 const WORDS: u64 = 2;
 
-/// `capget`.
+/// Implements `capget`.
 pub fn capget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, data, ..] = *arguments;
     let (header, words) = match header(context, address) {
-        // A null data pointer asks for the version only.
+        // A null data pointer only queries the version.
         Err(Errno::EINVAL) if data == 0 => return Ok(0),
         header => header?,
     };
@@ -273,7 +273,7 @@ pub fn capget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// `capset`: of the caller alone.
+/// Implements `capset`, for the calling process only.
 pub fn capset(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, data, ..] = *arguments;
     let (header, words) = header(context, address)?;

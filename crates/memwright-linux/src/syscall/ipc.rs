@@ -1,4 +1,4 @@
-//! What calls for segments and for semaphores have in common (Linux 7.2 `ipc/util.c`).
+//! Common code of System V shared memory and semaphores (Linux 7.2 `ipc/util.c`).
 
 use super::CallResult;
 use crate::{
@@ -7,25 +7,25 @@ use crate::{
     fs::permission::{Permission, Subject},
 };
 
-/// A key that never finds anything.
+/// A key that never matches.
 pub const IPC_PRIVATE: u32 = 0;
-/// What the key finds nothing of is made.
+/// Create an object if none has the key.
 pub const IPC_CREAT: u32 = 0o1000;
-/// It is an error if the key finds something.
+/// Fail if an object has the key.
 pub const IPC_EXCL: u32 = 0o2000;
 /// Command: remove.
 pub const IPC_RMID: u32 = 0;
 /// Command: change owner and permissions.
 pub const IPC_SET: u32 = 1;
-/// Command: tell its status.
+/// Command: return the status.
 pub const IPC_STAT: u32 = 2;
-/// Command: tell the limits.
+/// Command: return the limits.
 pub const IPC_INFO: u32 = 3;
-/// Structures of 64 bits, which are the only ones here.
+/// Use 64-bit structures, which are the only ones here.
 pub const IPC_64: u32 = 0x100;
 
 abi_struct! {
-    /// `struct ipc64_perm` of `asm-generic/ipcbuf.h`: whose it is, and what others may do.
+    /// `struct ipc64_perm` of `asm-generic/ipcbuf.h`: owner and permissions.
     pub struct Ownership {
         /// The key.
         pub key: u32,
@@ -33,9 +33,9 @@ abi_struct! {
         pub user: u32,
         /// Its group.
         pub group: u32,
-        /// Who made it.
+        /// Creator.
         pub maker_user: u32,
-        /// Its group.
+        /// The creator's group.
         pub maker_group: u32,
         /// Permissions.
         pub mode: u32,
@@ -47,7 +47,7 @@ abi_struct! {
 }
 
 impl Ownership {
-    /// That of what has this key, owner and maker, and these permissions.
+    /// Creates the structure for an object with this key, owner, creator and permissions.
     #[must_use]
     pub const fn new(key: u32, owner: Subject, maker: Subject, mode: u32) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Ownership {
         }
     }
 
-    /// The owner and the permissions that it asks for ([`IPC_SET`]).
+    /// Returns the owner and the permissions to set ([`IPC_SET`]).
     #[must_use]
     pub const fn wanted(&self) -> (Subject, u32) {
         let owner = Subject {
@@ -74,8 +74,8 @@ impl Ownership {
     }
 }
 
-/// Whether a call with these flags may have what its key found, which is as large as it asks for if it `fits`
-/// (`ipc_check_perms` and its callers).
+/// Checks whether a call with these flags may use the object found by its key. `fits` says whether the object is at
+/// least as large as requested (`ipc_check_perms` and its callers).
 ///
 /// # Errors
 /// `EEXIST`, `EINVAL`, `EACCES`, in this order.
@@ -96,19 +96,19 @@ pub fn check_found(
     )))
 }
 
-/// What came of looking for a key.
+/// The result of a search for a key.
 pub enum Got {
-    /// The number of what has it, or was made for it.
+    /// The number of the object that was found or created.
     Id(u32),
-    /// Nothing had it, and then something did that another process made.
+    /// No object had the key, but another thread created one before this one could.
     Again,
 }
 
 impl Got {
-    /// What an attempt to make something comes to.
+    /// Converts the result of an attempt to create an object.
     ///
     /// # Errors
-    /// Those of the attempt, but that there is something with the key.
+    /// Those of the attempt, except `EEXIST`.
     pub fn of(made: Result<u32, Errno>) -> Result<Self, Errno> {
         match made {
             Ok(id) => Ok(Self::Id(id)),
@@ -118,11 +118,11 @@ impl Got {
     }
 }
 
-/// Looks for a key until it is found, or something was made for it (Linux 7.2 `ipc/util.c`, `ipcget_public`, which keeps
-/// others from making anything meanwhile).
+/// Repeats `attempt` until an object with the key is found or created (Linux 7.2 `ipc/util.c`, `ipcget_public`, which
+/// instead prevents concurrent creation).
 ///
 /// # Errors
-/// Those of an attempt.
+/// Those of `attempt`.
 pub fn find_or_make(mut attempt: impl FnMut() -> Result<Got, Errno>) -> CallResult {
     loop {
         if let Got::Id(id) = attempt()? {
@@ -131,8 +131,10 @@ pub fn find_or_make(mut attempt: impl FnMut() -> Result<Got, Errno>) -> CallResu
     }
 }
 
+/// Converts the result of a permission check.
+///
 /// # Errors
-/// `EACCES` for what is not permitted.
+/// `EACCES` if `permitted` is false.
 pub fn check(permitted: bool) -> Result<(), Errno> {
     if permitted {
         Ok(())

@@ -16,23 +16,24 @@ use crate::memory::protect_errno;
 const DISABLE_ACCESS: u32 = 1;
 /// `PKEY_DISABLE_WRITE` of `asm-generic/mman-common.h`.
 const DISABLE_WRITE: u32 = 2;
-/// The rights that a program begins with, and a signal handler: data of key 0 alone.
+/// The initial rights of a program and of a signal handler: only data with key 0 is accessible.
 const INITIAL: u32 = 0x5555_5554;
 
-/// Whether the processor has protection keys: they are state of their own.
+/// Returns whether the processor has protection keys, which are a component of the extended state.
 pub(crate) fn has_keys(host: &dyn Host) -> bool {
     const STATE: u64 = 1 << 9;
     host.fpu_features() & STATE != 0
 }
 
-/// Gives this thread the rights that a program begins with.
+/// Resets this thread's rights to the initial ones.
 pub(crate) fn reset(host: &dyn Host) {
     if has_keys(host) {
         host.set_key_rights(INITIAL);
     }
 }
 
-/// Permits all until [`restore`] is called with what is returned: for what the kernel writes on its own behalf.
+/// Permits all accesses until [`restore`] is called with the returned value, for writes that the kernel makes on its
+/// own behalf.
 pub(crate) fn permit_all(host: &dyn Host) -> u32 {
     if !has_keys(host) {
         return 0;
@@ -49,15 +50,15 @@ pub(crate) fn restore(host: &dyn Host, before: u32) {
     }
 }
 
-/// Sets what this thread may not do by a key.
+/// Sets the accesses that a key denies to this thread.
 fn refuse(host: &dyn Host, key: u8, what: u32) {
     let shift = 2 * u32::from(key);
     let others = host.key_rights() & !(3 << shift);
     host.set_key_rights(others | what << shift);
 }
 
-/// The key of memory that may only be executed, which this thread cannot read then; `None` if there are no keys, or
-/// none is free: then such memory can be read, as on Linux.
+/// Returns the key for execute-only memory, after denying this thread reads by it. Returns `None` if the processor has
+/// no keys or none is free; then execute-only memory is readable, as on Linux.
 pub(crate) fn execute_only(context: &Context<'_>) -> Option<u8> {
     let host = context.kernel.host;
     if !has_keys(host) {
@@ -70,7 +71,7 @@ pub(crate) fn execute_only(context: &Context<'_>) -> Option<u8> {
     Some(key)
 }
 
-/// `pkey_mprotect`.
+/// Implements `pkey_mprotect`.
 pub fn pkey_mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, protection, key, ..] = *arguments;
     if key as i32 == -1 {
@@ -85,7 +86,7 @@ pub fn pkey_mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult
     }
     range_end(address, length)?;
     let rights: Rights = rights(protection)?;
-    // Without keys in the processor not even the first is known.
+    // On a processor without keys not even key 0 is valid.
     let key = u8::try_from(key as i32).map_err(|_| Errno::EINVAL)?;
     if !has_keys(context.kernel.host) {
         return Err(Errno::EINVAL);
@@ -97,7 +98,7 @@ pub fn pkey_mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult
     Ok(0)
 }
 
-/// `pkey_alloc`.
+/// Implements `pkey_alloc`.
 pub fn pkey_alloc(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [flags, refused, ..] = *arguments;
     if flags != 0 || refused & !u64::from(DISABLE_ACCESS | DISABLE_WRITE) != 0 {
@@ -114,7 +115,7 @@ pub fn pkey_alloc(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(u64::from(key))
 }
 
-/// `pkey_free`.
+/// Implements `pkey_free`.
 pub fn pkey_free(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let key = u8::try_from(arguments[0] as i32).map_err(|_| Errno::EINVAL)?;
     if has_keys(context.kernel.host) && context.with_space(|space| space.free_key(key)) {

@@ -1,4 +1,4 @@
-//! `membarrier`: a memory barrier on every CPU that matters.
+//! `membarrier`: memory barriers on other CPUs.
 
 use super::{Arguments, CallResult};
 use crate::{context::Context, errno::Errno};
@@ -7,7 +7,7 @@ use linux_raw_sys::general::membarrier_cmd as raw;
 use memwright_table::CpuSet;
 
 flags! {
-    /// What a process said that it is going to ask for; the numbers of the commands that say so.
+    /// The kinds of barriers that a process has registered for. The bits are the numbers of the registering commands.
     #[derive(Clone, Copy, Debug, Eq, PartialEq)]
     struct Registered: u32 {
         const GLOBAL = raw::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED as u32;
@@ -15,7 +15,7 @@ flags! {
     }
 }
 
-/// The commands that exist here, as a query answers.
+/// The supported commands, as a query returns them.
 const COMMANDS: u32 = raw::MEMBARRIER_CMD_GLOBAL as u32
     | raw::MEMBARRIER_CMD_GLOBAL_EXPEDITED as u32
     | raw::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED as u32
@@ -23,22 +23,22 @@ const COMMANDS: u32 = raw::MEMBARRIER_CMD_GLOBAL as u32
     | raw::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED as u32
     | raw::MEMBARRIER_CMD_GET_REGISTRATIONS as u32;
 
-/// Which CPUs take part in a barrier.
+/// The CPUs that take part in a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
-    /// Those that may run a thread of the caller's address space.
+    /// CPUs that may run a thread of the caller's address space.
     Space,
-    /// All.
+    /// All CPUs.
     Machine,
 }
 
-/// What a command means.
+/// A decoded command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Command {
     Query,
     Registrations,
     Register(Registered),
-    /// Only once this is registered.
+    /// A barrier, which needs this registration.
     Barrier(Extent, Registered),
 }
 
@@ -60,8 +60,8 @@ fn decode(command: u32) -> Option<Command> {
     })
 }
 
-/// `membarrier` (`kernel/sched/membarrier.c` of Linux 7.2). The global barrier is an expedited one:
-/// nothing here has a slower and cheaper way to wait for every CPU.
+/// Implements `membarrier` (`kernel/sched/membarrier.c` of Linux 7.2). The global barrier is an expedited one: there is
+/// no slower and cheaper way to wait for all CPUs.
 pub fn membarrier(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [command, flags, ..] = *arguments;
     if flags as u32 != 0 {
@@ -86,11 +86,11 @@ pub fn membarrier(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
 }
 
-/// Interrupts the CPUs and waits until each has answered: what each did before comes before what
-/// follows here, and what came before here comes before what each does after.
+/// Interrupts the CPUs and waits until each has answered. Everything that they did before is ordered before what
+/// follows here, and everything that came before here is ordered before what they do afterwards.
 fn barrier(context: &Context<'_>, extent: Extent) {
     let host = context.kernel.host;
-    // A CPU that loads the address space after this has a barrier of its own.
+    // A CPU that loads the address space after this executes a barrier in doing so.
     fence(Ordering::SeqCst);
     let (root, loaded) = context.with_space(|space| (space.table().root(), space.table().loaded()));
     let targets = match extent {
@@ -127,7 +127,7 @@ mod tests {
             ),
             (16, Some(Command::Register(Registered::PRIVATE))),
             (20, None),
-            // Core serialising and restartable sequences.
+            // Core-serialising barriers and restartable sequences.
             (32, None),
             (64, None),
             (128, None),

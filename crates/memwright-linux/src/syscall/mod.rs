@@ -1,4 +1,4 @@
-//! System calls: one file per group, one table for all.
+//! System calls: one module per group, one table for all.
 
 pub mod file;
 pub(crate) mod futex;
@@ -29,14 +29,14 @@ use table::Status;
 /// The six argument registers.
 pub type Arguments = [u64; 6];
 
-/// What a system call returns: the value of RAX, or an error.
+/// The result of a system call: the value of RAX, or an error.
 pub type CallResult = Result<u64, Errno>;
 
-/// A system call.
+/// The function that implements a system call.
 pub type Handler = fn(&Context<'_>, &Arguments) -> CallResult;
 
-/// Serves the system call that the user registers ask for. `true`: the thread may go on in user mode
-/// at once, with no other register changed than RAX; `false`: it has work to look at.
+/// Serves the system call in the user registers. Returns true if the thread may return to user mode at once, with no
+/// register changed other than RAX; false if it has work flags to handle.
 #[inline]
 pub fn serve(context: &Context<'_>) -> bool {
     let (number, arguments) = {
@@ -55,7 +55,7 @@ pub fn serve(context: &Context<'_>) -> bool {
         Ok(value) => value,
         Err(errno) => {
             if errno >= Errno::ERESTARTSYS {
-                // The signal code turns it into a restart or EINTR.
+                // Signal handling turns this into a restart or EINTR.
                 context.thread.set_work(Work::SIGNAL, true);
             }
             errno.as_result()
@@ -65,7 +65,7 @@ pub fn serve(context: &Context<'_>) -> bool {
     context.thread.work().is_empty()
 }
 
-/// The slower way: calls that the account lists, and all calls under `--strace`.
+/// Slow path: calls that the report lists, and all calls under `--strace`.
 #[cold]
 fn observed(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let kernel = context.kernel;
@@ -87,12 +87,12 @@ fn observed(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     result
 }
 
-/// Handler of the calls that do not exist here.
+/// Handles the calls that are not implemented.
 pub(crate) fn missing(_context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     Err(Errno::ENOSYS)
 }
 
-/// A signed 32-bit argument.
+/// Converts an argument to a signed 32-bit number.
 pub(crate) const fn int(argument: u64) -> i32 {
     argument as i32
 }

@@ -1,4 +1,4 @@
-//! Processes: making, replacing, ending and awaiting them.
+//! System calls that create, replace, terminate and wait for processes.
 
 use super::{Arguments, CallResult, int};
 use crate::{
@@ -20,12 +20,12 @@ use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
 use linux_raw_sys::{general as raw, prctl};
 
-/// `fork`.
+/// Implements `fork`.
 pub fn fork(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     process_clone(context, &plain(CloneFlags::empty()))
 }
 
-/// `vfork`: the parent stands still until the child executes a program or ends.
+/// Implements `vfork`: the parent waits until the child calls `execve` or exits.
 pub fn vfork(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     process_clone(context, &plain(CloneFlags::VM | CloneFlags::VFORK))
 }
@@ -42,18 +42,18 @@ fn plain(flags: CloneFlags) -> CloneRequest {
     }
 }
 
-/// The flags that are known; namespaces are refused.
+/// Converts the known flags; namespaces are refused.
 fn clone_flags(flags: u64) -> Result<CloneFlags, Errno> {
     CloneFlags::from_bits(flags).ok_or(Errno::EINVAL)
 }
 
-/// `clone`.
+/// Implements `clone`.
 pub fn clone(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [flags, stack, parent_tid, child_tid, thread_pointer, _] = *arguments;
-    // The signal is in the low byte; clone knows no flags beyond 32 bits.
+    // The exit signal is in the low byte; `clone` ignores flags beyond 32 bits.
     let exit_signal = flags & u64::from(raw::CSIGNAL);
     let flags = clone_flags(u64::from(flags as u32 & !raw::CSIGNAL))?;
-    // One argument is the place for both.
+    // Both would use the same argument.
     let two = CloneFlags::PIDFD | CloneFlags::PARENT_SETTID;
     if flags.contains(two) || flags.contains(CloneFlags::PIDFD | CloneFlags::DETACHED) {
         return Err(Errno::EINVAL);
@@ -75,24 +75,24 @@ abi_struct! {
     pub struct CloneArguments {
         /// Flags.
         pub flags: u64,
-        /// Where a pidfd is stored.
+        /// Address for a pidfd.
         pub pidfd: u64,
-        /// Where the id is stored in the child.
+        /// Address for the id in the child's memory.
         pub child_tid: u64,
-        /// Where the id is stored in the parent.
+        /// Address for the id in the parent's memory.
         pub parent_tid: u64,
-        /// What the parent gets at the end.
+        /// The signal that the parent gets when the child exits.
         pub exit_signal: u64,
         /// Lowest address of the stack.
         pub stack: u64,
-        /// Bytes of the stack.
+        /// Size of the stack in bytes.
         pub stack_size: u64,
         /// Thread pointer.
         pub thread_pointer: u64,
     }
 }
 
-/// `clone3`.
+/// Implements `clone3`.
 pub fn clone3(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, size, ..] = *arguments;
     if size < 64 {
@@ -102,7 +102,7 @@ pub fn clone3(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::E2BIG);
     }
     let wanted: CloneArguments = context.read_value(address)?;
-    // Later versions of the structure: only zeroes are understood.
+    // Fields of later versions of the structure must be zero.
     for offset in (64..size).step_by(8) {
         let word: u64 = context.read_value(address + offset)?;
         if word != 0 {
@@ -133,8 +133,7 @@ pub fn clone3(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     process_clone(context, &request)
 }
 
-/// Counts the strings of a NULL-terminated array, of which no more than `most` can be taken. A null array is empty, as on
-/// Linux.
+/// Returns the number of strings in a NULL-terminated array, at most `most`. As on Linux, a null array is empty.
 fn count_strings(context: &Context<'_>, address: u64, most: u64) -> Result<u64, Errno> {
     let mut count = 0;
     while address != 0 && string_at(context, address, count)? != 0 {
@@ -146,13 +145,13 @@ fn count_strings(context: &Context<'_>, address: u64, most: u64) -> Result<u64, 
     Ok(count)
 }
 
-/// The pointer to a string of an array.
+/// Reads the pointer to a string of an array.
 fn string_at(context: &Context<'_>, array: u64, index: u64) -> Result<u64, Errno> {
     let at = array.checked_add(index * 8).ok_or(Errno::EFAULT)?;
     context.read_value(at)
 }
 
-/// Reads `count` strings of an array; `room` is for the bytes of all and becomes less by them.
+/// Reads `count` strings of an array. `room` is the remaining space in bytes, which is reduced accordingly.
 fn read_strings(
     context: &Context<'_>,
     array: u64,
@@ -161,7 +160,7 @@ fn read_strings(
 ) -> Result<Strings, Errno> {
     let mut strings = Strings::new();
     for index in 0..count {
-        // The end of the array may have come nearer since it was counted: there is no string then.
+        // Another thread may have shortened the array since it was counted; the pointer is then null.
         let pointer = string_at(context, array, index)?;
         let length = read_string(context, pointer, *room, &mut strings)?;
         *room -= length as u64 + 1;
@@ -169,7 +168,7 @@ fn read_strings(
     Ok(strings)
 }
 
-/// Appends the string at `from` to `strings`, if it and its NUL take no more than `room` bytes; returns its length.
+/// Appends the string at `from` to `strings`, if it fits in `room` bytes together with its NUL. Returns its length.
 fn read_string(
     context: &Context<'_>,
     from: u64,
@@ -184,7 +183,7 @@ fn read_string(
     Ok(length)
 }
 
-/// `execve`.
+/// Implements `execve`.
 pub fn execve(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let path = context.read_path(arguments[0])?;
     let start = context.fs().directory();
@@ -206,7 +205,7 @@ fn execute(
     let mut room = room
         .checked_sub(path.len() as u64 + 1)
         .ok_or(Errno::E2BIG)?;
-    // In the order of Linux, as far as errors tell: the environment, then the arguments.
+    // The environment comes before the arguments, as on Linux, which determines the error.
     let environment = read_strings(context, environment_array, environment_count, &mut room)?;
     let arguments = read_strings(context, argument_array, argument_count, &mut room)?;
     let request = Request {
@@ -219,20 +218,20 @@ fn execute(
     Ok(0)
 }
 
-/// `exit`: the end of the calling thread; of the process, when it is the last.
+/// Implements `exit`: terminates the calling thread, and the process if it is the last thread.
 pub fn exit(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     context.thread.end_alone(int(arguments[0]));
     Ok(0)
 }
 
-/// `exit_group`.
+/// Implements `exit_group`.
 pub fn exit_group(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let status = ExitStatus::Exited(int(arguments[0]));
     end_group(context.kernel, context.process(), status);
     Ok(0)
 }
 
-/// `wait4`.
+/// Implements `wait4`.
 pub fn wait4(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [process, status, options, usage, ..] = *arguments;
     let options = options as u32;
@@ -261,7 +260,7 @@ pub fn wait4(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(waited.process.into())
 }
 
-/// `waitid`.
+/// Implements `waitid`.
 pub fn waitid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [which, id, info, options, usage, _] = *arguments;
     let options = options as u32;
@@ -304,7 +303,7 @@ pub fn waitid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// Writes the fields of `siginfo_t` that `waitid` fills: zeroes when no child changed.
+/// Writes the fields of `siginfo_t` that `waitid` sets; zeroes if no child has changed.
 fn write_wait_info(
     context: &Context<'_>,
     address: u64,
@@ -330,17 +329,17 @@ fn write_wait_info(
     context.write_bytes(address, &info.to_bytes()[..28])
 }
 
-/// `getpid`.
+/// Implements `getpid`.
 pub fn getpid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     Ok(context.process().id.into())
 }
 
-/// `gettid`.
+/// Implements `gettid`.
 pub fn gettid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     Ok(context.thread.id().into())
 }
 
-/// `getppid`.
+/// Implements `getppid`.
 pub fn getppid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     Ok(context.process().parent().into())
 }
@@ -353,17 +352,17 @@ fn find(context: &Context<'_>, id: u64) -> Result<Arc<Process>, Errno> {
     }
 }
 
-/// `getpgid`.
+/// Implements `getpgid`.
 pub fn getpgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(find(context, arguments[0])?.group().into())
 }
 
-/// `getpgrp`.
+/// Implements `getpgrp`.
 pub fn getpgrp(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     Ok(context.process().group().into())
 }
 
-/// `setpgid`.
+/// Implements `setpgid`.
 pub fn setpgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     set_group(
         context.kernel,
@@ -374,17 +373,17 @@ pub fn setpgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// `getsid`.
+/// Implements `getsid`.
 pub fn getsid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(find(context, arguments[0])?.session().into())
 }
 
-/// `setsid`.
+/// Implements `setsid`.
 pub fn setsid(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     Ok(set_session(context.kernel, context.process())?.into())
 }
 
-/// `set_tid_address`.
+/// Implements `set_tid_address`.
 pub fn set_tid_address(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     context
         .thread
@@ -393,7 +392,7 @@ pub fn set_tid_address(context: &Context<'_>, arguments: &Arguments) -> CallResu
     Ok(context.thread.id().into())
 }
 
-/// `arch_prctl`.
+/// Implements `arch_prctl`.
 pub fn arch_prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [operation, address, ..] = *arguments;
     context.store_bases();
@@ -421,7 +420,7 @@ pub fn arch_prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
 }
 
-/// `prctl`: names, dumpability, the signal at the parent's end, and what is always so.
+/// Implements `prctl`: names, dumpability, the parent-death signal, and settings that are fixed here.
 pub fn prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [operation, value, ..] = *arguments;
     let process = context.process();
@@ -431,7 +430,7 @@ pub fn prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             let text = context.read_string(value, 16, Errno::E2BIG);
             match text {
                 Ok(text) => name[..text.len()].copy_from_slice(&text),
-                // Longer names are cut.
+                // Longer names are truncated.
                 Err(Errno::E2BIG) => context.read_bytes(value, &mut name)?,
                 Err(error) => return Err(error),
             }

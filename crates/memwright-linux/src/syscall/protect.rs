@@ -1,4 +1,4 @@
-//! Changes of protection.
+//! System calls that change protections.
 
 use super::memory::{PAGE, known_rights, rights};
 use super::{Arguments, CallResult, keys};
@@ -8,7 +8,7 @@ use linux_raw_sys::general as raw;
 use memwright::{AreaFlags, ProtectError, Rights};
 use memwright_table::VirtAddr;
 
-/// `mprotect`.
+/// Implements `mprotect`.
 pub fn mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, protection, ..] = *arguments;
     let plain = u64::from(raw::PROT_READ | raw::PROT_WRITE | raw::PROT_EXEC);
@@ -24,7 +24,7 @@ pub fn mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
 }
 
-/// What few calls ask for; out of the way of the others.
+/// Slow path for rare arguments, kept out of line.
 #[cold]
 #[inline(never)]
 fn protect_specially(context: &Context<'_>, arguments: &Arguments) -> CallResult {
@@ -61,18 +61,18 @@ fn protect_range(
     Ok(0)
 }
 
-/// Where a range of this many bytes ends, which a protection change looks at before the rights.
+/// Returns the end of a range of `length` bytes. A protection change checks it before the rights.
 ///
 /// # Errors
-/// `ENOMEM` if it wraps around or rounds up to nothing.
+/// `ENOMEM` if the range wraps around or its length rounds up to 0.
 pub(super) fn range_end(address: u64, length: u64) -> Result<u64, Errno> {
     let length = length.checked_next_multiple_of(PAGE);
     let end = length.and_then(|length| address.checked_add(length));
     end.filter(|end| *end > address).ok_or(Errno::ENOMEM)
 }
 
-/// `PROT_GROWSDOWN`: from where the stack begins that the address lies in; there are no areas that grow upwards
-/// (`do_mprotect_pkey` of Linux 7.3).
+/// Implements `PROT_GROWSDOWN`: starts at the beginning of the stack area that contains the address. There are no areas
+/// that grow upwards (`do_mprotect_pkey` of Linux 7.3).
 #[cold]
 #[inline(never)]
 fn protect_growing(context: &Context<'_>, arguments: &Arguments) -> CallResult {
@@ -95,7 +95,8 @@ fn protect_growing(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         })
     };
     let (start, is_stack) = context.with_space(look).ok_or(Errno::ENOMEM)?;
-    // What lies between the address and a stack above it is no hindrance.
+    // With `PROT_GROWSDOWN`, the address may be below the stack area, as long as the area begins before the end of the
+    // range.
     let begins_too_late = if asked == down {
         start >= end
     } else {
@@ -110,14 +111,14 @@ fn protect_growing(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     protect_range(context, VirtAddr::new(start), end - start, rights)
 }
 
-/// What the failure comes to; out of the way of what succeeds.
+/// Handles a failed protection change, kept out of line.
 #[cold]
 #[inline(never)]
 fn protect_failed(context: &Context<'_>, arguments: &Arguments, error: ProtectError) -> CallResult {
     let mut first = Some(error);
     let [address, length, protection, ..] = *arguments;
     let (address, rights) = (VirtAddr::new(address), rights(protection)?);
-    // It was tried once.
+    // The first attempt has already failed.
     let protect = || match first.take() {
         Some(error) => Err(error),
         None => context.with_space(|space| space.protect(address, length, rights)),
@@ -127,7 +128,7 @@ fn protect_failed(context: &Context<'_>, arguments: &Arguments, error: ProtectEr
     Ok(0)
 }
 
-/// The same for memory that may only be executed, of which a protection key forbids the reading.
+/// Makes a range execute-only, with a protection key that denies reads.
 #[cold]
 #[inline(never)]
 fn protect_execute_only(context: &Context<'_>, address: VirtAddr, length: u64) -> CallResult {

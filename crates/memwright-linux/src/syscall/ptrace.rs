@@ -1,5 +1,5 @@
-//! `ptrace` (Linux 7.2 `kernel/ptrace.c`, `arch/x86/kernel/ptrace.c`): what a debugger needs to stop a process, look
-//! at it, change it and let it go on. Requests that are not here, as for system-call stops and events, are refused.
+//! `ptrace` (Linux 7.2 `kernel/ptrace.c`, `arch/x86/kernel/ptrace.c`): the requests that a debugger needs to stop,
+//! inspect, change and resume a process. Other requests, such as those for system-call stops and events, are refused.
 
 use super::{Arguments, CallResult, int};
 use crate::{
@@ -19,12 +19,12 @@ use alloc::sync::Arc;
 use linux_raw_sys::{elf_uapi as elf, ptrace as raw};
 use memwright_table::VirtAddr;
 
-/// Bytes of `struct user` (`asm/user_64.h`), which begins with the general registers.
+/// Size in bytes of `struct user` (`asm/user_64.h`), which begins with the general registers.
 const USER_SIZE: u64 = 928;
-/// Bytes of a word.
+/// Size of a word in bytes.
 const WORD: usize = 8;
 
-/// `ptrace`.
+/// Implements `ptrace`.
 pub fn ptrace(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[request, id, address, data, ..] = arguments;
     let request = request as u32;
@@ -73,7 +73,7 @@ pub fn ptrace(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     .map(|_| 0)
 }
 
-/// Bytes of `struct user_fpregs_struct`.
+/// Size of `struct user_fpregs_struct` in bytes.
 const LEGACY: usize = 512;
 
 /// A set of registers.
@@ -88,7 +88,7 @@ enum RegisterSet {
 }
 
 impl RegisterSet {
-    /// The set that a note type names.
+    /// Returns the register set of a note type.
     fn named(kind: u64) -> Option<Self> {
         match u32::try_from(kind).ok()? {
             elf::NT_PRSTATUS => Some(Self::General),
@@ -99,7 +99,7 @@ impl RegisterSet {
     }
 }
 
-/// The thread that a request is about.
+/// The thread that a request refers to.
 struct Tracee<'a> {
     context: &'a Context<'a>,
     thread: &'a Arc<Thread>,
@@ -124,7 +124,7 @@ impl Tracee<'_> {
         }
     }
 
-    /// `PTRACE_KILL`: whether the thread stands still or not.
+    /// Implements `PTRACE_KILL`, for a thread that may or may not be in a ptrace stop.
     fn kill(&self) -> CallResult {
         let tracer = {
             let mut signals = self.thread.process.signals.lock();
@@ -154,7 +154,8 @@ impl Tracee<'_> {
         Ok(0)
     }
 
-    /// One word of `struct user`: of the general registers, the rest is zero as no debug register is ever set.
+    /// Implements `PTRACE_PEEKUSER`: reads a word of `struct user`. Words after the general registers are zero, because
+    /// debug registers are not supported.
     fn peek_user(&self, address: u64, data: u64) -> CallResult {
         let at = word_of_user(address)?;
         let value = self.standing(|standing| {
@@ -192,7 +193,7 @@ impl Tracee<'_> {
         Ok(0)
     }
 
-    /// `PTRACE_SETOPTIONS`: of the options, `PTRACE_O_EXITKILL` is known.
+    /// Implements `PTRACE_SETOPTIONS`. `PTRACE_O_EXITKILL` is the only supported option.
     fn set_options(&self, options: u64) -> CallResult {
         if options & !u64::from(raw::PTRACE_O_EXITKILL) != 0 {
             return Err(Errno::EINVAL);
@@ -248,7 +249,8 @@ impl Tracee<'_> {
         Ok(0)
     }
 
-    /// `PTRACE_GETREGSET` and `PTRACE_SETREGSET`: the vector says where, and gets how much was moved.
+    /// Implements `PTRACE_GETREGSET` and `PTRACE_SETREGSET`. The vector describes the tracer's buffer and receives the
+    /// number of bytes moved.
     fn named_set(
         &self,
         kind: u64,
@@ -289,7 +291,7 @@ impl Tracee<'_> {
         Ok(size as u64)
     }
 
-    /// Replaces a set, or its first `length` bytes, by what the tracer has.
+    /// Replaces a set, or its first `length` bytes, by the tracer's data.
     fn set_write(&self, set: RegisterSet, from: u64, length: usize) -> CallResult {
         let size = match set {
             RegisterSet::General => UserRegisters::SIZE,
@@ -317,7 +319,7 @@ impl Tracee<'_> {
     }
 }
 
-/// Where a word of `struct user` begins.
+/// Returns the byte offset of a word of `struct user`.
 fn word_of_user(address: u64) -> Result<usize, Errno> {
     if address % WORD as u64 != 0 || address >= USER_SIZE {
         Err(Errno::EIO)
@@ -326,7 +328,7 @@ fn word_of_user(address: u64) -> Result<usize, Errno> {
     }
 }
 
-/// The signal to go on with; zero for none.
+/// Returns the signal to resume with; `None` for zero.
 fn signal_or_none(number: u64) -> Result<Option<Signal>, Errno> {
     match number {
         0 => Ok(None),

@@ -1,4 +1,4 @@
-//! Mappings that other calls make better: `remap_file_pages`, and what no processor here has.
+//! `remap_file_pages`, which other calls supersede, and `map_shadow_stack`, which no supported processor has.
 
 use super::memory::{PAGE, map};
 use super::{Arguments, CallResult};
@@ -7,8 +7,8 @@ use linux_raw_sys::general as raw;
 use memwright::{AreaFlags, MapKind, MapRequest, Placement};
 use memwright_table::VirtAddr;
 
-/// `remap_file_pages`: maps other pages of the same file in place of some of a shared mapping's (Linux 7.3 `mm/mmap.c`).
-/// They must lie in one area; Linux takes neighbours of the same file too.
+/// Implements `remap_file_pages`: replaces part of a shared mapping by other pages of the same file (Linux 7.3
+/// `mm/mmap.c`). The range must be in one area; Linux also accepts adjacent areas of the same file.
 pub fn remap_file_pages(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, protection, first, flags, _] = *arguments;
     let (start, length) = (address & !(PAGE - 1), length & !(PAGE - 1));
@@ -52,7 +52,8 @@ pub fn remap_file_pages(context: &Context<'_>, arguments: &Arguments) -> CallRes
     Ok(0)
 }
 
-/// `map_shadow_stack`: no processor here has shadow stacks (Linux 7.3 `arch/x86/kernel/shstk.c`).
+/// Implements `map_shadow_stack`, which is refused: processors here have no shadow stacks (Linux 7.3
+/// `arch/x86/kernel/shstk.c`).
 pub fn map_shadow_stack(_context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     Err(Errno::EOPNOTSUPP)
 }

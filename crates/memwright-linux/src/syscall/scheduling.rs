@@ -1,4 +1,4 @@
-//! Scheduling as programs see it: one policy, CPUs that are all alike.
+//! System calls on scheduling. There is one policy, and all CPUs are alike.
 
 use super::{Arguments, CallResult, int};
 use crate::{
@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 use memwright_table::CpuSet;
 
-/// `sched_yield`.
+/// Implements `sched_yield`.
 pub fn sched_yield(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     context
         .kernel
@@ -21,7 +21,7 @@ pub fn sched_yield(context: &Context<'_>, _arguments: &Arguments) -> CallResult 
     Ok(0)
 }
 
-/// The thread with this id; 0 is the caller.
+/// Returns the thread with this id; 0 is the caller.
 fn find(context: &Context<'_>, id: u64) -> Result<Arc<Thread>, Errno> {
     match int(id) {
         id if id < 0 => Err(Errno::EINVAL),
@@ -30,12 +30,12 @@ fn find(context: &Context<'_>, id: u64) -> Result<Arc<Thread>, Errno> {
     }
 }
 
-/// A thread with this id exists; 0 is the caller.
+/// Checks that a thread with this id exists; 0 is the caller.
 fn check(context: &Context<'_>, id: u64) -> Result<(), Errno> {
     find(context, id).map(|_| ())
 }
 
-/// `sched_getaffinity`: the CPUs that there are, of those the thread may run on.
+/// Implements `sched_getaffinity`: returns the existing CPUs on which the thread may run.
 pub fn sched_getaffinity(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, size, mask, ..] = *arguments;
     let scheduler = &context.kernel.scheduler;
@@ -47,7 +47,7 @@ pub fn sched_getaffinity(context: &Context<'_>, arguments: &Arguments) -> CallRe
     Ok(8)
 }
 
-/// `sched_setaffinity`: a thread that runs elsewhere moves before it returns to user mode.
+/// Implements `sched_setaffinity`. A thread on a CPU that is no longer allowed moves before it returns to user mode.
 pub fn sched_setaffinity(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, size, mask, ..] = *arguments;
     let mut bytes = [0; 8];
@@ -66,7 +66,7 @@ pub fn sched_setaffinity(context: &Context<'_>, arguments: &Arguments) -> CallRe
     Ok(0)
 }
 
-/// The caller owns the thread, or is root (`check_same_owner` of Linux 7.2).
+/// Returns whether the caller owns the thread or is privileged (`check_same_owner` of Linux 7.2).
 fn may_change(context: &Context<'_>, thread: &Thread) -> bool {
     let (caller, privileged) = {
         let credentials = context.process().credentials.lock();
@@ -79,13 +79,13 @@ fn may_change(context: &Context<'_>, thread: &Thread) -> bool {
     privileged || caller == owner.effective || caller == owner.real
 }
 
-/// `sched_getscheduler`: `SCHED_OTHER`.
+/// Implements `sched_getscheduler`: always `SCHED_OTHER`.
 pub fn sched_getscheduler(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     check(context, arguments[0])?;
     Ok(0)
 }
 
-/// `sched_getparam`: priority 0, the only one of `SCHED_OTHER`.
+/// Implements `sched_getparam`: always priority 0, the only one of `SCHED_OTHER`.
 pub fn sched_getparam(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if arguments[1] == 0 {
         return Err(Errno::EINVAL);
@@ -94,7 +94,7 @@ pub fn sched_getparam(context: &Context<'_>, arguments: &Arguments) -> CallResul
     context.write_value(arguments[1], &0i32).map(|()| 0)
 }
 
-/// The lowest and the highest priority of a policy.
+/// Returns the lowest and the highest priority of a policy.
 fn priorities(policy: i32) -> Result<(i32, i32), Errno> {
     match policy as u32 {
         raw::SCHED_FIFO | raw::SCHED_RR => Ok((1, 99)),
@@ -103,9 +103,8 @@ fn priorities(policy: i32) -> Result<(i32, i32), Errno> {
     }
 }
 
-/// What becomes of a request for a policy: `SCHED_OTHER` is there already, the others are refused as
-/// to a process without `CAP_SYS_NICE` (`__sched_setscheduler` of Linux 7.2,
-/// `kernel/sched/syscalls.c`).
+/// Checks a requested policy: `SCHED_OTHER` is accepted; the others are refused as for a process without `CAP_SYS_NICE`
+/// (`__sched_setscheduler` of Linux 7.2, `kernel/sched/syscalls.c`).
 fn change_policy(policy: i32, priority: i32) -> Result<(), Errno> {
     let policy = policy & !(raw::SCHED_RESET_ON_FORK as i32);
     let (lowest, highest) = priorities(policy)?;
@@ -118,7 +117,7 @@ fn change_policy(policy: i32, priority: i32) -> Result<(), Errno> {
     }
 }
 
-/// `sched_setscheduler`: `SCHED_OTHER` only.
+/// Implements `sched_setscheduler` for `SCHED_OTHER` only.
 pub fn sched_setscheduler(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, policy, parameter, ..] = *arguments;
     if parameter == 0 || int(policy) < 0 || int(id) < 0 {
@@ -129,7 +128,7 @@ pub fn sched_setscheduler(context: &Context<'_>, arguments: &Arguments) -> CallR
     change_policy(int(policy), priority).map(|()| 0)
 }
 
-/// `sched_setparam`: priority 0 only.
+/// Implements `sched_setparam` for priority 0 only.
 pub fn sched_setparam(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, parameter, ..] = *arguments;
     if parameter == 0 || int(id) < 0 {
@@ -140,17 +139,17 @@ pub fn sched_setparam(context: &Context<'_>, arguments: &Arguments) -> CallResul
     change_policy(raw::SCHED_NORMAL as i32, priority).map(|()| 0)
 }
 
-/// `sched_get_priority_max`.
+/// Implements `sched_get_priority_max`.
 pub fn sched_get_priority_max(_context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(priorities(int(arguments[0]))?.1 as u64)
 }
 
-/// `sched_get_priority_min`.
+/// Implements `sched_get_priority_min`.
 pub fn sched_get_priority_min(_context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(priorities(int(arguments[0]))?.0 as u64)
 }
 
-/// `sched_rr_get_interval`: the time slice.
+/// Implements `sched_rr_get_interval`: returns the time slice.
 pub fn sched_rr_get_interval(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     check(context, arguments[0])?;
     context
@@ -158,16 +157,16 @@ pub fn sched_rr_get_interval(context: &Context<'_>, arguments: &Arguments) -> Ca
         .map(|()| 0)
 }
 
-/// `getpriority`: nice 0, which the call returns as 20.
+/// Implements `getpriority`: always nice 0, which the call returns as 20.
 pub fn getpriority(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     find_any(context, arguments[0] as u32, arguments[1] as u32).map(|()| 20)
 }
 
-/// Whether there is anything that `which` and `number` name: a thread, a group of processes, or a user; 0 is the caller's
-/// own (Linux 7.3 `kernel/sys.c`, `getpriority`).
+/// Checks that the thread, process group or user selected by `which` and `number` exists; 0 is the caller's own (Linux
+/// 7.3 `kernel/sys.c`, `getpriority`).
 ///
 /// # Errors
-/// `EINVAL` for another `which`, `ESRCH` if there is none.
+/// `EINVAL` for another `which`, `ESRCH` if it does not exist.
 fn find_any(context: &Context<'_>, which: u32, number: u32) -> Result<(), Errno> {
     let tasks = &context.kernel.tasks;
     let found = match which {
@@ -189,12 +188,12 @@ fn user_has_process(context: &Context<'_>, user: u32) -> bool {
     processes.any(|process| real(&process) == user)
 }
 
-/// `setpriority`: accepted, without effect on the round-robin order.
+/// Implements `setpriority`, which is accepted but has no effect on the round-robin order.
 pub fn setpriority(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     find_any(context, arguments[0] as u32, arguments[1] as u32).map(|()| 0)
 }
 
-/// `getcpu`.
+/// Implements `getcpu`.
 pub fn getcpu(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let cpu = context.kernel.host.cpu();
     let node = context.kernel.memory.frames().topology().node_of(cpu);

@@ -1,4 +1,4 @@
-//! Semaphores: `semget`, `semop`, `semtimedop`, `semctl` (Linux 7.2 `ipc/sem.c`).
+//! System V semaphores: `semget`, `semop`, `semtimedop`, `semctl` (Linux 7.2 `ipc/sem.c`).
 
 use super::{Arguments, CallResult, int, ipc};
 use crate::{
@@ -29,35 +29,36 @@ mod raw {
 
 /// Most operations of one call (`SEMOPM`).
 const MOST_OPERATIONS: u64 = 500;
-/// Bytes of a `struct sem_undo`, as Linux tells it (`SEMUSZ`).
+/// Size in bytes of a `struct sem_undo`, as Linux reports it (`SEMUSZ`).
 const UNDO_SIZE: u32 = 20;
 
 abi_struct! {
     /// `struct semid64_ds` of `asm/sembuf.h`.
     pub struct SetStatus {
-        /// Whose it is.
+        /// Owner and permissions.
         pub ownership: ipc::Ownership,
-        /// Last operation.
+        /// Time of the last operation.
         pub operated: i64,
         /// Unused.
         pub unused_operated: u64,
-        /// Last change.
+        /// Time of the last change.
         pub changed: i64,
         /// Unused.
         pub unused_changed: u64,
-        /// How many semaphores.
+        /// Number of semaphores.
         pub count: u64,
         /// Unused.
         pub rest: [u64; 2],
     }
 }
 
-/// `semget`.
+/// Implements `semget`.
 pub fn semget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     ipc::find_or_make(|| get(context, arguments))
 }
 
-/// The set with a key, or a new one; [`ipc::Got::Again`] if another process made one with the key meanwhile.
+/// Returns the set with a key, or a new one. Returns [`ipc::Got::Again`] if another thread created one with the key in
+/// the meantime.
 fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> {
     let &[key, count, flags, ..] = arguments;
     let (key, flags) = (key as u32, flags as u32);
@@ -93,13 +94,13 @@ fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> 
     ipc::Got::of(sets.add(key, count, standing))
 }
 
-/// `semop`.
+/// Implements `semop`.
 pub fn semop(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, operations, count, ..] = *arguments;
     operate(context, id, operations, count, None)
 }
 
-/// `semtimedop`.
+/// Implements `semtimedop`.
 pub fn semtimedop(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, operations, count, timeout, ..] = *arguments;
     let timeout: Option<Timespec> = context.read_optional(timeout)?;
@@ -110,7 +111,7 @@ pub fn semtimedop(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     operate(context, id, operations, count, timeout)
 }
 
-/// Does the operations in user memory, and waits for that as long as `timeout` says, in nanoseconds.
+/// Performs the operations in user memory, and waits for them at most `timeout` nanoseconds.
 fn operate(
     context: &Context<'_>,
     id: u64,
@@ -149,13 +150,13 @@ fn operate(
     let deadline = timeout.map(|time| context.kernel.host.now().saturating_add(time));
     let waited = context.wait_until(&[&pending.queue], deadline, || pending.outcome());
     let outcome = waited.or_else(|error: WaitError| {
-        // It may have been done at the last moment.
+        // The operations may have completed at the last moment.
         set.give_up(&pending).ok_or_else(|| error.interrupt())
     })?;
     outcome.map(|()| 0)
 }
 
-/// Reads `count` times `struct sembuf`.
+/// Reads `count` operations (`struct sembuf`).
 fn read_operations(
     context: &Context<'_>,
     address: u64,
@@ -175,7 +176,7 @@ fn read_operations(
     Ok(operations)
 }
 
-/// `semctl`.
+/// Implements `semctl`.
 pub fn semctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[id, number, command, argument, ..] = arguments;
     let command = command as u32 & !ipc::IPC_64;
@@ -231,7 +232,7 @@ fn number_in(set: &Set, number: u64) -> Result<usize, Errno> {
     }
 }
 
-/// Changes who may use the set, or removes it.
+/// Changes the owner and permissions of the set, or removes it.
 fn administer(context: &Context<'_>, set: &Arc<Set>, command: u32, address: u64) -> CallResult {
     let wanted: Option<SetStatus> = match command {
         ipc::IPC_SET => Some(context.read_value(address)?),
@@ -251,9 +252,9 @@ fn administer(context: &Context<'_>, set: &Arc<Set>, command: u32, address: u64)
     Ok(0)
 }
 
-/// Tells the values of all semaphores, or sets them.
+/// Returns the values of all semaphores, or sets them.
 fn all_values(context: &Context<'_>, set: &Set, command: u32, address: u64) -> CallResult {
-    // Values go through the stack, as many at a time.
+    // Values are copied through the stack, this many at a time.
     const TOGETHER: usize = 256;
     const WORD: usize = size_of::<u16>();
     let mut words = [0; TOGETHER * WORD];
@@ -286,7 +287,7 @@ fn all_values(context: &Context<'_>, set: &Set, command: u32, address: u64) -> C
     Ok(0)
 }
 
-/// `struct seminfo`: the limits, or what is used of two of them.
+/// Writes a `struct seminfo`: the limits; if `used`, two of its fields contain the numbers in use instead.
 fn tell_limits(context: &Context<'_>, address: u64, used: bool) -> CallResult {
     let all = (MOST_IN_SET * MOST_SETS) as u32;
     let (sets, semaphores) = context.kernel.semaphores.totals();

@@ -1,4 +1,4 @@
-//! Shared memory with keys: `shmget`, `shmat`, `shmdt`, `shmctl` (Linux 7.2 `ipc/shm.c`).
+//! System V shared memory: `shmget`, `shmat`, `shmdt`, `shmctl` (Linux 7.2 `ipc/shm.c`).
 
 use super::{Arguments, CallResult, hugetlb, int, ipc, memory};
 use crate::{
@@ -35,21 +35,21 @@ mod raw {
 abi_struct! {
     /// `struct shmid64_ds` of `asm-generic/shmbuf.h`.
     pub struct SegmentStatus {
-        /// Whose it is.
+        /// Owner and permissions.
         pub ownership: ipc::Ownership,
-        /// Bytes.
+        /// Size in bytes.
         pub size: u64,
-        /// Last attached, last detached, last changed.
+        /// Time of the last attach.
         pub attached_at: i64,
-        /// Last detached.
+        /// Time of the last detach.
         pub detached_at: i64,
-        /// Last changed.
+        /// Time of the last change.
         pub changed_at: i64,
-        /// Process that made it.
+        /// Process id of the creator.
         pub maker: u32,
-        /// Process that used it last.
+        /// Process id of the last attach or detach.
         pub last: u32,
-        /// Areas that show it.
+        /// Number of areas that map it.
         pub attached: u64,
         /// Unused.
         pub rest: [u64; 2],
@@ -58,12 +58,13 @@ abi_struct! {
 
 const PAGE: u64 = 4096;
 
-/// `shmget`.
+/// Implements `shmget`.
 pub fn shmget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     ipc::find_or_make(|| get(context, arguments))
 }
 
-/// The segment with a key, or a new one; [`ipc::Got::Again`] if another process made one with the key meanwhile.
+/// Returns the segment with a key, or a new one. Returns [`ipc::Got::Again`] if another thread created one with the key
+/// in the meantime.
 fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> {
     let &[key, size, flags, ..] = arguments;
     let (key, flags) = (key as u32, flags as u32);
@@ -98,7 +99,7 @@ fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> 
     ipc::Got::of(segments.add(&wanted, contents))
 }
 
-/// Pages for a segment, promised unless the flags say that they are not to be.
+/// Creates the pages of a segment, accounted or reserved unless the flags contain `SHM_NORESERVE`.
 fn contents(context: &Context<'_>, size: u64, flags: u32) -> Result<Contents, Errno> {
     let reserves = flags & raw::SHM_NORESERVE == 0;
     if flags & raw::SHM_HUGETLB != 0 {
@@ -131,8 +132,8 @@ fn contents(context: &Context<'_>, size: u64, flags: u32) -> Result<Contents, Er
     ))
 }
 
-/// Whether the caller may have a segment of huge pages: with `CAP_IPC_LOCK`, or in the group `vm.hugetlb_shm_group`, which is
-/// 0 (`can_do_hugetlb_shm`).
+/// Returns whether the caller may create a segment of huge pages: with `CAP_IPC_LOCK`, or as a member of the group
+/// `vm.hugetlb_shm_group`, which is 0 (`can_do_hugetlb_shm`).
 fn may_have_huge_pages(context: &Context<'_>) -> bool {
     const GROUP: u32 = 0;
     let credentials = context.process().credentials.lock();
@@ -142,7 +143,7 @@ fn may_have_huge_pages(context: &Context<'_>) -> bool {
         || credentials.groups().contains(&GROUP)
 }
 
-/// `shmat`.
+/// Implements `shmat`.
 pub fn shmat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[id, address, flags, ..] = arguments;
     let (id, flags) = (int(id), flags as u32);
@@ -181,7 +182,7 @@ pub fn shmat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         populate: false,
     };
     let mapped = memory::map(context, &request).map_err(|error| match error {
-        // Where something is.
+        // Another mapping is at the address.
         MapError::Taken(_) => Errno::EINVAL,
         other => map_errno(other),
     })?;
@@ -191,7 +192,7 @@ pub fn shmat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(mapped.as_u64())
 }
 
-/// Where a segment is attached: nothing may be there unless it is to be replaced.
+/// Returns where to attach a segment. Existing mappings there are an error unless they are to be replaced.
 fn attach_place(segment: &Segment, address: u64, flags: u32) -> Result<Placement, Errno> {
     let remaps = flags & raw::SHM_REMAP != 0;
     if address == 0 {
@@ -213,7 +214,7 @@ fn attach_place(segment: &Segment, address: u64, flags: u32) -> Result<Placement
     Ok(Placement::FixedNoReplace(at))
 }
 
-/// `shmdt`: all areas that show the segment as it was attached at the address.
+/// Implements `shmdt`: unmaps all areas that map the segment as it was attached at the address.
 pub fn shmdt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let start = arguments[0];
     if start % PAGE != 0 {
@@ -223,7 +224,7 @@ pub fn shmdt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let segments = &context.kernel.segments;
     let mut found = None;
     let mut from = first;
-    // One area at a time: what it shows is looked up while the address space is not locked, and is unmapped then.
+    // One area at a time: its segment is looked up while the address space is not locked, and then it is unmapped.
     while let Some((part, identity)) = next_part(context, first, from) {
         from = part.end;
         if found.is_none() {
@@ -233,7 +234,7 @@ pub fn shmdt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             continue;
         }
         let (at, length) = (part.start.address(), part.len() * PAGE);
-        // Nobody is told (Linux 7.2 `ksys_shmdt`).
+        // No userfaultfd events are sent (Linux 7.2 `ksys_shmdt`).
         let unmap = || context.with_space(|space| space.unmap(at, length));
         context.kernel.with_relief(unmap).map_err(unmap_errno)?;
     }
@@ -244,8 +245,8 @@ pub fn shmdt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// The next area from the page `from` on that shows an object as if it had been mapped from its beginning at `first`, and
-/// what it shows.
+/// Returns the next area from page `from` on that maps an object as if it had been mapped from its beginning at
+/// `first`, and the object's identity.
 fn next_part(
     context: &Context<'_>,
     first: Page,
@@ -263,7 +264,7 @@ fn next_part(
     found
 }
 
-/// `shmctl`.
+/// Implements `shmctl`.
 pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[id, command, address, ..] = arguments;
     let segments = &context.kernel.segments;
@@ -290,7 +291,7 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         _ => {}
     }
     let id = u32::try_from(int(id)).map_err(|_| Errno::EINVAL)?;
-    // What is to be set is read before the segment is looked for.
+    // The new attributes are read before the search for the segment.
     let wanted: Option<SegmentStatus> = match command {
         ipc::IPC_SET => Some(context.read_value(address)?),
         _ => None,
@@ -320,7 +321,7 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 /// Checks whether the caller may lock and unlock the pages of a segment: with `CAP_IPC_LOCK`, or as its owner
-/// (`shmctl_do_lock` of Linux 7.3). Returns whether no limit holds.
+/// (`shmctl_do_lock` of Linux 7.3). Returns true if no limit applies.
 fn check_locker(context: &Context<'_>, segment: &Segment) -> Result<bool, Errno> {
     if context.has_any(Capabilities::LOCK_MEMORY) {
         return Ok(true);
@@ -361,7 +362,7 @@ fn lock_segment(context: &Context<'_>, segment: &Segment) -> CallResult {
     Ok(0)
 }
 
-/// Gives a segment another owner and other permissions (`IPC_SET`).
+/// Changes the owner and permissions of a segment (`IPC_SET`).
 fn set_status(context: &Context<'_>, segment: &Segment, wanted: &SegmentStatus) -> CallResult {
     if !segment.is_owned_by(context.subject()) {
         return Err(Errno::EPERM);
@@ -372,7 +373,7 @@ fn set_status(context: &Context<'_>, segment: &Segment, wanted: &SegmentStatus) 
     Ok(0)
 }
 
-/// A structure of `size` bytes that begins with these words, the rest of it zero.
+/// Writes a structure of `size` bytes that begins with these words; the rest is zero.
 fn write_words(context: &Context<'_>, address: u64, words: &[u64], size: usize) -> CallResult {
     let mut bytes = [0; 72];
     for (place, word) in bytes.chunks_exact_mut(8).zip(words) {

@@ -1,4 +1,4 @@
-//! Signals: actions, masks, sending, waiting.
+//! System calls on signals: actions, masks, sending, waiting.
 
 use super::{Arguments, CallResult, int, keys};
 use crate::{
@@ -23,9 +23,9 @@ use crate::{
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 
-/// Bytes of `sigset_t`.
+/// Size of `sigset_t` in bytes.
 const SET_SIZE: u64 = 8;
-/// Processes that get a signal between two scheduling points.
+/// Processes that are sent a signal between two scheduling points.
 const PROCESSES: u32 = 16;
 
 fn check_size(size: u64) -> Result<(), Errno> {
@@ -36,7 +36,7 @@ fn check_size(size: u64) -> Result<(), Errno> {
     }
 }
 
-/// `rt_sigaction`.
+/// Implements `rt_sigaction`.
 pub fn rt_sigaction(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [signal, new, old, size, ..] = *arguments;
     check_size(size)?;
@@ -53,7 +53,7 @@ pub fn rt_sigaction(context: &Context<'_>, arguments: &Arguments) -> CallResult 
         };
         if let Some(new) = new {
             if Action::from(new).ignores(signal) {
-                // What is pending disappears, blocked or not.
+                // Pending instances are discarded, blocked or not.
                 signals.pending.discard_one(signal);
                 for (_, state) in &mut signals.threads {
                     state.pending.discard_one(signal);
@@ -67,7 +67,7 @@ pub fn rt_sigaction(context: &Context<'_>, arguments: &Arguments) -> CallResult 
     Ok(0)
 }
 
-/// `rt_sigprocmask`.
+/// Implements `rt_sigprocmask`.
 pub fn rt_sigprocmask(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [how, new, old, size, ..] = *arguments;
     check_size(size)?;
@@ -90,7 +90,7 @@ pub fn rt_sigprocmask(context: &Context<'_>, arguments: &Arguments) -> CallResul
     Ok(0)
 }
 
-/// `rt_sigpending`.
+/// Implements `rt_sigpending`.
 pub fn rt_sigpending(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if arguments[1] > SET_SIZE {
         return Err(Errno::EINVAL);
@@ -110,7 +110,7 @@ pub fn rt_sigpending(context: &Context<'_>, arguments: &Arguments) -> CallResult
     Ok(0)
 }
 
-/// Replaces the mask until the current call is over; the old one comes back behind the handler.
+/// Replaces the mask until the current call is complete. The old mask is restored after the handler.
 pub fn with_mask_until_return(context: &Context<'_>, mask: SignalSet) {
     let mut signals = context.process().signals.lock();
     let state = signals.thread(context.thread);
@@ -119,7 +119,7 @@ pub fn with_mask_until_return(context: &Context<'_>, mask: SignalSet) {
     signals.set_blocked(context.kernel, context.thread, mask);
 }
 
-/// Takes back a mask set by [`with_mask_until_return`] when no signal arrived.
+/// Restores the mask replaced by [`with_mask_until_return`] if no signal arrived.
 pub fn restore_mask(context: &Context<'_>) {
     let mut signals = context.process().signals.lock();
     if let Some(mask) = signals.thread(context.thread).saved_mask.take() {
@@ -127,7 +127,7 @@ pub fn restore_mask(context: &Context<'_>) {
     }
 }
 
-/// `rt_sigsuspend`.
+/// Implements `rt_sigsuspend`.
 pub fn rt_sigsuspend(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     check_size(arguments[1])?;
     let mask: u64 = context.read_value(arguments[0])?;
@@ -135,7 +135,7 @@ pub fn rt_sigsuspend(context: &Context<'_>, arguments: &Arguments) -> CallResult
     wait_for_signal(context)
 }
 
-/// `pause`.
+/// Implements `pause`.
 pub fn pause(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     wait_for_signal(context)
 }
@@ -146,7 +146,7 @@ fn wait_for_signal(context: &Context<'_>) -> CallResult {
     Err(Errno::ERESTARTNOHAND)
 }
 
-/// `rt_sigtimedwait`.
+/// Implements `rt_sigtimedwait`.
 pub fn rt_sigtimedwait(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [set, info, timeout, size, ..] = *arguments;
     check_size(size)?;
@@ -177,7 +177,7 @@ pub fn rt_sigtimedwait(context: &Context<'_>, arguments: &Arguments) -> CallResu
     Ok(taken.signal.number().into())
 }
 
-/// `sigaltstack`.
+/// Implements `sigaltstack`.
 pub fn sigaltstack(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     /// `MINSIGSTKSZ` of `asm/signal.h`.
     const LEAST: u64 = 2048;
@@ -211,7 +211,7 @@ pub fn sigaltstack(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// `rt_sigreturn`: the registers are those of the frame. A frame that cannot be read is a fault.
+/// Implements `rt_sigreturn`: loads the registers from the frame. A frame that cannot be read raises SIGSEGV.
 pub fn rt_sigreturn(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     let regs = context.state().regs;
     match restore_frame(context, regs.rsp.wrapping_sub(8)) {
@@ -234,13 +234,13 @@ fn restore_frame(context: &Context<'_>, frame: u64) -> Result<(), Errno> {
     let regs = restore(&head.context, &context.state().regs);
     context.replace_registers(regs);
     if !selectors_return(&head) {
-        // The processor refuses to return with these: a general protection fault of the program
-        // (Linux 7.3 `arch/x86/kernel/traps.c`, `fixup_bad_iret`).
+        // The processor refuses to return with these selectors: a general protection fault in the program (Linux 7.3
+        // `arch/x86/kernel/traps.c`, `fixup_bad_iret`).
         force_fault(context.thread, SignalInfo::kernel(Signal::SIGSEGV));
     }
     let mut signals = context.process().signals.lock();
     signals.set_blocked(context.kernel, context.thread, SignalSet(head.mask));
-    // As Linux does, the alternate stack is that of the frame.
+    // As on Linux, the alternate stack is restored from the frame.
     let flags = head.stack.flags & AlternateStack::AUTODISARM;
     let pointer = head.context.rsp;
     let state = signals.thread(context.thread);
@@ -254,7 +254,7 @@ fn restore_frame(context: &Context<'_>, frame: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Loads the extended state of a frame; none means the initial state.
+/// Loads the extended state of a frame; a null address stands for the initial state.
 fn restore_extended(context: &Context<'_>, address: u64) -> Result<(), Errno> {
     let host = context.kernel.host;
     let mut area = FpuArea::INITIAL;
@@ -283,7 +283,7 @@ fn restore_extended(context: &Context<'_>, address: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Who sends, as the receiver sees it.
+/// Creates the information about the sender for the receiver.
 pub(crate) fn sent_by(context: &Context<'_>, signal: Signal, code: i32) -> SignalInfo {
     let process = context.process();
     let user = process.credentials.lock().user.real;
@@ -299,7 +299,8 @@ pub(crate) fn sent_by(context: &Context<'_>, signal: Signal, code: i32) -> Signa
     }
 }
 
-/// The caller may send this signal to a process: ids allow it, or it is SIGCONT within the session.
+/// Returns whether the caller may send this signal to a process: its ids permit it, or the signal is SIGCONT within the
+/// session.
 pub(crate) fn may_signal(context: &Context<'_>, to: &Process, signal: Option<Signal>) -> bool {
     let caller = context.process();
     let ids = to.credentials.lock().user;
@@ -308,7 +309,7 @@ pub(crate) fn may_signal(context: &Context<'_>, to: &Process, signal: Option<Sig
         || (signal == Some(Signal::SIGCONT) && caller.session() == to.session())
 }
 
-/// `kill`.
+/// Implements `kill`.
 pub fn kill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let target = int(arguments[0]);
     let kernel = context.kernel;
@@ -330,7 +331,7 @@ pub fn kill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 }
             }
         });
-        // A member may have made another one, which is new; whoever was killed makes nobody.
+        // A member may have created a process since, which has not been visited. A killed process creates none.
         if target > 0 || !killed {
             break;
         }
@@ -342,7 +343,7 @@ pub fn kill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
 }
 
-/// Calls `act` for each process that `kill` means: one, all others, or a group.
+/// Calls `act` for each target of `kill`: one process, all others, or a group.
 fn each_target(context: &Context<'_>, target: i32, act: impl FnMut(&Arc<Process>)) {
     let tasks = &context.kernel.tasks;
     let own = context.process();
@@ -367,12 +368,12 @@ fn for_each(processes: impl Iterator<Item = Arc<Process>>, mut act: impl FnMut(&
     }
 }
 
-/// `tkill`.
+/// Implements `tkill`.
 pub fn tkill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     send_to_one(context, None, arguments[0], arguments[1])
 }
 
-/// `tgkill`.
+/// Implements `tgkill`.
 pub fn tgkill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if int(arguments[0]) <= 0 {
         return Err(Errno::EINVAL);
@@ -414,17 +415,17 @@ fn send_to_one(
     Ok(0)
 }
 
-/// `rt_sigqueueinfo`: to a process, which any of its threads names (Linux 7.3 `kernel/signal.c`, `do_rt_sigqueueinfo`
-/// and `kill_pid_info`).
+/// Implements `rt_sigqueueinfo`: sends to the process of the given thread (Linux 7.3 `kernel/signal.c`,
+/// `do_rt_sigqueueinfo` and `kill_pid_info`).
 pub fn rt_sigqueueinfo(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, number, info, ..] = *arguments;
     let mut bytes = [0; SignalInfo::SIZE];
     context.read_bytes(info, &mut bytes)?;
     let number = u64::from(number as u32);
     let signal = Signal::new(number);
-    // The code is judged for signal 0 as well, which only asks whether there is such a process.
+    // The code is checked for signal 0 as well, which only tests whether the process exists.
     let info = SignalInfo::from_user(signal.unwrap_or(Signal::SIGKILL), &bytes);
-    // Only the kernel and kill may claim to be themselves.
+    // Only the kernel and `kill` may use their codes.
     let forged = info.code >= 0 || info.code == code::SI_TKILL;
     if forged && id as u32 != context.thread.id() {
         return Err(Errno::EPERM);

@@ -1,4 +1,4 @@
-//! One line of text per system call.
+//! The system-call trace: one line of text per call.
 
 use super::{
     Arguments, CallResult,
@@ -9,10 +9,10 @@ use alloc::{format, string::String};
 use core::fmt::Write;
 use memwright_table::VirtAddr;
 
-/// Bytes of a string that are shown.
+/// Bytes of a string that are printed.
 const SHOWN: usize = 64;
 
-/// The name and the arguments, read before the call changes what they point at.
+/// Formats the name and the arguments. Called before the call changes what they point to.
 #[expect(
     clippy::disallowed_methods,
     clippy::disallowed_macros,
@@ -47,7 +47,7 @@ pub(super) fn describe(
     text
 }
 
-/// Writes the line with its result.
+/// Completes the line with the result and writes it.
 pub(super) fn finish(
     context: &Context<'_>,
     mut text: String,
@@ -55,7 +55,7 @@ pub(super) fn finish(
     result: &CallResult,
 ) {
     context.kernel.host.pause_clock();
-    // A string accepts everything.
+    // Writing to a `String` cannot fail.
     let _ = match result {
         Ok(_) if call.is_some_and(|call| call.name.starts_with("exit")) => writeln!(text, " = ?"),
         Ok(value) if *value > 0xffff_ffff => writeln!(text, " = {value:#x}"),
@@ -152,7 +152,7 @@ fn string(
     write!(text, "\"{}\"{dots}", bytes.escape_ascii())
 }
 
-/// The names of the bits that are set, joined by `|`.
+/// Returns the names of the set bits, joined by `|`.
 #[expect(clippy::disallowed_methods, reason = "there are 64 bits")]
 fn flags(value: u64, names: &[(u64, &str)]) -> String {
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Which disks pages go out to.
+//! Starting and stopping the use of swap devices.
 
 use super::{Arguments, CallResult};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 
-/// The priority is given (`SWAP_FLAG_PREFER` of `include/linux/swap.h`, as the others).
+/// The flags contain a priority (`SWAP_FLAG_PREFER`; this and the others are from `include/linux/swap.h`).
 const PREFER: u64 = 0x8000;
 const PRIORITY: u64 = 0x7fff;
 const DISCARD: u64 = 0x1_0000;
@@ -32,7 +32,7 @@ fn may(context: &Context<'_>) -> bool {
     credentials.has(Capabilities::ADMINISTER)
 }
 
-/// The disk at a path of the caller; `None` for another file.
+/// Opens the disk at a path in the caller's memory; `None` for another file.
 fn disk_at(context: &Context<'_>, path: u64, flags: u32) -> Result<Option<Arc<Disk>>, Errno> {
     let path = context.read_path(path)?;
     let request = OpenRequest::new(raw::O_RDWR | raw::O_LARGEFILE | flags, 0)?;
@@ -52,8 +52,8 @@ fn disk_at(context: &Context<'_>, path: u64, flags: u32) -> Result<Option<Arc<Di
     }
 }
 
-/// `swapon`. The disks here need not be told what they may forget: `SWAP_FLAG_DISCARD` changes nothing. No file system
-/// here can take pages of memory in its files.
+/// Implements `swapon`. Disks here need no discard requests, so `SWAP_FLAG_DISCARD` has no effect. Swap files are not
+/// supported.
 pub fn swapon(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[path, flags, ..] = arguments;
     if flags & !VALID != 0 {
@@ -75,7 +75,7 @@ pub fn swapon(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// `swapoff`.
+/// Implements `swapoff`.
 pub fn swapoff(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if !may(context) {
         return Err(Errno::EPERM);

@@ -1,4 +1,4 @@
-//! The machine, random numbers, limits and usage.
+//! System calls on the machine, random numbers, limits and usage.
 
 use super::{Arguments, CallResult, int};
 use crate::{
@@ -22,10 +22,10 @@ pub const NAMES: [&str; 6] = [
     "x86_64",
     "(none)",
 ];
-/// Bytes of one name.
+/// Size of one name in bytes.
 const NAME_SIZE: usize = 65;
 
-/// `uname`: the version whose semantics are matched.
+/// Implements `uname`: returns the Linux version whose semantics are matched.
 pub fn uname(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let mut names = [0; NAME_SIZE * NAMES.len()];
     for (name, bytes) in NAMES.iter().zip(names.chunks_exact_mut(NAME_SIZE)) {
@@ -41,19 +41,19 @@ abi_struct! {
         pub uptime: i64,
         /// Load averages.
         pub loads: [u64; 3],
-        /// Bytes of memory.
+        /// Size of memory in bytes.
         pub total: u64,
         /// Free bytes.
         pub free: u64,
-        /// Bytes shared: of files in memory.
+        /// Shared bytes: those of files in memory.
         pub shared: u64,
         /// Bytes in buffers.
         pub buffers: u64,
-        /// Bytes of swap.
+        /// Size of swap in bytes.
         pub swap: u64,
         /// Free bytes of swap.
         pub swap_free: u64,
-        /// Processes.
+        /// Number of processes.
         pub processes: u16,
         /// Padding.
         pub padding: [u8; 6],
@@ -68,7 +68,7 @@ abi_struct! {
     }
 }
 
-/// `sysinfo`.
+/// Implements `sysinfo`.
 pub fn sysinfo(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let kernel = context.kernel;
     let frames = kernel.memory.frames();
@@ -100,7 +100,7 @@ fn living(kernel: &Kernel) -> u16 {
     living.count() as u16
 }
 
-/// `getrandom`: from the run's seed, the same in every run.
+/// Implements `getrandom`: uses the seed of the run, so the bytes are equal in every run.
 pub fn getrandom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, flags, ..] = *arguments;
     let known = raw::GRND_NONBLOCK | raw::GRND_RANDOM | raw::GRND_INSECURE;
@@ -127,7 +127,7 @@ pub fn getrandom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(done as u64)
 }
 
-/// `getrusage`.
+/// Implements `getrusage`.
 pub fn getrusage(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let process = context.process();
     let usage = match int(arguments[0]) {
@@ -149,7 +149,7 @@ pub fn getrusage(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         .map(|()| 0)
 }
 
-/// `times`.
+/// Implements `times`.
 pub fn times(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let own = context.process().total_usage(context.kernel);
     let children = context.process().children_usage.snapshot();
@@ -158,7 +158,7 @@ pub fn times(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(ticks(context.kernel.host.now()))
 }
 
-/// `getrlimit`.
+/// Implements `getrlimit`.
 pub fn getrlimit(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let limit = *context
         .process()
@@ -169,14 +169,14 @@ pub fn getrlimit(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     context.write_value(arguments[1], &limit).map(|()| 0)
 }
 
-/// `setrlimit`.
+/// Implements `setrlimit`.
 pub fn setrlimit(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let new: Limit = context.read_value(arguments[1])?;
     set_limit(context, context.process(), arguments[0], new)?;
     Ok(0)
 }
 
-/// `prlimit64`.
+/// Implements `prlimit64`.
 pub fn prlimit64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, resource, new, old, ..] = *arguments;
     let new: Option<Limit> = context.read_optional(new)?;
@@ -205,7 +205,7 @@ pub fn prlimit64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// Only root may raise a hard limit; descriptors end at `fs.nr_open`.
+/// Sets a limit. Only root may raise a hard limit. The limit of descriptors cannot exceed `fs.nr_open`.
 fn set_limit(
     context: &Context<'_>,
     process: &Arc<Process>,
@@ -245,7 +245,7 @@ fn set_limit(
     Ok(())
 }
 
-/// `personality`: only the plain one.
+/// Implements `personality` for the default one only.
 pub fn personality(_context: &Context<'_>, arguments: &Arguments) -> CallResult {
     match arguments[0] as u32 {
         0 | 0xffff_ffff => Ok(0),

@@ -1,4 +1,4 @@
-//! Clocks and sleeping.
+//! System calls on clocks and sleeping.
 
 use super::{Arguments, CallResult, file::poll::poll_or_restart, int};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 use linux_raw_sys::general as raw;
 
-/// What a clock counts.
+/// The time that a clock measures.
 enum Clock {
     /// Since boot.
     Monotonic,
@@ -53,7 +53,7 @@ fn read(context: &Context<'_>, clock: &Clock) -> u64 {
     }
 }
 
-/// `clock_gettime`.
+/// Implements `clock_gettime`.
 pub fn clock_gettime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let now = read(context, &clock(arguments[0])?);
     context
@@ -61,7 +61,7 @@ pub fn clock_gettime(context: &Context<'_>, arguments: &Arguments) -> CallResult
         .map(|()| 0)
 }
 
-/// `clock_getres`: one nanosecond.
+/// Implements `clock_getres`: always one nanosecond.
 pub fn clock_getres(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     clock(arguments[0])?;
     context
@@ -69,23 +69,23 @@ pub fn clock_getres(context: &Context<'_>, arguments: &Arguments) -> CallResult 
         .map(|()| 0)
 }
 
-/// `gettimeofday`.
+/// Implements `gettimeofday`.
 pub fn gettimeofday(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let now = Timeval::from_nanoseconds(context.kernel.real_time());
     context.write_optional(arguments[0], &now)?;
-    // struct timezone: Greenwich.
+    // The time zone is UTC (`struct timezone`).
     context.write_optional(arguments[1], &0u64)?;
     Ok(0)
 }
 
-/// `time`.
+/// Implements `time`.
 pub fn time(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let now = context.kernel.real_time() / SECOND;
     context.write_optional(arguments[0], &now)?;
     Ok(now)
 }
 
-/// Sleeps until a time of the host's clock. Interrupted, a relative sleep stores what remains.
+/// Sleeps until a time of the host's clock. An interrupted relative sleep stores the remaining time.
 fn sleep_until(context: &Context<'_>, deadline: u64, remaining: Option<u64>) -> CallResult {
     match context.wait_until(&[], Some(deadline), || None::<()>) {
         Err(WaitError::TimedOut) | Ok(()) => Ok(0),
@@ -105,7 +105,7 @@ fn sleep_until(context: &Context<'_>, deadline: u64, remaining: Option<u64>) -> 
     }
 }
 
-/// `nanosleep`.
+/// Implements `nanosleep`.
 pub fn nanosleep(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let wanted: Timespec = context.read_value(arguments[0])?;
     let length = wanted.to_nanoseconds().ok_or(Errno::EINVAL)?;
@@ -113,7 +113,7 @@ pub fn nanosleep(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     sleep_until(context, deadline, Some(arguments[1]))
 }
 
-/// `clock_nanosleep`.
+/// Implements `clock_nanosleep`.
 pub fn clock_nanosleep(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, flags, wanted, remaining, ..] = *arguments;
     let offset = match clock(id)? {
@@ -130,7 +130,7 @@ pub fn clock_nanosleep(context: &Context<'_>, arguments: &Arguments) -> CallResu
     sleep_until(context, deadline, Some(remaining))
 }
 
-/// `restart_syscall`: goes on with the call that a stop interrupted.
+/// Implements `restart_syscall`: continues the interrupted call.
 pub fn restart_syscall(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     let block = context.thread.restart.lock().take();
     match block {
@@ -165,7 +165,7 @@ fn described(alarm: crate::time::Alarm, now: u64) -> IntervalTimer {
     }
 }
 
-/// Only `ITIMER_REAL` exists.
+/// Checks the timer; only `ITIMER_REAL` is supported.
 fn check_timer(which: u64) -> Result<(), Errno> {
     if int(which) == raw::ITIMER_REAL as i32 {
         Ok(())
@@ -174,7 +174,7 @@ fn check_timer(which: u64) -> Result<(), Errno> {
     }
 }
 
-/// `getitimer`.
+/// Implements `getitimer`.
 pub fn getitimer(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     check_timer(arguments[0])?;
     let alarm = *context.process().alarm.lock();
@@ -182,7 +182,7 @@ pub fn getitimer(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     context.write_value(arguments[1], &timer).map(|()| 0)
 }
 
-/// `setitimer`.
+/// Implements `setitimer`.
 pub fn setitimer(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [which, new, old, ..] = *arguments;
     check_timer(which)?;
@@ -195,7 +195,7 @@ pub fn setitimer(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// `alarm`.
+/// Implements `alarm`.
 pub fn alarm(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let now = context.kernel.host.now();
     let seconds = u64::from(arguments[0] as u32);

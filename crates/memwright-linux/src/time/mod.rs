@@ -18,24 +18,24 @@ use memwright_table::OutOfMemory;
 /// `ITIMER_REAL` of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alarm {
-    /// The deadline, while one is set.
+    /// The timer, while the alarm is set.
     pub timer: Option<TimerKey>,
-    /// Nanoseconds after which it rings again; 0 for never.
+    /// Nanoseconds between expirations; 0 for a single one.
     pub interval: u64,
 }
 
 impl Alarm {
-    /// Nanoseconds until it rings; 0 when it is not set.
+    /// Returns the nanoseconds until it expires; 0 if it is not set.
     pub fn remaining(&self, now: u64) -> u64 {
         self.timer
             .map_or(0, |(at, _)| at.saturating_sub(now).max(1))
     }
 }
 
-/// Sets the alarm of a process, or clears it with a `value` of 0; returns the old one.
+/// Sets the alarm of a process, or clears it if `value` is 0. Both times are in nanoseconds. Returns the old alarm.
 ///
 /// # Errors
-/// [`OutOfMemory`] where it is set; it is as it was then.
+/// [`OutOfMemory`] when setting it; the alarm is then unchanged.
 pub fn set_alarm(
     kernel: &Kernel,
     process: &Arc<Process>,
@@ -54,7 +54,7 @@ pub fn clear_alarm(kernel: &Kernel, process: &Arc<Process>) {
     change_alarm(kernel, process, &mut process.alarm.lock(), 0, 0);
 }
 
-/// Sets or clears an alarm for which there is room; returns the old one.
+/// Sets or clears an alarm, for which there is room. Returns the old alarm.
 fn change_alarm(
     kernel: &Kernel,
     process: &Arc<Process>,
@@ -75,11 +75,11 @@ fn change_alarm(
     old
 }
 
-/// A deadline of a process's alarm passed.
+/// Handles the expiration of a process's alarm.
 pub(crate) fn expire(kernel: &Kernel, process: &Arc<Process>, key: TimerKey) {
     {
         let mut alarm = process.alarm.lock();
-        // Another CPU may have set it anew since this deadline was taken out.
+        // Another CPU may have set the alarm again since this timer was removed.
         if alarm.timer != Some(key) {
             return;
         }
@@ -90,15 +90,17 @@ pub(crate) fn expire(kernel: &Kernel, process: &Arc<Process>, key: TimerKey) {
     send_to_process(kernel, process, SignalInfo::kernel(Signal::SIGALRM));
 }
 
-/// What happens at a deadline that is neither a thread's nor an alarm's.
+/// The action of a timer that belongs neither to a waiting thread nor to an alarm.
 pub trait Expiry: Send + Sync {
-    /// The deadline passed, or did before it was moved: whoever is told looks again. Called
-    /// without locks.
+    /// Handles an expiration. The timer may have been moved since it expired, so the callee checks again what is due.
+    ///
+    /// # Locks
+    /// Called without locks.
     fn expire(self: Arc<Self>, kernel: &Kernel);
 }
 
 impl Kernel {
-    /// Nanoseconds since 1970.
+    /// Returns the real time in nanoseconds since 1970.
     pub fn real_time(&self) -> u64 {
         self.manifest.epoch * crate::abi::SECOND + self.host.now()
     }

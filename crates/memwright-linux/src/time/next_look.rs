@@ -1,4 +1,4 @@
-//! When work in the background goes on.
+//! Scheduling of background work.
 
 use super::Expiry;
 use crate::{
@@ -9,33 +9,33 @@ use crate::{
 use alloc::sync::Weak;
 use memwright_table::OutOfMemory;
 
-/// The next deadline of a scan that goes on in the background as long as there is something to do: one at most, however
-/// often and on however many CPUs it is set while one rings.
+/// The timer for the next step of a background scan that runs while there is work. There is at most one, however often
+/// it is set, even on other CPUs during an expiration.
 pub(crate) struct NextLook(Lock<Option<TimerKey>>);
 
 impl NextLook {
-    /// None.
+    /// Creates it without a timer.
     pub(crate) fn none() -> Self {
         Self(Lock::new(Rank::Process, None))
     }
 
-    /// Whether there is one, or one rings at this moment.
+    /// Returns whether there is a timer, possibly one that is just expiring.
     pub(crate) fn is_set(&self) -> bool {
         self.0.lock().is_some()
     }
 
-    /// Sets it anew, in place of the one before: so many nanoseconds away, or none, as `wait` says once nobody else decides.
-    /// Whoever is told that it rang has to call this, and finds room.
+    /// Replaces the timer. Under the lock, `wait` returns the delay in nanoseconds, or `None` for no timer. A callee of
+    /// an expiration must call this, and always finds room.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; there is none then.
+    /// [`OutOfMemory`]; there is then no timer.
     pub(crate) fn set<E: Expiry + 'static>(
         &self,
         kernel: &Kernel,
         whose: &Weak<E>,
         wait: impl FnOnce() -> Option<u64>,
     ) -> Result<(), OutOfMemory> {
-        // Under the lock there need not be room: then who asks for a deadline finds it here.
+        // A failure matters only if a timer is needed, which is decided under the lock.
         let room = kernel.scheduler.make_room_for_timer(kernel);
         let mut timer = self.0.lock();
         if let Some(old) = timer.take() {

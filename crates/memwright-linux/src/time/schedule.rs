@@ -1,16 +1,16 @@
-//! When a timer expires, without a clock.
+//! The expirations of a timer, independent of any clock.
 
-/// The expirations of one timer: a first, and one after each interval.
+/// The expirations of one timer: a first one, and one after each interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// The next expiration; none while the timer is not set.
+    /// The next expiration; `None` while the timer is not set.
     pub next: Option<u64>,
-    /// Nanoseconds between expirations; 0 for one only.
+    /// Nanoseconds between expirations; 0 for a single one.
     pub interval: u64,
 }
 
 impl Schedule {
-    /// A timer that expires at `first`, and then after each interval.
+    /// Creates a timer that expires at `first`, and then after each interval.
     #[must_use]
     pub const fn new(first: u64, interval: u64) -> Self {
         Self {
@@ -19,7 +19,7 @@ impl Schedule {
         }
     }
 
-    /// Passes the expirations until `now`; returns how many there were.
+    /// Consumes the expirations up to `now`. Returns their number.
     pub fn pass(&mut self, now: u64) -> u64 {
         let Some(next) = self.next.filter(|&next| next <= now) else {
             return 0;
@@ -33,13 +33,13 @@ impl Schedule {
         passed
     }
 
-    /// Nanoseconds until the next expiration, at least 1; 0 for a timer that is not set.
+    /// Returns the nanoseconds until the next expiration, at least 1; 0 for a timer that is not set.
     #[must_use]
     pub fn remaining(&self, now: u64) -> u64 {
         self.next.map_or(0, |next| next.saturating_sub(now).max(1))
     }
 
-    /// Whether the next expiration is not in the future.
+    /// Returns whether the next expiration is due.
     #[must_use]
     pub fn is_due(&self, now: u64) -> bool {
         self.next.is_some_and(|next| next <= now)

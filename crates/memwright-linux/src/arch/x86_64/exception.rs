@@ -1,11 +1,10 @@
-//! Which signal a processor exception becomes.
+//! Maps processor exceptions to signals.
 
 use crate::signal::{Signal, SignalInfo, code};
 
-/// The signal for an exception in user mode (`arch/x86/kernel/traps.c` of Linux 7.2).
+/// Returns the signal for an exception in user mode (`arch/x86/kernel/traps.c` of Linux 7.2).
 ///
-/// `status` is the x87 status and control in its low half words and MXCSR in the high word, for the
-/// floating-point vectors: see [`floating_point_code`].
+/// `floating_point` is the `si_code` for the floating-point vectors: see [`floating_point_code`].
 pub fn signal_for(vector: u8, instruction: u64, floating_point: i32) -> SignalInfo {
     match vector {
         0 => SignalInfo::fault(Signal::SIGFPE, code::FPE_INTDIV, instruction),
@@ -15,14 +14,13 @@ pub fn signal_for(vector: u8, instruction: u64, floating_point: i32) -> SignalIn
         16 | 19 => SignalInfo::fault(Signal::SIGFPE, floating_point, instruction),
         17 => SignalInfo::fault(Signal::SIGBUS, code::BUS_ADRALN, 0),
         11 | 12 => SignalInfo::kernel(Signal::SIGBUS),
-        // Overflow, bound, general protection and what user mode cannot raise.
+        // Overflow, bound range, general protection, and exceptions that user mode cannot raise.
         _ => SignalInfo::kernel(Signal::SIGSEGV),
     }
 }
 
-/// The `si_code` of a floating-point exception from its unmasked status bits
-/// (`fpu__exception_code` of Linux 7.2): bit 0 invalid, 2 divide, 3 overflow, 1 and 4 underflow,
-/// 5 inexact.
+/// Returns the `si_code` of a floating-point exception from its unmasked status bits (`fpu__exception_code` of Linux
+/// 7.2): bit 0 is invalid, 2 divide, 3 overflow, 1 and 4 underflow, 5 inexact.
 pub fn floating_point_code(unmasked: u32) -> i32 {
     if unmasked & 0x01 != 0 {
         code::FPE_FLTINV

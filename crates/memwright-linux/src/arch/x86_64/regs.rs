@@ -42,13 +42,12 @@ pub struct UserRegs {
     pub rflags: u64,
     /// Stack pointer.
     pub rsp: u64,
-    /// RAX as it was when a system call began; `u64::MAX` outside system calls.
+    /// RAX on entry to a system call; `u64::MAX` outside system calls.
     pub orig_rax: u64,
 }
 
-/// The registers of a thread in user mode. The host loads and stores the general ones at each
-/// passage; the bases, like the extended state (x87, SSE, AVX), stay in the processor and are switched
-/// with the thread.
+/// The registers of a thread in user mode. The host loads and stores the general registers at each entry and exit. The
+/// bases and the extended state (x87, SSE, AVX) stay in the processor and are switched with the thread.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
 pub struct UserState {
@@ -56,22 +55,23 @@ pub struct UserState {
     pub regs: UserRegs,
     /// FS base (thread pointer), as last stored by [`Context::store_bases`](crate::context::Context).
     pub fs_base: u64,
-    /// GS base of user mode, likewise.
+    /// GS base of user mode, stored in the same way.
     pub gs_base: u64,
 }
 
-/// Flags a fresh program starts with: interrupts enabled and the bit that is always one.
+/// Flags that a new program starts with: interrupts enabled, and the bit that is always one.
 pub const INITIAL_FLAGS: u64 = 0x202;
 
-/// TF: a trap after each instruction.
+/// TF: trap after each instruction.
 pub const TRAP_FLAG: u64 = 0x100;
 
-/// Flags that user code may choose for itself (`FIX_EFLAGS` of Linux 7.2,
-/// `arch/x86/include/asm/sighandling.h`): AC, OF, DF, TF, SF, ZF, AF, PF, CF and RF.
+/// Flags that user code may set (`FIX_EFLAGS` of Linux 7.2, `arch/x86/include/asm/sighandling.h`): AC, OF, DF, TF, SF,
+/// ZF, AF, PF, CF and RF.
 pub const USER_FLAGS: u64 = 0x5_0dd5;
 
 impl UserState {
-    /// The state in which a program starts: everything zero but these two registers.
+    /// Returns the state in which a program starts: all zero except the instruction pointer, the stack pointer, the
+    /// flags and `orig_rax`.
     pub fn start(entry: u64, stack: u64) -> Self {
         Self {
             regs: UserRegs {
@@ -87,7 +87,7 @@ impl UserState {
     }
 }
 
-/// Extended state of one thread in the standard (not compacted) XSAVE format.
+/// Extended state of one thread in the standard (non-compacted) XSAVE format.
 ///
 /// The host uses the first [`fpu_size`](crate::host::Host::fpu_size) bytes.
 #[derive(Clone, Debug)]
@@ -98,12 +98,12 @@ pub struct FpuArea {
 }
 
 impl FpuArea {
-    /// Room for x87, SSE, AVX, AVX-512 and protection keys.
+    /// Size in bytes: enough for x87, SSE, AVX, AVX-512 and protection keys.
     pub const SIZE: usize = 2752;
-    /// First byte of the XSAVE header (its first word is XSTATE_BV).
+    /// Offset of the XSAVE header (its first word is XSTATE_BV).
     pub const HEADER: usize = 512;
-    /// The initial state: XSTATE_BV is zero, so that XRSTOR initialises every component; the
-    /// control words are there for code that reads the legacy region.
+    /// The initial state. XSTATE_BV is zero, so XRSTOR initialises every component. The control words are set for code
+    /// that reads the legacy region.
     pub const INITIAL: Self = Self {
         bytes: {
             let mut bytes = [0; Self::SIZE];

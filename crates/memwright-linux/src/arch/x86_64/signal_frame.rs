@@ -1,4 +1,4 @@
-//! The frame on the user stack that a signal handler starts with (`struct rt_sigframe`).
+//! The signal frame on the user stack (`struct rt_sigframe`).
 
 use super::{
     regs::{USER_FLAGS, UserRegs},
@@ -41,11 +41,11 @@ abi_struct! {
         pub error: u64,
         /// Vector of the last fault.
         pub vector: u64,
-        /// First word of the mask.
+        /// First word of the signal mask.
         pub old_mask: u64,
         /// Address of the last page fault.
         pub address: u64,
-        /// Where the extended state is, or null.
+        /// Address of the extended state, or null.
         pub extended_state: u64,
         /// Reserved.
         pub reserved: [u64; 8],
@@ -55,7 +55,7 @@ abi_struct! {
 abi_struct! {
     /// Return address and `struct ucontext` of `asm/ucontext.h`; `siginfo_t` follows it.
     pub struct FrameHead {
-        /// Where the handler returns to: `sa_restorer`.
+        /// Return address of the handler: `sa_restorer`.
         pub restorer: u64,
         /// `uc_flags`.
         pub flags: u64,
@@ -70,13 +70,13 @@ abi_struct! {
     }
 }
 
-/// Bytes of the whole frame without the extended state.
+/// Size in bytes of the frame without the extended state.
 pub const FRAME_SIZE: usize = FrameHead::SIZE + SignalInfo::SIZE;
 
-/// Bytes below the stack pointer that leaf functions may use.
+/// Size in bytes of the red zone: the area below the stack pointer that leaf functions may use.
 const RED_ZONE: u64 = 128;
 
-/// Where things of a frame stand.
+/// Addresses of the parts of a signal frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FramePlace {
     /// Address of the frame; the handler's stack pointer.
@@ -85,9 +85,8 @@ pub struct FramePlace {
     pub extended_state: u64,
 }
 
-/// Places a frame below a stack pointer, or on top of the alternate stack
-/// (`get_sigframe` of Linux 7.2, `arch/x86/kernel/signal.c`). `None` when it does not fit the
-/// alternate stack.
+/// Chooses the place of a frame below a stack pointer or at the top of the alternate stack (`get_sigframe` of Linux
+/// 7.2, `arch/x86/kernel/signal.c`). Returns `None` if the frame does not fit on the alternate stack.
 pub fn place(
     stack_pointer: u64,
     alternate: Option<&AlternateStack>,
@@ -98,7 +97,7 @@ pub fn place(
         None => stack_pointer.wrapping_sub(RED_ZONE),
     };
     let extended_state = top.wrapping_sub(extended_size as u64) & !63;
-    // As after a call: 8 below a multiple of 16.
+    // Aligned as after a call instruction: 8 below a multiple of 16.
     let frame = (extended_state.wrapping_sub(FRAME_SIZE as u64) & !15).wrapping_sub(8);
     match alternate {
         Some(stack) if frame < stack.base || frame > stack.base.wrapping_add(stack.size) => None,
@@ -109,7 +108,7 @@ pub fn place(
     }
 }
 
-/// The last fault of the thread, as the frame reports it.
+/// The last fault of the thread, as reported in the frame.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct LastFault {
     /// Vector.
@@ -120,7 +119,7 @@ pub struct LastFault {
     pub address: u64,
 }
 
-/// The frame's head for these registers.
+/// Builds the head of the frame from these registers.
 pub fn compose(
     regs: &UserRegs,
     place: FramePlace,
@@ -160,7 +159,7 @@ pub fn compose(
     }
 }
 
-/// The registers a frame returns to. Flags that user code must not choose are kept from `current`.
+/// Returns the registers that a frame restores. Flags that user code must not change are taken from `current`.
 pub fn restore(context: &SignalContext, current: &UserRegs) -> UserRegs {
     let [r8, r9, r10, r11, r12, r13, r14, r15] = context.high;
     UserRegs {
@@ -186,9 +185,10 @@ pub fn restore(context: &SignalContext, current: &UserRegs) -> UserRegs {
     }
 }
 
-/// Whether the processor returns to a program with the frame's selectors, which are of the lowest privilege in any case:
-/// 64-bit code, and its data segment, where a frame says that it means SS (Linux 7.3 `arch/x86/kernel/signal_64.c`,
-/// `restore_sigcontext`). There is no 32-bit code here.
+/// Checks whether the processor can return to user mode with the selectors in the frame, which are forced to the lowest
+/// privilege. The code selector must be that of 64-bit code. SS must be the data segment if the frame has
+/// `UC_STRICT_RESTORE_SS` (Linux 7.3 `arch/x86/kernel/signal_64.c`, `restore_sigcontext`). 32-bit code is not
+/// supported.
 pub fn selectors_return(head: &FrameHead) -> bool {
     const USER: u16 = 3;
     let [code, _, _, stack] = head.context.segments;
@@ -282,7 +282,7 @@ mod tests {
         let stack = AlternateStack::default();
         let mut head = compose(&regs, where_to, 0, stack, 5, LastFault::default());
         assert_eq!(restore(&head.context, &regs), regs);
-        // IOPL and IF are not the program's to choose.
+        // User code must not set IOPL or IF.
         head.context.rflags = 0x3001;
         assert_eq!(restore(&head.context, &regs).rflags, 0x203);
         let mut bytes = [0; FrameHead::SIZE];

@@ -1,6 +1,6 @@
-//! Constants of the x86-64 interface that `linux-raw-sys` lacks, each with its header.
+//! Constants of the x86-64 interface that `linux-raw-sys` lacks, each with the header that defines it.
 
-/// `asm/ucontext.h`: extended state follows the frame.
+/// `asm/ucontext.h`: the frame has an extended state.
 pub const UC_FP_XSTATE: u64 = 1;
 /// `asm/ucontext.h`: SS was saved.
 pub const UC_SIGCONTEXT_SS: u64 = 2;
@@ -8,9 +8,9 @@ pub const UC_SIGCONTEXT_SS: u64 = 2;
 pub const UC_STRICT_RESTORE_SS: u64 = 4;
 /// `asm/sigcontext.h`: first magic, in the software bytes of the legacy region.
 pub const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;
-/// `asm/sigcontext.h`: second magic, behind the extended state.
+/// `asm/sigcontext.h`: second magic, after the extended state.
 pub const FP_XSTATE_MAGIC2: u32 = 0x4650_5845;
-/// `asm/sigcontext.h`: bytes of the second magic.
+/// `asm/sigcontext.h`: size of the second magic in bytes.
 pub const FP_XSTATE_MAGIC2_SIZE: usize = 4;
 /// `asm/sigcontext.h`: offset of `struct _fpx_sw_bytes` in the legacy region.
 pub const FP_SOFTWARE_BYTES: usize = 464;

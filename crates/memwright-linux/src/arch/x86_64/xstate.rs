@@ -6,16 +6,16 @@ use super::{
 };
 use crate::abi::Plain;
 
-/// Bits of MXCSR that may be set; XRSTOR faults on others.
+/// Bits of MXCSR that may be set; XRSTOR faults on any other.
 const MXCSR_MASK: u32 = 0xffff;
 
-/// Bytes of extended state in a signal frame, second magic included.
+/// Returns the size of the extended state in a signal frame, including the second magic.
 pub fn frame_size(size: usize) -> usize {
     size + FP_XSTATE_MAGIC2_SIZE
 }
 
-/// Marks an area as written to a signal frame: software bytes and, behind the state, the second
-/// magic. `bytes` are [`frame_size`] long.
+/// Writes the markers of a signal frame into an XSAVE area: the software bytes, and the second magic after the state.
+/// `bytes` has the length that [`frame_size`] returns.
 pub fn mark(bytes: &mut [u8], size: usize, features: u64) {
     let software = &mut bytes[FP_SOFTWARE_BYTES..512];
     software.fill(0);
@@ -26,16 +26,16 @@ pub fn mark(bytes: &mut [u8], size: usize, features: u64) {
     FP_XSTATE_MAGIC2.to_bytes(&mut bytes[size..size + 4]);
 }
 
-/// How much of the extended state a frame holds, by the marks of its legacy region.
+/// The part of the extended state that a frame contains, according to the markers in its legacy region.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Extent {
-    /// The legacy region only (the marks are missing or do not fit).
+    /// The legacy region only: the markers are missing or inconsistent.
     Legacy,
-    /// This many bytes, if the second magic follows them.
+    /// This many bytes, provided that the second magic follows them.
     Extended(usize),
 }
 
-/// Reads the marks of a legacy region.
+/// Reads the markers in a legacy region.
 pub fn extent(legacy: &[u8], size: usize) -> Extent {
     let software = &legacy[FP_SOFTWARE_BYTES..512];
     let state = u32::from_bytes(&software[16..20]) as usize;
@@ -51,15 +51,16 @@ pub fn extent(legacy: &[u8], size: usize) -> Extent {
     }
 }
 
-/// A signal frame holds what the processor would not load: XRSTOR faults, and the frame is no frame.
+/// A signal frame contains a state that the processor refuses to load: XRSTOR would fault, so the frame is invalid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Unloadable;
 
-/// Checks what XRSTOR checks of an area that came from user memory, or FXRSTOR with `extended` false (Linux 7.3
-/// `arch/x86/kernel/fpu/signal.c`, `restore_fpregs_from_user`, which lets the processor judge).
+/// Checks an area from user memory as XRSTOR does, or as FXRSTOR does if `extended` is false (Linux 7.3
+/// `arch/x86/kernel/fpu/signal.c`, `restore_fpregs_from_user`, which leaves the check to the processor).
 ///
 /// # Errors
-/// There are reserved bits in MXCSR, or in the header a feature that is not enabled or a form that is not the plain one.
+/// Reserved bits in MXCSR are set, or the header has a feature that is not enabled or a form other than the standard
+/// one.
 pub fn check(area: &FpuArea, features: u64, extended: bool) -> Result<(), Unloadable> {
     let header = &area.bytes[FpuArea::HEADER..FpuArea::HEADER + 64];
     let plain = header[8..24].iter().all(|&byte| byte == 0);
@@ -72,8 +73,8 @@ pub fn check(area: &FpuArea, features: u64, extended: bool) -> Result<(), Unload
     }
 }
 
-/// Makes an area that came from user memory safe to load: only enabled features, no reserved bits.
-/// With `extended` false the header is made up for the legacy region (x87 and SSE).
+/// Makes an area from user memory safe to load by clearing features that are not enabled and reserved bits. If
+/// `extended` is false, the function writes a header for the legacy region (x87 and SSE).
 pub fn sanitize(area: &mut FpuArea, features: u64, extended: bool) {
     let header = &mut area.bytes[FpuArea::HEADER..FpuArea::HEADER + 64];
     let present = if extended {
@@ -99,7 +100,7 @@ mod tests {
             (25, 0xff, true, Ok(())),
             (26, 0x01, true, Err(Unloadable)),
             (27, 0x80, false, Err(Unloadable)),
-            // The features that are there, the form, and what is behind.
+            // Features, the format, and the reserved bytes after it.
             (512, 0x07, true, Ok(())),
             (512, 0x08, true, Err(Unloadable)),
             (512, 0x08, false, Ok(())),

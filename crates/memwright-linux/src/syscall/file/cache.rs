@@ -13,7 +13,7 @@ use crate::{
 use linux_raw_sys::general as raw;
 use memwright_table::PAGE_SIZE;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[real(
     raw::__NR_cachestat,
     "cachestat",
@@ -42,12 +42,13 @@ fn cachestat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let (first, end) = pages(range);
     let (cached, evicted) = regular.map_or((0, 0), |regular| regular.cached(first, end));
-    // Files are in memory alone: no page is dirty, or being written back.
+    // Files are only in memory: no page is dirty or under writeback.
     let counts = [cached, 0, 0, evicted, 0];
     context.write_value(answer, &counts).map(|()| 0)
 }
 
-/// The pages that a range of bytes touches: the first, and the one behind the last. A length of 0 means all that follow.
+/// Returns the pages that a range of bytes touches: the first, and the one after the last. A length of 0 means up to
+/// the end.
 fn pages([offset, length]: [u64; 2]) -> (u64, u64) {
     const PAGE: u64 = PAGE_SIZE as u64;
     let end = match length.checked_sub(1) {

@@ -1,4 +1,4 @@
-//! Changing a file's permissions, owner, times and size.
+//! System calls that change a file's permissions, owner, times and size.
 
 use super::{descriptor, real};
 use crate::{
@@ -29,7 +29,7 @@ const ALLOCATE_FLAGS: &[(u64, &str)] = &[
     (raw::FALLOC_FL_ZERO_RANGE as u64, "FALLOC_FL_ZERO_RANGE"),
 ];
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(raw::__NR_chmod, "chmod", &[Path, Mode], chmod),
     real(raw::__NR_fchmod, "fchmod", &[Fd, Mode], fchmod),
@@ -76,7 +76,7 @@ pub const CALLS: &[SystemCall] = &[
         &[Fd, Flags(ALLOCATE_FLAGS), Int, Int],
         fallocate,
     ),
-    // Memory is as durable as it gets: once written it is where it will stay.
+    // Files are in memory and need no writeback, so these calls only check their arguments.
     real(raw::__NR_fsync, "fsync", &[Fd], fsync),
     real(raw::__NR_fdatasync, "fdatasync", &[Fd], fsync),
     real(raw::__NR_syncfs, "syncfs", &[Fd], syncfs),
@@ -103,7 +103,7 @@ pub const CALLS: &[SystemCall] = &[
     },
 ];
 
-/// Only the owner and root change what a node says of itself.
+/// Checks that the caller is the owner or root, which alone may change the attributes of a node.
 fn own(context: &Context<'_>, inode: &Inode) -> Result<(), Errno> {
     inode.check_owner(context.subject())
 }
@@ -163,7 +163,7 @@ fn fchmodat2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     change_mode(context, &entry.inode, mode)
 }
 
-/// Sets owner and group; -1 leaves one as it is. Executables lose their set-id bits.
+/// Sets owner and group; -1 keeps one unchanged. Executables lose their set-id bits.
 fn change_owner(context: &Context<'_>, inode: &Inode, user: u64, group: u64) -> CallResult {
     let (user, group) = (user as u32, group as u32);
     let before = inode.metadata();
@@ -220,7 +220,7 @@ fn fchownat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     change_owner(context, &entry.inode, user, group)
 }
 
-/// What happens to one of the two times.
+/// How to set one of the two times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NewTime {
     Now,
@@ -271,7 +271,7 @@ fn set_times(context: &Context<'_>, inode: &Inode, times: [NewTime; 2]) -> CallR
         return Ok(0);
     }
     if times == [NewTime::Now; 2] {
-        // Whoever may write may also touch.
+        // Write permission suffices to set the times to the current time.
         own(context, inode).or_else(|_| inode.check(context.subject(), Permission::WRITE))?;
     } else {
         own(context, inode)?;
@@ -300,7 +300,7 @@ fn utimensat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     if path == 0 && flags == 0 {
-        // No path: the descriptor itself, which `futimens` uses.
+        // Without a path, the call applies to the descriptor itself; `futimens` does that.
         let open = context.files().get_usable(descriptor(directory))?;
         return set_times(context, open.inode(), times);
     }
@@ -342,7 +342,7 @@ fn utime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     set_times(context, &entry.inode, times)
 }
 
-/// Why what is no regular file is not given a size.
+/// Returns the error for setting the size of an inode that is not a regular file.
 fn unsized_error(inode: &Inode) -> Errno {
     if inode.is_directory() {
         Errno::EISDIR
@@ -361,7 +361,7 @@ fn resize(context: &Context<'_>, inode: &Inode, size: u64) -> CallResult {
         return Err(Errno::EFBIG);
     }
     let turn = regular.take_turn(context)?;
-    // A secret gets its size once (`mm/secretmem.c`, `secretmem_setattr`).
+    // A secret memory file can be sized only once (`mm/secretmem.c`, `secretmem_setattr`).
     if regular.is_secret() && regular.size() > 0 {
         return Err(Errno::EINVAL);
     }
@@ -438,7 +438,7 @@ fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             context.file_too_large();
             return Err(Errno::EFBIG);
         }
-        // Room beyond the end counts as growth even if the size stays (`mm/shmem.c`, `shmem_fallocate`).
+        // Allocation beyond the end counts as growth even if the size stays the same (`mm/shmem.c`, `shmem_fallocate`).
         if end > regular.size() && regular.seals().contains(Seals::GROW) {
             return Err(Errno::EPERM);
         }
@@ -476,7 +476,7 @@ fn fsync(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
 }
 
-/// `syncfs`: every open file is of some file system.
+/// `syncfs`: every open file belongs to some file system.
 fn syncfs(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     context.files().get_usable(descriptor(arguments[0]))?;
     Ok(0)

@@ -1,4 +1,4 @@
-//! `fcntl`, `flock` and `ioctl`.
+//! The `fcntl`, `flock` and `ioctl` system calls.
 
 use super::{descriptor, real};
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
 };
 use linux_raw_sys::{general as raw, ioctl};
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_fcntl,
@@ -45,7 +45,7 @@ fn fcntl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (number, command) = (descriptor(number), command as u32);
     let files = context.files();
     let open = files.get(number)?;
-    // A descriptor that only names a place has no more than these.
+    // An `O_PATH` descriptor permits only these commands.
     let on_path = matches!(
         command,
         raw::F_DUPFD | raw::F_DUPFD_CLOEXEC | raw::F_GETFD | raw::F_SETFD | raw::F_GETFL
@@ -129,20 +129,20 @@ abi_struct! {
         pub kind: i16,
         /// What `start` is relative to.
         pub whence: i16,
-        /// Nothing.
+        /// Padding.
         pub padding: u32,
         /// First byte.
         pub start: i64,
-        /// Bytes; 0 for all that follow, negative for those before.
+        /// Length in bytes; 0 for all bytes that follow, negative for those before.
         pub length: i64,
-        /// Who holds it.
+        /// Process id of the holder.
         pub process: i32,
-        /// Nothing.
+        /// Padding.
         pub padding_behind: u32,
     }
 }
 
-/// The bytes that a lock covers: first and last.
+/// Returns the first and last byte of a lock.
 ///
 /// # Errors
 /// `EINVAL` if it would begin before the file, `EOVERFLOW` if it ends beyond the largest offset.

@@ -1,4 +1,4 @@
-//! Closing and duplicating descriptors.
+//! System calls that close and duplicate descriptors.
 
 use super::{descriptor, real};
 use crate::{
@@ -18,7 +18,7 @@ const CLOSE_RANGE_UNSHARE: u32 = 2;
 /// `CLOSE_RANGE_CLOEXEC` of `linux/close_range.h`.
 const CLOSE_RANGE_CLOEXEC: u32 = 4;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(raw::__NR_close, "close", &[Kind::Fd], close),
     real(
@@ -71,7 +71,7 @@ fn dup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     context.add_descriptor(open, 0)
 }
 
-/// Puts the file of `old` at `new` and closes what stood there.
+/// Installs the file of `old` at `new` and closes the previous file there.
 fn duplicate_to(context: &Context<'_>, old: i32, new: i32, close_on_exec: bool) -> CallResult {
     let files = context.files();
     let open = files.get(old)?;

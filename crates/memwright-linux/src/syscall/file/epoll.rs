@@ -1,4 +1,4 @@
-//! `epoll`: making, changing, waiting.
+//! `epoll`: creating, changing, waiting.
 
 use super::{
     descriptor,
@@ -24,7 +24,7 @@ use crate::{
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::general as raw;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_epoll_create,
@@ -95,7 +95,7 @@ fn make(context: &Context<'_>, flags: u32) -> CallResult {
 }
 
 fn epoll_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    // The size has no meaning but must be one.
+    // The size has no effect but must be positive.
     if arguments[0] as i32 <= 0 {
         return Err(Errno::EINVAL);
     }
@@ -144,10 +144,10 @@ fn epoll_ctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// Events that are stored between two scheduling points.
+/// Events stored between two scheduling points.
 const EVENTS: u32 = 128;
 
-/// Waits and stores the events that were found; returns how many.
+/// Waits and stores the events found. Returns their number.
 fn wait(
     context: &Context<'_>,
     open: &OpenFile,
@@ -174,7 +174,7 @@ fn wait(
     Ok(found.len() as u64)
 }
 
-/// Checks the arguments that all the calls have in common.
+/// Checks the arguments that all variants of the call share.
 fn wait_arguments(
     context: &Context<'_>,
     arguments: &Arguments,

@@ -1,4 +1,4 @@
-//! `eventfd` and `eventfd2`.
+//! The `eventfd` and `eventfd2` system calls.
 
 use super::real;
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 use alloc::boxed::Box;
 use linux_raw_sys::general as raw;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(raw::__NR_eventfd, "eventfd", &[Kind::Unsigned], eventfd),
     real(

@@ -1,4 +1,4 @@
-//! Rings of submissions and completions.
+//! System calls of io_uring: rings of submissions and completions.
 
 use super::{descriptor, real};
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::{general as raw, io_uring as uapi};
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_io_uring_setup,
@@ -53,10 +53,10 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// Words of `struct io_uring_params`: the sizes, flags and features, then the offsets of either ring.
+/// The words of `struct io_uring_params`: sizes, flags and features, then the offsets of both rings.
 type Parameters = [u32; 30];
 
-/// `io_uring_setup`.
+/// Implements `io_uring_setup`.
 fn io_uring_setup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[entries, address, ..] = arguments;
     let mut words: Parameters = context.read_value(address)?;
@@ -108,7 +108,7 @@ fn io_uring_setup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     context.add_descriptor(open, raw::O_CLOEXEC)
 }
 
-/// The open file of a ring; the caller asks it for the ring.
+/// Returns the open file of a ring, after checking that it is one.
 fn opened(context: &Context<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
     let open = context.files().get_usable(descriptor(number))?;
     match open.as_kind::<Ring>() {
@@ -117,7 +117,7 @@ fn opened(context: &Context<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
     }
 }
 
-/// `io_uring_enter`. No signal mask and no time-out: they come with flags that are not offered.
+/// Implements `io_uring_enter`. Signal masks and timeouts need flags that are not supported.
 fn io_uring_enter(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, submissions, completions, flags, ..] = arguments;
     if flags as u32 & !uapi::IORING_ENTER_GETEVENTS != 0 {
@@ -138,7 +138,7 @@ fn io_uring_enter(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(done.into())
 }
 
-/// `io_uring_register`: buffers, and nothing else.
+/// Implements `io_uring_register`, for buffers only.
 fn io_uring_register(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, what, address, count, ..] = arguments;
     let open = opened(context, number)?;

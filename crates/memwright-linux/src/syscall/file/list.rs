@@ -1,4 +1,4 @@
-//! Listing directories.
+//! System calls that list directories.
 
 use super::{descriptor, real};
 use crate::{
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
 use memwright_table::TryPush;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_getdents,
@@ -30,7 +30,7 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// Most bytes gathered for one call: what libraries ask for at once.
+/// Most bytes collected for one call: the buffer size that libraries use.
 const GATHER_MAX: usize = 32 * 1024;
 
 fn list(context: &Context<'_>, arguments: &Arguments, layout: Layout) -> CallResult {
@@ -62,7 +62,7 @@ fn list(context: &Context<'_>, arguments: &Arguments, layout: Layout) -> CallRes
         return Err(Errno::EINVAL);
     }
     if let Err(error) = context.write_bytes(address, &records[..length]) {
-        // Nobody has seen these entries: they are to come again.
+        // The entries were not delivered: return them again.
         let start = crate::fs::seek::Whence::Start;
         open.seek(context, before as i64, start)?;
         return Err(error);

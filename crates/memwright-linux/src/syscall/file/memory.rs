@@ -1,4 +1,4 @@
-//! Files in memory without a name.
+//! System calls for unnamed files in memory.
 
 use super::real;
 use crate::{
@@ -30,7 +30,7 @@ const MEMFD_FLAGS: &[(u64, &str)] = &[
     (raw::MFD_EXEC as u64, "MFD_EXEC"),
 ];
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_memfd_create,
@@ -46,7 +46,7 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// Longest name: with the prefix `memfd:` it fits a file name.
+/// Longest name: with the prefix `memfd:` it fits in a file name.
 const NAME_MAX: usize = 249;
 
 fn memfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
@@ -101,7 +101,7 @@ fn memfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     add(context, &path, inode, file, close)
 }
 
-/// `memfd_secret` (Linux 7.2 `mm/secretmem.c`).
+/// Implements `memfd_secret` (Linux 7.2 `mm/secretmem.c`).
 fn memfd_secret(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let flags = arguments[0] as u32;
     if flags & !raw::O_CLOEXEC != 0 {
@@ -116,7 +116,7 @@ fn memfd_secret(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     add(context, b"/secretmem", inode, Box::new(SecretFile), flags)
 }
 
-/// A file that no directory has.
+/// Creates a file that is in no directory.
 fn nameless(
     context: &Context<'_>,
     home: &Arc<FileSystem>,
@@ -130,7 +130,7 @@ fn nameless(
     Arc::new(inode)
 }
 
-/// Opens it under the path that `/proc` shows.
+/// Opens it under the path that appears in `/proc`.
 fn add(
     context: &Context<'_>,
     path: &[u8],

@@ -1,4 +1,4 @@
-//! System calls on files: one file per group, each with its rows of the table.
+//! System calls on files: one module per group, each with its table entries.
 
 pub mod cache;
 pub mod change;
@@ -29,7 +29,7 @@ pub mod userfaultfd;
 
 use super::table::SystemCall;
 
-/// The rows of all groups.
+/// The table entries of all groups.
 pub const GROUPS: &[&[SystemCall]] = &[
     cache::CALLS,
     change::CALLS,
@@ -60,13 +60,13 @@ pub const GROUPS: &[&[SystemCall]] = &[
     userfaultfd::CALLS,
 ];
 
-/// A descriptor argument.
+/// Converts an argument to a descriptor.
 #[must_use]
 pub const fn descriptor(argument: u64) -> i32 {
     argument as i32
 }
 
-/// A row of the table that does what Linux does.
+/// Creates a table entry for a call with the semantics of Linux.
 pub(crate) const fn real(
     number: u32,
     name: &'static str,

@@ -35,7 +35,7 @@ const MOUNT_FLAGS: &[(u64, &str)] = &[
     (raw::MS_STRICTATIME as u64, "MS_STRICTATIME"),
 ];
 
-/// `include/linux/fs.h`.
+/// Flags of `include/linux/fs.h`.
 mod unmount {
     pub const FORCE: u32 = 1;
     pub const DETACH: u32 = 2;
@@ -50,7 +50,7 @@ const UNMOUNT_FLAGS: &[(u64, &str)] = &[
     (unmount::NO_FOLLOW as u64, "UMOUNT_NOFOLLOW"),
 ];
 
-/// The rows of this group. What `mount` reads beside the path may be missing.
+/// The table entries of this group. All arguments of `mount` except the path may be null.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_mount,
@@ -81,7 +81,7 @@ fn may(context: &Context<'_>) -> Result<(), Errno> {
     }
 }
 
-/// A string of at most a page that may be missing (Linux 7.2 `fs/namespace.c`, `copy_mount_string`).
+/// Reads an optional string of at most a page (Linux 7.2 `fs/namespace.c`, `copy_mount_string`).
 fn string(context: &Context<'_>, address: u64) -> Result<Option<Vec<u8>>, Errno> {
     if address == 0 {
         return Ok(None);
@@ -90,14 +90,14 @@ fn string(context: &Context<'_>, address: u64) -> Result<Option<Vec<u8>>, Errno>
     read.map(Some)
 }
 
-/// Options, which end with their page if nothing ends them before (`copy_mount_options`).
+/// Reads mount options. They end after a page if there is no NUL before (`copy_mount_options`).
 fn options(context: &Context<'_>, address: u64) -> Result<Vec<u8>, Errno> {
     let mut text = Vec::new();
     if address == 0 {
         return Ok(text);
     }
     text.try_fill(PAGE_SIZE, 0)?;
-    // Up to the end of its page it is there as a whole or not at all; what follows need not be there.
+    // The rest of the first page must be readable; the next page need not be.
     let first = PAGE_SIZE - address as usize % PAGE_SIZE;
     context.read_bytes(address, &mut text[..first])?;
     let after = address.checked_add(first as u64).ok_or(Errno::EFAULT)?;
@@ -110,7 +110,7 @@ fn options(context: &Context<'_>, address: u64) -> Result<Vec<u8>, Errno> {
     Ok(text)
 }
 
-/// What programs of old said beside the flags means nothing.
+/// Drops the magic number that old programs put into the flags.
 const fn without_magic(flags: u32) -> u32 {
     const MAGIC: u32 = 0xc0ed_0000;
     const MASK: u32 = 0xffff_0000;
@@ -121,7 +121,7 @@ const fn without_magic(flags: u32) -> u32 {
     }
 }
 
-/// `mount`: of a new tmpfs, or a change of one.
+/// Implements `mount`: mounts a new tmpfs or changes one.
 fn mount(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[source, path, kind, flags, data, _] = arguments;
     context.check_heap()?;
@@ -156,7 +156,7 @@ fn mount(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// `umount2`. Nothing expires: who asks for that is told that it cannot be had.
+/// Implements `umount2`. `MNT_EXPIRE` is refused, because mounts do not expire.
 fn umount2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[path, flags, ..] = arguments;
     let flags = flags as u32;

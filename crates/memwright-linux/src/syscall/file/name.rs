@@ -1,4 +1,4 @@
-//! Making, removing and moving names.
+//! System calls that create, remove and move names.
 
 use super::{descriptor, real};
 use crate::{
@@ -31,7 +31,7 @@ const RENAME_FLAGS: &[(u64, &str)] = &[
     (raw::RENAME_WHITEOUT as u64, "RENAME_WHITEOUT"),
 ];
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(raw::__NR_mkdir, "mkdir", &[Path, Mode], mkdir),
     real(raw::__NR_mkdirat, "mkdirat", &[DirFd, Path, Mode], mkdirat),
@@ -93,7 +93,7 @@ pub const CALLS: &[SystemCall] = &[
 
 const HERE: u64 = raw::AT_FDCWD as u64;
 
-/// Walks to a name that shall be made; it must not exist.
+/// Walks to a name to be created, which must not exist.
 fn walk_new(
     context: &Context<'_>,
     directory: u64,
@@ -112,7 +112,7 @@ fn walk_new(
     Ok(walked)
 }
 
-/// Gives a new node the name that was walked to.
+/// Links a new node under the name that was walked to.
 fn make(context: &Context<'_>, walked: &Walked, body: Body, permissions: u32) -> CallResult {
     let now = Moment::now(context.kernel);
     let file_system = &walked.parent.inode.file_system;
@@ -137,7 +137,7 @@ fn make_directory(context: &Context<'_>, directory: u64, path: u64, mode: u64) -
     make(context, &walked, Body::directory(), permissions)
 }
 
-/// The node of a group, or of the root of all groups.
+/// Returns the node of a cgroup directory, or of the root of all groups.
 fn groups(inode: &Inode) -> Option<&ProcNode> {
     match &inode.body {
         Body::Proc(node) => node.is_cgroup().then_some(node),
@@ -145,7 +145,7 @@ fn groups(inode: &Inode) -> Option<&ProcNode> {
     }
 }
 
-/// Whether the caller may change the names in a directory that keeps them itself.
+/// Checks that the caller may change the names in a directory that manages them itself.
 fn may_change(context: &Context<'_>, directory: &Inode) -> Result<(), Errno> {
     directory.check(context.subject(), Permission::WRITE | Permission::EXECUTE)
 }
@@ -175,10 +175,10 @@ fn make_node(
             let number = DeviceNumber::decode(device as u32);
             Some(Body::Character(Device::from_number(number)))
         }
-        // A node that no socket is bound to.
+        // A node without a bound socket.
         raw::S_IFSOCK => Some(Body::Socket),
         raw::S_IFDIR => return Err(Errno::EPERM),
-        // Those that there are have their nodes.
+        // Block device nodes cannot be created: those of the existing disks are there already.
         _ => return Err(Errno::EINVAL),
     };
     let walked = walk_new(context, directory, path, false)?;
@@ -322,7 +322,7 @@ fn link_at(context: &Context<'_>, old: (u64, u64), new: (u64, u64), flags: u32) 
     let entry = context.resolve_at(descriptor(old.0), old.1, how)?;
     let walked = walk_new(context, new.0, new.1, false)?;
     let name = walked.last_name(Errno::EEXIST)?;
-    // A file of O_TMPFILE, which never had a name, may get one.
+    // A file opened with O_TMPFILE, which never had a name, may be linked.
     let nameless = entry.is_removed() && entry.name().first() == Some(&b'#');
     let mounts = &context.kernel.mounts;
     mounts.names.link(
@@ -382,7 +382,7 @@ fn read_link(
         .ok_or(Errno::EINVAL)?;
     let flags = raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH;
     let entry = match context.resolve_at(descriptor(directory), path, flags) {
-        // An empty path is no path but with a descriptor.
+        // An empty path is valid only together with a descriptor.
         Ok(_) if directory == HERE && context.read_path(path)?.is_empty() => {
             return Err(Errno::ENOENT);
         }

@@ -34,7 +34,7 @@ pub const OPEN_FLAGS: &[(u64, &str)] = &[
     (raw::O_PATH as u64, "O_PATH"),
 ];
 
-/// The flags that `open` knows; it ignores others, `openat2` refuses them.
+/// The flags that `open` knows. It ignores others; `openat2` refuses them.
 const KNOWN: u64 = raw::O_ACCMODE as u64
     | raw::O_SYNC as u64
     | raw::FASYNC as u64
@@ -43,7 +43,7 @@ const KNOWN: u64 = raw::O_ACCMODE as u64
     | (raw::O_NONBLOCK | raw::O_DIRECT | raw::O_LARGEFILE | raw::O_NOFOLLOW) as u64
     | (raw::O_NOATIME | raw::O_CLOEXEC | raw::O_PATH) as u64;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_open,
@@ -108,7 +108,7 @@ fn openat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     )
 }
 
-/// Without the `RESOLVE_` restrictions, which a caller must be able to rely on: they are refused.
+/// Implements `openat2`. The `RESOLVE_` restrictions are refused: a caller relies on them, and they are not supported.
 fn openat2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[directory, path, how, size, ..] = arguments;
     if size < 24 {

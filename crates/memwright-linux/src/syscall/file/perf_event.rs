@@ -1,5 +1,5 @@
-//! `perf_event_open` (Linux 7.2 `kernel/events/core.c`), of whose events there are uprobes: how often a thread passes
-//! an instruction of a file.
+//! `perf_event_open` (Linux 7.2 `kernel/events/core.c`). The only supported events are uprobes, which count how often a
+//! thread passes an instruction of a file.
 
 use super::real;
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::general as raw;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[real(
     raw::__NR_perf_event_open,
     "perf_event_open",
@@ -26,35 +26,35 @@ pub const CALLS: &[SystemCall] = &[real(
     perf_event_open,
 )];
 
-/// What `/sys/bus/event_source/devices/uprobe/type` says: the first number behind those of `linux/perf_event.h` and of
-/// the hardware that Linux finds.
+/// The number in `/sys/bus/event_source/devices/uprobe/type`: the first one after those of `linux/perf_event.h` and of
+/// the hardware events that Linux finds.
 pub const UPROBE: u32 = 9;
 
 /// `PERF_FLAG_FD_CLOEXEC` of `linux/perf_event.h`.
 const CLOSE_ON_EXEC: u64 = 8;
 /// `disabled` of `struct perf_event_attr`.
 const DISABLED: u64 = 1;
-/// `exclude_kernel`, `exclude_hv` and `exclude_idle`: nothing of that is counted anyway.
+/// `exclude_kernel`, `exclude_hv` and `exclude_idle`: these are never counted.
 const EXCLUSIONS: u64 = 1 << 5 | 1 << 6 | 1 << 7;
 
 abi_struct! {
     /// The first 72 bytes of `struct perf_event_attr` (`linux/perf_event.h`).
     pub struct EventAttributes {
-        /// Which kind of event.
+        /// The kind of event.
         pub kind: u32,
-        /// Bytes of the structure.
+        /// Size of the structure in bytes.
         pub size: u32,
-        /// What to count.
+        /// The event.
         pub config: u64,
-        /// Sample each so many events.
+        /// Number of events per sample.
         pub sample_period: u64,
-        /// What a sample holds.
+        /// Contents of a sample.
         pub sample_type: u64,
-        /// What a read returns besides the count.
+        /// Values that a read returns besides the count.
         pub read_format: u64,
         /// Flags.
         pub flags: u64,
-        /// When to wake who waits.
+        /// When to wake waiting threads.
         pub wakeup: u32,
         /// Kind of a hardware breakpoint.
         pub breakpoint: u32,
@@ -93,8 +93,8 @@ fn perf_event_open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     context.add_descriptor(open, close)
 }
 
-/// Refuses every event but a count of a probe, for one thread on every CPU: `ENOENT` for other kinds, as Linux has it
-/// for hardware without them.
+/// Accepts only a count of a probe for one thread on all CPUs. Other kinds are refused with `ENOENT`, like hardware
+/// events on Linux without that hardware.
 fn check(attributes: &EventAttributes, cpu: i32, group: i32) -> Result<(), Errno> {
     if (attributes.size as usize) < <EventAttributes as crate::abi::Plain>::SIZE {
         return Err(Errno::E2BIG);
@@ -110,7 +110,7 @@ fn check(attributes: &EventAttributes, cpu: i32, group: i32) -> Result<(), Errno
     Ok(())
 }
 
-/// The thread that is counted.
+/// Returns the thread that is counted.
 fn counted(context: &Context<'_>, id: i32) -> Result<Arc<Thread>, Errno> {
     if id == 0 {
         return Ok(context.thread.clone());

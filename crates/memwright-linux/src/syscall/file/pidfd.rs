@@ -1,4 +1,4 @@
-//! `pidfd_open`, `pidfd_send_signal` and `pidfd_getfd`.
+//! The `pidfd_open`, `pidfd_send_signal` and `pidfd_getfd` system calls.
 
 use super::{descriptor, real};
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_pidfd_open,
@@ -51,10 +51,10 @@ const TO_PROCESS: u32 = 2;
 /// `PIDFD_SIGNAL_PROCESS_GROUP` of `linux/pidfd.h`.
 const TO_GROUP: u32 = 4;
 
-/// The process that a descriptor names; it may have ended.
+/// Returns the process that a descriptor refers to. It may have exited.
 ///
 /// # Errors
-/// `EBADF` for a descriptor that names none, `ESRCH` for a process that was waited for.
+/// `EBADF` for a descriptor that does not refer to a process, `ESRCH` for a process that was reaped.
 pub fn named_process(context: &Context<'_>, number: i32) -> Result<Arc<Process>, Errno> {
     if SELF.contains(&number) {
         return Ok(context.process().clone());
@@ -67,7 +67,7 @@ pub fn named_process(context: &Context<'_>, number: i32) -> Result<Arc<Process>,
 
 fn pidfd_open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (id, flags) = (arguments[0] as i32, arguments[1] as u32);
-    // Descriptors of single threads are not offered.
+    // Descriptors of single threads are not supported.
     if flags & !raw::O_NONBLOCK != 0 || id <= 0 {
         return Err(Errno::EINVAL);
     }
@@ -82,7 +82,7 @@ fn pidfd_open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     context.add_descriptor(open, raw::O_CLOEXEC)
 }
 
-/// The process of a pidfd, or of a directory of `/proc`.
+/// Returns the process of a pidfd, or of a directory in `/proc`.
 fn target(context: &Context<'_>, number: i32) -> Result<Arc<Process>, Errno> {
     if SELF.contains(&number) {
         return Ok(context.process().clone());
@@ -117,7 +117,7 @@ fn pidfd_send_signal(context: &Context<'_>, arguments: &Arguments) -> CallResult
             return Err(Errno::EINVAL);
         }
         let given = signal.map(|signal| SignalInfo::from_user(signal, &bytes));
-        // Only the kernel and kill may claim to be themselves.
+        // Only the kernel and `kill` may use their codes.
         let forged = |info: &SignalInfo| info.code >= 0 || info.code == code::SI_TKILL;
         if !own && given.as_ref().is_some_and(forged) {
             return Err(Errno::EPERM);

@@ -1,4 +1,4 @@
-//! Making pipes.
+//! System calls that create pipes.
 
 use super::real;
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::general as raw;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(raw::__NR_pipe, "pipe", &[Kind::Out(8)], pipe),
     real(
@@ -32,7 +32,7 @@ pub const CALLS: &[SystemCall] = &[
 ];
 
 fn make(context: &Context<'_>, address: u64, flags: u32) -> CallResult {
-    // Packet mode is not offered.
+    // Packet mode is not supported.
     if flags & !PIPE_FLAGS != 0 {
         return Err(Errno::EINVAL);
     }

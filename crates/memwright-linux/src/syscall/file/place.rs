@@ -1,4 +1,4 @@
-//! Where a process is: root and working directory.
+//! The root and working directory of a process.
 
 use super::{descriptor, real};
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 use linux_raw_sys::general as raw;
 use memwright_table::TryPush;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_getcwd,
@@ -43,7 +43,7 @@ fn getcwd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     path.try_push(0).map_err(|_| Errno::ENOMEM)?;
     let before: &[u8] = if reached { b"" } else { b"(unreachable)" };
     let length = before.len() + path.len();
-    // As Linux, in this order (`fs/d_path.c`).
+    // These checks come in the same order as on Linux (`fs/d_path.c`).
     if length > PATH_MAX {
         return Err(Errno::ENAMETOOLONG);
     }
@@ -70,7 +70,7 @@ fn chdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// Makes a path from the root the working directory; an empty one changes nothing.
+/// Makes the directory at `path`, seen from the root, the working directory. An empty path changes nothing.
 pub(crate) fn enter(context: &Context<'_>, path: &[u8]) -> Result<(), Errno> {
     if path.is_empty() {
         return Ok(());

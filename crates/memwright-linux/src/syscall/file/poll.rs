@@ -19,7 +19,7 @@ use alloc::sync::Arc;
 use core::cell::Cell;
 use linux_raw_sys::general as raw;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_poll,
@@ -41,27 +41,28 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// Bytes of a `struct pollfd` of `asm-generic/poll.h`: a descriptor, what is waited for, and what was found.
+/// Size in bytes of a `struct pollfd` of `asm-generic/poll.h`: a descriptor, the requested events, and the events
+/// found.
 const ENTRY: usize = 8;
-/// Where in it stands what was found.
+/// Offset of the events found.
 const FOUND: u64 = 6;
-/// Entries that are read together.
+/// Entries that are read at a time.
 const TOGETHER: usize = 32;
 
-/// Something to wait for.
+/// A descriptor to poll.
 pub struct Watch {
-    /// The open file; none for a descriptor that is not open.
+    /// The open file; `None` for a descriptor that is not open.
     open: Option<Arc<OpenFile>>,
-    /// What is waited for; errors always are.
+    /// The requested events; errors are always included.
     wanted: u16,
-    /// What was found.
+    /// The events found.
     found: Cell<u16>,
-    /// Nothing is ever found: the descriptor is negative.
+    /// The descriptor is negative: no event is ever found.
     passed_over: bool,
 }
 
 impl Watch {
-    /// Waits for `wanted` of a file, or of a descriptor that is not open.
+    /// Polls a file, or a descriptor that is not open, for the events `wanted`.
     #[must_use]
     pub const fn new(open: Option<Arc<OpenFile>>, wanted: u16) -> Self {
         Self {
@@ -72,7 +73,7 @@ impl Watch {
         }
     }
 
-    /// Waits for nothing.
+    /// Polls nothing.
     const fn nothing() -> Self {
         Self {
             open: None,
@@ -82,13 +83,13 @@ impl Watch {
         }
     }
 
-    /// What was found last.
+    /// Returns the events found by the last check.
     #[must_use]
     pub fn found(&self) -> u16 {
         self.found.get()
     }
 
-    /// Looks what is there of what is waited for; whether it is anything.
+    /// Checks for the requested events. Returns whether there are any.
     fn look(&self, context: &Context<'_>) -> bool {
         let always = Readiness::ERROR | Readiness::HANGUP;
         let found = match &self.open {
@@ -105,15 +106,15 @@ impl Watch {
     }
 }
 
-/// Watches between two scheduling points.
+/// Descriptors that are checked between two scheduling points.
 const WATCHES: u32 = 256;
 
-/// What a call waits for: as much as a program may have open.
+/// The descriptors that a call polls: up to as many as a program may have open.
 #[derive(Default)]
 pub struct Watches(Paged<Watch>);
 
 impl Watches {
-    /// Adds one.
+    /// Adds a descriptor.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -121,19 +122,19 @@ impl Watches {
         self.0.try_push(watch).map_err(|_| Errno::ENOMEM)
     }
 
-    /// How many there are.
+    /// Returns their number.
     fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// All, in the order in which they were added.
+    /// Iterates over all of them, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &Watch> {
         self.0.iter()
     }
 }
 
 impl Drop for Watches {
-    /// Drops them one by one, and lets other threads run in between.
+    /// Drops them one by one, and runs other threads in between.
     fn drop(&mut self) {
         let mut points = PausePoints::every(WATCHES);
         while self.0.pop().is_some() {
@@ -142,15 +143,15 @@ impl Drop for Watches {
     }
 }
 
-/// Waits until something is found for at least one watch, or the deadline; returns for how many. Each knows then what
-/// was [found](Watch::found).
+/// Waits until at least one descriptor has an event, or for the deadline. Returns the number of descriptors with
+/// events, each of which has stored its events [found](Watch::found).
 ///
-/// `deadline` is a time of the host's clock; `None` waits for ever, zero not at all.
+/// `deadline` is a time of the host's clock. `None` waits forever; a time in the past does not wait.
 ///
 /// # Errors
-/// `ERESTARTNOHAND` when a signal came first; `ENOMEM`.
+/// `ERESTARTNOHAND` if a signal arrived first; `ENOMEM`.
 pub fn wait(context: &Context<'_>, watches: &Watches, deadline: Option<u64>) -> Result<u64, Errno> {
-    // What ended the wait is what is reported: another look might find it gone.
+    // Report the events that ended the wait: a second check might no longer find them.
     let ready = || {
         let mut points = PausePoints::every(WATCHES);
         let mut count = 0;
@@ -181,13 +182,13 @@ pub fn wait(context: &Context<'_>, watches: &Watches, deadline: Option<u64>) -> 
     }
 }
 
-/// The deadline of a timeout in milliseconds; negative ones never pass.
+/// Returns the deadline for a timeout in milliseconds; `None` for a negative timeout, which never expires.
 pub fn milliseconds_argument(context: &Context<'_>, timeout: u64) -> Option<u64> {
     let milliseconds = u64::try_from(timeout as i32).ok()?;
     deadline_after(context, milliseconds * 1_000_000)
 }
 
-/// The deadline of a relative time; times in the past have passed already.
+/// Returns the deadline for a relative time in nanoseconds; `None` if it is too far in the future.
 pub fn deadline_after(context: &Context<'_>, nanoseconds: u64) -> Option<u64> {
     context.kernel.host.now().checked_add(nanoseconds)
 }
@@ -195,7 +196,7 @@ pub fn deadline_after(context: &Context<'_>, nanoseconds: u64) -> Option<u64> {
 /// Reads the optional timeout of `ppoll` and `pselect6`.
 ///
 /// # Errors
-/// `EFAULT`; `EINVAL` for a negative or unnormalised one.
+/// `EFAULT`; `EINVAL` for a negative or unnormalised timeout.
 pub fn timeout_argument(context: &Context<'_>, address: u64) -> Result<Option<u64>, Errno> {
     match context.read_optional::<Timespec>(address)? {
         None => Ok(None),
@@ -206,9 +207,8 @@ pub fn timeout_argument(context: &Context<'_>, address: u64) -> Result<Option<u6
     }
 }
 
-/// Ends `ppoll`, `pselect6` and `select`: stores by `store` what is left of the timeout, if there
-/// is one. A call whose timeout cannot be stored is not restarted (`poll_select_finish` of Linux
-/// 7.2, `fs/select.c`).
+/// Completes `ppoll`, `pselect6` and `select`: stores the remaining time by calling `store`, if there is a timeout. A
+/// call whose remaining time cannot be stored is not restarted (`poll_select_finish` of Linux 7.2, `fs/select.c`).
 ///
 /// # Errors
 /// Those of the call.
@@ -228,7 +228,7 @@ pub fn finish(
     }
 }
 
-/// Ends a call whose timeout is a `struct timespec`, or null.
+/// Completes a call whose timeout is a `struct timespec`, or null.
 ///
 /// # Errors
 /// Those of the call.
@@ -256,7 +256,7 @@ fn poll_until(
     let watches = read_watches(context, address, count as usize)?;
     let result = wait(context, &watches, deadline);
     match result {
-        // What was found is stored even then: nothing (`do_sys_poll` of Linux 7.2, `fs/select.c`).
+        // The empty result is stored even then (`do_sys_poll` of Linux 7.2, `fs/select.c`).
         Ok(_) | Err(Errno::ERESTARTNOHAND) => {}
         Err(error) => return Err(error),
     }
@@ -302,7 +302,7 @@ fn poll(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     poll_or_restart(context, address, count as u32 as u64, deadline)
 }
 
-/// Polls until a time that stays the same when the call goes on after a stop.
+/// Polls with an absolute deadline, which stays the same when the call is restarted.
 ///
 /// # Errors
 /// Those of `poll`, and `ERESTART_RESTARTBLOCK` after a signal.

@@ -1,4 +1,4 @@
-//! Memory of other processes: advice, release, copies.
+//! System calls on the memory of other processes: advice, release, copies.
 
 use super::{descriptor, pidfd::named_process, real};
 use crate::{
@@ -24,7 +24,7 @@ use linux_raw_sys::general as raw;
 use memwright::{Access, Advised, Awaited, FaultError};
 use memwright_table::{PAGE_SIZE, VirtAddr};
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_process_madvise,
@@ -58,7 +58,7 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// The arguments of copies between processes. The second vectors name memory of the other one.
+/// The arguments of copies between processes. The second set of vectors refers to memory of the other process.
 const REMOTE_COPY: &[Kind] = &[
     Kind::Int,
     Kind::Vectors(2),
@@ -68,7 +68,7 @@ const REMOTE_COPY: &[Kind] = &[
     Kind::Hex,
 ];
 
-/// Advice that may be given for another's memory: it changes no contents.
+/// Returns whether the advice may be given for another process's memory: it must not change any contents.
 fn is_for_others(advice: u64) -> bool {
     matches!(
         advice as u32,
@@ -76,7 +76,7 @@ fn is_for_others(advice: u64) -> bool {
     )
 }
 
-/// `process_madvise` (Linux 7.2 `mm/madvise.c`): returns how many bytes were advised on.
+/// Implements `process_madvise` (Linux 7.2 `mm/madvise.c`). Returns the number of bytes that were advised on.
 fn process_madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, vectors, count, wanted, flags, _] = arguments;
     if flags as u32 != 0 {
@@ -115,7 +115,7 @@ fn process_madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(done)
 }
 
-/// `process_mrelease` (Linux 7.2 `mm/oom_kill.c`): the memory of a process that was killed goes at once.
+/// Implements `process_mrelease` (Linux 7.2 `mm/oom_kill.c`): frees the memory of a killed process at once.
 fn process_mrelease(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if arguments[1] as u32 != 0 {
         return Err(Errno::EINVAL);
@@ -129,7 +129,7 @@ fn process_mrelease(context: &Context<'_>, arguments: &Arguments) -> CallResult 
     Ok(0)
 }
 
-/// Whether every process that runs in the address space is ending (`task_will_free_mem`).
+/// Returns whether all processes that use the address space are exiting (`task_will_free_mem`).
 fn will_free(context: &Context<'_>, space: &Arc<Space>) -> bool {
     let mut processes = context.kernel.tasks.processes();
     processes
@@ -138,20 +138,20 @@ fn will_free(context: &Context<'_>, space: &Arc<Space>) -> bool {
         .all(|process| process.signals.lock().group_exit.is_some())
 }
 
-/// What a copy between processes is about.
+/// A copy between processes.
 struct RemoteCopy {
     own: Vec<IoVector>,
     others: Vec<IoVector>,
     space: Arc<Space>,
-    /// It is the caller's own memory.
+    /// Both sides are the caller's own memory.
     is_own: bool,
 }
 
-/// Bytes that go through the kernel's stack at a time.
+/// Bytes copied through the kernel stack at a time.
 const CHUNK: usize = 1024;
 
 impl RemoteCopy {
-    /// Reads the arguments (Linux 7.2 `mm/process_vm_access.c`); none if there is nothing to copy.
+    /// Reads the arguments (Linux 7.2 `mm/process_vm_access.c`). Returns `None` if there is nothing to copy.
     fn new(context: &Context<'_>, arguments: &Arguments) -> Result<Option<Self>, Errno> {
         let &[id, own, own_count, others, others_count, flags] = arguments;
         if flags != 0 {
@@ -187,8 +187,8 @@ impl RemoteCopy {
         }))
     }
 
-    /// Calls `copy` for run after run of the other's memory, with its address and length, until one is short; returns
-    /// how much was copied.
+    /// Calls `copy` with the address and length of one run of the other process's memory after another, until one is
+    /// short. Returns the total number of bytes copied.
     fn each(&self, mut copy: impl FnMut(VirtAddr, usize) -> Result<Copied, Errno>) -> CallResult {
         let mut done = 0;
         for piece in &self.others {
@@ -218,22 +218,22 @@ impl RemoteCopy {
     }
 }
 
-/// What became of a part of a copy.
+/// The result of one part of a copy.
 struct Copied {
-    /// How many bytes were to be copied.
+    /// Number of bytes to copy.
     wanted: usize,
-    /// How many were.
+    /// Number of bytes copied.
     count: usize,
 }
 
-/// How many of `step` bytes lie in the page of this address.
+/// Returns how many of `step` bytes are in the page of this address.
 fn within_page(at: VirtAddr, step: usize) -> usize {
     step.min(PAGE_SIZE - at.offset())
 }
 
-/// How many of `step` bytes are copied at once from one address of the caller's memory to another, so that what was
-/// copied is copied again where the two overlap: word by word if they are closer than that, as copies to and from
-/// programs do on Linux.
+/// Returns how many of `step` bytes to copy at once between two addresses in the caller's own memory. If the ranges
+/// overlap, bytes that were copied are copied again. At a distance below a word they are copied word by word, as user
+/// copies on Linux do.
 fn apart(from: u64, to: u64, step: usize) -> usize {
     const WORD: usize = size_of::<u64>();
     match to.checked_sub(from) {
@@ -245,8 +245,9 @@ fn apart(from: u64, to: u64, step: usize) -> usize {
     }
 }
 
-/// Reads or writes another's memory from this address on, so many bytes, and waits for whoever watches it; returns how
-/// many were moved. `part` does the rest from an address, before which so many are done.
+/// Reads or writes `length` bytes of another process's memory at an address, and waits for its userfaultfd context if
+/// necessary. Returns the number of bytes moved. `part` moves the rest from an address on, of which its second argument
+/// is already done, and reports how much it moved before an error.
 fn moved(
     context: &Context<'_>,
     space: &Arc<Space>,

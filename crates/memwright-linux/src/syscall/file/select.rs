@@ -19,10 +19,10 @@ use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
 use memwright_table::TryPush;
 
-/// Descriptors between two scheduling points.
+/// Descriptors that are handled between two scheduling points.
 const NUMBERS: u32 = 256;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_select,
@@ -45,7 +45,7 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// What each of the three sets waits for, in their order (`fs/select.c` of Linux 7.2).
+/// The events that each of the three sets waits for, in their order (`fs/select.c` of Linux 7.2).
 const WANTED: [u16; 3] = [
     (raw::POLLRDNORM | raw::POLLRDBAND | raw::POLLIN | raw::POLLHUP | raw::POLLERR) as u16,
     (raw::POLLWRBAND | raw::POLLWRNORM | raw::POLLOUT | raw::POLLERR) as u16,
@@ -66,7 +66,7 @@ fn read_set(context: &Context<'_>, address: u64, words: usize) -> Result<Option<
     Ok(Some(set))
 }
 
-/// A set of `words` words: for a million descriptors, which are the most, 128 KiB.
+/// Creates a set of `words` words. With a million descriptors, which is the limit, it has 128 KiB.
 fn empty_set(words: usize) -> Result<Set, Errno> {
     let mut set = Set::new();
     set.try_fill(words, 0).map_err(|_| Errno::ENOMEM)?;
@@ -153,7 +153,7 @@ fn select(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 fn pselect6(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[_, _, _, _, timeout, mask] = arguments;
     let deadline = timeout_argument(context, timeout)?;
-    // The last argument points to the mask's address and size.
+    // The last argument points to the address and the size of the mask.
     let [address, size] = context.read_optional::<[u64; 2]>(mask)?.unwrap_or_default();
     let result =
         context.with_signal_mask(address, size, || select_until(context, arguments, deadline));

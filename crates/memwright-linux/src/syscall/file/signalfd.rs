@@ -1,4 +1,4 @@
-//! `signalfd` and `signalfd4`.
+//! The `signalfd` and `signalfd4` system calls.
 
 use super::{descriptor, real};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 use alloc::boxed::Box;
 use linux_raw_sys::general as raw;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_signalfd,

@@ -20,7 +20,7 @@ use crate::{
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_splice,
@@ -49,11 +49,11 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// The flags that there are.
+/// The known flags.
 const KNOWN: u32 =
     raw::SPLICE_F_MOVE | raw::SPLICE_F_NONBLOCK | raw::SPLICE_F_MORE | raw::SPLICE_F_GIFT;
 
-/// Whether the call waits.
+/// Returns whether the call may block.
 ///
 /// # Errors
 /// `EINVAL` for an unknown flag.
@@ -64,10 +64,10 @@ fn waits(flags: u64) -> Result<bool, Errno> {
     Ok(flags as u32 & raw::SPLICE_F_NONBLOCK == 0)
 }
 
-/// One of the two files of a `splice`, and where in it.
+/// One of the two files of a `splice`, and the offset in it.
 struct Side {
     open: Arc<OpenFile>,
-    /// The offset that the call names.
+    /// The offset that the caller passed, if any.
     offset: Option<i64>,
     is_pipe: bool,
 }
@@ -82,10 +82,10 @@ impl Side {
         })
     }
 
-    /// Where the transfer begins; none for a file without positions.
+    /// Returns the offset at which the transfer begins; `None` for a file without a position.
     ///
     /// # Errors
-    /// `EINVAL` for an offset that there is not, or more bytes than a file may have.
+    /// `EINVAL` for an offset in a file without a position, or if the transfer would exceed the largest file size.
     fn start(&self, length: u64) -> Result<Option<u64>, Errno> {
         let start = match self.offset {
             Some(_) if !self.open.has_position() => return Err(Errno::EINVAL),
@@ -99,7 +99,7 @@ impl Side {
         Ok(self.open.has_position().then_some(start))
     }
 
-    /// Lets the transfer have ended so many bytes behind `start`.
+    /// Records that the transfer ended `count` bytes after `start`.
     fn finish(&mut self, context: &Context<'_>, start: Option<u64>, count: usize) -> CallResult {
         let end = start.map_or(0, |start| start + count as u64);
         match &mut self.offset {
@@ -111,7 +111,7 @@ impl Side {
     }
 }
 
-/// `splice`: bytes go from one file to another, of which one at least is a pipe.
+/// Implements `splice`: moves bytes between two files, at least one of which is a pipe.
 fn splice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[input, input_offset, output, output_offset, length, flags] = arguments;
     if length == 0 {
@@ -166,12 +166,12 @@ fn splice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(done)
 }
 
-/// How much is moved at most.
+/// Limits the length of a transfer.
 fn limited(length: u64) -> usize {
     length.min(TRANSFER_MAX) as usize
 }
 
-/// What a pipe holds goes to a file.
+/// Moves bytes from a pipe to a file.
 fn pipe_to_file(
     context: &Context<'_>,
     input: &OpenFile,
@@ -201,7 +201,7 @@ fn pipe_to_file(
     output.finish(context, start, count)
 }
 
-/// What is read of a file goes to a pipe: `waits` for the file, `pipe_waits` for room in the pipe.
+/// Moves bytes from a file to a pipe. `waits` permits waiting for the file, `pipe_waits` for room in the pipe.
 fn file_to_pipe(
     context: &Context<'_>,
     input: &mut Side,
@@ -211,7 +211,7 @@ fn file_to_pipe(
 ) -> CallResult {
     let pipe = output.as_kind::<PipeEnd>().ok_or(Errno::EINVAL)?;
     let start = input.start(length)?;
-    // Room comes first: what cannot be read either is told afterwards.
+    // Waiting for room comes first: errors of the file are reported afterwards.
     pipe.await_room(context, pipe_waits)?;
     if !input.open.file.splices().reads() {
         return Err(Errno::EINVAL);
@@ -229,7 +229,7 @@ fn file_to_pipe(
             if done > 0 {
                 return Ok(0);
             }
-            // Of sockets of messages SPLICE_F_NONBLOCK asks for nothing: only streams have a `splice_read` of their own.
+            // SPLICE_F_NONBLOCK has no effect on message sockets: only streams have a separate `splice_read`.
             if !waits && !messages {
                 return Err(Errno::EAGAIN);
             }
@@ -239,13 +239,13 @@ fn file_to_pipe(
     input.finish(context, start, count)
 }
 
-/// Whether a read of the file returns at once.
+/// Returns whether a read of the file would return at once.
 fn is_readable_now(context: &Context<'_>, open: &OpenFile) -> bool {
     let ended = Readiness::READ | Readiness::HANGUP | Readiness::ERROR;
     open.file.readiness(context, open).intersects(ended)
 }
 
-/// `tee`: what a pipe holds goes to another one too.
+/// Implements `tee`: copies the contents of a pipe to another pipe.
 fn tee(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[input, output, length, flags, ..] = arguments;
     let waits = waits(flags)?;
@@ -268,7 +268,8 @@ fn tee(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(done as u64)
 }
 
-/// `vmsplice` (Linux 7.2 `fs/splice.c`): the memory of the program goes into a pipe, or what is in the pipe to it.
+/// Implements `vmsplice` (Linux 7.2 `fs/splice.c`): moves memory of the program into a pipe, or bytes from the pipe to
+/// memory.
 fn vmsplice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, vectors, count, flags, ..] = arguments;
     let waits = waits(flags)?;

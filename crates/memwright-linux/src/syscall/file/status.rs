@@ -1,4 +1,4 @@
-//! What is known of files: `stat` and its kin, `access`, `statfs`.
+//! File attributes: `stat` and its relatives, `access`, `statfs`.
 
 use super::{descriptor, real};
 use crate::{
@@ -23,7 +23,7 @@ pub const AT_FLAGS: &[(u64, &str)] = &[
     (raw::AT_EMPTY_PATH as u64, "AT_EMPTY_PATH"),
 ];
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(raw::__NR_stat, "stat", &[Path, Out(144)], stat),
     real(raw::__NR_lstat, "lstat", &[Path, Out(144)], lstat),

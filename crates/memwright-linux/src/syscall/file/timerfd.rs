@@ -1,4 +1,4 @@
-//! `timerfd`: making, setting, asking.
+//! `timerfd`: creating, setting, reading.
 
 use super::{descriptor, real};
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::general as raw;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_timerfd_create,
@@ -50,7 +50,7 @@ abi_struct! {
 }
 
 impl TimerSetting {
-    /// The setting for what is left until the next expiration, and the interval.
+    /// Creates the setting from the time until the next expiration and the interval, in nanoseconds.
     #[must_use]
     pub const fn from_nanoseconds((left, interval): (u64, u64)) -> Self {
         Self {
@@ -59,8 +59,8 @@ impl TimerSetting {
         }
     }
 
-    /// When a timer so set expires, in times of the host's clock. `offset` is by how much the
-    /// timer's clock is before that.
+    /// Returns when a timer with this setting expires, by the host's clock. `offset` is how far the timer's clock is
+    /// ahead of the host's, in nanoseconds.
     ///
     /// # Errors
     /// `EINVAL` for times that are negative or not normalised.
@@ -78,10 +78,10 @@ impl TimerSetting {
     }
 }
 
-/// By how many nanoseconds a clock that counts real time is before the host's.
+/// Returns how many nanoseconds a clock is ahead of the host's.
 ///
-/// The machine never sleeps and its time is never set: the alarm clocks wake it no less than the
-/// others, and the time since boot is the monotonic one.
+/// The machine is never suspended and its time is never set. So the alarm clocks do not differ from the others, and the
+/// boot-time clock equals the monotonic one.
 ///
 /// # Errors
 /// `EINVAL` for other clocks.
@@ -121,7 +121,7 @@ fn timerfd_settime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if flags as u32 & !known != 0 {
         return Err(Errno::EINVAL);
     }
-    // Cancelling on a change of the time has no effect: the time is never set.
+    // The flag to cancel on a clock change has no effect: the time is never set.
     let absolute = flags as u32 & raw::TFD_TIMER_ABSTIME != 0;
     let open = open_timer(context, number)?;
     let timer = open.as_kind::<TimerFile>().ok_or(Errno::EINVAL)?;

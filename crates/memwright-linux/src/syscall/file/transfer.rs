@@ -1,4 +1,4 @@
-//! Reading, writing and moving the position.
+//! System calls that read, write and move the position.
 
 use super::{descriptor, real};
 use crate::{
@@ -23,7 +23,7 @@ use memwright_table::TryPush;
 
 use Kind::{Fd, Hex, InBuffer, Int, OutBuffer, Unsigned, Vectors};
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(raw::__NR_read, "read", &[Fd, OutBuffer(2), Unsigned], read),
     real(
@@ -85,12 +85,12 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// Where a transfer takes place.
+/// The offset of a transfer.
 #[derive(Clone, Copy)]
 enum At {
-    /// At the position, which moves.
+    /// The file position, which advances.
     Position,
-    /// At this offset; the position stays.
+    /// This offset; the position is unchanged.
     Offset(u64),
 }
 
@@ -112,7 +112,7 @@ fn transfer_out(context: &Context<'_>, open: &OpenFile, pieces: &[IoVector], at:
     Ok(done as u64)
 }
 
-/// The open file, if it may be used in this direction, and the one piece that a call names.
+/// Returns the open file, if it permits this direction, and the single buffer of a call.
 fn one_piece(
     context: &Context<'_>,
     arguments: &Arguments,
@@ -130,7 +130,7 @@ fn one_piece(
     ))
 }
 
-/// The open file, if it may be used in this direction: that is checked before anything else.
+/// Returns the open file if it permits this direction. This is checked before anything else.
 fn usable(context: &Context<'_>, number: u64, writes: bool) -> Result<Arc<OpenFile>, Errno> {
     let open = context.files().get(descriptor(number))?;
     let allowed = if writes {
@@ -177,13 +177,13 @@ fn writev(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     transfer_out(context, &open, &pieces, At::Position)
 }
 
-/// The offset in the fourth argument; the fifth is its upper half on 32-bit machines only.
+/// Returns the offset in the fourth argument. The fifth is its upper half on 32-bit machines only.
 fn vector_offset(arguments: &Arguments) -> Result<At, Errno> {
     explicit(arguments[3] as i64).map(At::Offset)
 }
 
-/// As [`vector_offset`], but -1 stands for the position; and no flag is known beyond those that
-/// hold for memory anyway.
+/// Returns the offset like [`vector_offset`], except that -1 stands for the position. The only known flags are those
+/// that always hold for files in memory.
 fn flagged_offset(arguments: &Arguments) -> Result<At, Errno> {
     const HELD: u32 = raw::RWF_HIPRI | raw::RWF_DSYNC | raw::RWF_SYNC;
     if arguments[5] as u32 & !HELD != 0 {
@@ -235,7 +235,7 @@ fn lseek(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// Bytes that a copy between files moves at a time.
 const CHUNK: usize = 4096;
 
-/// Copies between two open files through the kernel; what was read but not written stays unread.
+/// Copies between two open files through the kernel. Bytes that were read but not written remain unread.
 fn copy(
     context: &Context<'_>,
     from: (&OpenFile, &mut At),
@@ -256,7 +256,7 @@ fn copy(
             At::Position => input.position(),
             At::Offset(offset) => offset,
         };
-        // Read at an offset where there is one, so that a short write loses nothing.
+        // Read at an explicit offset if the file has positions, so that a short write loses nothing.
         let mut sink = Sink::kernel(&mut buffer[..wanted]);
         let positioned = input.has_position();
         let result = if positioned {
@@ -298,7 +298,7 @@ fn copy(
     Ok(done)
 }
 
-/// The offset at `address`, or the position if the pointer is null.
+/// Returns the offset at `address`, or the position if the pointer is null.
 fn offset_argument(context: &Context<'_>, address: u64) -> Result<At, Errno> {
     match context.read_optional::<i64>(address)? {
         Some(offset) => explicit(offset).map(At::Offset),
@@ -324,7 +324,8 @@ fn sendfile(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if output.flags() & raw::O_APPEND != 0 {
         return Err(Errno::EINVAL);
     }
-    // A pipe and a socket have no position to read at, a folder no bytes (fs/splice.c, `splice_direct_to_actor`).
+    // A pipe or a socket has no position to read at, and a directory has no bytes (fs/splice.c,
+    // `splice_direct_to_actor`).
     if !input.has_position() || input.inode().kind() == crate::fs::kind::Kind::Directory {
         return Err(Errno::EINVAL);
     }
@@ -371,7 +372,7 @@ fn copy_file_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         };
         let begin = start(source, &input);
         let distance = begin.abs_diff(start(target, &output));
-        // No more than there is up to the end is copied (fs/read_write.c, `generic_copy_file_checks`).
+        // The copy ends at the end of the input (fs/read_write.c, `generic_copy_file_checks`).
         let there = input.attributes(context).size.saturating_sub(begin);
         count = count.min(usize::try_from(there).unwrap_or(usize::MAX));
         if distance < count as u64 {

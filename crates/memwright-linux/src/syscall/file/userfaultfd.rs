@@ -1,4 +1,4 @@
-//! `userfaultfd`.
+//! The `userfaultfd` system call.
 
 use super::real;
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[real(
     raw::__NR_userfaultfd,
     "userfaultfd",
@@ -21,7 +21,7 @@ pub const CALLS: &[SystemCall] = &[real(
     userfaultfd,
 )];
 
-/// A descriptor of a new userfaultfd with these flags (`new_userfaultfd`).
+/// Creates a userfaultfd with these flags. Returns its descriptor (`new_userfaultfd`).
 ///
 /// # Errors
 /// `EINVAL` for unknown flags; those of descriptors.
@@ -41,7 +41,7 @@ pub fn make(context: &Context<'_>, flags: u32) -> CallResult {
 }
 
 fn userfaultfd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    // `userfaultfd_syscall_allowed`.
+    // See `userfaultfd_syscall_allowed`.
     let flags = arguments[0] as u32;
     let anybody = context.kernel.userfaults.anybody.load(Ordering::Relaxed);
     let harmless = flags & raw::UFFD_USER_MODE_ONLY != 0;

@@ -1,4 +1,4 @@
-//! `madvise`.
+//! The `madvise` system call.
 
 use crate::{
     Space,
@@ -17,7 +17,7 @@ use memwright::{
 };
 use memwright_table::VirtAddr;
 
-/// `madvise`. Advice without effect is counted as a stub under its name.
+/// Implements `madvise`. Advice without effect is counted as a stub under its name.
 pub fn madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, number, ..] = *arguments;
     let (advice, name) = advice(number).ok_or(Errno::EINVAL)?;
@@ -35,11 +35,11 @@ pub fn madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// Applies advice to a range. Userfaultfd events for discarded contents are sent before the contents go, so that the handler
-/// does not fill them again.
+/// Applies advice to a range. Userfaultfd events for discarded contents are sent before the contents are discarded, so
+/// that the handler does not fill them again.
 ///
 /// # Errors
-/// As `madvise`.
+/// Those of `madvise`.
 pub(in crate::syscall) fn advise(
     context: &Context<'_>,
     space: &Arc<Space>,

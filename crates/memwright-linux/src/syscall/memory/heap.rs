@@ -1,4 +1,4 @@
-//! `brk`.
+//! The `brk` system call.
 
 use super::{PAGE, make_resident, telling};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 use memwright::{AreaFlags, MapRequest, Placement, Rights};
 use memwright_table::VirtAddr;
 
-/// `brk`. Never fails: returns the end of the heap, moved or not.
+/// Implements `brk`. Never fails: returns the end of the heap, moved or not.
 pub fn brk(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let wanted = arguments[0];
     let Some(image) = context.process().image() else {

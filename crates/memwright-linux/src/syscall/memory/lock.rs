@@ -12,12 +12,12 @@ use linux_raw_sys::general as raw;
 use memwright::{LockError, LockFuture};
 use memwright_table::VirtAddr;
 
-/// `mlock`.
+/// Implements `mlock`.
 pub fn mlock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     lock(context, arguments[0], arguments[1], false)
 }
 
-/// `mlock2`.
+/// Implements `mlock2`.
 pub fn mlock2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, flags, ..] = *arguments;
     if flags & !u64::from(raw::MLOCK_ONFAULT) != 0 {
@@ -49,7 +49,7 @@ fn lock(context: &Context<'_>, address: u64, length: u64, on_fault: bool) -> Cal
     Ok(0)
 }
 
-/// `munlock`.
+/// Implements `munlock`.
 pub fn munlock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let address = VirtAddr::new(arguments[0]);
     let unlock = || context.with_space(|space| space.unlock(address, arguments[1]));
@@ -58,7 +58,7 @@ pub fn munlock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// `mlockall`.
+/// Implements `mlockall`.
 pub fn mlockall(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let flags = arguments[0] as u32;
     let known = raw::MCL_CURRENT | raw::MCL_FUTURE | raw::MCL_ONFAULT;
@@ -79,7 +79,7 @@ pub fn mlockall(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// `munlockall`.
+/// Implements `munlockall`.
 pub fn munlockall(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     let unlock = || context.with_space(|space| space.unlock_all());
     let unlocked = context.kernel.with_relief(unlock);

@@ -1,4 +1,4 @@
-//! `mmap`.
+//! The `mmap` system call.
 
 use super::{
     PAGE,
@@ -29,7 +29,7 @@ use memwright::{
 };
 use memwright_table::VirtAddr;
 
-/// `mmap`.
+/// Implements `mmap`.
 pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [_, length, _, flags, descriptor, offset] = *arguments;
     context.check_heap()?;
@@ -48,8 +48,8 @@ pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
 }
 
-/// Checks what Linux checks before the kind of mapping: length, number of areas, place, and the right to lock (`do_mmap` of
-/// Linux 7.3). Called only after `mmap` failed, to return the error that Linux would return first.
+/// Checks what Linux checks before the kind of mapping: length, number of areas, place, and the right to lock
+/// (`do_mmap` of Linux 7.3). Called only after `mmap` failed, to return the error that Linux would return first.
 #[cold]
 fn first_refusal(
     context: &Context<'_>,
@@ -138,7 +138,7 @@ fn mapped_file(
     Ok(Some(open))
 }
 
-/// Maps, sends the userfaultfd events for what was replaced, and populates; returns the address.
+/// Maps, sends the userfaultfd events for what was replaced, and populates. Returns the address.
 ///
 /// # Errors
 /// Those of [`AddressSpace::map`](memwright::AddressSpace::map).
@@ -167,7 +167,7 @@ fn request(plan: MapPlan, length: u64, kind: MapKind<M>, max_rights: Rights) -> 
     }
 }
 
-/// Maps at the lowest free place below 2 GiB (`MAP_32BIT`).
+/// Maps at the lowest free address below 2 GiB (`MAP_32BIT`).
 fn map_low(
     context: &Context<'_>,
     plan: MapPlan,
@@ -207,7 +207,7 @@ fn first_free(space: &Space, (start, end): (u64, u64), length: u64) -> Option<u6
         .map(|_| free)
 }
 
-/// Makes what an anonymous mapping maps, and returns the most rights that it may get.
+/// Creates the object of an anonymous mapping, and returns the most rights that the mapping may get.
 fn anonymous(
     context: &Context<'_>,
     plan: &MapPlan,
@@ -227,7 +227,7 @@ fn anonymous(
     if size > USER_END {
         return Err(Errno::ENOMEM);
     }
-    // Linux makes a file for it (`shmem_zero_setup`).
+    // As on Linux, the mapping gets a file (`shmem_zero_setup`).
     context.check_open_files()?;
     let memory = context.kernel.memory.clone();
     let identity = ObjectIdentity::default();
@@ -246,7 +246,7 @@ fn anonymous(
     ))
 }
 
-/// Makes what a mapping of a hugetlb file maps, and reserves its pages.
+/// Returns the object of a mapping of a hugetlb file, after reserving its pages.
 fn huge_pages(
     context: &Context<'_>,
     plan: &MapPlan,

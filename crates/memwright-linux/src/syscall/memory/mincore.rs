@@ -1,4 +1,4 @@
-//! `mincore`.
+//! The `mincore` system call.
 
 use super::PAGE;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 use alloc::vec::Vec;
 use memwright_table::VirtAddr;
 
-/// `mincore`.
+/// Implements `mincore`.
 pub fn mincore(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, vector, ..] = *arguments;
     if address % PAGE != 0 {

@@ -55,8 +55,8 @@ fn telling<R>(
     result
 }
 
-/// Populates what a call must, and waits for the userfaultfd handler of each page that has one. Pages that cannot be had are
-/// left to later faults (Linux 7.2 `mm/gup.c`, `__mm_populate`).
+/// Populates what a call must, and waits for the userfaultfd handler of each page that has one. Pages that cannot be
+/// populated are left to later faults (Linux 7.2 `mm/gup.c`, `__mm_populate`).
 fn make_resident(context: &Context<'_>, mut rest: ToPopulate) {
     if rest.is_empty() {
         return;

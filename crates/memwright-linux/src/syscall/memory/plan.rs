@@ -52,7 +52,7 @@ pub(in crate::syscall) fn known_rights(protection: u64) -> Rights {
 
 /// Flags without effect on Linux (`LEGACY_MAP_MASK` and what `do_mmap` ignores).
 const IGNORED: u32 = raw::MAP_DENYWRITE | raw::MAP_EXECUTABLE | raw::MAP_NONBLOCK;
-/// Flags that `MAP_SHARED_VALIDATE` accepts beside the ignored ones.
+/// Flags that `MAP_SHARED_VALIDATE` accepts in addition to the ignored ones.
 const KNOWN: u32 = raw::MAP_TYPE
     | raw::MAP_FIXED
     | raw::MAP_FIXED_NOREPLACE

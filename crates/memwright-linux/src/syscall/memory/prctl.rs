@@ -1,4 +1,4 @@
-//! The settings of an address space that `prctl` makes.
+//! The `prctl` settings of an address space.
 
 use crate::{
     context::Context,
@@ -8,7 +8,7 @@ use crate::{
 use linux_raw_sys::prctl;
 use memwright::{HugeRefusal, space::ExecGain};
 
-/// `PR_SET_MDWE`: denies making existing memory executable. The setting cannot be revoked or changed
+/// Implements `PR_SET_MDWE`: denies making existing memory executable. The setting cannot be revoked or changed
 /// (`prctl_set_mdwe` of Linux 7.2, `kernel/sys.c`).
 pub fn set_exec_gain(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [_, bits, rest @ .., _] = *arguments;
@@ -26,7 +26,7 @@ pub fn set_exec_gain(context: &Context<'_>, arguments: &Arguments) -> CallResult
     })
 }
 
-/// `PR_GET_MDWE`.
+/// Implements `PR_GET_MDWE`.
 pub fn get_exec_gain(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [_, rest @ .., _] = *arguments;
     if rest != [0; 4] {
@@ -55,7 +55,7 @@ fn exec_gain(bits: u64) -> Option<ExecGain> {
 /// Flag of `PR_SET_THP_DISABLE`: advised areas still get huge pages, `linux/prctl.h` since Linux 6.18.
 const PR_THP_DISABLE_EXCEPT_ADVISED: u64 = 1 << 1;
 
-/// `PR_SET_THP_DISABLE` (`prctl_set_thp_disable` of Linux 7.2, `kernel/sys.c`).
+/// Implements `PR_SET_THP_DISABLE` (`prctl_set_thp_disable` of Linux 7.2, `kernel/sys.c`).
 pub fn set_huge_refusal(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [_, disable, flags, rest @ .., _] = *arguments;
     if rest != [0; 2] {
@@ -71,7 +71,7 @@ pub fn set_huge_refusal(context: &Context<'_>, arguments: &Arguments) -> CallRes
     Ok(0)
 }
 
-/// `PR_GET_THP_DISABLE`.
+/// Implements `PR_GET_THP_DISABLE`.
 pub fn get_huge_refusal(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [_, rest @ .., _] = *arguments;
     if rest != [0; 4] {
@@ -84,7 +84,7 @@ pub fn get_huge_refusal(context: &Context<'_>, arguments: &Arguments) -> CallRes
     })
 }
 
-/// `PR_SET_MEMORY_MERGE` (`kernel/sys.c` of Linux 7.2).
+/// Implements `PR_SET_MEMORY_MERGE` (`kernel/sys.c` of Linux 7.2).
 pub fn set_merging(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [_, on, rest @ .., _] = *arguments;
     if rest != [0; 3] {
@@ -97,7 +97,7 @@ pub fn set_merging(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// `PR_GET_MEMORY_MERGE`.
+/// Implements `PR_GET_MEMORY_MERGE`.
 pub fn get_merging(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [_, rest @ .., _] = *arguments;
     if rest != [0; 4] {

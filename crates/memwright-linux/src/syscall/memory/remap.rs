@@ -1,4 +1,4 @@
-//! `mremap`.
+//! The `mremap` system call.
 
 use super::{make_resident, telling};
 use crate::{
@@ -11,7 +11,7 @@ use linux_raw_sys::general as raw;
 use memwright::space::RemapRequest;
 use memwright_table::VirtAddr;
 
-/// `mremap`.
+/// Implements `mremap`.
 pub fn mremap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [old, old_length, new_length, flags, new, _] = *arguments;
     context.check_heap()?;

@@ -1,4 +1,4 @@
-//! `mseal`.
+//! The `mseal` system call.
 
 use crate::{
     context::Context,
@@ -8,7 +8,7 @@ use crate::{
 };
 use memwright_table::VirtAddr;
 
-/// `mseal`.
+/// Implements `mseal`.
 pub fn mseal(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, flags, ..] = *arguments;
     if flags != 0 {

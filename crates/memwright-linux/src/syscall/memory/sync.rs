@@ -1,4 +1,4 @@
-//! `msync`.
+//! The `msync` system call.
 
 use super::PAGE;
 use crate::{
@@ -11,7 +11,7 @@ use linux_raw_sys::general as raw;
 use memwright::space::SyncFlags;
 use memwright_table::VirtAddr;
 
-/// `msync`.
+/// Implements `msync`.
 pub fn msync(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, flags, ..] = *arguments;
     let flags = flags as u32;

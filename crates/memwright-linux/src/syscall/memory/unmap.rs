@@ -1,4 +1,4 @@
-//! `munmap`.
+//! The `munmap` system call.
 
 use super::telling;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 use memwright_table::VirtAddr;
 
-/// `munmap`.
+/// Implements `munmap`.
 pub fn munmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, ..] = *arguments;
     let address = VirtAddr::new(address);

@@ -1,23 +1,23 @@
-//! Sets of nodes in user memory (Linux 7.2 `mm/mempolicy.c`, `get_nodes` and `copy_nodes_to_user`).
+//! Node masks in user memory (Linux 7.2 `mm/mempolicy.c`, `get_nodes` and `copy_nodes_to_user`).
 
 use crate::{context::Context, errno::Errno};
 use memwright_table::NodeSet;
 
-/// Nodes that the interface has room for (`MAX_NUMNODES` of Debian's configuration).
+/// Largest number of nodes that the interface supports (`MAX_NUMNODES` of Debian's configuration).
 pub(crate) const MOST_NODES: u64 = 1024;
-/// Bits of a page, the longest mask.
+/// Number of bits in a page, which is the longest mask.
 const MOST_BITS: u64 = 4096 * 8;
-/// Bits of a word.
+/// Number of bits in a word.
 const WORD: u64 = 64;
 
-/// The nodes that a program names, also those that could be and are not.
+/// The nodes in a mask, which may include nodes that do not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Named([u64; (MOST_NODES / WORD) as usize]);
 
 impl Named {
     const NONE: Self = Self([0; (MOST_NODES / WORD) as usize]);
 
-    /// Those below 64: no machine has others.
+    /// Returns the nodes below 64; no machine has others.
     pub fn low(&self) -> NodeSet {
         NodeSet::from_bits(self.0[0])
     }
@@ -26,12 +26,12 @@ impl Named {
         *self == Self::NONE
     }
 
-    /// Whether all of them are among `nodes`.
+    /// Returns whether all of them are in `nodes`.
     pub fn are_among(&self, nodes: NodeSet) -> bool {
         self.low().without(nodes).is_empty() && self.0[1..].iter().all(|word| *word == 0)
     }
 
-    /// The numbers of all of them, in order.
+    /// Iterates over their numbers, in order.
     pub fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
         (0..MOST_NODES)
             .filter(|number| self.0[(number / WORD) as usize] >> (number % WORD) & 1 != 0)
@@ -46,10 +46,10 @@ impl From<NodeSet> for Named {
     }
 }
 
-/// Reads the mask at `address`, of `count` - 1 bits.
+/// Reads the mask at `address`, which has `count` - 1 bits.
 ///
 /// # Errors
-/// `EINVAL` if it is longer than a page, or names a node beyond the last that could be; `EFAULT`.
+/// `EINVAL` if it is longer than a page, or contains a node beyond the largest possible one; `EFAULT`.
 pub(super) fn read(context: &Context<'_>, address: u64, count: u64) -> Result<Named, Errno> {
     let mut named = Named::NONE;
     let bits = count.wrapping_sub(1);
@@ -72,7 +72,7 @@ pub(super) fn read(context: &Context<'_>, address: u64, count: u64) -> Result<Na
     Ok(named)
 }
 
-/// Writes `nodes` as a mask of `count` - 1 bits. So many that no word is left of their number are none.
+/// Writes `nodes` as a mask of `count` - 1 bits. If the number of words overflows, nothing is written.
 ///
 /// # Errors
 /// `EINVAL` if it would be longer than a page; `EFAULT`.

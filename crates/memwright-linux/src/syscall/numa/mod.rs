@@ -1,4 +1,4 @@
-//! Memory on several nodes, as programs ask for it.
+//! System calls on NUMA memory policies and page migration.
 
 mod mask;
 mod pages;
@@ -13,7 +13,7 @@ use linux_raw_sys::general as raw;
 pub(crate) use mask::MOST_NODES;
 pub(crate) use policy::mode_name;
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(
         raw::__NR_mbind,

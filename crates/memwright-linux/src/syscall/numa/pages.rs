@@ -1,4 +1,4 @@
-//! Pages that move on request (Linux 7.2 `mm/migrate.c` and `mm/mempolicy.c`).
+//! Page migration on request (Linux 7.2 `mm/migrate.c` and `mm/mempolicy.c`).
 
 use super::{mask, policy};
 use crate::{
@@ -14,10 +14,10 @@ use linux_raw_sys::mempolicy as raw;
 use memwright::{Moved, Moving, Unmoved};
 use memwright_table::{NodeChoice, NodeSet, Page, PageRange, VirtAddr};
 
-/// Pages between two scheduling points of a call.
+/// Pages that a call handles between two scheduling points.
 const PAGES: u32 = 64;
 
-/// The address space of the process `id`, 0 for the caller, whose pages the caller may look at.
+/// Returns the address space of process `id`, or of the caller for 0, after checking that the caller may inspect it.
 fn space_of(context: &Context<'_>, id: u64) -> Result<Arc<Space>, Errno> {
     if int(id) == 0 {
         return Ok(context.with_space(Arc::clone));
@@ -32,7 +32,7 @@ fn space_of(context: &Context<'_>, id: u64) -> Result<Arc<Space>, Errno> {
     process.space().ok_or(Errno::EINVAL)
 }
 
-/// The process that has the thread `id`, also one that has ended and nobody waited for.
+/// Returns the process of thread `id`, which may be a zombie.
 fn process_of(context: &Context<'_>, id: u32) -> Option<Arc<Process>> {
     let tasks = &context.kernel.tasks;
     let thread = tasks.thread(id).map(|thread| thread.process.clone());
@@ -43,7 +43,7 @@ fn may_move_all(context: &Context<'_>) -> bool {
     context.process().credentials.lock().has(Capabilities::NICE)
 }
 
-/// From this node and no other.
+/// Returns the choice of this node only.
 fn only(node: u8) -> NodeChoice {
     NodeChoice {
         near: node,
@@ -53,7 +53,7 @@ fn only(node: u8) -> NodeChoice {
     }
 }
 
-/// What `move_pages` says of a page that it only looks at, or of one that did not move.
+/// Returns the status that `move_pages` reports for a page that it only queries, or that did not move.
 fn status_of(moved: Result<Moved, Unmoved>) -> Result<u8, Errno> {
     match moved {
         Ok(Moved::To(node) | Moved::Stays(node)) => Ok(node),
@@ -72,7 +72,7 @@ fn status_word(status: Result<u8, Errno>) -> i32 {
     }
 }
 
-/// `move_pages`.
+/// Implements `move_pages`.
 pub(super) fn move_pages(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[id, count, pages, nodes, statuses, flags] = arguments;
     const MOVE: u32 = raw::MPOL_MF_MOVE;
@@ -106,7 +106,7 @@ pub(super) fn move_pages(context: &Context<'_>, arguments: &Arguments) -> CallRe
         let node = u8::try_from(node).ok().filter(|node| all.contains(*node));
         let node = node.ok_or(Errno::ENODEV)?;
         match space.migrate(page, only(node), moving) {
-            // What was to move and did not ends the call: as many are left.
+            // A page that should move but could not ends the call, which returns how many pages are left.
             Err(Unmoved::Busy | Unmoved::Object) => return Ok(count - index),
             Err(Unmoved::NoFrame) => return Err(Errno::ENOMEM),
             moved @ (Ok(_)
@@ -118,7 +118,7 @@ pub(super) fn move_pages(context: &Context<'_>, arguments: &Arguments) -> CallRe
     Ok(0)
 }
 
-/// `migrate_pages`.
+/// Implements `migrate_pages`.
 pub(super) fn migrate_pages(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, count, from, to, ..] = *arguments;
     let from = mask::read(context, from, count)?;
@@ -153,8 +153,9 @@ pub(super) fn migrate_pages(context: &Context<'_>, arguments: &Arguments) -> Cal
     Ok(left)
 }
 
-/// Where a page on `node` goes: the member of `to` at the same place as `node` in `from` (`node_remap`); nowhere if it
-/// is in both sets, or not in `from`.
+/// Returns the destination of a page on `node`: the member of `to` at the same index as `node` in `from`
+/// (`node_remap`). Returns `None` if the page stays: `node` is not in `from`, the sets are equal, or they differ in
+/// size and `to` contains `node`.
 fn target_of(node: u8, from: NodeSet, to: NodeSet) -> Option<u8> {
     if !from.contains(node) || (from.len() == to.len() && to.contains(node) && from == to) {
         return None;

@@ -1,4 +1,4 @@
-//! Policies of areas and threads (Linux 7.2 `mm/mempolicy.c`).
+//! Memory policies of areas and threads (Linux 7.2 `mm/mempolicy.c`).
 
 use super::mask::{self, Named};
 use crate::{
@@ -20,12 +20,12 @@ const LOCAL: u32 = 4;
 const PREFERRED_MANY: u32 = 5;
 const WEIGHTED_INTERLEAVE: u32 = 6;
 
-/// Flags of a mode.
+/// Mode flags.
 const STATIC: u32 = raw::MPOL_F_STATIC_NODES;
 const RELATIVE: u32 = raw::MPOL_F_RELATIVE_NODES;
 const BALANCING: u32 = raw::MPOL_F_NUMA_BALANCING;
 
-/// The number of a mode.
+/// Returns the number of a mode.
 const fn number(mode: PlaceMode) -> u32 {
     match mode {
         PlaceMode::Preferred => PREFERRED,
@@ -37,7 +37,7 @@ const fn number(mode: PlaceMode) -> u32 {
     }
 }
 
-/// The name that `/proc/PID/numa_maps` shows (`policy_modes`).
+/// Returns the name of a mode in `/proc/PID/numa_maps` (`policy_modes`).
 pub(crate) const fn mode_name(mode: PlaceMode) -> &'static str {
     match mode {
         PlaceMode::Preferred => "prefer",
@@ -49,7 +49,7 @@ pub(crate) const fn mode_name(mode: PlaceMode) -> &'static str {
     }
 }
 
-/// A mode and its flags, if there are such and they go together (`sanitize_mpol_flags`).
+/// Splits a mode and its flags, after checking that they are valid together (`sanitize_mpol_flags`).
 fn mode_and_flags(mode: u32) -> Result<(u32, u32), Errno> {
     let flags = mode & (STATIC | RELATIVE | BALANCING);
     let mode = mode & !(STATIC | RELATIVE | BALANCING);
@@ -64,14 +64,14 @@ fn mode_and_flags(mode: u32) -> Result<(u32, u32), Errno> {
     Ok((mode, flags))
 }
 
-/// The policy that a mode with flags and a set of nodes ask for, on a machine with the nodes `all`; `None` for the
-/// default (`mpol_new` and `mpol_set_nodemask`).
+/// Returns the policy for a mode with flags and a node mask, on a machine with the nodes `all`; `None` for the default
+/// (`mpol_new` and `mpol_set_nodemask`).
 fn policy(mode: u32, nodes: &Named, all: NodeSet) -> Result<Option<PlacePolicy>, Errno> {
     let (mode, flags) = mode_and_flags(mode)?;
     let places = flags & (STATIC | RELATIVE);
     let kind = match mode {
         DEFAULT if nodes.is_empty() => return Ok(None),
-        // Without a node it is the one of the CPU.
+        // Without a node, the policy uses the node of the CPU.
         PREFERRED | LOCAL if nodes.is_empty() && places == 0 => PlaceMode::Local,
         DEFAULT | LOCAL => return Err(Errno::EINVAL),
         _ if nodes.is_empty() => return Err(Errno::EINVAL),
@@ -102,7 +102,7 @@ fn policy(mode: u32, nodes: &Named, all: NodeSet) -> Result<Option<PlacePolicy>,
     }))
 }
 
-/// The nodes that `nodes` name by their places among all of them (`mpol_relative_nodemask`).
+/// Returns the nodes that `nodes` selects by their index among all nodes (`mpol_relative_nodemask`).
 fn relative(nodes: &Named, all: NodeSet) -> NodeSet {
     let count = u64::from(all.len().max(1));
     let numbers = nodes.numbers();
@@ -112,12 +112,12 @@ fn relative(nodes: &Named, all: NodeSet) -> NodeSet {
     NodeSet::from_bits(chosen.fold(0, |bits: u64, (_, node)| bits | 1 << node))
 }
 
-/// All nodes of the machine.
+/// Returns all nodes of the machine.
 pub(super) fn all(context: &Context<'_>) -> NodeSet {
     context.kernel.memory.frames().topology().all()
 }
 
-/// The node of the CPU that the caller runs on.
+/// Returns the node of the CPU on which the caller runs.
 pub(super) fn here(context: &Context<'_>) -> u8 {
     let topology = context.kernel.memory.frames().topology();
     topology.node_of(context.kernel.host.cpu())
@@ -133,7 +133,7 @@ fn bind_errno(error: BindError) -> Errno {
     }
 }
 
-/// `mbind`.
+/// Implements `mbind`.
 pub(super) fn mbind(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[address, length, mode, nodes, count, flags] = arguments;
     const STRICT: u32 = raw::MPOL_MF_STRICT;
@@ -155,7 +155,7 @@ pub(super) fn mbind(context: &Context<'_>, arguments: &Arguments) -> CallResult 
         _ => Moving::All,
     };
     let start = VirtAddr::new(address);
-    // Nothing, also where rounding up leaves nothing of it, needs no nodes.
+    // An empty range, or one whose length wraps to 0 when rounded up, needs no nodes.
     if start.is_aligned() && length.wrapping_add(PAGE_SIZE as u64 - 1) < PAGE_SIZE as u64 {
         return Ok(0);
     }
@@ -174,7 +174,7 @@ pub(super) fn mbind(context: &Context<'_>, arguments: &Arguments) -> CallResult 
     Ok(0)
 }
 
-/// Moves the pages of a range that are not where its policy wants them; returns how many stayed.
+/// Moves the pages of a range that are not on a node of its policy. Returns how many could not be moved.
 fn move_misplaced(
     context: &Context<'_>,
     start: VirtAddr,
@@ -201,7 +201,7 @@ fn move_misplaced(
             }
             let choice = choice.unwrap_or(usual.choice(near, 0, all(context), |_| 1));
             match space.migrate(page, choice, moving) {
-                // What others show too was not to move (`migrate_folio_add`).
+                // Pages that other processes also map are not moved (`migrate_folio_add`).
                 Ok(Moved::To(_) | Moved::Stays(_)) | Err(Unmoved::Absent | Unmoved::Shared(_)) => {}
                 Err(
                     Unmoved::NoArea
@@ -217,7 +217,7 @@ fn move_misplaced(
     left
 }
 
-/// `set_mempolicy`.
+/// Implements `set_mempolicy`.
 pub(super) fn set_mempolicy(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [mode, nodes, count, ..] = *arguments;
     mode_and_flags(mode as u32)?;
@@ -227,7 +227,7 @@ pub(super) fn set_mempolicy(context: &Context<'_>, arguments: &Arguments) -> Cal
     Ok(0)
 }
 
-/// `get_mempolicy`.
+/// Implements `get_mempolicy`.
 pub(super) fn get_mempolicy(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[to, nodes_to, count, address, flags, _] = arguments;
     const NODE: u64 = raw::MPOL_F_NODE as u64;
@@ -275,7 +275,7 @@ fn write_nodes(context: &Context<'_>, to: u64, count: u64, nodes: NodeSet) -> Ca
     Ok(0)
 }
 
-/// The node of the page at `address`, which is made if it is not there (`lookup_node`).
+/// Returns the node of the page at `address`, which is faulted in if necessary (`lookup_node`).
 fn node_at(context: &Context<'_>, address: u64) -> Result<u8, Errno> {
     let page = VirtAddr::new(address).page();
     let look = || context.with_space(|space| space.node_of(page));
@@ -292,13 +292,13 @@ fn node_at(context: &Context<'_>, address: u64) -> Result<u8, Errno> {
     }
 }
 
-/// The node of the page of zeroes.
+/// Returns the node of the zero page.
 fn zero_node(context: &Context<'_>) -> u8 {
     let memory = &context.kernel.memory;
     memory.frames().node_of(memory.zero_frame())
 }
 
-/// `set_mempolicy_home_node`.
+/// Implements `set_mempolicy_home_node`.
 pub(super) fn set_mempolicy_home_node(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, home, flags, ..] = *arguments;
     if flags != 0 || home >= u64::from(all(context).len()) {
@@ -307,7 +307,7 @@ pub(super) fn set_mempolicy_home_node(context: &Context<'_>, arguments: &Argumen
     if address % PAGE_SIZE as u64 != 0 {
         return Err(Errno::EINVAL);
     }
-    // A length that wraps when it is rounded up is none, and of no length anything is true.
+    // A length that wraps when it is rounded up counts as 0, and a range of length 0 always succeeds.
     let length = length.checked_next_multiple_of(PAGE_SIZE as u64);
     let Some(length) = length.filter(|length| *length > 0) else {
         return Ok(0);

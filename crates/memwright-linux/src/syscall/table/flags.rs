@@ -1,4 +1,4 @@
-//! The names of flags in arguments.
+//! The names of the flags in arguments.
 
 use super::Kind;
 use linux_raw_sys::general as raw;
@@ -31,7 +31,7 @@ pub(super) const MREMAP: Kind = Kind::Flags(&[
     (raw::MREMAP_FIXED as u64, "MREMAP_FIXED"),
     (raw::MREMAP_DONTUNMAP as u64, "MREMAP_DONTUNMAP"),
 ]);
-/// What `rt_sigprocmask` does with a set.
+/// The operations of `rt_sigprocmask`.
 pub(super) const HOW: Kind = Kind::Flags(&[
     (raw::SIG_BLOCK as u64, "SIG_BLOCK"),
     (raw::SIG_SETMASK as u64, "SIG_SETMASK"),

@@ -1,7 +1,7 @@
-//! Every system call: number, name, arguments, handler.
+//! The table of system calls: number, name, arguments, handler.
 //!
-//! The table drives dispatch, `--strace`, the lists of missing calls and of stubs in the account,
-//! and the bad-pointer test.
+//! The table drives dispatch, `--strace`, the lists of unimplemented calls and of stubs in the report, and the
+//! bad-pointer test.
 
 mod flags;
 mod numbers;
@@ -9,16 +9,16 @@ mod numbers;
 use super::{Handler, file};
 use numbers::NUMBERS;
 
-/// What one argument is.
+/// The type of an argument.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// A signed number.
     Int,
     /// An unsigned number.
     Unsigned,
-    /// A number best read in hexadecimal, or an address that is not accessed.
+    /// A number that is printed in hexadecimal, or an address that is not accessed.
     Hex,
-    /// File-permission bits, octal.
+    /// File permission bits, printed in octal.
     Mode,
     /// A file descriptor.
     Fd,
@@ -30,17 +30,17 @@ pub enum Kind {
     Text,
     /// A NULL-terminated array of strings that is read.
     Strings,
-    /// This many bytes that are read.
+    /// This many bytes that the call reads.
     In(u16),
-    /// This many bytes that are written.
+    /// This many bytes that the call writes.
     Out(u16),
-    /// This many bytes that are read and written.
+    /// This many bytes that the call reads and writes.
     InOut(u16),
-    /// Bytes that are read; the argument with this index is their number.
+    /// Bytes that the call reads; their number is the argument with this index.
     InBuffer(u8),
-    /// Bytes that are written; the argument with this index is their number.
+    /// Bytes that the call writes; their number is the argument with this index.
     OutBuffer(u8),
-    /// `struct iovec`s; the argument with this index is their number.
+    /// `struct iovec`s; their number is the argument with this index.
     Vectors(u8),
     /// A signal number.
     Signal,
@@ -48,29 +48,29 @@ pub enum Kind {
     Flags(&'static [(u64, &'static str)]),
 }
 
-/// How honest a call is.
+/// How complete the implementation of a call is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Status {
-    /// It does what Linux does.
+    /// It has the semantics of Linux.
     Real,
-    /// It returns success without effect; the account lists it.
+    /// It returns success without having an effect. The report lists it.
     Stub,
-    /// It is known by name only and returns `ENOSYS`; the account lists it.
+    /// Only its name is known; it returns `ENOSYS`. The report lists it.
     Missing,
 }
 
-/// One row of the table.
+/// An entry of the table.
 #[derive(Clone, Copy)]
 pub struct SystemCall {
     /// The number in RAX.
     pub number: u16,
-    /// The name in the manual.
+    /// The name, as in the manual.
     pub name: &'static str,
-    /// The arguments, as many as there are.
+    /// The arguments.
     pub arguments: &'static [Kind],
-    /// How honest it is.
+    /// How complete the implementation is.
     pub status: Status,
-    /// The code.
+    /// The function that implements it.
     pub handler: Handler,
 }
 
@@ -115,7 +115,7 @@ const fn missing(number: u16, name: &'static str) -> SystemCall {
     }
 }
 
-/// Every call, by number.
+/// All calls, by number.
 pub static CALLS: [SystemCall; NUMBERS.len()] = {
     let mut calls = [NUMBERS[0]; NUMBERS.len()];
     let mut row = 0;
@@ -136,10 +136,10 @@ pub static CALLS: [SystemCall; NUMBERS.len()] = {
     calls
 };
 
-/// Numbers that may be looked up in one step.
+/// Size of the tables that are indexed by call number.
 const INDEXED: usize = 512;
 
-/// Where each number stands in [`CALLS`], plus one; 0 for a number without a call.
+/// The position of each number in [`CALLS`], plus one; 0 for a number without a call.
 const INDEX: [u16; INDEXED] = {
     let mut index = [0; INDEXED];
     let mut position = 0;
@@ -150,7 +150,7 @@ const INDEX: [u16; INDEXED] = {
     index
 };
 
-/// The row of each number, so that a call costs one load.
+/// The entry of each number, so that a lookup is a single load.
 static BY_NUMBER: [Option<&SystemCall>; INDEXED] = {
     let mut rows = [None; INDEXED];
     let mut row = 0;
@@ -161,10 +161,11 @@ static BY_NUMBER: [Option<&SystemCall>; INDEXED] = {
     rows
 };
 
-/// What serves each number below [`INDEXED`]: an ordinary call costs one load.
+/// The handler of each number below [`INDEXED`], so that dispatch is a single load.
 pub(crate) type Handlers = [Handler; INDEXED];
 
-/// The calls that do what Linux does go to their handlers at once, the others by way of the account.
+/// Handlers without a trace. Calls with the semantics of Linux are dispatched directly; the others pass through the
+/// counters.
 static DIRECT: Handlers = {
     let mut handlers = OBSERVED;
     let mut row = 0;
@@ -177,23 +178,22 @@ static DIRECT: Handlers = {
     handlers
 };
 
-/// Every call goes by way of the account and the trace.
+/// Handlers with a trace: every call passes through the counters and the trace.
 static TRACED: Handlers = OBSERVED;
 const OBSERVED: Handlers = [super::observed; INDEXED];
 
-/// What serves a thread's system calls, with or without a trace of them.
+/// Returns the handlers of a thread's system calls, with or without a trace.
 pub(crate) fn handlers(traced: bool) -> &'static Handlers {
     if traced { &TRACED } else { &DIRECT }
 }
 
-/// The call with this number.
+/// Returns the call with this number.
 #[inline]
 pub fn find(number: u64) -> Option<&'static SystemCall> {
     *BY_NUMBER.get(usize::try_from(number).ok()?)?
 }
 
-/// Writes the table as lines `number name status arguments`, as `docs/` and the bad-pointer test
-/// use it.
+/// Writes the table as lines `number name status arguments`, in the format that `docs/` and the bad-pointer test use.
 ///
 /// # Errors
 /// Those of `out`.

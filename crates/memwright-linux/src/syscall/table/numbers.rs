@@ -1,4 +1,4 @@
-//! The rows of all numbers, in order.
+//! The table entries of all numbers, in order.
 
 use super::flags::{CLONE, HOW, MAP, MREMAP, PROT};
 use super::{Kind, SystemCall, missing, real, stub};
@@ -7,8 +7,8 @@ use crate::syscall::{
     semaphores, shared_memory, signal, swap, system, time,
 };
 
-/// Every number of x86-64 Linux 7.2, with all calls but those on files, which are rows of
-/// [`GROUPS`](crate::syscall::file::GROUPS) and replace the rows here that only name them.
+/// All numbers of x86-64 Linux 7.2, with all calls except those on files. The latter are entries of
+/// [`GROUPS`](crate::syscall::file::GROUPS), which replace the placeholders here.
 pub(super) const NUMBERS: &[SystemCall] = &[
     missing(0, "read"),
     missing(1, "write"),

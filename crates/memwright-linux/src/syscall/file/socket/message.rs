@@ -1,4 +1,4 @@
-//! Sending and receiving, with what travels beside the bytes.
+//! Sending and receiving messages with their ancillary data.
 
 use super::{opened, read_address, socket_of, store_address};
 use crate::{
@@ -22,31 +22,31 @@ use memwright_table::TryPush;
 const RIGHTS: u32 = 1;
 /// `SCM_CREDENTIALS` of `linux/socket.h`.
 const CREDENTIALS: u32 = 2;
-/// Most open files that one message carries (`SCM_MAX_FD` of Linux 7.2, `net/core/scm.c`).
+/// Most open files in one message (`SCM_MAX_FD` of Linux 7.2, `net/core/scm.c`).
 const MOST_RIGHTS: usize = 253;
-/// Most bytes of control messages that are read.
+/// Most bytes of control messages in a send.
 const CONTROL_MAX: u64 = 4096;
 
 abi_struct! {
     /// `struct user_msghdr` of `linux/socket.h`.
     pub struct MessageHeader {
-        /// Address of the name.
+        /// Address of the socket name.
         pub name: u64,
-        /// Bytes of the name.
+        /// Length of the socket name in bytes.
         pub name_length: u32,
-        /// Nothing.
+        /// Padding.
         pub padding: u32,
         /// Address of the vectors.
         pub vectors: u64,
-        /// How many.
+        /// Number of vectors.
         pub count: u64,
         /// Address of the control messages.
         pub control: u64,
-        /// Bytes of the control messages.
+        /// Length of the control messages in bytes.
         pub control_length: u64,
-        /// What a receive found.
+        /// Flags that a receive returns.
         pub flags: u32,
-        /// Nothing.
+        /// Padding.
         pub padding_behind: u32,
     }
 }
@@ -54,7 +54,7 @@ abi_struct! {
 abi_struct! {
     /// `struct cmsghdr` of `linux/socket.h`.
     pub struct ControlHeader {
-        /// Bytes, with this header.
+        /// Length in bytes, including this header.
         pub length: u64,
         /// Level: `SOL_SOCKET`.
         pub level: u32,
@@ -63,7 +63,7 @@ abi_struct! {
     }
 }
 
-/// The name that a message is sent to: connected streams and sequences take none.
+/// Reads the destination name of a message. Sequenced-packet sockets ignore it.
 fn target(
     context: &Context<'_>,
     kind: SocketKind,
@@ -76,7 +76,7 @@ fn target(
     read_address(context, address, length).map(Some)
 }
 
-/// `sendto`.
+/// Implements `sendto`.
 pub fn sendto(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, address, length, flags, name, name_length] = arguments;
     let length = context.transfer_length(address, length)? as u64;
@@ -96,7 +96,7 @@ pub fn sendto(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(sent as u64)
 }
 
-/// `recvfrom`.
+/// Implements `recvfrom`.
 pub fn recvfrom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, address, length, flags, name, name_length] = arguments;
     let length = context.transfer_length(address, length)? as u64;
@@ -114,7 +114,7 @@ pub fn recvfrom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(result_of(socket.kind, flags as u32, &received))
 }
 
-/// What a receive returns: with `MSG_TRUNC` the length that the message had.
+/// Returns the result of a receive: with `MSG_TRUNC`, the original length of the message.
 fn result_of(kind: SocketKind, flags: u32, received: &Received) -> u64 {
     let whole = flags & net::MSG_TRUNC != 0 && kind != SocketKind::Stream;
     let count = if whole {
@@ -125,7 +125,7 @@ fn result_of(kind: SocketKind, flags: u32, received: &Received) -> u64 {
     count as u64
 }
 
-/// Stores who sent: nothing for a sender without a name.
+/// Stores the name of the sender; an empty one if the sender has no name.
 fn store_sender(
     context: &Context<'_>,
     address: u64,
@@ -138,7 +138,7 @@ fn store_sender(
     }
 }
 
-/// `sendmsg`.
+/// Implements `sendmsg`.
 pub fn sendmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, address, flags, ..] = arguments;
     let open = opened(context, number)?;
@@ -189,7 +189,7 @@ fn read_control(
                 request.credentials = Some(given);
             }
             (net::SOL_SOCKET, _) => return Err(Errno::EINVAL),
-            // Other levels are no business of this socket's.
+            // This socket ignores other levels.
             _ => {}
         }
         at += message.length.next_multiple_of(8);
@@ -214,7 +214,8 @@ fn take_rights(
     Ok(())
 }
 
-/// Only who may become somebody else may say that it is (`scm_check_creds` of Linux 7.2).
+/// Checks the credentials in a message: another id may be claimed only with the capability to take it
+/// (`scm_check_creds` of Linux 7.2).
 fn check_credentials(context: &Context<'_>, given: &Credentials) -> Result<(), Errno> {
     let process = context.process();
     let credentials = process.credentials.lock();
@@ -229,7 +230,7 @@ fn check_credentials(context: &Context<'_>, given: &Credentials) -> Result<(), E
     if granted { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// `recvmsg`.
+/// Implements `recvmsg`.
 pub fn recvmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, address, flags, ..] = arguments;
     let flags = flags as u32;
@@ -277,7 +278,7 @@ fn store_sender_in(
     Ok(())
 }
 
-/// Stores the control messages of a receive, as far as there is room.
+/// Stores the control messages of a receive as far as they fit.
 fn store_control(
     context: &Context<'_>,
     header: &mut MessageHeader,
@@ -315,7 +316,7 @@ struct ControlWriter<'a> {
     context: &'a Context<'a>,
     at: u64,
     left: usize,
-    /// Something did not fit.
+    /// Some data did not fit.
     cut: bool,
 }
 
@@ -342,7 +343,8 @@ impl ControlWriter<'_> {
         Ok(())
     }
 
-    /// Gives as many open files descriptors as there is room to tell; the others are closed.
+    /// Installs as many open files as there is room for their descriptors in the control message. The others are
+    /// closed.
     fn install(&mut self, rights: Vec<Arc<OpenFile>>, flags: u32) -> Result<Vec<u8>, Errno> {
         let room = self.left.saturating_sub(ControlHeader::SIZE) / 4;
         let cloexec = if flags & net::MSG_CMSG_CLOEXEC != 0 {

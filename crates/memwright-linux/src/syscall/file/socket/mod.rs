@@ -1,7 +1,7 @@
-//! Sockets: making, naming, connecting, shutting.
+//! System calls on sockets: creating, naming, connecting, shutting down.
 //!
-//! Unix sockets are the only family. `socket` answers `EAFNOSUPPORT` for the others, as a Linux
-//! does that was built without a network: libraries then know at once that there is none.
+//! Only Unix sockets are supported. `socket` returns `EAFNOSUPPORT` for all other families, like a Linux kernel built
+//! without networking, so that libraries notice at once.
 
 mod message;
 mod option;
@@ -24,7 +24,7 @@ use linux_raw_sys::{general as raw, net};
 
 use Kind::{Fd, Hex, InOut, Int, Unsigned};
 
-/// The rows of this group.
+/// The table entries of this group.
 pub const CALLS: &[SystemCall] = &[
     real(raw::__NR_socket, "socket", &[Int, Hex, Int], socket),
     real(
@@ -99,10 +99,10 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// The flags that stand beside the type of a socket; they are those of `open`.
+/// The flags combined with the type of a socket, which are those of `open`.
 const FLAGS: u32 = raw::O_CLOEXEC | raw::O_NONBLOCK;
 
-/// The kind and the flags that were asked for.
+/// Decodes the kind and the flags of a socket.
 fn kind(family: u64, kind: u64, protocol: u64) -> Result<(SocketKind, u32), Errno> {
     let kind = kind as u32;
     if kind & !(FLAGS | 0xf) != 0 {
@@ -151,19 +151,19 @@ fn socketpair(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// The open file of a socket's descriptor.
+/// Returns the open file of a descriptor.
 fn opened(context: &Context<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
     context.files().get_usable(descriptor(number))
 }
 
-/// The socket behind an open file.
+/// Returns the socket of an open file.
 fn socket_of(open: &OpenFile) -> Result<&Arc<Socket>, Errno> {
     open.as_kind::<SocketFile>()
         .map(|file| &file.socket)
         .ok_or(Errno::ENOTSOCK)
 }
 
-/// Reads a name of `length` bytes.
+/// Reads a socket name of `length` bytes.
 fn read_address(context: &Context<'_>, address: u64, length: u64) -> Result<Address, Errno> {
     let length = length as u32 as usize;
     if length > ADDRESS_MAX {
@@ -174,7 +174,7 @@ fn read_address(context: &Context<'_>, address: u64, length: u64) -> Result<Addr
     Address::from_bytes(&bytes[..length])
 }
 
-/// Stores a name, cut to the room that there is, and its length.
+/// Stores a socket name, truncated to the available room, and its length.
 fn store_address(
     context: &Context<'_>,
     address: u64,

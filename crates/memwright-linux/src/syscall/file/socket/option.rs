@@ -1,4 +1,4 @@
-//! `getsockopt` and `setsockopt`.
+//! The `getsockopt` and `setsockopt` system calls.
 
 use super::{opened, socket_of};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 };
 use linux_raw_sys::net;
 
-/// The level is that of sockets; no protocol has options.
+/// Checks that the level is `SOL_SOCKET`; there are no protocol options.
 fn check_level(level: u64) -> Result<(), Errno> {
     if level as u32 == net::SOL_SOCKET {
         Ok(())
