@@ -1,11 +1,9 @@
 //! A simulated machine for testing Memwright on a host, and the model it is tested against.
 //!
-//! [`SimulatedMachine`] is a [`memwright_table::Machine`] made of ordinary memory: physical frames,
-//! CPUs, and for each CPU a TLB and paging-structure caches that keep what they hold until they
-//! are told otherwise. A translation that the tables no longer contain still *serves* here, as it
-//! does on hardware and does not under most emulators, so a missing invalidation is a wrong byte
-//! or a failed [audit](SimulatedMachine::audit), not luck.
-//!
+//! [`SimulatedMachine`] is a [`memwright_table::Machine`] made of ordinary memory: physical frames, CPUs, and for each
+//! CPU a TLB and paging-structure caches that keep their entries until an invalidation drops them. A translation that
+//! the tables no longer contain still *works* here, as it does on hardware and does not under most emulators. A missing
+//! invalidation therefore always leads to a wrong byte or a failed [audit](SimulatedMachine::audit).
 //! ```text
 //!   script ── Process ──┬── Cpu::{read, write, fetch} ── Tlb ──miss── walk ── entries in memory
 //!                       │         │ PageFault
