@@ -1,7 +1,7 @@
 //! The tasks of the workspace: `cargo xtask demo | test | ci | conformance | experiments | fuzz | mutants | programs |
 //! guest`.
 //!
-//! Each works from a clean clone: what is missing is installed first, and every step is printed before it runs.
+//! Each works from a clean clone: it installs what is missing first, and prints every step before it runs.
 
 #![forbid(unsafe_code)]
 

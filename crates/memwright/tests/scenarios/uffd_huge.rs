@@ -19,7 +19,7 @@ const WP: WatchModes = WatchModes::WRITE_PROTECT;
 const WRITE_FAULT: FaultError = FaultError::Watched(WatchedFault::WriteProtected);
 const MISSING: FaultError = FaultError::Watched(WatchedFault::Missing);
 
-/// Contexts with synchronous and asynchronous write protection, and one that also receives move events.
+/// A context with synchronous write protection; each of the others differs from it in one setting.
 const SYNC: Watcher = Watcher {
     number: 1,
     asynchronous: false,
@@ -235,8 +235,8 @@ fn a_tracked_huge_page_is_split_by_its_first_store_and_one_page_is_told() {
     assert_eq!(written(&process), [9]);
 }
 
-/// Scans a part of the first 2 MiB and protects it, with at most `most` pages taken. Returns the number of pages
-/// reported, and whether they belong to a huge page.
+/// Scans a part of the first 2 MiB and protects it, with at most `most` pages taken. Returns the reported runs: the
+/// number of pages of each, and whether they belong to a huge page.
 fn told_of_part(
     process: &Process<'_>,
     (first, pages): (u64, u64),
