@@ -11,7 +11,7 @@
 
 static volatile int stop, running;
 
-/* Busy, as threads are that spin: with PAUSE, so that CPUs that take turns pass on theirs. */
+/* Spins, with PAUSE, so that CPUs that take turns yield theirs. */
 static void *be_busy(void *unused)
 {
 	running = 1;
