@@ -486,7 +486,7 @@ static void gaining(int fd, struct handler *handler)
 	munmap(room, 2 * PAGE);
 }
 
-/* What locks memory with all that is to come asks a watcher of what is his, and nobody of what lies beside it. */
+/* Locking all current and future memory waits for a handler in registered memory, and for none in the memory beside it. */
 static void all_of_it(int fd, struct handler *handler)
 {
 	int known = handler->missing;
@@ -506,7 +506,7 @@ static void all_of_it(int fd, struct handler *handler)
 	CHECK_EQ(resident(beside, 2), 2);
 	CHECK_EQ(handler->missing - known, 2);
 	munlockall();
-	/* Only what comes, and only as it is faulted in: not even if it is asked for. */
+	/* Only future mappings, and only on fault: not populated even on request. */
 	CHECK_EQ(mlockall(MCL_FUTURE | MCL_ONFAULT), 0);
 	beside = mmap(room + 4 * PAGE, 2 * PAGE, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | MAP_FIXED_NOREPLACE, -1, 0);

@@ -1,18 +1,18 @@
-/* Process 1 of a Linux guest that runs one program and says what it printed and how it ended.
+/* Process 1 of a Linux guest: runs one program, and reports what it printed and how it ended.
  *
- * It mounts what programs read, loads modules, lets the kernel's boot-time work end (30 guest seconds of sleep cost
- * nothing under the instruction clock), and writes to the port of QEMU's panic device: there QEMU can stop the machine,
- * and its state can be saved. Nothing before that depends on the program.
+ * It mounts what programs read, loads modules, lets the kernel's boot-time work finish (30 guest seconds of sleep cost
+ * nothing under the instruction clock), and writes to the port of QEMU's panic device: there QEMU can stop the machine, and
+ * its state can be saved. Nothing before that depends on the program.
  *
- * Then it unpacks the program and its files (unpack.h) and runs the program between two marks, its output going to files.
- * Only then it hands the output over, through the port of QEMU's debug console: a serial line would cost interrupts.
- * Everything is in frames: a letter ('r' the machine may be saved next, 'o' output, 'e' errors, 'w' what could not be set
- * up, 'f' the archive cannot be unpacked, 'b' the notes of the kernel's image, 'n' an error number of execve, 'x' a wait
- * status, the last two four bytes), the length in four bytes, lowest first, the bytes. Its own files are in /.memwright:
- * "modules", which boot with it, and from the archive "argv" (the program's path, then its arguments) and "env", strings
- * that each end in a zero byte, "folder", the one to start in, "input", the program's standard input, and "swap" with the
- * bytes of compressed memory to swap to. As any other process, with the argument "functions", it prints the names and
- * addresses of the kernel's functions.
+ * Then it unpacks the program and its files (unpack.h) and runs the program between two marks, with its output redirected to
+ * files. Only after that it writes the output to the port of QEMU's debug console: a serial line would cause interrupts.
+ * Everything is in frames: a letter ('r' the machine may be saved next, 'o' output, 'e' errors, 'w' what could not be set up,
+ * 'f' the archive cannot be unpacked, 'b' the notes of the kernel's image, 'n' an error number of execve, 'x' a wait status,
+ * the last two four bytes), the length in four bytes, little-endian, and the bytes. Its own files are in /.memwright:
+ * "modules", which is part of the boot image, and from the archive "argv" (the program's path, then its arguments) and "env",
+ * strings that each end in a zero byte, "folder", the working directory, "input", the program's standard input, and "swap"
+ * with the size of the compressed swap device in bytes. As any other process, with the argument "functions", it prints the
+ * names and addresses of the kernel's functions.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
