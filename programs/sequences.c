@@ -1,16 +1,16 @@
-/* Do long sequences of mostly right calls on live objects leave a kernel that works, and that has everything back?
+/* Do long sequences of mostly valid calls on live objects leave a kernel that works, and that has freed everything?
  *
  * Usage: sequences [CALLS] [SEED]
  *
  * Four workers at a time keep tables of live descriptors, areas, sockets and children, and pick calls on them with
- * arguments that mean something; one in MUTATED has one that does not. A worker makes LIFE calls and ends with all that it
- * has, and another begins with the next seed. Only what has been caused before is waited for, so a worker that has not
- * ended after LIMIT seconds hangs. What a seed does is the same each time, as far as the kernel lets processes take turns
+ * meaningful arguments; one call in MUTATED gets an invalid one. A worker makes LIFE calls and exits with everything that it
+ * holds, and another begins with the next seed. Only what has been caused before is waited for, so a worker that has not
+ * ended after LIMIT seconds hangs. A seed gives the same calls each time, as far as the kernel schedules the processes in
  * the same way.
  *
  * It prints a row for each call: how often it was tried and succeeded; and the memory that was free after the first half of
- * the run and at its end. It fails if a worker hung or died. How many successes are enough is decided by who runs it. Mounts
- * and groups want root, and swap /dev/zram0; without these their calls fail, and nothing else does.
+ * the run and at its end. It fails if a worker hung or died. The caller decides how many successes are enough. Mounts and
+ * groups need root, and swap needs /dev/zram0; without these their calls fail, and nothing else does.
  */
 #include "sequences/state.h"
 

@@ -1,4 +1,4 @@
-/* Do the figures about swap follow the facts: whose a page in swap is, and which pages are in memory and in swap?
+/* Do the figures about swap follow the facts: which process has a page in swap, and which pages are in memory and in swap?
  *
  * Pages are swapped out, a fork copies the swap entries, and one of the two processes loads them. Needs a swap device.
  */

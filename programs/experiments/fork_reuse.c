@@ -1,6 +1,6 @@
 /* After fork and the child's end, does the parent get its pages back without a copy, and without a fault?
  *
- * A page is copied when its frame has changed, which /proc/self/pagemap tells a privileged program.
+ * A page was copied if its frame has changed, which a privileged program reads from /proc/self/pagemap.
  *
  * Usage: fork_reuse [SIZE_IN_KIB]
  */

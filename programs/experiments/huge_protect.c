@@ -2,9 +2,9 @@
  *
  * Usage: huge_protect [ROUNDS [SIZE_IN_MIB]]
  *
- * The memory asks for huge pages by madvise, so that the settings always and madvise are alike. The first write is also
- * told without what zeroing as much takes the program itself, eight bytes with each instruction of a REP STOSQ. A page is
- * split by giving up 4 KiB of it; what giving up 4 KiB more costs afterwards is taken off.
+ * The memory has MADV_HUGEPAGE, so that the settings always and madvise are alike. The first write is also given without the
+ * cost of zeroing as much in the program itself, eight bytes with each instruction of a REP STOSQ. A page is split by
+ * discarding 4 KiB of it; the cost of discarding 4 KiB more afterwards is subtracted.
  */
 #include "experiment.h"
 

@@ -43,7 +43,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
         match (check, made == text) {
             (_, true) => println!("{}: as it was", path.display()),
             (true, false) => bail!(
-                "{}: a command prints something else now (cargo xtask cases)",
+                "{}: the output of a command has changed (cargo xtask cases)",
                 path.display()
             ),
             (false, false) => fs::write(&path, made)?,

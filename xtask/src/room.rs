@@ -15,7 +15,7 @@ const NEEDED: u64 = 3 << 10;
 pub fn check() -> Result<()> {
     let printed = shell::output(Command::new("df").arg("-Pm").arg(shell::root()));
     let free = printed.as_deref().and_then(available);
-    let free = free.context("df does not tell how much of the disk is free")?;
+    let free = free.context("df does not report the free space of the disk")?;
     // du also fails when a file disappears meanwhile; then nothing counts as built.
     let printed = shell::output(Command::new("du").arg("-sm").arg(shell::target_folder()));
     let built = printed.as_deref().and_then(first_number).unwrap_or(0);

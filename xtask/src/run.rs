@@ -149,7 +149,7 @@ fn tests(state: &mut State) -> Result<Outcome> {
         && let Some((name, why)) = state.totals.skipped.iter().find(|(_, why)| installed(why))
     {
         return Ok(Outcome::Failed(format!(
-            "{name} was skipped for want of what this task installs: {why}"
+            "{name} was skipped because something is missing that this task installs: {why}"
         )));
     }
     Ok(outcome)

@@ -73,7 +73,7 @@ pub fn run() -> Result<()> {
     }
     if !complaints.is_empty() {
         bail!(
-            "{} uses of unsafe are not as they should be",
+            "{} uses of unsafe are outside the permitted places or unexplained",
             complaints.len()
         );
     }

@@ -16,13 +16,13 @@
 //!   editions before 2023).
 //! - [`adversary`]: a seeded source of what hardware *may* do: speculative fills, evictions,
 //!   invalidations that arrive as late as they can.
-//! - [`mistake`]: mistakes planted on purpose, to prove that the machine notices them.
+//! - [`mistake`]: mistakes planted on purpose, to prove that the machine detects them.
 //! - [`cost`]: walks, hits, invalidations and interrupts, per CPU.
-//! - [`schedule`]: who goes on at each step, in every order.
+//! - [`schedule`]: runs a small case in every order of its threads' steps.
 //! - [`process`]: a user program on the machine: access, fault, retry.
-//! - [`model`]: what memory must contain and permit, stated slowly and obviously; [`lockstep`] runs
-//!   a [`script`], whose words [`terms`] has, on both and compares. [`noted_file`] is a file that must hear of first writes,
-//!   [`host_swap`] a swap device.
+//! - [`model`]: what memory must contain and permit, stated slowly and obviously; [`lockstep`] runs a [`script`] on both
+//!   and compares. [`terms`] are what scripts and model have in common, [`noted_file`] is a file that must be notified of
+//!   first writes, [`host_swap`] a swap device.
 //! - [`personality`]: system calls and the loader, on a simulated machine instead of hardware.
 
 pub mod adversary;

@@ -101,11 +101,11 @@ pub fn check(part: Part<'_>) -> Result<()> {
         different,
         commands,
     } = total;
-    println!("{cells} published figures measured again, {different} are others now");
+    println!("{cells} published figures measured again, {different} have changed");
     options::check()?;
     if different > 0 {
         bail!(
-            "{different} published figures are others now: {}",
+            "{different} published figures have changed: {}",
             commands.join("; ")
         );
     }
@@ -204,7 +204,7 @@ fn to_be_had(memwright: &Path, page: &Page, published: &Figures) -> Vec<String> 
             (Some((_, version)), _) => {
                 println!("{}: {name} is now {version}: not compared", page.name);
             }
-            (None, _) => println!("{}: {name} is not to be had: not compared", page.name),
+            (None, _) => println!("{}: {name} is not available: not compared", page.name),
         }
     }
     found

@@ -62,7 +62,7 @@ pub(super) fn run(settings: &Settings, target: &str) -> Result<()> {
         shell::run(&mut command)?;
     }
     println!(
-        "{target}: {:.0} seconds, {} inputs reach something of their own",
+        "{target}: {:.0} seconds, {} inputs with new coverage",
         start.elapsed().as_secs_f64(),
         files(&found)? + files(&corpus(target))?
     );
@@ -149,7 +149,7 @@ fn report(built: &Path, folder: &Path, folders: &[&Path]) -> Result<()> {
     let counts = count(&output);
     let succeeded = counts.values().filter(|count| count.1 > 0).count();
     println!(
-        "{} calls, commands and kinds of advice, {succeeded} of them with success",
+        "{} calls, commands and kinds of advice, {succeeded} of them successful",
         counts.len()
     );
     for (name, (made, succeeded)) in counts {

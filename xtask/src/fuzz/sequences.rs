@@ -109,7 +109,7 @@ fn judge(text: &str, account: &str) -> Result<()> {
     );
     ensure!(
         report.kept_kib <= KEPT_KIB,
-        "{} KiB are not free again",
+        "{} KiB were not freed",
         report.kept_kib
     );
     println!(
