@@ -22,7 +22,7 @@ static int node_of(void *page)
 	return status;
 }
 
-/* Every process is told the node of the page, once every process has mapped it. */
+/* Every process reports the new node of the page, once every process has mapped it. */
 static void moves_for_all(char *page, int flags)
 {
 	int ready[2], go[2], status;

@@ -143,7 +143,7 @@ fn only_who_may_gets_them() {
     // A load maps the zero page, for one page only.
     assert_eq!(process.load_with(at(6)).unwrap().1, [FaultKind::ZeroPage]);
     assert!(!is_filled(&process, at(6) + 1));
-    // Shared memory has a setting of its own.
+    // Shared memory has a separate setting.
     set(SizeMode::Never);
     world
         .memory
