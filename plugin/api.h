@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
- * What count.c asks of QEMU's interface for TCG plugins, declared for the versions 1 to 3 of it: Debian's packages come
- * without qemu-plugin.h. PLUGIN_API says which version is built for: 1 for QEMU 7.2 to 8.2, 2 for 9.0, 3 from 9.1 on.
+ * What count.c needs of QEMU's interface for TCG plugins, declared for its versions 1 to 3: Debian's packages come without
+ * qemu-plugin.h. PLUGIN_API is the version to build for: 1 for QEMU 7.2 to 8.2, 2 for 9.0, 3 from 9.1 on.
  */
 #ifndef API_H
 #define API_H
@@ -24,7 +24,7 @@ void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id, qemu_plugin_vcpu
 void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *instruction, qemu_plugin_vcpu_udata_cb_t callback,
 					    enum qemu_plugin_cb_flags flags, void *data);
 
-/* `about` says of what size and kind the access at `address` was. */
+/* `about` describes the size and the kind of the access at `address`. */
 typedef uint32_t qemu_plugin_meminfo_t;
 enum qemu_plugin_mem_rw { QEMU_PLUGIN_MEM_RW = 3 };
 bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t about);
@@ -54,7 +54,7 @@ void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(struct qemu_plugin_insn
 							 enum qemu_plugin_op operation, qemu_plugin_u64 counter,
 							 uint64_t amount);
 
-/* Registers of the CPU that a callback is for, told apart by name. The two arrays are GLib's. */
+/* Registers of the CPU that a callback is for, identified by name. The two arrays are GLib's. */
 struct qemu_plugin_register;
 typedef struct {
 	struct qemu_plugin_register *handle;

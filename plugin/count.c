@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
- * Counts what any x86-64 guest executes that flushes translations, and its instructions, without its symbols or its help:
- * instructions are told by their bytes when they are translated. It writes lines into QEMU's log, which holds the guest's
- * exceptions and its loads of CR3 too (-d int,mmu,plugin), so that all of it is in one order:
+ * Counts the TLB flushes and the instructions that any x86-64 guest executes, without its symbols or its help: it recognises
+ * instructions by their bytes when they are translated. It writes lines into QEMU's log, which also has the guest's
+ * exceptions and its loads of CR3 (-d int,mmu,plugin), so that everything is in one order:
  *
  *     memwright count API                                      once, when it is loaded
  *     memwright mark CODE CPU CR3 INVLPG INVPCID CR4 USER KERNEL   a mark was executed; counts are since the start
@@ -11,17 +11,17 @@
  *     memwright return USER KERNEL                                 IRETQ is next
  *     memwright switch USER KERNEL                                 the load of another task's stack pointer is next
  *
- * A mark is the 7-byte NOP of include/memwright/mark.h. With answers=PATH the guest stands still at each mark until an
- * answer has come from there: the reader of the log then reads the guest's memory. An answer is a point; a "g" and the
- * addresses of the gates of vectors 0 to 255, 8 bytes each, after which alone the last three lines are written; or an "e" and
- * how many instructions of the kernel had begun where the run ended, 8 bytes. With profile=PATH,region=N there is a profile of
- * that region in a file of its own, with resumes=on that of a kernel that goes on in calls which it left (profile.c).
+ * A mark is the 7-byte NOP of include/memwright/mark.h. With answers=PATH the guest stops at each mark until an answer has
+ * come from there, so that the reader of the log can read the guest's memory. An answer is a point; a "g" and the addresses
+ * of the gates of vectors 0 to 255, 8 bytes each, which enables the last three lines; or an "e" and the number of kernel
+ * instructions that had begun at the end of the run, 8 bytes. With profile=PATH,region=N a profile of that region is written
+ * to a separate file; resumes=on is for a kernel that continues in calls that it had left (profile.c).
  *
- * An instruction is the user's where its address is in the lower half. It is counted when it begins, before what its
- * line tells: one that faults begins again, and the reader takes it back. With instructions=off, for several CPUs, none
- * are counted, and USER and KERNEL are missing. CPUs must take turns
- * (thread=single). CR3 is 0 where QEMU is too old to tell it; where it tells, its CPU is not to be relied on: where CPUs
- * take turns, QEMU 10.0 passes the one that translated, and generates wrong code for counters of several.
+ * An instruction is a user instruction if its address is in the lower half. It is counted when it begins, and the counts in
+ * its own line exclude it. One that faults begins again, and the reader subtracts it. With instructions=off, for several
+ * CPUs, none are counted, and USER and KERNEL are missing. CPUs must take turns (thread=single). CR3 is 0 where QEMU is too
+ * old to report it; otherwise the CPU in its line is not reliable: where CPUs take turns, QEMU 10.0 passes the one that
+ * translated, and generates wrong code for counters of several CPUs.
  */
 #include "api.h"
 #include "bytes.h"
@@ -43,7 +43,7 @@ EXPORT int qemu_plugin_version = PLUGIN_API;
 
 static int answers = -1, counts_instructions = 1;
 static unsigned long long flushes[FLUSHES];
-/* The gates' addresses, each in the first free slot from the one that its bits name. */
+/* The gates' addresses in a hash table, each in the first free slot from the one that its bits select. */
 static uint64_t gates[SLOTS];
 static int knows_gates;
 
@@ -143,7 +143,7 @@ static void make_counters(qemu_plugin_id_t id)
 }
 #endif
 
-/* " USER KERNEL", where instructions are counted. */
+/* " USER KERNEL", if instructions are counted. */
 static const char *instructions(char *text, size_t room)
 {
 	text[0] = 0;
@@ -163,7 +163,7 @@ static int read_fully(void *to, size_t size)
 	return 1;
 }
 
-/* The slot that holds this address, or the free one where it would be. */
+/* The slot that has this address, or the free one where it would go. */
 static size_t slot_of(uint64_t address)
 {
 	size_t slot = (address >> 3) % SLOTS;
@@ -182,12 +182,12 @@ static void take_gates(const uint64_t *addresses)
 	profile_gates(addresses);
 }
 
-/* Waits for an answer. Returns the end of the run, where that was told. */
+/* Waits for an answer. Returns the end of the run, if the answer has it. */
 static uint64_t take_answer(void)
 {
 	char answer;
 	uint64_t addresses[VECTORS], end = UINT64_MAX;
-	/* The one who answers may be gone: then nobody waits. */
+	/* If the reader is gone, do not wait any more. */
 	if (answers < 0)
 		return end;
 	if (!read_fully(&answer, 1) || (answer == 'g' && !read_fully(addresses, sizeof addresses)) ||
@@ -250,7 +250,7 @@ static void at_cr3(unsigned int cpu, void *data)
 	qemu_plugin_outs(line);
 }
 
-/* Whether an interrupt's handler may begin so: ENDBR64, CLAC, CLD, PUSH of a constant, or a NOP in the place of one. */
+/* Whether an interrupt's handler may begin like this: ENDBR64, CLAC, CLD, PUSH of a constant, or a NOP in its place. */
 static int may_begin_handler(const uint8_t *bytes, size_t size)
 {
 	static const uint8_t endbr64[] = { 0xf3, 0x0f, 0x1e, 0xfa }, clac[] = { 0x0f, 0x01, 0xca };
@@ -261,7 +261,7 @@ static int may_begin_handler(const uint8_t *bytes, size_t size)
 	return bytes[0] == 0xfc || bytes[0] == 0x68 || bytes[0] == 0x6a || bytes[0] == 0x90;
 }
 
-/* What begins and ends an interrupt. A task's stack pointer is loaded by MOV from the structure that RSI points to. */
+/* Callbacks for the begin and end of interrupts and for task switches, which load RSP from the structure at RSI. */
 static void tell_interrupts(struct qemu_plugin_insn *instruction, const uint8_t *bytes, size_t size, int begins)
 {
 	uint64_t address = qemu_plugin_insn_vaddr(instruction);
@@ -296,7 +296,7 @@ static void tell(struct qemu_plugin_tb *block, size_t place)
 		return;
 	}
 	while (at < size && is_prefix(bytes[at])) {
-		/* REX.R makes another register of the same number. */
+		/* REX.R selects another register with the same number. */
 		extended = (bytes[at] & 0xf4) == 0x44;
 		at++;
 	}
@@ -320,7 +320,7 @@ static void at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 	profile_translated(block);
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(block, i);
-		/* First what its line tells: the counts there are without it, in every version of the interface. */
+		/* Its line first: the counts in it exclude this instruction, in every version of the interface. */
 		tell(block, i);
 		if (counts_instructions)
 			count_here(instruction, qemu_plugin_insn_vaddr(instruction) >> 63 ? KERNEL : USER);

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
- * Attributes each instruction of the guest's kernel to the chain of calls that it was executed in, without symbols.
+ * Attributes each instruction of the guest's kernel to the call chain in which it was executed, without symbols.
  *
  * A CALL stores its return address and a RET loads one: the address of that slot is the value of the stack pointer. A frame
- * is remembered by its slot, and a RET ends the frames down to the one that has the slot it loads from. Tail calls,
- * retpolines and stacks for interrupts do not disturb that: only equality of slots is asked for. Where the kernel loads the
- * stack pointer from memory, and the next slot is far away, it goes on with another task: with the chain that was put aside
- * there, or with a new one, of a task that is new or has slept since before. A RET from a far slot that no frame has tells the
- * same of kernels that load it otherwise.
+ * is identified by its slot, and a RET ends the frames down to the one with the slot that it loads from. Tail calls,
+ * retpolines and interrupt stacks do not disturb this, because only equality of slots is compared. Where the kernel loads the
+ * stack pointer from memory, and the next slot is far away, it switches to another task: to the chain that was saved there,
+ * or to a new one, of a task that is new or has slept since before the profile. A RET from a far slot that no frame has means
+ * the same, for kernels that load it in another way.
  *
- * Each entry into the kernel is a frame of its own, which IRETQ or SYSRETQ ends. Where `resumes` is said, a kernel may also
- * return to user mode from within calls, and the next entry may go on by returning from the innermost of them: their frames
- * stay, and such a RET ends the entry's frame with the one whose slot it loads from. A block of instructions without a jump is
- * credited when the next event comes: then it is known how many of its instructions have begun. One that faulted is taken
- * back.
+ * Each entry into the kernel is a separate frame, which IRETQ or SYSRETQ ends. If `resumes` is set, a kernel may also return
+ * to user mode from within calls, and the next entry may continue by returning from the innermost of them: their frames
+ * stay, and such a RET ends the entry's frame with the one whose slot it loads from. A block of instructions without a jump
+ * is credited at the next event, when it is known how many of its instructions have begun. One that faulted is subtracted
+ * again.
  *
- * The file, all numbers little-endian: the 8 bytes "MWPROF1\n"; five words of 64 bits: frames that were left without a
- * return, 1 if the end of the run lies further back than is remembered, and how many nodes, blocks and cells follow; nodes
- * (parent and kind, 32 bits each, the address right behind the call or in the instruction that was interrupted, and the first
- * instruction's, 64 bits each), the first of which is the root; blocks (address of the first instruction, 64 bits, and how
- * many there are, 32 bits) with the length of each instruction in a byte; cells (node and block, 32 bits each, how often it
- * was executed, 64 bits). The first block has no instruction: its cells say how often a node was entered.
+ * The file, all numbers little-endian: the 8 bytes "MWPROF1\n"; five words of 64 bits: the number of frames that were left
+ * without a return, 1 if the end of the run is further back than the journal reaches, and the number of nodes, blocks and
+ * cells that follow; nodes (parent and kind, 32 bits each, the address after the call or of the interrupted instruction, and
+ * the first instruction's, 64 bits each), the first of which is the root; blocks (address of the first instruction, 64 bits,
+ * and their number, 32 bits) with the length of each instruction in a byte; cells (node and block, 32 bits each, the number
+ * of executions, 64 bits). The first block has no instruction: its cells count how often a node was entered.
  */
 #include "profile.h"
 #include "bytes.h"
@@ -31,7 +31,7 @@
 
 enum kind { CALLED, FROM_USER, EXCEPTION, INTERRUPT, TASK };
 enum { THE_RUN = 32767, NO_GATE = -1, UNKNOWN_GATE = -2, CHAINS = 4096, ROOT = 0 };
-/* Bytes: of a stack; from where a task slept down to its next slot, at most; and up to it. */
+/* Bytes: of a stack; at most from where a task slept down to its next slot; and at most up to it. */
 enum { STACK = 16384, NEAR = 256, BODY = 64 };
 enum { JOURNAL = 1 << 20 };
 #define NONE UINT32_MAX
@@ -55,7 +55,7 @@ struct frame {
 	uint64_t slot, from;
 	uint32_t node, parent;
 	enum kind kind;
-	/* Whether it struck in user mode. */
+	/* Whether the CPU was in user mode. */
 	int from_user;
 };
 
@@ -63,7 +63,7 @@ struct frame {
 struct chain {
 	struct frame *frames;
 	size_t count, room;
-	/* The last slot that was seen. */
+	/* The last slot that was used. */
 	uint64_t slot;
 	struct chain *next;
 };
@@ -73,13 +73,13 @@ struct cell {
 	uint64_t total, pass;
 };
 
-/* What was credited, and how many instructions had begun when that block did. */
+/* A credited block, and how many instructions had begun when it began. */
 struct entry {
 	uint64_t start;
 	uint32_t cell, count;
 };
 
-/* Finds numbers by pairs of words. */
+/* Maps pairs of words to numbers. */
 struct index {
 	struct pair {
 		uint64_t one, other;
@@ -91,7 +91,7 @@ struct index {
 static const char *path;
 static unsigned int wanted;
 static int following, counting, leaves, switching, resumes;
-/* The kernel was left with its calls open. */
+/* The kernel was left with open calls. */
 static int in_user;
 static uint64_t gates[VECTORS];
 
@@ -109,7 +109,7 @@ static uint64_t left_open, forgotten, left_at;
 static struct chain *now, *asleep[CHAINS];
 static int returned;
 static uint64_t returned_from;
-/* The block that runs, or the rest of it behind a mark, and the whole of it. */
+/* The block that runs, or the rest of it after a mark, and the complete block. */
 static struct block *open_block, *open_whole, *entered;
 static uint32_t open_node;
 static uint64_t open_start, last_address;
@@ -140,7 +140,7 @@ static size_t place_of(const struct index *index, uint64_t one, uint64_t other)
 	return place;
 }
 
-/* The number of a pair, where NONE stands for one that is new: the caller puts a number there. */
+/* The number of a pair, NONE if the pair is new: the caller then stores a number there. */
 static uint32_t *number_of(struct index *index, uint64_t one, uint64_t other)
 {
 	if (2 * index->count >= index->room) {
@@ -227,7 +227,7 @@ static void credit(uint32_t node, struct block *block, uint32_t count, uint64_t 
 	journal[journaled++ % JOURNAL] = (struct entry){ start, number, count };
 }
 
-/* The address of the last of so many instructions of a block. */
+/* The address of the last of `count` instructions of a block. */
 static uint64_t address_of(const struct block *block, uint32_t count)
 {
 	uint64_t address = block->start;
@@ -236,7 +236,7 @@ static uint64_t address_of(const struct block *block, uint32_t count)
 	return address;
 }
 
-/* Credits the block that was begun last; its last instruction may have been taken back. */
+/* Credits the block that began last; its last instruction may have been undone. */
 static void close_block(int undone)
 {
 	struct block *block = open_block;
@@ -301,8 +301,8 @@ static void push(enum kind kind, uint64_t slot, uint64_t from)
 		now->slot = slot;
 }
 
-/* The kernel is left: for user mode, or for what an exception or interrupt struck. Ends the newest entry into the kernel, with
- * the frames above it.
+/* The kernel is left for user mode, or for the code that an exception or interrupt had interrupted. Ends the newest entry
+ * into the kernel, with the frames above it.
  */
 static void leave_entry(void)
 {
@@ -320,7 +320,7 @@ static void leave_entry(void)
 	}
 }
 
-/* Puts the chain aside, and goes on with this one. */
+/* Saves the current chain, and continues with this one. */
 static void switch_to(struct chain *other)
 {
 	if (now->count) {
@@ -334,8 +334,8 @@ static void switch_to(struct chain *other)
 	now = other;
 }
 
-/* The chain whose task slept when its stack pointer was here: what goes on there first has its slot a little below, never far
- * above. Of several it is the one put aside last. Others are of tasks that have ended, and whose stack is another's now.
+/* The chain whose task slept when its stack pointer was here: the first slot that it uses is a little below, never far above.
+ * If there are several, it is the one saved last; the others are of tasks that have ended, and whose stack was reused.
  */
 static struct chain *take_sleeper(uint64_t slot)
 {
@@ -356,17 +356,17 @@ static void change_task(uint64_t slot)
 	struct chain *sleeper = take_sleeper(slot);
 	switch_to(sleeper ? sleeper : new_chain());
 	if (!sleeper) {
-		/* Where its task was is not known. */
+		/* The calls that its task is in are not known. */
 		push(TASK, 0, 0);
 		newest()->node = node_with(ROOT, TASK, 0, 0);
 	}
 	now->slot = slot;
 }
 
-/* A CALL or RET has this slot. */
+/* A CALL or RET uses this slot. */
 static void arrive(uint64_t slot)
 {
-	/* What was loaded into the stack pointer may have been on the same stack. */
+	/* The value loaded into the stack pointer may have been on the same stack. */
 	if (switching && now->slot && distance(now->slot, slot) >= STACK)
 		change_task(slot);
 	switching = 0;
@@ -390,12 +390,12 @@ static int pop_to(uint64_t slot)
 	return 0;
 }
 
-/* A RET loaded from this slot, and goes on at `target`, or at an address that is not known. */
+/* A RET loaded from this slot, and continues at `target`, or at an unknown address. */
 static void return_to(uint64_t slot, uint64_t target)
 {
 	if (pop_to(slot))
 		return;
-	/* What an entry calls first may move its return address from the stack of entries to that of the task. */
+	/* The first function that an entry calls may move its return address from the entry stack to that of the task. */
 	struct frame *frame = newest();
 	int called_by_entry = now->count >= 2 && now->frames[now->count - 2].kind != CALLED;
 	if (called_by_entry && frame->kind == CALLED && frame->from == target) {
@@ -408,7 +408,7 @@ static void return_to(uint64_t slot, uint64_t target)
 		if (pop_to(slot))
 			return;
 	}
-	/* A frame that began before, or a jump by way of the stack. */
+	/* A frame that began before the profile, or a jump through the stack. */
 	now->slot = slot;
 	while ((frame = newest()) && frame->kind == CALLED && frame->slot < slot) {
 		left_open++;
@@ -427,7 +427,7 @@ static int gate_at(struct block *block)
 	return block->gate;
 }
 
-/* The node of a frame whose first instruction this is, which counts the times that it was entered. */
+/* The node of a frame that begins with this instruction; counts how often the node was entered. */
 static uint32_t enter(const struct frame *frame, uint64_t start)
 {
 	uint32_t node = node_with(frame->parent, frame->kind, frame->from, start);
@@ -436,7 +436,7 @@ static uint32_t enter(const struct frame *frame, uint64_t start)
 	return node;
 }
 
-/* Whether an exception takes back the instruction that it strikes: not debug, NMI, breakpoint, overflow, double fault and
+/* Whether an exception undoes the instruction that it interrupts: not debug, NMI, breakpoint, overflow, double fault and
  * machine check.
  */
 static int is_fault(int vector)
@@ -445,13 +445,13 @@ static int is_fault(int vector)
 	       vector != 8 && vector != 18;
 }
 
-/* Whether IRETQ and SYSRETQ raise it themselves: of segments, of the stack, of protection. */
+/* Whether IRETQ and SYSRETQ themselves raise it: exceptions of segments, of the stack, of protection. */
 static int is_of_return(int vector)
 {
 	return vector >= 10 && vector <= 13;
 }
 
-/* This block runs in the newest frame, or the rest of a block does. */
+/* This block, or the rest of a block, runs in the newest frame. */
 static void open_in_frame(struct block *block, struct block *whole)
 {
 	struct frame *frame = newest();
@@ -486,8 +486,8 @@ static void at_block(unsigned int cpu, void *data)
 	open_in_frame(block, block);
 }
 
-/* Whether an access is of the last instruction of the block that runs. QEMU 7.2 reports accesses of later instructions, which
- * its own functions make for them, to the last one that was asked about.
+/* Whether an access belongs to the last instruction of the block that runs. QEMU 7.2 reports accesses of later
+ * instructions, which its own functions make for them, to the last instruction with a callback.
  */
 static int is_of(const struct block *block)
 {
@@ -563,7 +563,7 @@ void profile_translated(struct qemu_plugin_tb *translated)
 		return;
 	struct qemu_plugin_insn *first = qemu_plugin_tb_get_insn(translated, 0);
 	qemu_plugin_register_vcpu_insn_exec_cb(first, at_block, QEMU_PLUGIN_CB_NO_REGS, block);
-	/* Calls and returns end a block. That only loads or only stores are wanted is not asked for: QEMU 7.2 mixes them up. */
+	/* Calls and returns end a block. The callbacks are not limited to loads or to stores: QEMU 7.2 mixes the two up. */
 	struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(translated, count - 1);
 	size_t size = read_bytes(last, bytes, sizeof bytes), at = 0;
 	while (at < size && is_prefix(bytes[at]))
@@ -597,7 +597,7 @@ void profile_gates(const uint64_t *addresses)
 	memcpy(gates, addresses, sizeof gates);
 }
 
-/* Takes back what was credited after `end` instructions had begun. */
+/* Undoes what was credited after `end` instructions had begun. */
 static void cut_at(uint64_t end)
 {
 	uint64_t first = journaled > JOURNAL ? journaled - JOURNAL : 0;
@@ -692,7 +692,7 @@ void profile_marked(const struct mark *mark, uint64_t end)
 		following = 0;
 		write_profile();
 	} else if (following && mark->rest) {
-		/* The kernel executed it, among instructions that count. */
+		/* The kernel executed the mark, among counted instructions. */
 		if (now->count == 0)
 			push(FROM_USER, 0, 0);
 		open_in_frame(mark->rest, mark->whole);

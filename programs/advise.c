@@ -49,10 +49,10 @@ static void remap(void)
 	CHECK(mremap(moved, 2 * PAGE, 3 * PAGE, 0) == moved);
 	CHECK(numbered(moved, 2));
 	CHECK_EQ(moved[2 * PAGE], 0);
-	/* To a fixed place, over what is there. */
+	/* To a fixed address, replacing what is mapped there. */
 	CHECK(mremap(moved, 3 * PAGE, 3 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, room + 8 * PAGE) == room + 8 * PAGE);
 	CHECK(numbered(room + 8 * PAGE, 2));
-	/* The old place stays, empty. */
+	/* The old range stays mapped, empty. */
 	char *kept = mremap(room + 8 * PAGE, 3 * PAGE, 3 * PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
 	NEED(kept != MAP_FAILED);
 	CHECK(numbered(kept, 2));
@@ -74,7 +74,7 @@ static void remap(void)
 	CHECK_FAILS((long)mremap(old + PAGE, PAGE, 2 * PAGE, MREMAP_MAYMOVE), EFAULT);
 	munmap(room, 32 * PAGE);
 
-	/* A shared mapping of length 0 is duplicated. */
+	/* An old length of 0 duplicates a shared mapping. */
 	char *shared = mmap(NULL, 2 * PAGE, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	NEED(shared != MAP_FAILED);
 	char *twin = mremap(shared, 0, 2 * PAGE, MREMAP_MAYMOVE);
@@ -85,7 +85,7 @@ static void remap(void)
 	CHECK_EQ(*(volatile char *)twin, 't');
 	munmap(twin, 2 * PAGE);
 
-	/* A moved private page is still shared copy-on-write with the child that it was forked to. */
+	/* A moved private page is still shared copy-on-write with the child created before the move. */
 	char *page = anonymous(PAGE);
 	*page = 'o';
 	pid_t child = fork_checked();
@@ -123,7 +123,7 @@ static void dontneed_and_free(void)
 	CHECK_EQ(madvise(memory, PAGE, MADV_NORMAL), 0);
 	CHECK_EQ(madvise(memory, PAGE, MADV_SEQUENTIAL), 0);
 	CHECK_EQ(madvise(memory, PAGE, MADV_RANDOM), 0);
-	/* Over a hole: what is there is done, and ENOMEM tells. */
+	/* Over a hole: the mapped pages are advised, and ENOMEM is returned. */
 	CHECK_EQ(munmap(memory + 6 * PAGE, PAGE), 0);
 	CHECK_FAILS(madvise(memory + 5 * PAGE, 3 * PAGE, MADV_DONTNEED), ENOMEM);
 	CHECK_EQ(memory[5 * PAGE], 0);
@@ -179,7 +179,7 @@ static void over_fork(void)
 		CHECK_EQ(memory[PAGE], 0);
 		memory[PAGE] = 'x';
 		CHECK_EQ(memory[2 * PAGE], 'c');
-		/* The wish is inherited. */
+		/* The advice is inherited. */
 		pid_t grandchild = fork_checked();
 		if (grandchild == 0) {
 			CHECK_EQ(memory[PAGE], 0);

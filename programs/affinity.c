@@ -1,7 +1,7 @@
-/* Does a thread run where it was told to, and nowhere else?
+/* Does a thread run on the CPUs that its affinity mask has, and nowhere else?
  *
- * sched_setaffinity and getcpu agree at once, after yields and sleeps, for threads and for children; sets without a CPU
- * of the machine are refused. And the calls around them: policies, priorities, time slices.
+ * sched_setaffinity and getcpu agree at once, after yields and sleeps, for threads and for children; masks without a CPU of
+ * the machine are refused. And the calls around them: policies, priorities, time slices.
  */
 #include "check.h"
 #include <pthread.h>
@@ -71,7 +71,7 @@ static void one_after_another(void)
 			if (child == 0) {
 				CHECK_EQ(current(), cpus[i]);
 				CHECK_EQ(may_run_on(0, cpus[i]), 1);
-				/* Its own affair. */
+				/* A thread moves itself. */
 				CHECK_EQ(move_to(cpus[0]), 0);
 				CHECK_EQ(current(), cpus[0]);
 				end_child();
@@ -143,7 +143,7 @@ static void refusals(void)
 	CHECK_FAILS(sched_setaffinity(0, sizeof set, &set), EINVAL);
 	CPU_SET(1000, &set);
 	CHECK_FAILS(sched_setaffinity(0, sizeof set, &set), EINVAL);
-	/* What does not exist is left out. */
+	/* CPUs that do not exist are ignored. */
 	CPU_SET(cpus[0], &set);
 	CHECK_EQ(sched_setaffinity(0, sizeof set, &set), 0);
 	CHECK_EQ(may_run_on(0, cpus[0]), 1);

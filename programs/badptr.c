@@ -9,7 +9,7 @@
 #include "check.h"
 #include <sys/statfs.h>
 
-/* What an argument is. A capital letter: more than one byte is always taken, so that it cannot straddle a hole.
+/* The kinds of arguments. Capital letters: always more than one byte, so that the argument cannot straddle a hole.
  *   .  a value      s  a name      i  bytes read     o  bytes written     I, O  structures */
 struct call {
 	long number;
@@ -82,7 +82,7 @@ static void try_call(const struct call *call)
 								      (long)good_input;
 			}
 			now[at] = bad_pointer(bad);
-			/* What the kernel wrote before it came to the hole. */
+			/* The kernel wrote up to the hole. */
 			*last_byte = 'n';
 			errno = 0;
 			long result = make(call->number, now);
@@ -180,7 +180,7 @@ static void listed(void)
 		try_call(&calls[i]);
 }
 
-/* A child's status goes nowhere; the child is reaped all the same. */
+/* A bad pointer for the child's status; the child is reaped all the same. */
 static void wait_status(void)
 {
 	for (int bad = FIRST_BAD; bad <= READ_ONLY; bad++) {
@@ -192,7 +192,7 @@ static void wait_status(void)
 	}
 }
 
-/* A handler's frame that cannot be written: the process is killed by SIGSEGV. */
+/* A signal frame that cannot be written: the process is killed by SIGSEGV. */
 static void no_frame(void)
 {
 	pid_t child = fork_checked();
@@ -207,8 +207,8 @@ static void no_frame(void)
 	CHECK(killed(wait_for(child), SIGSEGV));
 }
 
-/* Numbers that do what they say whatever the pointers are: end this process, make another, send signals to the processes
- * 0 to 3, wait for ever. */
+/* Calls that take effect whatever the pointers are: they end this process, create another one, send signals to the
+ * processes 0 to 3, or wait for ever. */
 static int is_left_out(long number)
 {
 	switch (number) {
@@ -231,7 +231,7 @@ static int is_left_out(long number)
 	}
 }
 
-/* A child makes calls with arguments of one kind; it may end in any way, but soon. */
+/* A child makes calls with arguments of one kind. It may end in any way, but soon. */
 static void every_number(void)
 {
 	long survived = 0, ended = 0, tried = 0;

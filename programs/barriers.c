@@ -1,4 +1,4 @@
-/* Does membarrier order what other threads do, without a barrier of theirs?
+/* Does membarrier order the memory accesses of other threads that use no barrier themselves?
  *
  * One thread stores to a word and loads another, with no barrier between, all the time; a second stores and loads them the
  * other way round, with membarrier between. If both miss the other's store, it ordered nothing. `barriers ROUNDS`.
@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-/* include/uapi/linux/membarrier.h, which not every C library brings along. */
+/* include/uapi/linux/membarrier.h, which not every C library has. */
 enum {
 	QUERY = 0,
 	GLOBAL = 1,
@@ -23,7 +23,7 @@ static long membarrier(int command, unsigned flags)
 	return syscall(SYS_membarrier, command, flags, 0);
 }
 
-/* Each in a cache line of its own. */
+/* Each in a separate cache line. */
 static struct {
 	volatile uint64_t word;
 	uint64_t pad[15];

@@ -1,7 +1,7 @@
 /* What the programs of this folder share: checks, and children that check.
  *
- * A program asks one question. It prints nothing but failed checks and one closing line, and ends with 0 only
- * when every check held. The same program must pass on Linux itself: Linux is the referee.
+ * A program asks one question. It prints nothing but failed checks and one closing line, and exits with 0 only when every
+ * check held. The same program must pass on Linux itself: Linux is the reference.
  */
 #ifndef CHECK_H
 #define CHECK_H
@@ -49,14 +49,14 @@
 
 static int checks_made, checks_failed;
 
-/* The condition holds; else the line, the text and errno are printed, and the program goes on. */
+/* Checks the condition; if it fails, prints the line, the text and errno, and continues. */
 #define CHECK(condition) check_that(!!(condition), __FILE__, __LINE__, #condition)
 
-/* Two integers are equal; else both are printed. */
+/* Checks that two integers are equal; otherwise prints both. */
 #define CHECK_EQ(seen, wanted) \
 	check_equal((long long)(seen), (long long)(wanted), __FILE__, __LINE__, #seen, #wanted)
 
-/* The call fails with this errno. */
+/* Checks that the call fails with this errno. */
 #define CHECK_FAILS(call, error)                                                                            \
 	do {                                                                                                \
 		errno = 0;                                                                                  \
@@ -64,7 +64,7 @@ static int checks_made, checks_failed;
 		check_failure(check_result, errno, (error), __FILE__, __LINE__, #call, #error);             \
 	} while (0)
 
-/* Without this nothing that follows makes sense: print the line and end. */
+/* Without this nothing that follows makes sense: print the line and exit. */
 #define NEED(condition)                                                                 \
 	do {                                                                            \
 		if (!CHECK(condition)) {                                                \
@@ -111,7 +111,7 @@ static inline int check_failure(long long result, int seen, int wanted, const ch
 	return holds;
 }
 
-/* The closing line, and the exit code of main. */
+/* Prints the closing line. Returns the exit code of main. */
 static inline int checked(const char *name)
 {
 	printf("%s: %d checks, %d failed\n", name, checks_made, checks_failed);
@@ -126,7 +126,7 @@ static inline _Noreturn void end_child(void)
 	_exit(checks_failed ? 1 : 0);
 }
 
-/* Forks; the child starts with no failed checks of its own. */
+/* Forks; the child starts with no failed checks. */
 static inline pid_t fork_checked(void)
 {
 	fflush(stdout);
@@ -175,13 +175,13 @@ static inline int in_child(void (*work)(void *), void *argument)
 	return wait_for(child);
 }
 
-/* Whether a wait status says: exited with this code. */
+/* Whether the process exited with this code. */
 static inline int exited(int status, int code)
 {
 	return WIFEXITED(status) && WEXITSTATUS(status) == code;
 }
 
-/* Whether a wait status says: killed by this signal. */
+/* Whether the process was killed by this signal. */
 static inline int killed(int status, int signal)
 {
 	return WIFSIGNALED(status) && WTERMSIG(status) == signal;
@@ -217,7 +217,7 @@ static inline long faults_taken(void)
 	return usage.ru_minflt + usage.ru_majflt;
 }
 
-/* Two-way turns between a parent and its child, over pipes. */
+/* Turns that a parent and its child take, over pipes. */
 struct turns {
 	int to_child[2], to_parent[2];
 };

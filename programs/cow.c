@@ -59,8 +59,8 @@ static char apply_fill(char *page, enum fill fill, enum kind kind)
 	return first;
 }
 
-/* Three processes (0: parent, 1: child, 2: grandchild) write in the order given; each then sees its own mark, or the
- * last mark when the page is shared. */
+/* Three processes (0: parent, 1: child, 2: grandchild) write in the order given; each then sees its own mark, or the last
+ * mark when the page is shared. */
 static void three_writers(enum kind kind, enum fill fill, const int order[3])
 {
 	int file;
@@ -114,7 +114,7 @@ static void three_writers(enum kind kind, enum fill fill, const int order[3])
 	munmap(page, PAGE);
 }
 
-/* A private page that nobody wrote shows later writes to its file; one that was written does not. */
+/* An unwritten private page shows later writes to its file; a written one does not. */
 static void private_and_file(void)
 {
 	int file = scratch_file(2 * PAGE);
@@ -128,7 +128,7 @@ static void private_and_file(void)
 	CHECK_EQ(pwrite(file, "x", 1, 0), 1);
 	CHECK_EQ(*(volatile char *)page, 'n');
 	CHECK_EQ(page[1], 'm');
-	/* Dropping the copy shows the file again. */
+	/* Discarding the copy maps the file's page again. */
 	CHECK_EQ(madvise(page, PAGE, MADV_DONTNEED), 0);
 	CHECK_EQ(*(volatile char *)page, 'x');
 	CHECK_EQ(page[1], 0);
@@ -136,7 +136,7 @@ static void private_and_file(void)
 	close(file);
 }
 
-/* The last owner writes in place: no copy is left to make, and what it wrote before stays. */
+/* The last owner writes in place: no copy is needed, and what it wrote before stays. */
 static void owners_leave(void)
 {
 	char *memory = anonymous(8 * PAGE);

@@ -54,11 +54,11 @@ static void second(void *unused)
 	spin(unused);
 }
 
-/* A handler sees the limit raised; the hard limit needs no signal that could be handled. */
+/* A handler sees the limit raised; the hard limit sends no signal that could be handled. */
 static void handled(void *unused)
 {
 	CHECK(signal(SIGXCPU, warned) != SIG_ERR);
-	/* No time at all: the next tick. */
+	/* A limit of 0 ends at the next tick. */
 	set(0, 1);
 	spin_until_warned();
 	CHECK_EQ(warnings, 1);
@@ -68,7 +68,7 @@ static void handled(void *unused)
 	spin(unused);
 }
 
-/* A child begins with the limits of its parent and no time used. */
+/* A child starts with its parent's limits and no CPU time used. */
 static void inherited(void *unused)
 {
 	CHECK(signal(SIGXCPU, SIG_IGN) != SIG_ERR);
@@ -79,7 +79,7 @@ static void inherited(void *unused)
 	pid_t child = fork_checked();
 	if (child == 0) {
 		CHECK(soft_limit() <= 1);
-		/* Blocked, it is pending; what is ignored is not. */
+		/* A blocked signal is pending; an ignored one is not. */
 		CHECK(signal(SIGXCPU, SIG_DFL) != SIG_ERR);
 		spin(unused);
 	}
@@ -92,7 +92,7 @@ static void without_soft(void *unused)
 	(void)unused;
 	set(RLIM_INFINITY, RLIM_INFINITY);
 	CHECK_EQ(soft_limit(), RLIM_INFINITY);
-	/* A limit that is taken back in time is none. */
+	/* A limit that is removed in time has no effect. */
 	set(1, RLIM_INFINITY);
 	set(RLIM_INFINITY, RLIM_INFINITY);
 	CHECK_EQ(soft_limit(), RLIM_INFINITY);

@@ -1,9 +1,9 @@
-/* Do threads that change one address space all come to an end, however few CPUs really run?
+/* Do threads that change one address space all make progress, however few CPUs really run?
  *
- * Six threads, each 300 times: map memory of its own, write it, take the right to write away and give it back, fork a
- * child that looks at it, move it, and unmap it. Each waits for the others' changes of the address space, and for
- * other CPUs to forget translations. `crowd ROUNDS`: 300 if it is not given. With more virtual CPUs than real ones a
- * CPU that waits must not keep the one it waits for from running; a kernel whose CPUs spin for ever gets nowhere.
+ * Six threads, each 300 times: map private memory, write it, remove the right to write and restore it, fork a child that
+ * reads it, move it, and unmap it. Each waits for the others' changes of the address space, and for TLB flushes on other
+ * CPUs. `crowd ROUNDS`: 300 if it is not given. With more virtual CPUs than real ones, a CPU that waits must not keep the
+ * CPU that it waits for from running; a kernel whose CPUs spin for ever makes no progress.
  */
 #include "check.h"
 #include <pthread.h>
@@ -25,7 +25,7 @@ static int failed(struct worker *worker, const char *what)
 	return 0;
 }
 
-/* All pages hold what this round wrote. */
+/* Whether all pages hold what this round wrote. */
 static int holds(const unsigned char *memory, unsigned char value)
 {
 	for (unsigned long page = 0; page < PAGES; page++)

@@ -1,4 +1,4 @@
-# Do Debian's Perl's forks, pipes, threads, and 64 MiB of small values behave? Prints checksums that no schedule changes.
+# Do forks, pipes, threads, and 64 MiB of small values work in Debian's Perl? Prints checksums that no schedule changes.
 use strict;
 use warnings;
 use threads;

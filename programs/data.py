@@ -55,7 +55,7 @@ def threads():
 
 
 def objects():
-    # Some 64 MiB: a list, its tuples, texts and integers.
+    # Some 64 MiB: a list, its tuples, strings and integers.
     table = [(n, "entry %08d" % n, n * 2.5) for n in numbers(7, 300000)]
     table.sort()
     check = 0

@@ -1,13 +1,13 @@
-/* Can folders, and mounts, that lie in each other as deep as a program likes be removed, and left?
+/* Can folders, and mounts, nested to any depth be removed, and left behind?
  *
- * With the argument "leave" they stay where they are when the program ends.
+ * With the argument "leave" they stay where they are when the program exits.
  */
 #include "check.h"
 #include <sys/mount.h>
 
 static char home[] = "/tmp/deep-XXXXXX";
 
-/* Makes folders in each other from the working directory on, and goes to the innermost. */
+/* Creates nested folders from the working directory on, and goes to the innermost. */
 static void descend(int depth)
 {
 	for (int level = 0; level < depth; level++)
@@ -28,7 +28,7 @@ static void made_and_removed(int depth)
 	CHECK_FAILS(access("d", F_OK), ENOENT);
 }
 
-/* The innermost stays open while those above it go. */
+/* The innermost stays open while those above it are removed. */
 static void removed_in_use(int depth)
 {
 	descend(depth);
@@ -39,7 +39,7 @@ static void removed_in_use(int depth)
 	CHECK_EQ(close(innermost), 0);
 }
 
-/* A file system goes with the folders that lie in it. */
+/* Unmounting a file system frees the folders in it. */
 static void unmounted(int depth)
 {
 	NEED(mkdir("m", 0777) == 0);
@@ -58,7 +58,7 @@ static void unmounted(int depth)
 	CHECK_EQ(rmdir("m"), 0);
 }
 
-/* Each file system is mounted in the one before, or covers it. */
+/* Each file system is mounted in the previous one, or covers it. */
 static void mounted_in_mounts(int depth, int covering)
 {
 	NEED(mkdir("m", 0777) == 0 && mount("deep", "m", "tmpfs", 0, NULL) == 0 && chdir("m") == 0);

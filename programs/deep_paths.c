@@ -1,7 +1,7 @@
-/* What is told of a directory whose path is longer than any path that a call takes?
+/* What do system calls return for a directory whose path is longer than any path that a call takes?
  *
- * 400 directories with names of 250 bytes lie in each other. getcwd and readlink have no room for the path of the last
- * one, and say so; /proc/self/maps shows the path of a file there as a whole.
+ * 400 directories with names of 250 bytes are nested. getcwd and readlink have no room for the path of the last one, and
+ * report that; /proc/self/maps prints the full path of a file there.
  */
 #include "check.h"
 

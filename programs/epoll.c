@@ -1,4 +1,4 @@
-/* Does epoll report what happened, as often as it should, and to whom it should?
+/* Does epoll report each event, as often as it should, and to the processes that it should?
  */
 #include "check.h"
 #include <poll.h>
@@ -16,7 +16,7 @@ static int control(int set, int operation, int file, uint32_t events, uint64_t d
 	return epoll_ctl(set, operation, file, &event);
 }
 
-/* How many events are there now; the last one's bits and data are kept. */
+/* Returns how many events there are now. The last one's bits and data are kept. */
 static struct epoll_event last;
 
 static int found(int set)
@@ -44,7 +44,7 @@ static void errors(void)
 	int set = epoll_create1(EPOLL_CLOEXEC);
 	NEED(set >= 0);
 	CHECK_EQ(fcntl(set, F_GETFD), FD_CLOEXEC);
-	/* Not every C library hands the size on. */
+	/* Not every C library passes the size on. */
 	CHECK_FAILS(syscall(SYS_epoll_create, 0L), EINVAL);
 	CHECK_FAILS(epoll_create1(1), EINVAL);
 	int ends[2];
@@ -97,7 +97,7 @@ static void levels(void)
 	CHECK_EQ(found(set), 1);
 	get(ends[0]);
 	CHECK_EQ(found(set), 0);
-	/* What is there when a file is added or changed counts. */
+	/* A condition that holds when a file is added or changed counts as an event. */
 	put(ends[1]);
 	CHECK_EQ(control(set, EPOLL_CTL_DEL, ends[0], 0, 0), 0);
 	CHECK_EQ(found(set), 0);
@@ -112,10 +112,10 @@ static void levels(void)
 	get(ends[0]);
 	CHECK_EQ(found(set), 1);
 	CHECK_EQ(last.events, EPOLLHUP);
-	/* A closed file is watched no longer. */
+	/* A closed file is no longer watched. */
 	close(ends[0]);
 	CHECK_EQ(found(set), 0);
-	/* Unless another descriptor stands for it. */
+	/* Unless another descriptor refers to the same file. */
 	NEED(pipe(ends) == 0);
 	CHECK_EQ(control(set, EPOLL_CTL_ADD, ends[0], EPOLLIN, 3), 0);
 	int other = dup(ends[0]);
@@ -157,7 +157,7 @@ static void edges(void)
 	CHECK_EQ(found(set), 0);
 	close(ends[0]);
 	close(ends[1]);
-	/* A semaphore that is taken once is not news. */
+	/* Decrementing a semaphore is no event. */
 	int semaphore = eventfd(2, EFD_SEMAPHORE);
 	CHECK_EQ(control(set, EPOLL_CTL_ADD, semaphore, EPOLLIN | EPOLLET, 0), 0);
 	CHECK_EQ(found(set), 1);
@@ -171,7 +171,7 @@ static void edges(void)
 	close(set);
 }
 
-/* With fewer places than events, all get their turn. */
+/* With less room than events, all events are reported in turn. */
 static void turns(void)
 {
 	int set = epoll_create1(0), counters[4], seen[4] = { 0 };
@@ -288,7 +288,7 @@ static void waits(void)
 	close(set);
 }
 
-/* Children wait for one event: how many wake? */
+/* Several children wait for one event: how many wake? */
 static int woken(uint32_t more)
 {
 	int start[2], done[2], event = eventfd(0, EFD_NONBLOCK);

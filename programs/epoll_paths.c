@@ -33,7 +33,7 @@ static void layers(void)
 			for (int below = 0; layer > 0 && below < WIDTH; below++)
 				CHECK_EQ(watch(epolls[layer][place], epolls[layer - 1][below]), 0);
 		}
-	/* One layer more is too deep, and a loop is found however far away it closes. */
+	/* One more layer is too deep, and a loop is detected however far away it closes. */
 	int over = new_epoll();
 	CHECK_FAILS(watch(over, epolls[LAYERS - 1][0]), ELOOP);
 	CHECK_FAILS(watch(epolls[0][0], epolls[LAYERS - 1][WIDTH - 1]), ELOOP);
@@ -42,10 +42,10 @@ static void layers(void)
 	int file = eventfd(0, 0);
 	CHECK(file >= 0);
 	CHECK_FAILS(watch(epolls[0][0], file), EINVAL);
-	/* It is not watched. */
+	/* The file is not watched. */
 	CHECK_FAILS(epoll_ctl(epolls[0][0], EPOLL_CTL_DEL, file, NULL), ENOENT);
 	CHECK_FAILS(watch(epolls[0][0], file), EINVAL);
-	/* At the top it is no more than one path. */
+	/* At the top there is only one path. */
 	CHECK_EQ(watch(epolls[LAYERS - 1][0], file), 0);
 	close(file);
 	close(over);
@@ -73,11 +73,11 @@ static void fan(int links, int most)
 	}
 	outer[most] = new_epoll();
 	CHECK_FAILS(watch(outer[most], top), EINVAL);
-	/* A path that goes makes room for another. */
+	/* A removed path makes room for another. */
 	CHECK_EQ(epoll_ctl(outer[0], EPOLL_CTL_DEL, top, NULL), 0);
 	CHECK_EQ(watch(outer[most], top), 0);
 	CHECK_FAILS(watch(outer[most], top), EEXIST);
-	/* Without the file, paths are not limited; with so many, no file may be watched. */
+	/* Without the file, paths are not limited; with that many, no file may be watched. */
 	CHECK_EQ(epoll_ctl(bottom, EPOLL_CTL_DEL, file, NULL), 0);
 	CHECK_EQ(watch(outer[0], top), 0);
 	CHECK_FAILS(watch(bottom, file), EINVAL);

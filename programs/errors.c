@@ -1,10 +1,10 @@
-/* Which error does a memory call give that has one reason to fail, and which one where it has two?
+/* Which error does a memory call return that has one reason to fail, and which one where it has two?
  *
  * Each call has an invocation that works, and reasons to fail: changes of its arguments or of the process's state. The
- * program makes every call with each reason and with each two that can go together, each in a child of its own, and
- * prints a line for each. It judges nothing: the answers of Linux 7.3 stand in errors.linux.
+ * program makes every call with each reason and with each two that can be combined, each in a separate child, and prints a
+ * line for each. It judges nothing: the results of Linux 7.3 are in errors.linux.
  *
- * Wants root, /dev/zram0 as swap, and a machine of its own: some states change settings of the system.
+ * Needs root, /dev/zram0 as swap, and a machine to itself: some states change settings of the system.
  */
 #include "errors/advice.h"
 #include "errors/files.h"
@@ -62,14 +62,14 @@ static void edit(unsigned long *words, const struct reason *reason, unsigned lon
 	}
 }
 
-/* Whether two states are one, or limits of the same thing. */
+/* Whether two states are the same, or limits of the same resource. */
 static int same_state(unsigned long a, unsigned long b)
 {
 	const unsigned long locking = NO_LOCKING | LITTLE_LOCKING;
 	return a == b || (a & b & ~OTHER_USER) || ((a & locking) && (b & locking));
 }
 
-/* Two reasons that set the same word, or the same state, do not go together. */
+/* Two reasons that set the same word, or the same state, cannot be combined. */
 static int together(const struct reason *one, const struct reason *two)
 {
 	for (int i = 0; i < EDITS; i++)
@@ -87,7 +87,7 @@ static int together(const struct reason *one, const struct reason *two)
 	return 1;
 }
 
-/* The words of which only the run knows the value. */
+/* Replaces the words whose value is known only during the run. */
 static void resolve(unsigned long *words)
 {
 	for (int i = 0; i < 6; i++)
@@ -147,7 +147,7 @@ static void once(const struct call *call, const struct reason *one, const struct
 	restore_controls();
 	if (!exited(status, 0))
 		printf("ended with %x\n", status);
-	/* What a call may have left behind for the next. */
+	/* Undoes what a call may have left behind for the next. */
 	shmctl(lent_segment, SHM_UNLOCK, NULL);
 }
 

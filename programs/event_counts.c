@@ -1,8 +1,8 @@
-/* Which events does /proc/vmstat count: huge pages that are made and mapped, pages that are no longer merged, pages that are
- * read from swap, and faults of pages that cannot be had?
+/* Which events does /proc/vmstat count: allocated and mapped huge pages, unmerged pages, pages read from swap, and faults
+ * that fail?
  *
- * Each operation has counts that are known in advance. Wants swap, root, transparent huge pages where they are asked for, and
- * nobody else who merges pages or needs huge ones.
+ * Each operation has counts that are known in advance. Needs swap, root, transparent huge pages under madvise, and no other
+ * process that merges pages or uses huge ones.
  */
 #include "check.h"
 
@@ -18,13 +18,13 @@ enum { HUGE = 2 << 20, PAGES = 64 };
 #define RW (PROT_READ | PROT_WRITE)
 #define KSM "/sys/kernel/mm/ksm/"
 
-/* The events, and how often each had been when `begin` was called. */
+/* The events, and the count of each when `begin` was called. */
 static const char *const names[] = { "thp_fault_alloc", "thp_file_mapped", "thp_collapse_alloc", "cow_ksm", "pgmajfault",
 				     "pswpin" };
 enum { EVENTS = sizeof names / sizeof *names };
 static long before[EVENTS];
 
-/* How often an event has been. Nothing here faults but the first time. */
+/* Reads the count of an event. Only the first call faults. */
 static long event(const char *name)
 {
 	static char text[1 << 14];
@@ -48,7 +48,7 @@ static void begin(void)
 		before[i] = event(names[i]);
 }
 
-/* Since `begin` there were so many of these, and none of the others. */
+/* Since `begin` these events were counted this often, and no other events. */
 static void counted(const char *first, long first_times, const char *second, long second_times)
 {
 	for (int i = 0; i < EVENTS; i++) {
@@ -67,7 +67,7 @@ static void set(const char *path, const char *text)
 	close(file);
 }
 
-/* So many bytes at a multiple of 2 MiB, and nothing else in the 2 MiB before and behind them. */
+/* Maps `size` bytes at a multiple of 2 MiB, with nothing else in the 2 MiB before and after them. */
 static char *aligned(size_t size, int flags)
 {
 	char *room = mmap(NULL, size + 2 * HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -125,7 +125,7 @@ static void huge_pages(void)
 	NEED(madvise(small, HUGE, MADV_PAGEOUT) == 0);
 	begin();
 	NEED(madvise(small, HUGE, MADV_COLLAPSE) == 0);
-	/* Each page is read by itself, and nobody faults. */
+	/* Each page is read by itself, without a fault. */
 	long read = event("pswpin") - before[EVENTS - 1];
 	CHECK_EQ(read, HUGE / PAGE);
 	before[2]++;
@@ -157,7 +157,7 @@ static void merged_pages(void)
 	counted("cow_ksm", 8, "", 0);
 	in_a_child(store, memory, PAGES);
 	counted("cow_ksm", PAGES - 8, "", 0);
-	/* Of these 16, 8 are merged still. */
+	/* Of these 16, 8 are still merged. */
 	NEED(madvise(memory, 16 * PAGE, MADV_UNMERGEABLE) == 0);
 	counted("cow_ksm", 8, "", 0);
 	set(KSM "run", "2");
@@ -165,7 +165,7 @@ static void merged_pages(void)
 	counted("cow_ksm", PAGES - 16, "", 0);
 }
 
-/* How many faults there were since the last call. */
+/* The number of faults since the last call. */
 static long faults(void)
 {
 	static long last;
@@ -174,14 +174,14 @@ static long faults(void)
 	return since;
 }
 
-/* What populates a range asks again for the page that stopped it, unless that is the first. */
+/* Population faults twice on the page that stops it, unless that is the first. */
 static void pages_beyond_the_end(void)
 {
 	int file = memfd_create("short", 0);
 	NEED(file >= 0 && ftruncate(file, SIZE) == 0);
 	char *memory = mmap(NULL, 2 * SIZE, RW, MAP_SHARED, file, 0);
 	NEED(memory != MAP_FAILED);
-	/* What the checks write to is this process's own again after the forks. */
+	/* After the forks, what the checks write to is exclusive to this process again. */
 	CHECK_FAILS(madvise(memory + 1, PAGE, MADV_POPULATE_READ), EINVAL);
 	faults();
 	CHECK_EQ(faults() >= 0, 1);

@@ -1,4 +1,4 @@
-/* execve from any thread: do the others end, does the new program have the process's id and one thread, and do its
+/* execve from any thread: do the other threads end, does the new program have the process ID and one thread, and do its
  * descriptors, mask and ignored signals survive?
  */
 #include "check.h"
@@ -19,7 +19,7 @@ static int count_threads(void)
 	return count;
 }
 
-/* The new program: argv is "after", the process id before, a descriptor that stays and one that is closed. */
+/* The new program: argv is "after", the previous process ID, a descriptor that stays open and one that is closed. */
 static int after(char **argv)
 {
 	sigset_t mask;
@@ -132,7 +132,7 @@ static void from_thread(void *unused)
 		pause();
 }
 
-/* The leader has ended when another thread executes. */
+/* The leader has ended when another thread calls execve. */
 static void from_thread_without_leader(void *unused)
 {
 	(void)unused;
@@ -142,7 +142,7 @@ static void from_thread_without_leader(void *unused)
 	syscall(SYS_exit, 7);
 }
 
-/* Two at once: one wins, and the process is one program. */
+/* Two at once: one succeeds, and the process runs one program. */
 static void from_two_threads(void *unused)
 {
 	(void)unused;

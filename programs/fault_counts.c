@@ -30,7 +30,7 @@ static long pgfault(void)
 	return atol(row + strlen("\npgfault "));
 }
 
-/* Room for one page more than SIZE, where a fault maps as many pages of a file around it as anywhere. */
+/* Reserves room for one page more than SIZE, aligned so that fault-around maps as many pages of a file as anywhere. */
 static char *room(void)
 {
 	uintptr_t around = 16 * 4096;
@@ -195,7 +195,7 @@ static const struct operation {
 	void (*prepare)(void), (*operate)(void);
 	/* Pages faulted in, and faults that fail. */
 	int minor, failed;
-	/* It takes huge pages, or a pool of them. */
+	/* Needs transparent huge pages, or a hugetlb pool. */
 	char needs;
 } operations[] = {
 	{ "load", private_memory, do_load, PAGES, 0, 0 },
@@ -239,7 +239,7 @@ static const struct operation {
 	{ "MAP_POPULATE of a hugetlb page", nothing, hugetlb_populated, 1, 0, 'p' },
 };
 
-/* Whether there are huge pages on request, or some in the pool. */
+/* Whether huge pages are available by madvise, or in the pool. */
 static int has(char needs)
 {
 	char setting[64] = "";
@@ -267,7 +267,7 @@ int main(int count, char **words)
 	memset(text, 1, sizeof text);
 	for (int i = 0; i < SIZE; i += sizeof text)
 		NEED(pwrite(file, text, sizeof text, i) == sizeof text);
-	/* What is used below is there when it counts: code, stack, and what takes a signal. */
+	/* What is used below must be populated when it counts: code, stack, and the signal handler. */
 	struct rusage before, after;
 	getrusage(RUSAGE_SELF, &after);
 	read_only();

@@ -1,8 +1,8 @@
 /* Does each kind of access take exactly as many page faults as it must?
  *
- * The program counts its own faults (getrusage) around one access per page, and compares with what Linux takes: one per
- * page on the first write, two on a read and then a write, none after mprotect took write permission and gave it back,
- * one per page copied after a fork, and one per page to become sole owner again.
+ * The program counts its own faults (getrusage) around one access per page, and compares with Linux's counts: one per page
+ * on the first write, two on a read and then a write, none after mprotect removed write permission and restored it, one per
+ * page copied after a fork, and one per page to become its only owner again.
  */
 #include "check.h"
 
@@ -26,7 +26,7 @@ static long writes(volatile char *memory)
 	return faults_taken() - before;
 }
 
-/* Brings in the code and the stack that count, so that they cost nothing later. */
+/* Populates the code and the stack that are used for counting, so that they cause no faults later. */
 static void warm_up(void)
 {
 	char *memory = anonymous(PAGES * PAGE);
@@ -52,7 +52,7 @@ static void first_touch(void)
 	CHECK_EQ(writes(memory), 0);
 	CHECK_EQ(reads(memory), 0);
 	CHECK_EQ(madvise(memory, PAGES * PAGE, MADV_DONTNEED), 0);
-	/* The zero page, then a page of its own. */
+	/* The zero page, then a private page. */
 	CHECK_EQ(reads(memory), PAGES);
 	CHECK_EQ(reads(memory), 0);
 	CHECK_EQ(writes(memory), PAGES);
@@ -76,7 +76,7 @@ static void protection(void)
 	munmap(memory, PAGES * PAGE);
 }
 
-/* The child copies, the parent finds itself the only owner: a fault each, for each page. */
+/* The child copies; the parent finds itself the only owner: one fault each, for each page. */
 static void after_fork(int protect)
 {
 	char *memory = fresh();
@@ -101,8 +101,8 @@ static void after_fork(int protect)
 		CHECK_EQ(mprotect(memory, PAGES * PAGE, PROT_READ), 0);
 		CHECK_EQ(mprotect(memory, PAGES * PAGE, RW), 0);
 	}
-	/* With the child gone, the pages are this process's alone again. A kernel may notice when the right to write
-	 * comes back, or at each write. */
+	/* With the child gone, the pages are exclusive to this process again. A kernel may notice when the right to write is
+	 * restored, or at each write. */
 	long faults = writes(memory);
 	CHECK(faults == PAGES || (protect && faults == 0));
 	CHECK_EQ(writes(memory), 0);
@@ -131,7 +131,7 @@ static void moved(void)
 	munmap(there, 2 * PAGES * PAGE);
 }
 
-/* Pages that a system call brings in count as this process's faults as well. */
+/* Pages that a system call populates count as this process's faults too. */
 static void by_system_calls(void)
 {
 	char *memory = fresh();

@@ -48,7 +48,7 @@ static void names(void)
 	CHECK(holds("folder/two", "first"));
 	CHECK_FAILS(open("one", O_RDONLY), ENOENT);
 	CHECK_FAILS(rmdir("folder"), ENOTEMPTY);
-	/* Over another file: the name changes hands, the open file lives on. */
+	/* Over another file: the name now refers to this file, and the other stays open. */
 	int other = create("three", "third");
 	CHECK_EQ(rename("folder/two", "three"), 0);
 	CHECK(holds("three", "first"));
@@ -123,7 +123,7 @@ static void offsets(void)
 	CHECK(S_ISREG(stat.st_mode) && (stat.st_mode & 07777) == 0644);
 	CHECK_EQ(pread(file, text, 4, 5000), 4);
 	CHECK(memcmp(text, "\0\0\0\0", 4) == 0);
-	/* Of a hole too as much is read as there is memory for. */
+	/* A read of a hole stops where the memory ends, too. */
 	char *short_memory = anonymous(2 * PAGE);
 	NEED(short_memory != MAP_FAILED && munmap(short_memory + PAGE, PAGE) == 0);
 	CHECK_EQ(pread(file, short_memory + PAGE - 1000, 3000, 3 * PAGE), 1000);
@@ -299,7 +299,7 @@ static void sending(void)
 	CHECK_EQ(lseek(from, 0, SEEK_CUR), 110);
 	CHECK_EQ(read(ends[0], copy, LENGTH), 100);
 	CHECK_EQ(memcmp(copy, bytes + 10, 100), 0);
-	/* What has no position, or no bytes, is not sent. */
+	/* A descriptor without a position, or without bytes, cannot be sent from. */
 	CHECK_EQ(write(ends[1], "sent", 4), 4);
 	CHECK_FAILS(sendfile(to, ends[0], NULL, 4), EINVAL);
 	CHECK_EQ(read(ends[0], copy, LENGTH), 4);
@@ -333,7 +333,7 @@ static void on_fault(int signal)
 	_exit(checks_failed ? 1 : 42);
 }
 
-/* Shrinking takes the pages out of every mapping, in every process; the private copy of one goes too. */
+/* Shrinking removes the pages from every mapping, in every process, and also a private copy. */
 static void truncation(void)
 {
 	int file = scratch_file(4 * PAGE);
@@ -344,14 +344,14 @@ static void truncation(void)
 	memset(shared, 's', 4 * PAGE);
 	private[2 * PAGE] = 'p';
 	private[0] = 'q';
-	/* Each child has its own turns: who of several readers gets a byte is nobody's business. */
+	/* Each child has its own turns, because any reader of a shared pipe might get the byte. */
 	struct turns turns[3];
 	pid_t children[3];
 	for (int i = 0; i < 3; i++) {
 		NEED(turns_open(&turns[i]));
 		children[i] = fork_checked();
 		if (children[i] == 0) {
-			/* Its own entry for the page, before the file shrinks. */
+			/* Maps the page in this process before the file shrinks. */
 			CHECK_EQ(*(volatile char *)(shared + 2 * PAGE), 's');
 			CHECK_EQ(*(volatile char *)(private + 2 * PAGE), 'p');
 			NEED(turn_pass(turns[i].to_parent));
@@ -427,7 +427,7 @@ int main(void)
 	truncation();
 	devices();
 	CHECK_EQ(chdir("/"), 0);
-	/* Everything above cleaned up behind itself. */
+	/* Everything above removed its files. */
 	CHECK_EQ(rmdir(folder), 0);
 	return checked("files");
 }

@@ -1,5 +1,5 @@
-/* Does /proc/PID/mem reach what a debugger must reach: read-only text is written in a copy of the process's own, and
- * what is shared is refused?
+/* Does /proc/PID/mem reach what a debugger must reach: read-only text is written in a private copy, and shared mappings are
+ * refused?
  */
 #include "check.h"
 #include <sys/ptrace.h>
@@ -18,7 +18,7 @@ static long put(int memory, void *at, const char *text)
 	return pwrite(memory, text, strlen(text), (off_t)(uintptr_t)at);
 }
 
-/* A function of one instruction after another, in text that nobody may write. */
+/* A function with a fixed instruction sequence, in text that is not writable. */
 __attribute__((noinline)) static int answer(void)
 {
 	int value = 42;
@@ -34,7 +34,7 @@ static void own(int memory)
 	CHECK_EQ(mprotect(pages, 4 * PAGE, PROT_READ), 0);
 	CHECK_EQ(put(memory, pages, "read"), 4);
 	CHECK_EQ(memcmp(pages, "reada", 5), 0);
-	/* Over an edge, and where nothing was yet. */
+	/* Across a page boundary, and to a page that was not populated. */
 	CHECK_EQ(put(memory, pages + 3 * PAGE - 2, "edge"), 4);
 	CHECK_EQ(memcmp(pages + 3 * PAGE - 2, "edge", 4), 0);
 	CHECK_EQ(mprotect(pages, 4 * PAGE, PROT_NONE), 0);
@@ -42,7 +42,7 @@ static void own(int memory)
 	CHECK_EQ(pread(memory, text, 4, (off_t)(uintptr_t)pages), 4);
 	CHECK_EQ(memcmp(text, "read", 4), 0);
 	CHECK_EQ(put(memory, pages, "none"), 4);
-	/* The right to write is not gained. */
+	/* The mapping does not become writable. */
 	CHECK_EQ(mprotect(pages, PAGE, PROT_READ), 0);
 	CHECK_EQ(memcmp(pages, "none", 4), 0);
 	CHECK_FAILS(read(open("/dev/zero", O_RDONLY), pages, 1), EFAULT);
@@ -64,7 +64,7 @@ static void files(int memory)
 	CHECK_EQ(put(memory, copy, "copy"), 4);
 	CHECK_EQ(memcmp(copy, "copy", 4), 0);
 	CHECK_EQ(memcmp(shown, "file", 4), 0);
-	/* Shared and not to be written now: no copy could stand for it. */
+	/* Shared and read-only: a private copy cannot replace it. */
 	CHECK_FAILS(put(memory, shown, "deny"), EIO);
 	CHECK_EQ(mprotect(shown, PAGE, PROT_NONE), 0);
 	char text[5] = "";

@@ -1,5 +1,5 @@
-/* Is a signal frame that a handler forged answered as what it is: selectors and vector state that the processor would
- * not load are a segmentation fault, and never reach it?
+/* Is a forged signal frame handled safely: do selectors and vector state that the processor would not load cause a
+ * segmentation fault, and never reach it?
  */
 #include "check.h"
 #include <ucontext.h>
@@ -27,7 +27,7 @@ enum forgery {
 	FORGERIES
 };
 
-/* What the thread gets: it goes on, or a fault. */
+/* The result for the thread: it continues, or a fault. */
 static const char survives[FORGERIES] = {
 	[NOTHING] = 1, [CODE_LOWEST] = 1, [STACK_NOT_STRICT] = 1, [MXCSR_ALL] = 1,
 };
@@ -77,7 +77,7 @@ static void forge(int signal, siginfo_t *info, void *context)
 		put(state, MXCSR, 0x10000);
 		break;
 	case MXCSR_PLAIN:
-		/* Without the mark that more than the legacy region follows. */
+		/* Without the magic number that marks state after the legacy region. */
 		put(state, SOFTWARE, 0);
 		put(state, MXCSR, 0x80001f80);
 		break;

@@ -1,9 +1,9 @@
 /* Does one process ever see what the other wrote, when protection changes come between fork and the writes?
  *
- * After fork each process may take and give back write permission: mprotect(READ), mprotect(READ | WRITE). A memory
- * manager that gives it back without asking whether the page is shared lets both write to one page. Every order of
- * the six steps (protect, restore, write; in the parent and in the child) is tried, with the parent's page written,
- * only read, or untouched before the fork, and with a grandchild that only watches.
+ * After fork each process may remove and restore write permission: mprotect(READ), mprotect(READ | WRITE). A memory manager
+ * that restores it without checking whether the page is shared lets both write to one page. Every order of the six steps
+ * (protect, restore, write; in the parent and in the child) is tried, with the parent's page written, only read, or
+ * untouched before the fork, and with a grandchild that only reads.
  */
 #include "check.h"
 
@@ -25,7 +25,7 @@ static void step(char *page, int number, char mark)
 	}
 }
 
-/* One order: bit i of `order` says whose turn the i-th step is (1: the child's). */
+/* One order: bit i of `order` says which process makes the i-th step (1: the child). */
 static void run_order(unsigned order, enum before before)
 {
 	struct turns turns;
@@ -54,7 +54,7 @@ static void run_order(unsigned order, enum before before)
 		CHECK_EQ(*(volatile char *)page, 'c');
 		end_child();
 	}
-	/* A process that shares the page and does nothing must keep what was there at the fork. */
+	/* A process that shares the page and does nothing must keep the contents from the fork. */
 	struct turns watch;
 	NEED(turns_open(&watch));
 	int done = 0;

@@ -1,6 +1,6 @@
 /*
  * Processes fork until there is no memory, and each writes a MiB: hundreds of threads reclaim at the same time, and swap is
- * full. Does one of them find soon that no page leaves, so that the out-of-memory killer comes and the others go on?
+ * full. Does one of them soon find that nothing can be reclaimed, so that the OOM killer runs and the others continue?
  */
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +33,7 @@ int main(void)
 	int status;
 	if (waitpid(child, &status, 0) != child)
 		return 1;
-	/* The first process of the storm ends by itself or is killed, like any other. */
+	/* The first process of the storm exits or is killed, like any other. */
 	int is_right = WIFEXITED(status) || (WIFSIGNALED(status) && WTERMSIG(status) == 9);
 	puts(is_right ? "fork_storm: ok" : "fork_storm: another ending");
 	return !is_right;

@@ -1,7 +1,7 @@
-/* Does a fork bomb end at RLIMIT_NPROC, with an error for each process of it, and leave nothing behind?
+/* Does a fork bomb end at RLIMIT_NPROC, with an error for each of its processes, and leave nothing behind?
  *
  * Every process of one user forks until it is refused, and so does every child. Each is refused once, with EAGAIN, and
- * there are exactly as many as the limit says; then all end, and forking works again. Threads count like processes.
+ * there are exactly as many as the limit says; then all exit, and forking works again. Threads count like processes.
  */
 #include "check.h"
 #include <pthread.h>
@@ -30,7 +30,7 @@ static void note_birth(void)
 		;
 }
 
-/* Forks until refused, in every process; returns when all have been. */
+/* Forks until refused, in every process. Returns when all have been. */
 static void explode(void)
 {
 	for (;;) {
@@ -45,7 +45,7 @@ static void explode(void)
 	__atomic_fetch_add(&shared->refused, 1, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&shared->refused, __ATOMIC_SEQ_CST) < LIMIT)
 		rest();
-	/* Each reaps its own. */
+	/* Each process reaps its own children. */
 	while (wait(NULL) > 0)
 		;
 	__atomic_fetch_sub(&shared->living, 1, __ATOMIC_SEQ_CST);

@@ -1,7 +1,7 @@
-/* Are the floating-point and vector registers each process's own, whoever else runs in between?
+/* Are the floating-point and vector registers private to each process, whatever runs in between?
  *
- * Several processes keep their own values in the x87 stack, the control words and the vector registers over a loop
- * long enough to be preempted many times, and over system calls that give the processor away.
+ * Several processes keep different values in the x87 stack, the control words and the vector registers over a loop long
+ * enough to be preempted many times, and over system calls that yield the processor.
  */
 #include "check.h"
 #include <sched.h>
@@ -58,7 +58,7 @@ static void run_one(int me)
 {
 	static const int used[] = { 0, 1, 2, 3, 7, 8, 12, 15 };
 	int avx = __builtin_cpu_supports("avx");
-	/* A rounding mode and a precision of its own. */
+	/* A rounding mode and a precision for each process. */
 	uint32_t control = 0x1f80u | (uint32_t)(me % 4) << 13, control_back;
 	uint16_t word = (uint16_t)(0x37f & ~0xc00) | (uint16_t)(me % 4 << 10), word_back;
 	for (int round = 0; round < ROUNDS; round++) {
@@ -109,7 +109,7 @@ int main(void)
 	for (int i = 0; i < PROCESSES; i++)
 		CHECK(exited(wait_for(children[i]), 0));
 
-	/* A child inherits them as they are. */
+	/* A child inherits them. */
 	control = 0x1f80u | 1u << 13;
 	__asm__ volatile("ldmxcsr %0" ::"m"(control));
 	pid_t child = fork_checked();

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <time.h>
 
-/* include/uapi/linux/futex.h, which not every C library brings along. */
+/* include/uapi/linux/futex.h, which not every C library has. */
 enum {
 	FUTEX_WAIT,
 	FUTEX_WAKE,
@@ -100,7 +100,7 @@ static char state_of(pid_t process)
 	return end ? end[2] : '?';
 }
 
-/* A child that runs `work` with its number. */
+/* Starts a child that runs `work` with its number. */
 static pid_t started(void (*work)(int), int index)
 {
 	pid_t child = fork_checked();
@@ -112,7 +112,7 @@ static pid_t started(void (*work)(int), int index)
 	return child;
 }
 
-/* Waits until `count` children have said that they arrive and sleep. */
+/* Waits until `count` children have arrived and sleep. */
 static void settled(const pid_t *children, int count)
 {
 	while (__atomic_load_n(&shared->arrived, __ATOMIC_SEQ_CST) < (uint32_t)count)
@@ -148,7 +148,7 @@ static void refusals(void)
 	CHECK_FAILS(futex(gone, FUTEX_WAIT, 0, &none, NULL, 0), EFAULT);
 	CHECK_FAILS(futex(gone, FUTEX_WAIT_PRIVATE, 0, &none, NULL, 0), EFAULT);
 	CHECK_FAILS(futex(gone, FUTEX_WAKE, 1, NULL, NULL, 0), EFAULT);
-	/* Whether a private word exists does not matter to who wakes. */
+	/* Whether a private word is mapped does not matter to FUTEX_WAKE. */
 	CHECK_EQ(futex(gone, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0), 0);
 	CHECK_FAILS(futex((void *)-4096L, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0), EFAULT);
 	CHECK_FAILS(futex(words, FUTEX_WAIT, 1, NULL, NULL, 0), EAGAIN);
@@ -167,12 +167,12 @@ static void refusals(void)
 	CHECK_FAILS(futex(words, FUTEX_CMP_REQUEUE, 1, number(1), words + 1, 7), EAGAIN);
 	CHECK_FAILS(futex(words, FUTEX_REQUEUE, 1, number(1), gone, 0), EFAULT);
 	CHECK_FAILS(futex(words, FUTEX_WAKE_OP, 1, number(1), gone, 0), EFAULT);
-	/* An operation that does not exist changes nothing, a comparison that does not exist comes too late. */
+	/* An invalid operation changes nothing; an invalid comparison is detected only after the operation. */
 	CHECK_FAILS(futex(words, FUTEX_WAKE_OP, 1, number(1), words + 1, 5u << 28), ENOSYS);
 	CHECK_EQ(words[1], 0);
 	CHECK_FAILS(futex(words, FUTEX_WAKE_OP, 1, number(1), words + 1, 9u << 24 | 3 << 12), ENOSYS);
 	CHECK_EQ(words[1], 3);
-	/* What can only be read cannot be operated on, and never changes. */
+	/* A read-only word cannot be operated on, and never changes. */
 	CHECK_EQ(mprotect(words, PAGE, PROT_READ), 0);
 	CHECK_FAILS(futex(words, FUTEX_WAKE_OP, 1, number(1), words + 1, 0), EFAULT);
 	CHECK_FAILS(futex(words, FUTEX_WAKE_OP_PRIVATE, 1, number(1), words + 1, 0), EFAULT);
@@ -189,7 +189,7 @@ static void timeouts(void)
 	uint32_t *word = (uint32_t *)anonymous(PAGE);
 	NEED(word != NULL);
 	struct timespec length = at(LENGTH);
-	/* The page is not there yet when the word is compared. */
+	/* The page is not populated yet when the word is compared. */
 	uint64_t start = now(CLOCK_MONOTONIC);
 	CHECK_FAILS(futex(word, FUTEX_WAIT_PRIVATE, 0, &length, NULL, 0), ETIMEDOUT);
 	CHECK(now(CLOCK_MONOTONIC) - start >= LENGTH);
@@ -201,12 +201,12 @@ static void timeouts(void)
 	end = at(start + LENGTH);
 	CHECK_FAILS(futex(word, FUTEX_WAIT_BITSET_PRIVATE | FUTEX_CLOCK_REALTIME, 0, &end, NULL, 1), ETIMEDOUT);
 	CHECK(now(CLOCK_REALTIME) - start >= LENGTH);
-	/* Long past, and the value is looked at first. */
+	/* The timeout is long past, and the value is checked first. */
 	end = at(1);
 	CHECK_FAILS(futex(word, FUTEX_WAIT_BITSET, 0, &end, NULL, 1), ETIMEDOUT);
 	CHECK_FAILS(futex(word, FUTEX_WAIT_BITSET, 1, &end, NULL, 1), EAGAIN);
 	CHECK_FAILS(futex(word, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, 0, &end, NULL, 1), ETIMEDOUT);
-	/* Nobody is left behind. */
+	/* No waiter is left behind. */
 	CHECK_EQ(futex(word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0), 0);
 	CHECK_EQ(futex(word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0), 0);
 	munmap(word, PAGE);
@@ -261,7 +261,7 @@ static void over_fork(void)
 	line_up(wait_plainly, children, WAITERS);
 	CHECK_EQ(futex(&shared->other, FUTEX_WAKE, WAITERS, NULL, NULL, 0), 0);
 	CHECK_EQ(futex(&shared->word, FUTEX_WAKE_PRIVATE, WAITERS, NULL, NULL, 0), 0);
-	/* First come, first woken; 0 means 1. */
+	/* Waiters are woken in FIFO order; 0 means 1. */
 	CHECK_EQ(futex(&shared->word, FUTEX_WAKE, 1, NULL, NULL, 0), 1);
 	CHECK(exited(wait_for(children[0]), 0));
 	CHECK_EQ(futex(&shared->word, FUTEX_WAKE, 0, NULL, NULL, 0), 1);
@@ -274,14 +274,14 @@ static void over_fork(void)
 	for (int i = 0; i < WAITERS; i++)
 		CHECK_EQ(shared->results[i], 100);
 
-	/* A private wait is nobody else's business. */
+	/* A private wait is not woken by other processes. */
 	begin();
 	line_up(wait_privately, children, 1);
 	CHECK_EQ(futex(&shared->word, FUTEX_WAKE, 1, NULL, NULL, 0), 0);
 	CHECK_EQ(futex(&shared->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0), 0);
 	CHECK_EQ(kill(children[0], SIGKILL), 0);
 	CHECK(killed(wait_for(children[0]), SIGKILL));
-	/* Who was killed waits no longer. */
+	/* A killed waiter no longer waits. */
 	begin();
 	line_up(wait_plainly, children, 2);
 	CHECK_EQ(kill(children[0], SIGKILL), 0);
@@ -311,12 +311,12 @@ static void requeued(void)
 	begin();
 	line_up(wait_plainly, children, WAITERS);
 	CHECK_FAILS(futex(&shared->word, FUTEX_CMP_REQUEUE, 1, number(2), &shared->other, 1), EAGAIN);
-	/* One woken, two moved. */
+	/* One is woken, two are moved. */
 	CHECK_EQ(futex(&shared->word, FUTEX_CMP_REQUEUE, 1, number(2), &shared->other, 0), 3);
 	CHECK(exited(wait_for(children[0]), 0));
 	CHECK_EQ(futex(&shared->other, FUTEX_WAKE, 1, NULL, NULL, 0), 1);
 	CHECK(exited(wait_for(children[1]), 0));
-	/* None woken, all moved, behind who was moved before. */
+	/* None is woken, all are moved, behind those moved before. */
 	CHECK_EQ(futex(&shared->word, FUTEX_REQUEUE, 0, number(INT32_MAX), &shared->other, 0), 3);
 	CHECK_EQ(futex(&shared->word, FUTEX_WAKE, WAITERS, NULL, NULL, 0), 0);
 	CHECK_EQ(futex(&shared->other, FUTEX_WAKE, 1, NULL, NULL, 0), 1);
@@ -352,7 +352,7 @@ static void operated(void)
 		begin();
 		shared->other = cases[i].before;
 		line_up(wait_plainly, children, 1);
-		/* The second waits whatever its word is. */
+		/* The second waits whatever the value of its word is. */
 		shared->other = 0;
 		line_up(wait_for_other, children + 1, 1);
 		shared->other = cases[i].before;
@@ -364,7 +364,7 @@ static void operated(void)
 			CHECK_EQ(futex(&shared->other, FUTEX_WAKE, 1, NULL, NULL, 0), 1);
 		CHECK(exited(wait_for(children[1]), 0));
 	}
-	/* On a page that is not there, and on one that is shared with a child. */
+	/* On a page that is not populated, and on one that is shared with a child. */
 	uint32_t *words = (uint32_t *)anonymous(PAGE);
 	NEED(words != NULL);
 	uint32_t plus_7 = FUTEX_OP(FUTEX_OP_ADD, 7, FUTEX_OP_CMP_EQ, 0);
@@ -381,7 +381,7 @@ static void operated(void)
 	munmap(words, PAGE);
 }
 
-/* Two mappings of one file, at different addresses, show the same words. */
+/* Two mappings of one file, at different addresses, contain the same words. */
 static void two_mappings(void)
 {
 	int file = scratch_file(3 * PAGE);
@@ -433,7 +433,7 @@ static void wait_interrupted(int restart)
 	long result = futex(&shared->word, FUTEX_WAIT, 0, NULL, NULL, 0);
 	CHECK_EQ(handled, 1);
 	if (restart) {
-		/* Begun again: the value is looked at again. */
+		/* Restarted: the value is checked again. */
 		CHECK(result == 0 || (result == -1 && errno == EAGAIN));
 	} else {
 		CHECK_EQ(result, -1);
@@ -481,7 +481,7 @@ static void signals(void)
 		settled(&child, 1);
 		CHECK_EQ(kill(child, SIGUSR1), 0);
 		CHECK(exited(wait_for(child), 0));
-		/* Stopped and continued: the wait goes on to the same end. */
+		/* Stopped and continued: the wait continues to the same end. */
 		begin();
 		child = started(wait_over_stop, flag);
 		settled(&child, 1);
@@ -529,7 +529,7 @@ static void hold(int kind)
 		head->list_op_pending = &locks->lock[3].list;
 		break;
 	case UNLOCKED_PENDING:
-		/* The second was just unlocked, its waiter not yet woken. */
+		/* The second was just unlocked, and its waiter is not yet woken. */
 		locks->lock[0].list.next = &locks->lock[2].list;
 		locks->lock[1].word = 0;
 		head->list_op_pending = &locks->lock[1].list;

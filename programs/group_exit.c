@@ -1,5 +1,5 @@
-/* The end, the stop and the continuation of a whole process: do they reach threads in every state, and does the parent
- * see each once?
+/* The exit, stop and continuation of a complete process: do they reach threads in every state, and does the parent see each
+ * once?
  */
 #include "check.h"
 #include <dirent.h>
@@ -166,9 +166,9 @@ static void stopped_and_continued(void)
 		CHECK_EQ(kill(child, SIGSTOP), 0);
 		CHECK_EQ(waitpid(child, &status, WUNTRACED), child);
 		CHECK(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
-		/* Told once. */
+		/* Reported once. */
 		CHECK_EQ(waitpid(child, &status, WUNTRACED | WNOHANG), 0);
-		/* Every thread stands still; one in vfork first waits for its child. */
+		/* Every thread is stopped; one in vfork first waits for its child. */
 		char letters[64];
 		int count = states(child, letters, sizeof letters);
 		CHECK(count >= 9);
@@ -190,7 +190,7 @@ static void stopped_and_continued(void)
 	CHECK(killed(wait_for(child), SIGKILL));
 }
 
-/* exit_group by a thread while others make threads, and by two at once: one status. */
+/* exit_group by a thread while others create threads, and by two at once: one status. */
 static void *ending(void *argument)
 {
 	usleep(1000);

@@ -1,6 +1,6 @@
-/* Groups with limits (cgroup v2): does each have what its processes touched, and no more than it may?
+/* Groups with limits (cgroup v2): is each charged for what its processes touch, up to its limit?
  *
- * Wants a swap device, and root. Where nobody has mounted the groups it mounts them itself.
+ * Needs a swap device, and root. Mounts the groups itself where they are not mounted.
  */
 #include "check.h"
 
@@ -11,9 +11,9 @@
 #endif
 
 #define MIB (1UL << 20)
-/* What Linux charges beside what is touched: page tables, kernel stacks, and what each CPU took in advance. */
+/* What Linux charges beside touched pages: page tables, kernel stacks, and what each CPU charged in advance. */
 #define BESIDE (3 * MIB)
-/* So much less may be shown on Linux, where each CPU had taken some in advance. */
+/* On Linux the count may be lower by this, because each CPU has charged some pages in advance. */
 #define AHEAD (MIB / 2)
 
 static const char *root = "/sys/fs/cgroup";
@@ -70,7 +70,7 @@ static void make(const char *group)
 
 static void unmake(const char *group)
 {
-	/* On Linux a process that was waited for may still be on its way out of its group. */
+	/* On Linux a process that was waited for may not have left its group yet. */
 	for (int i = 0; i < 1000 && row(group, "cgroup.events", "populated") == 1; i++)
 		usleep(1000);
 	CHECK(rmdir(path_of(group, "")) == 0);
@@ -128,7 +128,7 @@ static void layout(void)
 	CHECK_FAILS(rmdir(path_of("a", "")), ENOENT);
 }
 
-/* Who is in a group, and his children; a used group stays. */
+/* The members of a group, and their children; a group in use stays. */
 static void members(void)
 {
 	make("a");
@@ -154,7 +154,7 @@ static void members(void)
 	CHECK_EQ(get("a", "cgroup.procs"), child);
 	CHECK_EQ(row("a", "cgroup.events", "populated"), 1);
 	CHECK_FAILS(rmdir(path_of("a", "")), EBUSY);
-	/* Back to the root, and in again. */
+	/* Moves to the root group, and back. */
 	char id[16];
 	snprintf(id, sizeof id, "%d", child);
 	NEED(set("", "cgroup.procs", id) == 0);
@@ -166,7 +166,7 @@ static void members(void)
 	unmake("a");
 }
 
-/* What is touched is what the group has. */
+/* What is touched is charged to the group. */
 static void touches(void *nothing)
 {
 	(void)nothing;
@@ -185,7 +185,7 @@ static void touches(void *nothing)
 	CHECK(after >= before + 8 * (long)MIB - (long)AHEAD && after < before + 8 * (long)MIB + (long)BESIDE);
 	CHECK(row("a", "memory.stat", "anon") >= 8 * (long)MIB);
 	CHECK(row("a", "memory.stat", "pgfault") >= faults + 4096);
-	/* Shared by a fork: once. */
+	/* Shared by a fork: charged once. */
 	pid_t child = fork_checked();
 	NEED(child >= 0);
 	if (child == 0) {
@@ -207,7 +207,7 @@ static void touches(void *nothing)
 	CHECK(get("a", "memory.peak") >= after);
 }
 
-/* Twice what the group may have: it lives, since half of it leaves. */
+/* Twice the group's limit: it lives, since half of the pages are reclaimed. */
 static void twice(void *nothing)
 {
 	(void)nothing;
@@ -221,13 +221,13 @@ static void twice(void *nothing)
 		CHECK(get("a", "memory.current") <= 8 * (long)MIB);
 	}
 	CHECK(get("a", "memory.swap.current") >= 7 * (long)MIB);
-	/* A copy made by the kernel, longer than what the group may have. */
+	/* A copy made by the kernel, longer than the group's limit. */
 	int file = scratch_file(12 * MIB);
 	CHECK_EQ(pread(file, memory, 12 * MIB, 0), 12 * MIB);
 	CHECK(get("a", "memory.current") <= 8 * (long)MIB);
 	CHECK(memory[0] == 0 && memory[12 * MIB - 1] == 0);
 	close(file);
-	/* And by two processes. */
+	/* And in two processes. */
 	stamp(memory, pages);
 	pid_t child = fork_checked();
 	NEED(child >= 0);
@@ -261,7 +261,7 @@ static void over(void)
 	CHECK(get("a", "memory.peak") <= 8 * (long)MIB);
 	CHECK(get("a", "memory.peak") >= 7 * (long)MIB);
 	CHECK(get("a", "memory.swap.current") < (long)AHEAD);
-	/* Without swap whoever is over goes, and nobody else. */
+	/* Without swap a process over the limit is killed, and no other. */
 	char *mine = anonymous(32 * MIB);
 	NEED(mine != NULL);
 	stamp(mine, 32 * MIB / PAGE);
@@ -272,7 +272,7 @@ static void over(void)
 	CHECK(get("a", "memory.swap.current") <= (long)AHEAD);
 	CHECK(is_stamped(mine, 32 * MIB / PAGE));
 	munmap(mine, 32 * MIB);
-	/* The limit of swap holds. */
+	/* The swap limit holds. */
 	NEED(set("a", "memory.swap.max", "4M") == 0);
 	CHECK(exited(in_child(uses_up, (void *)(10 * MIB / PAGE)), 0));
 	CHECK(killed(in_child(uses_up, (void *)(16 * MIB / PAGE)), SIGKILL));
@@ -291,7 +291,7 @@ static void fill_swap(void *bytes)
 	CHECK(is_stamped(memory, size / PAGE));
 }
 
-/* A page gets no slot because of the group's limit, or because there is none. */
+/* A page gets no slot because of the group's limit, or because none is free. */
 static void refused_slots(void)
 {
 	size_t swap = row_in("/proc/meminfo", "SwapTotal") * 1024;
@@ -309,7 +309,7 @@ static void refused_slots(void)
 	unmake("a");
 }
 
-/* The largest of a group goes, the others stay. */
+/* The largest process of a group is killed, the others stay. */
 static void largest(void)
 {
 	make("a");
@@ -336,7 +336,7 @@ static void largest(void)
 	unmake("a");
 }
 
-/* A limit below what is used: at once. */
+/* A limit below the current usage takes effect at once. */
 static void lowered(void)
 {
 	make("a");
@@ -366,7 +366,7 @@ static void lowered(void)
 	unmake("a");
 }
 
-/* Several at once under one limit. */
+/* Several processes under one limit. */
 static void together(void)
 {
 	make("a");
@@ -393,7 +393,7 @@ static void together(void)
 	unmake("a");
 }
 
-/* Four times what the group may have, stored into a file in memory that nobody maps. */
+/* Four times the group's limit, written to a file in memory that is not mapped. */
 static void stores_by_calls(void *nothing)
 {
 	(void)nothing;

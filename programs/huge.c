@@ -1,8 +1,8 @@
 /* Are huge pages memory like any other?
  *
- * Memory that asked for 2 MiB pages is shared by fork, written in every order, and protected, unmapped, dropped and
- * moved in whole and in part; contents, rights and what is resident must be as if its pages were small. A collapse
- * makes them huge again. Whether they are huge is checked only where the kernel gives huge pages at all.
+ * Memory with MADV_HUGEPAGE is shared by fork, written in every order, and protected, unmapped, dropped and moved in whole
+ * and in part; contents, rights and what is resident must be as if its pages were small. A collapse makes them huge again.
+ * Whether they are huge is checked only where the kernel has huge pages at all.
  */
 #include "check.h"
 
@@ -22,7 +22,7 @@
 
 #define HUGE (512 * PAGE)
 
-/* Whether fresh memory that asks for them gets huge pages. */
+/* Whether fresh memory with MADV_HUGEPAGE gets huge pages. */
 static int gives_huge;
 
 /* KiB of 2 MiB pages in the area that begins at an address. */
@@ -44,7 +44,7 @@ static long huge_kib(const char *address)
 	return kib;
 }
 
-/* Aligned memory that asks for huge pages, between pages that nobody may touch. */
+/* Aligned memory with MADV_HUGEPAGE, between inaccessible pages. */
 static char *fresh(int huge_pages, int advice)
 {
 	size_t size = huge_pages * HUGE;
@@ -62,7 +62,7 @@ static void fill(char *memory, size_t pages)
 		memset(memory + page * PAGE, (int)(page % 251) + 1, 8);
 }
 
-/* Pages of the range that do not hold what fill left there. */
+/* The number of pages of the range without the contents that fill wrote. */
 static int wrong(const char *memory, size_t first, size_t end)
 {
 	int count = 0;
@@ -97,7 +97,7 @@ static void first_touch(void)
 	CHECK_EQ(munmap(memory, HUGE), 0);
 }
 
-/* Who writes, in order: p the parent, c the child, of the first page; P and C of the last. */
+/* The order of writers: p the parent, c the child, of the first page; P and C of the last. */
 static void share(const char *order)
 {
 	char *memory = fresh(1, MADV_HUGEPAGE);
@@ -155,7 +155,7 @@ static void in_part(void)
 	CHECK_FAILS(mincore(memory + HUGE + 5 * PAGE, PAGE, &resident), ENOMEM);
 	CHECK_EQ(wrong(memory, 512, 517), 0);
 	CHECK_EQ(wrong(memory, 518, 1024), 0);
-	/* Dropped pages come back empty, the others stay. */
+	/* Dropped pages read as zeroes, the others keep their contents. */
 	CHECK_EQ(madvise(memory + 2 * HUGE, 100 * PAGE, MADV_DONTNEED), 0);
 	CHECK_EQ(memory[2 * HUGE + 99 * PAGE], 0);
 	CHECK_EQ(wrong(memory, 1124, 1536), 0);
@@ -170,7 +170,7 @@ static void moved(void)
 	CHECK_EQ(wrong(target, 0, 512), 0);
 	if (gives_huge)
 		CHECK_EQ(huge_kib(target), 2048);
-	/* Not aligned: as small pages. */
+	/* Not aligned: with small pages. */
 	char *odd = target + HUGE + 3 * PAGE;
 	CHECK_EQ(mremap(memory + HUGE, HUGE, HUGE, MREMAP_MAYMOVE | MREMAP_FIXED, odd), odd);
 	CHECK_EQ(wrong(odd - HUGE, 512, 1024), 0);
@@ -184,7 +184,7 @@ static void collapsed(void)
 	CHECK_FAILS(madvise(memory, HUGE, MADV_COLLAPSE), EINVAL);
 	CHECK_EQ(madvise(memory, HUGE, MADV_HUGEPAGE), 0);
 	int done = madvise(memory, HUGE, MADV_COLLAPSE) == 0;
-	/* A kernel without it, or without free memory in one piece, says so. */
+	/* A kernel without collapse, or without contiguous free memory, returns an error. */
 	CHECK(done || errno == EINVAL || errno == ENOMEM || errno == EAGAIN);
 	if (done)
 		CHECK_EQ(huge_kib(memory), 2048);
@@ -206,7 +206,7 @@ static void refused(void)
 	CHECK_EQ(munmap(memory, HUGE), 0);
 }
 
-/* A page's word of pagemap: is it there, and is it no anonymous page's? */
+/* A page's word of pagemap: is it present, and is it not anonymous? */
 static int shown_as(const char *page)
 {
 	uint64_t word = 0;
@@ -217,7 +217,7 @@ static int shown_as(const char *page)
 	return (int)(word >> 63 << 1 | (word >> 61 & 1));
 }
 
-/* The huge page of zeroes counts among those of files, the small one, which its parts become, does not. */
+/* The huge zero page counts among the huge pages of files; the small one, which its parts become, does not. */
 static void zeroes(void)
 {
 	char *memory = fresh(1, MADV_HUGEPAGE);

@@ -1,8 +1,8 @@
-/* Are huge pages of shared memory the same memory for everybody who shows it?
+/* Are huge pages of shared memory the same memory for every process that maps it?
  *
- * A file of memory gets 2 MiB pages by first touch and by collapse; it is mapped as a whole, at another place within
- * 2 MiB, and privately, read and written as a file, cut, punched and shared by fork. While others write, its pages
- * are collapsed: no write is lost. Whether pages are huge is checked only where the kernel gives them.
+ * A file in memory gets 2 MiB pages by first touch and by collapse; it is mapped as a whole, at another offset within 2
+ * MiB, and privately, read and written as a file, truncated, punched and shared by fork. While other threads write, its
+ * pages are collapsed: no write is lost. Whether pages are huge is checked only where the kernel has them.
  */
 #include "check.h"
 
@@ -23,7 +23,7 @@
 #define HUGE (512 * PAGE)
 #define SETTING "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
-/* Whether the setting could be made: then pages that are asked for are huge. */
+/* Whether the setting could be changed: then pages with MADV_HUGEPAGE are huge. */
 static int gives_huge;
 
 static int set(const char *word)
@@ -63,7 +63,7 @@ static int new_file(size_t size)
 	return file;
 }
 
-/* Maps the file so many bytes beyond a boundary of 2 MiB, between pages that nobody may touch. */
+/* Maps the file `beyond` bytes after a boundary of 2 MiB, between inaccessible pages. */
 static char *show(int file, size_t size, size_t beyond, int flags)
 {
 	char *room = mmap(NULL, size + 3 * HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -116,7 +116,7 @@ static void first_touch(void)
 	CHECK_EQ(pwrite(file, &word, sizeof word, 500 * PAGE + 64), sizeof word);
 	CHECK_EQ(at(whole, 500), 77);
 	CHECK_EQ(at(beside, 500), 77);
-	/* The child shows it by faults of its own. */
+	/* The child maps it by its own faults. */
 	pid_t child = fork_checked();
 	NEED(child >= 0);
 	if (child == 0) {
@@ -146,7 +146,7 @@ static void cut(void)
 	for (size_t page = 0; page < 1024; page++)
 		wrong += at(memory, page) != (page >= 100 && page < 150 ? 0 : page + 1);
 	CHECK_EQ(wrong, 0);
-	/* A part goes, another is only to be read, a third moves. */
+	/* A part is unmapped, another becomes read-only, a third moves. */
 	CHECK_EQ(munmap(memory + 200 * PAGE, PAGE), 0);
 	CHECK_EQ(mprotect(memory + 300 * PAGE, PAGE, PROT_READ), 0);
 	CHECK_EQ(mprotect(memory + 300 * PAGE, PAGE, PROT_READ | PROT_WRITE), 0);
@@ -198,7 +198,7 @@ static void private_copies(void)
 	close(file);
 }
 
-/* Writes a page of its own again and again, until it is told to stop; says whether a write was lost. */
+/* Writes one page again and again, until it is stopped. Returns whether a write was lost. */
 static int write_on(char *memory, size_t page, volatile int *stop)
 {
 	for (unsigned long count = 1; !*stop; count++) {
@@ -235,7 +235,7 @@ static void collapsed_under_writers(int rounds)
 		}
 		for (int wait = 0; wait < 3 + round % 3; wait++)
 			sched_yield();
-		/* It may be refused while one of them uses a page, and is not once they are gone. */
+		/* It may fail while one of the processes uses a page, and must succeed once they have ended. */
 		int done = madvise(memory, HUGE, MADV_COLLAPSE);
 		CHECK(done == 0 || errno == EAGAIN || errno == EBUSY);
 		for (int wait = 0; wait < 3; wait++)
@@ -260,7 +260,7 @@ static void collapsed_under_writers(int rounds)
 	CHECK_EQ(munmap((void *)stop, PAGE), 0);
 }
 
-/* The word of the setting that holds. */
+/* The selected word of the setting. */
 static void setting(char word[32])
 {
 	char all[128] = "";

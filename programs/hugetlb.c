@@ -1,5 +1,5 @@
-/* Huge pages by name: the pool and its files in /proc and /sys, what is reserved, faults, copy-on-write, forks, what is
- * refused, and what /proc says of it.
+/* hugetlb pages: the pool and its files in /proc and /sys, reservations, faults, copy-on-write, forks, refusals, and what
+ * /proc reports about them.
  */
 #include "userfault.h"
 
@@ -88,7 +88,7 @@ static void reservations(void)
 	expect(4, 3, 1);
 	CHECK_EQ(munmap(memory + HUGE, 2 * HUGE), 0);
 	expect(4, 4, 0);
-	/* Rounded up to whole pages. */
+	/* Rounded up to huge pages. */
 	memory = map(HUGE + 1, MAP_PRIVATE);
 	expect(4, 4, 2);
 	CHECK_EQ(munmap(memory, 2 * HUGE), 0);
@@ -131,7 +131,7 @@ static void refusals(void)
 	CHECK_FAILS(madvise(memory + PAGE, HUGE, MADV_DONTNEED), EINVAL);
 	CHECK_FAILS(madvise(memory, HUGE, MADV_FREE), EINVAL);
 	CHECK(mremap(memory, 2 * HUGE, 3 * HUGE, MREMAP_MAYMOVE) == MAP_FAILED);
-	/* A part at the end is spared. */
+	/* An incomplete huge page at the end is left alone. */
 	memory[0] = 7;
 	CHECK_EQ(madvise(memory, HUGE - PAGE, MADV_DONTNEED), 0);
 	CHECK_EQ(memory[0], 7);
@@ -170,7 +170,7 @@ static void forks(void)
 	expect(4, 4, 0);
 }
 
-/* Who has the page reserved gets it; the child is killed. */
+/* The process that reserved the page gets it; the child is killed. */
 static void exhausted(void)
 {
 	char *memory = map(4 * HUGE, MAP_PRIVATE);
@@ -318,7 +318,7 @@ static void shown(void)
 	CHECK_EQ(munmap(memory, 2 * HUGE), 0);
 }
 
-/* What a watcher is shown of memory of the pool: entries of absent pages are huge ones as well, and have no form of swap. */
+/* pagemap of hugetlb memory with a userfaultfd: entries of absent pages are huge as well, and have no swap form. */
 static void watched(void)
 {
 	enum { IS_HUGE = 1 << 6 };

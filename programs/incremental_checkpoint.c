@@ -1,10 +1,10 @@
 /* Does a chain of incremental checkpoints restore a program's memory exactly?
  *
- * As CRIU's pre-dumps: the first checkpoint has every page that is there, each later one only those written since the one
- * before it, and a list of all pages that are there: what is on the list and not in the checkpoint is in one before it.
- * In between the program writes pages, has the kernel write some, gives some back, and protects parts. The memory that
- * is restored from the chain must equal the original, page for page, what was given back included. Written pages are
- * told by soft-dirty and /proc/self/pagemap, and by PAGEMAP_SCAN with asynchronous write protection.
+ * Like CRIU's pre-dumps: the first checkpoint has every present page, each later one only those written since the previous
+ * one, and a list of all present pages: a page on the list that is not in the checkpoint is in an earlier one. In between
+ * the program writes pages, makes the kernel write some, frees some, and protects parts. The memory restored from the chain
+ * must equal the original, page for page, including freed pages. Written pages are found by soft-dirty and
+ * /proc/self/pagemap, and by PAGEMAP_SCAN with asynchronous write protection.
  *
  * Usage: incremental_checkpoint [SIZE_IN_MIB [ROUNDS]]
  */
@@ -16,7 +16,7 @@
 #define FRAME ((1ULL << 55) - 1)
 enum { PAGE_IS_PRESENT = 8, PAGE_IS_SWAPPED = 16, PAGE_IS_ZERO = 32 };
 
-/* A page of a checkpoint's list: in which checkpoint of the chain its contents are, and the how manyth they are there. */
+/* An entry of a checkpoint's page list: the checkpoint of the chain that has the contents, and their index there. */
 struct place {
 	uint32_t checkpoint, index;
 };
@@ -29,10 +29,10 @@ struct checkpoint {
 
 struct tracker {
 	const char *name;
-	/* From now on. */
+	/* Starts tracking. */
 	void (*start)(char *memory, size_t size);
-	/* For each page whether it is there, other than as the zero page, and whether it was written since; and starts
-	 * again. What was given back and read since is the zero page, and was not written. */
+	/* Reports for each page whether it is present, other than as the zero page, and whether it was written since; then starts
+	 * again. A page freed and read since is the zero page, and was not written. */
 	void (*ask)(char *memory, size_t size, unsigned char *there, unsigned char *written);
 };
 
@@ -53,7 +53,7 @@ static uint64_t entry_of(const char *page)
 	return entry;
 }
 
-/* The frame that is read where nothing was written. */
+/* The zero frame, mapped by reading an unwritten page. */
 static uint64_t zero_frame(void)
 {
 	char *page = fresh(PAGE);
@@ -63,7 +63,7 @@ static uint64_t zero_frame(void)
 	return entry & FRAME;
 }
 
-/* Kernels can be built without. */
+/* Kernels can be built without it. */
 static int has_soft_dirty(void)
 {
 	char *page = fresh(PAGE);
@@ -120,7 +120,7 @@ static const struct tracker trackers[] = {
 	{ "PAGEMAP_SCAN", protect, ask_scan },
 };
 
-/* Saves what is there, of it what was written since `before` or all, and lists the rest as `before` does. */
+/* Saves the present pages, of them those written since `before` or all, and lists the rest as `before` does. */
 static struct checkpoint save(char *memory, size_t pages, const unsigned char *there, const unsigned char *written,
 			      const struct checkpoint *before, uint32_t number)
 {
@@ -172,7 +172,7 @@ static void work(char *memory, size_t pages, uint64_t *random)
 		MUST(write(pipes[1], random, sizeof *random) == sizeof *random);
 		MUST(read(pipes[0], page + 100, sizeof *random) == sizeof *random);
 	}
-	/* Given back: some are written again, some read, some left. */
+	/* Freed: some are written again, some read, some left. */
 	for (int i = 0; i < 8; i++) {
 		char *page = memory + next_random(random) % (pages - 4) * PAGE;
 		MUST(madvise(page, 4 * PAGE, MADV_DONTNEED) == 0);
@@ -193,7 +193,7 @@ static void chain_of(const struct tracker *tracker, size_t size, uint32_t rounds
 	struct series asks = { 0 }, saved = { 0 };
 	uint64_t random = 88172645463325252, first = 0, faults = 0;
 	MUST(there && written && chain);
-	/* The last quarter is never touched but by chance. */
+	/* The last quarter is touched only by chance. */
 	for (size_t page = 0; page < pages / 4 * 3; page++)
 		*(volatile uint64_t *)(memory + page * PAGE) = page;
 	tracker->start(memory, size);

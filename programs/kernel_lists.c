@@ -1,8 +1,8 @@
-/* What happens to a program that has the kernel's lists grow while there is no memory?
+/* What happens to a program that makes the kernel's lists grow while there is no memory?
  *
- * Timers are set, threads wait and signals are queued where memory was used up before: each call succeeds or says that
- * there is none. Each attempt is made in a process of its own, which may be killed for want of memory. The machine serves
- * the next one.
+ * Timers are set, threads wait and signals are queued after memory was used up: each call succeeds or fails with an
+ * error. Each attempt runs in a separate process, which may be killed for lack of memory. The machine then serves the
+ * next one.
  */
 #include "check.h"
 #include <linux/futex.h>
@@ -16,14 +16,14 @@
 #include <sys/timerfd.h>
 #include <time.h>
 
-/* Shared by all attempts: sets of semaphores outlive those who make them. */
+/* Shared by all attempts: semaphore sets outlive the processes that create them. */
 struct made {
 	int sets;
 	int ids[4000];
 };
 static struct made *made;
 
-/* The errors that say: no more. */
+/* The errors for a lack of resources. */
 static int refused(void)
 {
 	return errno == ENOMEM || errno == EAGAIN || errno == ENOSPC || errno == EMFILE || errno == ENFILE ||
@@ -33,7 +33,7 @@ static int refused(void)
 static void raise_files(void)
 {
 	struct rlimit limit = { 40000, 40000 };
-	/* Root may; others have as many as they have. */
+	/* Root may raise the limit; other users keep theirs. */
 	if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
 		return;
 	NEED(getrlimit(RLIMIT_NOFILE, &limit) == 0);
@@ -41,7 +41,7 @@ static void raise_files(void)
 	NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
-/* As many timers as there is memory for, all set when there is none. */
+/* As many timers as there is memory for, all set when there is none left. */
 static void set_timers(void)
 {
 	static int files[40000];
@@ -56,7 +56,7 @@ static void set_timers(void)
 			break;
 	}
 	CHECK(set == count || errno == ENOMEM);
-	/* Those that are set can be set again, and all can be read and cleared. */
+	/* Set timers can be set again, and all can be read and cleared. */
 	for (int number = 0; number < count; number++) {
 		CHECK_EQ(timerfd_gettime(files[number], &old), 0);
 		CHECK_EQ(old.it_value.tv_sec != 0, number < set);
@@ -80,7 +80,7 @@ static void *wait_for_word(void *unused)
 	return unused;
 }
 
-/* Many threads wait for one word until a time; they are moved to another word, and all are woken. */
+/* Many threads wait for one word with a timeout; they are requeued to another word, and all are woken. */
 static void wait_together(void)
 {
 	pthread_attr_t attributes;
@@ -94,7 +94,7 @@ static void wait_together(void)
 	CHECK(count == THREADS || refused());
 	while (__atomic_load_n(&started, __ATOMIC_SEQ_CST) < count)
 		sched_yield();
-	/* A tenth is woken and waits again, or will wait only now; the others are moved, by steps. */
+	/* A tenth is woken and waits again, or begins to wait only now; the others are requeued in steps. */
 	long woken = syscall(SYS_futex, &word, FUTEX_WAKE, count / 10, NULL, NULL, 0);
 	CHECK(woken >= 0 && woken <= count / 10);
 	for (int step = 0; step < 3; step++) {
@@ -138,7 +138,7 @@ static void poll_together(void)
 	}
 }
 
-/* Sets of semaphores, large and small, each with something to undo. */
+/* Semaphore sets, large and small, each with an undo operation. */
 static void make_sets(void)
 {
 	static const int sizes[] = { 32000, 1000, 1 }, counts[] = { 300, 1000, 1000 };
@@ -162,7 +162,7 @@ static void remove_sets(void)
 		CHECK_EQ(semctl(made->ids[--made->sets], 0, IPC_RMID), 0);
 }
 
-/* As many signals as may be queued, and all are taken. */
+/* As many signals as may be queued; all of them are taken. */
 static void queue_signals(void)
 {
 	enum { MOST = 30000 };
@@ -181,7 +181,7 @@ static void queue_signals(void)
 	CHECK_EQ(taken, queued < 100 ? queued : 100);
 }
 
-/* This process and its children are killed before the one that counts what became of them. */
+/* Makes this process and its children the first to be killed, before the one that counts their results. */
 static void go_first(void)
 {
 	int file = open("/proc/self/oom_score_adj", O_WRONLY);
@@ -208,7 +208,7 @@ int main(void)
 		int status = in_child(attempt, &work);
 		CHECK(exited(status, 0) || killed(status, SIGKILL));
 		remove_sets();
-		/* What it had is there again. */
+		/* Its memory is available again. */
 		char *memory = anonymous(8 << 20);
 		NEED(memory != NULL);
 		memset(memory, 1, 8 << 20);

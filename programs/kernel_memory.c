@@ -1,7 +1,7 @@
-/* What happens to a program that has the kernel hold more for it than there is memory?
+/* What happens to a program that makes the kernel allocate more memory for it than there is?
  *
- * Each attempt goes on until a call fails or so much was made, in a process of its own, which may be killed for want of
- * memory. The machine serves the next one.
+ * Each attempt continues until a call fails or a number of objects was created, in a separate process, which may be killed
+ * for lack of memory. The machine then serves the next one.
  */
 #include "check.h"
 #include <sys/epoll.h>
@@ -20,14 +20,14 @@ static void raise_limit(void)
 	NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
-/* The errors that say: no more. */
+/* The errors for a lack of resources. */
 static void refused(void)
 {
 	CHECK(errno == ENOMEM || errno == EMFILE || errno == ENFILE || errno == ENOSPC || errno == ENOBUFS ||
 	      errno == EAGAIN || errno == ETOOMANYREFS || errno == EPERM);
 }
 
-/* A million entries, of as many epolls as there are descriptors. */
+/* A million entries, in as many epolls as there are descriptors. */
 static void watch(void)
 {
 	enum { FILES = 1000, MOST = 1000000 };
@@ -81,7 +81,7 @@ static int send_file(int socket, int file)
 	return sendmsg(socket, &message, MSG_DONTWAIT) == 1 ? 0 : -1;
 }
 
-/* Full sockets in each other's messages: one descriptor leads to all of them. */
+/* Full sockets nested in each other's messages: one descriptor leads to all of them. */
 static void fill_nested_sockets(void)
 {
 	int inner = eventfd(0, 0);
@@ -192,7 +192,7 @@ int main(void)
 		void (*work)(void) = attempts[number];
 		int status = in_child(attempt, &work);
 		CHECK(exited(status, 0) || killed(status, SIGKILL));
-		/* What it had is there again. */
+		/* Its memory is available again. */
 		char *memory = anonymous(8 << 20);
 		NEED(memory != NULL);
 		memset(memory, 1, 8 << 20);

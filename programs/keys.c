@@ -1,4 +1,4 @@
-/* Protection keys: what they refuse, to whom, and how long.
+/* Protection keys: which accesses they refuse, in which threads, and until when.
  *
  * Usage: keys
  * Prints "skip" where the processor or the kernel has none.
@@ -69,7 +69,7 @@ static int tried(volatile char *at, int write)
 			(void)*at;
 		return 0;
 	}
-	/* siglongjmp leaves the rights of the handler. */
+	/* siglongjmp keeps the key rights of the handler. */
 	set_rights(before);
 	if (last.si_signo != SIGSEGV || last.si_code != SEGV_PKUERR || last.si_addr != (void *)at)
 		return -1;
@@ -85,7 +85,7 @@ static char *fresh(size_t size)
 	return memory;
 }
 
-/* The key that /proc/self/smaps shows for an address; -1 if it shows none. */
+/* The key in /proc/self/smaps for an address; -1 if there is none. */
 static int shown(void *memory)
 {
 	FILE *file = fopen("/proc/self/smaps", "r");
@@ -155,7 +155,7 @@ static void accesses_are_refused(void)
 	}
 }
 
-/* The kernel accesses memory as the program may. */
+/* System calls access memory with the rights of the program. */
 static void calls_are_refused(void)
 {
 	char *memory = fresh(PAGE);
@@ -172,7 +172,7 @@ static void calls_are_refused(void)
 	CHECK(vmsplice(pipes[1], &range, 1, 0) == -1 && errno == EFAULT);
 	refuse(key, 0);
 	CHECK(read(pipes[0], memory, 8) == 8);
-	/* Another process is not asked for its keys. */
+	/* Another process's keys do not apply. */
 	refuse(key, DENY_ACCESS);
 	int file = open("/proc/self/mem", O_RDONLY);
 	char byte = 0;
@@ -218,7 +218,7 @@ static void code_cannot_be_read(void)
 	((void (*)(void))memory)();
 	int key = tried((char *)memory, 0);
 	CHECK(key > 0 && shown(memory) == key);
-	/* It is not the program's to use or give back. */
+	/* The program can neither use nor free it. */
 	CHECK(key_free(key) == -1 && errno == EINVAL);
 	CHECK(key_protect(memory, PAGE, PROT_READ, key) == -1 && errno == EINVAL);
 	CHECK(mprotect(memory, PAGE, PROT_READ) == 0);

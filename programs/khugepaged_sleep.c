@@ -1,7 +1,7 @@
 /* Does khugepaged sleep for alloc_sleep_millisecs when it cannot allocate a huge page?
  *
- * The pool of huge pages takes all memory that could be one. What is to be collapsed stays as it is after the pool has
- * given the memory back, until the setting changes. Wants root, and nobody else who needs huge pages.
+ * The hugetlb pool takes all memory that could be a huge page. After it has freed the memory, the range is not collapsed
+ * until the setting changes. Needs root, and no other user of huge pages.
  */
 #include "check.h"
 #include <time.h>
@@ -70,7 +70,7 @@ int main(void)
 	set(POOL, "1000000");
 	NEED(number_of(POOL) > 0);
 	NEED(madvise(memory, HUGE, MADV_HUGEPAGE) == 0);
-	/* Nothing wakes khugepaged for a new area: it is asleep for 10 milliseconds, and then looks. */
+	/* A new area does not wake khugepaged: it sleeps for 10 milliseconds, and then scans. */
 	rest(500);
 	CHECK(!is_huge());
 	set(POOL, "0");

@@ -1,7 +1,7 @@
-/* Do equal pages share a frame, and does nobody see another's writes?
+/* Do equal pages share a frame, and is no write visible in another page?
  *
- * Each case lets the scan go round until there is nothing left to merge, and looks at the counts in /sys/kernel/mm/ksm and
- * at the contents: of pages that are written, that a fork shares, that may not be merged any more, and that go.
+ * Each case lets ksmd scan until there is nothing left to merge, and checks the counts in /sys/kernel/mm/ksm and the
+ * contents: of pages that are written, shared by a fork, no longer mergeable, or unmapped.
  */
 #include "check.h"
 #include <sys/prctl.h>
@@ -35,7 +35,7 @@ static long count(const char *name)
 	return length > 0 ? strtol(text, NULL, 10) : -1;
 }
 
-/* The scan goes round until the page that it saw last has been seen by a whole round after it was settled. */
+/* Waits until ksmd has made a complete scan after the last change. */
 static void scan(void)
 {
 	struct timespec moment = { .tv_nsec = 1000000 };
@@ -46,7 +46,7 @@ static void scan(void)
 	NEED(set("run", "0"));
 }
 
-/* Pages of the memory, each full of its number in this order: what is not different is equal. */
+/* Maps memory whose pages are each filled with the character at their index: equal characters, equal pages. */
 static char *map(const char *contents)
 {
 	size_t pages = strlen(contents);
@@ -73,7 +73,7 @@ static void shared(long frames, long pages)
 	CHECK_EQ(count("pages_sharing"), pages - frames);
 }
 
-/* Of these, three are a, two are b, and c is alone. A page without the advice is not asked. */
+/* Of these, three are a, two are b, and c is alone. A page without the advice is not scanned. */
 static void equal_pages(void)
 {
 	char *memory = map("abacab"), *other = map("aa");
@@ -81,7 +81,7 @@ static void equal_pages(void)
 	scan();
 	shared(2, 5);
 	CHECK(holds(memory, "abacab"));
-	/* The last byte alone makes a difference. */
+	/* The last byte alone differs. */
 	memory[PAGE - 1] = 'x';
 	shared(2, 4);
 	CHECK(memory[0] == 'a' && memory[PAGE - 1] == 'x');
@@ -98,7 +98,7 @@ static void equal_pages(void)
 	shared(0, 0);
 }
 
-/* Whoever writes to a merged page writes to its own, however often it was shared. */
+/* A write to a merged page goes to a private copy, however often the page was shared. */
 static void writes(void)
 {
 	char expected[PAGES + 1] = "", *memory;
@@ -109,7 +109,7 @@ static void writes(void)
 	for (int round = 0; round < 3; round++) {
 		scan();
 		shared(1, PAGES);
-		/* A merged page is still an anonymous one. */
+		/* A merged page still counts as anonymous. */
 		CHECK(labs(row_in("/proc/self/status", "RssAnon") - anonymous_pages) <= PAGES * 4 / 2);
 		for (int page = 0; page < PAGES; page++) {
 			memory[page * PAGE + page] = 'r';
@@ -122,7 +122,7 @@ static void writes(void)
 	munmap(memory, PAGES * PAGE);
 }
 
-/* Parent and child show the same merged page, and neither sees what the other writes. */
+/* Parent and child map the same merged page, and neither sees what the other writes. */
 static void forked(void)
 {
 	char *memory = map("dddd");
@@ -144,14 +144,14 @@ static void forked(void)
 	munmap(memory, 4 * PAGE);
 }
 
-/* Rights, and advice that takes back what was said. */
+/* Rights, and MADV_UNMERGEABLE. */
 static void no_more(void)
 {
 	char *memory = map("gggggg");
 	CHECK_EQ(madvise(memory, 6 * PAGE, MADV_MERGEABLE), 0);
 	scan();
 	shared(1, 6);
-	/* A protection change makes nothing writable that others show. */
+	/* A protection change does not make a shared page writable. */
 	CHECK_EQ(mprotect(memory, 6 * PAGE, PROT_READ), 0);
 	CHECK_EQ(mprotect(memory, 6 * PAGE, PROT_READ | PROT_WRITE), 0);
 	memory[0] = 'h';
@@ -169,7 +169,7 @@ static void no_more(void)
 	memset(memory, 'g', 6 * PAGE);
 	scan();
 	shared(1, 6);
-	/* Nobody's pages stay merged. */
+	/* No page stays merged, in any process. */
 	CHECK(set("run", "2"));
 	shared(0, 0);
 	CHECK(set("run", "0"));
@@ -177,7 +177,7 @@ static void no_more(void)
 	munmap(memory, 6 * PAGE);
 }
 
-/* A process that says it of all its memory at once. */
+/* A process that makes all its memory mergeable at once. */
 static void whole_process(void)
 {
 	pid_t child = fork();
@@ -201,7 +201,7 @@ static void whole_process(void)
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* Pages full of zeroes show the page of zeroes, if that is wanted. */
+/* Pages full of zeroes are merged with the zero page, if use_zero_pages is set. */
 static void zeroes(void)
 {
 	static const char zero[4] = { 0 };

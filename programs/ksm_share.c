@@ -1,7 +1,7 @@
-/* Does a program get on while ksmd scans without a pause?
+/* Does a program make progress while ksmd scans without a pause?
  *
- * With sleep_millisecs 0 the scan never sleeps. On Linux ksmd is a thread of nice 5, and the scheduler leaves a program
- * of nice 0 three quarters of the CPU. Time of the scan that is charged to the program may not be more than its share.
+ * With sleep_millisecs 0 the scan never sleeps. On Linux ksmd is a thread of nice 5, and the scheduler leaves a program of
+ * nice 0 three quarters of the CPU. The scan time that is charged to the program may not exceed ksmd's share.
  */
 #include "check.h"
 #include <time.h>
@@ -46,7 +46,7 @@ int main(void)
 	set("run", "2");
 	set("pages_to_scan", "100");
 	set("sleep_millisecs", "20");
-	/* A quarter of the CPU at most is ksmd's; the rest of the margin is for what else runs beside a program on Linux. */
+	/* ksmd gets a quarter of the CPU at most; the rest of the margin is for other processes on Linux. */
 	CHECK(beside < 4 * alone);
 	return checked("ksm_share");
 }

@@ -1,7 +1,7 @@
 /* How many bytes of arguments and environment can a program be given?
  *
- * A quarter of the limit of the stack, at most six megabytes, counting the pointers, and 128 KiB in one string. The
- * program executes itself: with what fits it finds every byte on its stack and in /proc, and one byte more is E2BIG.
+ * A quarter of the stack limit, at most six megabytes, counting the pointers, and 128 KiB in one string. The program
+ * executes itself: within the limits it finds every byte on its stack and in /proc, and with one byte more it gets E2BIG.
  */
 #include "check.h"
 
@@ -12,7 +12,7 @@ static char bytes[ALL_MOST + STRING_MOST];
 static char *strings[400000];
 static char contents[ALL_MOST + STRING_MOST];
 
-/* A file has these bytes. */
+/* Checks that a file has these bytes. */
 static void file_is(const char *path, const char *wanted, size_t length)
 {
 	size_t all = 0;
@@ -27,7 +27,7 @@ static void file_is(const char *path, const char *wanted, size_t length)
 	CHECK(all == length && memcmp(contents, wanted, length) == 0);
 }
 
-/* The length of a list of strings with their NULs, which stand side by side; -1 if one has other bytes than it should. */
+/* The length of a list of adjacent strings with their NULs; -1 if one has unexpected bytes. */
 static long list_length(char **list)
 {
 	char *at = list[0];
@@ -54,7 +54,7 @@ static int executed(char **arguments, char **environment)
 	return checks_failed ? 1 : 0;
 }
 
-/* Makes `count` strings of `length` bytes with their NULs. The first one says what the program is for. */
+/* Makes `count` strings of `length` bytes with their NULs. The first one says what the program must do. */
 static void make_strings(long count, size_t length)
 {
 	char *at = bytes;
@@ -67,7 +67,7 @@ static void make_strings(long count, size_t length)
 	strings[count] = NULL;
 }
 
-/* What becomes of an execve: 0 if the program ended well, else its errno, or -1. */
+/* The result of an execve: 0 if the program exited with 0, else its errno, or -1. */
 static int outcome(char **arguments, char **environment)
 {
 	int result[2], error = 0;
@@ -136,7 +136,7 @@ int main(int count, char **arguments, char **environment)
 	CHECK_EQ(outcome(strings, nothing), 0);
 	make_strings(399999, 10);
 	CHECK_EQ(outcome(strings, nothing), E2BIG);
-	/* Arguments and environment share the room. */
+	/* Arguments and environment share the limit. */
 	make_strings(50, 50000);
 	char *argument[] = { strings[0], NULL };
 	CHECK_EQ(outcome(argument, strings), 0);
@@ -148,7 +148,7 @@ int main(int count, char **arguments, char **environment)
 	CHECK_EQ(outcome(strings, nothing), 0);
 	make_strings(2, STRING_MOST + 1);
 	CHECK_EQ(outcome(strings, nothing), E2BIG);
-	/* There is always room for a little. */
+	/* A small amount always fits. */
 	set_stack(256 << 10);
 	make_strings(2, 60000);
 	CHECK_EQ(outcome(strings, nothing), 0);

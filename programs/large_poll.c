@@ -1,7 +1,7 @@
 /* Can a program wait for as many descriptors as it may open?
  *
- * poll takes RLIMIT_NOFILE entries, and EINVAL is for one more. A million of them name a pipe, a descriptor that is not
- * open, or none; each is answered for. select takes sets of as many descriptors.
+ * poll takes RLIMIT_NOFILE entries, and fails with EINVAL for one more. A million of them name a pipe, a descriptor that is
+ * not open, or none; each gets the right result. select takes sets of as many descriptors.
  */
 #include "check.h"
 #include <poll.h>
@@ -19,7 +19,7 @@ static void on_alarm(int signal)
 	(void)signal;
 }
 
-/* Every fourth entry is of a negative number, every fourth of a descriptor that is not open. */
+/* Every fourth entry has a negative number, and every fourth a descriptor that is not open. */
 static int descriptor_of(long entry)
 {
 	return entry % 4 == 1 ? -2 : entry % 4 == 3 ? 900 : ends[0];
@@ -37,7 +37,7 @@ static int the_pipe(long entry)
 	return ends[0];
 }
 
-/* How many entries do not say what they should. */
+/* The number of entries with a wrong result. */
 static long wrong(short of_pipe)
 {
 	long count = 0;
@@ -59,7 +59,7 @@ static void one_more_than_the_limit_is_refused(void)
 	fill(the_pipe);
 	CHECK_EQ(poll(entries, 1024, 0), 0);
 	CHECK_FAILS(poll(entries, 1025, 0), EINVAL);
-	/* Linux: fs.nr_open allows 1,048,576 at most, and a program without rights has the limit that it was given. */
+	/* Linux: fs.nr_open allows 1,048,576 at most, and a program without privilege keeps its limit. */
 	struct rlimit raised = { .rlim_cur = WANTED, .rlim_max = limit.rlim_max > WANTED ? limit.rlim_max : WANTED };
 	if (setrlimit(RLIMIT_NOFILE, &raised) != 0) {
 		raised.rlim_max = raised.rlim_cur = limit.rlim_max;

@@ -1,7 +1,7 @@
 /* Can the files of /proc about an address space be read when it has as many areas as the system allows?
  *
- * 65,000 areas are told apart by their rights. Each file is read from its beginning to its end, in reads of several
- * sizes, and by pread; each area is to be there once, in order, also while others come and go.
+ * 65,000 areas are distinguished by their rights. Each file is read from beginning to end, in reads of several sizes, and
+ * by pread; each area must appear once, in order, also while other areas are mapped and unmapped.
  */
 #include "check.h"
 
@@ -12,13 +12,13 @@ static char whole[FILE_MOST], other[FILE_MOST];
 
 /* What a reader of lines has seen. */
 struct seen {
-	/* Areas of the range, in order; those that were not. */
+	/* Areas of the range in order, and out of order. */
 	long areas, wrong;
 	/* Lines that end an area in smaps, and the sum of the sizes there in KiB. */
 	long ends, kibibytes;
 };
 
-/* The first address of the area in the range that comes behind `seen->areas` others; -1 behind the last. */
+/* The first address of the area after the first `seen->areas` ones of the range; -1 after the last. */
 static unsigned long next_area(const struct seen *seen)
 {
 	return (unsigned long)base + (unsigned long)seen->areas * PAGE;
@@ -39,7 +39,7 @@ static void see_line(struct seen *seen, const char *line)
 	}
 }
 
-/* Reads a file by reads of `step` bytes and sees each of its lines; how many bytes it had, or -1. */
+/* Reads a file in reads of `step` bytes and parses each of its lines. Returns its length in bytes, or -1. */
 static long see_file(const char *path, size_t step, struct seen *seen)
 {
 	static char buffer[(1 << 16) + 1];
@@ -104,7 +104,7 @@ static void maps_have_each_area_once(void)
 	}
 }
 
-/* The same bytes stand at the same offsets for everybody. */
+/* Reads at the same offset return the same bytes, however the file is read. */
 static void offsets_are_those_of_one_text(void)
 {
 	long length = read_whole("/proc/self/maps", whole, 1 << 16);
@@ -119,7 +119,7 @@ static void offsets_are_those_of_one_text(void)
 		CHECK(memcmp(other, whole + places[at], 100) == 0);
 	}
 	CHECK_EQ(pread(file, other, 100, length + 4096), 0);
-	/* pread has moved nothing. */
+	/* pread has not moved the position. */
 	CHECK_EQ(lseek(file, 0, SEEK_CUR), 0);
 	CHECK_EQ(read(file, other, 50), 50);
 	CHECK_EQ(lseek(file, 100000, SEEK_SET), 100000);
@@ -129,7 +129,7 @@ static void offsets_are_those_of_one_text(void)
 	close(file);
 }
 
-/* Areas that come and go behind the reader, and before it, move no other in or out of what it sees. */
+/* Areas mapped and unmapped before and after the read position do not hide or repeat any other. */
 static void changes_lose_and_repeat_nothing(void)
 {
 	int file = open("/proc/self/maps", O_RDONLY);
@@ -137,7 +137,7 @@ static void changes_lose_and_repeat_nothing(void)
 	long all = 0, count;
 	while (all < 1000000 && (count = read(file, whole + all, 4096)) > 0)
 		all += count;
-	/* The first pages become one area, the last ones too. */
+	/* The first pages merge into one area, and so do the last ones. */
 	NEED(mprotect(base, 1000 * PAGE, PROT_NONE) == 0);
 	NEED(mprotect(base + (AREAS - 1000) * PAGE, 1000 * PAGE, PROT_NONE) == 0);
 	while (all < FILE_MOST - 1 && (count = read(file, whole + all, 4096)) > 0)
@@ -181,7 +181,7 @@ static void numa_maps_have_each_area_once(void)
 {
 	struct seen seen;
 	long length = see_file("/proc/self/numa_maps", 1 << 16, &seen);
-	/* A system may be built without it. */
+	/* A system may be built without the file. */
 	if (length < 0 && errno == ENOENT)
 		return;
 	CHECK(length > 0);

@@ -1,7 +1,7 @@
-/* Are processes counted that end, that outlive the program, and that the OOM killer takes?
+/* Are processes counted that exit, that outlive the program, and that the OOM killer kills?
  *
  * Started as `left_behind BORN LEFT HUNGRY`: BORN children exit at once, HUNGRY ones write memory until they are killed, one
- * after another, and LEFT ones still sleep when the program ends. The account's rows about processes are these numbers.
+ * after another, and LEFT ones still sleep when the program exits. The account's rows about processes are these numbers.
  */
 #include "check.h"
 

@@ -1,5 +1,5 @@
-/* Does memory that is lent stay what it was: pages in a pipe, copies between processes, and secrets that are lent to
- * nobody?
+/* Does memory that the kernel references for others stay unchanged: pages in a pipe, copies between processes, and secret
+ * memory, which may not be referenced?
  */
 #include "check.h"
 #include <limits.h>
@@ -23,7 +23,7 @@ static void fill(char *memory, size_t length, int seed)
 		memory[i] = (char)(seed + i / 7);
 }
 
-/* Reads all of it and says whether it is what `fill` wrote. */
+/* Reads all of it and returns whether it is what `fill` wrote. */
 static int comes_out(int from, size_t length, int seed)
 {
 	static char got[64 * PAGE], wanted[64 * PAGE];
@@ -38,7 +38,7 @@ static int comes_out(int from, size_t length, int seed)
 	return memcmp(got, wanted, length) == 0;
 }
 
-/* What was lent stays although it is unmapped here and overwritten by the other owner of the page. */
+/* A page in a pipe keeps its contents although it is unmapped here and overwritten by the other process that maps it. */
 static void over_fork(int parent_lends, int before)
 {
 	int ends[2];
@@ -91,7 +91,7 @@ static void mixed(void)
 			break;
 		}
 	}
-	/* Sixteen pages fit. A page that is half read is not written before it is read. */
+	/* Sixteen pages fit. A page that was partly read is not overwritten before the rest is read. */
 	CHECK_EQ(splice_in(ends[1], memory, 20 * PAGE, SPLICE_F_NONBLOCK), 16 * PAGE);
 	CHECK_FAILS(splice_in(ends[1], memory, PAGE, SPLICE_F_NONBLOCK), EAGAIN);
 	static char half[PAGE / 2];
@@ -106,7 +106,7 @@ static void mixed(void)
 	CHECK_FAILS(splice_in(ends[1], (void *)8, PAGE, 0), EFAULT);
 	CHECK_FAILS(splice_in(ends[1], memory, PAGE, 0x100), EINVAL);
 	CHECK_FAILS(splice_in(-1, memory, PAGE, 0), EBADF);
-	/* The other end takes what is in the pipe into memory. */
+	/* vmsplice at the other end copies the pipe's contents into memory. */
 	CHECK_EQ(write(ends[1], "word", 4), 4);
 	CHECK_EQ(splice_in(ends[0], half, 4, 0), 4);
 	CHECK_EQ(memcmp(half, "word", 4), 0);
@@ -143,7 +143,7 @@ static void between_processes(void)
 	struct iovec gone = { theirs + 2 * PAGE, 10 };
 	CHECK_FAILS(process_vm_readv(child, own, 2, &gone, 1, 0), EFAULT);
 	CHECK_FAILS(process_vm_readv(child, own, 2, other, 1, 1), EINVAL);
-	/* Of the other's memory only what is copied must be there. */
+	/* Of the remote memory only the copied part must be mapped. */
 	struct iovec endless = { theirs, (size_t)SSIZE_MAX };
 	CHECK_EQ(process_vm_readv(child, own, 1, &endless, 1, 0), 100);
 	CHECK_EQ(process_vm_readv(child, own, 2, &endless, 1, 0), 2 * PAGE);
@@ -158,7 +158,7 @@ static void between_processes(void)
 	struct iovec two = { "xy", 2 };
 	struct iovec places[] = { { theirs + 5, 1 }, { theirs + PAGE + 5, 1 } };
 	CHECK_EQ(process_vm_writev(child, &two, 1, places, 2, 0), 2);
-	/* One's own memory too. */
+	/* The process's own memory too. */
 	CHECK_EQ(process_vm_writev(getpid(), &two, 1, &(struct iovec){ mine, 2 }, 1, 0), 2);
 	CHECK_EQ(memcmp(mine, "xy", 2), 0);
 	turn_pass(turns.to_child);
@@ -192,7 +192,7 @@ static void secrets(void)
 		CHECK_FAILS(process_vm_writev(getpid(), &own, 1, &other, 1, 0), EFAULT);
 		secret[0] = 's';
 	}
-	/* The program itself gives it away if it wants to. */
+	/* The program itself may copy it elsewhere. */
 	CHECK_EQ(write(ends[1], secret, 4), 4);
 	CHECK_EQ(read(ends[0], secret + PAGE, 4), 4);
 	CHECK_EQ(secret[PAGE], 's');
@@ -209,7 +209,7 @@ static void secrets(void)
 	close(ends[1]);
 }
 
-/* A copy within one's own memory goes upwards, and copies again what it has copied where the two overlap. */
+/* A copy within one process's memory goes upwards, and copies again what it has copied where the two overlap. */
 static void overlapping(void)
 {
 	static const int distances[] = { 8, 16, 63, 100, 1024, 1500, 4096, 5000 };

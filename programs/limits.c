@@ -1,7 +1,7 @@
 /* Does memory run out with an error, at each of the limits that a process has?
  *
- * RLIMIT_AS, RLIMIT_MEMLOCK, RLIMIT_STACK, the number of areas, and overcommit: each refusal is ENOMEM (or EAGAIN where
- * Linux says so), changes nothing, and goes away with the limit. RLIMIT_FSIZE, of files, raises a signal.
+ * RLIMIT_AS, RLIMIT_MEMLOCK, RLIMIT_STACK, the number of areas, and overcommit: each refusal is ENOMEM (or EAGAIN as on
+ * Linux), changes nothing, and ends when the limit is raised. RLIMIT_FSIZE, of files, raises a signal.
  */
 #include "check.h"
 
@@ -27,7 +27,7 @@ static void address_space(void *unused)
 	CHECK_FAILS((long)mmap(NULL, 1UL << 30, RW, PRIVATE, -1, 0), ENOMEM);
 	CHECK_FAILS((long)mmap(NULL, 1UL << 30, PROT_NONE, PRIVATE | MAP_NORESERVE, -1, 0), ENOMEM);
 	CHECK_FAILS((long)mremap(fits, 32UL << 20, 1UL << 30, MREMAP_MAYMOVE), ENOMEM);
-	/* Replacing does not add. */
+	/* Replacing a mapping does not add to the total. */
 	CHECK(mmap(fits, 32UL << 20, RW, PRIVATE | MAP_FIXED, -1, 0) == fits);
 	set_limit(RLIMIT_AS, RLIM_INFINITY);
 	char *now = mmap(NULL, 1UL << 30, RW, PRIVATE | MAP_NORESERVE, -1, 0);
@@ -53,7 +53,7 @@ static void overcommit(void *unused)
 static void areas(void *unused)
 {
 	(void)unused;
-	/* Every second page of a range protected: two areas for each, until the count of areas is at its limit. */
+	/* Every second page of a range is protected: two areas for each, until the count of areas is at its limit. */
 	enum { PAGES = 140000 };
 	char *range = mmap(NULL, PAGES * PAGE, PROT_NONE, PRIVATE | MAP_NORESERVE, -1, 0);
 	NEED(range != MAP_FAILED);
@@ -74,7 +74,7 @@ static void areas(void *unused)
 	CHECK(last != MAP_FAILED);
 	CHECK_FAILS((long)mmap(NULL, PAGE, PROT_EXEC | PROT_READ, PRIVATE, -1, 0), ENOMEM);
 	CHECK_EQ(munmap(last, PAGE), 0);
-	/* Merging gives them back. */
+	/* Merging frees areas. */
 	CHECK_EQ(mprotect(range, 1000 * PAGE, PROT_NONE), 0);
 	CHECK_EQ(munmap(range + (PAGES - 2) * PAGE, PAGE), 0);
 	CHECK_EQ(munmap(range, PAGES * PAGE), 0);
@@ -85,7 +85,7 @@ static void locked(void *unused)
 	(void)unused;
 	char *memory = anonymous(64 * PAGE);
 	NEED(memory != NULL);
-	/* Root may lock what it likes; another user has the limit. */
+	/* Root may lock without a limit; another user has the limit. */
 	set_limit(RLIMIT_MEMLOCK, 16 * PAGE);
 	if (geteuid() == 0) {
 		CHECK_EQ(mlock(memory, 32 * PAGE), 0);
@@ -93,7 +93,7 @@ static void locked(void *unused)
 		NEED(syscall(SYS_setresuid, 1000, 1000, 1000) == 0);
 	}
 	CHECK_EQ(mlock(memory, 16 * PAGE), 0);
-	/* What is locked already does not count twice. */
+	/* Memory that is already locked does not count twice. */
 	CHECK_EQ(mlock(memory, 16 * PAGE), 0);
 	CHECK_FAILS(mlock(memory + 16 * PAGE, PAGE), ENOMEM);
 	CHECK_FAILS((long)mmap(NULL, PAGE, RW, PRIVATE | MAP_LOCKED, -1, 0), EAGAIN);
@@ -114,7 +114,7 @@ static void lock_calls(void)
 	CHECK_EQ(mincore(memory, 8 * PAGE, resident), 0);
 	for (int i = 0; i < 8; i++)
 		CHECK_EQ(resident[i] & 1, i == 2 || i == 3);
-	/* Locked pages are not given back by advice. */
+	/* Locked pages are not freed by advice. */
 	memory[2 * PAGE] = 'l';
 	CHECK_FAILS(madvise(memory + 2 * PAGE, PAGE, MADV_DONTNEED), EINVAL);
 	CHECK_EQ(munlock(memory, 8 * PAGE), 0);
@@ -166,12 +166,12 @@ static void file_size(void *unused)
 	(void)unused;
 	int file = scratch_file(0);
 	NEED(file >= 0);
-	/* A place that cannot be counted is refused without a signal. */
+	/* An offset that is too large is refused without a signal. */
 	CHECK_FAILS(pwrite(file, "xy", 2, INT64_MAX), EINVAL);
 	CHECK_FAILS(pwrite(file, "xy", 2, INT64_MAX - 1), EINVAL);
 	set_limit(RLIMIT_FSIZE, PAGE);
 	CHECK_EQ(pwrite(file, "xy", 2, PAGE - 1), 1);
-	/* Here is one, which ends the program. */
+	/* A signal is raised here, which ends the program. */
 	CHECK_FAILS(pwrite(file, "xy", 2, PAGE), EFBIG);
 }
 

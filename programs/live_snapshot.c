@@ -1,9 +1,9 @@
 /* Can a running program be saved as it was at one instant, while it goes on writing?
  *
  * A background snapshot, as QEMU makes one of a guest: all memory is write-protected by one userfaultfd call, which is the
- * pause. Then one thread goes on writing pages at random, and another saves page after page to a file and takes its
- * protection away; a page at which the writer waits is saved first. Every page of the file must be as it was at the
- * instant of the pause. Half of the memory was never touched before: it reads as zeroes then.
+ * pause. Then one thread continues to write pages at random, and another saves page after page to a file and removes its
+ * protection; a page at which the writer waits is saved first. Every page of the file must be as it was at the instant of
+ * the pause. Half of the memory was never touched before, and reads as zeroes.
  *
  * Usage: live_snapshot [SIZE_IN_MIB [WRITES_PER_PAGE]]
  */
@@ -16,7 +16,7 @@
 static size_t pages;
 static unsigned long writes_per_page;
 static char *memory;
-/* How often each page was written: tells every word of it. */
+/* How often each page was written: the value of every word of it. */
 static uint32_t *versions, *saved_versions;
 static unsigned char *saved;
 static int watcher, image;
@@ -39,7 +39,7 @@ static void write_page(size_t page)
 	versions[page] = version;
 }
 
-/* The program that is saved. It stands still while all its memory is protected, between two pages. */
+/* The program that is saved. It pauses between two pages while all its memory is write-protected. */
 static void *writer(void *unused)
 {
 	uint64_t random = 88172645463325252;
@@ -64,7 +64,7 @@ static void save(size_t page)
 	MUST(uffd_protect(watcher, memory + page * PAGE, PAGE, 0) == 0);
 }
 
-/* Saves the pages at which the writer waits: told of a page that has been saved since, it only lets the writer go on. */
+/* Saves the pages at which the writer waits. For a page that has been saved since, it only wakes the writer. */
 static void save_what_is_written(void)
 {
 	struct uffd_message message;
@@ -136,7 +136,7 @@ int main(int count, char **arguments)
 	MUST(pages > 0 && image >= 0 && ftruncate(image, (off_t)size) == 0 && versions && saved_versions && saved);
 	MUST(pipe(ready) == 0 && pipe(go) == 0);
 	MUST(uffd_watch(watcher, memory, size, WATCH_WRITES) == 0);
-	/* So that no fault of the series itself is counted. */
+	/* Prevents counting faults on the series itself. */
 	memset(&stops, 0, sizeof stops);
 
 	pthread_t threads[2];

@@ -1,8 +1,8 @@
 /* May a program have very many objects of a kind, at a cost that does not rise with their number?
  *
- * More than fit into one block of the kernel's heap: each kind is made, used and given up again. What there is no
- * memory for may be refused; what takes hours instead of seconds fails by the test's time. In the kernel as shipped the
- * account says what the longest stretch without a scheduling point was.
+ * More than fit into one block of the kernel's heap: each kind is created, used and freed. What there is no memory for may
+ * be refused; what takes hours instead of seconds fails by the test's time limit. In the kernel as shipped the account has
+ * the longest stretch without a scheduling point.
  */
 #include "check.h"
 #include <sys/epoll.h>
@@ -57,7 +57,7 @@ static void descriptors(int (*make)(void))
 	give_up(count);
 }
 
-/* An epoll of many files that are ready, and of many descriptors of one file. */
+/* An epoll of many ready files, and of many descriptors of one file. */
 static void watched(int one)
 {
 	int set = epoll_create1(0), file = eventfd(1, 0), count = 0, found = 0, got;
@@ -125,7 +125,7 @@ static void mounts(void)
 	}
 }
 
-/* No more signals wait than may; each is taken once. */
+/* No more signals are queued than the limit allows; each is taken once. */
 static void queued_signals(void)
 {
 	struct rlimit limit = { 1000, 1000 };
@@ -139,7 +139,7 @@ static void queued_signals(void)
 	while (count < 2000 && sigqueue(getpid(), SIGRTMIN + count % 20, value) == 0)
 		count++;
 	CHECK(count <= 1000 && count > 900 && errno == EAGAIN);
-	/* What `kill` sends is pending all the same. */
+	/* A signal from `kill` is pending all the same. */
 	CHECK_EQ(kill(getpid(), SIGRTMAX), 0);
 	CHECK_EQ(kill(getpid(), SIGUSR1), 0);
 	while (sigtimedwait(&all, &info, &now) > 0)
@@ -147,7 +147,7 @@ static void queued_signals(void)
 	CHECK_EQ(taken, count + 2);
 }
 
-/* A file that one process shows many times is cut. */
+/* A file that one process maps many times is truncated. */
 static void shown(void)
 {
 	int file = scratch_file(PAGE), count = 0;

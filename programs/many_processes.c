@@ -1,7 +1,7 @@
-/* Can two hundred processes live at once, each with memory of its own, and is every one reaped?
+/* Can two hundred processes live at once, each with private memory, and is every one reaped?
  *
- * Each child writes its own number into every page of 1 MiB that it shares copy-on-write with its parent, waits
- * until all others have done so too, checks that its pages still hold its number, and exits with a code of its own.
+ * Each child writes its own number into every page of 1 MiB that it shares copy-on-write with its parent, waits until all
+ * others have done so too, checks that its pages still hold its number, and exits with a distinct code.
  */
 #include "check.h"
 
@@ -25,7 +25,7 @@ int main(void)
 				*(int *)(memory + page * PAGE) = i;
 			NEED(write(ready[1], "x", 1) == 1);
 			char byte;
-			/* Ends when the parent closes its end. */
+			/* Returns 0 when the parent closes its end. */
 			NEED(read(go[0], &byte, 1) == 0);
 			int wrong = 0;
 			for (size_t page = 0; page < PAGES; page++) {

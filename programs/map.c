@@ -10,7 +10,7 @@ static void *map(void *at, size_t length, int rights, int flags)
 	return mmap(at, length, rights, flags, -1, 0);
 }
 
-/* What a child finds when it touches the byte: 0 if it may, else the signal. */
+/* The result of an access by a child: 0 if it is permitted, else the signal. */
 static int touch(volatile char *byte, int write)
 {
 	pid_t child = fork_checked();
@@ -43,11 +43,11 @@ static void refusals(void)
 	NEED(page != NULL);
 	CHECK_FAILS(munmap(page, 0), EINVAL);
 	CHECK_FAILS(munmap(page, -PAGE), EINVAL);
-	/* musl's mprotect aligns what it is given. */
+	/* musl's mprotect aligns its arguments. */
 	CHECK_FAILS(syscall(SYS_mprotect, page + 1, PAGE, RW), EINVAL);
 	CHECK_EQ(mprotect(page, 0, PROT_NONE), 0);
 	CHECK_EQ(munmap(page, PAGE), 0);
-	/* Nothing there: unmapping is fine, protecting is not. */
+	/* In a hole: unmapping succeeds, protecting fails. */
 	CHECK_EQ(munmap(page, PAGE), 0);
 	CHECK_FAILS(mprotect(page, PAGE, RW), ENOMEM);
 
@@ -83,7 +83,7 @@ static void placement(void)
 {
 	char *base = map(NULL, 8 * PAGE, PROT_NONE, PRIVATE);
 	NEED(base != MAP_FAILED);
-	/* A fixed mapping replaces what is there, and only there. */
+	/* A fixed mapping replaces what is mapped there, and nothing else. */
 	CHECK(map(base + 2 * PAGE, 2 * PAGE, RW, PRIVATE | MAP_FIXED) == base + 2 * PAGE);
 	base[2 * PAGE] = 1;
 	CHECK_EQ(touch(base + PAGE, 0), SIGSEGV);
@@ -94,14 +94,14 @@ static void placement(void)
 	CHECK_EQ(munmap(base + 5 * PAGE, PAGE), 0);
 	CHECK(map(base + 5 * PAGE, PAGE, RW, PRIVATE | MAP_FIXED_NOREPLACE) == base + 5 * PAGE);
 	CHECK_EQ(munmap(base + 6 * PAGE, PAGE), 0);
-	/* A hint that is free is taken, one that is not is no error. */
+	/* A free hint is used; an occupied one is no error. */
 	CHECK(map(base + 6 * PAGE, PAGE, RW, PRIVATE) == base + 6 * PAGE);
 	char *other = map(base + 6 * PAGE, PAGE, RW, PRIVATE);
 	CHECK(other != MAP_FAILED && other != base + 6 * PAGE);
 	munmap(other, PAGE);
 	CHECK_EQ(munmap(base, 8 * PAGE), 0);
 	CHECK_EQ(touch(base + 2 * PAGE, 0), SIGSEGV);
-	/* The place just left is the first to be given again. */
+	/* The range just unmapped is the first to be reused. */
 	CHECK(map(NULL, 8 * PAGE, RW, PRIVATE) == base);
 	CHECK_EQ(base[2 * PAGE], 0);
 	munmap(base, 8 * PAGE);
@@ -140,7 +140,7 @@ static void rights(void)
 		CHECK_EQ(touch(page + 2 * PAGE, 1), 0);
 	}
 	CHECK_EQ(page[PAGE], 'x');
-	/* A change over a hole is made up to the hole. */
+	/* A change over a hole is applied up to the hole. */
 	CHECK_EQ(munmap(page + PAGE, PAGE), 0);
 	CHECK_FAILS(mprotect(page, 3 * PAGE, PROT_READ), ENOMEM);
 	CHECK_EQ(touch(page, 1), SIGSEGV);
@@ -172,7 +172,7 @@ static void code(void)
 
 static void reservation(void)
 {
-	/* Half a TiB of addresses, of which a few pages are ever used. */
+	/* Half a TiB of addresses, of which only a few pages are used. */
 	size_t length = 512UL << 30;
 	char *range = map(NULL, length, PROT_NONE, PRIVATE | MAP_NORESERVE);
 	NEED(range != MAP_FAILED);
@@ -200,7 +200,7 @@ static void populate(void)
 {
 	char *plain = anonymous(64 * PAGE);
 	NEED(plain != NULL);
-	/* The first call also brings in the code that counts. */
+	/* The first call also populates the code that counts. */
 	CHECK(faults_of_writes(plain, 64) >= 64);
 	CHECK_EQ(faults_of_writes(plain, 64), 0);
 	munmap(plain, 64 * PAGE);
@@ -212,7 +212,7 @@ static void populate(void)
 
 static void grows_down(void)
 {
-	/* Room below for it to grow into. The page stands just under a mapping of its own, as a stack may. */
+	/* Free addresses below for it to grow into. The page is just below another mapping, as a stack may be. */
 	char *room = map(NULL, 1024 * PAGE, PROT_NONE, PRIVATE);
 	NEED(room != MAP_FAILED);
 	CHECK_EQ(munmap(room, 1024 * PAGE), 0);
@@ -224,7 +224,7 @@ static void grows_down(void)
 		CHECK_EQ(stack[-i * (long)PAGE], i);
 	CHECK_EQ(munmap(stack - 15 * PAGE, 16 * PAGE), 0);
 
-	/* It stops a guard gap (256 pages) above another mapping. */
+	/* It stops at the guard gap (256 pages) above another mapping. */
 	char *below = map(room, PAGE, RW, PRIVATE | MAP_FIXED);
 	NEED(below == room);
 	stack = map(room + 300 * PAGE, PAGE, RW, PRIVATE | MAP_FIXED | MAP_GROWSDOWN);
@@ -241,7 +241,7 @@ static void program_break(void)
 	memset(start, 'b', 3 * PAGE);
 	CHECK(sbrk(-2 * (long)PAGE) == start + 3 * PAGE);
 	CHECK(sbrk(2 * PAGE) == start + PAGE);
-	/* What was given back comes again as zeroes, what was kept is kept. */
+	/* What was freed reads as zeroes when it is mapped again; the rest keeps its contents. */
 	CHECK_EQ(start[0], 'b');
 	char *next = (char *)(((uintptr_t)start + PAGE - 1) & ~(PAGE - 1)) + PAGE;
 	CHECK_EQ(next[0], 0);

@@ -1,5 +1,5 @@
-/* Does a sealed file of memfd_create stay as it is: can no mapping that is there, made later or protected otherwise
- * write to it, and is a seal refused only while one could?
+/* Does a sealed file of memfd_create stay unchanged: can no existing, later or re-protected mapping write to it, and is a
+ * seal refused only while a mapping could?
  */
 #include "check.h"
 
@@ -30,7 +30,7 @@ static int seal(int file, int more)
 	return fcntl(file, F_ADD_SEALS, more);
 }
 
-/* Another opening of the file. */
+/* Opens the file again. */
 static int again(int file, int flags)
 {
 	char path[64];
@@ -43,14 +43,14 @@ static void *map(int file, int rights, int flags)
 	return mmap(NULL, PAGE, rights, flags, file, 0);
 }
 
-/* What no longer works once writing is sealed, by whichever seal. */
+/* What no longer works once writing is sealed, by either seal. */
 static void unwritable(int file)
 {
 	CHECK_FAILS(pwrite(file, "other", 5, 0), EPERM);
 	CHECK_FAILS((long)map(file, RW, MAP_SHARED), EPERM);
 	CHECK_FAILS((long)map(file, PROT_WRITE, MAP_SHARED), EPERM);
 	CHECK_FAILS(fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE), EPERM);
-	/* To be read it may be mapped, and not be made writable. */
+	/* It may be mapped for reading, and the mapping cannot become writable. */
 	char *reads = map(file, PROT_READ, MAP_SHARED);
 	CHECK(reads != MAP_FAILED);
 	CHECK_FAILS(mprotect(reads, PAGE, RW), EACCES);
@@ -60,12 +60,12 @@ static void unwritable(int file)
 	CHECK_EQ(memcmp(reads, "first", 5), 0);
 	CHECK_FAILS(madvise(reads, PAGE, MADV_REMOVE), EACCES);
 	CHECK_EQ(munmap(reads, PAGE), 0);
-	/* A private copy is the program's own. */
+	/* A private copy is writable. */
 	char *own = map(file, RW, MAP_PRIVATE);
 	CHECK(own != MAP_FAILED);
 	own[0] = 'F';
 	CHECK_EQ(munmap(own, PAGE), 0);
-	/* As is what another opening of the file gives. */
+	/* The same through another open of the file. */
 	int other = again(file, O_RDWR);
 	CHECK(other >= 0);
 	CHECK_FAILS((long)map(other, RW, MAP_SHARED), EPERM);
@@ -112,7 +112,7 @@ static void write_seal(void)
 	CHECK_EQ(memcmp(reads, "first", 5), 0);
 	CHECK_FAILS(mprotect(reads, PAGE, RW), EACCES);
 	unwritable(file);
-	/* What reads is no hindrance to the same seal again. */
+	/* Read-only mappings do not prevent setting the same seal again. */
 	CHECK_EQ(seal(file, F_SEAL_WRITE | F_SEAL_SHRINK), 0);
 	CHECK_FAILS(ftruncate(file, PAGE), EPERM);
 	CHECK_EQ(ftruncate(file, 8 * PAGE), 0);
@@ -128,7 +128,7 @@ static void future_write_seal(void)
 	char *writes = map(file, RW, MAP_SHARED);
 	NEED(writes != MAP_FAILED);
 	CHECK_EQ(seal(file, F_SEAL_FUTURE_WRITE), 0);
-	/* What is there goes on, and may come back to its rights. */
+	/* Existing mappings stay writable, and may regain their rights. */
 	writes[5] = '!';
 	CHECK_EQ(mprotect(writes, PAGE, PROT_READ), 0);
 	CHECK_EQ(mprotect(writes, PAGE, RW), 0);
@@ -136,7 +136,7 @@ static void future_write_seal(void)
 	unwritable(file);
 	CHECK_FAILS(seal(file, F_SEAL_WRITE), EBUSY);
 	CHECK_EQ(munmap(writes, PAGE), 0);
-	/* A mapping that was made since cannot be written: no hindrance. */
+	/* A mapping made since then cannot be written: it does not prevent a seal. */
 	char *reads = map(file, PROT_READ, MAP_SHARED);
 	NEED(reads != MAP_FAILED);
 	CHECK_EQ(seal(file, F_SEAL_WRITE), 0);
@@ -151,7 +151,7 @@ static void held_by_child(void *pages)
 	CHECK_EQ(mprotect(pages, PAGE, RW), 0);
 }
 
-/* A mapping counts wherever it is: in a child, moved, in parts. */
+/* A mapping counts wherever it is: in a child, moved, split. */
 static void elsewhere(void)
 {
 	int file = file_of(MFD_ALLOW_SEALING);
@@ -203,7 +203,7 @@ static void others(void)
 	CHECK_FAILS(seal(file, F_SEAL_SHRINK), EPERM);
 	CHECK_FAILS(seal(file, 0), EPERM);
 	close(file);
-	/* What may run and keeps that right is written no more. */
+	/* An executable file whose mode is sealed can no longer be written. */
 	file = file_of(MFD_ALLOW_SEALING);
 	CHECK_EQ(fchmod(file, 0755), 0);
 	char *writes = map(file, RW, MAP_SHARED);

@@ -1,7 +1,7 @@
-/* Do the calls and files about huge pages, nodes and merging refuse what Linux refuses, and take what it takes?
+/* Do the calls and files about huge pages, nodes and merging refuse what Linux refuses, and accept what it accepts?
  *
- * What is asked holds on any machine with one node or more, and settings are left as they were. A pool of huge pages is
- * not needed.
+ * The checks hold on any machine with one node or more, and settings are left as they were. A hugetlb pool is not
+ * needed.
  */
 #include "check.h"
 #include <sys/prctl.h>
@@ -44,7 +44,7 @@ static char *text_of(const char *path)
 	return text;
 }
 
-/* What writing this gives: a count, or an error below 0. */
+/* The result of writing this text: a count, or a negative error. */
 static long wrote(const char *path, const char *text)
 {
 	int file = open(path, O_WRONLY);
@@ -67,7 +67,7 @@ static char *aligned(int flags, int file)
 	return memory;
 }
 
-/* A number stands by itself, but for a newline behind it; nothing is no number, and asks for nothing. */
+/* A number must stand alone, except for a newline after it; an empty write is no number, and changes nothing. */
 static void attributes(void)
 {
 	const char *const numbers[] = { KSM "pages_to_scan", KSM "sleep_millisecs", KSM "max_page_sharing",
@@ -97,19 +97,19 @@ static void attributes(void)
 	CHECK_EQ(wrote("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "x"), -EINVAL);
 	CHECK_EQ(wrote("/proc/sys/vm/nr_overcommit_hugepages", ""), 0);
 	CHECK_EQ(wrote("/proc/sys/vm/nr_overcommit_hugepages", "+1"), -EINVAL);
-	/* Not even root writes what nobody may. */
+	/* Not even root can write a read-only file. */
 	CHECK_EQ(wrote(THP "hpage_pmd_size", "1"), -EACCES);
 	CHECK_EQ(wrote(KSM "full_scans", "1"), -EACCES);
 }
 
-/* Of memory where no page was ever made none is made. */
+/* Collapsing memory that was never populated does nothing. */
 static void collapse_of_nothing(void)
 {
 	char *memory = aligned(MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	CHECK_FAILS(madvise(memory, HUGE, MADV_COLLAPSE), EINVAL);
 	CHECK_FAILS(madvise(memory, PAGE, MADV_COLLAPSE), EINVAL);
 	CHECK_EQ(madvise(memory, 0, MADV_COLLAPSE), 0);
-	/* The page of zeroes is none of its own. */
+	/* The zero page does not count as private. */
 	NEED(madvise(memory, 2 * HUGE, MADV_NOHUGEPAGE) == 0);
 	for (size_t page = 0; page < HUGE / PAGE; page++)
 		CHECK_EQ(((volatile char *)memory)[page * PAGE], 0);
@@ -128,7 +128,7 @@ static void collapse_of_nothing(void)
 	munmap(memory, 2 * HUGE);
 }
 
-/* Nodes that could be are named like those that are, and do not count. */
+/* Possible nodes are accepted like existing ones, and have no effect. */
 static void masks(void)
 {
 	unsigned long far[16] = { 1, 1 }, none[16] = { 0, 1 }, beyond[17] = { 1, [16] = 1 }, told[16];
@@ -142,7 +142,7 @@ static void masks(void)
 	CHECK_FAILS(syscall(SYS_set_mempolicy, BIND, beyond, 1026UL), EINVAL);
 	CHECK_FAILS(syscall(SYS_set_mempolicy, LOCAL, none, 129UL), EINVAL);
 	CHECK_EQ(syscall(SYS_set_mempolicy, 0, NULL, 0UL), 0);
-	/* So long that no word is left of it. */
+	/* So long that no word of it remains. */
 	CHECK_EQ(syscall(SYS_get_mempolicy, NULL, told, ~0UL, NULL, (unsigned long)ALLOWED), 0);
 	CHECK_EQ(syscall(SYS_get_mempolicy, NULL, told, 1025UL, NULL, (unsigned long)ALLOWED), 0);
 	CHECK(told[0] & 1);
@@ -152,13 +152,13 @@ static void ranges(void)
 {
 	unsigned long first = 1;
 	char *memory = aligned(MAP_PRIVATE | MAP_ANONYMOUS, -1);
-	/* What rounding up makes nothing of is nothing, and nothing needs no nodes. */
+	/* A length that rounds up to 0 is empty, and an empty range needs no nodes. */
 	CHECK_EQ(syscall(SYS_mbind, memory, ~0UL, BIND, &first, 64UL, 0), 0);
 	CHECK_FAILS(syscall(SYS_mbind, memory, -PAGE, BIND, &first, 64UL, 0), EINVAL);
 	CHECK_EQ(syscall(SYS_mbind, memory, 0UL, BIND, NULL, 0UL, 0), 0);
 	CHECK_FAILS(syscall(SYS_mbind, memory, 0UL, BIND | STATIC | RELATIVE, &first, 64UL, 0), EINVAL);
 	CHECK_FAILS(syscall(SYS_mbind, memory + 1, 0UL, BIND, &first, 64UL, 0), EINVAL);
-	/* A page that others show was not to move, and is none that did not. */
+	/* A page shared with other processes was not to be moved, and does not count as misplaced. */
 	memory[0] = 1;
 	pid_t child = fork_checked();
 	if (child == 0) {
@@ -169,7 +169,7 @@ static void ranges(void)
 	kill(child, SIGKILL);
 	siginfo_t end;
 	CHECK_EQ(waitid(P_PID, child, &end, WEXITED | WNOWAIT), 0);
-	/* Whoever has ended is there, and has no memory. */
+	/* A process that has ended still exists, and has no memory. */
 	void *page = memory;
 	int node = 0, status = -1;
 	CHECK_FAILS(syscall(SYS_move_pages, child, 1UL, &page, &node, &status, MOVE), EINVAL);
@@ -179,7 +179,7 @@ static void ranges(void)
 	munmap(memory, 2 * HUGE);
 }
 
-/* The line of /proc/self/numa_maps about this memory, behind its address. */
+/* The line of /proc/self/numa_maps for this memory, after its address. */
 static char *policy_line(const char *memory)
 {
 	char address[32];
@@ -203,12 +203,12 @@ static void shown(void)
 	CHECK_EQ(syscall(SYS_mbind, memory, 2 * HUGE, INTERLEAVE, &first, 64UL, 0), 0);
 	CHECK(strstr(policy_line(memory), " file=/dev/zero\\040(deleted)") != NULL);
 	munmap(memory, 2 * HUGE);
-	/* Only who refuses them everywhere has none. */
+	/* Only a process that disables them everywhere has none. */
 	CHECK(strstr(text_of("/proc/self/status"), "\nTHP_enabled:\t1\nuntag_mask:\t0xffffffffffffffff\n") != NULL);
 	CHECK_EQ(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0);
 	CHECK(strstr(text_of("/proc/self/status"), "\nTHP_enabled:\t0\n") != NULL);
 	CHECK_EQ(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0), 0);
-	/* What was called mergeable once and is not any more. */
+	/* Memory that was mergeable once and is not any more. */
 	memory = aligned(MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	CHECK(strstr(text_of("/proc/self/ksm_stat"), "ksm_mergeable: no\n") != NULL);
 	CHECK_EQ(madvise(memory, PAGE, MADV_MERGEABLE), 0);
@@ -221,7 +221,7 @@ static void shown(void)
 	munmap(memory, 2 * HUGE);
 }
 
-/* Since Linux 7 a huge page of the pool that children do not get is never theirs again. */
+/* Since Linux 7 a hugetlb page that is not inherited never becomes the children's again. */
 static void kept_from_children(void)
 {
 	struct utsname name;

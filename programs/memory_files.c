@@ -1,7 +1,7 @@
-/* Does each value that /proc gives about memory follow the fact that it names?
+/* Does each value in /proc about memory follow the fact that it names?
  *
- * Every check reads a value, changes the fact behind it, and sees the value change; Linux is the referee. What root
- * alone may see is checked by root alone.
+ * Every check reads a value, changes the fact behind it, and sees the value change; Linux is the reference. Values that
+ * only root may read are checked only by root.
  */
 #include "check.h"
 #include <sys/ioctl.h>
@@ -31,7 +31,7 @@ static char *small_pages(size_t length)
 	return memory;
 }
 
-/* The same, with a page on either side that no other area can join. */
+/* The same, with a page on either side so that no other area can merge with it. */
 static char *apart(size_t length)
 {
 	char *room = mmap(NULL, length + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -46,7 +46,7 @@ static void unmap_apart(char *memory, size_t length)
 	munmap(memory - PAGE, length + 2 * PAGE);
 }
 
-/* The word for a page, or a frame, in a file of words. */
+/* The word of a page, or a frame, in a file of words. */
 static uint64_t word_at(const char *path, uint64_t index)
 {
 	uint64_t word = 0;
@@ -62,7 +62,7 @@ static uint64_t page_word(const void *address)
 	return word_at("/proc/self/pagemap", (uintptr_t)address / PAGE);
 }
 
-/* The same without the bit that a kernel which tracks it sets for everything newly mapped. */
+/* The same without the soft-dirty bit, which a kernel that tracks it sets for every new mapping. */
 static uint64_t without_soft_dirty(const void *address)
 {
 	return page_word(address) & ~(1ULL << 55);
@@ -139,7 +139,7 @@ static void pages(void)
 	CHECK(bit(page_word(memory), PRESENT) && bit(page_word(memory), EXCLUSIVE));
 	CHECK(!bit(page_word(memory), OF_A_FILE) && !bit(page_word(memory), SWAPPED));
 	CHECK_EQ(without_soft_dirty(memory + PAGE), 0);
-	/* The zero page is nobody's own. */
+	/* The zero page is never exclusive. */
 	volatile char *untouched = memory + PAGE;
 	CHECK_EQ(*untouched, 0);
 	CHECK(bit(page_word(memory + PAGE), PRESENT) && !bit(page_word(memory + PAGE), EXCLUSIVE));
@@ -169,7 +169,7 @@ static void pages(void)
 	CHECK(bit(page_word(view), PRESENT) && !bit(page_word(view), OF_A_FILE));
 	munmap(view, 2 * PAGE);
 	close(file);
-	/* A position, or a size, that is no multiple of a word's is refused. */
+	/* A position, or a size, that is not a multiple of a word's is refused. */
 	char byte[9];
 	int words = open("/proc/self/pagemap", O_RDONLY);
 	CHECK_FAILS(pread(words, byte, 8, 4), EINVAL);
@@ -185,7 +185,7 @@ static void as_nobody(void *address)
 	(void)address;
 }
 
-/* The mapping's words, opened by root, are read by one who is not: frames are shown to whoever opened them. */
+/* The mapping's words, opened by root, are read by another user: the rights of the opener decide whether it sees frames. */
 static void opened_before(void *words)
 {
 	uint64_t word = 0;
@@ -195,7 +195,7 @@ static void opened_before(void *words)
 	CHECK_EQ(pread(*(int *)words, &word, sizeof word, at), sizeof word);
 	CHECK(bit(word, PRESENT) && (word & ((1ULL << 55) - 1)) != 0);
 	close(*(int *)words);
-	/* The file is root's, and is shown to nobody else. */
+	/* Only root may open the file. */
 	CHECK_FAILS(open("/proc/kpageflags", O_RDONLY), EACCES);
 }
 
@@ -252,7 +252,7 @@ static void frames(void)
 	close(words);
 }
 
-/* Rows of smaps, by what makes them. */
+/* Rows of smaps, and what changes them. */
 static void areas(void)
 {
 	char *memory = apart(8 * PAGE);
@@ -285,7 +285,7 @@ static void areas(void)
 	CHECK_EQ(area_row(memory, "Private_Dirty"), 12);
 	CHECK_EQ(madvise(memory, PAGE, MADV_DONTNEED), 0);
 	CHECK_EQ(area_row(memory, "Rss"), 8);
-	/* Locking makes pages and the lock; unlocking leaves the pages. */
+	/* Locking populates and locks pages; unlocking keeps the pages. */
 	CHECK_EQ(area_row(memory, "Locked"), 0);
 	CHECK(!has_code(memory, "lo"));
 	CHECK_EQ(mlock(memory, 2 * PAGE), 0);
@@ -386,7 +386,7 @@ static void clear(char what)
 	close(file);
 }
 
-/* The processor looks the pages up again, and says so in their entries. */
+/* Flushes the TLB, so that the processor sets the accessed bits of the entries again. */
 static void forget_translations(char *memory, size_t length)
 {
 	CHECK_EQ(mprotect(memory, length, PROT_NONE), 0);
@@ -418,7 +418,7 @@ static void references(void)
 	CHECK_EQ(area_row(view, "Referenced"), 4);
 	clear('1');
 	CHECK_EQ(area_row(memory, "Referenced") + area_row(view, "Referenced"), 0);
-	/* Neither the pages nor what was written goes with it. */
+	/* Neither the pages nor the dirty state is lost. */
 	CHECK_EQ(area_row(memory, "Rss"), 16);
 	CHECK_EQ(area_row(memory, "Private_Dirty"), 16);
 	CHECK_EQ(memory[PAGE], 2);
@@ -426,7 +426,7 @@ static void references(void)
 	unmap_apart(memory, 4 * PAGE);
 	close(file);
 
-	/* The peak begins anew. */
+	/* The peak is reset. */
 	memory = small_pages(2048 * PAGE);
 	memset(memory, 1, 2048 * PAGE);
 	munmap(memory, 2048 * PAGE);
@@ -528,7 +528,7 @@ static void queries(void)
 	CHECK_EQ(query.flags, READ | EXECUTE);
 	CHECK_EQ(ask(&query, memory, 0), 0);
 	CHECK_EQ(query.end - query.start, PAGE);
-	/* The next one that may be written is behind it. */
+	/* The next writable area is after it. */
 	CHECK_EQ(ask(&query, memory + PAGE, NEXT | WRITE), 0);
 	CHECK_EQ(query.start, (uintptr_t)memory + 2 * PAGE);
 	CHECK_FAILS(ask(&query, memory + PAGE, WRITE), ENOENT);

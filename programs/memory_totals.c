@@ -1,8 +1,8 @@
-/* Does each row that /proc gives about all memory follow the fact that it names, and each setting what it sets?
+/* Does each row in /proc about all memory follow the fact that it names, and each setting what it sets?
  *
- * Every check changes a fact, sees the rows move by as much, takes the fact back and sees them return. Others may use
- * memory meanwhile: each is tried several times, and rows need only come near. With the argument "alone" nobody else
- * is there: rows must come nearer, and settings of the whole system are changed too.
+ * Every check changes a fact, sees the rows move by as much, reverts the fact and sees them return. Other processes may use
+ * memory meanwhile: each check is tried several times, and rows need only come near. With the argument "alone" there are no
+ * others: rows must come nearer, and settings of the whole system are changed too.
  */
 #include "check.h"
 
@@ -35,7 +35,7 @@ static int near(long moved, long wanted)
 	return labs(moved - wanted) <= labs(wanted) / (alone ? 16 : 4) + 1;
 }
 
-/* Makes the change and takes it back, until the rows have moved both times as they should. */
+/* Makes the change and reverts it, until the rows have moved both times as they should. */
 static void moves(const struct row *rows, int count, void (*change)(void), void (*back)(void))
 {
 	enum { MOST = 8, TRIES = 8 };
@@ -139,7 +139,7 @@ static void rows(void)
 		{ "AnonPages", PAGES }, { "nr_anon_pages", PAGES }, { "Committed_AS", PAGES },
 	};
 	moves(taken, 3, anonymous_pages, unmap);
-	/* What is free moves with every file that anybody reads. */
+	/* Free memory changes with every file that any process reads. */
 	const struct row left[] = {
 		{ "MemFree", -PAGES }, { "MemAvailable", -PAGES }, { "nr_free_pages", -PAGES },
 	};
@@ -170,7 +170,7 @@ static void rows(void)
 	CHECK(row_in("/proc/meminfo", "MemTotal") > row_in("/proc/meminfo", "MemFree"));
 }
 
-/* What happened, which only grows. */
+/* Event counts, which only grow. */
 static void events(void)
 {
 	enum { TOUCHED = 2000 };
@@ -236,7 +236,7 @@ static void settings(void)
 	CHECK_EQ(setting("overcommit_memory"), 0);
 	CHECK_EQ(set("overcommit_memory", "3"), EINVAL);
 	CHECK_EQ(set("overcommit_memory", "x"), EINVAL);
-	/* More than all memory is promised only if everything is. */
+	/* More than all memory can be committed only if everything can. */
 	size_t beyond = (size_t)row_in("/proc/meminfo", "MemTotal") * 1024 + (256UL << 20);
 	CHECK(mmap(NULL, beyond, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED);
 	CHECK_EQ(set("overcommit_memory", "1"), 0);
@@ -244,7 +244,7 @@ static void settings(void)
 	huge = mmap(NULL, beyond, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(huge != MAP_FAILED);
 	munmap(huge, beyond);
-	/* No more than the limit, which the ratio or an amount sets. */
+	/* No more than the limit, which a ratio or an amount sets. */
 	long total = row_in("/proc/meminfo", "MemTotal"), ratio = setting("overcommit_ratio");
 	CHECK(labs(row_in("/proc/meminfo", "CommitLimit") - total * ratio / 100) <= 4);
 	CHECK_EQ(set("overcommit_ratio", "25"), 0);

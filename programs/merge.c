@@ -1,12 +1,12 @@
-/* Do neighbours become one area where Linux makes one of them, and stay apart where their pages come from different
- * places: a fork, another time, a move?
+/* Do adjacent areas merge where Linux merges them, and stay apart where their pages come from different places: a fork,
+ * another time, a move?
  */
 #include "check.h"
 
 #define RW (PROT_READ | PROT_WRITE)
 #define PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
 
-/* Addresses to map at, with nothing beside them that an area could merge with. */
+/* A free range of addresses, with nothing beside it that an area could merge with. */
 static char *room(size_t pages)
 {
 	char *found = mmap(NULL, (pages + 2) * PAGE, PROT_NONE, PRIVATE, -1, 0);
@@ -19,7 +19,7 @@ static char *map(char *at, size_t pages)
 	return mmap(at, pages * PAGE, RW, PRIVATE | MAP_FIXED, -1, 0);
 }
 
-/* How many areas begin in the range. */
+/* The number of areas that begin in the range. */
 static int areas_in(char *at, size_t pages)
 {
 	char line[512];
@@ -47,7 +47,7 @@ static long locked(void)
 	return value;
 }
 
-/* Of what it inherited, touched or not, the child's areas take in what is new only where nobody touched it. */
+/* The child's inherited areas, touched or not, merge with a new mapping only where the parent never touched them. */
 static void child_apart(void)
 {
 	char *touched = room(4), *fresh = room(4);
@@ -60,7 +60,7 @@ static void child_apart(void)
 	CHECK_EQ(areas_in(touched, 4), child == 0 ? 2 : 1);
 	CHECK_EQ(areas_in(fresh, 4), 1);
 	if (child == 0) {
-		/* Pages of its own do not change that. */
+		/* The child's own copies do not change that. */
 		memset(touched, 2, 2 * PAGE);
 		CHECK_EQ(mprotect(touched + 2 * PAGE, 2 * PAGE, PROT_READ), 0);
 		CHECK_EQ(mprotect(touched + 2 * PAGE, 2 * PAGE, RW), 0);
@@ -70,7 +70,7 @@ static void child_apart(void)
 	CHECK(exited(wait_for(child), 0));
 }
 
-/* Parts of one area meet again, unless a fork came between: then the parent's do, the child's do not. */
+/* Parts of one area merge again, unless a fork came between: then the parent's do, the child's do not. */
 static void parts(void)
 {
 	char *pages = room(2);
@@ -104,7 +104,7 @@ static void files(void)
 	close(file);
 }
 
-/* Touched while they differed in more than rights, they stay apart for good. */
+/* Areas touched while they differed in more than rights never merge. */
 static void touched_apart(void)
 {
 	char *pages = room(2), *alike = room(2);
@@ -122,7 +122,7 @@ static void touched_apart(void)
 	CHECK_EQ(areas_in(alike, 2), 1);
 }
 
-/* A resize that gives up holes and other areas, and what locked memory counts as after a move that keeps it. */
+/* A resize that unmaps holes and other areas, and the locked memory after a move with MREMAP_DONTUNMAP. */
 static void moves(void)
 {
 	char *pages = room(7);

@@ -1,9 +1,9 @@
-/* Does a mounted tmpfs hold to its size, belong to the tree where it stands, and go only when nobody uses it?
+/* Does a mounted tmpfs enforce its size, belong to the tree where it is mounted, and end only when it is unused?
  *
- * Options are read as the kernel reads them and told again in /proc/mounts, and can change; the size holds for writes,
- * fallocate and page faults; paths, links and renames know where one file system ends; umount refuses while a file is open
- * or mapped, somebody is in it, or another mount is, and gives everything back; what is detached goes with its last user.
- * For root: who is not is refused.
+ * Options are parsed like the kernel's and reported in /proc/mounts, and can change; the size holds for writes, fallocate
+ * and page faults; paths, links and renames respect file system boundaries; umount refuses while a file is open or mapped,
+ * a process is in it, or another mount is, and frees everything; a detached mount ends with its last user. For root: other
+ * users are refused.
  */
 #include "check.h"
 
@@ -19,7 +19,7 @@
 
 static char base[] = "/tmp/mount_XXXXXX";
 
-/* The path of something below the folder of this run. */
+/* The path of a name in the folder of this run. */
 static const char *at(const char *name)
 {
 	static char paths[8][256];
@@ -34,7 +34,7 @@ static int tmpfs(const char *name, unsigned long flags, const char *options)
 	return mount("tmpfs", at(name), "tmpfs", flags, options);
 }
 
-/* The line of /proc/mounts, or of mountinfo, that tells of a mount; 0 if there is none. */
+/* The line of a mount in /proc/mounts, or in mountinfo; 0 if there is none. */
 static int line_of(const char *file, const char *name, char *line, size_t size)
 {
 	char wanted[300];
@@ -90,7 +90,7 @@ static void refusals(void)
 	CHECK_FAILS(umount((char *)8), EFAULT);
 	CHECK_FAILS(umount2(at("r"), 0x100), EINVAL);
 	NEED(unlink(at("file")) == 0);
-	/* A directory that is no more has no place in the tree. */
+	/* A removed directory cannot be a mount point. */
 	int gone = open(at("r"), O_PATH);
 	char path[64];
 	snprintf(path, sizeof path, "/proc/self/fd/%d", gone);
@@ -126,7 +126,7 @@ static void options_are_told(void)
 	CHECK_EQ(room.f_files, 5);
 	CHECK_EQ(room.f_ffree, 4);
 	CHECK_EQ(room.f_flags & 0xffff, 0x0020 | 2 | 4 | 0x1000);
-	/* The root is a node too. */
+	/* The root counts as an inode too. */
 	char name[8];
 	for (int i = 0; i < 4; i++) {
 		snprintf(name, sizeof name, "o/%d", i);
@@ -157,7 +157,7 @@ static void options_are_told(void)
 	NEED(rmdir(at("o")) == 0);
 }
 
-/* What a mount has of limits, times and huge pages can change; what its root belongs to does not. */
+/* Limits, times and huge pages of a mount can change; the owner of its root does not. */
 static void options_change(void)
 {
 	char line[512], path[64];
@@ -186,7 +186,7 @@ static void options_change(void)
 	CHECK_EQ(room.f_ffree, 0);
 	CHECK_FAILS(pwrite(file, "x", 1, 8 * PAGE), ENOSPC);
 	CHECK_FAILS(mkdir(at("c/d"), 0700), ENOSPC);
-	/* Relative times come back when they are asked for; without limits there is no way back. */
+	/* Relative times return on request; a limit cannot be set again once it was removed. */
 	CHECK(tmpfs("c", MS_REMOUNT | MS_RELATIME, "size=0,nr_inodes=0,huge=advise") == 0);
 	NEED(line_of("/proc/self/mounts", "c", line, sizeof line));
 	CHECK(strstr(line, " tmpfs rw,relatime,size=0k,nr_inodes=0,mode=700,inode64,huge=advise 0 0\n"));
@@ -210,7 +210,7 @@ static void options_change(void)
 static volatile sig_atomic_t bus_errors;
 static char *faulting;
 
-/* Another page takes the place of the one that there is no room for. */
+/* Maps another page in place of the one that does not fit. */
 static void on_bus(int number, siginfo_t *info, void *context)
 {
 	(void)number, (void)context;
@@ -230,11 +230,11 @@ static void the_size_holds(void)
 	CHECK_EQ(write(file, bytes, sizeof bytes), 4 * PAGE);
 	CHECK_FAILS(write(file, bytes, 1), ENOSPC);
 	CHECK_FAILS(write(other, bytes, 1), ENOSPC);
-	/* What is there can be written again. */
+	/* Existing pages can be written again. */
 	CHECK_EQ(pwrite(file, "y", 1, 5), 1);
 	NEED(statfs(at("s"), &room) == 0);
 	CHECK_EQ(room.f_bfree, 0);
-	/* Room comes back page by page, and can be taken by another file. */
+	/* Space is freed page by page, and can be used by another file. */
 	CHECK(ftruncate(file, 2 * PAGE) == 0);
 	NEED(statfs(at("s"), &room) == 0);
 	CHECK_EQ(room.f_bfree, 2);
@@ -263,7 +263,7 @@ static void the_size_holds(void)
 	CHECK_EQ(bus_errors, 2);
 	NEED(sigaction(SIGBUS, &before, NULL) == 0);
 	CHECK_EQ(memory[2 * PAGE], 'z');
-	/* A call is told instead. */
+	/* A system call gets an error instead. */
 	CHECK(munmap(memory, 5 * PAGE) == 0);
 	memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, other, 4 * PAGE);
 	NEED(memory != MAP_FAILED);
@@ -271,7 +271,7 @@ static void the_size_holds(void)
 	CHECK_FAILS(read(zero, memory, 1), EFAULT);
 	close(zero);
 	CHECK(munmap(memory, PAGE) == 0);
-	/* A file that has no name more keeps its room until it is closed. */
+	/* A file without a name keeps its space until it is closed. */
 	CHECK(unlink(at("s/g")) == 0);
 	NEED(statfs(at("s"), &room) == 0);
 	CHECK_EQ(room.f_bfree, 0);
@@ -308,7 +308,7 @@ static void the_tree(void)
 	CHECK_EQ(status.st_dev, outside.st_dev);
 	CHECK_FAILS(umount(at("t")), EBUSY);
 	NEED(chdir("/") == 0);
-	/* The directory above shows what is covered. */
+	/* The directory above lists what is covered. */
 	DIR *listing = opendir(base);
 	NEED(listing);
 	int seen = 0;
@@ -320,7 +320,7 @@ static void the_tree(void)
 		}
 	closedir(listing);
 	CHECK_EQ(seen, 1);
-	/* Names do not leave their file system, nor does what covers move. */
+	/* A rename does not cross file systems, and a mount point cannot be renamed. */
 	CHECK_FAILS(rename(at("t/in"), at("in")), EXDEV);
 	CHECK_FAILS(rename(at("out"), at("t/out")), EXDEV);
 	CHECK_FAILS(link(at("t/in"), at("in")), EXDEV);
@@ -330,14 +330,14 @@ static void the_tree(void)
 	NEED(mkdir(at("u"), 0755) == 0);
 	CHECK_FAILS(rename(at("u"), at("t")), EBUSY);
 	NEED(rmdir(at("u")) == 0);
-	/* What is above moves with all that it has. */
+	/* A directory above a mount moves with everything in it. */
 	NEED(mkdir(at("p"), 0755) == 0 && mkdir(at("p/m"), 0755) == 0);
 	NEED(tmpfs("p/m", 0, NULL) == 0);
 	CHECK(rename(at("p"), at("q")) == 0);
 	CHECK(is_mounted("q/m") && !is_mounted("p/m"));
 	CHECK(umount(at("q/m")) == 0);
 	NEED(rmdir(at("q/m")) == 0 && rmdir(at("q")) == 0);
-	/* Another covers the first, and lies in it. */
+	/* Another mount covers the first one, and is mounted in it. */
 	NEED(tmpfs("t", 0, NULL) == 0);
 	CHECK_FAILS(stat(at("t/in"), &status), ENOENT);
 	CHECK(umount(at("t")) == 0);
@@ -346,7 +346,7 @@ static void the_tree(void)
 	CHECK_FAILS(umount(at("t")), EBUSY);
 	CHECK_FAILS(umount(at("t/in")), EINVAL);
 	CHECK(umount(at("t/d")) == 0);
-	/* A link is followed, unless it is not to be. */
+	/* A link is followed, unless UMOUNT_NOFOLLOW is set. */
 	NEED(symlink(at("t"), at("l")) == 0);
 	CHECK_FAILS(umount2(at("l"), UMOUNT_NOFOLLOW), EINVAL);
 	CHECK(umount(at("l")) == 0);
@@ -367,7 +367,7 @@ static void who_uses_it_keeps_it(void)
 	NEED(unlink(at("b/d/f")) == 0);
 	CHECK_FAILS(umount(at("b")), EBUSY);
 	CHECK_FAILS(umount2(at("b"), MNT_FORCE), EBUSY);
-	/* A mapping alone. */
+	/* Only a mapping. */
 	NEED(ftruncate(file, PAGE) == 0);
 	char *memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 	NEED(memory != MAP_FAILED);
@@ -376,7 +376,7 @@ static void who_uses_it_keeps_it(void)
 	CHECK_FAILS(umount(at("b")), EBUSY);
 	CHECK_EQ(memory[0], 1);
 	NEED(munmap(memory, PAGE) == 0);
-	/* A directory, a place by its path alone, a socket's name. */
+	/* A directory, an O_PATH descriptor, a socket's name. */
 	file = open(at("b"), O_RDONLY | O_DIRECTORY);
 	NEED(file >= 0);
 	CHECK_FAILS(umount(at("b")), EBUSY);
@@ -391,7 +391,7 @@ static void who_uses_it_keeps_it(void)
 	NEED(bound >= 0 && bind(bound, (struct sockaddr *)&name, sizeof name) == 0);
 	CHECK_FAILS(umount(at("b")), EBUSY);
 	close(bound);
-	/* Somebody's working directory, and root. */
+	/* A process's working directory, and its root. */
 	for (int root = 0; root < 2; root++) {
 		int ready[2], over[2];
 		NEED(pipe(ready) == 0 && pipe(over) == 0);
@@ -419,7 +419,7 @@ static void who_uses_it_keeps_it(void)
 	NEED(rmdir(at("b")) == 0);
 }
 
-/* What is detached is gone from the tree at once, with what lies in it, and works for those who are in it. */
+/* A detached mount is removed from the tree at once, with everything in it, and works for the processes in it. */
 static void detached_for_others(void)
 {
 	char byte = 0, path[256];
@@ -442,7 +442,7 @@ static void detached_for_others(void)
 	CHECK_FAILS(umount2(at("x"), MNT_DETACH), EINVAL);
 	CHECK(!is_mounted("x") && !is_mounted("x/in"));
 	CHECK_FAILS(stat(at("x/d/f"), &status), ENOENT);
-	/* Its files go on. */
+	/* Its files keep working. */
 	CHECK_EQ(memory[3], '4');
 	memory[3] = '5';
 	CHECK_EQ(pread(file, &byte, 1, 3), 1);
@@ -457,7 +457,7 @@ static void detached_for_others(void)
 	CHECK(fstatat(below, "../d/new", &status, 0) == 0);
 	CHECK(fstatfs(root, &room) == 0);
 	CHECK_EQ(room.f_blocks, 256);
-	/* Nothing is above its root, and what lay in it has left it. */
+	/* Nothing is above its root, and the mounts in it are gone. */
 	struct stat here, above;
 	NEED(fstat(root, &here) == 0 && fstatat(root, "..", &above, 0) == 0);
 	CHECK_EQ(here.st_ino, above.st_ino);
@@ -465,7 +465,7 @@ static void detached_for_others(void)
 	NEED(fstatat(root, "in", &above, 0) == 0);
 	CHECK_EQ(here.st_dev, above.st_dev);
 	CHECK_FAILS(fstatat(root, "in/g", &status, 0), ENOENT);
-	/* Who is in it has no path, and cannot mount there. */
+	/* A process in it has no path, and cannot mount there. */
 	NEED(fchdir(root) == 0);
 	CHECK(syscall(SYS_getcwd, path, sizeof path) > 0);
 	CHECK(strcmp(path, "(unreachable)/") == 0);
@@ -474,7 +474,7 @@ static void detached_for_others(void)
 	CHECK(strcmp(path, "(unreachable)/d") == 0);
 	CHECK_FAILS(mount("y", ".", "tmpfs", 0, NULL), ENOENT);
 	NEED(chdir("/") == 0);
-	/* Another may take the place, and the directory may go. */
+	/* Another file system may use the mount point, and the directory may be removed. */
 	NEED(tmpfs("x", 0, NULL) == 0);
 	CHECK_FAILS(stat(at("x/d"), &status), ENOENT);
 	CHECK(umount(at("x")) == 0);
@@ -482,7 +482,7 @@ static void detached_for_others(void)
 	close(root), close(below), close(inner), close(file);
 	CHECK_EQ(memory[3], '5');
 	NEED(munmap(memory, PAGE) == 0);
-	/* One that nobody uses goes with its pages: it can be had again and again. */
+	/* An unused one frees its pages when it is detached: it can be mounted again and again. */
 	NEED(mkdir(at("x"), 0755) == 0);
 	for (int i = 0; i < 16; i++) {
 		NEED(tmpfs("x", 0, "size=16m") == 0);
@@ -508,7 +508,7 @@ static int has_place(dev_t device)
 	return found;
 }
 
-/* Who comes in just before umount keeps it; who comes after finds nothing. */
+/* A process that enters just before umount prevents it; one that comes later finds nothing. */
 static void nobody_is_left_behind(int rounds)
 {
 	NEED(mkdir(at("w"), 0755) == 0);
@@ -582,7 +582,7 @@ static void flags_hold(void)
 	NEED(rmdir(at("f")) == 0);
 }
 
-/* Which of the two huge pages of a new file are, after the first was written by one call and the second by a touch. */
+/* Which of the two huge pages of a new file are huge, after a write to the first one and an access of the second one. */
 static int huge_pages(const char *options, int asks)
 {
 	static char bytes[HUGE];
@@ -598,7 +598,7 @@ static int huge_pages(const char *options, int asks)
 		NEED(madvise(memory, 2 * HUGE, 14) == 0);
 	CHECK(memcmp(memory, bytes, HUGE) == 0);
 	memory[HUGE + 5] = 1;
-	/* One that is huge is there as a whole. */
+	/* A huge page is present as a whole. */
 	struct stat status;
 	NEED(fstat(file, &status) == 0);
 	huge |= (status.st_blocks >= 2 * (long)HUGE / 512) << 1;
@@ -613,7 +613,7 @@ static int huge_pages(const char *options, int asks)
 			break;
 	}
 	fclose(maps);
-	/* What the call wrote is the rest of what is mapped huge. */
+	/* The huge page that the call wrote is what is not mapped huge. */
 	huge |= mapped * 1024 > (huge & 2 ? HUGE : 0);
 	NEED(munmap(memory, 2 * HUGE) == 0);
 	close(file);
@@ -630,7 +630,7 @@ static void huge_pages_as_it_was_mounted(void)
 	CHECK_EQ(huge_pages("huge=within_size", 0), 3);
 	CHECK_EQ(huge_pages("huge=advise", 0), 0);
 	CHECK_EQ(huge_pages("huge=advise", 1), 2);
-	/* Where there is no room for a huge page there may be for small ones. */
+	/* Where there is no space for a huge page, small ones may fit. */
 	NEED(tmpfs("h", 0, "huge=always,size=1m") == 0);
 	static char bytes[HUGE];
 	int file = make("h/f");

@@ -1,6 +1,6 @@
-/* Do pages that several processes show move between nodes for all of them, or for nobody, with every write kept?
+/* Do pages that several processes map migrate between nodes for all of them, or for none, with no write lost?
  *
- * `move_shared [ROUNDS]`. With one node there is little to ask: a page that is where it is wanted moves nowhere.
+ * `move_shared [ROUNDS]`. With one node there is little to check: a page that is already on the node does not migrate.
  */
 #include "check.h"
 
@@ -22,7 +22,7 @@ static int node_of(void *page)
 	return status;
 }
 
-/* Where everybody is told it is, once everybody has it. */
+/* Every process reports the new node of the page, once every process has mapped it. */
 static void moves_for_all(char *page, int flags)
 {
 	int ready[2], go[2], status;
@@ -80,7 +80,7 @@ static char *map(int flags, int file)
 	return memory;
 }
 
-/* Each child counts in a word of its own of the page, as fast as it can. */
+/* Each child counts in its own word of the page, as fast as it can. */
 static void written_meanwhile(int rounds)
 {
 	char *memory = map(MAP_SHARED | MAP_ANONYMOUS, -1);
@@ -116,7 +116,7 @@ static void written_meanwhile(int rounds)
 	munmap(memory, PAGES * PAGE);
 }
 
-/* Who maps the memory has its policy, whoever set it. */
+/* A policy of shared memory applies to every process that maps it, whichever set it. */
 static void policies(void)
 {
 	int file = memfd_create("placed", 0), mode = -1;

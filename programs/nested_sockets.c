@@ -1,7 +1,7 @@
-/* Can files that lie in each other's messages, as deep as a program likes, be closed?
+/* Can files in each other's messages, nested to any depth, be closed?
  *
- * Each socket waits in the next one's inbox, and the innermost carries the write end of a pipe: its reader sees the end
- * of the file once the last of them is closed.
+ * Each socket waits in the next one's inbox, and the innermost carries the write end of a pipe: its reader sees the end of
+ * the file once the last of them is closed.
  */
 #include "check.h"
 #include <sys/epoll.h>
@@ -30,7 +30,7 @@ static int send_files(int socket, const int *files, int count)
 	return sendmsg(socket, &message, 0) == 1 ? 0 : -1;
 }
 
-/* Whether nothing is left that writes to the pipe; waits for that. */
+/* Waits until no writer of the pipe is left. Returns whether this happened. */
 static int ended(int reader)
 {
 	char byte;
@@ -42,7 +42,7 @@ static int ended(int reader)
 
 enum carrier { STREAMS, DATAGRAMS, SEQUENCES, EPOLLS, CONNECTIONS };
 
-/* A listener, and a connection that it does not accept: what is sent there lies in the listener. */
+/* A listener, and a connection that it does not accept: what is sent there is queued in the listener. */
 static void connection(int ends[2])
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
@@ -55,7 +55,7 @@ static void connection(int ends[2])
 	NEED(connect(ends[0], (struct sockaddr *)&name, length) == 0);
 }
 
-/* Nests so many; returns the outermost, and gives the innermost this file. */
+/* Nests `depth` sockets. Returns the outermost, and gives the innermost this file. */
 static int nest(enum carrier carrier, int depth, int innermost)
 {
 	static const int types[] = { SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM, SOCK_STREAM };
@@ -73,7 +73,7 @@ static int nest(enum carrier carrier, int depth, int innermost)
 			close(files[1]);
 		files[0] = ends[1];
 		if (carrier == EPOLLS) {
-			/* The socket, and an epoll that watches it, lie in the next one. */
+			/* The socket, and an epoll that watches it, are put into the next one. */
 			struct epoll_event event = { .events = EPOLLIN };
 			files[1] = epoll_create1(0);
 			NEED(epoll_ctl(files[1], EPOLL_CTL_ADD, files[0], &event) == 0);
@@ -94,7 +94,7 @@ static void close_outermost(enum carrier carrier, int depth)
 	close(ends[0]);
 }
 
-/* What waits unread is closed as well when only a part is received: nobody wants the files. */
+/* A partial read also closes the files in flight that are not received. */
 static void receive_without_room(int depth)
 {
 	int ends[2];
@@ -118,7 +118,7 @@ int main(void)
 {
 	struct rlimit limit;
 	NEED(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-	/* So many may be in flight. The hard limit is not every user's to raise. */
+	/* The limit of files in flight. Not every user may raise the hard limit. */
 	struct rlimit higher = { 100000, 100000 };
 	if (limit.rlim_max >= higher.rlim_max || setrlimit(RLIMIT_NOFILE, &higher) != 0) {
 		limit.rlim_cur = limit.rlim_max;

@@ -1,12 +1,12 @@
-/* Is every write kept while pages change their frames under those who write them?
+/* Is every write kept while pages change their frames under the threads that write them?
  *
- * Three threads write pages all the time, and look whether what they wrote last is still there. Meanwhile the first
- * thread moves the pages from node to node, and balancing moves them back; or the pages, which are equal most of the time,
- * are merged as fast as they are written. A write that met either lands in the page that is there afterwards, or faults:
- * it is never lost, and never seen in another page.
+ * Three threads write pages all the time, and check whether what they wrote last is still there. Meanwhile the first thread
+ * migrates the pages from node to node, and NUMA balancing moves them back; or the pages, which are equal most of the time,
+ * are merged as fast as they are written. A write that races with either reaches the page that is there afterwards, or
+ * faults: it is never lost, and never visible in another page.
  *
  * `page_races KIND ROUNDS OFFSET`, KIND migrate, merge or all: the offset shifts the calls against the writes. A round of
- * moving is a call for all pages; four rounds of merging are a scan of all of them.
+ * migration is a call for all pages; four rounds of merging are a scan of all of them.
  */
 #include "check.h"
 #include "races.h"
@@ -21,9 +21,9 @@ enum { WRITERS = 3, PAGES = 48, MOVE = 1 << 1 };
 
 static char *memory;
 static volatile int finished;
-/* What all writers write now. */
+/* The value that all writers write now. */
 static volatile uint64_t value;
-/* The last that was written to each page, and writes that were not found again. */
+/* The last value written to each page, and the number of lost writes. */
 static uint64_t last[PAGES], lost[WRITERS];
 
 static volatile uint64_t *word_of(int page)
@@ -42,7 +42,7 @@ static void *write_always(void *argument)
 			*word = last[page];
 		}
 		__builtin_ia32_pause();
-		/* With fewer CPUs than threads the others shall come to it. */
+		/* With fewer CPUs than threads, lets the other threads run. */
 		if (round % 16 == 0)
 			sched_yield();
 	}
@@ -66,7 +66,7 @@ static long read_number(const char *path)
 	return length > 0 ? strtol(text, NULL, 10) : -1;
 }
 
-/* Merged pages that were written. */
+/* The number of copied merged pages. */
 static long copies(void)
 {
 	char row[128];
@@ -106,7 +106,7 @@ static void end(pthread_t *threads)
 	munmap(memory, PAGES * PAGE);
 }
 
-/* Pages go to and fro. Some cannot at this moment: somebody has a reference. */
+/* Migrates pages back and forth. Some cannot move at the moment because of an extra reference. */
 static void migrate(unsigned long rounds)
 {
 	pthread_t threads[WRITERS];
@@ -132,7 +132,7 @@ static void migrate(unsigned long rounds)
 	NEED(write_file(PACE, "1000"));
 }
 
-/* What is written changes so seldom that scans find equal pages, each of which is written again at once. */
+/* The written value changes so rarely that scans find equal pages, each of which is written again at once. */
 static void merge(unsigned long scans)
 {
 	pthread_t threads[WRITERS];

@@ -1,4 +1,4 @@
-/* Do pipes, poll and descriptors behave: how much fits, who waits, who is told, and what is inherited?
+/* Do pipes, poll and descriptors work: how much fits, which side waits, which is woken, and what is inherited?
  */
 #include "check.h"
 #include <poll.h>
@@ -88,7 +88,7 @@ static void ends_close(void)
 	close(ends[1]);
 }
 
-/* One writer, one reader, more than fits, in odd sizes; nothing is lost and nothing changes its order. */
+/* One writer, one reader, more than fits, in odd sizes; nothing is lost or reordered. */
 static void stream(void)
 {
 	enum { LENGTH = 1 << 20 };
@@ -123,7 +123,7 @@ static void stream(void)
 	close(ends[0]);
 }
 
-/* Writes of up to 4096 bytes are whole, whoever else writes. */
+/* Writes of up to 4096 bytes are atomic, whichever processes write. */
 static void whole_writes(void)
 {
 	enum { WRITERS = 4, RECORDS = 100, LENGTH = 1000 };

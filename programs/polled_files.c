@@ -1,8 +1,8 @@
-/* What do poll and epoll say of files of /proc and /sys, and of a signalfd that several processes wait for?
+/* What do poll and epoll report for files of /proc and /sys, and for a signalfd that several processes wait for?
  *
- * Files of a process are always ready and cannot be watched, but for its mounts, which tell of each change once; the
- * rest can be watched. An attribute of /sys tells of a change until it is read. A signalfd in an epoll tells of the
- * signals of the process that added it, and what it has is what the process that waits has.
+ * Files of a process are always ready and cannot be watched, except for its mounts, which report each change once; the
+ * others can be watched. An attribute of /sys reports a change until it is read. A signalfd in an epoll reports the signals
+ * of the process that added it, and contains those of the process that waits.
  */
 #include "check.h"
 #include <poll.h>
@@ -85,7 +85,7 @@ static void mounts(void)
 	int file = open("/proc/self/mounts", O_RDONLY), set = epoll_create1(0);
 	NEED(file >= 0 && set >= 0 && watch(set, file) == 0);
 	if (mkdir("/tmp/polled", 0755) != 0 || mount("none", "/tmp/polled", "tmpfs", 0, NULL) != 0) {
-		/* Who may not mount sees no change. */
+		/* A user who may not mount sees no change. */
 		rmdir("/tmp/polled");
 		close(file);
 		close(set);
@@ -93,7 +93,7 @@ static void mounts(void)
 	}
 	CHECK_EQ(reported(set), TELLS | CHANGED);
 	CHECK_EQ(reported(set), TELLS);
-	/* Who waits for changes alone is woken by one. */
+	/* A process that waits for changes alone is woken by one. */
 	pid_t child = fork_checked();
 	if (child == 0) {
 		usleep(20000);
@@ -151,7 +151,7 @@ static void close_signals(void)
 
 static void shared_signals(int how)
 {
-	/* The child's own signals are none of the entry's, until it is looked at for another reason. */
+	/* The child's own signals do not concern the entry, until it is checked for another reason. */
 	open_signals(how);
 	pid_t child = fork_checked();
 	if (child == 0) {
@@ -166,7 +166,7 @@ static void shared_signals(int how)
 	CHECK(exited(wait_for(child), 0));
 	CHECK_EQ(found(0), 0);
 	close_signals();
-	/* Who looks first, and has no signal, takes the entry off the list. */
+	/* A process that checks first, and has no signal, takes the entry off the list. */
 	open_signals(how);
 	raise(SIGUSR1);
 	child = fork_checked();
@@ -178,7 +178,7 @@ static void shared_signals(int how)
 	CHECK_EQ(found(0), 0);
 	CHECK_EQ(taken(), SIGUSR1);
 	close_signals();
-	/* One that the child added tells of the child's, and once more when that is gone. */
+	/* An entry that the child added reports the child's signals, and once more when the child is gone. */
 	open_signals(how);
 	struct turns turns;
 	struct epoll_event event = { .events = EPOLLIN | how };
@@ -204,7 +204,7 @@ static void shared_signals(int how)
 	CHECK_EQ(found(20), 1);
 	CHECK_EQ(taken(), SIGUSR1);
 	raise(SIGUSR1);
-	/* From then on nobody tells of anything; it is still on the list unless it was reported for a change alone. */
+	/* From then on nothing reports it; it is still on the list unless it was edge-triggered. */
 	CHECK_EQ(found(20), !how);
 	CHECK_EQ(taken(), SIGUSR1);
 	turns_close(&turns);

@@ -1,11 +1,11 @@
-/* Does giving up a capability take the right away?
+/* Does dropping a capability remove the right?
  *
- * Each right of root is there, is given up by capset or by another user id, and is gone: over exec and by a kept id
- * nothing comes back that should not.
+ * Each right of root is present, is dropped by capset or by another user ID, and is gone: over exec and with a kept ID
+ * nothing returns that should not.
  */
 #include "check.h"
 
-/* include/uapi/linux/capability.h, which not every C library brings along. */
+/* include/uapi/linux/capability.h, which not every C library has. */
 enum {
 	_LINUX_CAPABILITY_VERSION_3 = 0x20080522,
 	CAP_DAC_OVERRIDE = 1,
@@ -109,7 +109,7 @@ static void users(void *unused)
 	CHECK_EQ(getuid(), 0);
 }
 
-/* What is permitted may be made effective again; what is not may not. */
+/* A permitted capability may be made effective again; another one may not. */
 static void sets(void *unused)
 {
 	(void)unused;
@@ -127,7 +127,7 @@ static void sets(void *unused)
 	CHECK_EQ(status_row("CapPrm:\t") >> CAP_KILL & 1, 0);
 }
 
-/* Another user id takes all of them, another effective one what is effective, until it is 0 again. */
+/* Another user ID clears all of them, another effective ID the effective ones, until it is 0 again. */
 static void ids(void *unused)
 {
 	(void)unused;

@@ -1,4 +1,4 @@
-/* Does /proc say what is so, in the form that programs parse?
+/* Does /proc report the facts, in the form that programs parse?
  */
 #include "check.h"
 #include <sys/utsname.h>
@@ -30,7 +30,7 @@ static struct area area_of(const void *address)
 		line[strcspn(line, "\n")] = 0;
 		if (path_at && path_at < (int)strlen(line) + 1)
 			snprintf(now.path, sizeof now.path, "%s", line + path_at);
-		/* In order, without overlap; the legacy vsyscall page stands above all. */
+		/* In order, without overlap; the legacy vsyscall page is above everything. */
 		CHECK(now.start < now.end && now.start >= last_end);
 		last_end = now.end;
 		if ((unsigned long)address >= now.start && (unsigned long)address < now.end)
@@ -138,7 +138,7 @@ static void status(void)
 	CHECK(labs(number_in("/proc/self/status", "VmRSS") - resident) < 1024);
 }
 
-/* The field with this number of /proc/self/stat, behind the name. */
+/* The field with this number of /proc/self/stat, after the name. */
 static unsigned long stat_field(int number)
 {
 	char text[1024];
@@ -221,7 +221,7 @@ static void without_memory(pid_t zombie)
 	char name[64];
 	struct utsname system;
 	NEED(uname(&system) == 0);
-	/* Before, some of them opened and were empty. */
+	/* Before, some of them could be opened and were empty. */
 	int opened_before = strverscmp(system.release, "6.18") < 0;
 	for (size_t i = 0; !opened_before && i < sizeof files / sizeof *files; i++) {
 		snprintf(name, sizeof name, "/proc/%d/%s", zombie, files[i]);
@@ -230,7 +230,7 @@ static void without_memory(pid_t zombie)
 	snprintf(name, sizeof name, "/proc/%d/ksm_merging_pages", zombie);
 	int merging = open(name, O_RDONLY);
 	char byte;
-	/* Not every system merges pages, and not everybody may look. */
+	/* Not every system merges pages, and not every user may read this. */
 	CHECK(merging < 0 || read(merging, &byte, 1) == 0);
 	close(merging);
 	snprintf(name, sizeof name, "/proc/%d/mounts", zombie);
@@ -239,14 +239,14 @@ static void without_memory(pid_t zombie)
 	CHECK_FAILS(open(name, O_RDONLY), EINVAL);
 }
 
-/* Of the settings root has the rights that their modes give, and no more. */
+/* Root's access to settings follows their modes. */
 static void settings(void)
 {
 	CHECK_FAILS(open("/proc/sys/kernel/ostype", O_RDWR), EACCES);
 	CHECK_FAILS(open("/proc/sys/vm/drop_caches", O_RDONLY), EACCES);
 }
 
-/* Any position in memory can be asked for; it is refused when it is used. */
+/* Any position in memory can be seeked to; it is refused when it is read. */
 static void positions(void)
 {
 	char byte;

@@ -1,4 +1,4 @@
-/* Do /proc and /sys say the same of the processors as the calls do, and as the processors themselves?
+/* Do /proc and /sys report the same about the processors as the system calls, and as the processors themselves?
  */
 #include "check.h"
 #include <dirent.h>

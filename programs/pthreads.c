@@ -1,16 +1,16 @@
-/* Do sixteen threads of a C library keep out of one another's way?
+/* Do sixteen threads of a C library work without disturbing each other?
  *
  * In each round every thread takes a mutex, passes a turn on through condition variables, reads and writes under a
- * reader-writer lock, initialises something once, keeps data of its own, maps, writes, protects and unmaps memory of its
- * own, and now and then cancels a thread. `pthreads ROUNDS OFFSET`: the offset shifts the threads against each other.
- * What they compute together is compared with what one thread would have computed.
+ * reader-writer lock, initialises something once, keeps thread-local data, maps, writes, protects and unmaps private
+ * memory, and sometimes cancels a thread. `pthreads ROUNDS OFFSET`: the offset shifts the threads against each other. What
+ * they compute together is compared with what one thread would have computed.
  */
 #include "check.h"
 #include <pthread.h>
 #include <sched.h>
 #ifdef __GLIBC__
 #include <unwind.h>
-/* Cancelling unwinds the stack with a library that is looked for only then: make it one that is always there. */
+/* Cancelling unwinds the stack with a library that is loaded only then: link it, so that it is always there. */
 void *volatile unwinder = (void *)_Unwind_GetIP;
 #endif
 
@@ -47,7 +47,7 @@ static uint64_t share_of(unsigned index, unsigned long round)
 	return mix(round * THREADS + index + 1);
 }
 
-/* Lets some instructions pass, differently for each thread and offset. */
+/* Executes some instructions, a different number for each thread and offset. */
 static void shift(unsigned index)
 {
 	for (volatile unsigned long i = index * offset * 37 % 1009; i > 0; i--)
@@ -65,7 +65,7 @@ static void on_destroy(void *value)
 	__atomic_fetch_add(&destroyed, 1, __ATOMIC_RELAXED);
 }
 
-/* Memory that nobody else knows of. */
+/* Memory that no other thread knows of. */
 static void use_memory(unsigned index, unsigned long round)
 {
 	uint32_t *memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -101,7 +101,7 @@ static void clean_up(void *argument)
 
 enum { PAUSE, CONDITION, TEST, KINDS };
 
-/* Waits where it can be cancelled: in a pause, for a condition that never comes, or by asking. */
+/* Waits where it can be cancelled: in a sleep, for a condition that is never signalled, or in pthread_testcancel. */
 static void *wait_forever(void *argument)
 {
 	pthread_cond_t never = PTHREAD_COND_INITIALIZER;
@@ -189,7 +189,7 @@ static void *body(void *argument)
 		int serial = pthread_barrier_wait(&barrier);
 		note(serial != 0 && serial != PTHREAD_BARRIER_SERIAL_THREAD);
 		one_round(index, round);
-		/* Nobody uses it between the two barriers. */
+		/* No thread uses it between the two barriers. */
 		if (pthread_barrier_wait(&barrier) == PTHREAD_BARRIER_SERIAL_THREAD)
 			once = (pthread_once_t)PTHREAD_ONCE_INIT;
 	}

@@ -1,8 +1,8 @@
-/* When a call that takes write permission or memory away has returned, can another thread's store still land?
+/* After a call that removes write permission or memory has returned, can another thread's store still reach the page?
  *
  * Three threads store to a page all the time while the first thread write-protects it, unmaps it, forks, or drops its
- * contents. After the call the page is read twice, with time between: nothing may have changed, nor may memory have that
- * was allocated meanwhile. A store that is refused parks its thread until the page is back.
+ * contents. After the call the page is read twice, with time between: nothing may have changed, nor may memory that was
+ * allocated meanwhile. A refused store parks its thread until the page is writable again.
  *
  * `races KIND ROUNDS OFFSET`: the offset shifts the call against the stores. Without arguments, a few rounds of each kind.
  */
@@ -13,7 +13,7 @@
 
 enum { WRITERS = 3, LINE = 8, DECOYS = 2 };
 
-/* What one writer does, in cache lines of its own. */
+/* The state of one writer, in separate cache lines. */
 struct writer {
 	/* Stores that it has completed. */
 	volatile uint64_t done;
@@ -27,14 +27,14 @@ static __thread unsigned me;
 
 /* The page: a pair of words for each writer, the first of which is stored first. */
 static volatile uint64_t *page;
-/* The same memory somewhere else, if it is shared. */
+/* The same memory at another address, if it is shared. */
 static volatile uint64_t *window;
 
-/* Refused stores of this generation or an earlier one wait for the next. */
+/* Writers with a refused store of this generation or an earlier one wait for the next. */
 static volatile uint64_t generation;
 static volatile int finished;
 
-/* Gives the others time, on their CPUs and on this one. */
+/* Gives the other threads time, on their CPUs and on this one. */
 static void give_time(unsigned long steps)
 {
 	for (unsigned long i = 0; i < steps; i++)
@@ -66,14 +66,14 @@ static void *write_always(void *argument)
 			writers[me].done++;
 		}
 		__builtin_ia32_pause();
-		/* With fewer CPUs than threads the others shall come to it. */
+		/* With fewer CPUs than threads, lets the other threads run. */
 		if (turn % 16 == 0)
 			sched_yield();
 	}
 	return NULL;
 }
 
-/* Until every writer stores. */
+/* Waits until every writer stores. */
 static void await_stores(void)
 {
 	for (unsigned i = 0; i < WRITERS; i++) {
@@ -83,7 +83,7 @@ static void await_stores(void)
 	}
 }
 
-/* Until every writer has had a store refused. The caller makes the page writable and begins a new generation. */
+/* Waits until every writer has had a store refused. The caller makes the page writable and begins a new generation. */
 static void await_parked(void)
 {
 	for (unsigned i = 0; i < WRITERS; i++) {
@@ -92,7 +92,7 @@ static void await_parked(void)
 	}
 }
 
-/* Two looks at a page that nobody may change. */
+/* Reads a page twice that must not change. */
 static int is_still(volatile uint64_t *memory)
 {
 	uint64_t seen[WRITERS * LINE];
@@ -105,7 +105,7 @@ static int is_still(volatile uint64_t *memory)
 	return still;
 }
 
-/* New memory, which may well be where the old was. */
+/* New memory, which may well be at the old address. */
 static int decoys_are_whole(void)
 {
 	volatile uint64_t *memory = (volatile uint64_t *)anonymous(DECOYS * PAGE);
@@ -148,7 +148,7 @@ static void unmapped(unsigned long round)
 	generation++;
 }
 
-/* The child's page is what it was at one moment: of each pair the first word is as far as the second, or one ahead. */
+/* The child's page is what it was at one moment: in each pair the first word equals the second, or is one ahead. */
 static void forked(unsigned long round)
 {
 	shift(round);
@@ -172,7 +172,7 @@ static void forked(unsigned long round)
 	NEED(exited(wait_for(child), 0));
 }
 
-/* The count begins again, and has counted no more than was stored since. */
+/* The count restarts, and includes only stores made since. */
 static void dropped(unsigned long round)
 {
 	uint64_t before[WRITERS];

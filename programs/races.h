@@ -1,4 +1,4 @@
-/* How programs about races vary the moment at which two threads meet. */
+/* How programs on races vary the moment at which two threads meet. */
 #ifndef RACES_H
 #define RACES_H
 
@@ -7,14 +7,14 @@
 /* Shifts one thread's calls against the stores of the others. */
 static unsigned long offset;
 
-/* Instructions that are not the same number in two rounds. */
+/* Executes a number of instructions that differs from round to round. */
 static inline void shift(unsigned long round)
 {
 	for (volatile unsigned long i = (offset * 31 + round * 7) % 101; i > 0; i--)
 		;
 }
 
-/* The same, and time for the others, on their CPUs and now and then on this one. */
+/* The same, and gives time to the other threads, on their CPUs and sometimes on this one. */
 static inline void shift_and_give_way(unsigned long round)
 {
 	shift(round);

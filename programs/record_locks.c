@@ -1,4 +1,4 @@
-/* Do record locks of fcntl keep to their order, join and part, and refuse a wait that would never end?
+/* Do record locks of fcntl keep their order, merge and split, and detect deadlocks?
  */
 #include "check.h"
 #include <sched.h>
@@ -21,7 +21,7 @@ static int wait_set(int file, int kind, off_t start, off_t length)
 	return fcntl(file, F_SETLKW, &lock);
 }
 
-/* What stands in the way of locking all from `start` on. */
+/* Checks which lock conflicts with locking everything from `start` on. */
 static void expect(int file, off_t start, int kind, off_t first, off_t length, pid_t holder)
 {
 	struct flock lock = range(F_WRLCK, start, 0);
@@ -39,7 +39,7 @@ struct child {
 	struct turns turns;
 };
 
-/* A child that takes its locks, says so, and holds them until it is told to end. */
+/* A child that takes its locks, reports it, and holds them until it is told to exit. */
 static struct child holder(int file, void (*take)(int))
 {
 	struct child child;
@@ -74,7 +74,7 @@ static void low(int file)
 	CHECK_EQ(set(file, F_WRLCK, 0, 10), 0);
 }
 
-/* The first conflict is that of the holder that locked first, its lowest. */
+/* The first conflict is with the holder that locked first, and its lowest lock. */
 static void order(int file)
 {
 	struct child first = holder(file, high_first), second = holder(file, low);
@@ -96,7 +96,7 @@ static void parts(int file)
 	CHECK_EQ(set(file, F_UNLCK, 60, 10), 0);
 }
 
-/* Locks that touch and are equal are one; one that is cut is two. */
+/* Adjacent locks of one kind merge; an unlock in the middle splits one. */
 static void joined(int file)
 {
 	struct child child = holder(file, parts);
@@ -124,7 +124,7 @@ static void circle(int file, int count)
 			CHECK_EQ(set(file, F_WRLCK, i, 1), 0);
 			turn_pass(turns[i].to_parent);
 			turn_await(turns[i].to_child);
-			/* Granted once the one after it has given up. */
+			/* Granted once the next one has unlocked. */
 			CHECK_EQ(wait_set(file, F_WRLCK, i + 1, 1), 0);
 			end_child();
 		}
@@ -133,7 +133,7 @@ static void circle(int file, int count)
 	CHECK_EQ(set(file, F_WRLCK, count, 1), 0);
 	for (int i = 0; i < count; i++)
 		turn_pass(turns[i].to_child);
-	/* No sooner than all of them wait is there a circle. */
+	/* There is no cycle before all of them wait. */
 	struct flock lock = range(F_WRLCK, 0, 1);
 	int refused;
 	do {
@@ -150,7 +150,7 @@ static void circle(int file, int count)
 		}
 	} while (refused < count);
 	CHECK_FAILS(fcntl(file, F_SETLKW, &lock), EDEADLK);
-	/* Not without waiting, and not for who waits for nothing. */
+	/* Not without waiting, and not for a process that no other waits for. */
 	CHECK_FAILS(set(file, F_WRLCK, 0, 1), EAGAIN);
 	CHECK_EQ(set(file, F_UNLCK, 0, 0), 0);
 	for (int i = 0; i < count; i++) {
@@ -160,7 +160,7 @@ static void circle(int file, int count)
 	expect(file, 0, F_UNLCK, 0, 0, 0);
 }
 
-/* Many ranges of one holder: each is found, and taking the whole makes one of them. */
+/* Many ranges of one holder: each is found, and locking everything merges them. */
 static void many(int file)
 {
 	for (off_t i = 0; i < 2000; i++)
@@ -203,7 +203,7 @@ static void asleep(pid_t process)
 	}
 }
 
-/* Many that wait for one byte, or for parts that overlap: each has what it waits for alone, and all have it once. */
+/* Many processes that wait for one byte, or for overlapping ranges: each holds it exclusively, and all get it once. */
 static void crowd(int file, int kinds)
 {
 	enum { WAITERS = 60 };
@@ -228,14 +228,14 @@ static void crowd(int file, int kinds)
 		sched_yield();
 		for (int byte = first; byte < first + length; byte++)
 			__sync_sub_and_fetch(&inside[byte], reads ? 1 : 1000);
-		/* Some give it up, and some end with it. */
+		/* Some unlock it, and some exit with it. */
 		if (number % 2)
 			CHECK_EQ(set(file, F_UNLCK, 0, 0), 0);
 		end_child();
 	}
 	for (int number = 0; number < WAITERS; number++)
 		asleep(waiters[number]);
-	/* One that goes without its lock keeps nobody waiting. */
+	/* A waiter killed without its lock blocks no other. */
 	CHECK_EQ(kill(waiters[0], SIGKILL), 0);
 	CHECK(killed(wait_for(waiters[0]), SIGKILL));
 	CHECK_EQ(set(file, F_UNLCK, 0, 0), 0);
@@ -260,7 +260,7 @@ static pid_t first_heir(int file, struct turns *turns)
 	return child;
 }
 
-/* A lock changes hands while others wait for it: they wait for its new holder. */
+/* A lock changes its holder while others wait for it: they wait for the new one. */
 static void handed_on(int file)
 {
 	struct turns turns;

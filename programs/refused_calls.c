@@ -1,4 +1,4 @@
-/* Are calls that cannot be granted refused with Linux's error, and those that only look so granted?
+/* Are calls that cannot be granted refused with Linux's error, and those that only appear so granted?
  */
 #include "check.h"
 #include <linux/futex.h>
@@ -9,7 +9,7 @@
 #endif
 #define RW (PROT_READ | PROT_WRITE)
 
-/* A length of 0 comes before what may be mapped, and a descriptor before both. */
+/* A length of 0 is checked before what may be mapped, and the descriptor before both. */
 static void no_length(void)
 {
 	char path[] = "/tmp/refused-XXXXXX";
@@ -27,7 +27,7 @@ static void no_length(void)
 	close(both), close(writes), close(reads), unlink(path);
 }
 
-/* What was opened to be read is not written, though it is only zeroes. */
+/* A device opened for reading cannot be written, although it only has zeroes. */
 static void zero_device(void)
 {
 	int reads = open("/dev/zero", O_RDONLY), both = open("/dev/zero", O_RDWR);
@@ -96,7 +96,7 @@ static void pipe_sizes(void)
 	close(ends[0]), close(ends[1]);
 }
 
-/* include/uapi/linux/capability.h, which not every C library brings along. */
+/* include/uapi/linux/capability.h, which not every C library has. */
 enum { CAPABILITY_VERSION_3 = 0x20080522, CAP_KILL = 5, CAP_SETPCAP = 8 };
 
 struct sets {
@@ -119,7 +119,7 @@ static void inheritable(void *unused)
 		printf("refused_calls: capset skipped, for root alone\n");
 		return;
 	}
-	/* With CAP_SETPCAP anything may be handed on, without it what is permitted or was before. */
+	/* With CAP_SETPCAP any capability may be inheritable, without it only a permitted one or one that was before. */
 	sets[0].permitted &= ~(1U << CAP_KILL);
 	sets[0].effective &= ~(1U << CAP_KILL);
 	sets[0].inheritable |= 1 << CAP_KILL;
@@ -154,11 +154,11 @@ static int queue(pid_t to, int signal, int code)
 static void *to_threads(void *parent)
 {
 	pid_t main = *(pid_t *)parent, own = (pid_t)syscall(SYS_gettid);
-	/* A thread names its process. */
+	/* A thread ID refers to its process. */
 	CHECK_EQ(queue(own, SIGUSR1, SI_QUEUE), 0);
 	CHECK_EQ(queue(main, SIGUSR1, SI_QUEUE), 0);
 	CHECK_EQ(queue(own, 0, SI_QUEUE), 0);
-	/* Only to itself may a thread say what the kernel says. */
+	/* Only to itself may a thread send a signal with a kernel code. */
 	CHECK_EQ(queue(own, SIGUSR1, SI_TKILL), 0);
 	CHECK_EQ(queue(own, SIGUSR1, SI_USER), 0);
 	CHECK_FAILS(queue(main, SIGUSR1, SI_USER), EPERM);
@@ -181,7 +181,7 @@ static void queues(void)
 	CHECK_EQ(queue(own, SIGUSR1, SI_USER), 0);
 }
 
-/* Calls that are seldom made, and must do what they say. */
+/* Calls that are rarely made, and must work. */
 static void granted(void)
 {
 	int file = memfd_create("granted", 0), zero = open("/dev/zero", O_RDONLY);
@@ -205,7 +205,7 @@ static void granted(void)
 	CHECK_FAILS(read(zero, stack + 2 * PAGE, 1), EFAULT);
 	CHECK_EQ(read(zero, stack + 3 * PAGE, 1), 1);
 	CHECK_EQ(munmap(stack, 4 * PAGE), 0);
-	/* What is in memory of a file with a hole. */
+	/* The pages of a file with a hole that are in memory. */
 	uint64_t range[2] = { 0, 0 }, counts[5];
 	NEED(ftruncate(file, 16 * PAGE) == 0 && pwrite(file, "y", 1, 9 * PAGE) == 1);
 	long asked = syscall(451, file, range, counts, 0);
@@ -220,7 +220,7 @@ static void granted(void)
 	close(file), close(zero);
 }
 
-/* Names that are always there, and have no place of their own. */
+/* Names that always exist, and that cannot be created or removed. */
 static void dots(void)
 {
 	char folder[] = "/tmp/dots-XXXXXX";
@@ -245,7 +245,7 @@ static void dots(void)
 	CHECK_FAILS(unlinkat(here, ".", AT_REMOVEDIR), EINVAL);
 	CHECK_FAILS(unlinkat(here, "..", AT_REMOVEDIR), ENOTEMPTY);
 	CHECK_FAILS(unlinkat(here, "/", AT_REMOVEDIR), EBUSY);
-	/* A slash after a name is a folder's. */
+	/* A slash after a name means a folder. */
 	CHECK_FAILS(openat(here, "below/", O_CREAT | O_EXCL | O_RDONLY, 0600), EISDIR);
 	CHECK_FAILS(openat(here, "new/", O_CREAT | O_EXCL | O_RDONLY, 0600), EISDIR);
 	CHECK_FAILS(openat(here, "below", O_CREAT | O_EXCL | O_RDONLY, 0600), EEXIST);
@@ -255,7 +255,7 @@ static void dots(void)
 	CHECK_EQ(rmdir(folder), 0);
 }
 
-/* Whoever a process becomes, it finds what it has open. */
+/* With any user ID, a process finds its open descriptors. */
 static void own_descriptors(void *unused)
 {
 	(void)unused;

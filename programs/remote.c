@@ -1,4 +1,4 @@
-/* Does advice, and the release of memory, reach the process that a descriptor names, and nobody else?
+/* Do advice, and the release of memory, reach the process that a descriptor refers to, and no other?
  */
 #include "check.h"
 #include <poll.h>
@@ -49,7 +49,7 @@ static pid_t sleeper(char *memory, size_t length)
 	return child;
 }
 
-/* Kilobytes of anonymous memory that a process has, or -1 once it has none to speak of. */
+/* Kilobytes of anonymous memory of a process, or -1 once it has almost none. */
 static long resident(pid_t process)
 {
 	char name[64], line[256];
@@ -74,7 +74,7 @@ static void advice(void)
 	NEED(other >= 0 && self >= 0);
 	struct iovec pieces[2] = { { memory, PAGE }, { memory + 2 * PAGE, 2 * PAGE } };
 	CHECK_EQ(advise(other, pieces, 2, MADV_COLD, 0), 3 * PAGE);
-	/* What changes contents is for one's own memory alone. */
+	/* Advice that changes contents is only for the caller's own memory. */
 	CHECK_FAILS(advise(other, pieces, 2, MADV_DONTNEED, 0), EINVAL);
 	CHECK_EQ(memory[0], 1);
 	CHECK_EQ(advise(self, pieces, 1, MADV_DONTNEED, 0), PAGE);
@@ -123,13 +123,13 @@ static void released(void)
 	if (getuid() == 0)
 		CHECK(exited(in_child(by_nobody, &other), 0));
 	CHECK(resident(child) >= PAGES * 4);
-	/* Only what is about to end loses its memory. */
+	/* Only a process that is about to end may be released. */
 	CHECK_FAILS(release(other, 0), EINVAL);
 	CHECK(resident(child) >= PAGES * 4);
 	CHECK_FAILS(release(other, 1), EINVAL);
 	CHECK_FAILS(release(99, 0), EBADF);
 	CHECK_EQ(kill(child, SIGKILL), 0);
-	/* Either it is released now, or it has already ended by itself. */
+	/* Either it is released now, or it has already ended. */
 	errno = 0;
 	long result = release(other, 0);
 	CHECK(result == 0 || (result == -1 && errno == ESRCH));

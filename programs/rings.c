@@ -1,4 +1,4 @@
-/* Does a ring of submissions do what is submitted, and do its registered buffers stay the program's over a fork?
+/* Does an io_uring do what is submitted, and do its registered buffers stay the program's pages over a fork?
  */
 #include "check.h"
 #include <linux/io_uring.h>
@@ -71,7 +71,7 @@ static struct io_uring_sqe *next_entry(struct ring *ring)
 	return entry;
 }
 
-/* Submits the one entry that waits and returns what came of it. */
+/* Submits the one queued entry and returns its result. */
 static int result(struct ring *ring)
 {
 	unsigned expected = 1000 + *ring->tail - 1;
@@ -142,7 +142,7 @@ static void fixed(struct ring *ring)
 	CHECK_EQ(move(ring, IORING_OP_WRITE_FIXED, file, memory + 200, PAGE, 0), PAGE);
 	CHECK_EQ(pread(file, out, PAGE, 0), (ssize_t)PAGE);
 	CHECK_EQ(memcmp(out, memory, PAGE), 0);
-	/* It stays that page whatever becomes of the rights. */
+	/* It stays that page whatever rights the mapping gets. */
 	CHECK_EQ(mprotect(memory, 3 * PAGE, PROT_READ), 0);
 	CHECK_EQ(mprotect(memory, 3 * PAGE, RW), 0);
 	memset(memory, 8, 3 * PAGE);
@@ -158,7 +158,7 @@ static void fixed(struct ring *ring)
 	CHECK(exited(wait_for(child), 0));
 	turns_close(&turns);
 	CHECK_EQ(enroll(ring->file, IORING_UNREGISTER_BUFFERS, NULL, 0), 0);
-	/* Once more, and this time it goes with the ring. */
+	/* Once more; this time it is released with the ring. */
 	CHECK_EQ(enroll(ring->file, IORING_REGISTER_BUFFERS, &whole, 1), 0);
 	CHECK_EQ(munmap(memory, 3 * PAGE), 0);
 	munmap(out, 3 * PAGE);
@@ -177,7 +177,7 @@ static void pinned_pages(void)
 		struct iovec both[] = { { memory, PAGE }, { memory + 3 * PAGE, 2 * PAGE } };
 		NEED(setuid(65534) == 0 && open_ring(&ring, 4));
 		CHECK_EQ(row_in("/proc/self/status", "VmPin"), 0);
-		/* The buffer lies in three pages. */
+		/* The buffer covers three pages. */
 		CHECK_EQ(enroll(ring.file, IORING_REGISTER_BUFFERS, &first, 1), 0);
 		CHECK_EQ(row_in("/proc/self/status", "VmPin"), 3 * 4);
 		CHECK_FAILS(enroll(ring.file, IORING_REGISTER_BUFFERS, &first, 1), EBUSY);
@@ -209,7 +209,7 @@ int main(void)
 {
 	struct ring ring;
 	if (!open_ring(&ring, 4)) {
-		/* A kernel may be without. */
+		/* A kernel may be built without it. */
 		CHECK(errno == ENOSYS || errno == EPERM);
 		return checked("rings");
 	}

@@ -1,4 +1,4 @@
-/* Does a program that runs stay as it is: is its file neither written nor cut, by whatever path it is opened?
+/* Does a running program stay unchanged: is its file neither written nor truncated, by whatever path it is opened?
  */
 #include "check.h"
 
@@ -15,7 +15,7 @@ static void copy_to(const char *path)
 	close(to);
 }
 
-/* No way to write to the file behind `path`. */
+/* Checks that there is no way to write to the file at `path`. */
 static void refused(const char *path)
 {
 	CHECK_FAILS(open(path, O_RDONLY | O_TRUNC), ETXTBSY);
@@ -29,7 +29,7 @@ static void refused(const char *path)
 	CHECK_FAILS(truncate(path, 1 << 30), ETXTBSY);
 }
 
-/* What the copy does: it finds itself whole afterwards, by every path. */
+/* The copy: it checks that its file is intact afterwards, by every path. */
 static int as_copy(const char *path)
 {
 	struct stat before, after;
@@ -70,11 +70,11 @@ static void open_for_writing(void)
 	close(file);
 	copy_to(path);
 	chmod(path, 0755);
-	/* As long as a writer is there the file does not run. */
+	/* As long as the file is open for writing it cannot be executed. */
 	file = open(path, O_WRONLY);
 	NEED(file >= 0);
 	CHECK_FAILS(execl(path, path, "copy", NULL), ETXTBSY);
-	/* A shared mapping is one, though its descriptor is closed. */
+	/* A shared mapping counts too, although its descriptor is closed. */
 	int both = open(path, O_RDWR);
 	NEED(both >= 0);
 	void *page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, both, 0);

@@ -1,12 +1,12 @@
-/* What the scale_* programs share: threads, or processes, each on a CPU and with memory of its own, that do rounds of one
- * operation.
+/* What the scale_* programs share: threads, or processes, each on its own CPU and with private memory, that do rounds of
+ * one operation.
  *
- *	scale_NAME [WORKERS [ROUNDS [processes]]]
+ *         scale_NAME [WORKERS [ROUNDS [processes]]]
  *
- * Every worker has a slot of 4 MiB, of which it uses less than the first 2 MiB, so that no two have an area or a lowest
- * page table in common. One round is not counted: it makes tables and fills caches. The workers meet in user mode, by
- * spinning, so that meeting costs no lock. How many CPUs were interrupted in the counted rounds to forget translations is
- * printed, and where the kernel takes lock statistics, those too.
+ * Every worker has a slot of 4 MiB, of which it uses less than the first 2 MiB, so that no two have an area or a
+ * lowest-level page table in common. One round is not counted: it populates tables and fills caches. The workers
+ * synchronise in user mode, by spinning, which takes no lock. The number of TLB shootdown interrupts in the counted rounds
+ * is printed, and where the kernel has lock statistics, those too.
  */
 #ifndef SCALE_H
 #define SCALE_H
@@ -16,13 +16,13 @@
 #include <sched.h>
 
 #define SLOT (4UL << 20)
-/* Pages that a thread uses in a round: fewer than a CPU keeps free for itself. */
+/* Pages that a thread uses in a round: fewer than a CPU keeps in its list of free frames. */
 #define PAGES 128UL
 #define MOST_WORKERS 64
-/* So many slots have the entries of their tables in one line of the cache. */
+/* This many slots have their page-table entries in one cache line. */
 #define ALIGNED 16
 
-/* What must hold in a worker: checks are counted in one place, which workers may not share. */
+/* What must hold in a worker: counted checks are in one place, which workers may not share. */
 #define MUST(condition)                                                                \
 	do {                                                                           \
 		if (!(condition)) {                                                    \
@@ -40,11 +40,11 @@ struct worker {
 	pid_t process;
 } __attribute__((aligned(64)));
 
-/* What the workers know of each other, in memory that processes share too. */
+/* What the workers share, also between processes. */
 struct meeting {
-	/* How many workers have come to a meeting, over all meetings. */
+	/* How many workers have reached a barrier, over all barriers. */
 	int arrived;
-	/* How many workers have a CPU of their own. */
+	/* How many workers have a CPU to themselves. */
 	int alone;
 };
 
@@ -61,13 +61,13 @@ static void meet(int number)
 		__builtin_ia32_pause();
 }
 
-/* Whether the kernel takes lock statistics: a 0 makes it begin anew. */
+/* Whether the kernel has lock statistics: writing a 0 resets them. */
 static int statistics_begin(int file)
 {
 	return file >= 0 && pwrite(file, "0", 1, 0) == 1;
 }
 
-/* How many times CPUs were interrupted to forget translations: the row TLB of /proc/interrupts. */
+/* The number of TLB shootdown interrupts: the row TLB of /proc/interrupts. */
 static long shootdowns(int file)
 {
 	static char text[1 << 16];
@@ -102,7 +102,7 @@ static void *work(void *argument)
 	cpu_set_t own;
 	CPU_ZERO(&own);
 	CPU_SET(worker->index, &own);
-	/* Where there are fewer CPUs, some take turns on one. */
+	/* With fewer CPUs, some workers share one. */
 	if (sched_setaffinity(0, sizeof own, &own) == 0) {
 		unsigned cpu = ~0U;
 		MUST(syscall(SYS_getcpu, &cpu, NULL, NULL) == 0);
@@ -134,7 +134,7 @@ static void *work(void *argument)
 		close(file);
 	if (interrupts >= 0)
 		close(interrupts);
-	/* Nobody ends before that was read. */
+	/* No worker ends before that was read. */
 	meet(4);
 	return NULL;
 }
@@ -162,7 +162,7 @@ static inline void await(struct worker *worker, int processes)
 		NEED(waitpid(worker->process, &status, 0) == worker->process && status == 0);
 }
 
-/* Runs the rounds on all workers; the exit code of main. The number of operations of all counted rounds is printed. */
+/* Runs the rounds on all workers. Returns the exit code of main. Prints the number of operations of all counted rounds. */
 static inline int scale(const char *name, int argc, char **argv, void (*round)(struct worker *), unsigned operations)
 {
 	int processes = argc > 3 && strcmp(argv[3], "processes") == 0;
@@ -193,7 +193,7 @@ static inline int scale(const char *name, int argc, char **argv, void (*round)(s
 	return checked(name);
 }
 
-/* Maps a worker's memory at its place. */
+/* Maps a worker's memory in its slot. */
 static inline void map_own(struct worker *worker, int rights)
 {
 	void *memory = mmap(worker->memory, PAGES * PAGE, rights, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);

@@ -1,5 +1,5 @@
-/* Do workers that touch memory of their own for the first time keep out of each other's way? Half of the pages are
- * written, half are read, and all are given back; the next round reads what this one wrote, and finds it empty.
+/* Do workers that touch private memory for the first time scale? Half of the pages are written, half are read, and all are
+ * freed; the next round reads what this one wrote, and finds zeroes.
  */
 #include "scale.h"
 

@@ -1,4 +1,4 @@
-/* What do workers that map and unmap memory of their own, without touching it, have in common? */
+/* What do workers that map and unmap private memory, without touching it, contend for? */
 #include "scale.h"
 
 #define TIMES 16

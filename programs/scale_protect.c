@@ -1,4 +1,4 @@
-/* What do workers have in common that protect memory of their own and write it again? */
+/* What do workers that write-protect private memory and write it again contend for? */
 #include "scale.h"
 
 static void protect(struct worker *worker)

@@ -1,5 +1,5 @@
-/* What do workers have in common that map, write and unmap memory of their own? The frames and the tables must be out of
- * every CPU's reach before they are used again.
+/* What do workers that map, write and unmap private memory contend for? The frames and the page tables must be out of every
+ * CPU's reach before they are used again.
  */
 #include "scale.h"
 

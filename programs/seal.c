@@ -1,5 +1,5 @@
-/* Does a sealed mapping stay as it is: neither unmapped, nor replaced, moved, resized or protected otherwise, nor
- * emptied where it cannot be written?
+/* Does a sealed mapping stay unchanged: neither unmapped, nor replaced, moved, resized or re-protected, nor emptied where
+ * it cannot be written?
  */
 #include "check.h"
 
@@ -15,7 +15,7 @@
 #define RW (PROT_READ | PROT_WRITE)
 #define PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
 
-/* Writable memory that no neighbour merges with. */
+/* Writable memory that no adjacent area merges with. */
 static char *alone(size_t length)
 {
 	char *room = mmap(NULL, length + 2 * PAGE, PROT_NONE, PRIVATE, -1, 0);
@@ -73,7 +73,7 @@ static void refusals(void)
 	CHECK_FAILS(seal(five, -1UL), EINVAL);
 	CHECK_EQ(seal(five, 0), 0);
 	CHECK_EQ(munmap(five + 2 * PAGE, PAGE), 0);
-	/* A hole: nothing is sealed. */
+	/* The range has a hole: nothing is sealed. */
 	CHECK_FAILS(seal(five, 5 * PAGE), ENOMEM);
 	CHECK_FAILS(seal(five + 2 * PAGE, PAGE), ENOMEM);
 	CHECK_EQ(has_code(five, " sl"), 0);
@@ -109,7 +109,7 @@ static void stays(void)
 	/* It may be written, so it may be emptied. */
 	CHECK_EQ(madvise(five + PAGE, PAGE, MADV_DONTNEED), 0);
 	CHECK_EQ(five[PAGE], 0);
-	/* What changes neither is free to be done. */
+	/* Calls that change neither mapping nor contents are permitted. */
 	CHECK_EQ(mlock(five + PAGE, PAGE), 0);
 	CHECK_EQ(munlock(five + PAGE, PAGE), 0);
 	CHECK_EQ(madvise(five + PAGE, PAGE, MADV_WILLNEED), 0);
@@ -133,7 +133,7 @@ static void discards(void)
 		CHECK_EQ(madvise(pages, PAGE, allowed[i]), 0);
 	CHECK_EQ(pages[0], 7);
 
-	/* What a file shows may go: it comes back. */
+	/* Pages of a file may be discarded: they can be read again. */
 	int file = scratch_file(PAGE);
 	NEED(file >= 0);
 	char *mapped = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, file, 0);
@@ -144,7 +144,7 @@ static void discards(void)
 	close(file);
 }
 
-/* Who may touch the hardware may map page zero, and seal it. */
+/* A process with CAP_SYS_RAWIO may map page zero, and seal it. */
 static void zero(void)
 {
 	CHECK_EQ((long)mmap(NULL, PAGE, PROT_NONE, PRIVATE | MAP_FIXED, -1, 0), 0);

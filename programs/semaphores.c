@@ -1,5 +1,5 @@
-/* Do sets of semaphores do all that a call asks for or nothing, let wait who has to, undo what ended processes did, and
- * refuse what they must?
+/* Do semaphore sets perform all operations of a call or none, let calls wait, undo the operations of ended processes, and
+ * refuse invalid calls?
  */
 #include "check.h"
 #include <sys/sem.h>
@@ -130,7 +130,7 @@ static void all_or_nothing(void)
 	semctl(set, 0, IPC_RMID);
 }
 
-/* Whoever came first gets it first, though who came later asks for less. */
+/* Waiters are served in order, although a later one needs less. */
 static void waiting(void)
 {
 	int set = new_set(2);
@@ -155,7 +155,7 @@ static void waiting(void)
 		CHECK_EQ(status, 0);
 	}
 	CHECK_EQ(get(set, 0), 0);
-	/* Until it is 0. */
+	/* Waits until it is 0. */
 	CHECK_EQ(operate(set, 0, 3, 0), 0);
 	pid_t child = fork();
 	NEED(child >= 0);
@@ -166,7 +166,7 @@ static void waiting(void)
 	int status = -1;
 	CHECK_EQ(waitpid(child, &status, 0), child);
 	CHECK_EQ(status, 0);
-	/* Until it is removed. */
+	/* Waits until it is removed. */
 	child = fork();
 	NEED(child >= 0);
 	if (child == 0)
@@ -223,10 +223,10 @@ static void undone(void)
 	CHECK_EQ(operate(set, 1, -1, 0), 0);
 	CHECK_EQ(get(set, 0), 0);
 	CHECK_EQ(kill(child, SIGKILL), 0);
-	/* The end of the child lets it go on. */
+	/* The exit of the child lets it continue. */
 	CHECK_EQ(operate(set, 0, -2, 0), 0);
 	CHECK_EQ(waitpid(child, &status, 0), child);
-	/* A value that is set leaves nothing to undo; what would be below 0 is 0. */
+	/* Setting a value clears the undo; a value that would be below 0 becomes 0. */
 	child = fork();
 	NEED(child >= 0);
 	if (child == 0) {

@@ -1,16 +1,16 @@
-/* Do long sequences of mostly right calls on live objects leave a kernel that works, and that has everything back?
+/* Do long sequences of mostly valid calls on live objects leave a kernel that works, and that has freed everything?
  *
  * Usage: sequences [CALLS] [SEED]
  *
  * Four workers at a time keep tables of live descriptors, areas, sockets and children, and pick calls on them with
- * arguments that mean something; one in MUTATED has one that does not. A worker makes LIFE calls and ends with all that it
- * has, and another begins with the next seed. Only what has been caused before is waited for, so a worker that has not
- * ended after LIMIT seconds hangs. What a seed does is the same each time, as far as the kernel lets processes take turns
+ * meaningful arguments; one call in MUTATED gets an invalid one. A worker makes LIFE calls and exits with everything that it
+ * holds, and another begins with the next seed. Only what has been caused before is waited for, so a worker that has not
+ * ended after LIMIT seconds hangs. A seed gives the same calls each time, as far as the kernel schedules the processes in
  * the same way.
  *
  * It prints a row for each call: how often it was tried and succeeded; and the memory that was free after the first half of
- * the run and at its end. It fails if a worker hung or died. How many successes are enough is decided by who runs it. Mounts
- * and groups want root, and swap /dev/zram0; without these their calls fail, and nothing else does.
+ * the run and at its end. It fails if a worker hung or died. The caller decides how many successes are enough. Mounts and
+ * groups need root, and swap needs /dev/zram0; without these their calls fail, and nothing else does.
  */
 #include "sequences/state.h"
 
@@ -25,7 +25,7 @@
 
 enum { LIFE = 4000, LIMIT = 600 };
 
-/* What a worker does, how often, and whether a worker's child does it too. */
+/* The steps of a worker, how often it takes them, and whether a worker's child does too. */
 static const struct {
 	void (*work)(void);
 	int weight, by_child;
@@ -52,12 +52,12 @@ static void step(void)
 		chosen++;
 	if (!in_child || work[chosen].by_child)
 		work[chosen].work();
-	/* Something of the tables goes. */
+	/* Drops something from the tables. */
 	if (one_in(6))
 		drop((enum kind)below(KINDS), (int)below(HELD));
 }
 
-/* Another fault than one of `touch` ends the worker, and fails the run. */
+/* A fault outside of `touch` ends the worker, and fails the run. */
 static void on_fault(int number)
 {
 	if (!touching) {
@@ -67,7 +67,7 @@ static void on_fault(int number)
 	siglongjmp(recovery, 1);
 }
 
-/* A worker that has not ended after LIMIT seconds never does. */
+/* A worker that has not ended after LIMIT seconds hangs. */
 static void on_alarm(int number)
 {
 	static int seconds;
@@ -77,7 +77,7 @@ static void on_alarm(int number)
 	}
 }
 
-/* One worker, from its first call to its end. */
+/* One worker, from its first call to its exit. */
 static _Noreturn void live(int lane, uint64_t seed)
 {
 	me.lane = lane;
@@ -100,7 +100,7 @@ static _Noreturn void live(int lane, uint64_t seed)
 	signal(SIGPIPE, SIG_IGN);
 	uint64_t queued = 1ULL << (SIGUSR1 - 1) | 1ULL << (SIGRTMIN - 1);
 	raw(SYS_rt_sigprocmask, SIG_BLOCK, (long)&queued, 0, 8, 0, 0);
-	/* What waits in spite of all is interrupted. */
+	/* A call that blocks unexpectedly is interrupted. */
 	struct sigaction at_times = { .sa_handler = on_alarm };
 	struct itimerval each_second = { { 1, 0 }, { 1, 0 } };
 	sigaction(SIGALRM, &at_times, NULL);
@@ -145,7 +145,7 @@ static void prepare(void)
 		snprintf(path, sizeof path, "/tmp/sequences/%d/c", lane);
 		mkdir(path, 0755);
 	}
-	/* Only where the groups are there and the program is root of the machine: others' groups are not touched. */
+	/* Only where cgroups are mounted and the program is root of the machine: other users' groups are not touched. */
 	me.has_groups = getpid() < 8 && geteuid() == 0 && exists("/sys/fs/cgroup/cgroup.procs") && exists(device);
 	if (me.has_groups) {
 		int control = open("/sys/fs/cgroup/cgroup.subtree_control", O_WRONLY);
@@ -156,7 +156,7 @@ static void prepare(void)
 	me.has_swap = exists(device);
 }
 
-/* Nothing that a worker left in the folders stays. */
+/* Removes everything that a worker left in the folders. */
 static void clear(void)
 {
 	char path[64];
@@ -168,7 +168,7 @@ static void clear(void)
 		}
 }
 
-/* One part of the run: so many workers, LANES at a time. False if one hung or died. */
+/* One part of the run: `lives` workers, LANES at a time. False if one hung or died. */
 static int run(long lives, uint64_t seed)
 {
 	pid_t workers[LANES] = { 0 };

@@ -1,4 +1,4 @@
-/* Do processes made by clone with CLONE_SIGHAND share what is done about signals, and no more than that?
+/* Do processes created by clone with CLONE_SIGHAND share signal handlers, and nothing more?
  *
  * They share the address space too, and take turns, so that one at a time uses the C library.
  */
@@ -68,7 +68,7 @@ static int waits(int signal)
 	return sigismember(&signals, signal);
 }
 
-/* What the child did is seen once it has passed the turn, and it goes on when it has it back. */
+/* Passes the turn to the child, and returns when the child has passed it back. */
 static void let_child(void)
 {
 	NEED(turn_pass(turns.to_child) && turn_await(turns.to_parent));
@@ -86,7 +86,7 @@ static int child(void *unused)
 	set(SIGUSR1, count, SA_RESTART);
 	hold(SIG_BLOCK, SIGUSR2);
 	let_parent();
-	/* The parent has set SIGHUP's and sent SIGUSR1 and SIGUSR2. */
+	/* The parent has set the handler of SIGHUP and sent SIGUSR1 and SIGUSR2. */
 	own_mask_holds = held(SIGUSR2) && !held(SIGHUP) && handler_of(SIGHUP) == other;
 	own_pending_holds = waits(SIGUSR2) && !waits(SIGTERM);
 	set(SIGTERM, SIG_IGN, 0);
@@ -114,7 +114,7 @@ static void what_is_shared(void)
 	CHECK(own_mask_holds);
 	CHECK(own_pending_holds);
 	CHECK(!waits(SIGUSR2));
-	/* The child ignores SIGTERM now. What the child had of it would be gone; the parent's stays until it is looked at. */
+	/* The child ignores SIGTERM now. A pending one of the child would be discarded; the parent's stays until it is checked. */
 	CHECK(handler_of(SIGTERM) == SIG_IGN);
 	CHECK(waits(SIGTERM));
 	hold(SIG_UNBLOCK, SIGTERM);
@@ -124,7 +124,7 @@ static void what_is_shared(void)
 	CHECK_EQ(taker, getpid());
 	NEED(turn_pass(turns.to_child));
 	CHECK(exited(wait_for(made), 7));
-	/* The end of one leaves the other's actions. */
+	/* The exit of one process keeps the other's handlers. */
 	CHECK(handler_of(SIGUSR1) == count);
 	CHECK_EQ(kill(getpid(), SIGUSR1), 0);
 	CHECK_EQ(taken, 3);
@@ -139,7 +139,7 @@ static int killed_child(void *unused)
 	_exit(0);
 }
 
-/* A signal that ends one process, or that finds its handler for the last time. */
+/* A signal that kills one process, or a SA_RESETHAND handler that runs for the last time. */
 static void one_of_two(void)
 {
 	NEED(turns_open(&turns));
@@ -171,7 +171,7 @@ static int grandchild(void *unused)
 static int maker(void *unused)
 {
 	(void)unused;
-	/* The parent's child, like this one. */
+	/* A child of the parent, like this process. */
 	youngest = make(grandchild, SHARES | CLONE_PARENT | SIGCHLD);
 	_exit(youngest > 0 ? 0 : 1);
 }
@@ -229,7 +229,7 @@ static void refused(void)
 	unsigned long long arguments[8] = { SHARES | CLONE_CLEAR_SIGHAND };
 	CHECK_FAILS(syscall(SYS_clone, CLONE_SIGHAND | SIGCHLD, 0, 0, 0, 0), EINVAL);
 	CHECK_FAILS(syscall(435, arguments, sizeof arguments), EINVAL);
-	/* Processes that are forked change their own. */
+	/* Forked processes change only their own handlers. */
 	CHECK(exited(in_child(not_shared, NULL), 0));
 	CHECK(handler_of(SIGUSR1) == count);
 }

@@ -1,4 +1,4 @@
-/* Are signals read by signalfd what was sent, in order, by those who may read them?
+/* Does signalfd deliver the signals that were sent, in order, to the processes that may read them?
  */
 #include "check.h"
 #include <poll.h>
@@ -84,7 +84,7 @@ int main(void)
 		CHECK_EQ(info[0].ssi_status, way + 3);
 		CHECK(exited(wait_for(child), way + 3));
 	}
-	/* A child sees its own signals by the same file. */
+	/* A child reads its own signals from the same file. */
 	kill(getpid(), SIGUSR1);
 	pid_t child = fork_checked();
 	if (child == 0) {

@@ -1,7 +1,7 @@
-/* Does a signal tell exactly what happened, and does returning from it restore everything?
+/* Does a signal report exactly what happened, and does returning from it restore everything?
  *
- * siginfo of each kind of fault, of kill and of a child's end; handlers on the alternate stack, nested, masked and
- * restarted; all general registers and the whole of the vector registers after sigreturn.
+ * siginfo of each kind of fault, of kill and of a child's exit; handlers on the alternate stack, nested, masked and
+ * restarted; all general registers and the complete vector registers after sigreturn.
  */
 #include "check.h"
 #include <setjmp.h>
@@ -31,7 +31,7 @@ static void handle(int signal, void (*handler)(int, siginfo_t *, void *), int fl
 	CHECK_EQ(sigaction(signal, &action, NULL), 0);
 }
 
-/* Touches the byte and checks which signal came, with which code, for which address. */
+/* Accesses the byte and checks the signal, its code and its address. */
 static void expect_fault(volatile char *byte, int write, int signal, int code, int line)
 {
 	caught = 0;
@@ -83,7 +83,7 @@ static void faults(void)
 	munmap(view, 4 * PAGE);
 	close(file);
 
-	/* An address that no page can have: a general protection fault, which carries no address. */
+	/* A non-canonical address: a general protection fault, which carries no address. */
 	caught = 0;
 	if (sigsetjmp(escape, 1) == 0)
 		(void)*(volatile char *)0x800000000000UL;
@@ -91,7 +91,7 @@ static void faults(void)
 	CHECK_EQ(caught_signal, SIGSEGV);
 	CHECK_EQ(caught_code, SI_KERNEL);
 	CHECK(caught_address == NULL);
-	/* One of the kernel's: nothing mapped, as far as this program can tell. */
+	/* A kernel address: not mapped, as far as this program can tell. */
 	caught = 0;
 	if (sigsetjmp(escape, 1) == 0)
 		*(volatile char *)0xffffffff80000000UL = 1;
@@ -218,7 +218,7 @@ static void masks(void)
 	CHECK_EQ(order_length, 0);
 	CHECK_EQ(sigpending(&pending), 0);
 	CHECK_EQ(sigismember(&pending, SIGUSR2), 1);
-	/* An ordinary signal pends once. */
+	/* A standard signal is pending once. */
 	CHECK_EQ(sigprocmask(SIG_SETMASK, &old, NULL), 0);
 	CHECK_EQ(order_length, 1);
 
@@ -249,7 +249,7 @@ static void on_nothing(int signal, siginfo_t *info, void *context)
 	caught++;
 }
 
-/* A read that waits, when its signal comes: goes on with SA_RESTART, ends with EINTR without. */
+/* A blocking read, when its signal comes: it continues with SA_RESTART, and fails with EINTR without. */
 static void restart(void)
 {
 	for (int restarts = 0; restarts < 2; restarts++) {
@@ -280,7 +280,7 @@ static void restart(void)
 		close(ends[0]);
 		close(ends[1]);
 	}
-	/* A sleep is never restarted; it tells what was left. */
+	/* A sleep is never restarted; it reports the remaining time. */
 	pid_t parent = getpid();
 	pid_t child = fork_checked();
 	if (child == 0) {
@@ -336,7 +336,7 @@ static void on_clobber(int signal, siginfo_t *info, void *context)
 	(void)info;
 	(void)context;
 	caught++;
-	/* Everything that an ordinary function may destroy, and the whole of the vector registers. */
+	/* Every register that an ordinary function may change, and the complete vector registers. */
 	__asm__ volatile("xor %%eax, %%eax; xor %%ecx, %%ecx; xor %%edx, %%edx; xor %%esi, %%esi; xor %%edi, %%edi;"
 			 "xor %%r8d, %%r8d; xor %%r9d, %%r9d; xor %%r10d, %%r10d; xor %%r11d, %%r11d" ::
 				 : "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11");
@@ -426,7 +426,7 @@ static void registers_survive(void)
 	signal(SIGUSR1, SIG_DFL);
 }
 
-/* A handler that repairs the page and returns: the access is made again. */
+/* A handler that makes the page accessible and returns: the access is repeated. */
 static char *repaired;
 
 static void on_repair(int signal, siginfo_t *info, void *context)

@@ -57,7 +57,7 @@ static void await_handled(int count)
 		sched_yield();
 }
 
-/* A thread that says its id and does something until told to stop. */
+/* A thread that stores its ID and does something until told to stop. */
 struct worker {
 	pthread_t thread;
 	volatile pid_t id;
@@ -105,7 +105,7 @@ static void end(struct worker *worker)
 	pthread_join(worker->thread, NULL);
 }
 
-/* tgkill: that thread, and no other; the reason says so. */
+/* tgkill: delivered to that thread, and no other, with this code. */
 static void for_one_thread(void)
 {
 	struct worker one, two;
@@ -133,7 +133,7 @@ static void for_one_thread(void)
 	CHECK_FAILS(send_to(gone, 0), ESRCH);
 }
 
-/* A signal that its thread blocks waits for it alone. */
+/* A signal that its thread blocks stays pending for that thread. */
 static void blocked_for_one(void)
 {
 	struct worker worker;
@@ -162,7 +162,7 @@ static void for_the_process(void)
 	CHECK_EQ(handled_by, two.id);
 	CHECK_EQ(sent_code, SI_USER);
 	end(&two);
-	/* All block it: it waits, every thread sees it pending, and who unblocks it first takes it. */
+	/* All block it: it stays pending, every thread sees it, and the first that unblocks it takes it. */
 	CHECK_EQ(kill(getpid(), SIGUSR1), 0);
 	CHECK(is_pending(SIGUSR1));
 	end(&one);
@@ -173,7 +173,7 @@ static void for_the_process(void)
 	CHECK_EQ(handled_by, thread_id());
 }
 
-/* The thread that was to take it ends or blocks it first: another takes it. */
+/* The chosen thread ends or blocks it first: another takes it. */
 static void *end_at_once(void *argument)
 {
 	return argument;
@@ -243,7 +243,7 @@ static void interrupted_calls(void)
 	close(ends[1]);
 }
 
-/* sigwait and its kin: a thread that waits for a signal takes it, though it blocks it. */
+/* sigwait and related calls: a thread that waits for a signal takes it, although it blocks it. */
 static void *waiting(void *argument)
 {
 	struct worker *self = argument;
@@ -274,13 +274,13 @@ static void waited_for(void)
 	CHECK_EQ(send_to(two.id, SIGUSR2), 0);
 	pthread_join(two.thread, NULL);
 	CHECK_EQ(two.result, SIGUSR2);
-	/* glibc shows SI_TKILL as SI_USER here. */
+	/* glibc reports SI_TKILL as SI_USER here. */
 	CHECK(two.error == SI_TKILL || two.error == SI_USER);
 	CHECK_EQ(kill(getpid(), SIGUSR2), 0);
 	pthread_join(one.thread, NULL);
 	CHECK_EQ(one.result, SIGUSR2);
 	CHECK(!is_pending(SIGUSR2));
-	/* Nobody waits: a deadline passes. */
+	/* No signal comes: the timeout expires. */
 	sigset_t set;
 	struct timespec moment = {0, 1000000};
 	sigemptyset(&set);
@@ -289,7 +289,7 @@ static void waited_for(void)
 	block(SIG_UNBLOCK, SIGUSR2);
 }
 
-/* The alternate stack is each thread's own; a new thread has none. */
+/* Each thread has its own alternate stack; a new thread has none. */
 static void *has_no_stack(void *argument)
 {
 	stack_t stack;
@@ -313,7 +313,7 @@ static void alternate_stacks(void)
 	sigaltstack(&stack, NULL);
 }
 
-/* A fault is its thread's own. */
+/* A fault is delivered to its thread. */
 static volatile pid_t faulted_by;
 static char *guarded;
 
@@ -349,7 +349,7 @@ static void faults(void)
 	signal(SIGSEGV, SIG_DFL);
 }
 
-/* An interval timer is the process's: any thread may be interrupted, none twice for one. */
+/* An interval timer belongs to the process: any thread may be interrupted, none twice for one expiration. */
 static void interval_timer(void)
 {
 	struct worker workers[3];
@@ -366,7 +366,7 @@ static void interval_timer(void)
 	CHECK(handled >= 20);
 }
 
-/* Threads that send to one another without end: nothing is lost for ever. */
+/* Threads that signal one another without end: no signal is lost. */
 enum { CIRCLE = 6, LAPS = 300 };
 static volatile pid_t circle[CIRCLE];
 static volatile int taken[CIRCLE];

@@ -1,7 +1,7 @@
-/* Are sockets closed that only their own messages hold, and is what travels in messages bounded?
+/* Are sockets closed that only their own messages reference, and is the number of files in flight limited?
  *
- * Every ring of sockets carries the write end of one pipe: its reader sees the end of the file once all of them are
- * closed. Each ring carries bytes too, more than a small machine has for all of them together.
+ * Every ring of sockets carries the write end of one pipe: its reader sees the end of the file once all of them are closed.
+ * Each ring carries bytes too, more than a small machine has for all of them together.
  */
 #include "check.h"
 #include <poll.h>
@@ -77,7 +77,7 @@ static void make_listening_ring(int writer)
 	close(listener);
 }
 
-/* Sockets that are closed let what became unreachable be found. */
+/* Closes a socket, which starts the search for unreachable ones. */
 static int ended(int reader)
 {
 	for (int attempt = 0; attempt < 1000; attempt++) {
@@ -108,7 +108,7 @@ static void collected(int rings)
 	close(ends[0]);
 }
 
-/* A ring that a descriptor still leads to stays, whatever is collected, and its files arrive. */
+/* A ring that a descriptor still reaches stays, whatever is collected, and its files arrive. */
 static void kept(void)
 {
 	int ends[2], other[2];
@@ -136,7 +136,7 @@ static void kept(void)
 
 #define ALLOWED 32
 
-/* A user has no more in flight than it may have open, and one more for the message that found room. */
+/* A user has no more files in flight than it may have open, and one more for the message that passed the check. */
 static void bounded(void *unused)
 {
 	(void)unused;

@@ -1,4 +1,4 @@
-/* Do Unix sockets carry bytes, messages, files and names, and say when it ends? And is there no network?
+/* Do Unix sockets carry bytes, messages, files and names, and report their end? And is there no network?
  */
 #include "check.h"
 #include <poll.h>
@@ -99,7 +99,7 @@ static void streams(void)
 	CHECK_EQ(read(ends[0], text, 16), 0);
 	CHECK_FAILS(shutdown(ends[0], 7), EINVAL);
 	close(ends[0]);
-	/* What was not read is an error for the sender. */
+	/* Unread data is an error for the sender. */
 	NEED(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
 	CHECK_EQ(write(ends[0], "abc", 3), 3);
 	close(ends[1]);
@@ -131,7 +131,7 @@ static void messages(int type)
 	CHECK_EQ(message.msg_flags & MSG_TRUNC, MSG_TRUNC);
 	static char large[300000];
 	CHECK_FAILS(send(ends[0], large, sizeof large, 0), EMSGSIZE);
-	/* A wait that ends by itself, and one that a child ends. */
+	/* A wait that times out, and one that a child ends. */
 	struct timeval brief = { 0, 20000 };
 	CHECK_EQ(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &brief, sizeof brief), 0);
 	CHECK_FAILS(recv(ends[0], text, 3, 0), EAGAIN);
@@ -259,7 +259,7 @@ static void names(int hidden)
 	close(other);
 	CHECK_EQ(read(client, text, 8), 0);
 	close(client);
-	/* Closing a listener refuses those who wait. */
+	/* Closing a listener refuses the clients that wait. */
 	client = socket(AF_UNIX, SOCK_STREAM, 0);
 	CHECK_EQ(connect(client, (void *)&address, length), 0);
 	close(server);
@@ -288,7 +288,7 @@ static void names(int hidden)
 		CHECK_EQ(unlink(address.sun_path), 0);
 }
 
-/* Much through a pair, by two processes that wait for each other. */
+/* Many bytes through a pair, by two processes that wait for each other. */
 static void flood(void)
 {
 	int ends[2];

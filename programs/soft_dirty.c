@@ -1,8 +1,8 @@
-/* Does a page count as written when, and only when, somebody wrote it since soft-dirty was cleared?
+/* Does a page count as written when, and only when, it was written since soft-dirty was cleared?
  *
- * Without an argument the kernel may tell of a store in any way. "no-faults" asks that a store to private memory of
- * one's own that is tracked costs no page fault; "faults" that it costs one. Where the kernel keeps no soft-dirty bits
- * nothing is asked.
+ * Without an argument the kernel may track stores in any way. With "no-faults" a store to tracked private memory
+ * must cost no page fault; with "faults" it must cost one. Where the kernel has no soft-dirty bits nothing is
+ * checked.
  */
 #include "check.h"
 
@@ -41,7 +41,7 @@ static long faults(void)
 	return usage.ru_minflt;
 }
 
-/* Memory that merges with no other: its neighbours may not be touched. */
+/* Memory that merges with no other: its neighbours are inaccessible. */
 static char *fresh(int pages)
 {
 	char *room = mmap(NULL, (pages + 2) * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -92,7 +92,7 @@ static void kernel_writes(void)
 	munmap(memory, 4 * PAGE);
 }
 
-/* Memory that is not there is new until it is cleared, and new again when it was given back and written. */
+/* Unpopulated memory is soft-dirty until it is cleared, and again when it was freed and written. */
 static void unpopulated(void)
 {
 	char *memory = fresh(4);
@@ -131,7 +131,7 @@ static void protection(void)
 	munmap(memory, 4 * PAGE);
 }
 
-/* Each process has its own bits, also of pages that it shares. */
+/* Each process has its own bits, also for pages that it shares. */
 static void family(void)
 {
 	char *memory = fresh(4);
@@ -157,7 +157,7 @@ static void family(void)
 	NEED(child > 0 && waitpid(child, &status, 0) == child);
 	CHECK_EQ(status, 0);
 	CHECK_EQ(count(memory, 4), 1);
-	/* The pages are one's own again. */
+	/* The pages are exclusive again. */
 	NEED(mprotect(memory, 4 * PAGE, PROT_READ) == 0);
 	NEED(mprotect(memory, 4 * PAGE, PROT_READ | PROT_WRITE) == 0);
 	CHECK_EQ(count(memory, 4), 1);
@@ -209,7 +209,7 @@ static void moved(void)
 	munmap(target, 4 * PAGE);
 }
 
-/* Whether the kernel keeps the bits at all. */
+/* Whether the kernel has the bits at all. */
 static int kept(void)
 {
 	char *memory = fresh(1);

@@ -1,7 +1,7 @@
-/* Do splice and tee move what they should between pipes and files, and say what Linux says where they cannot?
+/* Do splice and tee move what they should between pipes and files, and fail as on Linux where they cannot?
  *
- * Between pipes, files, sockets and devices; at offsets; with too little there and too little room; with ends that are
- * closed; by threads that wait. The errors are those of Linux 7.3.
+ * Between pipes, files, sockets and devices; at offsets; with too little data and too little room; with closed ends; by
+ * threads that wait. The errors are those of Linux 7.3.
  */
 #include "check.h"
 #include <sys/epoll.h>
@@ -46,7 +46,7 @@ static int waiting(int pipe_end)
 	return count;
 }
 
-/* Reads all that is in a pipe; returns how much. */
+/* Reads everything in a pipe. Returns the number of bytes. */
 static int drain(int pipe_end)
 {
 	int done = 0, count;
@@ -125,7 +125,7 @@ static void files(void)
 	CHECK_EQ(offset, 5777);
 	CHECK_EQ(lseek(file, 0, SEEK_CUR), 1000);
 	CHECK(drain(one[0]) == 5000 && memcmp(seen, large + 777, 5000) == 0);
-	/* No more than there is room for. */
+	/* No more than fits. */
 	NEED(lseek(file, 0, SEEK_SET) == 0);
 	CHECK_EQ(move(file, one[1], sizeof large, 0), FULL);
 	CHECK_FAILS(move(file, one[1], 1, HERE), EAGAIN);
@@ -138,7 +138,7 @@ static void files(void)
 	CHECK_EQ(move(file, one[1], 10, 0), 0);
 	offset = 1L << 40;
 	CHECK_EQ(splice_at(file, &offset, one[1], NULL, 10, 0), 0);
-	/* What stays stays. */
+	/* The rest stays. */
 	NEED(write(one[1], "hello world", 11) == 11);
 	CHECK_EQ(copy(one[0], other[1], 5, 0), 5);
 	CHECK(drain(other[0]) == 5 && memcmp(seen, "hello", 5) == 0);
@@ -154,7 +154,7 @@ static void files(void)
 				;
 	CHECK_EQ(pread(target, seen, sizeof seen, 0), sizeof large);
 	CHECK(memcmp(seen, large, sizeof large) == 0);
-	/* A file may not grow. */
+	/* A file that may not grow. */
 	struct rlimit old, limit;
 	NEED(getrlimit(RLIMIT_FSIZE, &old) == 0 && ftruncate(target, 0) == 0);
 	limit = old;
@@ -205,7 +205,7 @@ static void closed_ends(void)
 	close(file);
 }
 
-/* Of which files something can be moved, and to which. */
+/* From which kinds of files data can be moved, and to which. */
 static void kinds(void)
 {
 	static const struct {
@@ -280,7 +280,7 @@ static void sockets(void)
 	CHECK_FAILS(move(one[0], ends[1], 6, 0), EPIPE);
 	CHECK_EQ(drain(one[0]), 2);
 	close(ends[1]);
-	/* A message is one, and what does not fit of it is lost. */
+	/* A message is read as one, and the part that does not fit is lost. */
 	NEED(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0);
 	NEED(write(ends[0], large, 9000) == 9000 && write(ends[0], "two", 3) == 3);
 	CHECK_EQ(move(ends[1], one[1], 60000, 0), 9000);

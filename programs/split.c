@@ -1,9 +1,9 @@
-/* Does /sys/kernel/debug/split_huge_pages split what it is asked for, and refuse what nobody can mean?
+/* Does /sys/kernel/debug/split_huge_pages split what is requested, and refuse invalid requests?
  *
- * Memory that is one page of 2 MiB is split by its process, by a page of it that was moved away, by a thread's id, by
- * the path of its file, and with all others. No byte is lost, a fork's other side keeps its own, pages of zeroes of
- * anonymous memory are given back, and words of /proc/kpageflags tell what folios there are. What is asked is checked
- * only where the file is, and the pages are huge: for root, with debugfs.
+ * Memory in one page of 2 MiB is split by its process, by a page of it that was moved away, by a thread's ID, by the path
+ * of its file, and with all others. No byte is lost, the other process of a fork keeps its mapping, zero-filled pages of
+ * anonymous memory are freed, and /proc/kpageflags shows the folios. Checked only where the file exists, and the pages are
+ * huge: for root, with debugfs.
  */
 #include "check.h"
 
@@ -24,7 +24,7 @@
 #define TAIL (1ULL << 16)
 #define THP (1ULL << 22)
 
-/* Asks for a split, in these words. */
+/* Requests a split, with this text. */
 static long ask(const char *format, ...)
 {
 	char text[256];
@@ -51,7 +51,7 @@ static uint64_t word(const char *path, uint64_t index)
 	return value;
 }
 
-/* The flags of the page at an address that tell of folios. */
+/* The flags of the page at an address that describe folios. */
 static uint64_t folio_flags(const void *address)
 {
 	uint64_t entry = word("/proc/self/pagemap", (uintptr_t)address / PAGE);
@@ -59,7 +59,7 @@ static uint64_t folio_flags(const void *address)
 	return word("/proc/kpageflags", entry & ((1ULL << 55) - 1)) & (HEAD | TAIL | THP);
 }
 
-/* KiB of memory that is this program's alone. */
+/* KiB of this program's private memory. */
 static long private_kib(void)
 {
 	FILE *file = fopen("/proc/self/status", "r");
@@ -133,7 +133,7 @@ static void refusals(void)
 	NEED(waitpid(child, NULL, 0) == child);
 	CHECK_FAILS(ask("%d,0x1000,0x2000", child), ESRCH);
 	CHECK_FAILS(ask("-7,0x1000,0x2000"), ESRCH);
-	/* Who has ended and was not waited for has no memory. */
+	/* A process that has ended and was not waited for has no memory. */
 	child = fork();
 	if (child == 0)
 		_exit(0);
@@ -147,7 +147,7 @@ static void refusals(void)
 	close(file);
 }
 
-/* What is asked for and leaves everything as it is. */
+/* Valid requests that change nothing. */
 static void nothing(char *memory)
 {
 	unsigned long start = (unsigned long)memory, end = start + HUGE;
@@ -158,7 +158,7 @@ static void nothing(char *memory)
 	CHECK_EQ(ask("%d,0x%lx,0x%lx,9", getpid(), start, end), 0);
 	CHECK_EQ(ask("%d,0x%lx,0x%lx,99", getpid(), start, end), 0);
 	CHECK_EQ(ask("%d,0x%lx,0x%lx,-1", getpid(), start, end), 0);
-	/* There are no two pages of anonymous memory that are one folio. */
+	/* A folio of anonymous memory never has two pages. */
 	CHECK_EQ(ask("%d,0x%lx,0x%lx,1", getpid(), start, end), 0);
 	/* Kernel addresses, and none. */
 	CHECK_EQ(ask("%d,0xffff800000000000,0xffffffffffffffff", getpid()), 0);
@@ -270,7 +270,7 @@ static void file_pages(void)
 		CHECK(is_filled(memory, 4));
 		CHECK_EQ(folio_flags(memory), 0);
 		CHECK_EQ(folio_flags(memory + PAGE), 0);
-		/* Zeroes of a file are the file's. */
+		/* Zero-filled pages of a file are not freed. */
 		struct stat status;
 		NEED(fstat(file, &status) == 0);
 		CHECK_EQ(status.st_blocks, HUGE / 512);

@@ -1,5 +1,5 @@
-// Long operations: each is large enough that it takes many scheduling points for no stretch of the kernel
-// to become long. Named on the command line, one runs alone; without a name, all do.
+// Long operations: each is so large that it needs many scheduling points if no stretch of the kernel may be long. Named on
+// the command line, one runs alone; without a name, all do.
 #define _GNU_SOURCE
 #include "check.h"
 #include <errno.h>
@@ -48,7 +48,7 @@ static char *map(size_t size, int rights, int flags) {
 	return at;
 }
 
-// So many areas of a page each, alternately readable and writable, with every page touched if so wished.
+// `count` areas of a page each, alternately readable and writable, with every page touched if requested.
 static char *areas(int count, int touched) {
 	char *at = map(count * PAGE, PROT_READ | PROT_WRITE, 0);
 	if (touched)
@@ -133,7 +133,7 @@ static void populate(void) {
 	char *at = map(LARGE, PROT_READ | PROT_WRITE, MAP_POPULATE);
 	CHECK(at[LARGE - 1] == 0);
 	CHECK(munmap(at, LARGE) == 0);
-	/* More than there is memory for, where there is swap: what was populated first goes out for the rest. */
+	/* More than there is memory for, where there is swap: the pages populated first are swapped out for the rest. */
 	at = map(LARGE, PROT_READ | PROT_WRITE, 0);
 	CHECK(madvise(at, LARGE, MADV_POPULATE_WRITE) == 0);
 	CHECK(munmap(at, LARGE) == 0);
@@ -268,7 +268,7 @@ static void remote(void) {
 
 static void descriptors(void) {
 	struct rlimit limit = {1 << 20, 1 << 20};
-	/* Root may raise it so far; others have as many as they have. */
+	/* Root may raise it this far; other users keep their limit. */
 	if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
 		CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
 		limit.rlim_cur = limit.rlim_max;
@@ -282,10 +282,10 @@ static void descriptors(void) {
 		if (first < 0)
 			first = last;
 	}
-	/* The last number of all, far from the others. */
+	/* The highest possible number, far from the others. */
 	int farthest = (int)limit.rlim_cur - 1;
 	CHECK(dup2(event, farthest) == farthest);
-	/* Two low numbers are free: the second is found at the end of all that are taken. */
+	/* Two low numbers are free: the second is found after all those in use. */
 	close(first);
 	CHECK(dup(event) == first);
 	CHECK(dup(event) == last + 1);
@@ -316,7 +316,7 @@ static void epoll_items(void) {
 	}
 	struct epoll_event *ready = calloc(made, sizeof *ready);
 	CHECK(epoll_wait(poller, ready, made, 0) == made);
-	/* Each is waited for in a queue of its own. */
+	/* Each has its own wait queue. */
 	struct pollfd *polled = calloc(made, sizeof *polled);
 	for (int i = 0; i < made; i++)
 		polled[i] = (struct pollfd){.fd = file - i, .events = POLLPRI};
@@ -402,7 +402,7 @@ static void merging(void) {
 	CHECK(madvise(at, 32 * MIB, MADV_UNMERGEABLE) == 0);
 }
 
-// More than the machine's memory goes out and comes back.
+// More than the machine's memory is swapped out and in.
 static void swapping(void)
 {
 	size_t size = 3 * LARGE / 2;
@@ -415,7 +415,7 @@ static void swapping(void)
 	CHECK(munmap(at, size) == 0);
 }
 
-// A process most of whose pages are in swap forks, and the child has them come back.
+// A process most of whose pages are in swap forks, and the child swaps them in.
 static void forking_from_swap(void)
 {
 	char *at = touched(LARGE);
@@ -436,7 +436,7 @@ static void forking_from_swap(void)
 	CHECK(munmap(at, LARGE) == 0);
 }
 
-// What /proc shows of another process with many areas, pages and descriptors, whole and in small pieces.
+// /proc files of another process with many areas, pages and descriptors, read at once and in small pieces.
 static void read_all(const char *name)
 {
 	static char bytes[1 << 20];
@@ -483,7 +483,7 @@ static void showing_others(void)
 	close(ready[1]);
 }
 
-// Sockets that only hold one another, in one long chain, are found and closed.
+// Sockets that only reference one another, in one long chain, are detected and closed.
 static void passed_sockets(void)
 {
 	enum { PAIRS = 1500 };
@@ -508,13 +508,13 @@ static void passed_sockets(void)
 	}
 	close(before[0]);
 	close(before[1]);
-	/* Whoever closes a socket has those found that nobody reaches. */
+	/* Closing a socket starts the search for unreachable ones. */
 	CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) == 0);
 	close(pair[0]);
 	close(pair[1]);
 }
 
-// Many mounts, what /proc says of them, and their end.
+// Many mounts, their lines in /proc, and their end.
 static void mounts(void)
 {
 	char name[64];
@@ -560,7 +560,7 @@ static void threads(void)
 	CHECK(waitpid(child, NULL, 0) == child);
 }
 
-// Protection by a watcher, of memory that is there and that is not, and scans for what was written.
+// Write protection by userfaultfd, of memory that is populated and that is not, and scans for written pages.
 static void watching(void)
 {
 	int watcher = syscall(SYS_userfaultfd, O_CLOEXEC | 1 /* UFFD_USER_MODE_ONLY */);
@@ -641,7 +641,7 @@ static void sleepers(void)
 		CHECK(pthread_join(threads[--count], NULL) == 0);
 }
 
-// Children that have ended, that wait for their parent's death, and that it traces, when it ends.
+// Children that have exited, that have a parent-death signal, and that it traces, when it exits.
 static void orphans(void)
 {
 	for (int kind = 0; kind < 3; kind++) {
@@ -669,7 +669,7 @@ static void orphans(void)
 	}
 }
 
-// A device that gives as many zeroes as are asked for.
+// A device that supplies any number of zeroes.
 static void zeroes(void)
 {
 	int file = open("/dev/zero", O_RDONLY);
@@ -678,7 +678,7 @@ static void zeroes(void)
 	close(file);
 }
 
-// A file with a page in each of many places far apart, punched, truncated and closed.
+// A file with pages at many offsets far apart, punched, truncated and closed.
 static void fill_sparsely(int file)
 {
 	for (off_t i = 0; i < 10000; i++)
@@ -705,7 +705,7 @@ static void sparse_file(void)
 	close(file);
 }
 
-// Pages of which it is asked where they are, and that are to be elsewhere.
+// Pages whose node is queried, and that are to be on another one.
 static void placing(void)
 {
 	enum { COUNT = 32768 };
@@ -723,7 +723,7 @@ static void placing(void)
 	CHECK(syscall(SYS_mbind, many, AREAS * PAGE, 2, &first, 64, 0) == 0);
 }
 
-// Memory that a watcher fills in each way that there is, by one call each, and many areas that it watches.
+// Memory that a userfaultfd fills in each possible way, by one call each, and many registered areas.
 static int watcher_with(uint64_t features)
 {
 	int watcher = syscall(SYS_userfaultfd, O_CLOEXEC | 1 /* UFFD_USER_MODE_ONLY */);
@@ -738,7 +738,7 @@ static void watch(int watcher, char *at, size_t size, uint64_t mode)
 	CHECK(ioctl(watcher, UFFDIO_REGISTER, &all) == 0);
 }
 
-/* Commands of which not every C library knows (include/uapi/linux/userfaultfd.h). */
+/* Commands that not every C library knows (include/uapi/linux/userfaultfd.h). */
 #define COMMAND_CONTINUE _IOWR(0xaa, 7, uint64_t[4])
 #define COMMAND_POISON _IOWR(0xaa, 8, uint64_t[4])
 #define COMMAND_MOVE _IOWR(0xaa, 5, uint64_t[5])
@@ -795,7 +795,7 @@ static void watched_file(void)
 	close(file);
 }
 
-// Huge pages: collapsed, copied by a child, split at their ends, and given up.
+// Huge pages: collapsed, copied by a child, split at their ends, and freed.
 static void huge_pages(void)
 {
 	char *at = map(2 * LARGE, PROT_READ | PROT_WRITE, 0);
@@ -832,7 +832,7 @@ static void semaphores(void)
 		pid_t child = fork();
 		CHECK(child >= 0);
 		if (child == 0) {
-			/* Half of them operate once, to be undone, and wait then. */
+			/* Half of them make one operation with SEM_UNDO, and then wait. */
 			struct sembuf add = {i % 7, 1, SEM_UNDO}, take = {100 + i / 2, -1, SEM_UNDO};
 			if (i % 2)
 				semop(set, &add, 1);
@@ -909,7 +909,7 @@ int main(int count, char **arguments) {
 			puts(OPERATIONS[i].name);
 		if (count > 1 && strcmp(arguments[1], OPERATIONS[i].name))
 			continue;
-		// In a process of its own, whose end is a long operation too.
+		// In a separate process, whose exit is a long operation too.
 		pid_t child = fork();
 		CHECK(child >= 0);
 		if (child == 0) {

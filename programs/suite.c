@@ -26,7 +26,7 @@ int main(int argc, char **argv)
 {
 	int first_only = argc > 1 && strcmp(argv[1], "--first") == 0;
 	int failed = 0;
-	/* How a program ended is written to this one's memory: a swap device that fails must not keep it from being told. */
+	/* The result is written to this program's memory: a swap device that fails must not prevent the report. */
 	NEED(mlockall(MCL_CURRENT | MCL_FUTURE) == 0);
 	for (int i = 1 + first_only; i < argc; i++) {
 		char line[512], *words[16];
@@ -42,7 +42,7 @@ int main(int argc, char **argv)
 		pid_t child = fork();
 		NEED(child >= 0);
 		if (child == 0) {
-			/* No program of this folder takes so long, by the guest's clock or the host's. */
+			/* No program of this folder takes this long, by the guest's clock or the host's. */
 			alarm(300);
 			execv(words[0], words);
 			printf("cannot execute %s: %s\n", words[0], strerror(errno));

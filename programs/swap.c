@@ -1,5 +1,5 @@
-/* Pages go out to swap and come back: with their contents, as their owner's alone or not, with what is tracked of them,
- * counted where Linux counts them. Wants a swap device.
+/* Are pages swapped out and in with their contents, exclusive or not, with their tracking state, and counted where Linux
+ * counts them? Needs a swap device.
  */
 #include "check.h"
 
@@ -155,7 +155,7 @@ static void over_fork(void)
 		memory[page * PAGE] ^= 1;
 	int status;
 	NEED(waitpid(child, &status, 0) == child);
-	/* What the parent wrote meanwhile the child may have seen in no page but its own. */
+	/* The child sees the parent's later writes in none of its pages. */
 	CHECK_EQ(status, 0);
 	CHECK(filled(memory, PAGES, 2));
 	NEED(munmap(memory, PAGES * PAGE) == 0);

@@ -1,5 +1,5 @@
-/* Files in memory that are larger than memory, written and read by calls alone: what nobody maps goes out to swap too,
- * and nothing that a program asks for meanwhile fails for want of memory. Without a swap device the files are small.
+/* Files in memory that are larger than memory, written and read by system calls alone: unmapped pages are swapped out too,
+ * and nothing that a program requests meanwhile fails for lack of memory. Without a swap device the files are small.
  *
  * Usage: swap_calls [MEBIBYTES]: the size of the largest file.
  */
@@ -27,7 +27,7 @@ static int memory_file(void)
 	return file;
 }
 
-/* A page that compresses, with its number and its age in many places. */
+/* Fills a page that compresses with its number and its age in many places. */
 static void stamp(char *page, unsigned long number, unsigned long age)
 {
 	unsigned long *words = (unsigned long *)page;
@@ -55,7 +55,7 @@ static void write_pages(int file, unsigned long first, unsigned long pages, unsi
 	}
 }
 
-/* How many of the pages are not what was written. */
+/* The number of pages with unexpected contents. */
 static unsigned long wrong(int file, unsigned long first, unsigned long pages, unsigned long age)
 {
 	static char bytes[16 * PAGE];
@@ -96,7 +96,7 @@ static void written_and_read(int file, unsigned long pages)
 	CHECK_EQ(wrong(file, rest, pages - rest, 1), 0);
 }
 
-/* Pages of which a part goes come back for that; what is made is made though memory is full. */
+/* Pages of which a part is removed are swapped in for that; allocation succeeds although memory is full. */
 static void cut_and_made(int file, unsigned long pages)
 {
 	static char page[PAGE], zeroes[PAGE];
@@ -120,7 +120,7 @@ static void cut_and_made(int file, unsigned long pages)
 	CHECK(memcmp(page + PAGE - 1000, zeroes, 1000) == 0 && page[PAGE - 1001] == 0 && page[0] != 0);
 }
 
-/* Everything else that wants memory gets it. */
+/* All other requests for memory succeed. */
 static void not_refused(int file, unsigned long pages)
 {
 	static char bytes[16 * PAGE], copy[16 * PAGE];
@@ -150,7 +150,7 @@ static void not_refused(int file, unsigned long pages)
 		for (unsigned long page = 0; page < 4 * MIB; page++)
 			if (!is_stamped(memory + page * PAGE, page, 9))
 				_exit(1);
-		/* From a file that nobody has in memory. */
+		/* From a file that has no page in memory. */
 		char *arguments[] = {"swap_calls", "--exit", NULL}, *none[] = {NULL};
 		execve("/proc/self/exe", arguments, none);
 		_exit(2);
@@ -165,7 +165,7 @@ static void not_refused(int file, unsigned long pages)
 	NEED(munmap(memory, 4 * MIB * PAGE) == 0);
 }
 
-/* What was shown until now, and a segment that nobody has attached. */
+/* Memory that was mapped until now, and a segment that no process has attached. */
 static void shown_no_more(int file, unsigned long pages)
 {
 	unsigned long some = pages / 8;

@@ -1,8 +1,8 @@
-/* Memory is short while pages are shared, filled and joined: is every byte right?
+/* Memory is short while pages are shared, filled and collapsed: is every byte right?
  *
- * A process that uses most of the machine's memory runs all the while. Beside it a process forks and both halves write
- * (fork), a watcher fills memory that others wait for (UFFDIO_COPY), and small pages become huge ones (MADV_COLLAPSE).
- * Each checks every byte that it wrote. Wants a swap device; each part uses more than there is.
+ * A process that uses most of the machine's memory runs all the time. Beside it a process forks and both processes write
+ * (fork), a userfaultfd handler fills memory that other threads wait for (UFFDIO_COPY), and small pages become huge ones
+ * (MADV_COLLAPSE). Each checks every byte that it wrote. Needs a swap device; each part uses more than there is.
  *
  * Usage: swap_during [MEBIBYTES_EACH]
  */
@@ -52,7 +52,7 @@ static int all_stamped(const char *memory, unsigned long pages, unsigned long ag
 	return 1;
 }
 
-/* A process that goes round its memory until it is told to stop. */
+/* A process that accesses its memory in rounds until it is told to stop. */
 static pid_t pressing;
 static int stop[2];
 
@@ -87,7 +87,7 @@ static void relax(void)
 	CHECK(exited(wait_for(pressing), 0));
 }
 
-/* Both halves of a fork have what was there, and neither sees the other's writes. */
+/* Both processes of a fork have the original contents, and neither sees the other's writes. */
 static void forks(unsigned long pages)
 {
 	char *memory = anonymous(pages * PAGE);
@@ -122,7 +122,7 @@ static void *serve(void *nothing)
 	while (read(watching, &message, sizeof message) == sizeof message) {
 		unsigned long at = message.address & ~(PAGE - 1);
 		unsigned long page = (at - (unsigned long)watched) / PAGE;
-		/* A store to what was filled protected. */
+		/* A store to a page that was filled write-protected. */
 		if (message.flags & FAULT_WP) {
 			NEED(protect(watching, (char *)at, 1, 0) == 0);
 			continue;
@@ -146,7 +146,7 @@ static void *check_some(void *first)
 	return NULL;
 }
 
-/* What a watcher fills arrives whole, and stays. */
+/* What a handler fills arrives complete, and stays. */
 static void fills(unsigned long pages)
 {
 	watched = anonymous(pages * PAGE);
@@ -169,7 +169,7 @@ static void fills(unsigned long pages)
 	NEED(munmap(watched, pages * PAGE) == 0);
 }
 
-/* Pages that become one huge page, as far as there is room for one, and leave again. */
+/* Pages that are collapsed into a huge one, if there is memory for it, and are swapped out again. */
 static void joins(unsigned long pages)
 {
 	unsigned long length = pages * PAGE / HUGE_SIZE * HUGE_SIZE;
@@ -184,7 +184,7 @@ static void joins(unsigned long pages)
 		for (char *at = memory; at < memory + length; at += HUGE_SIZE) {
 			if (round == 1)
 				madvise(at, HUGE_SIZE, MADV_PAGEOUT);
-			/* Where there is no room it stays as it is. */
+			/* Without memory the range stays as it is. */
 			if (madvise(at, HUGE_SIZE, MADV_COLLAPSE) != 0)
 				CHECK(errno == ENOMEM || errno == EAGAIN || errno == EBUSY || errno == EINVAL);
 		}

@@ -1,8 +1,8 @@
-/* The swap device fails now and then: is no byte wrong, and does nobody die who can take a bus error?
+/* The swap device fails sometimes: is no byte wrong, and is no process killed that handles SIGBUS?
  *
- * Several processes use more than there is, each with pages of its own and pages that it shares with a child. An access
- * that needs a page that cannot be read gets SIGBUS and is made again, until it succeeds. Wants a swap device that
- * fails, as --policy swap-errors=N has it.
+ * Several processes use more than there is, each with private pages and pages that it shares with a child. An access to a
+ * page that cannot be read gets SIGBUS and is repeated, until it succeeds. Needs a swap device that fails, like the one of
+ * --policy swap-errors=N.
  *
  * Usage: swap_errors [PROCESSES [MEBIBYTES_EACH [STEPS]]]
  */
@@ -31,7 +31,7 @@ static unsigned long next_random(void)
 static void on_error(int signal, siginfo_t *info, void *context)
 {
 	(void)signal, (void)context;
-	/* The number of the page is all that is said of it. */
+	/* The address has page granularity. */
 	if (info->si_code != BUS_ADRERR)
 		_exit(3);
 	errors++;
@@ -43,10 +43,10 @@ static unsigned long next_word(unsigned long word, int index)
 	return index % 16 ? word : word * 6364136223846793005UL + 1442695040888963407UL;
 }
 
-/* Page `number` as it is after `age` writes. It compresses, and any two pages differ all over. */
+/* Writes page `number` as it is after `age` writes. It compresses, and any two pages differ everywhere. */
 static void stamp(volatile unsigned long *words, unsigned long number, unsigned age)
 {
-	/* Again from the start after an error. */
+	/* Starts again after an error. */
 	(void)sigsetjmp(retry, 1);
 	unsigned long word = number * 1000003 + age;
 	for (int i = 0; i < 512; i++)
@@ -70,7 +70,7 @@ static unsigned long *page_of(char *memory, unsigned long page)
 	return (unsigned long *)(memory + page * PAGE);
 }
 
-/* A copy of the process finds everything too, whose pages have two owners. */
+/* A copy of the process, whose pages have two owners, finds the same contents. */
 static void look_as_child(char *memory, const unsigned char *ages, unsigned long pages)
 {
 	pid_t child = fork();
@@ -85,7 +85,7 @@ static void look_as_child(char *memory, const unsigned char *ages, unsigned long
 	}
 	int status = -1;
 	NEED(waitpid(child, &status, 0) == child);
-	/* Its stack may be what cannot be read: then the signal finds no place there. */
+	/* Its stack may be what cannot be read: then the signal cannot be delivered. */
 	int killed = WIFSIGNALED(status) && (WTERMSIG(status) == SIGBUS || WTERMSIG(status) == SIGSEGV);
 	CHECK_EQ(killed ? 0 : status, 0);
 }
@@ -96,7 +96,7 @@ static int use(unsigned long seed, unsigned long pages, long steps)
 	NEED(memory != MAP_FAILED);
 	unsigned char *ages = calloc(pages, 1);
 	NEED(ages);
-	/* What the program is made of stays, so that it can always be told. */
+	/* The program's own memory stays, so that it can always report. */
 	NEED(mlock(ages, pages) == 0);
 	state = seed * 2654435761UL + 88172645463325252UL;
 	for (unsigned long page = 0; page < pages; page++)
@@ -148,7 +148,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < processes; i++) {
 		int status = 0;
 		NEED(wait(&status) > 0);
-		/* 4: all is right, and nothing ever failed. */
+		/* 4: everything is right, and no read failed. */
 		int unharmed = WIFEXITED(status) && WEXITSTATUS(status) == 4;
 		harmed += !unharmed;
 		CHECK_EQ(unharmed ? 0 : status, 0);

@@ -1,6 +1,6 @@
-/* Do the figures about swap follow it: whose a page in swap is, and which pages are in memory and in swap?
+/* Do the figures about swap follow the facts: which process has a page in swap, and which pages are in memory and in swap?
  *
- * Pages go out to swap, a fork names their slots again, and one of the two processes loads them. Wants a swap device.
+ * Pages are swapped out, a fork copies the swap entries, and one of the two processes loads them. Needs a swap device.
  */
 #include "check.h"
 
@@ -66,7 +66,7 @@ int main(void)
 		turn_await(turns.to_child);
 		end_child();
 	}
-	/* Two entries name each slot. */
+	/* Each slot has two swap entries. */
 	CHECK_EQ(pages_of("Swap"), out);
 	CHECK_EQ(pages_of("SwapPss"), out / 2);
 	/* A page that this process loads stays in its slot for the other. */

@@ -1,8 +1,8 @@
-/* Pages that a process shares with its children leave memory: does each owner find them again, and is nobody killed?
+/* Pages that a process shares with its children are swapped out: does each process find them again, and is none killed?
  *
- * As long as one owner shows a page, a copy of it in compressed memory takes room and frees none. So a kernel that writes
- * the copy before the last owner lets go runs out of memory with swap almost empty. The pages compress to about a third.
- * Wants a swap device, and more memory than one set of the pages takes, but less than that and the other pages.
+ * As long as one process maps a page, a copy of it in compressed memory takes space and frees none. So a kernel that writes
+ * the copy before the last process unmaps the page runs out of memory with swap almost empty. The pages compress to about a
+ * third. Needs a swap device, and more memory than one set of the pages takes, but less than that and the other pages.
  *
  * Usage: swap_forked [MEBIBYTES_SHARED [CHILDREN [OTHER_MEBIBYTES]]]
  */
@@ -33,7 +33,7 @@ static int is_as_written(unsigned long page)
 	return 1;
 }
 
-/* Looks at every page, and stores to some of them, which stay its own. */
+/* Reads every page, and stores to some of them, which become private. */
 static int use(unsigned long own)
 {
 	for (unsigned long page = 0; page < pages; page++) {

@@ -1,6 +1,6 @@
-/* A disk is turned off as swap, and on again: does everything come back, and is nothing lost where it cannot?
+/* A swap device is disabled and enabled again: is everything swapped in, and is nothing lost where there is no memory for it?
  *
- * Usage: swap_off [MEBIBYTES]: so much is more than the machine has memory, and the disk stays on. Wants /dev/zram0 or
+ * Usage: swap_off [MEBIBYTES]: this is more than the machine's memory, and the device stays enabled. Needs /dev/zram0 or
  * /dev/vda.
  */
 #include "check.h"
@@ -17,7 +17,7 @@
 #define PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
 #define PAGES 600UL
 
-/* The disk, and whether it is one of compressed memory. */
+/* The swap device, and whether it is compressed memory. */
 static const char *disk_path = "/dev/zram0";
 static int is_memory = 1;
 
@@ -41,7 +41,7 @@ static int filled(const char *memory, unsigned long pages, unsigned long seed)
 	return 1;
 }
 
-/* Kibibytes in use as the list of devices has it; -1 if the disk is not there. */
+/* Kibibytes in use in /proc/swaps; -1 if the device is not listed. */
 static long listed(void)
 {
 	char text[4096];
@@ -66,7 +66,7 @@ static void off_and_on(void)
 	fill(memory, PAGES, 1);
 	NEED(madvise(memory, PAGES * PAGE, MADV_PAGEOUT) == 0);
 	CHECK(listed() > 0);
-	/* Some pages have several owners, and some are in memory with a copy outside. */
+	/* Some pages have several owners, and some are in memory with a copy in swap. */
 	int ready[2], go[2], status;
 	NEED(pipe(ready) == 0 && pipe(go) == 0);
 	pid_t child = fork();
@@ -85,7 +85,7 @@ static void off_and_on(void)
 	NEED(swapoff(disk_path) == 0);
 	CHECK_EQ(listed(), -1);
 	CHECK_FAILS(swapoff(disk_path), EINVAL);
-	/* Nothing goes out now. */
+	/* No page is swapped out now. */
 	NEED(madvise(memory, PAGES * PAGE, MADV_PAGEOUT) == 0);
 	struct rusage before, after;
 	NEED(getrusage(RUSAGE_SELF, &before) == 0);
@@ -106,7 +106,7 @@ static void off_and_on(void)
 	close(ready[0]), close(ready[1]), close(go[0]), close(go[1]);
 }
 
-/* Shared memory comes back though nobody shows it. */
+/* Shared memory is swapped in although no process maps it. */
 static void shared(void)
 {
 	int file = syscall(SYS_memfd_create, "shared", 0);
@@ -145,7 +145,7 @@ static void refusals(void)
 	CHECK_EQ(status, 0);
 }
 
-/* The disk by itself: what mkswap does. */
+/* The device itself: what mkswap does. */
 static void as_a_disk(void)
 {
 	struct stat status;
@@ -163,7 +163,7 @@ static void as_a_disk(void)
 	CHECK_FAILS(pwrite(disk, header, PAGE, 0), ETXTBSY);
 	NEED(swapoff(disk_path) == 0);
 	CHECK_EQ(pread(disk, page, PAGE, 3 * PAGE), PAGE);
-	/* Memory forgets what is not needed any more. */
+	/* Compressed memory forgets freed pages. */
 	CHECK(!is_memory || (page[0] == 0 && memcmp(page, page + 1, PAGE - 1) == 0));
 	memset(page, 0, PAGE);
 	CHECK_EQ(pwrite(disk, "across", 6, 3 * PAGE - 3), 6);
@@ -175,7 +175,7 @@ static void as_a_disk(void)
 	CHECK_EQ(pread(disk, across, 6, size), 0);
 	CHECK_EQ(pwrite(disk, page, PAGE, 0), PAGE);
 	CHECK_FAILS(swapon(disk_path, 0), EINVAL);
-	/* Fewer pages than the disk has. */
+	/* Fewer pages than the device has. */
 	*(uint32_t *)(header + 1028) = 100;
 	CHECK_EQ(pwrite(disk, header, PAGE, 0), PAGE);
 	CHECK_EQ(fsync(disk), 0);
@@ -195,7 +195,7 @@ static void as_a_disk(void)
 	close(disk);
 }
 
-/* More than fits into memory is there. */
+/* There is more in swap than fits into memory. */
 static void refused(unsigned long mebibytes)
 {
 	unsigned long pages = mebibytes * 256;

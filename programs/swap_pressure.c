@@ -1,7 +1,7 @@
-/* More memory is used than there is: does every byte come back as it was written?
+/* More memory is used than there is: is every byte swapped in as it was written?
  *
- * Several processes together use twice as much as the machine has, or what is asked for. Each writes, reads, protects,
- * forks and throws away pages at random, and knows what each must hold. Wants a swap device.
+ * Several processes together use twice as much as the machine has, or what the arguments say. Each writes, reads, protects,
+ * forks and discards pages at random, and knows what each must contain. Needs a swap device.
  *
  * Usage: swap_pressure [PROCESSES [MEBIBYTES_EACH [STEPS]]]
  */
@@ -19,7 +19,7 @@ static unsigned long next_random(void)
 	return state;
 }
 
-/* Most of a page repeats, so that it compresses; its number and age stand in it several times. */
+/* Most of a page repeats, so that it compresses; it contains its number and age several times. */
 static void stamp(char *page, unsigned long number, unsigned age)
 {
 	unsigned long *words = (unsigned long *)page;
@@ -37,7 +37,7 @@ static int is_stamped(const char *page, unsigned long number, unsigned age)
 	return 1;
 }
 
-/* Looks at some pages in a copy of the process, and changes them there. */
+/* Checks some pages in a copy of the process, and changes them there. */
 static int child_agrees(char *memory, unsigned char *ages, unsigned long pages)
 {
 	pid_t child = fork();

@@ -1,8 +1,8 @@
-/* Shared memory goes out to swap and comes back: for whoever shows it, reads it by calls, cuts it off, runs it or watches
- * stores to it. Without a swap device nothing goes, and everything else must be the same.
+/* Is shared memory swapped out and in for processes that map it, read it by system calls, truncate it, execute it or track
+ * its writes? Without a swap device nothing is swapped, and everything else must be the same.
  *
- * Usage: swap_shared [PROCESSES MEBIBYTES STEPS]: so many processes share so much, more than the machine has memory, and
- * use it at random.
+ * Usage: swap_shared [PROCESSES MEBIBYTES STEPS]: the processes share this much memory, more than the machine has, and use
+ * it at random.
  */
 #include "check.h"
 
@@ -164,7 +164,7 @@ static void out_and_in(void)
 		CHECK_EQ(number_in("/proc/self/status", "VmSwap:"), 0);
 		CHECK_EQ(in_area(memory, "Swap:"), PAGES * 4);
 		CHECK_EQ(in_area(memory, "SwapPss:"), 0);
-		/* No entry tells where the page is. */
+		/* The entry does not show where the page is. */
 		CHECK_EQ(word(memory) & (WORD_SWAPPED | WORD_PRESENT), 0);
 		long faults = major_faults();
 		CHECK(filled(memory, PAGES, 1));
@@ -214,7 +214,7 @@ static void sent_elsewhere(void)
 	NEED(munmap(memory, 4 * PAGE) == 0 && close(file) == 0 && close(ends[0]) == 0 && close(ends[1]) == 0);
 }
 
-/* What several processes show stays for one who does not need it; each sees what another writes. */
+/* A page of several processes stays if one does not need it; each sees what another writes. */
 static void of_several(void)
 {
 	char *memory = show(-1, PAGES, MAP_SHARED | MAP_ANONYMOUS);
@@ -335,7 +335,7 @@ static void segments(void)
 	NEED(shmctl(segment, IPC_RMID, NULL) == 0 && shmdt(memory) == 0);
 }
 
-/* A program that is in swap is run. */
+/* A program whose file is in swap is executed. */
 static void executed(void)
 {
 	int own = open("/proc/self/exe", O_RDONLY);
@@ -369,7 +369,7 @@ static void executed(void)
 	NEED(close(only) == 0 && close(own) == 0);
 }
 
-/* Which pages were written is known though they went. */
+/* Written pages are known although they were swapped out. */
 static void watched(void)
 {
 	int user = syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
@@ -394,7 +394,7 @@ static void watched(void)
 	CHECK_EQ(word(memory + PAGE) & expected, expected);
 	CHECK_EQ(word(memory + 5 * PAGE) & expected, 0);
 	if (swaps) {
-		/* Where a marker stands that is told too. */
+		/* This is also known where there is a marker. */
 		CHECK_EQ(word(memory + PAGE) & (WORD_SWAPPED | WORD_PRESENT), WORD_SWAPPED);
 		CHECK_EQ(word(memory + 5 * PAGE) & (WORD_SWAPPED | WORD_PRESENT), 0);
 	}
@@ -422,7 +422,7 @@ static unsigned long next_random(void)
 	return state;
 }
 
-/* Most of a page repeats, so that it compresses; its number and age stand in it several times. */
+/* Most of a page repeats, so that it compresses; it contains its number and age several times. */
 static void stamp(char *page, unsigned long number, unsigned long age)
 {
 	_Atomic unsigned long *words = (_Atomic unsigned long *)page;
@@ -442,7 +442,7 @@ static int is_stamped(const char *page, unsigned long number, long age)
 	return 1;
 }
 
-/* Writes pages of its own, by mapping and by call, and reads all. */
+/* Writes its share of the pages, through the mapping and by system calls, and reads all. */
 static int use(int file, char *memory, unsigned long pages, int self, int processes, long steps)
 {
 	unsigned *ages = calloc(pages, sizeof *ages);

@@ -1,8 +1,8 @@
-/* Memory goes out to swap and comes back while its writes are tracked: is each write told, and nothing else?
+/* Memory is swapped out and in while its writes are tracked: is each write reported, and nothing else?
  *
- * Several processes together use more than the machine has. Each writes, reads, protects, forks and throws away pages at
- * random, and now and then asks which were written since it last asked: half of them by soft-dirty bits, half by
- * asynchronous write protection and PAGEMAP_SCAN. Every byte is looked at too. Wants a swap device.
+ * Several processes together use more than the machine has. Each writes, reads, protects, forks and discards pages at
+ * random, and sometimes scans for pages written since its last scan: half of them by soft-dirty bits, half by asynchronous
+ * write protection and PAGEMAP_SCAN. Every byte is checked too. Needs a swap device.
  *
  * Usage: swap_tracked [PROCESSES [MEBIBYTES_EACH [SECONDS]]]: seconds of the machine's clock; 0 for 20000 steps
  */
@@ -17,7 +17,7 @@
 
 enum { PROTECTS = 1, ASYNC_ONLY = 2 };
 
-/* What is known of a page: how often it was written, and whether since the last question. */
+/* The state of a page: how often it was written, and whether it was since the last scan. */
 struct page {
 	unsigned char age, written, thrown_away;
 };
@@ -58,7 +58,7 @@ static int is_right(unsigned long page)
 	return 1;
 }
 
-/* The answer `told` for a page against what was done to it. What was thrown away may be told either way. */
+/* Compares the report `told` for a page with what was done to it. A discarded page may be reported either way. */
 static void judge(unsigned long page, int told, const char *by)
 {
 	struct page *one = &known[page];
@@ -107,7 +107,7 @@ static void ask_scan(int pagemap)
 		judge(page, told[page], "PAGEMAP_SCAN");
 }
 
-/* A copy of the process sees the same, and writes for itself. */
+/* A copy of the process sees the same, and writes its own pages. */
 static void look_as_child(void)
 {
 	pid_t child = fork();

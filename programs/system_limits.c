@@ -1,7 +1,7 @@
 /* Do the limits of /proc/sys/fs hold: of open files, of what the epolls of a user watch, and of pages in a user's pipes?
  *
- * Those that root passes over are asked as another user. Everything is as it was in the end, but while the program runs
- * nobody else has files to open: it is for a machine of its own.
+ * Limits that root is exempt from are checked as another user. At the end everything is as it was, but while the program
+ * runs no other process can open files: it needs a machine to itself.
  */
 #include "check.h"
 #include <sys/epoll.h>
@@ -54,12 +54,12 @@ static void no_file(void *unused)
 	become(1000);
 	CHECK_FAILS(open("/", O_RDONLY), ENFILE);
 	CHECK_FAILS(open("/", O_PATH), ENFILE);
-	/* Before anybody looks whether it is there. */
+	/* Before the file is looked up. */
 	CHECK_FAILS(open("/no/such/file", O_RDONLY), ENFILE);
 	CHECK_FAILS(pipe(ends), ENFILE);
 	CHECK_FAILS(epoll_create1(0), ENFILE);
 	CHECK_FAILS(memfd_create("one too many", 0), ENFILE);
-	/* What is open is not opened again. */
+	/* A descriptor of an open file does not count. */
 	int again = dup(0);
 	CHECK(again >= 0);
 	close(again);
@@ -71,7 +71,7 @@ static void files(void)
 	CHECK(before > 0 && limit >= 8192);
 	int file = open("/", O_RDONLY);
 	CHECK(open_files() >= before + 1);
-	/* Linux counts roughly below some dozens for each CPU. */
+	/* Linux's count is inexact by some dozens for each CPU. */
 	NEED(set(FILES, 0) == 0);
 	/* Root may have more. */
 	int more = open("/", O_RDONLY);
@@ -99,14 +99,14 @@ static void watches_as(unsigned user)
 	CHECK_EQ(watch(two, ends[1]), 0);
 	CHECK_FAILS(watch(two, others[0]), ENOSPC);
 	CHECK_FAILS(watch(two, ends[0]), EEXIST);
-	/* What changes is no more than before. */
+	/* A change does not add to the count. */
 	struct epoll_event event = { .events = EPOLLOUT };
 	CHECK_EQ(epoll_ctl(two, EPOLL_CTL_MOD, ends[1], &event), 0);
 	CHECK_FAILS(watch(one, others[0]), ENOSPC);
 	CHECK_EQ(epoll_ctl(two, EPOLL_CTL_DEL, ends[1], NULL), 0);
 	CHECK_EQ(watch(one, others[0]), 0);
 	CHECK_FAILS(watch(one, others[1]), ENOSPC);
-	/* A file that is closed is watched no more, and an epoll that is closed watches nothing. */
+	/* A closed file is no longer watched, and a closed epoll watches nothing. */
 	close(others[0]);
 	CHECK_EQ(watch(one, others[1]), 0);
 	CHECK_FAILS(watch(one, ends[1]), ENOSPC);
@@ -128,7 +128,7 @@ static void watches_of_another(void *unused)
 	watches_as(0);
 }
 
-/* An epoll counts for who made it. */
+/* An epoll is charged to its creator. */
 static void watches_of_the_maker(void *unused)
 {
 	(void)unused;
@@ -179,7 +179,7 @@ static void small_pipes(void *unused)
 	CHECK_EQ(size_of_new(&ends[3]), 65536);
 	CHECK_FAILS(fcntl(ends[3], F_SETPIPE_SZ, 1 << 20), EPERM);
 	close(ends[3]);
-	/* A named pipe has its room while somebody has it open. */
+	/* A named pipe has its buffer while it is open. */
 	int named = open(fifo, O_RDWR);
 	CHECK_EQ(fcntl(named, F_GETPIPE_SZ), 65536);
 	int fifth = -1;
@@ -232,7 +232,7 @@ static void pipes(void)
 	NEED(mkstemp(fifo) >= 0 && unlink(fifo) == 0 && mkfifo(fifo, 0666) == 0 && chmod(fifo, 0666) == 0);
 	CHECK(exited(in_child(small_pipes, NULL), 0));
 	unlink(fifo);
-	/* Root has what it likes. */
+	/* Root has no limit. */
 	int ends[4];
 	for (int i = 0; i < 3; i++)
 		CHECK_EQ(size_of_new(&ends[i]), 65536);

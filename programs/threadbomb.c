@@ -1,7 +1,7 @@
-/* When there is no room for another thread, is that an error, and is everything back afterwards?
+/* When there is no memory for another thread, is that an error, and is everything freed afterwards?
  *
- * Threads are made until one is refused: by a limit of address space, or, as `threadbomb memory`, by the machine's memory
- * (for a small machine only). The others then still run, end and are joined; the next round gets as far as the first.
+ * Threads are created until one is refused: by a limit of address space, or, as `threadbomb memory`, by the machine's memory
+ * (for a small machine only). The others then still run, exit and are joined; the next round gets as far as the first.
  */
 #include "check.h"
 #include <pthread.h>
@@ -37,7 +37,7 @@ static int explode(void)
 			break;
 		count++;
 	}
-	/* Either says that it is not to be had now; which one depends on what ran out. */
+	/* Both are errors for a lack of resources; which one depends on what ran out. */
 	CHECK(error == EAGAIN || error == ENOMEM);
 	pthread_mutex_lock(&mutex);
 	while (started < count)
@@ -64,7 +64,7 @@ int main(int argc, char **argv)
 	CHECK(first > 50);
 	for (int round = 1; round < ROUNDS; round++) {
 		int count = explode();
-		/* A C library keeps some stacks for the next threads. */
+		/* A C library keeps some stacks for later threads. */
 		CHECK(count > first - first / 8 && count < first + first / 8);
 	}
 	return checked("threadbomb");

@@ -1,5 +1,5 @@
-/* Are threads of a process what Linux's are: what clone shares and stores, who has which id, and which order of
- * ends leaves which process?
+/* Are threads of a process what Linux's are: what clone shares and stores, which thread has which ID, and which order of
+ * exits leaves which process?
  */
 #include "check.h"
 #include <pthread.h>
@@ -7,7 +7,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-/* linux/futex.h, which not every C library brings along. */
+/* linux/futex.h, which not every C library has. */
 #define FUTEX_WAIT 0
 
 #define THREAD_FLAGS (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM)
@@ -17,7 +17,7 @@ static pid_t thread_id(void)
 	return (pid_t)syscall(SYS_gettid);
 }
 
-/* Waits until a word is 0, by futex: the words that the kernel clears are woken. */
+/* Waits until a word is 0, by futex: the kernel wakes the words that it clears. */
 static void await_zero(volatile int *word)
 {
 	for (int value = *word; value != 0; value = *word)
@@ -68,10 +68,10 @@ static void raw_clone(void)
 	CHECK_EQ(seen_parent, getppid());
 	CHECK(id != getpid());
 	CHECK_EQ(shared_value, file);
-	/* Descriptors and the working directory are one. */
+	/* Descriptors and the working directory are shared. */
 	CHECK_FAILS(close(file), EBADF);
 	CHECK(getcwd(place, sizeof place) && strcmp(place, "/tmp") == 0);
-	/* A thread is nobody's child. */
+	/* A thread is not a child. */
 	CHECK_FAILS(waitpid(id, NULL, WNOHANG), ECHILD);
 	CHECK_FAILS(waitpid(-1, NULL, WNOHANG), ECHILD);
 	munmap(memory, 64 * 1024);
@@ -94,7 +94,7 @@ static void impossible_flags(void)
 	munmap(memory, 64 * 1024);
 }
 
-/* CLONE_VM without CLONE_THREAD: a process of its own in the same memory. */
+/* CLONE_VM without CLONE_THREAD: another process in the same memory. */
 static int other_process(void *argument)
 {
 	seen_process = (int)syscall(SYS_getpid);
@@ -118,7 +118,7 @@ static void shared_memory_process(void)
 	munmap(memory, 64 * 1024);
 }
 
-/* ---- what each thread has of its own ---- */
+/* ---- what is private to each thread ---- */
 
 static __thread int own;
 static int own_addresses_differ;
@@ -197,7 +197,7 @@ static void memory_of_threads(void)
 	}
 }
 
-/* fork takes the calling thread alone, beside others that write. */
+/* fork copies only the calling thread, beside others that write. */
 static volatile int stop_writing;
 
 static void *write_on(void *argument)
@@ -237,7 +237,7 @@ static void fork_beside_writers(void)
 	munmap(memory, 16 * PAGE);
 }
 
-/* ---- orders of ends ---- */
+/* ---- orders of exits ---- */
 
 static void *sleep_then_end_process(void *argument)
 {
@@ -277,7 +277,7 @@ static void thread_ends_process(void *unused)
 	syscall(SYS_exit, 9);
 }
 
-/* While the leader has ended and others live, the process is no zombie that could be waited for. */
+/* While the leader has exited and others live, the process is not a zombie that could be waited for. */
 static int release[2];
 
 static void *end_when_released(void *argument)
@@ -313,7 +313,7 @@ static void zombie_leader_waits(void)
 	close(release[1]);
 }
 
-/* Others in every state when the process ends: running, waiting, in a call, just made. */
+/* Other threads in every state when the process exits: running, waiting, in a call, just created. */
 static void *run_for_ever(void *argument)
 {
 	volatile unsigned long *count = argument;
@@ -376,7 +376,7 @@ static void *fault_badly(void *argument)
 	return NULL;
 }
 
-/* A fault of one thread kills all. */
+/* A fault of one thread kills all threads. */
 static void fault_kills_all(void *unused)
 {
 	(void)unused;
@@ -443,7 +443,7 @@ static void usage_of_threads(void)
 	pthread_join(thread, NULL);
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
 	getrusage(RUSAGE_THREAD, &own_after);
-	/* What an ended thread used is its process's. */
+	/* The usage of an ended thread counts for its process. */
 	CHECK(nanoseconds(after) - nanoseconds(before) >= nanoseconds(spent));
 	CHECK(nanoseconds(spent) > 0);
 	CHECK(own_after.ru_minflt >= own_before.ru_minflt);

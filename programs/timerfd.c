@@ -1,4 +1,4 @@
-/* Does a timerfd expire when it should, as often as it should, and tell those who wait?
+/* Does a timerfd expire when it should, as often as it should, and wake its readers?
  */
 #include "check.h"
 #include <poll.h>
@@ -94,7 +94,7 @@ static void once(clockid_t clock)
 	CHECK_EQ(take(timer), 1);
 	CHECK_EQ(set(timer, TFD_TIMER_ABSTIME, 1, 0), 0);
 	CHECK_EQ(ready(timer, 100), POLLIN);
-	/* Setting forgets what was not read. */
+	/* Setting clears unread expirations. */
 	struct itimerspec wanted = setting(500 * MS, 7 * MS), before;
 	CHECK_EQ(set(timer, 0, 300 * MS, 5 * MS), 0);
 	CHECK_EQ(ready(timer, 0), 0);
@@ -118,7 +118,7 @@ static void periodic(void)
 	CHECK(now(CLOCK_MONOTONIC) - start >= 50 * MS);
 	usleep(100000);
 	CHECK(take(timer) >= 9);
-	/* Edges: one for each expiration that was read before. */
+	/* Edge-triggered: one event for each expiration, once the previous one was read. */
 	int epoll = epoll_create1(0);
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
 	CHECK_EQ(epoll_ctl(epoll, EPOLL_CTL_ADD, timer, &event), 0);
@@ -127,7 +127,7 @@ static void periodic(void)
 		CHECK(take(timer) >= 1);
 	}
 	close(epoll);
-	/* A child that closes it changes nothing; a reader in another process is told. */
+	/* A child that closes it changes nothing; a reader in another process is woken. */
 	pid_t child = fork_checked();
 	if (child == 0) {
 		CHECK(take(timer) >= 1);

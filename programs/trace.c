@@ -1,4 +1,4 @@
-/* Tracing: a process stops another, looks at it, changes it and lets it go on.
+/* Tracing: a process stops another, inspects it, changes it and lets it continue.
  *
  * Usage: trace
  */
@@ -19,7 +19,7 @@ static long request(int what, pid_t child, void *address, void *data)
 	return syscall(SYS_ptrace, what, child, address, data);
 }
 
-/* Waits for `child`; the signal that stopped it, or -1. */
+/* Waits for `child`. Returns the signal that stopped it, or -1. */
 static int stopped_by(pid_t child)
 {
 	int status = 0;
@@ -28,7 +28,7 @@ static int stopped_by(pid_t child)
 	return WSTOPSIG(status);
 }
 
-/* Waits for `child`; its exit code, 256 + the signal that killed it, or -1. */
+/* Waits for `child`. Returns its exit code, 256 + the signal that killed it, or -1. */
 static int ended_with(pid_t child)
 {
 	int status = 0;
@@ -42,7 +42,7 @@ static volatile long word = FORTY_TWO;
 extern const volatile long constant;
 __asm__(".section .rodata\n.balign 8\nconstant: .quad 7\n.previous");
 
-/* A child that asks to be traced, stops, and then does what `then` says; its result is its exit code. */
+/* A child with PTRACE_TRACEME that stops, and then calls `then`; the result is its exit code. */
 static pid_t traced_child(int (*then)(void))
 {
 	pid_t child = fork();
@@ -90,7 +90,7 @@ static void memory(void)
 	CHECK_EQ(request(PTRACE_POKETEXT, child, (void *)&constant, (void *)9L), 0);
 	CHECK_EQ(request(PTRACE_PEEKTEXT, child, (void *)&constant, &seen), 0);
 	CHECK_EQ(seen, 9);
-	/* Neither this process nor the file sees it. */
+	/* Neither this process nor the file sees the change. */
 	CHECK_EQ(constant, 7);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, 0), 0);
 	CHECK_EQ(ended_with(child), 9);
@@ -108,11 +108,11 @@ static int still_refused(void)
 	}
 	int status = 0;
 	waitpid(child, &status, 0);
-	/* What was stored by force gave no right to store. */
+	/* The forced store did not make the page writable. */
 	return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV ? code : 2;
 }
 
-/* Stores where the program may only read, where nothing was ever touched, and where nobody may store. */
+/* Stores where the program may only read, to pages never touched, and where no store is permitted. */
 static void forced(void)
 {
 	untouched = mmap(NULL, 4 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -132,10 +132,10 @@ static void forced(void)
 	CHECK_EQ(request(PTRACE_PEEKDATA, child, none, &seen), 0);
 	CHECK_EQ(seen, 8);
 	CHECK_FAILS(request(PTRACE_POKEDATA, child, shared_read, (void *)1L), EIO);
-	/* A word over the edge of two pages, of which one may not be written at all. */
+	/* A word across two pages, of which one may not be written at all. */
 	CHECK_EQ(request(PTRACE_POKEDATA, child, untouched + 2 * PAGE - 4, (void *)0L), 0);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, 0), 0);
-	/* That its own child ended is a signal too, though it ignores it. */
+	/* The exit of its own child raises a signal too, although it ignores it. */
 	CHECK_EQ(stopped_by(child), SIGCHLD);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, (void *)(long)SIGCHLD), 0);
 	CHECK_EQ(ended_with(child), 0);
@@ -240,7 +240,7 @@ static int take_signals(void)
 	return taken;
 }
 
-/* The tracer sees every signal first: it lets it through, drops it, or puts another in its place. */
+/* The tracer sees every signal first: it delivers it, drops it, or replaces it. */
 static void signals(void)
 {
 	siginfo_t info;
@@ -276,7 +276,7 @@ static int few_instructions(void)
 	return 3;
 }
 
-/* One instruction at a time; then at once to the end. */
+/* One instruction at a time; then on to the end. */
 static void steps(void)
 {
 	struct user_regs_struct regs;
@@ -340,7 +340,7 @@ static char state_of(pid_t child)
 	return state;
 }
 
-/* A process that did not ask for it. */
+/* Attaches to a process that did not request it. */
 static void attach(void)
 {
 	int ends[2];
@@ -348,7 +348,7 @@ static void attach(void)
 	pid_t child = fork();
 	if (child == 0) {
 		char byte;
-		/* A blocked read goes on after the stop. */
+		/* A blocked read continues after the stop. */
 		_exit(read(ends[0], &byte, 1) == 1 ? byte : 77);
 	}
 	CHECK_FAILS(request(PTRACE_CONT, child, 0, 0), ESRCH);
@@ -361,7 +361,7 @@ static void attach(void)
 	CHECK_FAILS(request(12345, child, 0, 0), EIO);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, 0), 0);
 	CHECK_FAILS(request(PTRACE_CONT, child, 0, 0), ESRCH);
-	/* Any signal brings it back. */
+	/* Any signal wakes it. */
 	CHECK_EQ(kill(child, SIGWINCH), 0);
 	CHECK_EQ(stopped_by(child), SIGWINCH);
 	CHECK_EQ(request(PTRACE_DETACH, child, 0, 0), 0);
@@ -383,12 +383,12 @@ static void group_stop(void)
 	CHECK_EQ(request(PTRACE_GETSIGINFO, child, 0, &info), 0);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, (void *)(long)SIGSTOP), 0);
 	CHECK_EQ(stopped_by(child), SIGSTOP);
-	/* This time it is no signal that it is about to take. */
+	/* This time it is not a signal that is about to be delivered. */
 	CHECK_FAILS(request(PTRACE_GETSIGINFO, child, 0, &info), EINVAL);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, 0), 0);
 	CHECK_EQ(ended_with(child), 0);
 
-	/* One that was stopped before. */
+	/* A process that was stopped before. */
 	child = fork();
 	if (child == 0) {
 		raise(SIGSTOP);
@@ -399,7 +399,7 @@ static void group_stop(void)
 	CHECK(WIFSTOPPED(status));
 	CHECK_EQ(request(PTRACE_ATTACH, child, 0, 0), 0);
 	CHECK_EQ(stopped_by(child), SIGSTOP);
-	/* Its process stays stopped when it is let go of. */
+	/* The process stays stopped when it is detached. */
 	CHECK_EQ(request(PTRACE_DETACH, child, 0, 0), 0);
 	while (state_of(child) == 't')
 		sched_yield();
@@ -426,19 +426,19 @@ static void others(void)
 				_exit(1);
 			if (kills && request(PTRACE_SETOPTIONS, child, 0, (void *)PTRACE_O_EXITKILL))
 				_exit(2);
-			/* It ends while the other stands still. */
+			/* It exits while the other is stopped. */
 			_exit(0);
 		}
 		CHECK_EQ(ended_with(tracer), 0);
 		if (kills) {
 			CHECK_EQ(ended_with(child), 256 + SIGKILL);
 		} else {
-			/* The signal that its tracer saw is gone with it. */
+			/* The signal that its tracer saw is lost with it. */
 			CHECK_EQ(write(go[1], "\1", 1), 1);
 			CHECK_EQ(ended_with(child), 6);
 		}
 	}
-	/* The end of one that is not a child. */
+	/* The exit of a tracee that is not a child. */
 	pid_t child = fork();
 	if (child == 0) {
 		char byte;
@@ -465,7 +465,7 @@ static void others(void)
 	}
 }
 
-/* A program that is executed traps. */
+/* An execve traps. */
 static void executes(char *self)
 {
 	pid_t child = fork();
@@ -503,7 +503,7 @@ static int with_a_thread(void)
 	return 12;
 }
 
-/* One thread stands still, the other goes on. */
+/* One thread is stopped, the other continues. */
 static void one_of_two(void)
 {
 	long first = 0, second = 0;

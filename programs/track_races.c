@@ -1,10 +1,10 @@
-/* Is every write told, however it meets the arming, the scan that protects again, and the un-protecting?
+/* Is every write reported, however it races with arming, with the scan that protects again, and with unprotecting?
  *
- * Three threads count in pages that are write-protected asynchronously, and note each count elsewhere once it is stored.
- * Meanwhile the first thread scans and protects again, round after round; or it takes all protection away, protects all,
- * and scans. A count that was noted before a scan began must have been told by it or by one before it, and no
- * count may be lost. Where the processor's dirty bit tells, a count that was noted before a scan is told by no later one;
- * where stores fault, one that met a scan half-way may be told by both.
+ * Three threads count in pages that are write-protected asynchronously, and record each count elsewhere once it is stored.
+ * Meanwhile the first thread scans and protects again, round after round; or it removes all protection, protects all, and
+ * scans. A count recorded before a scan began must have been reported by it or by an earlier one, and no count may be lost.
+ * Where the processor's dirty bit is used, a count recorded before a scan is reported by no later one; where stores fault,
+ * one that races with a scan may be reported by both.
  *
  * `track_races KIND ROUNDS OFFSET dirty-bit|faults`, KIND scan, arm or all: the offset shifts the calls against the stores.
  */
@@ -19,9 +19,9 @@ static char *memory;
 static int fd, pagemap, by_dirty;
 static volatile int finished;
 
-/* The count that is stored in each page, in cache lines of their own. */
+/* The count stored in each page, recorded in separate cache lines. */
 static volatile uint64_t noted[PAGES][LINE];
-/* What was noted before the scan that told of the page last, and what was found in the page after it. */
+/* The count recorded before the last scan that reported the page, and the count found in the page after it. */
 static uint64_t before_told[PAGES], seen[PAGES];
 
 static volatile uint64_t *count_in(int page)
@@ -40,7 +40,7 @@ static void *write_always(void *argument)
 			__atomic_store_n(&noted[page][0], count, __ATOMIC_SEQ_CST);
 		}
 		__builtin_ia32_pause();
-		/* With fewer CPUs than threads the others shall come to it. */
+		/* With fewer CPUs than threads, lets the other threads run. */
 		if (count % 16 == 0)
 			sched_yield();
 	}
@@ -53,7 +53,7 @@ static void note_all(uint64_t *counts)
 		counts[page] = __atomic_load_n(&noted[page][0], __ATOMIC_SEQ_CST);
 }
 
-/* Which pages are told, and protects them again. */
+/* Finds which pages are reported, and protects them again. */
 static void scan(int *told)
 {
 	struct region regions[PAGES];
@@ -69,7 +69,7 @@ static void scan(int *told)
 			told[(at - (uintptr_t)memory) / PAGE] = 1;
 }
 
-/* Pages as they were when they were told last. */
+/* Records the pages as they were when they were last reported. */
 static void remember(const int *told, const uint64_t *before)
 {
 	for (int page = 0; page < PAGES; page++) {
@@ -88,7 +88,7 @@ static void scan_round(void)
 	scan(told);
 	for (int page = 0; page < PAGES; page++) {
 		uint64_t now = *count_in(page);
-		/* Something was stored since what was noted before the scan that told of it last. */
+		/* There was a store after the count recorded before the last scan that reported it. */
 		if (told[page])
 			CHECK(now > before_told[page] || !by_dirty);
 		else
@@ -113,7 +113,7 @@ static void arm_round(void)
 	note_all(before);
 	scan(told);
 	for (int page = 0; page < PAGES; page++)
-		/* The first of two may have been stored before the arming, and noted after it. */
+		/* The first of two may have been stored before arming, and recorded after it. */
 		CHECK(told[page] || before[page] < armed[page] + 2);
 	remember(told, before);
 }

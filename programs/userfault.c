@@ -1,6 +1,6 @@
-/* Is a program told of faults in its memory, and does what it does about them hold?
+/* Is a program notified of faults in its memory, and does its handling of them take effect?
  *
- * Where the kernel has no userfaultfd, or one without what is asked here, nothing is asked.
+ * Where the kernel has no userfaultfd, or lacks the features, nothing is checked.
  */
 #include "userfault.h"
 #include <poll.h>
@@ -18,12 +18,12 @@ static char *memory(int pages)
 	return room;
 }
 
-/* A thread that resolves faults until it is told to end: what it saw. */
+/* A thread that resolves faults until it is told to stop, and its counts. */
 struct handler {
 	int fd, stop[2];
 	pthread_t thread;
 	char *source;
-	/* Counted before they are resolved, for whoever waits goes on then. */
+	/* Counted before they are resolved, because the faulting thread continues then. */
 	_Atomic int missing, writes, minor, others, failed;
 	unsigned long last;
 	unsigned thread_seen;
@@ -132,7 +132,7 @@ static void handshake(void)
 	munmap(room, 4 * PAGE);
 }
 
-/* The first touch of a page is the handler's to resolve, the kernel's touch as well. */
+/* The first access of a page must be resolved by the handler, also an access by the kernel. */
 static void missing(void)
 {
 	int fd = watcher(THREAD_FEATURE | EXACT);
@@ -165,16 +165,16 @@ static void missing(void)
 	room[7 * PAGE] = 3;
 	CHECK_EQ(room[7 * PAGE], 3);
 	CHECK_FAILS(fill(fd, UFFDIO_ZEROPAGE, room + 7 * PAGE, 1, 0), EEXIST);
-	/* As far as it goes. */
+	/* Up to the page that is present. */
 	CHECK_FAILS(fill(fd, UFFDIO_ZEROPAGE, room + 5 * PAGE, 2, 0), EAGAIN);
 	CHECK_EQ(room[5 * PAGE], 0);
-	/* What was given back is missing again. */
+	/* A freed page is missing again. */
 	madvise(room, PAGE, MADV_DONTNEED);
 	start(&handler, fd, source);
 	CHECK_EQ(room[0], 7);
 	CHECK_EQ(handler.missing, 1);
 	stop(&handler);
-	/* Nobody watches after the end: who waits goes on. */
+	/* After the descriptor is closed, waiting threads continue. */
 	close(fd);
 	CHECK_EQ(room[8 * PAGE], 0);
 	close(ends[0]);
@@ -193,7 +193,7 @@ static void write_protection(void)
 	struct handler handler;
 	start(&handler, fd, NULL);
 	CHECK_EQ(room[0], 1);
-	/* A read of a page that is not there completes. */
+	/* A read of an unpopulated page completes. */
 	CHECK_EQ(room[(PAGES - 1) * PAGE], 0);
 	CHECK_EQ(handler.writes, 0);
 	room[0] = 2;
@@ -204,7 +204,7 @@ static void write_protection(void)
 	CHECK_EQ(handler.writes, 2);
 	room[(PAGES - 2) * PAGE] = 2;
 	CHECK_EQ(handler.writes, 3);
-	/* A protection change does not take it away, giving back does. */
+	/* A protection change keeps it, freeing the page removes it. */
 	NEED(mprotect(room, PAGES * PAGE, PROT_READ) == 0);
 	NEED(mprotect(room, PAGES * PAGE, PROT_READ | PROT_WRITE) == 0);
 	room[PAGE] = 2;
@@ -212,12 +212,12 @@ static void write_protection(void)
 	madvise(room + 2 * PAGE, PAGE, MADV_DONTNEED);
 	room[2 * PAGE] = 2;
 	CHECK_EQ(handler.writes, 4);
-	/* The kernel's stores are told as well. */
+	/* The kernel's stores are reported as well. */
 	int ends[2];
 	NEED(pipe(ends) == 0 && write(ends[1], "data", 4) == 4);
 	CHECK_EQ(read(ends[0], room + 3 * PAGE, 4), 4);
 	CHECK_EQ(handler.writes, 5);
-	/* A child is not watched. */
+	/* A child has no userfaultfd. */
 	pid_t child = fork();
 	if (child == 0) {
 		room[4 * PAGE] = 9;
@@ -263,7 +263,7 @@ static void shared(void)
 	CHECK_EQ(protect(fd, room, 4, 1), 0);
 	room[0] = 1;
 	CHECK_EQ(handler.writes, 1);
-	/* That the page is not mapped comes first, and mapping it takes the protection away. */
+	/* A missing page is reported first, and mapping it removes the protection. */
 	madvise(room + PAGE, PAGE, MADV_DONTNEED);
 	room[PAGE] = 1;
 	CHECK_EQ(handler.minor, 2);
@@ -295,7 +295,7 @@ static void note(int number, siginfo_t *info, void *context)
 	(void)context;
 	signals++;
 	signal_at = info->si_addr;
-	/* So that the access succeeds the next time. */
+	/* Makes the access succeed the next time. */
 	mprotect((void *)((uintptr_t)info->si_addr & ~(PAGE - 1)), PAGE, PROT_NONE);
 	mmap((void *)((uintptr_t)info->si_addr & ~(PAGE - 1)), PAGE, PROT_READ | PROT_WRITE,
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -372,13 +372,13 @@ static void tracking(void)
 	CHECK_EQ(read(ends[0], room + 3 * PAGE, 4), 4);
 	CHECK_EQ(written(pagemap, room, PAGES, regions, 1), 1);
 	CHECK_EQ(regions[0].start, (uintptr_t)room + 3 * PAGE);
-	/* Room for one: the rest is found by the next scan. */
+	/* Room for one region: the rest is found by the next scan. */
 	room[0] = room[5 * PAGE] = 3;
 	CHECK_EQ(written(pagemap, room, PAGES, regions, 1), 1);
 	CHECK_EQ(regions[0].start, (uintptr_t)room);
 	CHECK_EQ(written(pagemap, room, PAGES, regions, 1), 1);
 	CHECK_EQ(regions[0].start, (uintptr_t)room + 5 * PAGE);
-	/* A child's stores are its own. */
+	/* A child's stores do not count here. */
 	pid_t child = fork();
 	if (child == 0) {
 		memset(room, 9, PAGES * PAGE);
@@ -422,7 +422,7 @@ static int resident(char *room, int pages)
 	return count;
 }
 
-/* Room for twice as many pages, of which the first are mapped, locked, and watched from now on. */
+/* Reserves room for twice as many pages, of which the first are mapped, locked, and registered. */
 static char *locked(int fd, int pages, int protection, int flags)
 {
 	char *room = mmap(NULL, 2 * pages * PAGE, protection, flags | MAP_ANONYMOUS, -1, 0);
@@ -432,7 +432,7 @@ static char *locked(int fd, int pages, int protection, int flags)
 	return room;
 }
 
-/* What locked memory grows by waits for its watcher. */
+/* The growth of locked memory waits for the handler. */
 static void growing(int fd, struct handler *handler)
 {
 	int known = handler->missing;
@@ -442,11 +442,11 @@ static void growing(int fd, struct handler *handler)
 	CHECK_EQ(handler->missing - known, 3);
 	CHECK_EQ(resident(room, 7), 7);
 	CHECK_EQ(room[6 * PAGE], 7);
-	/* What it did not grow by does not. */
+	/* Pages outside the growth do not wait. */
 	NEED(munlock(room, PAGE) == 0 && madvise(room, PAGE, MADV_DONTNEED) == 0);
 	CHECK(mremap(room + PAGE, 6 * PAGE, 7 * PAGE, 0) == room + PAGE);
 	CHECK_EQ(handler->missing - known, 4);
-	/* Memory that moves is not watched any more. */
+	/* Moved memory is no longer registered. */
 	char *free = memory(10);
 	CHECK(mremap(room + PAGE, 7 * PAGE, 9 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, free) == free);
 	CHECK_EQ(handler->missing - known, 4);
@@ -464,8 +464,8 @@ static void growing(int fd, struct handler *handler)
 	munmap(room, 4 * PAGE);
 }
 
-/* Of a protection change no watcher is asked: what he would be asked for is left to faults, and what follows in the same
- * memory. */
+/* A protection change waits for no handler: the pages that would need one are left to faults, and so are the pages after
+ * them in the same memory. */
 static void gaining(int fd, struct handler *handler)
 {
 	int known = handler->missing;
@@ -486,7 +486,7 @@ static void gaining(int fd, struct handler *handler)
 	munmap(room, 2 * PAGE);
 }
 
-/* What locks memory with all that is to come asks a watcher of what is his, and nobody of what lies beside it. */
+/* Locking all current and future memory waits for a handler in registered memory, and for none in the memory beside it. */
 static void all_of_it(int fd, struct handler *handler)
 {
 	int known = handler->missing;
@@ -506,7 +506,7 @@ static void all_of_it(int fd, struct handler *handler)
 	CHECK_EQ(resident(beside, 2), 2);
 	CHECK_EQ(handler->missing - known, 2);
 	munlockall();
-	/* Only what comes, and only as it is faulted in: not even if it is asked for. */
+	/* Only future mappings, and only on fault: not populated even on request. */
 	CHECK_EQ(mlockall(MCL_FUTURE | MCL_ONFAULT), 0);
 	beside = mmap(room + 4 * PAGE, 2 * PAGE, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | MAP_FIXED_NOREPLACE, -1, 0);
@@ -516,8 +516,8 @@ static void all_of_it(int fd, struct handler *handler)
 	munmap(room, 6 * PAGE);
 }
 
-/* Answers three faults, and reads once that memory moved. Linux asks for pages before it tells that, and takes no answer
- * until it was read of: then the page is watched no more. */
+/* Answers three faults, and reads one move event. Linux reports missing pages before the move event, and accepts no answer
+ * until it was read: then the page is no longer registered. */
 static void *answer(void *argument)
 {
 	static char contents[PAGE];
@@ -540,7 +540,7 @@ static void *answer(void *argument)
 	return NULL;
 }
 
-/* Memory that its watcher follows is his where it grew, too. */
+/* Memory registered with move events stays registered where it grew, too. */
 static void following(void)
 {
 	enum { EVENT_REMAP = 1 << 2 };
@@ -556,7 +556,7 @@ static void following(void)
 	munmap(free, 5 * PAGE);
 }
 
-/* A watcher who wants no messages refuses: what is his is not resident, and what follows it is. */
+/* A userfaultfd without messages refuses: its memory is not populated, and the memory after it is. */
 static void refusing(void)
 {
 	int fd = watcher(SIGBUS_FEATURE);
@@ -599,7 +599,7 @@ static void *touch(void *page)
 	return page;
 }
 
-/* Whoever waits goes on when the descriptor is closed, and ends when it is killed. */
+/* A waiting thread continues when the descriptor is closed, and exits when it is killed. */
 static void abandoned(void)
 {
 	int fd = watcher(0);

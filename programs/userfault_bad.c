@@ -1,9 +1,9 @@
-/* Is every wrong command of userfaultfd and PAGEMAP_SCAN refused as documented, and does nothing stay behind?
+/* Is every wrong command of userfaultfd and PAGEMAP_SCAN refused as documented, and is nothing left behind?
  *
- * Each command meets ranges that are misaligned, wrapped, empty, the kernel's, foreign and not registered, unknown modes
- * and features, addresses that cannot be read or written, and closed descriptors. A watcher that dies while a thread
- * waits for it leaves nobody waiting, whether for a fault or for an event to be read. An event for which the reader has
- * no room stays to be read. In the end the machine has as much memory as before.
+ * Each command gets ranges that are misaligned, wrapped, empty, the kernel's, foreign and not registered, unknown modes and
+ * features, addresses that cannot be read or written, and closed descriptors. A handler that dies while a thread waits for
+ * it leaves no thread waiting, whether for a fault or for an event to be read. An event for which the reader has no room
+ * stays unread. At the end the machine has as much memory as before.
  */
 #include "userfault.h"
 #include <poll.h>
@@ -45,7 +45,7 @@ static size_t bad_ranges(struct bad_range *bad)
 	return sizeof all / sizeof *all;
 }
 
-/* /proc/self/fdinfo says so of a descriptor. */
+/* Whether /proc/self/fdinfo of a descriptor has this text. */
 static int shows(int of, const char *what)
 {
 	char path[64], text[512] = "";
@@ -61,7 +61,7 @@ static void handshake(void)
 	struct api api = { 0xAA, 0, 0 };
 	int raw = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 	NEED(raw >= 0);
-	/* Nothing before the handshake. */
+	/* No command works before the handshake. */
 	CHECK_FAILS(watch(raw, room, 1, WP), EINVAL);
 	CHECK_FAILS(protect(raw, room, 1, 1), EINVAL);
 	CHECK_FAILS(copy(raw, room, room, 1, 0, NULL), EINVAL);
@@ -79,7 +79,7 @@ static void handshake(void)
 	CHECK_FAILS(ioctl(raw, UFFDIO_API, &api), EINVAL);
 	CHECK_FAILS(ioctl(raw, UFFDIO_API, NULL), EFAULT);
 	CHECK_FAILS(ioctl(raw, UFFDIO_API, KERNEL), EFAULT);
-	/* Who cannot be told has not agreed. */
+	/* A handshake whose answer cannot be written does not count. */
 	struct api *answer = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	NEED(answer != MAP_FAILED);
 	answer->api = 0xAA;
@@ -90,13 +90,13 @@ static void handshake(void)
 	api = (struct api){ 0xAA, UNPOPULATED, 0 };
 	CHECK_EQ(ioctl(raw, UFFDIO_API, &api), 0);
 	CHECK(shows(raw, "pending:\t0\ntotal:\t0\nAPI:\taa:80002000:80000000000001ff\n"));
-	/* Whether a read would wait is said only of those that never do. */
+	/* Readiness is reported only for nonblocking descriptors. */
 	CHECK_EQ(poll(&poller, 1, 0), 0);
 	CHECK_EQ(fcntl(raw, F_SETFL, 0), 0);
 	CHECK_EQ(poll(&poller, 1, 0), 1);
 	CHECK_EQ(poller.revents, POLLERR);
 	CHECK_EQ(fcntl(raw, F_SETFL, O_NONBLOCK), 0);
-	/* Twice. */
+	/* A second handshake. */
 	api = (struct api){ 0xAA, 0, 0 };
 	CHECK_FAILS(ioctl(raw, UFFDIO_API, &api), EINVAL);
 	CHECK_FAILS(ioctl(raw, 0xAAFF, 0), EINVAL);
@@ -106,7 +106,7 @@ static void handshake(void)
 	CHECK_FAILS(syscall(SYS_userfaultfd, 0x40000000), EINVAL);
 }
 
-/* Only the privileged see faults of the kernel or forks, unless vm.unprivileged_userfaultfd says otherwise. */
+/* Only the privileged may receive kernel faults or fork events, unless vm.unprivileged_userfaultfd permits it. */
 static void unprivileged(void *argument)
 {
 	int allowed = argument != NULL;
@@ -119,7 +119,7 @@ static void unprivileged(void *argument)
 	int own = (int)syscall(SYS_userfaultfd, O_CLOEXEC | 1);
 	NEED(own >= 0);
 	CHECK_FAILS(ioctl(own, UFFDIO_API, &api), EPERM);
-	/* That comes before what is unknown. */
+	/* That is checked before unknown features. */
 	api = (struct api){ 0xAA, EVENT_FORK | 1ULL << 60, 0 };
 	CHECK_FAILS(ioctl(own, UFFDIO_API, &api), EPERM);
 	api = (struct api){ 0xAA, 0, 0 };
@@ -143,7 +143,7 @@ static void privileges(void)
 	close(setting);
 }
 
-/* Secret memory is a file's: its stores are tracked, and that is all. */
+/* Secret memory is a file: its stores can be tracked, and nothing else. */
 static void secret(void)
 {
 	int file = (int)syscall(447, 0), tracker = watcher(ASYNC);
@@ -190,7 +190,7 @@ static void ranges(void)
 	}
 }
 
-/* Where nothing is mapped, and what is mapped but not registered, or by another descriptor. */
+/* Holes, and memory that is mapped but not registered, or registered by another descriptor. */
 static void foreign(void)
 {
 	char *hole = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -212,16 +212,16 @@ static void foreign(void)
 	CHECK_FAILS(watch(fd, other, 1, WP), EBUSY);
 	struct range range = range_of(other, 1);
 	CHECK_FAILS(ioctl(fd, UFFDIO_UNREGISTER, &range), EINVAL);
-	/* Any descriptor of this memory protects, and fills, what another watches. */
+	/* Any descriptor of this address space may protect and fill what another has registered. */
 	CHECK_EQ(protect(fd, other, 1, 1), 0);
 	CHECK_EQ(protect(fd, other, 1, 0), 0);
 	CHECK_EQ(fill(fd, UFFDIO_ZEROPAGE, other, 1, 0), 0);
-	/* Modes: none, unknown, and one that this memory has not. */
+	/* Modes: none, unknown, and one that this memory does not support. */
 	CHECK_FAILS(watch(fd, room, PAGES, 0), EINVAL);
 	CHECK_FAILS(watch(fd, room, PAGES, 8), EINVAL);
 	CHECK_FAILS(watch(fd, room, PAGES, 1UL << 40), EINVAL);
 	CHECK_FAILS(watch(fd, room, PAGES, MINOR), EINVAL);
-	/* Half of the range is there. */
+	/* Half of the range is mapped. */
 	CHECK_EQ(munmap(other + 8 * PAGE, 8 * PAGE), 0);
 	CHECK_FAILS(protect(second, other + 8 * PAGE, 8, 1), ENOENT);
 	CHECK_FAILS(copy(second, other + 7 * PAGE, room, 2, 0, &copied), ENOENT);
@@ -244,7 +244,7 @@ static void modes(void)
 	CHECK_FAILS(fill(fd, UFFDIO_POISON, room, 1, 2), EINVAL);
 	struct move move = { (uintptr_t)room, (uintptr_t)room + PAGE, PAGE, 4, 0 };
 	CHECK_FAILS(ioctl(fd, UFFDIO_MOVE, &move), EINVAL);
-	/* Private memory has nothing to go on with. */
+	/* UFFDIO_CONTINUE does not apply to anonymous memory. */
 	CHECK_FAILS(fill(fd, UFFDIO_CONTINUE, room, 1, 0), EINVAL);
 	/* Arguments and sources that cannot be used. */
 	CHECK_FAILS(ioctl(fd, UFFDIO_WRITEPROTECT, NULL), EFAULT);
@@ -255,7 +255,7 @@ static void modes(void)
 	CHECK_FAILS(copy(fd, room, unmapped, 1, 0, &copied), EFAULT);
 	CHECK_EQ(copied, -EFAULT);
 	CHECK_FAILS(copy(fd, room, (void *)KERNEL, 1, 0, &copied), EINVAL);
-	/* There already: the first page of two, then the second. */
+	/* Present already: the first page of two, then the second. */
 	CHECK_EQ(fill(fd, UFFDIO_ZEROPAGE, room, 1, 0), 0);
 	CHECK_FAILS(fill(fd, UFFDIO_ZEROPAGE, room, 2, 0), EEXIST);
 	struct filling filling = { range_of(room + PAGE, 2), 0, 0 };
@@ -295,7 +295,7 @@ static void scans(void)
 	scan = good, scan.flags = 2;
 	CHECK_FAILS(ioctl(pagemap, PAGEMAP_SCAN, &scan), EPERM);
 	CHECK_FAILS(ioctl(pagemap, PAGEMAP_SCAN, NULL), EFAULT);
-	/* Where what is found cannot be told, the end is. */
+	/* Where the results cannot be written, the end still can. */
 	*(volatile char *)room = 1;
 	char *readable = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	NEED(readable != MAP_FAILED);
@@ -303,7 +303,7 @@ static void scans(void)
 	CHECK_FAILS(ioctl(pagemap, PAGEMAP_SCAN, &scan), EFAULT);
 	CHECK_EQ(scan.walk_end, scan.end);
 	munmap(readable, PAGE);
-	/* A process that is gone has nothing, whoever looks. */
+	/* A process that has ended has no memory, whichever process scans. */
 	char path[64];
 	pid_t child = fork();
 	NEED(child >= 0);
@@ -343,7 +343,7 @@ static void await_message(int from)
 	CHECK_EQ(poll(&poller, 1, 5000), 1);
 }
 
-/* The descriptor is closed while threads wait: they go on, and find memory that nobody watches. */
+/* The descriptor is closed while threads wait: they continue, and the memory is no longer registered. */
 static void closed_while_waiting(void)
 {
 	pthread_t threads[2];
@@ -366,7 +366,7 @@ static void closed_while_waiting(void)
 	munmap(memory, 2 * PAGE);
 }
 
-/* The watcher is another process, which is killed: the descriptor goes with it. */
+/* The handler is another process, which is killed: this closes the descriptor. */
 static void killed_while_waiting(void)
 {
 	pthread_t thread;
@@ -400,7 +400,7 @@ static void killed_while_waiting(void)
 	munmap(memory, PAGE);
 }
 
-/* The program that waits is killed; who watches it finds nobody there. */
+/* The waiting program is killed; the handler gets errors. */
 static void killed_while_it_waits(void)
 {
 	int sockets[2];
@@ -425,7 +425,7 @@ static void killed_while_it_waits(void)
 	close(sockets[0]), close(sockets[1]);
 }
 
-/* What a thread does to memory of which somebody wants to know. */
+/* What a thread does to memory that causes an event. */
 enum doing { MOVES, REMOVES, UNMAPS, FORKS, DOINGS };
 
 struct deed {
@@ -465,7 +465,7 @@ static void *perform(void *argument)
 	return argument;
 }
 
-/* Two missing pages that are watched, and room elsewhere. */
+/* Two missing registered pages, and room elsewhere. */
 static struct deed prepare(enum doing doing, int by)
 {
 	struct deed deed = { .doing = doing, .fork_reads = { -1, -1 } };
@@ -476,7 +476,7 @@ static struct deed prepare(enum doing doing, int by)
 	return deed;
 }
 
-/* It happened, and nobody watches any more. */
+/* It happened, and the memory is no longer registered. */
 static void conclude(struct deed *deed)
 {
 	char *now = deed->doing == MOVES ? deed->elsewhere : deed->memory;
@@ -488,8 +488,8 @@ static void conclude(struct deed *deed)
 	munmap(deed->memory, 4 * PAGE);
 }
 
-/* The descriptor is closed before anybody has read of what happens; until then its commands fail. A fork would go on
- * waiting: the child that is not there yet has the descriptor too. */
+/* The descriptor is closed before the event is read; until then its commands fail. A fork would keep waiting: the
+ * unfinished child has the descriptor too. */
 static void closed_before_it_is_read(void)
 {
 	for (enum doing doing = 0; doing < FORKS; doing++) {
@@ -512,7 +512,7 @@ static void closed_before_it_is_read(void)
 	}
 }
 
-/* The watcher is another process, which is killed before it has read. */
+/* The handler is another process, which is killed before it has read. */
 static void killed_before_it_reads(void)
 {
 	for (enum doing doing = 0; doing < DOINGS; doing++) {
@@ -541,7 +541,7 @@ static void killed_before_it_reads(void)
 	}
 }
 
-/* Who waits for it to be read is killed: of a fork there is no child. */
+/* The thread that waits for the event to be read is killed: a fork creates no child. */
 static void killed_before_it_is_read(void)
 {
 	for (enum doing doing = 0; doing < DOINGS; doing++) {
@@ -566,13 +566,13 @@ static void killed_before_it_is_read(void)
 		CHECK_EQ(kill(child, SIGKILL), 0);
 		int status = wait_for(child);
 		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-		/* Nobody has the other end any more. */
+		/* The other end is closed. */
 		CHECK_EQ(read(told[0], &byte, 1), 0);
 		close(told[0]);
 	}
 }
 
-/* A child's watcher whose process is gone. */
+/* A child's userfaultfd whose process has ended. */
 static void gone(int heir, char *memory)
 {
 	struct range range = range_of(memory, 1);
@@ -585,8 +585,8 @@ static void gone(int heir, char *memory)
 	CHECK_EQ(ioctl(heir, UFFDIO_WAKE, &range), 0);
 }
 
-/* The reader of a fork has no room for the descriptor: it is read of once there is. Then the child's memory is
- * watched, or, if that descriptor is closed, it is not. */
+/* The reader of a fork event cannot get another descriptor: the event is read once it can. Then the child's memory is
+ * registered, or, if that descriptor is closed, it is not. */
 static void no_room_for_a_fork(int closes)
 {
 	pthread_t thread;
@@ -682,7 +682,7 @@ int main(int argc, char **argv)
 	if (fd < 0)
 		return checked("userfault_bad");
 	close(fd);
-	/* The first time fills caches. On a machine of its own the third leaves as much memory as the second. */
+	/* The first time fills caches. On a machine with no other processes the third leaves as much memory as the second. */
 	everything();
 	everything();
 	long before = free_memory();

@@ -1,8 +1,8 @@
-/* Do system calls that touch watched memory wait for its watcher, or fail, as documented?
+/* Do system calls that access registered memory wait for its handler, or fail, as documented?
  *
- * Copies to and from a program wait, whoever's memory it is; so does what only looks up pages. Where the watcher wants
- * none of the kernel's faults (UFFD_USER_MODE_ONLY), or signals (UFFD_FEATURE_SIGBUS), they fail with EFAULT and nothing
- * is filled. A debugger's access never waits. Nor does a thread that ends.
+ * Copies to and from a program wait, whichever process's memory it is; so do calls that only look up pages. Where the
+ * userfaultfd excludes the kernel's faults (UFFD_USER_MODE_ONLY), or uses signals (UFFD_FEATURE_SIGBUS), they fail with
+ * EFAULT and nothing is filled. A debugger's access never waits. Nor does a thread that exits.
  */
 #include "userfault.h"
 #include <poll.h>
@@ -25,7 +25,7 @@ static char *memory(int pages)
 	return memory;
 }
 
-/* Each returns how many bytes it moved, or -1 and errno. */
+/* Each returns the number of bytes moved, or -1 and errno. */
 static long receives(char *at)
 {
 	if (write(ends[1], "data", 4) != 4)
@@ -80,7 +80,7 @@ static long lends(char *at)
 	return moved == 4 ? read(ends[0], rest, 4) : moved;
 }
 
-/* A store, and what the watcher is told of it. */
+/* A call, whether it stores, and the fault that the handler receives for it. */
 static const struct {
 	long (*call)(char *);
 	int stores;
@@ -89,7 +89,7 @@ static const struct {
 };
 enum { CALLS = sizeof calls / sizeof *calls };
 
-/* A thread that fills and unprotects until it is told to end, and counts. */
+/* A thread that fills and unprotects until it is told to stop, and counts. */
 struct resolver {
 	int fd, stop[2];
 	pthread_t thread;
@@ -159,7 +159,7 @@ static void calls_wait(int fd)
 		CHECK_EQ(resolver.writes, calls[i].stores);
 		CHECK_EQ(protect(fd, room, 1, 0), 0);
 	}
-	/* The second of two pages alone is missing: all of it is moved. */
+	/* Only the second of two pages is missing: everything is copied. */
 	madvise(room + PAGE, PAGE, MADV_DONTNEED);
 	start(&resolver, fd);
 	CHECK_EQ(writes_to(room + PAGE - 2), 4);
@@ -187,7 +187,7 @@ static void calls_fail(int fd)
 	CHECK_EQ(protect(fd, room, 1, 0), 0);
 }
 
-/* What the program does itself is told of all the same. */
+/* Accesses by the program itself are reported all the same. */
 static void program_waits(int fd)
 {
 	struct resolver resolver;
@@ -198,7 +198,7 @@ static void program_waits(int fd)
 	CHECK_EQ(resolver.missing, 1);
 }
 
-/* A debugger's access fails where a watcher would have to be asked. */
+/* A debugger's access fails where a handler would be needed. */
 static void debugger(int fd)
 {
 	char byte = 7;
@@ -231,7 +231,7 @@ static void *owner(void *argument)
 	return NULL;
 }
 
-/* Who ends waits for nobody: words that it would clear, and a list that it would follow, are left. */
+/* An exiting thread never waits: the words that it would clear, and the robust list, are left. */
 static void endings(int fd)
 {
 	struct resolver resolver;

@@ -1,11 +1,11 @@
-/* Is every write to protected memory told, once and exactly, however the page came to be there and whatever happened to it?
+/* Is every write to protected memory reported, once and exactly, however the page came to be there and whatever happened to
+ * it?
  *
- * Every combination of: a kind of memory; what populates half of it; whether that comes before the protection or after; what
- * happens then; and how writes are told: by PAGEMAP_SCAN, or by a signal at the store. Then some pages are written, those
- * that are there, those that are not and those that are in swap, by the program and by the kernel. No write may be lost,
- * and no page told that was not written: what a call writes to the file of shared memory is no write to this memory.
- * Where contents go (MADV_DONTNEED, MADV_REMOVE), the page may be told; where they went from anonymous memory that was
- * there, it must be.
+ * Every combination of: a kind of memory; what populates half of it; whether that comes before the protection or after;
+ * what happens then; and how writes are reported: by PAGEMAP_SCAN, or by a signal at the store. Then some pages are
+ * written, populated ones, others, and those in swap, by the program and by the kernel. No write may be lost, and no
+ * unwritten page reported: a call that writes to the file of shared memory does not write to this memory. Where contents
+ * are discarded (MADV_DONTNEED, MADV_REMOVE), the page may be reported; where present anonymous pages are, it must be.
  *
  * Usage: userfault_matrix dirty-bit|faults      (what the first write of a protected private page costs)
  */
@@ -27,7 +27,7 @@ enum populate { READ, WRITE, ZERO_FILL, FILE_WRITE, POPULATES };
 enum order { BEFORE, AFTER, ORDERS };
 enum event { NOTHING, DONTNEED, REMOVE, PAGEOUT, PAGEOUT_READ, PAGEOUT_SCAN, FORK, MREMAP, TWO_AREAS, EVENTS };
 enum telling { SCAN, SIGNAL, TELLINGS };
-/* What is to be told of a page. */
+/* What must be reported of a page. */
 enum told { MUST_NOT, MAY, MUST };
 
 static const char *const names[][EVENTS] = {
@@ -95,7 +95,7 @@ static int can_be(const struct combination *one)
 	return 1;
 }
 
-/* Room whose length is `whole`, aligned to a huge page. */
+/* Reserves room of length `whole`, aligned to a huge page. */
 static char *room(void)
 {
 	char *start = mmap(NULL, whole + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -141,12 +141,12 @@ static void store(const struct combination *one, size_t index, unsigned char val
 {
 	*(volatile unsigned char *)at(index) = value;
 	contents[index] = value;
-	/* Where the protection may be gone, there may be no signal. */
+	/* Where the protection may have been removed, there may be no signal. */
 	if (one->telling == SCAN || wanted[index] != MAY)
 		wanted[index] = MUST;
 }
 
-/* Populates every other page; whether a page is there or still protected after it is as on Linux. */
+/* Populates every other page; whether a page is present or still protected after that is as on Linux. */
 static void populate(const struct combination *one)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -161,7 +161,7 @@ static void populate(const struct combination *one)
 			store(one, i, (unsigned char)(0x80 + i));
 			break;
 		case ZERO_FILL:
-			/* A marker of anonymous memory is in the way; shared memory is filled, without protection. */
+			/* A marker of anonymous memory prevents the fill; shared memory is filled, without protection. */
 			if (ioctl(fd, UFFDIO_ZEROPAGE, &filling) != 0)
 				CHECK(errno == EEXIST);
 			else if (one->order == BEFORE)
@@ -204,7 +204,7 @@ static void drop(const struct combination *one)
 	}
 }
 
-/* What a child writes is its own. */
+/* What a child writes does not count. */
 static void fork_a_child(const struct combination *one)
 {
 	pid_t child = fork();
@@ -212,12 +212,12 @@ static void fork_a_child(const struct combination *one)
 	if (child == 0) {
 		signal(SIGBUS, SIG_DFL);
 		for (size_t i = 0; i < count; i++) {
-			/* The pool has huge pages for the parent alone. */
+			/* The pool has huge pages only for the parent. */
 			if (one->kind == HUGETLB && !is_populated(i))
 				continue;
 			if (*(volatile unsigned char *)at(i) != contents[i])
 				_exit(1);
-			/* A child that is not watched is protected from nothing. */
+			/* A child without a userfaultfd has no protection. */
 			if (one->kind != SHARED && one->kind != HUGETLB)
 				*(volatile unsigned char *)at(i) = 0xff;
 		}
@@ -246,8 +246,8 @@ static void move(void)
 	base = to;
 }
 
-/* How many regions; `told` says of each unit whether it is in one. Other pages of the memory may only be told where
- * contents went. */
+/* Returns the number of regions; `told` records for each unit whether it is in one. Other pages of the memory may be
+ * reported only where contents were discarded. */
 static void scan(const struct combination *one, int *told)
 {
 	struct region regions[4 * MOST];
@@ -281,7 +281,7 @@ static long free_swap(void)
 	return strtol(row + 9, NULL, 10);
 }
 
-/* What went out comes back: one page or all of them by reads, the others by what follows; or a scan meets it there. */
+/* Pages are swapped in: one or all of them by reads, the others by what follows; or a scan finds them in swap. */
 static void page_out(const struct combination *one)
 {
 	int told[MOST];
@@ -333,7 +333,7 @@ static long faults(void)
 	return usage.ru_minflt;
 }
 
-/* What the writes of pages that are there, and protected, cost in faults. */
+/* The number of faults of writes to present, protected pages. */
 static void check_faults(const struct combination *one, long found)
 {
 	int simple = one->event == NOTHING || one->event == TWO_AREAS;
@@ -392,11 +392,11 @@ static void check_told(const struct combination *one)
 	}
 	if (one->telling != SCAN)
 		return;
-	/* The scan has protected everything again: of what follows it tells one write, and no read. */
+	/* The scan has protected everything again: after that it reports one write, and no read. */
 	store(one, 3, 0x77);
 	scan(one, told);
 	for (size_t i = 0; i < count; i++) {
-		/* Where a huge page of the pool went, Linux protects nothing, and tells what is read there then. */
+		/* Where a hugetlb page was discarded, Linux protects nothing, and reports what is then read there. */
 		int may = one->kind == HUGETLB && wanted[i] == MAY;
 		CHECK(told[i] == (i == 3) || may);
 	}
@@ -415,7 +415,7 @@ static void try_one(const struct combination *one)
 		CHECK_EQ(madvise(base + whole / 2, whole / 2, MADV_DONTDUMP), 0);
 	for (size_t i = 0; i < MOST; i++)
 		wanted[i] = MUST_NOT;
-	/* Only memory that is watched can be filled. */
+	/* Only registered memory can be filled. */
 	int early = one->order == AFTER && one->populate != ZERO_FILL;
 	if (early)
 		populate(one);
@@ -439,7 +439,7 @@ static void try_one(const struct combination *one)
 		       names[2][one->order], names[3][one->event], names[4][one->telling]);
 }
 
-/* Whether a file of the kernel's holds more than its heading. */
+/* Whether a file of the kernel has more than its heading. */
 static int lines(const char *path)
 {
 	char text[4096];

@@ -1,7 +1,7 @@
-/* Are children born, ended and waited for as Linux does it?
+/* Are children created, ended and waited for as Linux does it?
  *
- * wait4 and waitid in every form, codes and signals, usage, zombies, orphans, ignored SIGCHLD, process groups, vfork,
- * and execve: what it keeps and what it drops.
+ * wait4 and waitid in every form, codes and signals, usage, zombies, orphans, ignored SIGCHLD, process groups, vfork, and
+ * execve: what it keeps and what it drops.
  */
 #include "check.h"
 #include <sys/time.h>
@@ -138,7 +138,7 @@ static void orphans(void)
 		if (fork_checked() == 0) {
 			while (getppid() == me)
 				rest(1);
-			/* Whoever adopted it, its own parent is gone. */
+			/* It was adopted: its own parent is gone. */
 			pid_t parent = getppid();
 			NEED(write(ends[1], &parent, sizeof parent) == sizeof parent);
 			_exit(0);
@@ -152,7 +152,7 @@ static void orphans(void)
 	close(ends[0]);
 	close(ends[1]);
 
-	/* Nobody to wait: the child is gone without a trace. */
+	/* With SIGCHLD ignored, no zombie is left. */
 	signal(SIGCHLD, SIG_IGN);
 	child = fork_checked();
 	if (child == 0)
@@ -161,7 +161,7 @@ static void orphans(void)
 	CHECK_FAILS(kill(child, 0), ESRCH);
 	signal(SIGCHLD, SIG_DFL);
 
-	/* A zombie still has its number. */
+	/* A zombie keeps its process ID. */
 	child = fork_checked();
 	if (child == 0)
 		_exit(0);
@@ -179,7 +179,7 @@ static void with_vfork(void)
 	written_by_child = 0;
 	pid_t child = vfork();
 	if (child == 0) {
-		/* One memory, and the parent waits. */
+		/* The memory is shared, and the parent waits. */
 		written_by_child = 1;
 		_exit(5);
 	}

@@ -1,9 +1,9 @@
 /* Which pages were written since I last asked? Asked as Windows' GetWriteWatch is.
  *
- * Memory is given a write watch. get_write_watch tells the addresses of pages that were written since then or since the
- * last reset, upwards, as many as there is room for, and with RESET forgets those that it told: what is written
- * meanwhile is told by this call or by the next. Whoever writes, the program or the kernel for it, counts; reading,
- * protecting, merging areas and asking do not.
+ * Memory gets a write watch. get_write_watch returns the addresses of pages that were written since then or since the last
+ * reset, in ascending order, as many as there is room for, and with RESET resets those that it returned: a page written
+ * meanwhile is returned by this call or by the next. Writes count, by the program or by the kernel for it; reading,
+ * protecting, merging areas and get_write_watch do not.
  *
  * Usage: write_watch [SIZE_IN_MIB]
  */
@@ -24,7 +24,7 @@ static void watch_writes(void *base, size_t size)
 	MUST(uffd_protect(watcher, base, size, 1) == 0);
 }
 
-/* The first `*count` addresses of written pages; `*count` becomes how many there are. */
+/* Returns the first `*count` addresses of written pages, and sets `*count` to their number. */
 static void get_write_watch(int flags, void *base, size_t size, void **addresses, size_t *count)
 {
 	struct region regions[ROOM];
@@ -49,7 +49,7 @@ static void reset_write_watch(void *base, size_t size)
 	MUST(uffd_protect(watcher, base, size, 1) == 0);
 }
 
-/* Exactly these pages, counted from the base, are told. */
+/* Checks that exactly these pages, counted from the base, are returned. */
 static void expect(int line, int flags, char *base, size_t size, const size_t *pages, size_t many)
 {
 	void *addresses[ROOM];
@@ -93,11 +93,11 @@ static void semantics(void)
 	MUST(read(zero, base + 20 * PAGE, PAGE) == (long)PAGE);
 	MUST(write(pipes[1], text, 8) == 8 && read(pipes[0], base + 31 * PAGE - 4, 8) == 8);
 	EXPECT(RESET, base, size, 20, 30, 31);
-	/* It reads. */
+	/* The kernel reads. */
 	MUST(write(pipes[1], base + 20 * PAGE, 8) == 8 && read(pipes[0], text, 8) == 8);
 	EXPECT_NONE(KEEP, base, size);
 
-	/* Rights come and go, areas are split and merge again. */
+	/* Rights are removed and restored, areas are split and merge again. */
 	base[12 * PAGE] = 1;
 	MUST(mprotect(base + 10 * PAGE, 5 * PAGE, PROT_READ) == 0);
 	MUST(mprotect(base + 10 * PAGE, 5 * PAGE, PROT_READ | PROT_WRITE) == 0);
@@ -107,7 +107,7 @@ static void semantics(void)
 	reset_write_watch(base, size);
 	EXPECT_NONE(KEEP, base, size);
 
-	/* A child writes its own copy; the parent its own, and that is told. */
+	/* A child writes its own copy; the parent writes its own, and that is returned. */
 	pid_t child = fork();
 	MUST(child >= 0);
 	if (child == 0) {
@@ -119,7 +119,7 @@ static void semantics(void)
 	base[3 * PAGE] = 5;
 	EXPECT(RESET, base, size, 3);
 
-	/* More pages than there is room for: what is not told is not forgotten. */
+	/* More pages than there is room for: those not returned are not reset. */
 	void *addresses[ROOM];
 	write_pages(base, size);
 	for (size_t asked = 0; asked < 64; asked += 16) {
@@ -146,7 +146,7 @@ static void *write_all_the_time(void *unused)
 	return unused;
 }
 
-/* A page changed since it was last told is told again, whoever writes while we ask. */
+/* A page changed since it was last returned is returned again, also while other threads write during the call. */
 static void beside_a_writer(void)
 {
 	const size_t size = ROOM * PAGE;

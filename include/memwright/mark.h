@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Marks of a region of interest: a tool that counts from outside sees them pass, the program does nothing.
+ * Marks of a region of interest: a tool that counts from outside sees them; they have no effect on the program.
  *
- * A mark is the 7-byte NOP with a 32-bit displacement. The upper half of the displacement is a magic number, the
- * lower half is twice the region's number, plus one at its end. Every x86-64 processor executes it as a NOP; elsewhere
- * it is nothing at all. A region may be passed many times, and regions may lie in each other.
+ * A mark is the 7-byte NOP with a 32-bit displacement. The upper half of the displacement is a magic number, the lower half
+ * is twice the region's number, plus one at its end. Every x86-64 processor executes it as a NOP; on other processors it is
+ * empty. A region may be executed many times, and regions may be nested.
  */
 #ifndef MEMWRIGHT_MARK_H
 #define MEMWRIGHT_MARK_H
@@ -22,13 +22,13 @@
 #define MARK_END(region) MARK_CODE((region) << 1 | 1)
 
 /*
- * MARK_NAME(1, "toggle"); at file scope, or in a function, calls region 1 "toggle" in every report.
+ * MARK_NAME(1, "toggle"); at file scope, or in a function, names region 1 "toggle" in every report.
  *
- * The region is a number, or a macro of one; the name is a string literal: a letter, then up to 63 letters, digits, "_" and
+ * The region is a number, or a macro for one; the name is a string literal: a letter, then up to 63 letters, digits, "_" and
  * "-". A header may name a region for all files that include it. Two names for one region, or one name for two, are refused.
  *
- * A name is no instruction, and the loader does not read it. It is an entry of the section .memwright.regions, which is not
- * allocated: the number in 4 bytes, the low one first, then the name and a NUL. Entries follow each other without padding.
+ * A name is not an instruction, and the loader does not read it. It is an entry of the section .memwright.regions, which is not
+ * allocated: the number in 4 bytes, little-endian, then the name and a NUL. Entries follow each other without padding.
  */
 #ifdef __x86_64__
 #define MARK_NAME(region, name) \

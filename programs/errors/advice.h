@@ -1,4 +1,4 @@
-/* Advice, by each of its names, and to another process. */
+/* Advice, of each kind, and to another process. */
 #include "kinds.h"
 
 #define POPULATES(text, advice)                                                                               \

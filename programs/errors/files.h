@@ -1,4 +1,4 @@
-/* Files in memory: sizes, seals, and what the cache holds of them. */
+/* Files in memory: sizes, seals, and the contents of the page cache. */
 #include "kinds.h"
 
 static const struct call files_calls[] = {

@@ -1,4 +1,4 @@
-/* Huge pages of the pool. Each name begins with "hugetlb ". */
+/* hugetlb pages. Each name begins with "hugetlb ". */
 #include "kinds.h"
 
 static const struct call huge_calls[] = {

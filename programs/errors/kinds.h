@@ -1,4 +1,4 @@
-/* What a table of calls is made of: the places and descriptors that calls name, and the reasons to fail. */
+/* The parts of a table of calls: the addresses and descriptors that calls use, and the reasons to fail. */
 #ifndef ERRORS_KINDS_H
 #define ERRORS_KINDS_H
 
@@ -9,7 +9,7 @@
 #include <sys/shm.h>
 #include <sys/uio.h>
 
-/* Rows of the table say what they need. */
+/* Rows of the table omit fields that they do not need. */
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
 #ifndef UFFDIO_POISON
@@ -56,26 +56,26 @@ enum {
 	EVENT_REMOVE = 1 << 3,
 };
 
-/* The pool of huge pages is filled for the calls that begin with this, and empty for others. */
+/* The hugetlb pool is filled for the calls that begin with this, and empty for others. */
 static const char on_huge_pages[] = "hugetlb ";
 #define POOL "8"
 #define HUGE_PAGE (2UL << 20)
 
-/* Memory at fixed places, with nothing around it. */
+/* Memory at fixed addresses, with nothing around it. */
 #define PAGES 0x20000000UL     /* private, four pages, written */
 #define HOLE 0x21000000UL      /* nothing */
-#define READS 0x22000000UL     /* private, to be read */
+#define READS 0x22000000UL     /* private, readable */
 #define CLOSED 0x23000000UL    /* private, without rights */
 #define SHARED 0x24000000UL    /* a file's, shared, writable */
-#define SHARED_READS 0x25000000UL /* the same by a descriptor that only reads */
-#define SEALED 0x26000000UL    /* private, to be read, sealed */
+#define SHARED_READS 0x25000000UL /* the same, by a read-only descriptor */
+#define SEALED 0x26000000UL    /* private, readable, sealed */
 #define LOCKED 0x27000000UL    /* private, locked */
 #define EDGE 0x28000000UL      /* two pages, then nothing */
 #define WATCHED 0x29000000UL   /* private, empty, of the userfaultfd */
 #define MINOR 0x2a000000UL     /* a file's, shared, with a page that is not mapped and a hole, of the userfaultfd */
 #define BOUND 0x2b000000UL     /* private, with the policy BIND */
 #define PREFERS 0x2c000000UL   /* private, with the policy PREFERRED */
-#define BEHIND 0x2d000000UL    /* shared, behind the end of its file */
+#define BEHIND 0x2d000000UL    /* shared, beyond the end of its file */
 #define FORKED 0x2e000000UL    /* private, written, shared with the parent since the fork */
 #define POISONED 0x2f000000UL  /* private, poisoned by UFFDIO_POISON */
 #define HALF 0x30000000UL      /* private, of the userfaultfd: an empty page, then a written one */
@@ -116,16 +116,16 @@ enum {
 	NONE = 99
 };
 
-/* Words that stand for the id of a segment, and of a process. */
+/* Words that stand for the ID of a segment, and of a process. */
 #define SEGMENT 0x51515151UL
 #define LENT_SEGMENT 0x51515152UL    /* of user 1000, four pages */
 #define REMOVED_SEGMENT 0x51515153UL
 #define SELF 0x50505050UL
 #define PARENT 0x50505051UL
 
-/* What is done to the arguments: words from 8 on are those of the structure behind a pointer. */
+/* A change of the arguments: words from 8 on are those of the structure behind a pointer. */
 struct edit {
-	char kind; /* '=' sets, '|' adds bits, '&' takes bits away, '!' adds to the state */
+	char kind; /* '=' sets, '|' adds bits, '&' removes bits, '!' adds to the state */
 	unsigned char word;
 	unsigned long value;
 };
@@ -133,18 +133,18 @@ struct edit {
 /* The state in which a call is made. */
 enum {
 	OTHER_USER = 1 << 0,           /* user 1000 */
-	NO_LOCKING = 1 << 1,           /* RLIMIT_MEMLOCK, nothing */
+	NO_LOCKING = 1 << 1,           /* RLIMIT_MEMLOCK, 0 */
 	LITTLE_LOCKING = 1 << 2,       /* RLIMIT_MEMLOCK, a page */
 	LITTLE_ADDRESS_SPACE = 1 << 3, /* RLIMIT_AS, a page */
-	NO_DESCRIPTORS = 1 << 4,       /* RLIMIT_NOFILE, none */
+	NO_DESCRIPTORS = 1 << 4,       /* RLIMIT_NOFILE, 0 */
 	LITTLE_FILES = 1 << 5,         /* RLIMIT_FSIZE, a page, and SIGXFSZ ignored */
-	NO_FILES = 1 << 6,             /* fs.file-max, none, which root passes over */
+	NO_FILES = 1 << 6,             /* fs.file-max, 0, which root is exempt from */
 	FEW_AREAS = 1 << 7,            /* vm.max_map_count, one */
-	NO_SEGMENTS = 1 << 8,          /* kernel.shmall, nothing */
-	ALL_KEYS = 1 << 9,             /* every protection key is taken */
-	LITTLE_GROUP = 1 << 10,        /* in a group with 1 MiB */
+	NO_SEGMENTS = 1 << 8,          /* kernel.shmall, 0 */
+	ALL_KEYS = 1 << 9,             /* every protection key is allocated */
+	LITTLE_GROUP = 1 << 10,        /* in a group with a limit of 1 MiB */
 	PINNED = 1 << 11,              /* a page of SMALL_PAGES is in a pipe */
-	NO_PROMISES = 1 << 12,         /* vm.overcommit_memory, 2, of swap alone */
+	NO_PROMISES = 1 << 12,         /* vm.overcommit_memory is 2, and only swap counts */
 	NO_NICENESS = 1 << 13,         /* root without CAP_SYS_NICE */
 };
 
@@ -167,7 +167,7 @@ static const char long_name[300] = { [0 ... 298] = 'n' };
 static const char missing_path[] = "/no/such/file", folder_path[] = "/", device_path[] = "/dev/null", swap_path[] = "/dev/zram0";
 static const int absent_nodes[] = { 9 };
 
-/* Files that are made for the calls that name one. */
+/* Files that are created for the calls that name one. */
 #define HERE "/tmp/errors"
 static const char file_path[] = HERE "/file", through_file_path[] = HERE "/file/below", loop_path[] = HERE "/loop",
 		  pipe_path[] = HERE "/pipe", still_path[] = HERE "/still/file", running_path[] = "/proc/self/exe";
@@ -180,7 +180,7 @@ static char sealed_path[64];
 #define TAKE(word, value) { '&', word, value }
 #define STATE(value) { '!', 0, value }
 
-/* Reasons that many calls share: where the range lies. */
+/* Reasons that many calls share: the position of the range. */
 #define UNALIGNED { "unaligned", { SET(0, PAGES + 1) } }
 #define IN_A_HOLE { "in a hole", { SET(0, HOLE) } }
 #define INTO_A_HOLE { "into a hole", { SET(0, EDGE), SET(1, 4 * PAGE) } }
@@ -203,11 +203,11 @@ static char sealed_path[64];
 #define ADVICE(text, advice)                                                                                  \
 	{ "madvise " text, SYS_madvise, { PAGES, PAGE, advice },                                              \
 	  { ADVICE_REASONS, TOO_LONG } }
-/* Without a length that reaches the program's own areas, which would go, and those of the kernel, which are others. */
+/* Without a length that reaches the program's own areas, which would be unmapped, and the kernel's, which differ. */
 #define ADVICE_BELOW(text, advice)                                                                            \
 	{ "madvise " text, SYS_madvise, { PAGES, PAGE, advice }, { ADVICE_REASONS } }
 
-/* Where huge pages lie. */
+/* The position of huge pages. */
 #define BEGINS_WITHIN { "begins within", { SET(0, HUGE + PAGE) } }
 #define ENDS_WITHIN { "ends within", { SET(1, HUGE_PAGE + PAGE) } }
 #define HUGE_INTO_A_HOLE { "into a hole", { SET(1, 4 * HUGE_PAGE) } }

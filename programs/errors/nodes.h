@@ -1,4 +1,4 @@
-/* Policies of nodes, and migration. */
+/* NUMA policies, and migration. */
 #include "kinds.h"
 
 static const struct call nodes_calls[] = {

@@ -1,4 +1,4 @@
-/* What a call is made on: the places, descriptors, files and segments, and the state of the child that makes it. */
+/* What a call is made on: the mappings, descriptors, files and segments, and the state of the child that makes it. */
 #ifndef ERRORS_PREPARE_H
 #define ERRORS_PREPARE_H
 
@@ -8,7 +8,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 
-/* Where groups of processes are mounted, by somebody else or by the program itself. */
+/* Where control groups are mounted, before the test or by the program itself. */
 static const char *groups = "/sys/fs/cgroup";
 static const char own_groups[] = HERE "/groups";
 
@@ -39,7 +39,7 @@ static void write_text(const char *path, const char *text)
 	close(file);
 }
 
-/* The pool holds pages for the calls on huge pages alone. */
+/* The pool holds pages only for the calls on huge pages. */
 static int is_on_huge_pages(const struct call *call)
 {
 	return strncmp(call->name, on_huge_pages, sizeof on_huge_pages - 1) == 0;
@@ -50,7 +50,7 @@ static void fill_pool(const char *pages)
 	write_text("/proc/sys/vm/nr_hugepages", pages);
 }
 
-/* The settings of the system that a state changes; the parent sets them back. */
+/* The settings of the system that a state changes; the parent restores them. */
 static struct control {
 	unsigned state;
 	const char *path, *changed;
@@ -86,8 +86,8 @@ static void restore_controls(void)
 		write_text(controls[i].path, controls[i].usual);
 }
 
-/* Files with names, one of them in a file system from which nothing is executed, and which is read-only where the kernel
- * has such mounts. */
+/* Named files, one of them in a file system mounted noexec, which is read-only where the kernel has such mounts.
+ * */
 static void prepare_files(void)
 {
 	NEED(mkdir(HERE, 0755) == 0 && mkdir(HERE "/still", 0755) == 0);
@@ -128,7 +128,7 @@ static void prepare_group(void)
 	write_text(of_groups("little/memory.max"), "1M");
 }
 
-/* On Linux a child that was waited for may still be on its way out of its group. */
+/* On Linux a child that was waited for may not have left its group yet. */
 static void remove_group(void)
 {
 	int gone = 0;
@@ -237,7 +237,7 @@ static void watch_minor_faults(void)
 	watch_by(WATCHER, MINOR, 4 * PAGE, REGISTERS_MINOR);
 }
 
-/* Others' calls would wait for an answer, and so only the userfaultfd's are made on watched memory. */
+/* Other calls would wait for a handler, so only the userfaultfd's are made on registered memory. */
 static void prepare_watched(const struct call *call)
 {
 	watch_by(WATCHER, WATCHED, 2 * PAGE, UFFDIO_REGISTER_MODE_MISSING);
@@ -275,13 +275,13 @@ static void prepare_small_pages(void)
 	NEED(madvise((void *)SMALL_PAGES, HUGE_PAGE, MADV_HUGEPAGE) == 0);
 }
 
-/* What a fork does not hand on is made in the child. */
+/* What a fork does not pass on is created in the child. */
 static void prepare_child(const struct call *call)
 {
 	become((int)syscall(CALL_PIDFD_OPEN, getpid(), 0), OWN);
 	watcher(WATCHER, 0);
 	become((int)syscall(SYS_userfaultfd, 0), WATCHER_NEW);
-	/* The parent's pages become the child's own. */
+	/* Makes the parent's pages exclusive to the child. */
 	memset((void *)PAGES, 7, 4 * PAGE);
 	if (call->number == SYS_ioctl)
 		prepare_watched(call);
@@ -294,7 +294,7 @@ static void prepare_child(const struct call *call)
 	become(open("/proc/self/pagemap", O_RDONLY), PAGEMAP);
 }
 
-/* Waits in the kernel until somebody reads that the page goes, which nobody does. */
+/* Waits in the kernel until its remove event is read, which never happens. */
 static void *take_out(void *unused)
 {
 	(void)unused;
@@ -338,7 +338,7 @@ static void outlive_process(void)
 	NEED(exited(wait_for(child), 0));
 }
 
-/* Places and descriptors that few calls name are made where they are named. */
+/* Mappings and descriptors that few calls use are created only for those. */
 static void prepare_named(unsigned long word)
 {
 	switch (word) {
@@ -366,7 +366,7 @@ static void limit(int which, unsigned long value)
 	NEED(setrlimit(which, &limit) == 0);
 }
 
-/* What is printed goes to a file too. */
+/* The limit applies to the program's output too. */
 static void lift_limit_of_files(void)
 {
 	struct rlimit limit = { RLIM_INFINITY, RLIM_INFINITY };
@@ -394,7 +394,7 @@ static void pin(void)
 	NEED(pipe(ends) == 0 && vmsplice(ends[1], &page, 1, 0) == (long)PAGE);
 }
 
-/* Rights go last: what else changes the state wants some. Only this thread is asked; another may be waiting for good. */
+/* Capabilities go last, because other changes need some. Only for this thread; another may be waiting for good. */
 static void enter_state(unsigned long state)
 {
 	change_controls(state);

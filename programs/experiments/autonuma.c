@@ -1,9 +1,9 @@
 /* Does memory follow the threads that use it?
  *
- * The shapes of the programs that are run to judge NUMA balancing, small: numa01, two processes on two nodes, each of
- * which has threads that write all of its memory; numa02, one process whose threads write a part of its memory each. All
- * memory is touched first on node 0, so that half of it is not where it is used. Threads stay on their CPUs: whether
- * they are moved to their memory instead is a question for a scheduler.
+ * The access patterns of the programs that are used to evaluate NUMA balancing, in small: numa01, two processes on two
+ * nodes, each of which has threads that write all of its memory; numa02, one process whose threads write a part of its
+ * memory each. All memory is first touched on node 0, so half of it is on the wrong node. Threads stay on their CPUs:
+ * whether they should be moved to their memory instead is a question for a scheduler.
  *
  * Usage: autonuma numa01|numa02 [PASSES [KIB_OF_A_THREAD]]
  */
@@ -11,7 +11,7 @@
 
 enum { THREADS = 4 };
 
-/* Where the processes meet when their memory is there, and where all threads do before they begin. */
+/* Where the processes meet when their memory is populated, and where all threads do before they begin. */
 static struct {
 	pthread_barrier_t ready, begin;
 } *meeting;
@@ -34,7 +34,7 @@ static void *write_part(void *argument)
 	return NULL;
 }
 
-/* Threads on these CPUs write all of the memory, or a part each. Returns when they have ended. */
+/* Runs threads on these CPUs that write all of the memory, or a part each. Returns when they have ended. */
 static void run_threads(int first, int threads, char *memory, size_t size, int is_shared)
 {
 	struct part parts[THREADS];
@@ -49,7 +49,7 @@ static void run_threads(int first, int threads, char *memory, size_t size, int i
 		MUST(pthread_join(handles[i], NULL) == 0);
 }
 
-/* Pages of the memory on the node of the CPUs that use it. */
+/* The number of pages on the node of the CPUs that use them. */
 static size_t pages_at_home(char *memory, size_t size, int is_shared, int node)
 {
 	if (is_shared)
@@ -66,7 +66,7 @@ int main(int count, char **arguments)
 	int processes = is_shared ? 2 : 1, own = THREADS / processes, status = 0;
 	pthread_barrierattr_t shared;
 	pid_t other = 0;
-	/* A thread of numa01 writes the other's share, too. */
+	/* A thread of numa01 also writes the other threads' parts. */
 	passes /= processes;
 	MUST(is_shared || strcmp(shape, "numa02") == 0);
 	size = each * own;
@@ -89,7 +89,7 @@ int main(int count, char **arguments)
 	struct balancing before = balancing_now();
 	uint64_t start = clock_now();
 	run_threads(is_shared && !other ? own : 0, own, memory, size, is_shared);
-	/* The share of its pages that are on its node. */
+	/* The percentage of its pages that are on its node. */
 	if (is_shared && !other)
 		_exit(pages_on(1, memory, size) * 100 * PAGE / size);
 	if (is_shared)

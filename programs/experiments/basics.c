@@ -17,14 +17,14 @@ static void null_call(unsigned long rounds)
 	record_series("system call", "getppid", "instructions", &calls);
 }
 
-/* Each page by itself, tables there already. */
+/* Each page by itself, with existing page tables. */
 static void faults(unsigned long rounds)
 {
 	struct series writes = { 0 }, reads = { 0 }, over_zero = { 0 }, unmapped = { 0 };
 	for (unsigned long round = 0; round < rounds / 100 + 1; round++) {
 		char *memory = fresh(2 * PAGES * PAGE);
 		char *second = memory + PAGES * PAGE;
-		/* The first page of each 2 MiB pays for its table: a measure of its own, left out. */
+		/* The first page of each 2 MiB also allocates its table, which is a separate measure: left out. */
 		for (size_t at = 0; at < 2 * PAGES * PAGE; at += 512 * PAGE)
 			write_pages((char *)(((uintptr_t)memory + at) | (511 * PAGE)), 1);
 		for (size_t page = 0; page < PAGES - 512; page++) {

@@ -1,8 +1,8 @@
 /* What the experiments share: the clock, the counters, and the records that they print.
  *
- * An experiment measures with RDTSC, which under the instruction clock counts retired instructions, kernel and user,
- * and reads counters of the kernel before and after. Nothing is printed until everything is measured. Each record is
- * one line of tab-separated fields:
+ * An experiment measures with RDTSC, which under the instruction clock counts retired instructions, kernel and user, and
+ * reads counters of the kernel before and after. It prints only after everything is measured. Each record is one line of
+ * tab-separated fields:
  *
  *     value   CASE  MEASURE  UNIT  VALUE
  *     series  CASE  MEASURE  UNIT  MINIMUM  MEDIAN  MEAN  MAXIMUM
@@ -101,7 +101,7 @@ static int compare_values(const void *one, const void *other)
 	return (a > b) - (a < b);
 }
 
-/* The middle one of the kept values, the lower of the two middle ones of an even number. */
+/* The middle of the kept values, the lower of the two middle ones of an even number. */
 static inline uint64_t median_of(const struct series *series)
 {
 	uint64_t sorted[SAMPLES];
@@ -144,7 +144,7 @@ static long read_file(const char *path, char *text, size_t size)
 
 static char proc_text[1 << 18];
 
-/* The row's counts of all CPUs together: TLB shootdowns that interrupted one. */
+/* The row's sum over all CPUs: TLB shootdown interrupts received. */
 static int read_interrupts(uint64_t *sum)
 {
 	if (read_file("/proc/interrupts", proc_text, sizeof proc_text) < 0)
@@ -179,14 +179,14 @@ static int read_rows(const char *const *names, uint64_t *sum)
 	return 1;
 }
 
-/* How often the CPUs that asked flushed their own translations: no Linux counts that. */
+/* How often the initiating CPUs flushed their own TLBs: no Linux counts that. */
 static int read_flushes(uint64_t *sum)
 {
 	static const char *const names[] = { "memwright_flush_local ", NULL };
 	return read_rows(names, sum);
 }
 
-/* What they flushed: single translations, and everything at once. Linux counts it with CONFIG_DEBUG_TLBFLUSH. */
+/* What was flushed: single translations, and everything at once. Linux counts it with CONFIG_DEBUG_TLBFLUSH. */
 static int read_translations(uint64_t *sum)
 {
 	static const char *const names[] = { "nr_tlb_local_flush_all ", "nr_tlb_local_flush_one ", NULL };
@@ -210,7 +210,7 @@ static inline struct counters counters_now(void)
 	return now;
 }
 
-/* Records are kept until the end: printing would cost what is being measured. */
+/* Records are kept until the end: printing would affect what is being measured. */
 static char records[1 << 18];
 static size_t records_length;
 
@@ -230,7 +230,7 @@ static inline void record_statistics(const char *which, const char *measure, con
 	keep("series\t%s\t%s\t%s\t%.2f\t%.2f\t%.2f\t%.2f\n", which, measure, unit, minimum, median, mean, maximum);
 }
 
-/* A series of which every value stands for `parts` equal parts: its statistics are recorded for one part. */
+/* A series in which every value covers `parts` equal parts: its statistics are recorded per part. */
 static inline void record_parts(const char *which, const char *measure, const char *unit, const struct series *series,
 				double parts)
 {
@@ -257,7 +257,7 @@ static inline void record_value(const char *which, const char *measure, const ch
 	keep("value\t%s\t%s\t%s\t%.2f\n", which, measure, unit, value);
 }
 
-/* What the counters moved by, per round. */
+/* The change of the counters, per round. */
 static inline void record_counters(const char *which, struct counters before, struct counters after, double rounds)
 {
 	static const char *const names[COUNTERS] = { "faults", "CPUs interrupted", "flushes, local",
@@ -280,11 +280,11 @@ static void print_records(void)
 	}
 }
 
-/* Pages of 4 KiB throughout, where the kernel would use larger ones. One that knows none refuses, and all is well. */
+/* Makes the kernel use pages of 4 KiB throughout. A kernel without larger ones refuses, which is fine. */
 static inline void begin(void)
 {
 	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
-	/* What the measuring itself touches is touched now. */
+	/* Populates the memory that the measurement itself uses. */
 	for (int i = 0; i < 3; i++) {
 		counters_now();
 		clock_now();
@@ -300,7 +300,7 @@ static inline char *fresh(size_t size)
 	return memory;
 }
 
-/* The same with a hole on either side, so that no protection change merges it with a neighbour. */
+/* Like `fresh`, with a hole on either side, so that no protection change merges it with a neighbour. */
 static inline char *fresh_apart(size_t size)
 {
 	char *memory = fresh(size + 2 * PAGE);
@@ -321,7 +321,7 @@ static inline void read_pages(const char *memory, size_t size)
 		(void)*(volatile const char *)(memory + at);
 }
 
-/* What mprotect costs that takes the right to write and gives it back, and the writes after it. */
+/* The cost of an mprotect that removes the right to write and restores it, and of the writes after it. */
 struct protection {
 	struct series read_only, read_write, writes;
 	struct counters before, after;

@@ -1,6 +1,6 @@
 /* After fork and the child's end, does the parent get its pages back without a copy, and without a fault?
  *
- * A page is copied when its frame has changed, which /proc/self/pagemap tells a privileged program.
+ * A page was copied if its frame has changed, which a privileged program reads from /proc/self/pagemap.
  *
  * Usage: fork_reuse [SIZE_IN_KIB]
  */
@@ -8,7 +8,7 @@
 
 static size_t size;
 
-/* What parent and child agree on. */
+/* What parent and child share. */
 struct shared {
 	uint64_t child_writes;
 	uint64_t child_faults;
@@ -17,7 +17,7 @@ struct shared {
 static struct shared *shared;
 static uint64_t *frames_before, *frames_after;
 
-/* Reads where each page is; 0 when that is not to be known. */
+/* Reads the frame of each page. Returns 0 where the frames are not available. */
 static int read_frames(const char *memory, uint64_t *frames)
 {
 	int file = open("/proc/self/pagemap", O_RDONLY);
@@ -107,7 +107,7 @@ int main(int count, char **arguments)
 	frames_before = malloc(size / PAGE * 8);
 	frames_after = malloc(size / PAGE * 8);
 	MUST(frames_before && frames_after);
-	/* Twice the pages themselves are not to count in the forks that follow: a first one, thrown away. */
+	/* The first fork counts differently for the pages of this program itself: a first measurement is discarded. */
 	size_t kept = records_length;
 	one_case("", IDLE, 0);
 	records_length = kept;

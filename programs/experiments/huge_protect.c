@@ -2,9 +2,9 @@
  *
  * Usage: huge_protect [ROUNDS [SIZE_IN_MIB]]
  *
- * The memory asks for huge pages by madvise, so that the settings always and madvise are alike. The first write is also
- * told without what zeroing as much takes the program itself, eight bytes with each instruction of a REP STOSQ. A page is
- * split by giving up 4 KiB of it; what giving up 4 KiB more costs afterwards is taken off.
+ * The memory has MADV_HUGEPAGE, so that the settings always and madvise are alike. The first write is also given without the
+ * cost of zeroing as much in the program itself, eight bytes with each instruction of a REP STOSQ. A page is split by
+ * discarding 4 KiB of it; the cost of discarding 4 KiB more afterwards is subtracted.
  */
 #include "experiment.h"
 
@@ -31,7 +31,7 @@ static void write_each(char *memory, size_t size)
 		((volatile char *)memory)[offset + 12345]++;
 }
 
-/* Instructions that zeroing a populated 2 MiB page takes. */
+/* Instructions for zeroing a populated 2 MiB page. */
 static uint64_t zeroing(char *page)
 {
 	uint64_t words = HUGE / 8, start = clock_now();
@@ -39,7 +39,7 @@ static uint64_t zeroing(char *page)
 	return clock_now() - start;
 }
 
-/* Instructions that giving up one page takes. */
+/* Instructions for discarding one page. */
 static uint64_t giving_up(char *page)
 {
 	uint64_t start = clock_now();
@@ -69,7 +69,7 @@ int main(int count, char **arguments)
 	char name[64];
 	MUST(rounds > 0 && pages > 0 && size % HUGE == 0);
 	begin();
-	/* Every experiment but this one wants small pages. */
+	/* The other experiments use small pages only. */
 	MUST(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0) == 0);
 	char *room = mmap(NULL, size + 2 * HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	MUST(room != MAP_FAILED);

@@ -28,14 +28,14 @@ static void set(const char *name, const char *value)
 	close(file);
 }
 
-/* Pages that share a frame, and the frames. */
+/* Merged pages, and the frames that they share. */
 static long merged_now(void)
 {
 	return setting("pages_sharing") + setting("pages_shared");
 }
 
-/* Starts the scan and waits until it has nothing left to merge: every page but for the frames that they share. Linux 6.1
- * goes on counting pages that have been written until it comes by again: there it is waited for. */
+/* Starts ksmd and waits until it has nothing left to merge: every page except for the frames that they share. Linux 6.1
+ * still counts pages that have been written until ksmd scans them again: there the function waits for that. */
 static void merge(const char *name, size_t pages)
 {
 	char measure[64];
@@ -58,7 +58,7 @@ static void merge(const char *name, size_t pages)
 	record_value(name, "frames that they share", "frames", setting("pages_shared"));
 }
 
-/* Waits until no page counts as sharing any more: Linux 6.1 forgets that of pages that are apart when it scans again. */
+/* Waits until no page counts as merged any more: Linux 6.1 notices unmerged pages only at the next scan. */
 static void end_sharing(void)
 {
 	struct timespec moment = { .tv_nsec = 1000000 };

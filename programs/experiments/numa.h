@@ -1,4 +1,4 @@
-/* What the experiments on several nodes share: threads that stay on a CPU, where pages are, and what balancing did.
+/* What the experiments on several nodes share: threads pinned to a CPU, the node of a page, and the counts of NUMA balancing.
  *
  * A machine of 2n CPUs has the first n on node 0, and the others on node 1.
  */
@@ -26,7 +26,7 @@ static const char *const balance_units[BALANCES] = {
 	"faults", "entries", "faults", "faults", "pages", "pages",
 };
 
-/* What faulted on the machine, and what balancing did, at one instant. */
+/* The faults of the machine, and the counts of NUMA balancing, at one instant. */
 struct balancing {
 	uint64_t counts[BALANCES];
 };
@@ -64,7 +64,7 @@ static inline int write_setting(const char *path, const char *value)
 	return written > 0;
 }
 
-/* Balancing is on, and looks at memory ten times as often as it would: before the threads begin whose pace it is. */
+/* Enables NUMA balancing with ten times its usual scan rate. Call it before the threads are created whose rate it sets. */
 static inline void balance_quickly(void)
 {
 	if (access(PACE, F_OK) != 0)
@@ -72,7 +72,7 @@ static inline void balance_quickly(void)
 	MUST(write_setting("/proc/sys/kernel/numa_balancing", "1"));
 	MUST(write_setting(PACE "scan_period_min_ms", "100"));
 	MUST(write_setting(PACE "scan_size_mb", "1024"));
-	/* Not every kernel has these: one that adapts the pace does. */
+	/* Only a kernel that adapts the scan rate has these. */
 	write_setting(PACE "scan_delay_ms", "100");
 	write_setting(PACE "scan_period_max_ms", "100");
 }
@@ -93,7 +93,7 @@ static inline int node_of(void *page)
 	return node;
 }
 
-/* How many pages of the memory are on a node. */
+/* The number of pages of the memory on a node. */
 static inline size_t pages_on(int node, char *memory, size_t size)
 {
 	size_t count = 0;

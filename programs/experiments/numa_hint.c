@@ -1,8 +1,8 @@
 /* What does it cost a program that writes all the time that the kernel asks who uses its pages?
  *
- * A thread on node 0 loads and stores a byte of each page, over and over, while another sleeps on node 1. The pages are
- * on the thread's own node, or on the other, from where they follow it, or they cannot, since its own is full. A hint
- * fault should be the only one: where it does not give the right to write back too, the store costs another.
+ * A thread on node 0 loads and stores a byte of each page, over and over, while another sleeps on node 1. The pages are on
+ * the thread's own node, or on the other one, from which they are migrated, or cannot be, because the thread's own node is
+ * full. A hint fault should be the only one: if it does not restore the right to write too, the store causes another.
  *
  * Usage: numa_hint own|other|full [MILLIONS_OF_INSTRUCTIONS [SIZE_IN_KIB]]
  */
@@ -20,8 +20,8 @@ static void touch(void)
 	write_pages(memory, size);
 }
 
-/* Sleeps on the other node, for a process of one thread is not asked; and has touched the pages first, if they are to
- * be there. */
+/* Sleeps on the other node, because Linux does not scan a process with a single thread. Touches the pages first, if they
+ * are to be on that node. */
 static void *neighbour(void *touches_first)
 {
 	stay_on_cpu(1);
@@ -32,7 +32,7 @@ static void *neighbour(void *touches_first)
 	return NULL;
 }
 
-/* Memory of the calling thread's node until there is none. Whoever looks for more gets it elsewhere. */
+/* Allocates the memory of the calling thread's node until it is full. Further allocations go to the other node. */
 static void fill_node(void)
 {
 	size_t room = 1024 * MIB;
@@ -46,7 +46,7 @@ static void fill_node(void)
 	give_up("the node has more than %zu bytes", room);
 }
 
-/* A load and a store of each page, as two instructions: which of them faults is the question. */
+/* A load and a store of each page, as two instructions, so that either may fault. */
 static void write_all(void)
 {
 	for (size_t at = 0; at < size; at += PAGE) {
@@ -57,7 +57,7 @@ static void write_all(void)
 	}
 }
 
-/* Linux sets a thread's pace when the thread begins: the one that writes begins when the pace is set. */
+/* Linux sets a thread's scan rate when the thread is created: the writing thread is created after the rate is set. */
 static void *measure(void *unused)
 {
 	struct series passes = { 0 };
@@ -86,7 +86,7 @@ static void *measure(void *unused)
 	double hints = moved_by(&before, &after, HINTS);
 	record_balancing(place, &before, &after);
 	record_value(place, "pages on the own node in the end, of all", "%", 100.0 * pages_on(0, memory, size) * PAGE / size);
-	/* The scans and the ticks are in it. */
+	/* Scans and ticks are included. */
 	if (hints > 0)
 		record_value(place, "more than without, per hint fault", "instructions",
 			     (double)(passes.sum - passes.count * passes.min) / hints);

@@ -1,6 +1,6 @@
 /* What do the two calls of mprotect(R), mprotect(RW), write cost, over and over, for one page?
  *
- * For a mapping of its own, and for a page inside a larger one, which is split and merged each time; with and without
+ * For a separate mapping, and for a page inside a larger one, which is split and merged each time; with and without
  * the write; alone, or while another thread of the process is busy on another CPU, which may have to be interrupted.
  *
  * Usage: protect_loop [THREADS [ROUNDS]]
@@ -11,7 +11,7 @@
 
 static volatile int stop, running;
 
-/* Busy, as threads are that spin: with PAUSE, so that CPUs that take turns pass on theirs. */
+/* Spins, with PAUSE, so that CPUs that take turns yield theirs. */
 static void *be_busy(void *unused)
 {
 	running = 1;

@@ -1,13 +1,13 @@
 /* How long does a program stand still while all its memory is write-protected for a snapshot?
  *
- * Memory of growing size is populated, and protected by one userfaultfd call: the pause before a background snapshot.
- * Then a large mapping of which little is populated: does the pause grow with what is mapped?
+ * Memory of growing size is populated, and protected by one userfaultfd call: the pause before a background snapshot. Then
+ * a large, sparsely populated mapping: does the pause grow with the size of the mapping?
  *
  * Usage: snapshot_pause [ROUNDS [SIZE_IN_MIB]...]
  */
 #include "track.h"
 
-/* What is populated of a sparse mapping, and where. */
+/* The populated parts of a sparse mapping, and their size. */
 #define ISLANDS 16
 #define ISLAND (1 * MIB)
 

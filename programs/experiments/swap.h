@@ -1,4 +1,4 @@
-/* What experiments about swap have in common. */
+/* What experiments on swap share. */
 #ifndef SWAP_H
 #define SWAP_H
 

@@ -1,7 +1,7 @@
 /* A program uses one and a half times the memory that there is. What does each access cost, and how many fault?
  *
- * It goes through all of it from one end to the other, by loads and by stores, then to pages at random, of which a fifth
- * gets four of five accesses. A quarter of each page is noise: how it compresses is part of what is measured.
+ * It accesses all of it from one end to the other, by loads and by stores, then pages at random, of which a fifth gets four
+ * of five accesses. A quarter of each page is noise: how it compresses is part of what is measured.
  *
  * Usage: swap_scan [MEBIBYTES]
  */
@@ -99,7 +99,7 @@ int main(int count, char **arguments)
 	measured("filled for the first time", pages, fill_all, 0);
 	measured("one end to the other, loads", pages, scan, 0);
 	measured("one end to the other, stores", pages, scan, 1);
-	/* The hot fifth is found by then. */
+	/* By then the hot fifth has been detected. */
 	jump_about(pages / 2);
 	measured("at random, 80/20, half stores", pages, jump_about, pages);
 	print_records();

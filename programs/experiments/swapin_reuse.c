@@ -37,8 +37,8 @@ static uint64_t sum(const char *memory)
 	return sum;
 }
 
-/* What the device does with the contents, packing and unpacking, is what a page costs beyond one that repeats a byte:
- * of that a device keeps the byte. */
+/* Compression and decompression of the contents is the cost of a page beyond one that repeats a byte: of such a page the
+ * device stores only the byte. */
 static void record_page(const char *name, const char *what, double instructions, double *plain)
 {
 	char measure[64];
@@ -110,7 +110,7 @@ int main(int count, char **arguments)
 		printf("note\tno swap\n");
 		return 0;
 	}
-	/* What the measuring itself touches is touched now. */
+	/* Populates the memory that the measurement itself uses. */
 	both_now();
 	one_case("pages that repeat a byte", REPEATED);
 	one_case("pages that compress to a half", HALF);

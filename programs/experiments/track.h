@@ -1,7 +1,7 @@
-/* What the experiments that follow writes share: userfaultfd's write protection, and asking for written pages.
+/* What the experiments on write tracking share: userfaultfd's write protection, and scans for written pages.
  *
- * The structures and numbers are those of include/uapi/linux/userfaultfd.h and fs.h: not every C library's headers are
- * new enough.
+ * The structures and numbers are those of include/uapi/linux/userfaultfd.h and fs.h: not every C library's headers are new
+ * enough.
  */
 #ifndef TRACK_H
 #define TRACK_H
@@ -55,7 +55,7 @@ enum { WP_UNPOPULATED = 1 << 13, WP_ASYNC = 1 << 15 };
 enum { FLAG_WP = 2, EVENT_FAULT = 0x12 };
 enum { PAGE_IS_WRITTEN = 2, SCAN_PROTECTS = 1, SCAN_ASYNC_ONLY = 2 };
 
-/* A descriptor with these features, or -1 where the kernel has none. Reads wait. */
+/* Returns a userfaultfd with these features, or -1 where the kernel lacks them. Reads block. */
 static inline int uffd_open(uint64_t features)
 {
 	int file = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
@@ -67,7 +67,7 @@ static inline int uffd_open(uint64_t features)
 	return file;
 }
 
-/* Ends the experiment without figures where the kernel lacks what it is about: they read "not measured". */
+/* Ends the experiment without figures where the kernel lacks what it measures: they read "not measured". */
 static inline void need(int there, const char *what)
 {
 	if (there)
@@ -88,8 +88,8 @@ static inline int uffd_protect(int file, const void *start, size_t size, int on)
 	return ioctl(file, UFFD_WRITEPROTECT, &wanted);
 }
 
-/* The pages written since they were protected, protected again in the same step; how many regions there are. Linux 6.12
- * may say that it stopped before the end where it had walked to it: it is asked until it says so, as users have to. */
+/* Finds the pages written since they were protected, and protects them again. Returns the number of regions. Linux 6.12
+ * may report that it stopped before the end although it had reached it: the call is repeated until it reports the end. */
 static inline long scan_written(int pagemap, const void *start, size_t size, struct region *regions, size_t room)
 {
 	struct pagemap_scan scan = { .size = sizeof scan, .flags = SCAN_PROTECTS | SCAN_ASYNC_ONLY };
@@ -110,7 +110,7 @@ static inline long scan_written(int pagemap, const void *start, size_t size, str
 	return regions_found;
 }
 
-/* Whether pages of memory can be asked for by whether they were written. */
+/* Whether the kernel can scan for written pages. */
 static inline int can_scan(int pagemap)
 {
 	struct pagemap_scan scan = { .size = sizeof scan };
@@ -124,7 +124,7 @@ static inline int open_pagemap(void)
 	return file;
 }
 
-/* Room of `size` bytes that begins `beyond` bytes after a multiple of `alignment`, with nothing on either side. */
+/* Reserves `size` bytes that begin `beyond` bytes after a multiple of `alignment`, with nothing on either side. */
 static inline char *aligned(size_t size, size_t alignment, size_t beyond)
 {
 	size_t whole = size + alignment + beyond + 2 * PAGE;
@@ -139,7 +139,7 @@ static inline char *aligned(size_t size, size_t alignment, size_t beyond)
 	return memory;
 }
 
-/* The same numbers on every run, as good as any: xorshift. */
+/* A pseudo-random number, the same sequence on every run: xorshift. */
 static inline uint64_t next_random(uint64_t *state)
 {
 	*state ^= *state << 13;
@@ -148,7 +148,7 @@ static inline uint64_t next_random(uint64_t *state)
 	return *state;
 }
 
-/* Frames of page tables of this process. */
+/* The number of page-table frames of this process. */
 static inline unsigned long table_frames(void)
 {
 	MUST(read_file("/proc/self/status", proc_text, sizeof proc_text) > 0);

@@ -1,7 +1,7 @@
 /* What does a write cost after userfaultfd has protected the memory and taken the protection away?
  *
- * As write-after-protect asks of mprotect. Nobody handles a fault here: a write that the kernel would not permit at
- * once, without anybody's help, never ends.
+ * Like write-after-protect for mprotect. No thread handles faults here: a write that the kernel does not permit at once,
+ * without a handler, would never end.
  *
  * Usage: unprotect [ROUNDS [SIZE_IN_KIB]...]
  */

@@ -1,9 +1,9 @@
 /* What does it cost to write-protect memory that nobody has touched, and what does it cost later?
  *
- * DEFAULT protects nothing that is not there. PRE-READ and MADV_POPULATE_READ put the zero page everywhere first.
- * WP_UNPOPULATED leaves marks. Each is armed once; then 64 pages all over the range are read for the first time, and
- * written for the first time; then the protection is taken away, and the memory given back. Without "async" a second
- * thread takes the protection of each written page away.
+ * DEFAULT protects only populated pages. PRE-READ and MADV_POPULATE_READ map the zero page everywhere first. WP_UNPOPULATED
+ * installs markers. Each range is protected once; then 64 pages all over it are read for the first time, and written for
+ * the first time; then the protection is removed, and the memory unmapped. Without "async" a second thread removes the
+ * protection of each written page.
  *
  * Usage: wp_unpopulated [SIZE_IN_MIB [SIZE_OF_A_SPARSE_FILE_IN_MIB]]
  */
@@ -25,7 +25,7 @@ struct method {
 
 static int file;
 
-/* Takes the protection of every page away at which somebody waits. */
+/* Removes the protection of every page at which a thread waits. */
 static void *release(void *unused)
 {
 	struct uffd_message message;
@@ -54,7 +54,7 @@ static void touches(const char *name, const char *measure, char *memory, size_t 
 	record_value(name, what, "faults per page", (double)(faults_now() - before) / TOUCHES);
 }
 
-/* Protects, touches, and gives back `memory`, which is watched. */
+/* Protects, accesses and unmaps `memory`, which is registered. */
 static void one_case(const char *name, const struct method *method, char *memory, size_t size)
 {
 	unsigned long tables = table_frames();
@@ -127,7 +127,7 @@ int main(int count, char **arguments)
 	static const struct method methods[] = {
 		{ DEFAULT, 0, 0, 0 },	  { PRE_READ, 0, 0, 0 },    { POPULATE_READ, 0, 0, 0 },
 		{ UNPOPULATED, 0, 0, 0 }, { UNPOPULATED, 1, 0, 0 }, { UNPOPULATED, 0, 1, 0 },
-		/* 5 MiB and 5 pages beyond a boundary of the tables. */
+		/* 5 MiB and 5 pages beyond a boundary of page tables. */
 		{ UNPOPULATED, 0, 0, 5 * MIB + 5 * PAGE },
 	};
 	size_t size = argument(count, arguments, 1, 10240) * MIB;

@@ -1,19 +1,19 @@
-/* What the experiments share that ask what a write costs after something was done to the memory: fresh private memory
- * is written, written again, changed, and written a third time.
+/* What the experiments on the cost of a write after a change of the memory share: fresh private memory is written, written
+ * again, changed, and written a third time.
  */
 #ifndef WRITE_AFTER_H
 #define WRITE_AFTER_H
 
 #include "experiment.h"
 
-/* What is done between the second write and the third, in one or two steps. */
+/* The change between the second write and the third, in one or two steps. */
 struct change {
-	/* What it is called in "write after ...". */
+	/* Its name in "write after ...". */
 	const char *name;
-	/* The steps, in order; the second may be missing. */
+	/* The steps, in order; the second may be NULL. */
 	const char *steps[2];
 	void (*step[2])(char *memory, size_t size);
-	/* Before the first write, and at the end; may be missing. */
+	/* Called before the first write, and at the end; may be NULL. */
 	void (*begin)(char *memory, size_t size);
 	void (*end)(void);
 };
@@ -67,7 +67,7 @@ static inline void write_after_case(const char *name, size_t size, unsigned long
 	record_ratio(name, measure, &writes[2], &writes[1]);
 }
 
-/* The sizes of the command line, or the usual ones, each written a byte of each page and every byte. */
+/* Measures the sizes on the command line, or the usual ones, once with one byte written per page and once with all bytes. */
 static inline void write_after(int count, char **arguments, const char *suffix, const struct change *change)
 {
 	static const unsigned long usual[] = { 4, 16, 64, 512 };

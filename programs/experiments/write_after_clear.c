@@ -34,7 +34,7 @@ static void finish(void)
 	close(file);
 }
 
-/* Whether the page counts as written since soft-dirty was cleared: some kernels are built without it. */
+/* Whether the page counts as written since soft-dirty was cleared: some kernels are built without soft-dirty. */
 static int keeps_soft_dirty(void)
 {
 	uint64_t word = 0;
@@ -69,7 +69,7 @@ int main(int count, char **arguments)
 		close(probe);
 		write_after(count, arguments, ", asynchronous protection", &async);
 	}
-	/* Last: memory keeps being tracked. */
+	/* Last, because the memory stays tracked. */
 	if (keeps_soft_dirty())
 		write_after(count, arguments, ", soft-dirty", &soft_dirty);
 	print_records();

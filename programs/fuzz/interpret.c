@@ -1,7 +1,7 @@
-/* Runs scripts of memory operations as real system calls and says what came of each.
+/* Runs scripts of memory operations as real system calls and prints the result of each.
  *
- * The same scripts on two kernels must give the same text. A file holds many scripts; each runs in a process of its
- * own, on a range of PAGES pages at a fixed address, with one file in memory of FILE_PAGES pages. A line is
+ * The same scripts on two kernels must give the same text. A file holds many scripts; each runs in a separate
+ * process, on a range of PAGES pages at a fixed address, with one file in memory of FILE_PAGES pages. A line is
  *
  *     WHO OPERATION [ARGUMENTS]
  *
@@ -12,10 +12,10 @@
  *                                        n FIXED_NOREPLACE, p POPULATE, r NORESERVE, l LOCKED
  *     unmap PAGE LENGTH                  protect PAGE LENGTH PROT            PROT: of r, w, x; or -
  *     remap PAGE LENGTH NEW_LENGTH TO    TO: a page (MAYMOVE | FIXED), -1 (in place), -2 (MAYMOVE, and unmapped where it
- *                                        went out of the range), or a page plus 1000 (DONTUNMAP)
+ *                                        left the range), or a page plus 1000 (DONTUNMAP)
  *     advise PAGE LENGTH ADVICE          lock PAGE LENGTH | lockfault PAGE LENGTH | unlock PAGE LENGTH
- *     out PAGE LENGTH                    MADV_PAGEOUT, page by page, where no page of a file is: what becomes of these
- *                                        depends on what Linux knows of the file
+ *     out PAGE LENGTH                    MADV_PAGEOUT, page by page, except for pages of a file: whether they are
+ *                                        reclaimed depends on the state of the file in Linux
  *     write PAGE VALUE | read PAGE       with the signal that a fault may raise
  *     kread PAGE LENGTH OFFSET           pread of the file into memory, from the middle of PAGE on
  *     kwrite PAGE LENGTH                 write of memory to another file
@@ -23,15 +23,15 @@
  *     sync PAGE LENGTH FLAGS             msync
  *     truncate LENGTH | punch PAGE LENGTH of the file
  *     seal PAGE LENGTH                   mseal
- *     watch PAGE LENGTH WHO MODE         UFFDIO_REGISTER; WHO: s told of faults, by SIGBUS, t the same, but does not protect
- *                                        what is not there, or a asynchronous; MODE: of m (missing), w (write
+ *     watch PAGE LENGTH WHO MODE         UFFDIO_REGISTER; WHO: s faults raise SIGBUS, t the same, but protects only
+ *                                        populated pages, or a asynchronous; MODE: of m (missing), w (write
  *                                        protection), n (minor)
- *                                        or one of whom `agree` was said, or h, who watches a child as such a one does
- *                                        its parent
- *     agree WHO FEATURES ANSWERS         makes a watcher, e or v, with these features (UFFD_FEATURE_...), and says how what
- *                                        it is told is answered: a fault by bytes, w protected ones, d by bytes and waking apart,
- *                                        z zeroes, x poison, u the end of watching the page; k keeps the descriptors that
- *                                        forks bring, and reads of them as well; q closes instead of reading
+ *                                        or one created by `agree`, or h, the context of a child that corresponds to
+ *                                        such a one of its parent
+ *     agree WHO FEATURES ANSWERS         creates a userfaultfd, e or v, with these features (UFFD_FEATURE_...), and says how
+ *                                        messages are answered: a fault by bytes, w protected ones, d by bytes and a separate wake,
+ *                                        z zeroes, x poison, u unregistering the page; k keeps the descriptors that
+ *                                        fork events bring, and reads them too; q closes instead of reading
  *     unwatch PAGE LENGTH WHO            UFFDIO_UNREGISTER
  *     wp PAGE LENGTH WHO 0|1             UFFDIO_WRITEPROTECT
  *     fill PAGE LENGTH FROM MODE [WHO]   UFFDIO_COPY of pages of the file, with this mode
@@ -40,18 +40,18 @@
  *     poison PAGE LENGTH WHO             UFFDIO_POISON
  *     move PAGE LENGTH FROM MODE WHO     UFFDIO_MOVE; MODE: 1 over holes
  *     scan PAGE LENGTH KIND              PAGEMAP_SCAN: 0 everything, 1 what was written, 2 that, protected again,
- *                                        3 the same without asking who watches
+ *                                        3 the same, in memory without asynchronous protection too
  *     find PAGE LENGTH FLAGS INVERTED ALL ANY ROOM MOST
  *                                        PAGEMAP_SCAN with these masks; ROOM: runs; MOST: pages
  *     key PAGE LENGTH PROT KEY           pkey_mprotect; KEY: 0, or 1 or 2, which every script has
- *     rights KEY RIGHTS                  what the thread may not do with pages of the key: 1 nothing, 2 no stores
+ *     rights KEY RIGHTS                  the thread's access to pages of the key: 1 none, 2 no stores
  *     clear | dirtied                    4 to /proc/self/clear_refs; which pages are soft-dirty
  *     fork | exit | join                 maps | pages | contents | totals
  *
- * Without a file it says what the kernel has, one name a line; scripts may ask for no more.
+ * Without a file it prints the kernel's features, one name a line; scripts may use no others.
  *
  * Each result is one line: the script's line, what the call returned; for an access also what pagemap said of the page
- * before, and the faults that it took. Lines that begin with `told` follow, one for each message that somebody read.
+ * before, and the faults that it took. Lines that begin with `told` follow, one for each message that was read.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -103,7 +103,7 @@ enum { PAGE = 4096, PAGES = 24, FILE_PAGES = 12, REPORT = 1 << 20 };
 
 static char *const range = (char *)0x200000000000;
 
-/* What parent and child write to, in turns. */
+/* The report that parent and child write to, in turns. */
 struct report {
 	size_t length;
 	char text[REPORT];
@@ -111,9 +111,9 @@ struct report {
 
 static struct report *report;
 static int file, other_file;
-/* Who watches: told by a signal; the same, but of stores only where a page is; and not told of stores. */
+/* userfaultfds: faults raise a signal; the same, but write protection needs a page; and asynchronous write protection. */
 static int told, told_late, untold;
-/* Protection keys of every script, 0 where there are none, and what the thread may not do with them. */
+/* Protection keys of every script, 0 where there are none, and the thread's rights for them. */
 enum { KEYS = 2 };
 static int keys[KEYS + 1];
 static unsigned refused[KEYS + 1];
@@ -134,7 +134,7 @@ static void __attribute__((format(printf, 1, 2))) say(const char *format, ...)
 static long faults(void)
 {
 	struct rusage usage;
-	/* Of the thread: who answers has faults too. */
+	/* Of this thread only: the thread that answers has faults too. */
 	getrusage(RUSAGE_THREAD, &usage);
 	return usage.ru_minflt;
 }
@@ -159,7 +159,7 @@ static int protection(const char *text)
 	       (strchr(text, 'x') ? PROT_EXEC : 0);
 }
 
-/* Addresses are told as pages of the range. */
+/* Addresses are printed as pages of the range. */
 static void say_address(void *result)
 {
 	if (result == MAP_FAILED)
@@ -205,7 +205,7 @@ static void remap(char **words)
 		flags |= MREMAP_MAYMOVE;
 	char *now = mremap(page_at(page), length * PAGE, longer * PAGE, flags, page_at(to < 0 ? 0 : to));
 	if (to == -2 && now != MAP_FAILED && now != page_at(page)) {
-		/* Where, is the kernel's own choice. */
+		/* The address is the kernel's choice. */
 		say(" elsewhere");
 		munmap(now, longer * PAGE);
 	} else {
@@ -247,8 +247,8 @@ static long write_protect(char **words)
 	return ioctl(watcher_named(words[2]), PROTECT, &wanted);
 }
 
-/* What pagemap says of a page: whether it is present (p), of a file or shared (f), swapped (s); then x if nobody else maps
- * it, w if stores are watched, g for a guard. */
+/* What pagemap says of a page: whether it is present (p), of a file or shared (f), swapped (s); then x if it is mapped only
+ * here, w if it is write-protected by a userfaultfd, g for a guard. */
 static void say_entry(uint64_t entry)
 {
 	say("%s%s%s%s", entry >> 63 ? (entry >> 61 & 1 ? "f" : "p") : entry >> 62 & 1 ? "s" : ".",
@@ -269,8 +269,8 @@ static void read_entries(long page, uint64_t *entries, int count)
 	read_entries_of("/proc/self/pagemap", page, entries, count);
 }
 
-/* Whether a guard stands there: until 6.18 Linux puts a page in its place, later it does not (pte_is_uffd_marker). The
- * memory is the child's where its watcher is asked. */
+/* Whether a guard is there: until 6.18 Linux replaces it with a page, later it does not (pte_is_uffd_marker). The memory is
+ * the child's if its userfaultfd is used. */
 static int is_guarded(char **words, const char *who)
 {
 	uint64_t entries[PAGES];
@@ -285,7 +285,7 @@ static int is_guarded(char **words, const char *who)
 	return 0;
 }
 
-/* With how much was done, also where it ended early. */
+/* The result includes how much was done, also where it ended early. */
 static void fill(char **words)
 {
 	static char pages[PAGES * PAGE];
@@ -307,7 +307,7 @@ static void fill(char **words)
 	say(" copied %lld", (long long)wanted.done);
 }
 
-/* What needs no contents. */
+/* Operations that need no contents. */
 static void place(unsigned long command, char **words, uint64_t mode, const char *who)
 {
 	struct zeroing wanted = {
@@ -345,7 +345,7 @@ static void scan_pages(char **words, struct scan_argument wanted)
 	wanted.start = (uintptr_t)page_at(atol(words[0]));
 	wanted.end = (uintptr_t)page_at(atol(words[0]) + atol(words[1]));
 	wanted.vector = (uintptr_t)found;
-	/* Soft-dirty pages are told by who is asked for them: not every kernel knows them. */
+	/* Soft-dirty is returned only if requested: not every kernel knows it. */
 	wanted.returned = EVERYTHING | wanted.inverted | wanted.mask | wanted.any_of;
 	int descriptor = open("/proc/self/pagemap", O_RDONLY);
 	int regions = ioctl(descriptor, SCAN_PAGES, &wanted);
@@ -379,7 +379,7 @@ static void find(char **words)
 	});
 }
 
-/* Of the keys only: of others the thread keeps what it has. */
+/* Only of these keys: for other keys the thread keeps its rights. */
 static void apply_rights(void)
 {
 	unsigned rights = 0;
@@ -420,7 +420,7 @@ static void page_out(char **words)
 	}
 }
 
-/* Nothing but the access may fault between the two counts: what they touch themselves is touched before. */
+/* Only the access may fault between the two counts: the memory that counting uses is touched before. */
 static void touch(char **words, int write)
 {
 	volatile unsigned char *byte = (volatile unsigned char *)page_at(atol(words[0])) + 64;
@@ -460,7 +460,7 @@ static void resident(char **words)
 	}
 }
 
-/* The areas of the range, as /proc/self/maps has them; without device and inode, which are the kernel's own. */
+/* The areas of the range, as in /proc/self/maps, without device and inode, which are the kernel's choice. */
 static void maps(void)
 {
 	char line[512];
@@ -495,7 +495,7 @@ static void dirtied(void)
 		say("%s%d", page ? "" : " ", (int)(entries[page] >> 55 & 1));
 }
 
-/* A byte of each page that can be read; reading changes what is mapped, so this comes last. */
+/* A byte of each readable page. Reading changes what is mapped, so this comes last. */
 static void contents(void)
 {
 	for (volatile long page = 0; page < PAGES; page++) {
@@ -628,7 +628,7 @@ static void await(int *pipe)
 		_exit(4);
 }
 
-/* What the watchers were told during a line. */
+/* The messages that were read during a line. */
 static void say_told(char why)
 {
 	if (!reader_runs)
@@ -638,7 +638,7 @@ static void say_told(char why)
 	told_shared->length = 0;
 }
 
-/* One script: its lines, in a process of its own. */
+/* One script: its lines, in a separate process. */
 static void run_script(char **lines, int count)
 {
 	char me = 'P';
@@ -695,7 +695,7 @@ static void run_script(char **lines, int count)
 	}
 }
 
-/* 0, which is every page's, where there are no keys. */
+/* Key 0, which every page has by default, where there are no keys. */
 static int new_key(void)
 {
 	int key = syscall(SYS_pkey_alloc, 0, 0);
@@ -736,7 +736,7 @@ static void flush_report(void)
 	report->length = 0;
 }
 
-/* What this kernel has of what is not everywhere. */
+/* The optional features that this kernel has. */
 static int probe(void)
 {
 	struct api api = { .version = VERSION };
@@ -761,7 +761,7 @@ static int probe(void)
 		puts("poison");
 	if (features & HAS_MINOR_SHMEM)
 		puts("minor");
-	/* Not everybody may be told of forks. */
+	/* Fork events may need a privilege. */
 	if (watcher(HAS_FORK) >= 0)
 		puts("events");
 	if (new_key() > 0)
@@ -808,7 +808,7 @@ int main(int count, char **arguments)
 		say("%s\n", title);
 		pid_t child = fork();
 		if (child == 0) {
-			/* Nothing in a script waits; what does is a finding too. */
+			/* Nothing in a script may block; a script that does is a finding too. */
 			alarm(2);
 			prepare();
 			run_script(lines, length);

@@ -1,10 +1,10 @@
-/* Who reads what watchers are told, for the interpreter of scripts, and answers by rules that a script gives.
+/* Reads the messages of userfaultfds for the interpreter of scripts, and answers by rules that a script gives.
  *
- * Who does something to watched memory waits until it was read of, so a thread of its own reads. It writes down each
- * message, and what came of an answer that failed. After each line the one whose turn it is asks it for that: it has
- * read everything by then.
+ * A thread that causes an event waits until it is read, so a separate thread reads. It records each message, and the error
+ * of an answer that failed. After each line the process whose turn it is requests that text: by then the thread has read
+ * everything.
  *
- * An answer to a fault that fails ends the watching of that page, so that nobody waits for ever.
+ * An answer to a fault that fails unregisters that page, so that no thread waits for ever.
  */
 #ifndef TOLD_H
 #define TOLD_H
@@ -21,19 +21,19 @@
 
 enum { TOLD_PAGE = 4096, TOLD_TEXT = 1 << 16, SOURCES = 24 };
 
-/* What parent and child share with the reader, which is the parent's. */
+/* What parent and child share with the reader thread, which is the parent's. */
 struct told {
 	size_t length;
 	char text[TOLD_TEXT];
-	/* By whom a fault is: the parent, the child. */
+	/* The threads that fault: the parent, the child. */
 	pid_t threads[2];
 };
 
-/* A descriptor that is read, and the answers that it gets. */
+/* A descriptor that is read, and the answers for it. */
 struct source {
 	int descriptor;
 	char name;
-	/* How many forks lie between it and the one that the script named. */
+	/* The number of forks between it and the one that the script named. */
 	int generation;
 	char answers[16];
 };
@@ -57,7 +57,7 @@ static void __attribute__((format(printf, 1, 2))) note(const char *format, ...)
 	told_shared->length += length;
 }
 
-/* An address as a page of the range, with what lies beyond the page's start. */
+/* Records an address as a page of the range, and the offset in the page. */
 static void note_place(uint64_t address)
 {
 	int64_t offset = (int64_t)(address - (uintptr_t)told_range);
@@ -75,7 +75,7 @@ static int has(const struct source *source, char answer)
 	return strchr(source->answers, answer) != NULL;
 }
 
-/* Watchers' calls fail with EAGAIN until what happens to memory was read of, and who caused it went on. */
+/* The commands fail with EAGAIN until a memory event was read and its thread continued: repeats them. */
 static int persist(int descriptor, unsigned long command, void *argument)
 {
 	int result;
@@ -146,7 +146,7 @@ static void add_source(int descriptor, const struct source *like)
 	sources[source_count++].generation++;
 }
 
-/* One message; false if there is none. */
+/* Reads one message; false if there is none. */
 static int hear(struct source *source)
 {
 	struct message message;
@@ -194,7 +194,7 @@ static int hear(struct source *source)
 	return 1;
 }
 
-/* The monitor that dies: it does not even read. */
+/* A monitor that dies: it does not even read. */
 static int abandon(struct source *source)
 {
 	note("\n  told %c and closed", source->name);
@@ -203,7 +203,7 @@ static int abandon(struct source *source)
 	return 1;
 }
 
-/* A child is gone: who watched it finds nobody there, and is closed. */
+/* A child is gone: its userfaultfd gets no more messages, and is closed. */
 static void close_heirs(void)
 {
 	for (int i = 0; i < source_count; i++) {
@@ -246,14 +246,14 @@ static void *listen_for_ever(void *unused)
 	return unused;
 }
 
-/* Has the reader read all there is; what it noted is in the shared text afterwards. `why`: j when a child is gone. */
+/* Makes the reader read all messages; its notes are in the shared text afterwards. `why`: j when a child is gone. */
 static void ask_reader(char why)
 {
 	if (write(question[1], &why, 1) != 1 || read(answered[0], &why, 1) != 1)
 		_exit(5);
 }
 
-/* The descriptor of the first of this name, or of the newest heir ('h'); -1 if there is none any more. */
+/* The descriptor of the first one of this name, or of the newest child context ('h'); -1 if there is none. */
 static int source_named(char name)
 {
 	for (int i = source_count - 1; i >= 0; i--)
@@ -263,7 +263,7 @@ static int source_named(char name)
 	return -1;
 }
 
-/* A watcher with these features, and how it is answered. Returns its descriptor. */
+/* Creates a userfaultfd with these features and answers. Returns its descriptor. */
 static int add_watcher(char name, uint64_t features, const char *answers)
 {
 	struct source source = { .name = name, .generation = -1 };

@@ -1,7 +1,7 @@
 /* The calls of userfaultfd, for the interpreter of scripts.
  *
- * The structures and numbers are those of include/uapi/linux/userfaultfd.h; the C library brings no headers of the
- * kernel.
+ * The structures and numbers are those of include/uapi/linux/userfaultfd.h; the C library has no kernel
+ * headers.
  */
 #ifndef WATCH_H
 #define WATCH_H
@@ -35,13 +35,13 @@ struct zeroing {
 	uint64_t mode;
 	int64_t done;
 };
-/* What is read: the three words are flags, address and thread of a fault; the new descriptor of a fork; from, to and
- * length of a move; start and end of what goes. */
+/* A message. The three words are flags, address and thread of a fault; the new descriptor of a fork; from, to and length of
+ * a move; start and end of what is removed or unmapped. */
 struct message {
 	uint8_t event, reserved[7];
 	uint64_t words[3];
 };
-/* UFFDIO_ZEROPAGE, UFFDIO_CONTINUE and UFFDIO_POISON have the same shape, UFFDIO_COPY and UFFDIO_MOVE too. */
+/* UFFDIO_ZEROPAGE, UFFDIO_CONTINUE and UFFDIO_POISON have the same shape, and so have UFFDIO_COPY and UFFDIO_MOVE. */
 #define MOVE _IOWR(0xaa, 5, struct filling)
 #define SHOW _IOWR(0xaa, 7, struct zeroing)
 #define POISON _IOWR(0xaa, 8, struct zeroing)
@@ -68,7 +68,7 @@ enum {
 enum { TOLD_FAULT = 0x12, TOLD_FORK, TOLD_MOVE, TOLD_REMOVE, TOLD_UNMAP };
 enum { FAULT_STORES = 1, FAULT_PROTECTED = 2, FAULT_MINOR = 4 };
 
-/* A descriptor with these features, as far as the kernel has them; -1 if it has none at all, or not for who asks. */
+/* A userfaultfd with these features, as far as the kernel has them; -1 if it has none, or not for this user. */
 static int watcher(uint64_t features)
 {
 	struct api probe = { .version = VERSION }, api = { .version = VERSION };

@@ -1,18 +1,18 @@
-/* Process 1 of a Linux guest that runs one program and says what it printed and how it ended.
+/* Process 1 of a Linux guest: runs one program, and reports what it printed and how it ended.
  *
- * It mounts what programs read, loads modules, lets the kernel's boot-time work end (30 guest seconds of sleep cost
- * nothing under the instruction clock), and writes to the port of QEMU's panic device: there QEMU can stop the machine,
- * and its state can be saved. Nothing before that depends on the program.
+ * It mounts what programs read, loads modules, lets the kernel's boot-time work finish (30 guest seconds of sleep cost
+ * nothing under the instruction clock), and writes to the port of QEMU's panic device: there QEMU can stop the machine, and
+ * its state can be saved. Nothing before that depends on the program.
  *
- * Then it unpacks the program and its files (unpack.h) and runs the program between two marks, its output going to files.
- * Only then it hands the output over, through the port of QEMU's debug console: a serial line would cost interrupts.
- * Everything is in frames: a letter ('r' the machine may be saved next, 'o' output, 'e' errors, 'w' what could not be set
- * up, 'f' the archive cannot be unpacked, 'b' the notes of the kernel's image, 'n' an error number of execve, 'x' a wait
- * status, the last two four bytes), the length in four bytes, lowest first, the bytes. Its own files are in /.memwright:
- * "modules", which boot with it, and from the archive "argv" (the program's path, then its arguments) and "env", strings
- * that each end in a zero byte, "folder", the one to start in, "input", the program's standard input, and "swap" with the
- * bytes of compressed memory to swap to. As any other process, with the argument "functions", it prints the names and
- * addresses of the kernel's functions.
+ * Then it unpacks the program and its files (unpack.h) and runs the program between two marks, with its output redirected to
+ * files. Only after that it writes the output to the port of QEMU's debug console: a serial line would cause interrupts.
+ * Everything is in frames: a letter ('r' the machine may be saved next, 'o' output, 'e' errors, 'w' what could not be set up,
+ * 'f' the archive cannot be unpacked, 'b' the notes of the kernel's image, 'n' an error number of execve, 'x' a wait status,
+ * the last two four bytes), the length in four bytes, little-endian, and the bytes. Its own files are in /.memwright:
+ * "modules", which is part of the boot image, and from the archive "argv" (the program's path, then its arguments) and "env",
+ * strings that each end in a zero byte, "folder", the working directory, "input", the program's standard input, and "swap"
+ * with the size of the compressed swap device in bytes. As any other process, with the argument "functions", it prints the
+ * names and addresses of the kernel's functions.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -37,7 +37,7 @@ enum { CONSOLE_PORT = 0xe9, EXIT_PORT = 0xf4, PANIC_PORT = 0x505, MOST_STRINGS =
 
 #include "unpack.h"
 
-/* Where no memory is: faults of the kernel on its way there show in QEMU's log where nobody sees marks. */
+/* Addresses without memory: the kernel's faults on them appear in QEMU's log, where marks are not visible. */
 #define RUN_BEGINS ((const char *)0x4d5700000000)
 #define RUN_ENDS ((const char *)0x4d5700001000)
 
@@ -65,7 +65,7 @@ static void send_file(char kind, const char *path)
 		close(file);
 }
 
-/* The strings of a file, after which a null pointer stands. */
+/* The strings of a file, terminated by a null pointer. */
 static char **read_strings(const char *path)
 {
 	static char none[1];
@@ -83,7 +83,7 @@ static char **read_strings(const char *path)
 	return strings;
 }
 
-/* Stops the machine if QEMU is to save it, and says what its clock read just before: while CPUs stop, QEMU may advance
+/* Stops the machine if QEMU is to save it, and reports what its clock read just before: while CPUs stop, QEMU may advance
  * the clock to the next timer.
  */
 static void stand_still(void)
@@ -148,11 +148,11 @@ static int write_to(const char *path, const void *bytes, size_t length)
 	return done;
 }
 
-/* Makes compressed memory of so many bytes (the header is union swap_header of linux/swap.h) and turns it on. */
+/* Creates a compressed swap device of this many bytes (the header is union swap_header of linux/swap.h) and enables it. */
 static void make_swap(const char *bytes)
 {
 	static uint32_t header[PAGE / sizeof(uint32_t)];
-	/* What Memwright compresses with, if the kernel has it. */
+	/* The algorithm that Memwright uses, if the kernel has it. */
 	if (!write_to("/sys/block/zram0/comp_algorithm", "lz4", 3))
 		warn("swap is not compressed by LZ4\n");
 	header[256] = 1;
@@ -171,8 +171,8 @@ static void redirect(int to, const char *path, int flags)
 		close(file);
 }
 
-/* Says in the log that the run begins, marks that, and executes the program, all without another instruction of this program
- * between the mark and the exec. Returns an error number.
+/* Writes to the log that the run begins, executes the mark, and executes the program, without another instruction of this
+ * program between the mark and the exec. Returns an error number.
  */
 static int execute(const char *path, char **arguments, char **environment)
 {
@@ -200,7 +200,7 @@ static void become_program(char **arguments, char **environment, const char *fol
 	redirect(0, "/.memwright/input", O_RDONLY);
 	redirect(1, "/.memwright/output", O_WRONLY | O_CREAT | O_TRUNC);
 	redirect(2, "/.memwright/errors", O_WRONLY | O_CREAT | O_TRUNC);
-	/* The parent waits meanwhile. */
+	/* Lets the parent reach its wait. */
 	usleep(10000);
 	uint32_t number = chdir(folder) == 0 ? execute(arguments[0], arguments + 1, environment) : errno;
 	if (write(refusal, &number, sizeof number) != sizeof number)
@@ -208,7 +208,7 @@ static void become_program(char **arguments, char **environment, const char *fol
 	_exit(127);
 }
 
-/* Prints the lines of /proc/kallsyms that are of code: "ffffffff81000000 T name". */
+/* Prints the lines of /proc/kallsyms for code: "ffffffff81000000 T name". */
 static int print_functions(void)
 {
 	static char line[1024];
@@ -251,14 +251,14 @@ int main(int count, char **words)
 	char **folder = read_strings("/.memwright/folder"), **swap = read_strings("/.memwright/swap");
 	if (swap && swap[0])
 		make_swap(swap[0]);
-	/* What the kernel put off while files were made. */
+	/* Lets the kernel finish work that it deferred while files were created. */
 	sleep(2);
 	pid_t child = fork();
 	if (child == 0) {
 		iopl(0);
 		become_program(arguments, environment, folder && folder[0] ? folder[0] : "/", refusal[1]);
 	}
-	/* Its page is this process's own again before the run begins: the kernel need not copy it in the wait. */
+	/* Makes the page exclusive to this process before the run begins: then the kernel need not copy it in the wait. */
 	*(volatile int *)&status = 0;
 	while (waitpid(child, &status, 0) != child)
 		;

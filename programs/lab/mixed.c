@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * What makes the calls of a kernel hard to follow from outside: children and threads, so that tasks switch; signals; faults
- * in system calls; time enough for interrupts. Region 1 is passed twice.
+ * in system calls; enough time for interrupts. Region 1 is executed twice.
  */
 #include <pthread.h>
 #include <signal.h>

@@ -59,7 +59,7 @@ static int find_addresses(void)
 	return known;
 }
 
-/* Reads on where the last transfer ended, or from the beginning of the file that `select` names. */
+/* Continues where the last transfer ended, or at the beginning of the file that `select` names. */
 static int transfer_page(uint64_t to, uint32_t length, uint32_t select)
 {
 	source.transfer->control = htobe32(DMA_READ | select);
@@ -121,7 +121,7 @@ static void close_source(void)
 	munmap(source.bytes, PIECE + PAGE);
 }
 
-/* The next bytes of the archive, `length` at most; says how many. */
+/* Returns the number of the next bytes of the archive, at most `length`, and where they are. */
 static size_t next_bytes(unsigned char **bytes, size_t length)
 {
 	if (source.at == source.held && source.left) {
@@ -256,7 +256,7 @@ static int unpack_entry(const struct entry *entry, struct folder_time **folders)
 	}
 }
 
-/* Unpacks the archive relative to the current folder. Returns 0 where it is damaged, or there is no room for it. */
+/* Unpacks the archive relative to the current folder. Returns 0 where it is damaged, or the file system is full. */
 static int unpack(void)
 {
 	static struct entry entry;

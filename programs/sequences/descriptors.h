@@ -36,7 +36,7 @@ static void make_descriptor(void)
 		break;
 	default: {
 		int other = any_descriptor();
-		/* A copy is closed at once: what both name stays as it was. */
+		/* A duplicate is closed at once: the file stays open. */
 		long copy = DO(dup, "d", SYS_dup, other);
 		if (copy >= 3)
 			DO(close, "", SYS_close, copy);
@@ -93,7 +93,7 @@ static void move_bytes(void)
 	}
 }
 
-/* Something that an epoll may wait for; now and then another epoll, or itself. */
+/* A file that an epoll may wait for; sometimes another epoll, or itself. */
 static int awaited(void)
 {
 	static const enum kind kinds[] = { SOCKET, LISTENER, PAIR, EVENT, TIMER, SIGNAL, PIPE_IN, PIPE_OUT, PIDFD, EPOLL };
@@ -138,7 +138,7 @@ static void use_epoll(void)
 	}
 }
 
-/* A name in the worker's folder, or at times in another worker's. */
+/* A name in the worker's folder, or sometimes in another worker's. */
 static const char *path(void)
 {
 	static char names[4][64];
@@ -217,7 +217,7 @@ static void use_memory_files(void)
 		DO(fallocate, "dn--", SYS_fallocate, memory, below(4), PAGE * below(4), PAGE * (1 + below(8)));
 		break;
 	default:
-		/* F_SEAL_SEAL is rare: it ends what can be added. */
+		/* F_SEAL_SEAL is rare: after it no seal can be added. */
 		DO(add_seals, "d--", SYS_fcntl, memory, F_ADD_SEALS, one_in(8) ? 1 : 2 << below(4));
 		DO(get_seals, "d--", SYS_fcntl, memory, F_GET_SEALS, 0);
 	}

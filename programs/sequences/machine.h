@@ -1,4 +1,4 @@
-/* Sequences on segments and semaphores, rings of submissions, mounts, swap and groups. */
+/* Sequences on System V segments and semaphores, io_urings, mounts, swap and cgroups. */
 #include <linux/io_uring.h>
 #include <sys/ipc.h>
 #include <sys/mount.h>
@@ -14,7 +14,7 @@ static void use_segments(void)
 	DO(shmctl, "nnp", SYS_shmctl, me.shm, IPC_STAT, &about);
 	if (at > 0) {
 		touch((char *)at, one_in(2));
-		/* At times it stays until the worker ends. */
+		/* Sometimes it stays attached until the worker exits. */
 		if (!one_in(16))
 			DO(shmdt, "", SYS_shmdt, at);
 	}
@@ -62,7 +62,7 @@ static void use_ring(void)
 		for (unsigned i = 0; i < count; i++) {
 			unsigned slot = (*tail + i) & (made.sq_entries - 1);
 			memset(&all[slot], 0, sizeof all[slot]);
-			/* What waits for nothing: reads and writes of files. */
+			/* Operations that never block: reads and writes of files. */
 			all[slot].opcode = (unsigned char)(one_in(2) ? IORING_OP_NOP : one_in(2) ? IORING_OP_WRITE : IORING_OP_READ);
 			all[slot].fd = any(MEMORY);
 			all[slot].addr = one_in(MUTATED) ? 8 : (uint64_t)me.buffer;
@@ -74,7 +74,7 @@ static void use_ring(void)
 	}
 	if (registered && one_in(2))
 		DO(io_uring_register, "d-", SYS_io_uring_register, ring, IORING_UNREGISTER_BUFFERS, 0, 0);
-	/* Closed first: the mappings hold what they show. */
+	/* Closed first: the mappings keep the ring. */
 	DO(close, "", SYS_close, ring);
 	if (rings > 0)
 		DO(munmap, "", SYS_munmap, rings, bytes);
@@ -124,10 +124,10 @@ static void use_swap(void)
 		touch(area->at, 1);
 }
 
-/* Where the groups are. */
+/* Where cgroups are mounted. */
 static const char *groups = "/sys/fs/cgroup";
 
-/* Writes a text to a file of a group; what the write returned. */
+/* Writes a text to a file of a group. Returns what the write returned. */
 static long tell_group(enum name name, const char *group, const char *which, const char *text)
 {
 	char at[96];
@@ -149,7 +149,7 @@ static void use_groups(void)
 	snprintf(at, sizeof at, "%s%s", groups, group);
 	long made = DO(cgroup_make, "-p-", SYS_mkdirat, AT_FDCWD, at, 0755);
 	if (made == -EEXIST && DO(cgroup_remove, "--n", SYS_unlinkat, AT_FDCWD, at, AT_REMOVEDIR) == 0)
-		/* Left by a worker that ended in it. */
+		/* Left by a worker that exited in it. */
 		made = DO(cgroup_make, "-p-", SYS_mkdirat, AT_FDCWD, at, 0755);
 	if (made < 0)
 		return;

@@ -1,4 +1,4 @@
-/* Sequences on areas of memory, and on watchers of them. No length is mutated: the program's own memory lies beside. */
+/* Sequences on areas of memory, and on userfaultfds. No length is mutated: the program's own memory is next to them. */
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
 
@@ -69,7 +69,7 @@ static void map_area(void)
 		touch(area->at + below(pages) * PAGE, one_in(2));
 }
 
-/* The page of an area from which on something is done, and for how many. */
+/* A random part of an area: its first page, and its length. */
 static char *part(struct area *area, long *length)
 {
 	long first = below(area->pages);
@@ -116,7 +116,7 @@ static void change_area(void)
 		break;
 	case 8:
 		if (one_in(2)) {
-			/* Sealed areas stay until the worker ends. */
+			/* Sealed areas stay until the worker exits. */
 			if (DO(mseal, "", SYS_mseal, area->at, area->pages * PAGE, 0) == 0)
 				area->at = NULL;
 		} else {
@@ -186,7 +186,7 @@ static void open_watcher(void)
 {
 	if (me.uffd >= 0)
 		DO(close, "", SYS_close, me.uffd);
-	/* An access of the worker itself to what is missing is a signal: see `uffd_message` for one that waits. */
+	/* An access of the worker itself to a missing page raises a signal: see `uffd_message` for one that waits. */
 	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_SIGBUS };
 	me.uffd = (int)DO(userfaultfd, "", SYS_userfaultfd, O_NONBLOCK | O_CLOEXEC);
 	if (me.uffd >= 0)
@@ -250,7 +250,7 @@ static void use_watcher(void)
 	}
 }
 
-/* Pages of a new area are copied, filled, moved, poisoned and protected, and unmapped while they are watched, or after. */
+/* Pages of a new area are copied, filled, moved, poisoned and protected, and unmapped while they are registered, or after. */
 static void watch_new(void)
 {
 	enum { WATCHED = 6 };

@@ -1,4 +1,4 @@
-/* Sequences on children, threads, signals and traced children. What is waited for has always been caused before. */
+/* Sequences on children, threads, signals and traced children. Every event that is waited for was caused before. */
 #include <linux/futex.h>
 #include <linux/sched.h>
 #include <sched.h>
@@ -16,14 +16,14 @@
 
 static void step(void);
 
-/* Ends the calling process without anything that the C library would do. */
+/* Exits without anything that the C library would do. */
 static _Noreturn void leave(int code)
 {
 	for (;;)
 		raw(SYS_exit_group, code, 0, 0, 0, 0, 0);
 }
 
-/* Waits for a child that ends; its exit code, or -1. */
+/* Waits for a child that exits. Returns its exit code, or -1. */
 static int await(long child)
 {
 	int status = 0;
@@ -34,14 +34,14 @@ static int await(long child)
 	return got == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* A child that is not there any more when this returns. */
+/* Kills and reaps a child. */
 static void put_away(long child)
 {
 	DO(kill, "", SYS_kill, child, SIGKILL);
 	await(child);
 }
 
-/* What a forked child does: a few steps of its own on what it inherited. */
+/* The steps of a forked child: a few operations on what it inherited. */
 static _Noreturn void live_as_child(void)
 {
 	me.budget = 12;
@@ -123,7 +123,7 @@ static volatile int thread_word;
 
 enum { THREAD = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_CHILD_CLEARTID | CLONE_CHILD_SETTID };
 
-/* A thread; `thread_word` is its number until it has ended. */
+/* Starts a thread; `thread_word` is its ID until it has ended. */
 static long start_thread(int (*work)(void *), void *argument)
 {
 	thread_word = 1;
@@ -173,12 +173,12 @@ static void use_futex(void)
 
 static int touch_missing(void *at)
 {
-	/* Into a system call, so that memory that cannot be had is an error and no signal. */
+	/* By a system call, so that inaccessible memory causes an error and no signal. */
 	raw(SYS_getcwd, (long)at, 64, 0, 0, 0, 0);
 	return 0;
 }
 
-/* A thread waits for a page that the worker's message says is missing, and gets it. */
+/* A thread waits for a missing page, and the worker answers its message. */
 static void answer_message(void)
 {
 	struct uffdio_api api = { .api = UFFD_API };
@@ -198,7 +198,7 @@ static void answer_message(void)
 			}
 			raw(SYS_nanosleep, (long)&limit, 0, 0, 0, 0, 0);
 		}
-		/* At times the watcher goes while its message is not answered. */
+		/* Sometimes the userfaultfd is closed before its message is answered. */
 		if (!one_in(4))
 			DO(uffd_copy, "", SYS_ioctl, watcher, UFFDIO_COPY, &copy);
 		DO(close, "", SYS_close, watcher);
@@ -230,14 +230,14 @@ static void use_signals(void)
 	default:
 		break;
 	}
-	/* What waits in spite of all is interrupted a little later. */
+	/* A call that blocks unexpectedly is interrupted a little later. */
 	if (one_in(2))
 		DO(setitimer, "--p", SYS_setitimer, ITIMER_REAL, &each_second, &was_left);
 	DO(rt_sigaction, "-ppn", SYS_rt_sigaction, SIGUSR2, 0, me.buffer, 8);
 	DO(rt_sigtimedwait, "ppp-", SYS_rt_sigtimedwait, &both, &info, &none, 8);
 }
 
-/* Waits for a stop of a traced child; whether it came. */
+/* Waits for a stop of a traced child. Returns whether it came. */
 static int stopped(long child)
 {
 	int status = 0;
@@ -267,7 +267,7 @@ static void trace_child(void)
 	if (seizes) {
 		result = DO(ptrace_seize, "", SYS_ptrace, PTRACE_SEIZE, child, 0, 1 /* PTRACE_O_TRACESYSGOOD */);
 		if (DO(ptrace_interrupt, "", SYS_ptrace, PTRACE_INTERRUPT, child, 0, 0) < 0) {
-			/* The child lives, and no other traces it. */
+			/* The child is alive, and no other process traces it. */
 			lacks(CALL_ptrace_seize);
 			lacks(CALL_ptrace_interrupt);
 			result = -EIO;
@@ -293,7 +293,7 @@ static void trace_child(void)
 		if (DO(kill, "", SYS_kill, child, SIGSTOP) < 0 || !stopped(child))
 			return put_away(child);
 	}
-	/* At times it is killed while it is traced. */
+	/* Sometimes it is killed while it is traced. */
 	if (!one_in(4))
 		DO(ptrace_detach, "", SYS_ptrace, PTRACE_DETACH, child, 0, 0);
 	put_away(child);

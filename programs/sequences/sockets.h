@@ -1,8 +1,8 @@
-/* Sequences on Unix sockets, and descriptors that travel through them. */
+/* Sequences on Unix sockets, and on descriptors sent through them. */
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* An abstract name of the worker's own. */
+/* A private abstract name of the worker. */
 static socklen_t name_of(int number, struct sockaddr_un *name)
 {
 	memset(name, 0, sizeof *name);
@@ -85,7 +85,7 @@ static void talk(void)
 	}
 }
 
-/* Descriptors of any kind go through a pair and are received at the other end, or stay under way until it is closed. */
+/* Descriptors of any kind are sent through a pair and received at the other end, or stay in flight until it is closed. */
 static void pass_rights(void)
 {
 	int two[2], count = 1 + (int)below(3);

@@ -1,4 +1,4 @@
-/* What a worker of sequences.c remembers between calls, and how it makes one: everything else is in terms of this.
+/* The state of a worker of sequences.c between calls, and how it makes one: everything else is in terms of this.
  *
  * System calls go to the kernel without the C library, because threads without thread-local storage make some too. A call
  * returns what the kernel returned: -errno on failure.
@@ -24,7 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The calls that are counted, each by itself. */
+/* The calls that are counted, each separately. */
 #define CALLS(X)                                                                                                     \
 	X(socket) X(socketpair) X(bind) X(listen) X(connect) X(accept4) X(sendmsg) X(recvmsg) X(send_rights)         \
 	X(receive_rights) X(shutdown) X(getsockname) X(getpeername) X(setsockopt) X(getsockopt)                      \
@@ -79,9 +79,9 @@ enum { PAGE = 4096, HELD = 6, AREAS = 8, AREA_PAGES = 16, LANES = 4, BUFFER = 2 
 struct shared {
 	uint64_t tried[CALL_COUNT], succeeded[CALL_COUNT], lacking[CALL_COUNT];
 	uint64_t made;
-	/* Workers that ended by a signal, by its number. */
+	/* Workers killed by a signal, by its number. */
 	uint64_t killed[65];
-	/* The children and threads of a worker that wait to be met. */
+	/* The words on which a worker's children and threads wait. */
 	uint32_t word[LANES];
 };
 
@@ -98,16 +98,16 @@ static struct {
 	uint64_t random;
 	long budget;
 	int lane;
-	/* Tables of live descriptors; -1 where there is none. */
+	/* Tables of live descriptors; -1 in a free entry. */
 	int held[KINDS][HELD];
 	struct area areas[AREAS];
-	/* Names of sockets that are bound, and listen. */
+	/* The number of sockets that are bound, and listen. */
 	int names;
 	int shm, sem, key;
 	int uffd;
 	int scratch;
 	int has_groups, has_mounts, has_swap;
-	/* BUFFER bytes with nothing behind them: what a call writes beyond is an error of the call. */
+	/* BUFFER bytes with a hole after them: a write beyond them is an error of the call. */
 	char *buffer;
 } me;
 
@@ -158,8 +158,8 @@ static long note(enum name name, long result)
 	return result;
 }
 
-/* What an argument is, if it may be another one now and then: n a number, v the length of a
- * list, p a pointer, d a descriptor, - as it is. A list is never longer than it may be: the kernel would write behind it. */
+/* Returns an argument that may sometimes be mutated: n a number, v the length of a list, p a pointer, d a descriptor, -
+ * never. A list is never longer than its buffer: the kernel would write beyond it. */
 static long mutated(char what, long argument)
 {
 	static const long numbers[] = { 0, -1, 1, 7, PAGE - 1, PAGE, 1L << 31, 1L << 40, INT64_MAX, INT64_MIN };
@@ -181,10 +181,10 @@ static long mutated(char what, long argument)
 	}
 }
 
-/* One in so many calls gets one argument that makes no sense. */
+/* One call in this many gets one invalid argument. */
 enum { MUTATED = 24 };
 
-/* The kernel does not have a call that failed in a way for which there is no other reason. */
+/* Records a failure that can only mean that the kernel does not have the call. */
 static void lacks(enum name name)
 {
 	__atomic_add_fetch(&shared->lacking[name], 1, __ATOMIC_RELAXED);
@@ -216,7 +216,7 @@ static long call(enum name name, const char *what, long number, long a, long b, 
 /* DO(name, what may be mutated, number, arguments...) */
 #define DO(name, what, ...) PICK(__VA_ARGS__, A6, A5, A4, A3, A2, A1, A0)(name, what, __VA_ARGS__)
 
-/* A descriptor joins its table; one that was there is closed if the table is full. */
+/* Adds a descriptor to its table, and closes another one if the table is full. */
 static void hold(enum kind kind, long descriptor)
 {
 	if (descriptor < 3)
@@ -231,7 +231,7 @@ static void hold(enum kind kind, long descriptor)
 	table[place] = (int)descriptor;
 }
 
-/* Closes a descriptor of the table and forgets it. */
+/* Closes a descriptor of the table and removes it. */
 static void drop(enum kind kind, int place)
 {
 	if (me.held[kind][place] < 0)
@@ -272,7 +272,7 @@ static struct area *any_area(void)
 	return NULL;
 }
 
-/* Loads or stores one byte; whether it could. */
+/* Loads or stores one byte. Returns whether it succeeded. */
 static int touch(char *at, int store)
 {
 	if (sigsetjmp(recovery, 1)) {

@@ -1,7 +1,7 @@
-//! The pages of `docs/cases`, and the README: what the commands that they show print.
+//! The pages of `docs/cases`, and the README: runs the commands that they show and updates their output.
 //!
-//! A block of code whose first line begins with `$ ` is a command, which may go on behind a `\` at the end of a line. What
-//! stands below it in the block is what it prints to standard output.
+//! A code block whose first line begins with `$ ` is a command, which a `\` at the end of a line continues. The rest of
+//! the block is what the command prints to standard output.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,16 +15,16 @@ use crate::{install, shell};
 
 /// The page in the root of the workspace.
 const README: &str = "README.md";
-/// How a block of code begins and ends.
+/// The line that begins and ends a code block.
 const FENCE: &str = "```";
-/// The exit codes of `memwright compare` that say what kind of difference there is.
+/// The exit codes of `memwright compare` that report a kind of difference.
 const VERDICTS: [i32; 4] = [0, 1, 6, 7];
 
-/// Runs the commands of every page, or of those that are named, and writes what they print; with `--check`, fails where
-/// that is not what a page has.
+/// Runs the commands of every page, or of the named ones, and writes their output into the pages. With `--check`, fails
+/// where a page has different output.
 ///
 /// # Errors
-/// No such page, a command that fails; output that a page does not have.
+/// An unknown page, a failed command, or output that differs from the page.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let (check, names) = match arguments {
         ["--check", names @ ..] => (true, names),
@@ -43,7 +43,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
         match (check, made == text) {
             (_, true) => println!("{}: as it was", path.display()),
             (true, false) => bail!(
-                "{}: a command prints something else now (cargo xtask cases)",
+                "{}: the output of a command has changed (cargo xtask cases)",
                 path.display()
             ),
             (false, false) => fs::write(&path, made)?,
@@ -72,7 +72,8 @@ fn pages(names: &[&str]) -> Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// Fetches the kernels that a page names and that are not kept here; with their debug information where it is wanted.
+/// Fetches the kernels that a page names and that are not in the cache, with their debug information where a command
+/// needs it.
 fn add_kernels(memwright: &Path, text: &str) -> Result<()> {
     let kept = Command::new(memwright).args(["kernels", "list"]).output()?;
     let kept = String::from_utf8_lossy(&kept.stdout).into_owned();
@@ -88,7 +89,7 @@ fn add_kernels(memwright: &Path, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Debian's kernels that the commands of a page name, in their order.
+/// Returns Debian's kernels that the commands of a page name, in order.
 fn kernels(text: &str) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     let words = text
@@ -102,7 +103,7 @@ fn kernels(text: &str) -> Vec<&str> {
     names
 }
 
-/// A page with what `output` gives for each of its commands.
+/// Returns the page with the text that `output` returns for each of its commands.
 fn filled(text: &str, output: &mut dyn FnMut(&str) -> Result<String>) -> Result<String> {
     let mut made = String::new();
     let mut lines = text.lines().peekable();
@@ -135,7 +136,7 @@ fn filled(text: &str, output: &mut dyn FnMut(&str) -> Result<String>) -> Result<
     Ok(made)
 }
 
-/// What a command prints in the root of the workspace.
+/// Runs a command in the root of the workspace, and returns what it prints.
 fn output(memwright: &Path, line: &str) -> Result<String> {
     shell::step(line);
     let mut folders: Vec<PathBuf> = memwright.parent().map(Path::to_owned).into_iter().collect();

@@ -6,10 +6,10 @@ use anyhow::Result;
 use std::process::Command;
 use std::time::Instant;
 
-/// The oldest compiler that the library crates promise to build with.
+/// The oldest compiler that the library crates support.
 const OLDEST: &str = "1.85";
 
-/// The crates that make that promise.
+/// The crates with that guarantee.
 const LIBRARIES: &[&str] = &[
     "memwright-table",
     "memwright",
@@ -17,12 +17,12 @@ const LIBRARIES: &[&str] = &[
     "memwright-linux",
 ];
 
-/// The source is formatted as `cargo fmt` does it.
+/// Checks that the source is formatted as `cargo fmt` does it.
 pub fn format(deadline: Instant) -> Result<Outcome> {
     cargo(&["fmt", "--all", "--", "--check"], &[], deadline)
 }
 
-/// No lint of clippy applies to what runs on the host.
+/// Checks that clippy reports nothing for what runs on the host.
 pub fn host_lints(deadline: Instant) -> Result<Outcome> {
     cargo(
         &["clippy", "--all-targets", "--", "-D", "warnings"],
@@ -31,7 +31,7 @@ pub fn host_lints(deadline: Instant) -> Result<Outcome> {
     )
 }
 
-/// No lint of clippy applies to the kernel.
+/// Checks that clippy reports nothing for the kernel.
 pub fn kernel_lints(deadline: Instant) -> Result<Outcome> {
     let target = install::KERNEL_TARGET;
     let package = ["clippy", "-p", "memwright-kernel", "--target", target];
@@ -39,7 +39,7 @@ pub fn kernel_lints(deadline: Instant) -> Result<Outcome> {
     cargo(&arguments, &[], deadline)
 }
 
-/// The documentation builds without a warning.
+/// Checks that the documentation builds without a warning.
 pub fn documentation(deadline: Instant) -> Result<Outcome> {
     cargo(
         &["doc", "--no-deps"],
@@ -55,7 +55,7 @@ fn cargo(arguments: &[&str], variables: &[(&str, &str)], deadline: Instant) -> R
     Ok(Outcome::Passed)
 }
 
-/// The library crates build with the oldest compiler that they promise.
+/// Checks that the library crates build with the oldest supported compiler.
 pub fn oldest_compiler(deadline: Instant) -> Result<Outcome> {
     let mut installation = Command::new("rustup");
     installation.args([
@@ -78,7 +78,7 @@ pub fn oldest_compiler(deadline: Instant) -> Result<Outcome> {
     for library in LIBRARIES {
         check.args(["-p", library]);
     }
-    // A folder of its own, so that it does not throw out what the other compiler built.
+    // A separate folder, so that it does not replace the artifacts of the other compiler.
     check
         .env("CARGO_TARGET_DIR", shell::target_folder().join("oldest"))
         .env_remove("CARGO")

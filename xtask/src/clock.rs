@@ -1,13 +1,13 @@
-//! How long something took, by the clock and by the processors.
+//! Measures wall-clock and processor time.
 
 use std::fs;
 use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
-/// What something took.
+/// The time that something took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Took {
-    /// By the clock.
+    /// Wall-clock time.
     pub clock: Duration,
     /// User and system time of the processes that did it.
     pub processor: Duration,
@@ -20,7 +20,7 @@ impl AddAssign for Took {
     }
 }
 
-/// A measurement that was begun.
+/// A running measurement.
 pub struct Begun {
     clock: Instant,
     processor: Duration,
@@ -34,7 +34,7 @@ impl Begun {
         }
     }
 
-    /// What passed since then. Processes that this one started count once they have ended.
+    /// Returns the time since the start. Child processes count once they have been waited for.
     pub fn took(&self) -> Took {
         let processor = processor("self").unwrap_or_default();
         Took {
@@ -44,12 +44,12 @@ impl Begun {
     }
 }
 
-/// Processor time of a process and of its children that have ended.
+/// Returns the processor time of a process and of its children that have been waited for.
 pub fn processor(process: &str) -> Option<Duration> {
     parse(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?).map(|stat| stat.processor)
 }
 
-/// Whether a process that has not been waited for has ended.
+/// Returns whether a process that has not been waited for has ended.
 pub fn has_ended(process: u32) -> bool {
     fs::read_to_string(format!("/proc/{process}/stat"))
         .ok()

@@ -1,4 +1,4 @@
-//! The `memwright` command that tasks start.
+//! Builds the `memwright` command that tasks start.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -7,27 +7,27 @@ use anyhow::Result;
 
 use crate::shell;
 
-/// Where the tests' build has put it, once they are built.
+/// The path of the command that the test build produced, once it has.
 static OF_TESTS: OnceLock<PathBuf> = OnceLock::new();
 
-/// Lets the stages after the tests use the command that the tests use: built alone, it would be built again, because the
-/// workspace's packages together enable other features of the crates that they share.
+/// Makes the stages after the tests use the command that the tests use. If it were built alone, cargo would build it
+/// again, because building the packages of the workspace together enables other features of the crates that they share.
 pub fn of_tests(path: PathBuf) {
-    // A second build makes the same.
+    // A second build produces the same path.
     let _ = OF_TESTS.set(path);
 }
 
-/// How the command is built where no tests were built before.
+/// How the command is built if the tests have not built it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
     Dev,
     Release,
 }
 
-/// The command that the tests use, or else one that is built now.
+/// Returns the path of the command that the tests use, or builds it.
 ///
 /// # Errors
-/// When it does not build.
+/// The command does not build.
 pub fn built(profile: Profile) -> Result<PathBuf> {
     if let Some(path) = OF_TESTS.get() {
         return Ok(path.clone());

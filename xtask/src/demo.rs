@@ -1,4 +1,4 @@
-//! A first look: a real program on Memwright, and the account of its memory.
+//! A demonstration: a real program on Memwright, and the account of its memory.
 
 use crate::{install, programs, shell};
 use anyhow::{Context, Result, bail};
@@ -8,10 +8,10 @@ use std::process::Command;
 const PIPELINE: &str =
     "seq 1 100000 | sort -r | awk '{ sum += $1 } END { print NR, sum }' | md5sum";
 
-/// Installs what is missing, builds the command, and runs two programs with it.
+/// Installs missing tools, builds the command, and runs two programs with it.
 ///
 /// # Errors
-/// When something cannot be installed or built, or a program does not end with 0.
+/// When something cannot be installed or built, or a program does not exit with 0.
 pub fn run() -> Result<()> {
     install::install()?;
     shell::run(&mut shell::cargo([

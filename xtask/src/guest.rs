@@ -1,4 +1,4 @@
-//! What the QEMU tests boot: the programs, and a kernel with debug assertions on.
+//! Builds what the QEMU tests boot: the programs, and a kernel with debug assertions.
 
 use crate::{install, programs, shell};
 use anyhow::Result;
@@ -16,11 +16,12 @@ pub fn build() -> Result<()> {
         "memwright-kernel",
         "--target",
         install::KERNEL_TARGET,
-        // Without optimisation its functions take more of the small stacks.
+        // Without optimisation its functions need more of the small stacks.
         "--config",
         "profile.dev.package.yaxpeax-x86.opt-level=1",
     ]);
-    // Other flags than those of the host's crates: a folder of its own, so that neither throws the other's work away.
+    // The flags differ from those of the host's crates: a separate folder, so that neither build replaces the other's
+    // artifacts.
     command
         .arg("--target-dir")
         .arg(shell::target_folder().join("checked"));

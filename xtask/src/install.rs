@@ -1,4 +1,4 @@
-//! What the tasks need from outside the workspace, and its installation.
+//! The tools and packages that the tasks need, and their installation.
 
 use crate::shell::{self, output, step, succeeds, which};
 use anyhow::{Context, Result, bail};
@@ -8,7 +8,7 @@ use std::process::Command;
 /// The target that the kernel is built for.
 pub const KERNEL_TARGET: &str = "x86_64-unknown-none";
 
-/// One thing that a Debian package provides, and how to see that it is there.
+/// A tool or library from a Debian package, and how to detect it.
 pub struct Need {
     package: &'static str,
     present: fn() -> bool,
@@ -26,31 +26,31 @@ pub const MAKE: Need = Need {
     present: || which("make").is_some(),
 };
 
-/// Capabilities, statically linked.
+/// libcap, statically linked.
 pub const LIBCAP: Need = Need {
     package: "libcap-dev",
     present: || has_library("libcap.a"),
 };
 
-/// NUMA policies, statically linked.
+/// libnuma, statically linked.
 pub const LIBNUMA: Need = Need {
     package: "libnuma-dev",
     present: || has_library("libnuma.a"),
 };
 
-/// Rings of submissions, statically linked.
+/// liburing, statically linked.
 pub const LIBURING: Need = Need {
     package: "liburing-dev",
     present: || has_library("liburing.a"),
 };
 
-/// The manual's pages of system calls, with the errors of each.
+/// The manual pages of system calls, with the errors of each.
 pub const MANPAGES: Need = Need {
     package: "manpages-dev",
     present: || Path::new("/usr/share/man/man2/mmap.2.gz").exists(),
 };
 
-/// Looks at the pages of results.
+/// Renders the pages of results for inspection.
 pub const CHROMIUM: Need = Need {
     package: "chromium",
     present: || which("chromium").is_some(),
@@ -94,7 +94,7 @@ const NEEDS: &[Need] = &[
 /// Installs the Rust target and the packages that are missing, printing each step.
 ///
 /// # Errors
-/// When something is missing and there is no right to install it: one message then names the packages.
+/// Something is missing and may not be installed without root: the error names the packages.
 pub fn install() -> Result<()> {
     rust_target()?;
     install_packages(NEEDS)
@@ -126,7 +126,7 @@ fn rust_target() -> Result<()> {
 /// Installs the packages that are missing, printing each step.
 ///
 /// # Errors
-/// When there is no right to install them: one message then names them.
+/// They may not be installed without root: the error names them.
 pub fn install_packages(needs: &[Need]) -> Result<()> {
     let missing: Vec<&str> = needs
         .iter()
@@ -172,7 +172,7 @@ pub fn install_packages(needs: &[Need]) -> Result<()> {
     Ok(())
 }
 
-/// The words to put before a command so that it runs as root; nothing if there is no way to.
+/// Returns the words to put before a command so that it runs as root, or `None` if there is no way to.
 fn right_to_install() -> Option<&'static [&'static str]> {
     if output(Command::new("id").arg("-u")).as_deref() == Some("0") {
         return Some(&[]);
@@ -192,7 +192,7 @@ fn apt(prefix: &[&str]) -> Command {
     command
 }
 
-/// Whether an ELF file names no interpreter.
+/// Returns whether an ELF file has no interpreter.
 fn is_static(file: &Path) -> bool {
     let Ok(bytes) = std::fs::read(file) else {
         return false;

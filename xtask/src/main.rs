@@ -1,7 +1,7 @@
 //! The tasks of the workspace: `cargo xtask demo | test | ci | conformance | experiments | fuzz | mutants | programs |
 //! guest`.
 //!
-//! Each works from a clean clone: what is missing is installed first, and every step is printed before it runs.
+//! Each works from a clean clone: it installs what is missing first, and prints every step before it runs.
 
 #![forbid(unsafe_code)]
 
@@ -34,43 +34,44 @@ use tier::Tier;
 const USAGE: &str = "\
 usage: cargo xtask TASK
 
-  demo      install what is missing, build, run real programs on Memwright, print their accounts
+  demo      install missing tools, build, run real programs on Memwright, print their accounts
   test      tests of every crate on the host and of every program under QEMU, the long ones in part; 15 minutes on two
-            cores from a fresh clone. Closes with the time of each stage, the slowest tests, and one line for all
+            cores from a fresh clone. Ends with the time of each stage, the slowest tests, and a summary line
   test --full [--shard I/N]
-            every test, whole, or the I-th of N parts; takes hours
+            every test in full, or the I-th of N parts; takes hours
   test --list
-            which tests the first tiers leave out, as docs/correctness.md has it
-  ci        what test runs and more of it, plus format, lints, documentation, Miri and the oldest compiler; 50 minutes
+            list the tests that the first tiers leave out, as in docs/correctness.md
+  ci        the tests of `test` and more, plus format, lints, documentation, Miri and the oldest compiler; 50 minutes
   conformance [OPTION]... [TEST]...
-            run Linux's own mm selftests, all that are expected to run or those that are named; options in
+            run Linux's own mm selftests, all that are expected to run or the named ones; options in
             docs/conformance.md
   experiments [NAME]...
-            run the command of each page of docs/experiments, or of those that are named, and write the figures into it
+            run the command of each page of docs/experiments, or of the named ones, and write the figures into it
   experiments --memwright [NAME]...
-            measure Memwright's columns alone, and keep those of Linux
+            measure only Memwright's columns, and keep those of Linux
   experiments --check [--all | --seed N | NAME...]
-            measure again and fail where a published figure is another now: Memwright's columns of some pages, chosen by
-            the commit or by a seed; of the pages that are named; or every column whose kernel is to be had
+            measure again and fail if a published figure has changed: Memwright's columns of some pages, chosen by
+            the commit or by a seed; of the named pages; or every column whose kernel is available
   cases [--check] [NAME]...
-            run the commands that the README and the pages of docs/cases show, and write what they print, or compare it
+            run the commands in the README and the pages of docs/cases, and write their output, or compare it
   fuzz [--against model|host|host-and-guest] [--minutes N] [--operations N] [--seed S] [--show N] [--keep DIR]
   fuzz [--against ...] SCRIPT...
             run random programs of memory operations on the memory manager and on its model, on this machine's Linux
-            twice, or on this machine's Linux and on Memwright (if nothing is said), and compare: what differs and is not
-            one of the rules in fuzz/rules.rs is shrunk, kept and shown; or scripts that were kept; with
+            twice, or on this machine's Linux and on Memwright (the default), and compare: a difference that no rule in
+            fuzz/rules.rs covers is shrunk, saved and printed; or run saved scripts; with
             --against model, --seeds A,B,... or random:N shares the operations among several seeds
   fuzz --target syscalls|elf [--minutes N] [--keep DIR]
-            any bytes as system calls, or as a file that is executed, guided by coverage; with a nightly compiler
+            run random bytes as system calls, or as an executable, guided by coverage; needs a nightly compiler
   fuzz --target sequences [--cpus N] [--memory SIZE] [--calls N] [--seed S]
-            long sequences of mostly right system calls on live descriptors, memory and children, on Memwright
+            run long sequences of mostly valid system calls on live descriptors, memory and children, on Memwright
   mutants [NAME]... | mutants --list
-            plant mistakes in the memory manager, each in turn, and show which test notices; or list them
-  miri      unit tests under an interpreter that finds undefined behaviour, if a nightly compiler has one
-  unsafe    count the uses of unsafe, and check that each says why it is sound
-  arrows    check that each folder refers to folders below it alone, by use and by method call; with rust-analyzer
+            plant mistakes in the memory manager, one at a time, and print which test detects each; or list them
+  miri      run unit tests under an interpreter that finds undefined behaviour, if a nightly compiler has one
+  unsafe    count the uses of unsafe, and check that each has a comment on why it is sound
+  arrows    check that each folder refers only to folders below it, by use and by method call; needs rust-analyzer
   house [--show NAME]
-            figures of the structure and of the prose that may only fall, and their goals; or the places that one counts
+            print figures of the structure and of the prose, which may only fall, beside their goals; or the places
+            that one figure counts
   programs  build programs/*.c into programs/build
   guest     the same, and the kernel with debug assertions that the tests boot
 ";

@@ -1,10 +1,10 @@
-//! `cargo xtask miri`: unit tests of `memwright-table`, where `unsafe` stands, and of `memwright` under an interpreter that
-//! knows what is undefined.
+//! `cargo xtask miri`: runs unit tests of `memwright-table`, which contains `unsafe` code, and of `memwright` under an
+//! interpreter that detects undefined behaviour.
 //!
-//! It takes minutes for what a processor does in seconds. Of `memwright-table` these are the tests of locks, handles,
-//! copies and tags; entries are arithmetic without `unsafe`. Of `memwright` they are all but those that say themselves why
-//! they are left out. The rules of aliasing are checked where memory is small: with thousands of frames that alone takes
-//! hours.
+//! It takes minutes for what a processor does in seconds. Of `memwright-table` it runs the tests of locks, handles,
+//! copies and tags; entries are arithmetic without `unsafe`. Of `memwright` it runs all tests except those that are
+//! marked with a reason. The aliasing rules are checked where memory is small: with thousands of frames that alone
+//! takes hours.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -13,13 +13,13 @@ use anyhow::Result;
 
 use crate::shell;
 
-/// What all of it may take.
+/// The time limit for everything.
 const LIMIT: Duration = Duration::from_secs(6 * 60);
 
 /// Unit tests of a crate.
 struct Run {
     package: &'static str,
-    /// By the beginnings of their names; none for all.
+    /// Prefixes of their names; empty for all tests.
     tests: &'static [&'static str],
     flags: &'static str,
 }
@@ -46,14 +46,14 @@ const RUNS: [Run; 3] = [
 /// How it ended.
 pub enum Outcome {
     Passed,
-    /// Why it could not be run.
+    /// It could not run, for this reason.
     Skipped(&'static str),
 }
 
 /// Runs the tests, unless there is no nightly compiler with the interpreter.
 ///
 /// # Errors
-/// Undefined behaviour, or a test that fails.
+/// Undefined behaviour, or a failed test.
 pub fn run() -> Result<Outcome> {
     let mut install = Command::new("rustup");
     install.args([
@@ -88,7 +88,7 @@ pub fn run() -> Result<Outcome> {
             .args(["-p", run.package, "--lib", "--"])
             .args(run.tests)
             .current_dir(shell::root())
-            // What another compiler built stays.
+            // A separate folder keeps the artifacts of the other compiler.
             .env("CARGO_TARGET_DIR", shell::target_folder().join("miri"))
             .env("MIRIFLAGS", run.flags)
             .env_remove("CARGO")

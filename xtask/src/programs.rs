@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-/// A way to link a program, and the folder of `programs/build` it goes to.
+/// A way to link a program, and its folder in `programs/build`.
 struct Variant {
     folder: &'static str,
     compiler: &'static str,
@@ -22,7 +22,7 @@ const VARIANTS: &[Variant] = &[
     Variant {
         folder: "musl-static",
         compiler: "musl-gcc",
-        // The kernel's own headers, which musl does not bring, come from the system's.
+        // musl does not provide the kernel's own headers; they come from the system's.
         flags: &[
             "-static",
             "-no-pie",
@@ -44,7 +44,7 @@ const VARIANTS: &[Variant] = &[
     },
 ];
 
-/// The programs pass wrong arguments on purpose: what gcc thinks of those is not asked.
+/// The programs pass wrong arguments on purpose, so gcc's warnings about them are disabled.
 const FLAGS: &[&str] = &[
     "-std=gnu11",
     "-O1",
@@ -59,10 +59,10 @@ const FLAGS: &[&str] = &[
     "-Wno-format-truncation",
 ];
 
-/// Builds what is older than its source, for every variant.
+/// Builds every program that is older than its source, in every variant.
 ///
 /// # Errors
-/// When a compiler is missing or refuses a program.
+/// When a compiler is missing or rejects a program.
 pub fn build_all() -> Result<()> {
     let folder = shell::root().join("programs");
     build_go(&folder)?;
@@ -106,7 +106,7 @@ pub fn build_all() -> Result<()> {
     build(&jobs)
 }
 
-/// When the newest header in the folder of a program's own name was changed.
+/// Returns when the newest header in the folder of a program's own name was changed.
 fn own_headers(source: &Path) -> Option<SystemTime> {
     let files = std::fs::read_dir(source.with_extension("")).ok()?;
     files
@@ -115,7 +115,7 @@ fn own_headers(source: &Path) -> Option<SystemTime> {
         .max()
 }
 
-/// Builds `programs/go`, statically linked. Without Go nothing is built; the test that wants it says so.
+/// Builds `programs/go`, statically linked. Without Go it builds nothing, and the test that needs it reports that.
 fn build_go(folder: &Path) -> Result<()> {
     let source = folder.join("go/main.go");
     let program = folder.join("build/go/heap");
@@ -132,7 +132,7 @@ fn build_go(folder: &Path) -> Result<()> {
         .arg(&program)
         .arg(".")
         .current_dir(folder.join("go"));
-    // Nothing is fetched, and nobody's settings change what is built.
+    // Nothing is downloaded, and no user settings affect the build.
     for (name, value) in [
         ("CGO_ENABLED", "0"),
         ("GOTOOLCHAIN", "local"),
@@ -150,12 +150,12 @@ fn build(jobs: &[(&Variant, PathBuf, PathBuf)]) -> Result<()> {
     for batch in jobs.chunks(width) {
         let mut children = Vec::new();
         for (variant, source, program) in batch {
-            // A half-written program must not look newer than its source.
+            // A partially written program must not appear newer than its source.
             let partial = program.with_extension("partial");
             let mut command = Command::new(variant.compiler);
             command
                 .args(FLAGS)
-                // Some share what the experiments share.
+                // Some programs share headers with the experiments.
                 .arg("-I")
                 .arg(shell::root().join("programs/experiments"))
                 .args(variant.flags)

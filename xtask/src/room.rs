@@ -1,22 +1,22 @@
-//! Whether the disk has room for what the tasks build, so that a full one is named before it breaks a build midway.
+//! Checks that the disk has room for the builds, so that a full disk is reported before it breaks one.
 
 use crate::shell;
 use anyhow::{Context, Result, bail};
 use std::process::Command;
 
-/// In MiB: what a fresh checkout's builds and tests take, less than 2 GiB, and the caches of a later QEMU and of the
-/// selftests' sources.
+/// MiB that are needed: less than 2 GiB for the builds and tests of a fresh checkout, and the caches of a later QEMU
+/// and of the selftests' sources.
 const NEEDED: u64 = 3 << 10;
 
-/// Checks the disk that the checkout is on. What earlier builds left counts as room, for it is used again.
+/// Checks the disk that the checkout is on. Artifacts of earlier builds count as free, because they are reused.
 ///
 /// # Errors
-/// One line that tells what is free and what is needed.
+/// One line with the free and the needed space.
 pub fn check() -> Result<()> {
     let printed = shell::output(Command::new("df").arg("-Pm").arg(shell::root()));
     let free = printed.as_deref().and_then(available);
-    let free = free.context("df does not tell how much of the disk is free")?;
-    // du fails as well when a file goes while it looks; then nothing is taken as built.
+    let free = free.context("df does not report the free space of the disk")?;
+    // du also fails when a file disappears meanwhile; then nothing counts as built.
     let printed = shell::output(Command::new("du").arg("-sm").arg(shell::target_folder()));
     let built = printed.as_deref().and_then(first_number).unwrap_or(0);
     shell::step(&format!(
@@ -32,7 +32,7 @@ fn first_number(printed: &str) -> Option<u64> {
     printed.split_whitespace().next()?.parse().ok()
 }
 
-/// The fourth column of the second line, as POSIX has it.
+/// Returns the fourth column of the second line, as POSIX specifies.
 fn available(printed: &str) -> Option<u64> {
     printed
         .lines()

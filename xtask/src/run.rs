@@ -1,4 +1,4 @@
-//! Runs the stages of a tier, each also after one failed, and prints what each took beside its budget.
+//! Runs the stages of a tier, continuing after a failed one, and prints what each took beside its budget.
 
 use crate::clock::{Begun, Took};
 use crate::suite::{self, Shard, Suite, Totals};
@@ -17,14 +17,14 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// A stage that was run.
+/// A finished stage.
 struct Done {
     row: &'static Row,
     took: Took,
     outcome: Outcome,
 }
 
-/// What the stages hand on to one another.
+/// State that stages pass to later ones.
 struct State {
     tier: Tier,
     shard: Shard,
@@ -37,7 +37,7 @@ struct State {
 /// Runs every stage of a tier, or of a part of the full tier.
 ///
 /// # Errors
-/// When a stage fails, or `cargo xtask ci` takes longer than it may on any machine.
+/// When a stage fails, or `cargo xtask ci` exceeds its time limit, which holds on any machine.
 pub fn run(tier: Tier, shard: Shard) -> Result<()> {
     let begun = Begun::now();
     let mut state = State {
@@ -50,7 +50,7 @@ pub fn run(tier: Tier, shard: Shard) -> Result<()> {
     };
     let mut report = Vec::new();
     for row in STAGES.iter().filter(|row| row.is_in(tier)) {
-        // Every part needs what is built; the other stages belong to one part each.
+        // Every part needs the build; each other stage belongs to one part.
         let everywhere = matches!(row.stage, Stage::Install | Stage::Build | Stage::Tests);
         if everywhere || shard.has(row.name) {
             report.push(stage(row, &mut state));
@@ -59,7 +59,7 @@ pub fn run(tier: Tier, shard: Shard) -> Result<()> {
     summary(&report, begun.took(), &state)
 }
 
-/// When everything is ended. The full tier takes what it takes.
+/// Returns the time limit of a tier: the hard limit, and eight times that for the full tier.
 fn limit(tier: Tier) -> Duration {
     match tier {
         Tier::Test | Tier::Ci => HARD_LIMIT,
@@ -149,13 +149,13 @@ fn tests(state: &mut State) -> Result<Outcome> {
         && let Some((name, why)) = state.totals.skipped.iter().find(|(_, why)| installed(why))
     {
         return Ok(Outcome::Failed(format!(
-            "{name} was skipped for want of what this task installs: {why}"
+            "{name} was skipped because something is missing that this task installs: {why}"
         )));
     }
     Ok(outcome)
 }
 
-/// Whether a test was skipped because of something that `cargo xtask ci` installs.
+/// Returns whether a test was skipped because of something that `cargo xtask ci` installs.
 fn installed(why: &str) -> bool {
     [
         "chromium",
@@ -175,7 +175,7 @@ fn failures(totals: &Totals, before: u64) -> Outcome {
     }
 }
 
-/// The published figures: a part that the commit chooses, in the full tier all.
+/// Checks the published figures: in the full tier all, else a part that the commit selects.
 fn figures(tier: Tier) -> Result<Outcome> {
     match tier {
         Tier::Test | Tier::Ci => {
@@ -189,7 +189,7 @@ fn figures(tier: Tier) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Linux's own mm selftests, all or a part of them; without their sources none.
+/// Runs Linux's own mm selftests, all or a part of them; none without their sources.
 fn selftests(tier: Tier, policies: &[&str]) -> Result<Outcome> {
     Ok(match conformance::run_in(tier, policies)? {
         conformance::Outcome::NoSource(why) => Outcome::Skipped(format!("no source: {why}")),

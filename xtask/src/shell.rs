@@ -1,4 +1,4 @@
-//! Running other programs, each announced before it starts.
+//! Runs other programs, and announces each before it starts.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// The root of the workspace.
+/// Returns the root of the workspace.
 pub fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.parent().unwrap_or(manifest).to_path_buf()
 }
 
-/// The folder cargo builds into.
+/// Returns the folder that cargo builds into.
 pub fn target_folder() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(folder) => root().join(folder),
@@ -20,14 +20,14 @@ pub fn target_folder() -> PathBuf {
     }
 }
 
-/// The cargo that started this task, in the root of the workspace.
+/// Returns a command of the cargo that started this task, in the root of the workspace.
 pub fn cargo<I: AsRef<OsStr>>(arguments: impl IntoIterator<Item = I>) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
     command
 }
 
-/// The command line as a user would type it, to be printed.
+/// Returns the command line as a user would type it, for printing.
 pub fn line(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let mut line = program
@@ -55,7 +55,7 @@ pub fn step(text: &str) {
     eprintln!("==> {text}");
 }
 
-/// Prints the command, runs it with our own input and output, and returns how it ended.
+/// Prints the command, runs it with this process's input and output, and returns its exit status.
 ///
 /// # Errors
 /// When it cannot be started.
@@ -69,7 +69,7 @@ pub fn status(command: &mut Command) -> Result<ExitStatus> {
 /// Prints the command and runs it.
 ///
 /// # Errors
-/// When it cannot be started or does not end with 0.
+/// When it cannot be started or does not exit with 0.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = status(command)?;
     if !status.success() {
@@ -78,7 +78,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Prints the command and runs it, but ends it when `deadline` passes.
+/// Prints the command and runs it, but kills it when `deadline` passes.
 ///
 /// # Errors
 /// When it cannot be started, fails, or is still running at the deadline.
@@ -103,7 +103,7 @@ pub fn run_until(command: &mut Command, deadline: Instant) -> Result<()> {
     }
 }
 
-/// Whether the command starts and ends with 0; what it prints is dropped.
+/// Returns whether the command starts and exits with 0; its output is discarded.
 pub fn succeeds(command: &mut Command) -> bool {
     command
         .stdin(Stdio::null())
@@ -113,7 +113,7 @@ pub fn succeeds(command: &mut Command) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// What the command prints, without the white space around it; nothing when it fails.
+/// Returns what the command prints, without surrounding white space, or `None` when it fails.
 pub fn output(command: &mut Command) -> Option<String> {
     let output = command
         .stdin(Stdio::null())
@@ -126,7 +126,7 @@ pub fn output(command: &mut Command) -> Option<String> {
         .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Where a program stands in the search path.
+/// Returns the path of a program in the search path.
 pub fn which(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     // Debian keeps some programs in folders that an ordinary user's PATH lacks.

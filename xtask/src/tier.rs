@@ -1,7 +1,7 @@
 //! The three tiers of the tests, the stages of each, and how long a stage may take.
 //!
-//! `cargo xtask test` is the first tier, `cargo xtask ci` the second, and `cargo xtask test --full` the last. Each contains
-//! the tests of the one before it. Which test is in which tier is in `suite/table.rs`.
+//! `cargo xtask test` is the first tier, `cargo xtask ci` the second, and `cargo xtask test --full` the last. Each
+//! contains the tests of the previous one. `suite/table.rs` assigns tests to tiers.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// Variables of the environment that tell long tests how much of them to run. `MEMWRIGHT_TIER` names the tier;
-    /// `MEMWRIGHT_GROWN` is the number of inputs that `memwright-sim/corpus` grows, and their seed.
+    /// Returns the environment variables that tell long tests how much to run. `MEMWRIGHT_TIER` names the tier;
+    /// `MEMWRIGHT_GROWN` is the number of inputs that `memwright-sim/corpus` derives, and their seed.
     pub fn environment(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Tier::Test => &[("MEMWRIGHT_TIER", "test"), ("MEMWRIGHT_GROWN", "500,1")],
@@ -24,7 +24,7 @@ impl Tier {
         }
     }
 
-    /// The command that runs this tier.
+    /// Returns the command that runs this tier.
     pub fn command(self) -> &'static str {
         match self {
             Tier::Test => "cargo xtask test",
@@ -33,7 +33,7 @@ impl Tier {
         }
     }
 
-    /// What the tier may take on two idle cores, if that is bounded.
+    /// Returns the time limit of the tier on two idle cores, if it has one.
     pub fn budget(self) -> Option<Duration> {
         match self {
             Tier::Test => Some(minutes(15)),
@@ -74,8 +74,8 @@ pub enum Stage {
     OldestCompiler,
 }
 
-/// A stage, its name, and the seconds that it may take in each tier on two idle cores. A tier without a figure leaves it
-/// out, except that the full tier has no budgets: there a figure of 0 says that the stage is run.
+/// A stage, its name, and the seconds that it may take in each tier on two idle cores. A tier without a figure omits
+/// the stage. The full tier has no budgets: there a figure of 0 says that the stage runs.
 pub struct Row {
     pub stage: Stage,
     pub name: &'static str,
@@ -83,12 +83,12 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether the tier has this stage.
+    /// Returns whether the tier has this stage.
     pub fn is_in(&self, tier: Tier) -> bool {
         self.seconds[tier as usize].is_some()
     }
 
-    /// What the stage may take in this tier.
+    /// Returns the budget of the stage in this tier.
     pub fn budget(&self, tier: Tier) -> Option<Duration> {
         self.seconds[tier as usize]
             .filter(|seconds| *seconds > 0)

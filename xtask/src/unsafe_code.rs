@@ -1,4 +1,4 @@
-//! `cargo xtask unsafe`: where `unsafe` stands, how much of it, and that each place says why it is sound.
+//! `cargo xtask unsafe`: lists where `unsafe` is used, counts it, and checks that each use says why it is sound.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell;
 
-/// The only places where it may stand.
+/// The only places where `unsafe` is permitted.
 const PERMITTED: &[&str] = &[
     "crates/memwright-table/src/",
     "crates/memwright-kernel/",
@@ -15,20 +15,20 @@ const PERMITTED: &[&str] = &[
     "crates/memwright-mark/src/lib.rs",
 ];
 
-/// What the word introduces.
+/// What the keyword introduces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// A block: what its author promises.
+    /// A block: its author guarantees soundness.
     Block,
     /// An `impl` of an unsafe trait: likewise.
     Impl,
-    /// A function or a trait: what its users or implementers must promise.
+    /// A function or a trait: its callers or implementers must guarantee soundness.
     Contract,
     /// A foreign block or an attribute.
     Foreign,
 }
 
-/// One use of the word.
+/// One use of the keyword.
 #[derive(Debug, PartialEq, Eq)]
 struct Use {
     line: usize,
@@ -73,14 +73,14 @@ pub fn run() -> Result<()> {
     }
     if !complaints.is_empty() {
         bail!(
-            "{} uses of unsafe are not as they should be",
+            "{} uses of unsafe are outside the permitted places or unexplained",
             complaints.len()
         );
     }
     Ok(())
 }
 
-/// The Rust files of a folder, in order.
+/// Collects the Rust files of a folder, in order.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     let entries =
         std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
@@ -100,7 +100,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// The uses of the word in a source text.
+/// Returns the uses of the keyword in a source text.
 fn uses(text: &str) -> Vec<Use> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
@@ -129,7 +129,7 @@ fn uses(text: &str) -> Vec<Use> {
                 }
                 Kind::Foreign => true,
             };
-            // A type of function pointers promises nothing.
+            // A function pointer type imposes no contract.
             if kind != Kind::Contract || !code[..start].trim_end().ends_with(['(', ':', '=', '<']) {
                 found.push(Use {
                     line: index + 1,
@@ -154,7 +154,7 @@ fn kind_of(rest: &str) -> Kind {
     }
 }
 
-/// The line without comments and the insides of strings.
+/// Returns the line without comments and without the contents of strings.
 fn code_of(line: &str) -> String {
     let mut code = String::new();
     let mut in_string = false;
@@ -173,7 +173,7 @@ fn code_of(line: &str) -> String {
     code
 }
 
-/// Whether `word` stands in the comments above the statement that the line belongs to, or in the line.
+/// Returns whether `word` is in the line, or in the comments above the statement that the line belongs to.
 fn is_explained(lines: &[&str], index: usize, word: &str) -> bool {
     if lines[index].contains(word) {
         return true;
@@ -192,7 +192,7 @@ fn is_explained(lines: &[&str], index: usize, word: &str) -> bool {
         .any(|line| line.contains(word))
 }
 
-/// Whether the line lies in an `impl` of a trait, which has said what its users promise.
+/// Returns whether the line is in an `impl` of a trait, whose documentation states the contract.
 fn is_of_trait(lines: &[&str], index: usize) -> bool {
     let outer = |line: &&&str| line.starts_with(|c: char| c.is_alphabetic());
     let inner = lines[index].starts_with(' ');
@@ -200,7 +200,7 @@ fn is_of_trait(lines: &[&str], index: usize) -> bool {
     inner && head.is_some_and(|line| line.contains("impl") && line.contains(" for "))
 }
 
-/// Whether what follows the line is a statement of its own, as far as a line can tell.
+/// Returns whether the next line begins a new statement, as far as one line can tell.
 fn ends_statement(line: &str) -> bool {
     line.is_empty()
         || line.starts_with("//")

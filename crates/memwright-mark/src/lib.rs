@@ -1,7 +1,8 @@
-//! Marks of a region of interest: `memwright run --kernel` counts between them, from outside; the program does nothing.
+//! Marks of a region of interest: `memwright run --kernel` counts between them, from outside; they have no effect on
+//! the program.
 //!
-//! A mark is the 7-byte NOP with a 32-bit displacement that `include/memwright/mark.h` describes. On other processors than
-//! x86-64 it is nothing at all. A region may be passed many times, and regions may lie in each other.
+//! A mark is the 7-byte NOP with a 32-bit displacement that `include/memwright/mark.h` describes. On processors other
+//! than x86-64 it is empty. A region may be executed many times, and regions may be nested.
 //!
 //! ```
 //! # #![allow(clippy::needless_doctest_main)]
@@ -19,7 +20,7 @@
 /// The largest number of a region that a program may use.
 pub const LARGEST_REGION: u16 = 32_766;
 
-/// The region begins here. What the program does to memory before stays before, and after after.
+/// Marks the beginning of a region. The compiler does not move memory accesses across it.
 #[inline(always)]
 pub fn begin<const REGION: u16>() {
     const { assert!(REGION <= LARGEST_REGION) }
@@ -35,7 +36,7 @@ pub fn begin<const REGION: u16>() {
     }
 }
 
-/// The region ends here.
+/// Marks the end of a region. The compiler does not move memory accesses across it.
 #[inline(always)]
 pub fn end<const REGION: u16>() {
     const { assert!(REGION <= LARGEST_REGION) }

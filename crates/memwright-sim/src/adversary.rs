@@ -5,20 +5,20 @@ use memwright_table::CpuId;
 use crate::machine::SimulatedMachine;
 use crate::walk::{self, Intent};
 
-/// A source of numbers that is the same everywhere: SplitMix64.
+/// A deterministic pseudo-random number generator (SplitMix64): the same seed gives the same numbers on every platform.
 #[derive(Clone, Debug)]
 pub struct Chance {
     state: u64,
 }
 
 impl Chance {
-    /// The sequence of this seed.
+    /// Creates a generator with this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -27,7 +27,7 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     ///
     /// # Panics
     /// If `bound` is 0.
@@ -36,11 +36,11 @@ impl Chance {
     }
 }
 
-/// Fills and evicts translations on any CPU, whenever the machine gives it a turn: around every
-/// access, before every invalidation takes effect, and on each target before it is interrupted.
+/// Fills and evicts translations on any CPU whenever the machine gives it a turn: around every access, before every
+/// invalidation takes effect, and on each target before it is interrupted.
 ///
-/// A fill is a speculative load of any page that the loaded root, or a stale paging-structure
-/// cache, reaches. It sets accessed bits and never the dirty bit, as the manual demands.
+/// A fill is a speculative load of any page that the loaded root, or a stale paging-structure cache, reaches. As the
+/// processor manual requires, it sets accessed bits and never the dirty bit.
 #[derive(Clone, Debug)]
 pub struct Adversary {
     chance: Chance,
@@ -49,7 +49,7 @@ pub struct Adversary {
 }
 
 impl Adversary {
-    /// One that at each turn fills and evicts about one translation.
+    /// Creates an adversary that fills and evicts about one translation at each turn.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl Adversary {
         }
     }
 
-    /// One that at each turn fills up to `fills` and evicts up to `evictions` translations.
+    /// Creates an adversary that fills up to `fills` and evicts up to `evictions` translations at each turn.
     #[must_use]
     pub fn with_appetite(seed: u64, fills: usize, evictions: usize) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Whether any CPU may still do what the tables no longer permit.
+//! Checks whether any CPU may still do what the page tables no longer permit.
 
 use memwright_table::{CpuId, Frame, PageSize};
 
@@ -6,29 +6,30 @@ use crate::machine::SimulatedMachine;
 use crate::tlb::{CachedDirectory, Directory, Rights, Translation};
 use crate::walk;
 
-/// A cached translation that gives more than the tables do.
+/// A cached translation that permits more than the page tables do.
 ///
-/// Between operations none may exist (rule 1): what grew may be cached as it was, smaller; anything
-/// that shrank, moved, was resized, freed, or lost its dirty bit must be gone from every CPU.
+/// Between operations none may exist (rule 1). A translation may stay cached with fewer rights than the tables give by
+/// now. A translation that lost rights, moved, changed its size, was unmapped, or lost its dirty bit must be gone from
+/// every CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incoherence {
-    /// Nothing is present there any more.
+    /// No present entry translates the page any more.
     Freed(CpuId, Translation),
-    /// Another frame is there.
+    /// The entry maps another frame.
     Moved(CpuId, Translation, Frame),
-    /// The leaf is of another size.
+    /// The leaf has another size.
     Resized(CpuId, Translation, PageSize),
-    /// The tables permit less.
+    /// The tables grant fewer rights.
     Shrank(CpuId, Translation, Rights),
-    /// The entry is clean, so that a write through the cached translation would not be noticed.
+    /// The entry is clean, so a write through the cached translation would not set its dirty bit.
     Cleaned(CpuId, Translation),
-    /// An upper level leads to another table than the one cached, or to none.
+    /// An upper level points to another table than the cached one, or to none.
     Table(CpuId, Directory, CachedDirectory),
 }
 
 impl SimulatedMachine {
-    /// Compares all that every CPU has cached with the tables that it has loaded. To be called while
-    /// no operation is under way.
+    /// Compares everything that each CPU has cached with the tables that it has loaded. Call it while no operation is
+    /// under way.
     #[must_use]
     pub fn audit(&self) -> Vec<Incoherence> {
         let mut found = Vec::new();

@@ -1,46 +1,46 @@
-//! What the hardware did, per CPU.
+//! Counts of what the hardware did, per CPU.
 
-/// Counts of one CPU since the machine was made, or since [`Cost::since`] was asked about.
+/// Counts of one CPU since the machine was created, or between two points in time ([`Cost::since`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Accesses answered by the TLB.
     pub hits: u64,
-    /// Page walks made for an access.
+    /// Page walks for an access.
     pub walks: u64,
     /// Entries read by those walks; a paging-structure cache hit saves up to three.
     pub walk_reads: u64,
     /// Page faults delivered.
     pub faults: u64,
-    /// Of these: faults that a stale, more restrictive TLB entry caused.
+    /// Page faults that a stale TLB entry with fewer rights caused (also in `faults`).
     pub stale_faults: u64,
-    /// Page walks made to set the dirty bit for a TLB entry that was cached clean.
+    /// Page walks that set the dirty bit for a TLB entry that was cached clean.
     pub dirty_walks: u64,
     /// Translations filled without an access.
     pub speculative_fills: u64,
-    /// Translations dropped for no reason.
+    /// Translations evicted without an invalidation.
     pub evictions: u64,
-    /// Invalidations that this CPU asked of itself.
+    /// Invalidations that this CPU executed on itself.
     pub local_invalidations: u64,
     /// Interrupts that this CPU sent, one per target.
     pub interrupts_sent: u64,
-    /// Interrupts that this CPU took to invalidate.
+    /// Invalidation interrupts that this CPU received.
     pub interrupts_taken: u64,
     /// TLB entries that invalidations dropped.
     pub entries_dropped: u64,
     /// Loads of the table root.
     pub root_loads: u64,
-    /// Of these: loads that found translations kept from before, and used them.
+    /// Root loads that kept the translations cached under their tag (also in `root_loads`).
     pub kept_loads: u64,
 }
 
 impl Cost {
-    /// What was added since `earlier`.
+    /// Returns what was added since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         self.combine(earlier, |now, then| now - then)
     }
 
-    /// The sum of two accounts.
+    /// Returns the sum of two accounts.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         self.combine(other, |one, two| one + two)

@@ -1,4 +1,4 @@
-//! A swap device that keeps pages in the memory of the host, and fails when it is told to.
+//! A swap device that stores pages in host memory and fails on request.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,30 +11,30 @@ use crate::machine::{SimulatedMachine, locked};
 
 type Hook = Box<dyn Fn() + Send>;
 
-/// How far a transfer is that has a ticket.
+/// The state of a transfer that has a ticket.
 enum UnderWay {
     Asked(Transfer),
     Over(Result<(), DeviceError>),
 }
 
-/// A device for pages of the simulated machine.
+/// A swap device for pages of the simulated machine.
 #[derive(Default)]
 pub struct HostSwap {
     slots: u32,
     pages: Mutex<BTreeMap<u32, Vec<u8>>>,
-    /// Every so many writes and reads fail; 0 for none.
+    /// Every n-th read or write fails; 0 if none does.
     fails_each: AtomicU64,
     asked: AtomicU64,
     before_write: Mutex<Option<Hook>>,
     after_read: Mutex<Option<Hook>>,
-    /// The most transfers under way; 0 if each is over at once.
+    /// The maximum number of transfers under way; 0 if each completes at once.
     depth: AtomicUsize,
     under_way: Mutex<BTreeMap<u32, UnderWay>>,
     tickets: AtomicU32,
 }
 
 impl HostSwap {
-    /// A device with so many slots.
+    /// Creates a device with `slots` slots.
     #[must_use]
     pub fn new(slots: u32) -> Self {
         Self {
@@ -43,29 +43,29 @@ impl HostSwap {
         }
     }
 
-    /// Lets one of `each` requests fail from now on; none if it is 0.
+    /// Makes every `each`-th request fail from now on, or none if `each` is 0.
     pub fn fail_each(&self, each: u64) {
         self.asked.store(0, Ordering::Relaxed);
         self.fails_each.store(each, Ordering::Relaxed);
     }
 
-    /// Lets transfers be under way from now on, `depth` at most: they are over, the last first, when somebody waits
-    /// for one.
+    /// Makes transfers asynchronous from now on, with at most `depth` under way. They complete when a caller waits for
+    /// one of them, in reverse order of submission.
     pub fn defer(&self, depth: usize) {
         self.depth.store(depth, Ordering::Relaxed);
     }
 
-    /// Calls `hook` whenever a page is about to be taken over: what other CPUs do just then.
+    /// Calls `hook` before every write of a page, to stand for what other CPUs do at that moment.
     pub fn before_write(&self, hook: impl Fn() + Send + 'static) {
         *locked(&self.before_write) = Some(Box::new(hook));
     }
 
-    /// Calls `hook` once, when the next page has been read: what other CPUs do just then.
+    /// Calls `hook` once, after the next read of a page, to stand for what other CPUs do at that moment.
     pub fn after_read(&self, hook: impl Fn() + Send + 'static) {
         *locked(&self.after_read) = Some(Box::new(hook));
     }
 
-    /// Pages that it keeps.
+    /// Returns the number of pages stored on the device.
     #[must_use]
     pub fn kept(&self) -> usize {
         locked(&self.pages).len()
@@ -153,7 +153,7 @@ impl SwapDevice<SimulatedMachine> for HostSwap {
         ticket: Ticket,
     ) -> Result<(), DeviceError> {
         let mut under_way = locked(&self.under_way);
-        // The last that was asked for first: nobody may count on an order.
+        // In reverse order of submission: no caller may rely on an order.
         for state in under_way.values_mut().rev() {
             if let UnderWay::Asked(transfer) = *state {
                 *state = UnderWay::Over(self.carry_out(frames, transfer));

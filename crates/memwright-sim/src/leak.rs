@@ -1,12 +1,12 @@
-//! A failed test takes nothing apart.
+//! Prevents a failed test from dropping the state that it broke.
 //!
-//! Dropping an address space whose state is broken may fail another assertion. During unwinding that aborts the process, and the
-//! test has no result.
+//! Dropping an address space in a broken state may fail another assertion. A panic during unwinding aborts the process,
+//! and the test then has no result.
 
 use std::sync::Arc;
 use std::thread;
 
-/// Leaks the value when it is dropped by a thread that panics.
+/// Leaks the value if a panicking thread drops it.
 #[derive(Debug)]
 pub struct LeakOnPanic<T>(pub Arc<T>);
 
@@ -30,7 +30,7 @@ mod tests {
         let copy = value.clone();
         let outcome = std::panic::catch_unwind(move || {
             let _kept = LeakOnPanic(copy);
-            // Without the hook: nothing is to be printed.
+            // Unwinds without the panic hook, so nothing is printed.
             std::panic::resume_unwind(Box::new("failed"));
         });
         assert!(outcome.is_err());

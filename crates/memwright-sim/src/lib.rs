@@ -1,11 +1,9 @@
 //! A simulated machine for testing Memwright on a host, and the model it is tested against.
 //!
-//! [`SimulatedMachine`] is a [`memwright_table::Machine`] made of ordinary memory: physical frames,
-//! CPUs, and for each CPU a TLB and paging-structure caches that keep what they hold until they
-//! are told otherwise. A translation that the tables no longer contain still *serves* here, as it
-//! does on hardware and does not under most emulators, so a missing invalidation is a wrong byte
-//! or a failed [audit](SimulatedMachine::audit), not luck.
-//!
+//! [`SimulatedMachine`] is a [`memwright_table::Machine`] made of ordinary memory: physical frames, CPUs, and for each
+//! CPU a TLB and paging-structure caches that keep their entries until an invalidation drops them. A translation that
+//! the tables no longer contain still *works* here, as it does on hardware and does not under most emulators. A missing
+//! invalidation therefore always leads to a wrong byte or a failed [audit](SimulatedMachine::audit).
 //! ```text
 //!   script ── Process ──┬── Cpu::{read, write, fetch} ── Tlb ──miss── walk ── entries in memory
 //!                       │         │ PageFault
@@ -18,13 +16,13 @@
 //!   editions before 2023).
 //! - [`adversary`]: a seeded source of what hardware *may* do: speculative fills, evictions,
 //!   invalidations that arrive as late as they can.
-//! - [`mistake`]: mistakes planted on purpose, to prove that the machine notices them.
+//! - [`mistake`]: mistakes planted on purpose, to prove that the machine detects them.
 //! - [`cost`]: walks, hits, invalidations and interrupts, per CPU.
-//! - [`schedule`]: who goes on at each step, in every order.
+//! - [`schedule`]: runs a small case in every order of its threads' steps.
 //! - [`process`]: a user program on the machine: access, fault, retry.
-//! - [`model`]: what memory must contain and permit, stated slowly and obviously; [`lockstep`] runs
-//!   a [`script`], whose words [`terms`] has, on both and compares. [`noted_file`] is a file that must hear of first writes,
-//!   [`host_swap`] a swap device.
+//! - [`model`]: what memory must contain and permit, stated slowly and obviously; [`lockstep`] runs a [`script`] on both
+//!   and compares. [`terms`] are what scripts and model have in common, [`noted_file`] is a file that must be notified of
+//!   first writes, [`host_swap`] a swap device.
 //! - [`personality`]: system calls and the loader, on a simulated machine instead of hardware.
 
 pub mod adversary;

@@ -35,10 +35,10 @@ use crate::process::{Host, Process};
 use crate::script::{ARENA, Action, Scale, Script, Step, Watcher};
 use crate::terms::{Remap, Rights};
 
-/// Why a script cannot go on.
+/// Why a script cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// Memory manager and model disagree, in words.
+    /// The memory manager and the model disagree; the text says how.
     Disagreement(String),
     /// The memory manager ran out of memory, which the model never does.
     Exhausted,
@@ -51,7 +51,7 @@ impl From<String> for Difference {
 }
 
 impl Difference {
-    /// The same, with where it was seen.
+    /// Adds where the difference was found.
     fn at(self, place: &dyn std::fmt::Display) -> Self {
         match self {
             Self::Disagreement(text) => Self::Disagreement(format!("{place}: {text}")),
@@ -82,15 +82,15 @@ pub struct Lockstep {
     files: Vec<File>,
     created: usize,
     scale: Scale,
-    /// Pages of the largest folio that memory comes in.
+    /// Pages of the largest folio that the machine allocates.
     largest: u64,
-    /// Of each process, by kind, those that it made.
+    /// The userfaultfd contexts of each process, by kind.
     watchers: Vec<(usize, Watcher, Watch)>,
-    /// What pages go out to, and its number while it is in use.
+    /// The swap device, and its number while it is in use.
     device: Option<(Arc<HostSwap>, Option<usize>)>,
-    /// Who finds no memory waits while pages go out, and tries again.
+    /// A step that runs out of memory reclaims pages and is retried.
     reclaims: bool,
-    /// Who cleared soft-dirty, so that what a survey says is compared.
+    /// A process has cleared soft-dirty, so the soft-dirty state is compared.
     clears: bool,
     /// How often each kind of step succeeded: a test that never reaches a case proves nothing.
     successes: BTreeMap<&'static str, u64>,
@@ -121,7 +121,7 @@ fn bytes(pages: u64) -> u64 {
 }
 
 impl Lockstep {
-    /// One process on a machine, with two files of zeroes that nobody maps.
+    /// Creates a machine with one process and two files of zeroes that are not mapped.
     #[must_use]
     pub fn new(options: MachineOptions, adversary: Option<Adversary>) -> Self {
         let host = Host::boot(options);
@@ -163,7 +163,7 @@ impl Lockstep {
         }
     }
 
-    /// The same where every place of a script is so many pages.
+    /// Sets how many pages each place of a script stands for.
     #[must_use]
     pub fn scaled(mut self, scale: Scale) -> Self {
         self.scale = scale;
@@ -174,7 +174,7 @@ impl Lockstep {
         self
     }
 
-    /// The same where private and shared memory come in folios of these orders wherever they fit.
+    /// Allocates anonymous and shared memory in folios of these orders wherever they fit.
     #[must_use]
     pub fn in_folios(mut self, orders: &[u8]) -> Self {
         let settings = self.host.memory().huge();
@@ -186,10 +186,10 @@ impl Lockstep {
         self
     }
 
-    /// The same with a device for pages that go out.
+    /// Adds a swap device.
     ///
     /// # Panics
-    /// If there is no heap for what is to be known of its slots.
+    /// If there is no heap memory for the state of its slots.
     #[must_use]
     pub fn with_swap(mut self, device: Arc<HostSwap>) -> Self {
         let number = self.host.memory().add_swap(device.clone(), 0);
@@ -197,25 +197,24 @@ impl Lockstep {
         self
     }
 
-    /// The same where a step that finds no memory lets pages go out and is tried again; if that does not help, the
-    /// script ends there.
+    /// Reclaims pages when a step runs out of memory, and retries it. If that does not help, the script ends there.
     #[must_use]
     pub fn reclaiming(mut self) -> Self {
         self.reclaims = true;
         self
     }
 
-    /// The machine, with what runs on it.
+    /// Returns the machine, with what runs on it.
     #[must_use]
     pub fn host(&self) -> &Arc<Host> {
         &self.host
     }
 
-    /// Runs all steps, compares after each, then lets every process look at all of its memory and exit.
-    /// Returns how often each kind of step succeeded.
+    /// Runs all steps and compares after each. At the end every process reads all of its memory and exits. Returns how
+    /// often each kind of step succeeded.
     ///
     /// # Errors
-    /// The first difference, with the step that showed it.
+    /// The first difference, with the step at which it was found.
     pub fn run(mut self, script: &Script) -> Result<BTreeMap<&'static str, u64>, Difference> {
         for (number, step) in script.0.iter().enumerate() {
             let outcome = self.step_or_reclaim(step);
@@ -232,12 +231,12 @@ impl Lockstep {
         }
     }
 
-    /// The same with an injected failure under way, which is `disarm`ed before the last look. A step
-    /// that runs out of memory must change nothing, and succeed when it is tried again. Returns how
-    /// many steps did.
+    /// Like [`run`](Self::run), with an injected failure under way, which `disarm` ends before the final comparison. A
+    /// step that runs out of memory must change nothing, and must succeed when it is retried. Returns how many steps
+    /// ran out of memory.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// Like [`run`](Self::run).
     pub fn run_failing(mut self, script: &Script, disarm: &dyn Fn()) -> Result<u64, Difference> {
         let mut exhausted = 0;
         for (number, step) in script.0.iter().enumerate() {
@@ -246,7 +245,7 @@ impl Lockstep {
             if outcome == Err(Difference::Exhausted) {
                 exhausted += 1;
                 self.model = before;
-                // Areas below the one that failed have changed, as on Linux, and stay so.
+                // On failure, the areas below the failed one stay changed, as on Linux.
                 let stands = matches!(
                     step.action,
                     Action::Protect(..)

@@ -1,4 +1,6 @@
-//! Physical memory, CPUs, and the `Machine` that Memwright sees. All `unsafe` of the crate is here.
+//! Physical memory, CPUs, and the `Machine` implementation that Memwright runs on. All `unsafe` code of the crate is
+//! here.
+//! here.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
@@ -19,15 +21,15 @@ use crate::tlb::Tlb;
 
 const FRAME_BYTES: usize = 4096;
 
-/// Physical memory: frames 0 to N - 1 in one allocation, reached through atomics only.
+/// Physical memory: frames 0 to N - 1 in one allocation, accessed through atomics only.
 #[derive(Debug)]
 pub struct Memory {
     base: NonNull<u8>,
     frames: u32,
 }
 
-// SAFETY: the allocation belongs to this value alone, does not move, and is only reached through
-// atomics here; what Memwright does through `memory_base` follows the contract of `Machine`.
+// SAFETY: this value owns the allocation, which does not move and is accessed through atomics only; what Memwright does
+// through `memory_base` follows the contract of `Machine`.
 unsafe impl Send for Memory {}
 // SAFETY: as above; no method hands out a plain reference to the bytes.
 unsafe impl Sync for Memory {}
@@ -49,19 +51,19 @@ impl Memory {
         }
     }
 
-    /// How many frames there are, from frame 0.
+    /// Returns the number of frames, which start at frame 0.
     #[must_use]
     pub fn frames(&self) -> u32 {
         self.frames
     }
 
-    /// Whether the machine has this frame.
+    /// Returns whether the machine has this frame.
     #[must_use]
     pub fn has(&self, frame: Frame) -> bool {
         frame.number() < self.frames
     }
 
-    /// The 64-bit word `index` (0 to 511) of a frame.
+    /// Returns the 64-bit word `index` (0 to 511) of a frame.
     ///
     /// # Panics
     /// If the machine has no such frame or the index is above 511.
@@ -77,7 +79,7 @@ impl Memory {
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
-    /// The byte at `offset` (0 to 4095) of a frame.
+    /// Returns the byte at `offset` (0 to 4095) of a frame.
     ///
     /// # Panics
     /// If the machine has no such frame or the offset is above 4095.
@@ -93,14 +95,14 @@ impl Memory {
         unsafe { AtomicU8::from_ptr(self.base.as_ptr().add(offset)) }
     }
 
-    /// Copies bytes out of one frame, each loaded by itself.
+    /// Copies bytes out of one frame, with a separate load for each.
     pub fn load(&self, frame: Frame, offset: usize, into: &mut [u8]) {
         for (index, byte) in into.iter_mut().enumerate() {
             *byte = self.byte(frame, offset + index).load(Ordering::Relaxed);
         }
     }
 
-    /// Copies bytes into one frame, each stored by itself.
+    /// Copies bytes into one frame, with a separate store for each.
     pub fn store(&self, frame: Frame, offset: usize, from: &[u8]) {
         for (index, byte) in from.iter().enumerate() {
             self.byte(frame, offset + index)
@@ -118,30 +120,30 @@ impl Drop for Memory {
 
 /// What a CPU does when its TLB holds a translation that forbids the access.
 ///
-/// The manual permits both ("4.10.4.3 Optional Invalidation" in editions before 2023): a processor
-/// may fault although the tables permit the access by now.
+/// The manual permits both ("4.10.4.3 Optional Invalidation" in editions before 2023): a processor may fault although
+/// the tables permit the access by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RightsMiss {
-    /// It faults, and drops what it had cached for the address.
+    /// It faults, and drops its cached entries for the address.
     #[default]
     Faults,
     /// It walks again, as QEMU's TCG does.
     Walks,
 }
 
-/// Size and habits of a machine.
+/// The size and the behaviour of a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineOptions {
     /// Frames of physical memory, from frame 0.
     pub frames: u32,
     /// CPUs, at most [`MAX_CPUS`].
     pub cpus: usize,
-    /// Nodes, at least one: frames and CPUs are dealt out evenly, the lowest to the first.
+    /// NUMA nodes, at least one. Frames and CPUs are divided evenly among them, the lowest to the first node.
     pub nodes: usize,
     /// See [`RightsMiss`].
     pub rights_miss: RightsMiss,
-    /// Address-space tags of each CPU, such as the PCIDs of x86-64, [`MOST_TAGS`] at most: it keeps
-    /// translations of so many roots, the loaded one among them. Up to one, of the loaded root only.
+    /// Address-space tags of each CPU, such as the PCIDs of x86-64, at most [`MOST_TAGS`]: the number of roots,
+    /// including the loaded one, whose translations it keeps. With one or none, it keeps those of the loaded root only.
     pub tags: usize,
 }
 
@@ -157,7 +159,7 @@ impl Default for MachineOptions {
     }
 }
 
-/// One CPU: what it has cached, what it walks, what it did.
+/// One CPU: its cached translations, its loaded root, its counts.
 #[derive(Debug, Default)]
 pub(crate) struct Core {
     pub(crate) tlb: Tlb,
@@ -165,13 +167,13 @@ pub(crate) struct Core {
     /// The tag of `tlb`.
     tag: usize,
     tags: Tags,
-    /// What is cached under the other tags.
+    /// The translations cached under the other tags.
     kept: [Tlb; MOST_TAGS],
     pub(crate) cost: Cost,
 }
 
 impl Core {
-    /// Makes `root` the loaded one, with `tags` tags. What was kept of it is used if `keep` says so, else dropped.
+    /// Loads `root` on a CPU with `tags` tags. Its cached translations are kept if `keep` is true, else dropped.
     fn load_root(&mut self, root: Frame, tags: usize, keep: bool) {
         let choice = self.tags.choose(root, tags.max(1), keep);
         std::mem::swap(&mut self.tlb, &mut self.kept[self.tag]);
@@ -187,19 +189,19 @@ impl Core {
     }
 }
 
-/// Called for each target of a remote invalidation just before it arrives there: the last moment at
-/// which that CPU may act on what it has cached.
+/// Called for each target of a remote invalidation just before it takes effect there: the last moment at which that CPU
+/// may use what it has cached.
 type Window = dyn Fn(&SimulatedMachine, CpuId) + Send + Sync;
 
 struct Board {
     memory: Memory,
     options: MachineOptions,
     cores: Vec<Mutex<Core>>,
-    /// Whether `adversary` was let loose: asked at every step, so it has to be cheap.
+    /// Whether `adversary` is set. Read at every step, so it has to be cheap.
     provoked: AtomicBool,
     adversary: Mutex<Option<Adversary>>,
     mistake: Mutex<Option<Mistake>>,
-    /// What a planted mistake holds back: to whom, of which root, what.
+    /// Invalidations that a planted mistake delays: the CPU, the root, and what to invalidate.
     late: Mutex<Vec<(CpuId, Frame, Invalidation)>>,
     window: Mutex<Option<Arc<Window>>>,
     violations: Mutex<Vec<String>>,
@@ -221,13 +223,13 @@ impl std::fmt::Debug for SimulatedMachine {
 }
 
 thread_local! {
-    /// The CPU that this host thread is.
+    /// The CPU that this host thread acts as.
     static CURRENT: Cell<u16> = const { Cell::new(0) };
-    /// The machine whose CPU it is, for the hooks, which know none.
+    /// The machine that the CPU belongs to, for the hooks, which receive no machine.
     static MACHINE: RefCell<Option<SimulatedMachine>> = const { RefCell::new(None) };
 }
 
-/// While it lives, the host thread that made it is a CPU of a machine.
+/// Makes the host thread that created it act as a CPU of a machine until it is dropped.
 #[must_use]
 #[derive(Debug)]
 pub struct RunningOn {
@@ -245,7 +247,7 @@ impl Drop for RunningOn {
 static HOOKS: sync::Hooks = sync::Hooks {
     relax: std::thread::yield_now,
     cpu: || usize::from(CURRENT.get()),
-    // A scheduler that owns every choice has halted the thread before; without one it looks again at once.
+    // Under a schedule the scheduler has halted the thread before this call. Without one the thread just checks again.
     halt: |_| std::thread::yield_now(),
     wake: |_| (),
     give_way: |_| sync::GaveWay::ToNobody,
@@ -254,8 +256,8 @@ static HOOKS: sync::Hooks = sync::Hooks {
     step: Some(step),
 };
 
-/// Before every lock, entry access and invalidation the adversary has a turn: between any two of
-/// them, hardware may walk the tables. And a [schedule] decides who goes on.
+/// Gives the adversary a turn before every lock, entry access and invalidation: between any two of them, hardware may
+/// walk the tables. Then a [schedule] decides which thread runs next.
 fn step(step: sync::Step) {
     schedule::step(Point::Sync(step));
     MACHINE.with_borrow(|machine| {
@@ -265,16 +267,17 @@ fn step(step: sync::Step) {
     });
 }
 
-/// A lock of the simulator's own. A test that panics under it has failed already; the others go on.
+/// Takes a lock of the simulator itself, and ignores poisoning: a test that panics under the lock has failed already,
+/// and other threads continue.
 pub(crate) fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SimulatedMachine {
-    /// A machine whose memory is zero and whose CPUs have nothing loaded.
+    /// Creates a machine whose memory is zero and whose CPUs have no root loaded.
     ///
     /// # Panics
-    /// If `options` ask for no frames, no CPU or more than [`MAX_CPUS`].
+    /// If `options` have no frames, no CPU or more than [`MAX_CPUS`].
     #[must_use]
     pub fn new(options: MachineOptions) -> Self {
         static INSTALL: Once = Once::new();
@@ -302,19 +305,19 @@ impl SimulatedMachine {
         }
     }
 
-    /// Physical memory.
+    /// Returns the physical memory.
     #[must_use]
     pub fn memory(&self) -> &Memory {
         &self.board.memory
     }
 
-    /// What it was made with.
+    /// Returns the options that the machine was created with.
     #[must_use]
     pub fn options(&self) -> &MachineOptions {
         &self.board.options
     }
 
-    /// Hands all of its memory but frame 0 to an allocator: an address of 0 is always a mistake.
+    /// Gives all memory except frame 0 to a new frame allocator, so an address of 0 is always a mistake.
     ///
     /// # Panics
     /// If there is too little memory for the allocator's own metadata.
@@ -342,7 +345,7 @@ impl SimulatedMachine {
         Arc::new(frames)
     }
 
-    /// Makes the calling host thread this CPU, until the guard is dropped.
+    /// Makes the calling host thread act as this CPU, until the guard is dropped.
     ///
     /// # Panics
     /// If the machine has no such CPU.
@@ -354,31 +357,31 @@ impl SimulatedMachine {
         }
     }
 
-    /// All CPUs, in order.
+    /// Returns all CPUs, in order.
     pub fn cpus(&self) -> impl Iterator<Item = CpuId> + use<> {
         (0..self.board.cores.len()).map(|index| CpuId::new(index as u16))
     }
 
-    /// The table root that a CPU has loaded.
+    /// Returns the table root that a CPU has loaded.
     #[must_use]
     pub fn loaded_root(&self, cpu: CpuId) -> Option<Frame> {
         self.core(cpu).root
     }
 
-    /// What one CPU did so far.
+    /// Returns the counts of one CPU.
     #[must_use]
     pub fn cost(&self, cpu: CpuId) -> Cost {
         self.core(cpu).cost
     }
 
-    /// What all CPUs did so far.
+    /// Returns the sum of the counts of all CPUs.
     #[must_use]
     pub fn total_cost(&self) -> Cost {
         self.cpus()
             .fold(Cost::default(), |sum, cpu| sum.plus(&self.cost(cpu)))
     }
 
-    /// Lets loose an adversary, or with `None` calls it back.
+    /// Sets the adversary, or removes it with `None`.
     pub fn set_adversary(&self, adversary: Option<Adversary>) {
         self.board
             .provoked
@@ -391,12 +394,13 @@ impl SimulatedMachine {
         *locked(&self.board.mistake) = mistake;
     }
 
-    /// Runs `window` on behalf of each target of a remote invalidation, just before it arrives.
+    /// Sets a hook that runs for each target of a remote invalidation, just before it takes effect there.
     pub fn set_window(&self, window: Option<Arc<Window>>) {
         *locked(&self.board.window) = window;
     }
 
-    /// What the machine saw that no correct caller does, oldest first, and forgets it.
+    /// Returns the violations that the machine has seen, oldest first, and clears the list. A correct memory manager
+    /// causes none.
     #[must_use]
     pub fn take_violations(&self) -> Vec<String> {
         std::mem::take(&mut *locked(&self.board.violations))
@@ -411,7 +415,7 @@ impl SimulatedMachine {
         if !self.board.provoked.load(Ordering::Relaxed) {
             return;
         }
-        // Taken out while it acts, so that it needs no lock then and cannot provoke itself.
+        // Taken out while it acts, so that no lock is held then and it cannot be called recursively.
         let taken = locked(&self.board.adversary).take();
         if let Some(mut adversary) = taken {
             adversary.act(self);
@@ -429,7 +433,7 @@ impl SimulatedMachine {
         core.cost.entries_dropped += dropped;
     }
 
-    /// What an interrupt about `root` does at its target.
+    /// Performs an invalidation of `root` on the CPU that was interrupted for it.
     fn deliver_remote(&self, cpu: CpuId, root: Frame, what: &Invalidation) {
         let mut core = self.core(cpu);
         if core.root == Some(root) {
@@ -440,7 +444,7 @@ impl SimulatedMachine {
         }
     }
 
-    /// A frame that the kernel fills afresh must be out of every CPU's reach.
+    /// Records a violation if any CPU can still reach a frame that the kernel is about to fill.
     fn check_unreachable(&self, frame: Frame, action: &str) {
         for cpu in self.cpus() {
             let core = self.core(cpu);
@@ -465,10 +469,10 @@ impl SimulatedMachine {
     }
 }
 
-// SAFETY: frame f lies at `memory_base() + f * 4096` for every frame that `has_memory` accepts; the
-// allocation lives as long as any handle, and no reference to its bytes exists but to atomics. `invalidate_local` and
-// `invalidate_remote` have dropped what they name when they return (a planted mistake breaks that on
-// purpose: it leads to wrong bytes in simulated memory, never to undefined behaviour of the host).
+// SAFETY: frame f is at `memory_base() + f * 4096` for every frame that `has_memory` accepts; the allocation lives as
+// long as any handle, and the only references to its bytes are to atomics. `invalidate_local` and `invalidate_remote`
+// have dropped what they name when they return (a planted mistake breaks that on purpose: it leads to wrong bytes in
+// simulated memory, never to undefined behaviour of the host).
 unsafe impl Machine for SimulatedMachine {
     fn memory_base(&self) -> NonNull<u8> {
         self.board.memory.base
@@ -527,7 +531,7 @@ unsafe impl Machine for SimulatedMachine {
         for cpu in self.cpus().filter(|&cpu| targets.contains(cpu)) {
             self.core(sender).cost.interrupts_sent += 1;
             self.core(cpu).cost.interrupts_taken += 1;
-            // Nothing promises that the interrupt arrives before this moment.
+            // The interrupt may arrive as late as this.
             schedule::step(Point::Arrival);
             self.provoke();
             if let Some(window) = &window {
@@ -570,13 +574,13 @@ unsafe impl Machine for SimulatedMachine {
     }
 }
 
-/// A simulated machine with more around it, for whoever needs another trait of it than [`Machine`]. Its frame 0, which
-/// is nobody's, is the table from which others are made: an empty one.
+/// A simulated machine together with other state, for callers that implement another trait than [`Machine`] on it. Its
+/// frame 0, which no allocator has, is the empty table from which others are created.
 #[derive(Debug)]
 pub struct Around<T> {
     /// The machine.
     pub machine: SimulatedMachine,
-    /// What is around it.
+    /// The state beside it.
     pub more: T,
 }
 

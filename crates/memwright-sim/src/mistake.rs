@@ -1,31 +1,31 @@
-//! Mistakes planted on purpose, to prove that the machine notices them.
+//! Mistakes planted on purpose, to prove that the machine detects them.
 
 use memwright_table::Invalidation;
 
-/// What a careless memory manager would do to an invalidation.
+/// What a faulty memory manager would do to an invalidation.
 ///
-/// Asking for too little and asking rightly of a machine that does too little look the same from
-/// the CPUs, so the machine plays the mistake and the memory manager stays as it is.
+/// To the CPUs, a request for too little and a machine that does too little look the same. The machine therefore plays
+/// the mistake, and the memory manager stays unmodified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
-    /// The CPU that made the change does not flush its own TLB.
+    /// The CPU that changed the entry does not flush its own TLB.
     NoLocal,
     /// No other CPU is interrupted.
     NoRemote,
-    /// Leaves are flushed, the paging-structure caches are not.
+    /// Leaves are flushed; the paging-structure caches are not.
     NoTables,
     /// The last page of a range is left out.
     OnePageShort,
-    /// The last of the CPUs to be interrupted is left out.
+    /// The last of the CPUs to interrupt is left out.
     OneCpuShort,
-    /// A CPU that is interrupted forgets at the next interrupt to anybody: frames are free before.
+    /// An interrupted CPU invalidates only at the next interrupt to any CPU, after frames were freed.
     Late,
-    /// A CPU with tags uses what it kept although it is stale, or another table's.
+    /// A CPU with tags uses its cached translations although they are stale or belong to another table.
     KeptForever,
 }
 
 impl Mistake {
-    /// What remains of a local invalidation, if anything.
+    /// Returns what remains of a local invalidation, if anything.
     pub(crate) fn local(mistake: Option<Self>, what: &Invalidation) -> Option<Invalidation> {
         if mistake == Some(Self::NoLocal) {
             None
@@ -34,7 +34,7 @@ impl Mistake {
         }
     }
 
-    /// What remains of a remote invalidation, if anything.
+    /// Returns what remains of a remote invalidation, if anything.
     pub(crate) fn remote(mistake: Option<Self>, what: &Invalidation) -> Option<Invalidation> {
         if mistake == Some(Self::NoRemote) {
             None

@@ -1,4 +1,4 @@
-//! One memory access of a user program, as a CPU makes it.
+//! One memory access of a user program, as a CPU performs it.
 
 use memwright_table::{CpuId, Frame, VirtAddr};
 
@@ -10,7 +10,7 @@ use crate::walk::{self, Intent, WalkFault};
 /// The error code that x86-64 pushes for a page fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultCode {
-    /// A translation was present and forbade the access; else none was present.
+    /// A translation was present and forbade the access; otherwise none was present.
     pub present: bool,
     /// The access was a store.
     pub write: bool,
@@ -25,7 +25,7 @@ pub struct FaultCode {
 pub struct PageFault {
     /// The first byte that could not be accessed (CR2).
     pub address: VirtAddr,
-    /// Why.
+    /// The error code.
     pub code: FaultCode,
 }
 
@@ -39,7 +39,7 @@ pub struct Cpu<'m> {
 }
 
 impl SimulatedMachine {
-    /// A CPU of this machine.
+    /// Returns a CPU of this machine.
     ///
     /// # Panics
     /// If the machine has no such CPU.
@@ -87,7 +87,7 @@ impl Cpu<'_> {
         Ok(())
     }
 
-    /// Adds to the 64-bit word at `address` as one locked instruction and returns what was there.
+    /// Adds to the 64-bit word at `address` as one locked instruction and returns its previous value.
     ///
     /// # Errors
     /// The page fault if the word cannot be written.
@@ -116,8 +116,8 @@ impl Cpu<'_> {
         })
     }
 
-    /// Translates and performs one access inside a page. Both happen under the CPU's lock, so an
-    /// invalidation that has returned is one after which no older translation is in use.
+    /// Translates and performs one access inside a page. Both happen under the CPU's lock, so once an invalidation has
+    /// returned, no access uses an older translation.
     fn access<T>(
         &self,
         address: VirtAddr,
@@ -130,7 +130,7 @@ impl Cpu<'_> {
         match self.translate(&mut core, address, intent) {
             Ok(frame) => Ok(perform(frame)),
             Err(code) => {
-                // A page fault drops what the faulting address had cached.
+                // A page fault drops the cached entries for the faulting address.
                 core.tlb.drop_address(address.page().number());
                 core.cost.faults += 1;
                 Err(PageFault { address, code })

@@ -1,4 +1,4 @@
-//! A file whose pages are written back, and that must hear of the first write after that.
+//! A file whose pages are written back, and that must be notified of the first write after each write-back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,9 +12,9 @@ use crate::machine::{SimulatedMachine, locked};
 
 /// A file that keeps a written-back copy of each page, as a disk does.
 ///
-/// A page is dirty from the first write after it was cleaned, which the memory manager announces by
-/// `first_write`. A page that is not dirty equals its copy: [`check`](Self::check) finds each write that
-/// was not announced.
+/// A page becomes dirty at the first write after it was cleaned; the memory manager announces that write by
+/// `first_write`. A page that is not dirty equals its copy: [`check`](Self::check) detects each write that was not
+/// announced.
 pub struct NotedFile {
     pages: Shmem<SimulatedMachine>,
     written_back: Mutex<BTreeMap<u64, [u8; PAGE_SIZE]>>,
@@ -22,10 +22,10 @@ pub struct NotedFile {
 }
 
 impl NotedFile {
-    /// A file of zeroes, clean.
+    /// Creates a file of zeroes, clean.
     ///
     /// # Panics
-    /// If there is no heap.
+    /// If there is no heap memory.
     #[must_use]
     pub fn new(memory: Arc<Memory<SimulatedMachine>>, pages: u64) -> Self {
         let identity = ObjectIdentity {
@@ -33,7 +33,7 @@ impl NotedFile {
             inode: 1,
         };
         Self {
-            // They go to the file and to nowhere else.
+            // The pages belong to a file and are never swapped out.
             pages: Shmem::new(memory, pages * PAGE_SIZE as u64, identity)
                 .expect("heap")
                 .staying(),
@@ -42,25 +42,25 @@ impl NotedFile {
         }
     }
 
-    /// The pages, for reading and truncating. Write through [`write_at`](Self::write_at).
+    /// Returns the pages, for reading and truncating. Write through [`write_at`](Self::write_at).
     #[must_use]
     pub fn pages(&self) -> &Shmem<SimulatedMachine> {
         &self.pages
     }
 
-    /// The `write` system call, inside one page.
+    /// Writes inside one page, as the `write` system call does.
     ///
     /// # Errors
-    /// No frame for the page.
+    /// There is no frame for the page.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, ObjectError> {
         locked(&self.dirty).insert(offset / PAGE_SIZE as u64);
         self.pages.write_at(offset, bytes)
     }
 
-    /// The size changes; what is cut off is forgotten.
+    /// Changes the size. Pages beyond the new end are dropped.
     ///
     /// # Panics
-    /// If a page is in swap: nobody sends them out.
+    /// If a page is in swap: this file's pages are never swapped out.
     pub fn truncate(&self, pages: u64) {
         let cut = self.pages.set_size(pages * PAGE_SIZE as u64);
         cut.expect("nothing is in swap");
@@ -68,10 +68,10 @@ impl NotedFile {
         locked(&self.dirty).retain(|&index| index < pages);
     }
 
-    /// The pages from `first` on become zero, and clean.
+    /// Clears `pages` pages from `first` on, and makes them clean.
     ///
     /// # Panics
-    /// As [`truncate`](Self::truncate).
+    /// Like [`truncate`](Self::truncate).
     pub fn punch(&self, first: u64, pages: u64) {
         let bytes = PAGE_SIZE as u64;
         let punched = self.pages.punch(first * bytes, (first + pages) * bytes);
@@ -80,11 +80,11 @@ impl NotedFile {
         locked(&self.dirty).retain(|index| !(first..first + pages).contains(index));
     }
 
-    /// Writes every dirty page back. Returns how many there were.
+    /// Writes every dirty page back. Returns the number of pages written.
     pub fn clean(&self) -> usize {
         let dirty = std::mem::take(&mut *locked(&self.dirty));
         for &index in &dirty {
-            // Protected before it is copied: what is written during the copy is announced again.
+            // Write-protected before it is copied: a write during the copy is announced again.
             let _ = self.pages.mappings().clean(index, index + 1);
             let contents = self.contents(index);
             locked(&self.written_back).insert(index, contents);
@@ -92,13 +92,13 @@ impl NotedFile {
         dirty.len()
     }
 
-    /// The pages that were written since they were cleaned.
+    /// Returns the pages that were written since they were cleaned.
     #[must_use]
     pub fn dirty(&self) -> Vec<u64> {
         locked(&self.dirty).iter().copied().collect()
     }
 
-    /// The first clean page that differs from its copy.
+    /// Returns the first clean page that differs from its copy.
     #[must_use]
     pub fn check(&self) -> Option<u64> {
         let dirty = locked(&self.dirty);

@@ -13,18 +13,18 @@ use crate::mmu::PageFault;
 /// An address space on the simulated machine.
 pub type Space = AddressSpace<SimulatedMachine>;
 
-/// How often one access may fault before it counts as hanging. One fault for the page, one for the
-/// right to write it, one for a stale translation; the adversary and other CPUs may undo some.
+/// How often one access may fault before it counts as hanging. One fault populates the page, one grants the right to
+/// write it, one is due to a stale translation; the adversary and other CPUs may undo some.
 const MOST_FAULTS: usize = 32;
 
-/// What ends a program that accesses memory it must not.
+/// The signal that ends a program after an invalid access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// SIGSEGV: nothing is mapped there (`SEGV_MAPERR`).
     Unmapped,
     /// SIGSEGV: the rights forbid it (`SEGV_ACCERR`).
     Forbidden,
-    /// SIGBUS: the object ends before, or could not be read.
+    /// SIGBUS: the page is beyond the end of the object, or could not be read.
     Bus,
     /// No frame is free: a kernel would kill a process now.
     OutOfMemory,
@@ -34,14 +34,14 @@ pub enum Signal {
 pub struct Host {
     machine: SimulatedMachine,
     memory: Arc<Memory<SimulatedMachine>>,
-    /// What a CPU has loaded when no process runs there.
+    /// The table that a CPU loads when no process runs there.
     idle: Table<SimulatedMachine>,
     /// Per CPU: the address space loaded, `None` for `idle`.
     loaded: Vec<Mutex<Option<Arc<Space>>>>,
 }
 
 impl Host {
-    /// Boots a machine, all of whose memory but frame 0 is free.
+    /// Boots a machine on which all memory except frame 0 is free.
     ///
     /// # Panics
     /// If the machine has too little memory to start.
@@ -67,31 +67,31 @@ impl Host {
         host
     }
 
-    /// The machine.
+    /// Returns the machine.
     #[must_use]
     pub fn machine(&self) -> &SimulatedMachine {
         &self.machine
     }
 
-    /// What all address spaces share.
+    /// Returns the state that all address spaces share.
     #[must_use]
     pub fn memory(&self) -> &Arc<Memory<SimulatedMachine>> {
         &self.memory
     }
 
-    /// Its frames.
+    /// Returns the frame allocator.
     #[must_use]
     pub fn frames(&self) -> &Arc<Frames<SimulatedMachine>> {
         self.memory.frames()
     }
 
-    /// Page-table frames of the idle table.
+    /// Returns the number of page-table frames of the idle table.
     #[must_use]
     pub fn idle_table_frames(&self) -> u64 {
         self.idle.table_frames()
     }
 
-    /// Makes the calling host thread `cpu`, with `space` loaded there: a context switch.
+    /// Switches `cpu` to `space`, and makes the calling host thread act as `cpu`.
     pub fn enter(&self, cpu: CpuId, space: &Arc<Space>) -> RunningOn {
         let running = self.machine.run_on(cpu);
         let mut loaded = locked(&self.loaded[cpu.index()]);
@@ -106,7 +106,7 @@ impl Host {
         running
     }
 
-    /// Loads the idle table wherever `space` is loaded: its process ends.
+    /// Loads the idle table wherever `space` is loaded, because its process ends.
     pub fn evict(&self, space: &Arc<Space>) {
         for cpu in self.machine.cpus() {
             let _running = self.machine.run_on(cpu);
@@ -130,7 +130,7 @@ impl Host {
 }
 
 impl Drop for Host {
-    /// The machine is switched off: no CPU uses any table from now on.
+    /// Switches the machine off: no CPU uses any table from now on.
     fn drop(&mut self) {
         for cpu in self.machine.cpus() {
             let mut loaded = locked(&self.loaded[cpu.index()]);
@@ -139,16 +139,16 @@ impl Drop for Host {
     }
 }
 
-/// A user program: an address space, and accesses that fault and try again.
+/// A user program: an address space, and accesses that fault and are retried.
 pub struct Process {
     host: Arc<Host>,
     space: Arc<Space>,
-    /// Where it ran last, and where it will end.
+    /// The CPU on which the program ran last. The program ends there.
     last: AtomicU16,
 }
 
 impl Process {
-    /// A program that maps nothing.
+    /// Creates a program that maps nothing.
     ///
     /// # Panics
     /// If there is no memory for it.
@@ -164,8 +164,8 @@ impl Process {
         Self::with_space(host, space, CpuId::new(0))
     }
 
-    /// A program in this address space, which ends on the CPU where it ran last: no two host threads may
-    /// be one CPU at the same time.
+    /// Creates a program in this address space that ends on the CPU where it ran last: no two host threads may act as
+    /// one CPU at the same time.
     fn with_space(host: &Arc<Host>, space: Space, last: CpuId) -> Self {
         Self {
             host: host.clone(),
@@ -174,22 +174,22 @@ impl Process {
         }
     }
 
-    /// The `fork` system call.
+    /// Forks the program, as the `fork` system call does.
     ///
     /// # Errors
-    /// As [`AddressSpace::fork`].
+    /// Like [`AddressSpace::fork`].
     pub fn fork(&self, cpu: CpuId) -> Result<Self, ForkError> {
         let space = self.on(cpu, AddressSpace::fork)?;
         Ok(Self::with_space(&self.host, space, cpu))
     }
 
-    /// The machine that it runs on.
+    /// Returns the machine on which the program runs.
     #[must_use]
     pub fn host(&self) -> &Arc<Host> {
         &self.host
     }
 
-    /// Its address space, for operations on a CPU that has [entered](Self::on) it.
+    /// Returns its address space, for operations on a CPU that has [entered](Self::on) it.
     #[must_use]
     pub fn space(&self) -> &Arc<Space> {
         &self.space
@@ -200,7 +200,7 @@ impl Process {
         self.host.enter(cpu, &self.space)
     }
 
-    /// A system call: runs `call` on a CPU that has the address space loaded.
+    /// Runs `call`, like a system call, on `cpu` with the address space loaded.
     pub fn on<T>(&self, cpu: CpuId, call: impl FnOnce(&Space) -> T) -> T {
         let _running = self.enter(cpu);
         call(&self.space)
@@ -209,7 +209,7 @@ impl Process {
     /// Loads bytes, page by page.
     ///
     /// # Errors
-    /// What would end the program; pages before the one at fault are in `into`.
+    /// The signal that would end the program; pages before the faulting one are in `into`.
     pub fn read(&self, cpu: CpuId, address: VirtAddr, into: &mut [u8]) -> Result<(), Signal> {
         let mut done = 0;
         while done < into.len() {
@@ -228,7 +228,7 @@ impl Process {
     /// Stores bytes, page by page.
     ///
     /// # Errors
-    /// What would end the program; pages before the one at fault are written.
+    /// The signal that would end the program; pages before the faulting one are written.
     pub fn write(&self, cpu: CpuId, address: VirtAddr, from: &[u8]) -> Result<(), Signal> {
         let mut done = 0;
         while done < from.len() {
@@ -242,10 +242,10 @@ impl Process {
         Ok(())
     }
 
-    /// Adds to a word as one locked instruction, and returns what was there.
+    /// Adds to a word as one locked instruction, and returns its previous value.
     ///
     /// # Errors
-    /// What would end the program.
+    /// The signal that would end the program.
     pub fn fetch_add(&self, cpu: CpuId, address: VirtAddr, value: u64) -> Result<u64, Signal> {
         self.retry(cpu, |host| host.machine.on(cpu).fetch_add(address, value))
     }
@@ -253,15 +253,15 @@ impl Process {
     /// Fetches an instruction byte.
     ///
     /// # Errors
-    /// What would end the program.
+    /// The signal that would end the program.
     pub fn fetch(&self, cpu: CpuId, address: VirtAddr) -> Result<u8, Signal> {
         self.retry(cpu, |host| host.machine.on(cpu).fetch(address))
     }
 
-    /// One access: fault, resolve, try again.
+    /// Performs one access, resolves its faults and retries it.
     ///
     /// # Panics
-    /// If it never gets through: every fault was resolved and the access still faults.
+    /// If the access still faults after many resolved faults.
     fn retry<T>(
         &self,
         cpu: CpuId,
@@ -288,13 +288,13 @@ impl Process {
             user: true,
         };
         match self.space.fault(fault.address, access) {
-            // An object that is busy here is busy for no longer than a moment.
+            // An object that is busy here is busy for a moment only: retry.
             Ok(_) | Err(FaultError::WouldBlock) => Ok(()),
             Err(FaultError::NoArea | FaultError::Guard | FaultError::StackLimit) => {
                 Err(Signal::Unmapped)
             }
             Err(FaultError::Denied | FaultError::Key(_)) => Err(Signal::Forbidden),
-            // Nobody waits here: as with `UFFD_FEATURE_SIGBUS`.
+            // No thread waits for a handler here: this matches `UFFD_FEATURE_SIGBUS`.
             Err(
                 FaultError::Poison
                 | FaultError::BeyondObject

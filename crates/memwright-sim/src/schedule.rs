@@ -1,16 +1,15 @@
-//! A scheduler that owns every choice: it runs a small case in every order that its bound permits.
+//! A scheduler that controls every choice: it runs a small case in every order that its bound permits.
 //!
-//! The CPUs of a case are host threads of which one at a time may go on. Before each step of the
-//! [sync layer](memwright_table::sync) (a lock, an access to an entry, a wait, an invalidation) and
-//! of the machine (an access of a user program, the arrival of an interrupt, the load of a root) the
-//! thread asks who goes on, and all answers are tried, depth first, each in a run of its own.
+//! The CPUs of a case are host threads of which one runs at a time. Each thread calls the scheduler before each step of
+//! the [sync layer](memwright_table::sync) (a lock, an access to an entry, a wait, an invalidation) and of the machine
+//! (an access of a user program, the arrival of an interrupt, the load of a root). The scheduler then chooses which
+//! thread runs next. All choices are tried, depth first, each in a separate run.
 //!
-//! **The bound.** A run *deviates* where a thread that could go on loses its turn to another one, or where
-//! hardware walks the tables by itself first. All runs with up to a given number of deviations are made, at
-//! any step (Musuvathi and Qadeer: Iterative context bounding for systematic testing of multithreaded
-//! programs, 2007: most mistakes need one or two). Where a thread waits or ends, any other may go on, and
-//! that is no deviation. What is one step here is not divided: a walk, a user program's access, an
-//! update of a count.
+//! **The bound.** A run *deviates* where a thread that is ready is preempted by another one, or where hardware walks
+//! the tables first. All runs with up to a given number of deviations are made, at any step (Musuvathi and Qadeer:
+//! Iterative context bounding for systematic testing of multithreaded programs, 2007: most mistakes need one or two).
+//! Where a thread waits or ends, any other may run next without a deviation. A walk, an access of a user program and an
+//! update of a count are one step each, and are not divided.
 //!
 //! A failure names its [`Schedule`], a short text, which [`replay`] runs again.
 
@@ -23,7 +22,7 @@ use memwright_table::sync;
 
 use crate::machine::locked;
 
-/// Where a thread asks who goes on.
+/// Where a thread calls the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
     /// A step of the sync layer.
@@ -36,33 +35,33 @@ pub enum Point {
     Load,
 }
 
-/// A case: how it begins, what its threads do, and what must be so afterwards.
+/// A case: its initial state, its threads, and the check at the end.
 pub struct Case<'a, S> {
-    /// Makes the state of one run. It must be the same each time.
+    /// Creates the state of one run. It must be the same each time.
     pub begin: &'a dyn Fn() -> S,
-    /// What the threads do with it; each must take the same steps whenever it is given the same turns.
+    /// The threads. Under the same schedule each must take the same steps.
     pub threads: &'a [fn(&S)],
-    /// What hardware may do by itself at any step.
+    /// What hardware may do at any step.
     pub hardware: fn(&S),
-    /// What was wrong at the end of a run, in words.
+    /// Checks the state at the end of a run. The error describes what was wrong.
     pub check: fn(S) -> Result<(), String>,
 }
 
-/// What was tried.
+/// What was explored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Explored {
-    /// Runs, each in another order.
+    /// Runs, each in a different order.
     pub schedules: u64,
-    /// The most steps of a run.
+    /// The number of steps of the longest run.
     pub longest: usize,
 }
 
-/// The choices of one run: at each step where several threads could go on, which did, counted from 0.
+/// The choices of one run: at each step where several threads were ready, which one ran, counted from 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule(Vec<u8>);
 
 impl fmt::Display for Schedule {
-    /// `17*0 1 4*0`: choices in order, runs of one choice with a count.
+    /// Prints the choices in order, equal ones with a count: `17*0 1 4*0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         for run in self.0.chunk_by(|one, other| one == other) {
@@ -91,16 +90,16 @@ impl std::str::FromStr for Schedule {
     }
 }
 
-/// A run that went wrong.
+/// A run that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// What was wrong.
     pub what: String,
-    /// How to come to it again.
+    /// The schedule that reproduces it.
     pub schedule: Schedule,
-    /// Who had which turn, in order.
+    /// Which thread took which step, in order.
     pub turns: Vec<(usize, Point)>,
-    /// Runs up to this one.
+    /// The number of runs up to and including this one.
     pub schedules: u64,
 }
 
@@ -122,13 +121,13 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Runs the case in every order with up to `bound` deviations, until one goes wrong.
+/// Runs the case in every order with up to `bound` deviations, until one fails.
 ///
 /// # Errors
-/// The first run that went wrong: a panic, threads that wait for each other, or what the check says.
+/// The first run that failed: a panic, a deadlock, or the error of the check.
 ///
 /// # Panics
-/// If the same turns do not lead to the same steps.
+/// If the same choices do not lead to the same steps.
 pub fn explore<S: Send + Sync + 'static>(
     case: &Case<'_, S>,
     bound: u32,
@@ -143,7 +142,7 @@ pub fn explore<S: Send + Sync + 'static>(
             return Err(made.failure(what, explored.schedules));
         }
         trail = made.trail;
-        // The last choice that has an alternative left takes it, and all after it begin anew.
+        // The last choice that has an untried alternative takes it, and all choices after it are made anew.
         loop {
             match trail.last_mut() {
                 Some(last) if last.taken + 1 < last.among => {
@@ -157,13 +156,13 @@ pub fn explore<S: Send + Sync + 'static>(
     }
 }
 
-/// Runs the case once, as the schedule says, which was found under `bound`.
+/// Runs the case once, with a schedule that was found under `bound`.
 ///
 /// # Errors
-/// What went wrong.
+/// What failed.
 ///
 /// # Panics
-/// If the schedule is not one of this case under this bound.
+/// If the schedule does not belong to this case under this bound.
 pub fn replay<S: Send + Sync + 'static>(
     case: &Case<'_, S>,
     bound: u32,
@@ -175,14 +174,14 @@ pub fn replay<S: Send + Sync + 'static>(
     outcome.map_err(|what| made.failure(what, 1))
 }
 
-/// One choice: which of how many. `among` is 0 where it is not known yet.
+/// One choice: the option taken, and the number of options. `among` is 0 where it is not known yet.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     taken: u8,
     among: u8,
 }
 
-/// What one run came to.
+/// The result of one run.
 struct Made {
     trail: Vec<Choice>,
     turns: Vec<(usize, Point)>,
@@ -205,34 +204,34 @@ impl Made {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
-    /// It could go on.
+    /// The thread can run.
     Ready,
-    /// It found what it waits for not yet there.
+    /// The thread waits for something that has not happened yet.
     Waiting,
     /// Its CPU, this one, halts until another one wakes it.
     Halted(usize),
-    /// It has ended.
+    /// The thread has ended.
     Ended,
 }
 
-/// What one run knows.
+/// The state of one run.
 struct State {
     trail: Vec<Choice>,
     /// How many choices of the trail are made.
     made: usize,
     status: Vec<Status>,
-    /// Whose turn it is.
+    /// The thread whose turn it is.
     turn: Option<usize>,
     deviations: u32,
-    /// Waits since anybody did anything else.
+    /// Consecutive waits without any other step.
     waits: usize,
-    /// CPUs that were woken when they did not halt: a bit for each. Their next halts end at once.
+    /// CPUs that were woken while they were not halted, a bit for each. Their next halts end at once.
     woken: u64,
     failure: Option<String>,
     turns: Vec<(usize, Point)>,
 }
 
-/// Who goes on.
+/// What runs next.
 enum Next {
     Thread(usize),
     Hardware,
@@ -262,7 +261,7 @@ impl State {
         usize::from(choice.taken)
     }
 
-    /// The CPU of `thread` halts, unless it was woken before.
+    /// Halts the CPU of `thread`, unless it was woken before.
     fn halt(&mut self, thread: usize, cpu: usize) {
         let bit = 1 << cpu;
         if self.woken & bit == 0 {
@@ -282,7 +281,7 @@ impl State {
         }
     }
 
-    /// A CPU that halts, if no other can wake it.
+    /// Returns a halted CPU that no other CPU can wake any more.
     fn lost(&self) -> Option<usize> {
         let mut lost = None;
         for status in &self.status {
@@ -295,7 +294,7 @@ impl State {
         lost
     }
 
-    /// Decides who goes on after `thread`, which is at a step or waits or has ended.
+    /// Decides what runs after `thread`, which is at a step, waits or has ended.
     fn next(&mut self, thread: usize, bound: u32) -> Option<Next> {
         let threads = self.status.len();
         let ready = |state: &Self, other: usize| state.status[other] == Status::Ready;
@@ -308,7 +307,7 @@ impl State {
             options.extend((0..threads).filter(|&other| other != thread && ready(self, other)));
         }
         if options.is_empty() {
-            // All that have not ended wait: perhaps for what came after they looked.
+            // All remaining threads wait. What they wait for may have happened after they checked, so they check again.
             let waiting: Vec<usize> = (0..threads)
                 .filter(|&other| self.status[other] == Status::Waiting)
                 .collect();
@@ -329,7 +328,7 @@ impl State {
     }
 }
 
-/// One run under way.
+/// A run under way.
 struct Run<S> {
     bound: u32,
     shared: Arc<S>,
@@ -341,11 +340,11 @@ struct Run<S> {
 /// Thrown in a thread to end it because another one failed.
 struct Ended;
 
-/// The message until a thread that is unwinding has told its own.
+/// The message until a thread that is unwinding has recorded its panic.
 const UNWINDING: &str = "a thread panicked";
 
 impl<S> Run<S> {
-    /// Passes the turn on, and waits until it comes back unless the thread has ended.
+    /// Passes the turn on. Returns when it comes back, or at once if the thread has ended.
     fn pass<'a>(&'a self, mut state: MutexGuard<'a, State>, thread: usize) {
         loop {
             match state.next(thread, self.bound) {
@@ -397,7 +396,7 @@ impl<S> Run<S> {
         }
     }
 
-    /// The whole of one thread.
+    /// Runs one thread from its first turn to its end.
     fn play(&self, thread: usize, work: fn(&S)) {
         let played = catch_unwind(AssertUnwindSafe(|| {
             self.await_turn(locked(&self.state), thread);
@@ -422,7 +421,8 @@ impl<S: Send + Sync> Ask for Run<S> {
         let mut state = locked(&self.state);
         let waits = point == Point::Sync(sync::Step::Wait);
         if std::thread::panicking() {
-            // It gives up what it has without asking. If it waits for that, the others must end too.
+            // A thread that unwinds releases its locks without calling the scheduler. If it must wait for one, the
+            // other threads must end too.
             if waits {
                 self.fail(&mut state, UNWINDING.to_owned());
             }
@@ -474,14 +474,14 @@ fn not_woken(cpu: usize) -> String {
     format!("CPU {cpu} halts, and no CPU is left that could wake it")
 }
 
-/// What was thrown.
+/// Returns the message of a panic.
 fn words(thrown: &(dyn std::any::Any + Send)) -> String {
     let text = thrown.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| thrown.downcast_ref::<&str>().copied());
     format!("panic: {}", text.unwrap_or("without a message"))
 }
 
-/// One run: the choices of `trail` first, then each time the first.
+/// Performs one run: takes the choices of `trail` first, then always the first option.
 fn run<S: Send + Sync + 'static>(
     case: &Case<'_, S>,
     bound: u32,
@@ -532,7 +532,7 @@ fn run<S: Send + Sync + 'static>(
     };
     let outcome = match (state.failure, Arc::into_inner(run.shared)) {
         (Some(what), shared) => {
-            // What a failure left half done may fail again where it is dropped.
+            // Leaked: state that a failure left inconsistent may fail again when it is dropped.
             std::mem::forget(shared);
             Err(what)
         }
@@ -543,19 +543,19 @@ fn run<S: Send + Sync + 'static>(
     (made, outcome)
 }
 
-/// Whom a thread asks.
+/// The scheduler, as a thread calls it.
 trait Ask {
     fn ask(&self, thread: usize, point: Point);
 }
 
 thread_local! {
-    /// What a thread of a case asks at each step, and its number.
+    /// The scheduler of a thread that belongs to a case, and the thread's number.
     static ASK: RefCell<Option<(Arc<dyn Ask>, usize)>> = const { RefCell::new(None) };
 }
 
-/// A step of the calling thread, if it belongs to a case.
+/// Reports a step of the calling thread to its scheduler, if it belongs to a case.
 pub(crate) fn step(point: Point) {
-    // Taken out meanwhile: what hardware does has no steps.
+    // Taken out during the call: what hardware does has no steps.
     let taken = ASK.take();
     if let Some((run, thread)) = taken {
         run.ask(thread, point);

@@ -1,86 +1,85 @@
-//! Programs of several processes, short enough to read: what the property tests generate.
+//! Programs of several processes, short enough to read, which the property tests generate.
 //!
-//! Everything is a small number, and any numbers make a legal script: a process is chosen among
-//! those that live, a range is cut where the [arena](ARENA) ends. So a failing script stays a
-//! script however it is shrunk.
+//! Every parameter is a small number, and any numbers make a valid script: a process is chosen among the live ones, a
+//! range is cut where the [arena](ARENA) ends. A failing script therefore stays valid however it is shrunk.
 
 use std::fmt;
 
 use crate::terms::{Advice, Rights};
 
-/// Places that scripts use: half of them on either side of a boundary where the tables of three levels
-/// end, so that ranges cross tables and whole tables become empty.
+/// Number of places that scripts use. Half of them are on either side of a boundary at which page tables of three
+/// levels end, so that ranges cross tables and complete tables become empty.
 pub const ARENA: u64 = 32;
 
-/// Where the tables of three levels end.
+/// The page at which the tables of three levels end.
 const BOUNDARY: u64 = 3 * 512 * 512;
 
-/// What a script's small numbers stand for: a place is so many pages. With one page to a place ranges meet each other
-/// often; with 64 they are parts of huge pages.
+/// The number of pages that each place of a script stands for. With one page, ranges overlap often; with 64 pages, they
+/// are parts of huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale(pub u64);
 
 impl Scale {
-    /// The first page of the arena.
+    /// Returns the first page of the arena.
     #[must_use]
     pub fn start(self) -> u64 {
         BOUNDARY - ARENA / 2 * self.0
     }
 
-    /// The page after the arena.
+    /// Returns the page after the arena.
     #[must_use]
     pub fn end(self) -> u64 {
         BOUNDARY + ARENA / 2 * self.0
     }
 
-    /// The first page of a place.
+    /// Returns the first page of a place.
     #[must_use]
     pub fn place(self, at: u8) -> u64 {
         self.start() + u64::from(at) % ARENA * self.0
     }
 
-    /// The first page of a range as the machine counts, and its length.
+    /// Returns the first page of a range and its length in pages.
     #[must_use]
     pub fn range(self, range: Range) -> (u64, u64) {
         let (at, length) = range.cut();
         (self.start() + at * self.0, length * self.0)
     }
 
-    /// Pages of each of the two files at the start.
+    /// Returns the number of pages of each of the two initial files.
     #[must_use]
     pub fn file(self) -> u64 {
         FILE_PLACES * self.0
     }
 
-    /// The page of a file that is the first of a place.
+    /// Returns the page of a file at which a place begins.
     #[must_use]
     pub fn index(self, at: u8) -> u64 {
         u64::from(at) % FILE_PLACES * self.0
     }
 
-    /// Where an access of a place goes: its first page, or another one, which the offset selects.
+    /// Returns the page that an access of a place goes to: its first one, or another one that the offset selects.
     #[must_use]
     pub fn access(self, at: u8, offset: u16) -> u64 {
         self.place(at) + u64::from(offset) / 8 % self.0
     }
 }
 
-/// Places of each of the two files at the start.
+/// Places of each of the two initial files.
 pub const FILE_PLACES: u64 = 12;
 
-/// Processes that live at the same time, at most.
+/// The maximum number of processes that are alive at the same time.
 pub const MOST_PROCESSES: usize = 4;
 
-/// What a mapping shows.
+/// What a mapping maps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// Private anonymous memory.
     Anonymous,
     /// Shared anonymous memory.
     SharedAnonymous,
-    /// A private mapping of a file from a page on.
+    /// A private mapping of a file (the first number) from a page on (the second).
     PrivateFile(u8, u8),
-    /// A shared mapping of a file from a page on.
+    /// A shared mapping of a file (the first number) from a page on (the second).
     SharedFile(u8, u8),
 }
 
@@ -89,19 +88,19 @@ pub enum What {
 pub struct Range {
     /// The first page.
     pub at: u8,
-    /// How many.
+    /// The length in pages.
     pub pages: u8,
 }
 
 impl Range {
-    /// The first place and the length, cut to the arena and at least 1.
+    /// Returns the first place and the length, cut to the arena and at least 1.
     fn cut(self) -> (u64, u64) {
         let at = u64::from(self.at) % ARENA;
         (at, u64::from(self.pages).clamp(1, ARENA - at))
     }
 }
 
-/// One thing that a process does.
+/// One action of a process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// `mmap(MAP_FIXED)`, with `MAP_POPULATE` if true.
@@ -114,17 +113,17 @@ pub enum Action {
     Protect(Range, Rights),
     /// `mremap(MREMAP_MAYMOVE)` to a new length.
     Resize(Range, u8),
-    /// `mremap(MREMAP_FIXED)` to another place of the arena, keeping the old range mapped or not.
+    /// `mremap(MREMAP_FIXED)` to another place of the arena, with `MREMAP_DONTUNMAP` if true.
     Move(Range, u8, bool),
     /// `madvise`
     Advise(Range, Advice),
     /// `fork`; the child is a new process.
     Fork,
-    /// The process ends. The last one does not.
+    /// The process exits. The last one does not.
     Exit,
-    /// Loads eight bytes that begin at this offset of a page.
+    /// Loads eight bytes from this offset of a page.
     Read(u8, u16),
-    /// Stores eight bytes of this value there.
+    /// Stores eight bytes of this value at this offset of a page.
     Write(u8, u16, u8),
     /// Fetches one instruction byte at the start of a page.
     Fetch(u8),
@@ -134,67 +133,68 @@ pub enum Action {
     WriteFile(u8, u8, u8),
     /// `ftruncate` of a file to a number of pages.
     Truncate(u8, u8),
-    /// `fallocate(FALLOC_FL_PUNCH_HOLE)` of a file, from a page on, so many.
+    /// `fallocate(FALLOC_FL_PUNCH_HOLE)` of a file: the first page and the number of pages.
     Punch(u8, u8, u8),
     /// `msync` or write-back: the file's pages become clean.
     Clean(u8),
-    /// `UFFDIO_REGISTER` with write protection, by the watcher of this kind that the process has.
+    /// `UFFDIO_REGISTER` with write protection, by the process's userfaultfd of this kind.
     Watch(Range, Watcher),
     /// `UFFDIO_UNREGISTER`
     Unwatch(Range, Watcher),
-    /// `UFFDIO_WRITEPROTECT`: stores are watched from now on, or no longer.
+    /// `UFFDIO_WRITEPROTECT`: write-protects the range if true, ends its protection otherwise.
     WriteProtect(Range, Watcher, bool),
     /// `PAGEMAP_SCAN` for written pages, which are write-protected again if true.
     Scan(Range, bool),
-    /// `4` to `/proc/self/clear_refs`
+    /// Writes `4` to `/proc/self/clear_refs`.
     ClearSoftDirty,
-    /// `MADV_COLLAPSE`, which may be refused for reasons that no program sees.
+    /// `MADV_COLLAPSE`, which may be refused for reasons that no program can observe.
     Collapse(Range),
-    /// `/sys/kernel/debug/split_huge_pages` for the folios of which the range shows a page: of this order they become.
+    /// `/sys/kernel/debug/split_huge_pages` for the folios of which the range maps a page, with this new order.
     Split(Range, u8),
     /// The kernel loads eight bytes for the process, as `write` does.
     KernelRead(u8, u16),
-    /// The kernel stores eight bytes of this value for it, as `read` does.
+    /// The kernel stores eight bytes of this value for the process, as `read` does.
     KernelWrite(u8, u16, u8),
-    /// `process_vm_writev`: the first eight bytes of a page go to another one, of the process that the last number selects.
+    /// `process_vm_writev`: copies the first eight bytes of a page to another page, in the process that the last number
+    /// selects.
     Transfer(u8, u8, u8),
-    /// Every page that may leave and that nobody used since the last time leaves.
+    /// Reclaims every page that may be reclaimed and was not accessed since the previous scan.
     Reclaim,
-    /// `swapon` or `swapoff`, where there is a device.
+    /// `swapon` if true, `swapoff` otherwise, where there is a swap device.
     Swap(bool),
-    /// Pages with equal contents that may be merged are.
+    /// Merges the mergeable pages with equal contents.
     Merge,
-    /// `mbind` to the node that the number selects, to all in turn, or to none.
+    /// `mbind`: prefers the node that the number selects, interleaves over all, or resets the policy.
     Bind(Range, u8),
     /// `move_pages` to the node that the number selects.
     Migrate(Range, u8),
-    /// Pages tell from now on who uses them.
+    /// Starts a NUMA balancing scan: the next access of each page takes a hint fault.
     Hint,
-    /// `UFFDIO_COPY` of a page of this value, or `UFFDIO_ZEROPAGE` if it is 0, write-protected if true.
+    /// `UFFDIO_COPY` of a page filled with this value, or `UFFDIO_ZEROPAGE` if it is 0; write-protected if true.
     Fill(u8, u8, bool),
     /// `UFFDIO_MOVE` with `UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES`
     Relocate(Range, u8),
 }
 
-/// The kind of a watcher; each process has one of each.
+/// The kind of a userfaultfd context; each process has one of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watcher {
-    /// Whoever stores waits until it is allowed.
+    /// A store to a protected page waits for the handler.
     Waits,
-    /// Stores go on, and are noted (`UFFD_FEATURE_WP_ASYNC`).
+    /// A store to a protected page continues, and is recorded (`UFFD_FEATURE_WP_ASYNC`).
     Notes,
-    /// As `Waits`, and is told of missing pages too (`UFFDIO_REGISTER_MODE_MISSING`).
+    /// Like `Waits`, and also registered for missing pages (`UFFDIO_REGISTER_MODE_MISSING`).
     Fills,
 }
 
-/// An action, who does it and where.
+/// An action, with the process and the CPU that perform it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// Selects among the processes that live.
+    /// Selects among the live processes.
     pub process: u8,
     /// Selects the CPU.
     pub cpu: u8,
-    /// What happens.
+    /// The action.
     pub action: Action,
 }
 

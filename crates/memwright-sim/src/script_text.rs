@@ -1,4 +1,4 @@
-//! Scripts as text: what `Debug` prints is read again.
+//! Parses the text that `Debug` prints of a script.
 
 use std::str::FromStr;
 
@@ -8,8 +8,8 @@ use crate::terms::{Advice, Rights};
 impl FromStr for Script {
     type Err = String;
 
-    /// Reads one step per line, with or without its number. Lines that are empty, begin with `#` or say how many
-    /// steps follow are passed over.
+    /// Parses one step per line, with or without its number. Skips lines that are empty, begin with `#` or state the
+    /// number of steps.
     fn from_str(text: &str) -> Result<Self, String> {
         text.lines()
             .map(str::trim)

@@ -1,6 +1,6 @@
-//! What a step asks of memory, in the words that a [script](crate::script) prints and the [model](crate::model) takes.
+//! Terms that [scripts](crate::script) and the [model](crate::model) have in common: rights, advice, kinds of access.
 
-/// What a mapping permits.
+/// The access rights of a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
     /// Loads. On x86-64 any other right includes it.
@@ -12,7 +12,7 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Nothing.
+    /// No access.
     pub const NONE: Self = Self {
         read: false,
         write: false,
@@ -37,30 +37,30 @@ impl Rights {
         execute: true,
     };
 
-    /// Whether loads succeed.
+    /// Returns whether loads succeed.
     #[must_use]
     pub fn any(self) -> bool {
         self.read || self.write || self.execute
     }
 }
 
-/// What an access does to a page.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
-    /// Loads.
+    /// A load.
     Read,
-    /// Stores.
+    /// A store.
     Write,
-    /// Fetches an instruction.
+    /// An instruction fetch.
     Fetch,
 }
 
-/// Advice that changes contents or what a fork does, and such that no program sees followed.
+/// Advice for `madvise`, including kinds whose effect no program can observe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// `MADV_DONTNEED`
     Drop,
-    /// `MADV_FREE`: the contents stay, or go when memory is short.
+    /// `MADV_FREE`: the contents stay until memory is short.
     Free,
     /// `MADV_POPULATE_READ`
     PopulateRead,
@@ -114,28 +114,28 @@ impl Advice {
     ];
 }
 
-/// A request to move or resize.
+/// A request to move or resize a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remap {
     /// The first page of the old range.
     pub from: u64,
-    /// Its length.
+    /// Its length in pages.
     pub pages: u64,
-    /// The length of the new range.
+    /// The length of the new range in pages.
     pub new_pages: u64,
-    /// Where it must go (`MREMAP_FIXED`).
+    /// The new first page (`MREMAP_FIXED`).
     pub to: Option<u64>,
     /// Whether the old range stays mapped, empty (`MREMAP_DONTUNMAP`).
     pub keep: bool,
 }
 
-/// Who watches a page through userfaultfd.
+/// The userfaultfd that a page is registered with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// Names the descriptor.
+    /// Identifies the descriptor.
     pub number: usize,
-    /// A store is noted, and goes on (`UFFD_FEATURE_WP_ASYNC`); otherwise it is refused.
+    /// A store to a protected page is recorded and continues (`UFFD_FEATURE_WP_ASYNC`); otherwise it is refused.
     pub asynchronous: bool,
-    /// It says what a page contains that nobody touched.
+    /// Its handler fills pages that were never accessed (`UFFDIO_REGISTER_MODE_MISSING`).
     pub fills: bool,
 }

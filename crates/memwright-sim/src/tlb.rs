@@ -1,7 +1,7 @@
 //! The translation caches of one CPU: its TLB and its paging-structure caches.
 //!
-//! Nothing leaves them by itself. An entry is dropped by an invalidation that covers it, by a load of
-//! the root, by a page fault at its address, or by the adversary's eviction.
+//! Entries stay until an invalidation that covers them, a load of the root, a page fault at their address, or an
+//! eviction by the adversary drops them.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// The rights before the first level restricted them.
+    /// The rights before any level restricts them.
     pub const ALL: Self = Self {
         write: true,
         user: true,
         execute: true,
     };
 
-    /// What both permit.
+    /// Returns the rights that both permit.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl Rights {
         }
     }
 
-    /// Whether `self` permits something that `other` does not.
+    /// Returns whether `self` permits something that `other` does not.
     #[must_use]
     pub fn exceeds(self, other: Self) -> bool {
         self.and(other) != self
@@ -54,22 +54,20 @@ pub struct Translation {
     pub frame: Frame,
     /// The rights of all levels together.
     pub rights: Rights,
-    /// The dirty bit as it was when this was cached: a write through an entry cached dirty does not
-    /// touch the tables again.
+    /// The dirty bit at the time it was cached: a write through an entry cached dirty does not access the tables again.
     pub dirty: bool,
 }
 
 impl Translation {
-    /// The frame that holds `page`, which this translation covers.
+    /// Returns the frame that `page`, which this translation covers, is mapped to.
     #[must_use]
     pub fn frame_of(&self, page: u64) -> Frame {
-        // A leaf's offset is below 2^18 pages, so it fits.
+        // The offset in a leaf is below 2^18 pages, so it fits.
         Frame::new(self.frame.number() + (page - self.page) as u32)
     }
 }
 
-/// Where a cached upper level begins: the level it stands for, and the page number shifted so that
-/// only the part that selects it remains.
+/// The key of a cached upper level: the level, and the part of the page number that selects the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Directory {
     /// 4, 3 or 2: the level whose entry is cached.
@@ -79,7 +77,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// The entry of `level` that translates `page`.
+    /// Returns the key of the entry of `level` that translates `page`.
     #[must_use]
     pub fn of(level: u8, page: u64) -> Self {
         Self {
@@ -100,8 +98,8 @@ pub struct CachedDirectory {
 
 /// What one CPU has cached of one root.
 ///
-/// A processor with tags (PCIDs) has one of these for each, and does not empty it when the root
-/// changes ([`MachineOptions::tags`](crate::MachineOptions::tags)).
+/// A processor with tags (PCIDs) has one of these for each, and does not empty it when the root changes
+/// ([`MachineOptions::tags`](crate::MachineOptions::tags)).
 #[derive(Debug, Default)]
 pub struct Tlb {
     leaves: BTreeMap<(u64, u64), Translation>,
@@ -115,7 +113,7 @@ fn first_page(page: u64, size: PageSize) -> u64 {
 }
 
 impl Tlb {
-    /// The translation that covers `page`, the smallest leaf first.
+    /// Returns the translation that covers `page`, the smallest leaf first.
     #[must_use]
     pub fn find(&self, page: u64) -> Option<Translation> {
         SIZES
@@ -124,13 +122,13 @@ impl Tlb {
             .copied()
     }
 
-    /// Caches a translation; one of the same size and place is replaced.
+    /// Caches a translation, and replaces one of the same size and place.
     pub fn insert(&mut self, translation: Translation) {
         self.leaves
             .insert((translation.size.pages(), translation.page), translation);
     }
 
-    /// The cached entry nearest to the leaf, for a walk to start from.
+    /// Returns the cached entry nearest to the leaf, from which a walk starts.
     #[must_use]
     pub fn find_directory(&self, page: u64) -> Option<(u8, CachedDirectory)> {
         [2, 3, 4].into_iter().find_map(|level| {
@@ -145,8 +143,8 @@ impl Tlb {
         self.directories.insert(directory, cached);
     }
 
-    /// Drops what translates `page`: the leaves of every size that cover it, and the upper levels on
-    /// the way, as INVLPG and a page fault do. Returns the number of leaves dropped.
+    /// Drops what translates `page`: the leaves of every size that cover it, and the upper levels on the way, as INVLPG
+    /// and a page fault do. Returns the number of leaves dropped.
     pub fn drop_address(&mut self, page: u64) -> u64 {
         for level in [2, 3, 4] {
             self.directories.remove(&Directory::of(level, page));
@@ -154,10 +152,10 @@ impl Tlb {
         self.drop_leaves(page, 1)
     }
 
-    /// Drops exactly what `what` asks for and no more, and returns the number of leaves dropped.
+    /// Drops exactly what `what` names and no more. Returns the number of leaves dropped.
     ///
-    /// x86-64 instructions drop more than that (INVLPG empties the paging-structure caches), other
-    /// machines do not, and a caller may only rely on the contract.
+    /// x86-64 instructions drop more than that (INVLPG empties the paging-structure caches), other machines do not, and
+    /// a caller may only rely on the contract.
     pub fn invalidate(&mut self, what: &Invalidation) -> u64 {
         match *what {
             Invalidation::Pages {
@@ -177,7 +175,7 @@ impl Tlb {
         }
     }
 
-    /// Everything, as a load of the root does.
+    /// Drops everything, as a load of the root does. Returns the number of leaves dropped.
     pub fn clear(&mut self) -> u64 {
         self.invalidate(&Invalidation::AllAndTables)
     }
@@ -216,12 +214,12 @@ impl Tlb {
         }
     }
 
-    /// The cached leaves, in the order of size and page.
+    /// Returns the cached leaves, ordered by size and page.
     pub fn leaves(&self) -> impl Iterator<Item = &Translation> {
         self.leaves.values()
     }
 
-    /// The cached upper levels.
+    /// Returns the cached upper levels.
     pub fn directories(&self) -> impl Iterator<Item = (&Directory, &CachedDirectory)> {
         self.directories.iter()
     }

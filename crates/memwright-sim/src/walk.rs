@@ -1,7 +1,7 @@
 //! The page walk of x86-64 hardware, four levels.
 //!
-//! Written from the processor manual and deliberately not from `memwright_table::entry`: the two
-//! meet only in the bits in memory, so an encoding that hardware reads otherwise shows.
+//! Written from the processor manual and deliberately not from `memwright_table::entry`. The two share only the bits in
+//! memory, so an encoding that hardware reads differently is detected.
 
 use std::sync::atomic::Ordering;
 
@@ -21,7 +21,7 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 /// In a huge leaf, bit 12 selects the memory type; the frame begins above it.
 const LEAF_MEMORY_TYPE: u64 = 1 << 12;
 
-/// What an access asks of a translation.
+/// The kind of an access that a translation must permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
     /// A load in user mode.
@@ -33,7 +33,7 @@ pub enum Intent {
 }
 
 impl Intent {
-    /// Whether `rights` permit it.
+    /// Returns whether `rights` permit the access.
     #[must_use]
     pub fn permitted(self, rights: Rights) -> bool {
         rights.user
@@ -50,13 +50,13 @@ impl Intent {
 pub enum WalkFault {
     /// An entry on the way is not present.
     NotPresent,
-    /// The translation is there and forbids the access.
+    /// The entries are present, and forbid the access.
     Forbidden,
-    /// An entry on the way has a reserved bit set, or names a frame that the machine has not.
+    /// An entry on the way has a reserved bit set, or names a frame that the machine does not have.
     Reserved,
 }
 
-/// What a walk found and what it cost.
+/// The result of a walk and its cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk {
     /// The translation, or why there is none.
@@ -85,17 +85,17 @@ fn index(level: u8, page: u64) -> usize {
     ((page >> (9 * (u32::from(level) - 1))) & 511) as usize
 }
 
-/// The frame that an entry names, if the machine has that memory.
+/// Returns the frame that an entry names, if the machine has it.
 fn target(memory: &Memory, address: u64) -> Option<Frame> {
     let number = u32::try_from(address >> 12).ok()?;
     memory.has(Frame::new(number)).then(|| Frame::new(number))
 }
 
-/// Walks from `root` for `page`, as the hardware of one CPU does: starts from `tlb`'s
-/// paging-structure caches, sets accessed in every entry used and dirty in the leaf of a write, each
-/// with one atomic exchange that begins again if the entry changed meanwhile, and caches upper levels.
+/// Walks from `root` for `page`, as the hardware of one CPU does. Starts from `tlb`'s paging-structure caches and
+/// caches upper levels. Sets accessed in every entry used and dirty in the leaf of a write, each with one atomic
+/// exchange that is repeated if the entry changed meanwhile.
 ///
-/// The leaf itself is not cached: a caller does that with the translation returned.
+/// The leaf itself is not cached: the caller does that with the returned translation.
 pub fn walk(memory: &Memory, root: Frame, page: u64, intent: Intent, tlb: &mut Tlb) -> Walk {
     let mut reads = 0;
     'again: loop {
@@ -177,7 +177,7 @@ pub fn walk(memory: &Memory, root: Frame, page: u64, intent: Intent, tlb: &mut T
     }
 }
 
-/// The translation that a leaf entry of `level` means, without regard to what the access asks.
+/// Returns the translation of a leaf entry of `level`, without checking the rights against an access.
 fn leaf(
     memory: &Memory,
     level: u8,
@@ -186,7 +186,7 @@ fn leaf(
     page: u64,
 ) -> Result<Translation, WalkFault> {
     if level == 4 {
-        // No leaf of 512 GiB exists: the bit is reserved there.
+        // There are no leaves of 512 GiB: the bit is reserved there.
         return Err(WalkFault::Reserved);
     }
     let size = leaf_size(level);
@@ -210,10 +210,10 @@ fn leaf(
     })
 }
 
-/// What the tables say about `page` right now, without a trace: no accessed bit is set and no cache
-/// consulted or filled. `None` if nothing is present there.
+/// Returns what the tables say about `page` right now, without side effects: no accessed bit is set and no cache is
+/// read or filled. Returns `None` if nothing is present there.
 ///
-/// This is the yardstick for what a TLB may hold.
+/// This is the reference for what a TLB may hold.
 #[must_use]
 pub fn look(memory: &Memory, root: Frame, page: u64) -> Option<Result<Translation, WalkFault>> {
     let (mut level, mut table, mut rights) = (4, root, Rights::ALL);
@@ -235,8 +235,8 @@ pub fn look(memory: &Memory, root: Frame, page: u64) -> Option<Result<Translatio
     }
 }
 
-/// The table that the entry of `directory` names right now and the rights down to there, if it is
-/// present and no leaf.
+/// Returns the table that the entry of `directory` names right now and the rights down to there, if the entry is
+/// present and not a leaf.
 #[must_use]
 pub fn look_directory(
     memory: &Memory,
@@ -261,8 +261,8 @@ pub fn look_directory(
     }
 }
 
-/// A page of the user half that a speculative walk from `root` could translate, chosen by
-/// `choose(n)`, which returns a number below `n`. It may turn out not to be present after all.
+/// Returns a page of the user half that a speculative walk from `root` could translate. `choose(n)` returns a number
+/// below `n` and selects it. The page may turn out not to be present.
 #[must_use]
 pub fn any_reachable(
     memory: &Memory,

@@ -1,5 +1,5 @@
-//! What coverage-guided fuzzing kept, once more: every input of the corpus runs without a finding, and together they
-//! reach every call that deals with memory.
+//! Replays the corpus of coverage-guided fuzzing: every input runs without a finding, and together the inputs reach
+//! every system call that deals with memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use memwright_sim::adversary::Chance;
 use memwright_sim::personality::calls::Calls;
 use memwright_sim::personality::{program, run_file, run_operations};
 
-/// The inputs of a target, in the order of their names.
+/// Returns the inputs of a target, ordered by name.
 fn corpus(target: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../fuzz/corpus")
@@ -28,10 +28,11 @@ fn every_kept_file_is_executed_or_refused() {
     }
 }
 
-/// Inputs of each target that are grown; `MEMWRIGHT_GROWN` in the environment says how many, and of which seed.
+/// Number of inputs per target that are derived from the corpus. `MEMWRIGHT_GROWN` in the environment overrides the
+/// number and the seed.
 const GROWN: u64 = 4000;
 
-/// A new input: two kept ones spliced, and changed in up to four places.
+/// Derives a new input: splices two inputs of the corpus and changes up to four places.
 fn grow(kept: &[Vec<u8>], chance: &mut Chance) -> Vec<u8> {
     let first = &kept[chance.below(kept.len())];
     let second = &kept[chance.below(kept.len())];
@@ -59,8 +60,8 @@ fn grow(kept: &[Vec<u8>], chance: &mut Chance) -> Vec<u8> {
     input
 }
 
-/// Runs inputs that are grown from the kept ones, the same each time, whatever compiler and machine: a search that is
-/// not, `cargo xtask fuzz --target`, finds more, and what it finds is kept.
+/// Runs inputs derived from the corpus, the same ones each time, on any compiler and machine. The unlimited search,
+/// `cargo xtask fuzz --target`, finds more; what it finds is added to the corpus.
 fn run_grown(target: &str, findings: impl Fn(&[u8]) -> Vec<String>) {
     let files = corpus(target);
     let kept: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
@@ -90,7 +91,8 @@ fn every_file_grown_from_the_kept_ones_is_executed_or_refused() {
     run_grown("elf", |input| run_file(input).findings);
 }
 
-/// What must have been called with success; commands of `ioctl` are those of userfaultfd and `PAGEMAP_SCAN`.
+/// The calls of which at least one must have succeeded. The commands of `ioctl` are those of userfaultfd and
+/// `PAGEMAP_SCAN`.
 const MEMORY_CALLS: &[&str] = &[
     "mmap",
     "munmap",

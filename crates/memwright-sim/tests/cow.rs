@@ -1,5 +1,5 @@
-//! Copy-on-write: after a fork neither side sees what the other one writes, whatever either does to its
-//! rights before, in whatever order, and whatever the CPUs have cached.
+//! Copy-on-write: after a fork neither process sees what the other one writes, however both changed their rights
+//! before, in whatever order, and whatever the CPUs have cached.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::{
     unmap, write,
 };
 
-/// Whoever writes through a pin must reach the parent's page, so the child gets a copy at once.
+/// Writes through a pin must reach the parent's page, so the child gets a copy at once.
 #[test]
 fn a_pinned_page_stays_its_owners() {
     let host = boot();
@@ -36,7 +36,7 @@ fn a_pinned_page_stays_its_owners() {
     host.frames().unpin(pinned.frame);
 }
 
-/// A page that moves takes along what is known of it.
+/// A moved page keeps its dirty and accessed state.
 #[test]
 fn a_moved_page_is_as_dirty_as_it_was() {
     let host = boot();
@@ -61,7 +61,7 @@ fn a_moved_page_is_as_dirty_as_it_was() {
     assert!(page.bits.contains(Bits::DIRTY | Bits::SOFT_DIRTY));
 }
 
-/// One side's three steps.
+/// Performs one of the three steps of one process.
 fn act(process: &Process, step: usize, cpu: CpuId, value: u8) {
     match step {
         0 => protect(process, cpu, 0, 4, READ),
@@ -74,7 +74,7 @@ fn act(process: &Process, step: usize, cpu: CpuId, value: u8) {
     }
 }
 
-/// All orders in which two sides can do three steps each: `true` is a step of the parent.
+/// Returns all orders in which two processes can do three steps each: `true` is a step of the parent.
 fn orders() -> Vec<Vec<bool>> {
     (0..64u32)
         .filter(|order| order.count_ones() == 3)
@@ -88,7 +88,7 @@ enum Before {
     Untouched,
     Read,
     Written,
-    /// Written, and read-only at the fork.
+    /// Written, then made read-only before the fork.
     Protected,
 }
 
@@ -117,7 +117,7 @@ fn check_order(host: &std::sync::Arc<Host>, before: Before, order: &[bool], what
     let child = fork(&parent, FIRST);
     let (mut of_parent, mut of_child) = (0, 0);
     for (index, &parents_turn) in order.iter().enumerate() {
-        // The steps wander over the CPUs, so that translations go stale on both.
+        // The steps alternate between the CPUs, so that translations go stale on both.
         let cpu = if index % 2 == 0 { FIRST } else { SECOND };
         if parents_turn {
             act(&parent, of_parent, cpu, 2);
@@ -227,7 +227,7 @@ fn the_last_owner_writes_in_place() {
     assert_eq!(read(&child, FIRST, 0), Ok(2));
 }
 
-/// The first claim of the design: a protection change back to writable grants at once.
+/// The first claim of the design: a protection change back to writable takes effect at once, without faults.
 #[test]
 fn after_read_only_and_back_an_exclusive_page_is_written_without_a_fault() {
     let host = boot();

@@ -1,5 +1,5 @@
-//! What the simulated CPUs do with tables written by hand: stale translations serve, dirty bits are set
-//! once, rights are enforced, and nothing is forgotten that nobody asked to forget.
+//! What the simulated CPUs do with handwritten page tables: stale translations stay in use, dirty bits are set once,
+//! rights are enforced, and only what an invalidation names is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,7 +33,7 @@ fn entry(frame: Frame, bits: u64) -> u64 {
     frame.address().as_u64() | bits
 }
 
-/// Two CPUs with `ROOT` loaded, four levels of tables, and one page.
+/// Creates two CPUs with `ROOT` loaded, four levels of tables, and one page.
 fn machine_with(options: MachineOptions, leaf: u64) -> SimulatedMachine {
     let machine = SimulatedMachine::new(options);
     set(&machine, ROOT, 0, entry(UPPER, OPEN));

@@ -1,5 +1,5 @@
-//! Huge pages of the pool on two CPUs that keep stale translations: nobody writes what another owns, and what is
-//! promised is given back.
+//! hugetlb pages on two CPUs that keep stale translations: no process writes to a page of another one, and all
+//! reservations are released.
 
 mod support;
 
@@ -18,12 +18,12 @@ use support::{
 /// Pages of a huge page.
 const HUGE: u64 = 512;
 
-/// The huge page with this number begins at this page from `START`.
+/// Returns the page, counted from `START`, at which huge page `number` begins.
 fn huge(number: u64) -> u64 {
     2 + number * HUGE
 }
 
-/// A machine with a pool of so many pages.
+/// Creates a machine with a hugetlb pool of this number of pages.
 fn pooled(pages: u64) -> Arc<Host> {
     let host = Host::boot(MachineOptions {
         frames: 8192,
@@ -39,7 +39,7 @@ fn file(host: &Host, pages: u64) -> Arc<HugeFile<SimulatedMachine>> {
     Arc::new(HugeFile::new(memory, pages * HUGE_BYTES, identity, ""))
 }
 
-/// A program with private huge pages, which are promised to it.
+/// Creates a program with private huge pages, which are reserved for it.
 fn private(host: &Arc<Host>, pages: u64) -> Process {
     let process = Process::new(host);
     let memory = host.memory().clone();
@@ -58,7 +58,8 @@ fn shared(host: &Arc<Host>, file: &Arc<HugeFile<SimulatedMachine>>, pages: u64) 
     process
 }
 
-/// A page of a file for whose index there is no memory is given up, and still promised: nobody else gets it.
+/// A page of a file that cannot be entered into the page cache for lack of memory is freed. It stays reserved, so no
+/// other file gets it.
 #[test]
 fn what_could_not_be_entered_is_still_promised() {
     let host = pooled(1);
@@ -102,7 +103,7 @@ fn neither_side_of_a_fork_sees_the_others_write() {
         assert_eq!(read(other, SECOND, huge(0) + 9), Ok(1));
         write(other, SECOND, huge(0) + 9, 4).expect("its own again");
         assert_eq!(read(one, FIRST, huge(0) + 9), Ok(3));
-        // Protected there and back, each still writes its own.
+        // After a protection change and back, each process still writes its own page.
         for (process, value) in [(one, 3), (other, 4)] {
             protect(process, FIRST, huge(0), HUGE, READ);
             protect(process, FIRST, huge(0), HUGE, READ_WRITE);

@@ -1,6 +1,6 @@
-//! The rows of the account about locks and lines that several CPUs write, against numbers known in advance. The
-//! statistics are the process's, so all of it is one test. CPUs take turns on one host thread, but where one waits for
-//! another: every count is the same on each run.
+//! The rows of the account about locks and cache lines that several CPUs write, against known numbers. The statistics
+//! are global to the test process, so everything is one test. The CPUs take turns on one host thread, except where one
+//! waits for another, so every count is the same on each run.
 
 mod support;
 
@@ -17,7 +17,7 @@ use support::{READ, READ_WRITE, bytes};
 
 const CPUS: u16 = 4;
 const PAGES: u64 = 8;
-/// Pages of a lowest table.
+/// Pages that one lowest-level table maps.
 const TABLE: u64 = 512;
 
 /// Rounds of a measurement.
@@ -37,13 +37,13 @@ const REQUESTED: [Row; 7] = [
 struct Bench {
     host: Arc<Host>,
     process: Process,
-    /// From the first page of one CPU's memory to that of the next.
+    /// Pages from the start of one CPU's memory to that of the next.
     stride: u64,
 }
 
 impl Bench {
-    /// A process with memory for each CPU, whose tables are there and whose frames each CPU has used and
-    /// given back, so that what follows is the steady state.
+    /// Creates a process with memory for each CPU. Its tables are populated, and each CPU has used and freed its
+    /// frames, so what follows is the steady state.
     fn new(stride: u64) -> Self {
         let host = Host::boot(MachineOptions {
             frames: 2048,
@@ -76,12 +76,12 @@ impl Bench {
         Page::new(first + page).address()
     }
 
-    /// Lets every CPU act in turn.
+    /// Runs `act` on every CPU in turn.
     fn each(&self, act: impl Fn(&Self, CpuId)) {
         self.cpus().for_each(|cpu| act(self, cpu));
     }
 
-    /// One CPU reads its pages, then writes them: the zero frame, then one of its own.
+    /// Reads the pages of one CPU, then writes them: first the zero frame is mapped, then a private one.
     fn touch(&self, cpu: CpuId) {
         for page in 0..PAGES {
             let mut byte = [0];
@@ -109,7 +109,7 @@ impl Bench {
         }
     }
 
-    /// Rounds of `act`, all CPUs in each, counted.
+    /// Counts rounds of `act`, with all CPUs in each.
     fn count(&self, act: impl Fn(&Self, CpuId)) {
         self.count_rounds(ROUNDS, act);
     }
@@ -123,7 +123,7 @@ impl Bench {
     }
 }
 
-/// What was counted, by row of the account.
+/// Returns what was counted, by row of the account.
 fn rows(bench: &Bench) -> [u64; REQUESTED.len()] {
     let account = bench.host.memory().account();
     REQUESTED.map(|row| account.count(row))
@@ -139,15 +139,15 @@ fn each_row_about_locks_counts_what_it_says() {
     rows_are_there_on_request();
 }
 
-/// Reads, writes and DONTNEED of memory in different lowest tables share nothing at all.
+/// Reads, writes and DONTNEED of memory in different lowest-level tables share no cache line.
 fn own_memory_shares_no_line() {
     let apart = Bench::new(TABLE);
     apart.count(|bench, cpu| {
         bench.touch(cpu);
         bench.drop_pages(cpu);
     });
-    // A read and a write of each page, and DONTNEED, each take the lock of the space, of one table, and of
-    // the CPU's frames where one is needed or given back.
+    // A read and a write of each page, and DONTNEED, each take the lock of the address space, of one table, and of the
+    // CPU's frame cache where a frame is allocated or freed.
     let faults = ROUNDS * u64::from(CPUS) * PAGES * 2;
     let calls = ROUNDS * u64::from(CPUS);
     assert_eq!(stat::locks(Rank::Space).taken, faults + calls);
@@ -160,7 +160,7 @@ fn own_memory_shares_no_line() {
     assert_eq!(rows(&apart), [taken, 0, 0, 0, 0, 0, 0]);
 }
 
-/// Who changes areas takes the word of every CPU.
+/// A writer of the area tree takes the lock word of every CPU.
 fn writers_take_every_word() {
     let apart = Bench::new(TABLE);
     apart.count(Bench::protect);
@@ -169,19 +169,19 @@ fn writers_take_every_word() {
     assert_eq!(space.shared, words, "a word per CPU and the writers'");
     let writers = ROUNDS * u64::from(CPUS) * 2;
     assert_eq!(space.taken, writers * words);
-    // Every turn of a CPU but the first takes each word from the CPU before.
+    // Every turn of a CPU but the first takes each word from the previous CPU.
     let turns = ROUNDS * u64::from(CPUS);
     assert_eq!(space.bounced, (turns - 1) * words);
     assert_eq!(stat::locks(Rank::Table).bounced, 0);
 }
 
-/// The yardstick works: memory in one lowest table shares its lock, and its entries' lines.
+/// The counts do detect sharing: memory in one lowest-level table shares its lock and the cache lines of its entries.
 fn neighbours_share_a_table() {
     let together = Bench::new(PAGES);
     together.count_rounds(1, |bench, cpu| bench.touch(cpu));
     let faults = u64::from(CPUS) * PAGES * 2;
     let taken = faults * 2 + faults / 2;
-    // The lock of the table is one word. Eight entries fill a line, and each CPU has eight.
+    // The lock of the table is one word. Eight entries fill a cache line, and each CPU has eight.
     let others = u64::from(CPUS) - 1;
     assert_eq!(rows(&together), [taken, others, 1, 0, 0, 0, 0]);
     let table = stat::locks(Rank::Table);
@@ -189,14 +189,14 @@ fn neighbours_share_a_table() {
 
     let odd = Bench::new(PAGES + 1);
     odd.count_rounds(1, |bench, cpu| bench.touch(cpu));
-    // From the second CPU on each ends in the line of entries in which the next one begins.
+    // Each CPU from the second on ends in the cache line of entries in which the next one begins.
     let ends = u64::from(CPUS) - 2;
     assert_eq!(rows(&odd), [taken, others, 1, 0, ends, ends, 0]);
     let entries = stat::lines(Line::Entries);
     assert_eq!((entries.bounced, entries.shared), (ends, ends));
 }
 
-/// A CPU waits for a lock that another one holds: one wait, however often the CPU looks and naps.
+/// A CPU waits for a lock that another one holds: it counts as one wait, however often the CPU spins and halts.
 fn a_wait_is_counted_once() {
     let host = Host::boot(MachineOptions {
         frames: 256,
@@ -215,7 +215,7 @@ fn a_wait_is_counted_once() {
             let _cpu = host.machine().run_on(CpuId::new(1));
             drop(lock.lock());
         });
-        // Halted waits are the last to be counted: the waiter has spun by then, and has gone on to naps.
+        // Halted waits are counted last: by then the waiter has spun, and has begun to halt.
         while waits()[1] == before[1] {
             std::thread::yield_now();
         }
@@ -229,7 +229,7 @@ fn a_wait_is_counted_once() {
     assert_eq!(REQUESTED.map(|row| account.count(row)), expected);
 }
 
-/// Each write of a line is either followed or told to be missing.
+/// Each write to a cache line is either tracked or counted as missed.
 fn writes_beyond_the_table_are_told() {
     let bench = Bench::new(TABLE);
     let lines: Vec<[u64; 8]> = vec![[0; 8]; 64 * stat::SLOTS];
@@ -238,7 +238,7 @@ fn writes_beyond_the_table_are_told() {
         stat::line(Line::Frame, line);
     }
     bench.host.memory().set_lock_statistics(false);
-    // So many lines find every place of the table.
+    // This number of lines occupies every slot of the table.
     assert_eq!(stat::lines(Line::Frame).taken, stat::SLOTS as u64);
     let missed = 63 * stat::SLOTS as u64;
     assert_eq!(rows(&bench), [0, 0, 0, 0, 0, 0, missed]);

@@ -1,4 +1,4 @@
-//! Pages with equal contents share a frame: nobody sees another's store, whoever makes it.
+//! Pages with equal contents share a frame, and no store to one of them is visible in another.
 
 mod support;
 
@@ -13,7 +13,7 @@ use support::{
 
 const PAGES: u64 = 3;
 
-/// A program whose pages may be merged, and all hold 7.
+/// Creates a program whose pages are mergeable and all hold 7.
 fn equal_pages() -> (Arc<Host>, Process) {
     let host = boot();
     let process = program(&host, PAGES, READ_WRITE);
@@ -28,7 +28,7 @@ fn equal_pages() -> (Arc<Host>, Process) {
     (host, process)
 }
 
-/// Two rounds: what did not change between them is merged.
+/// Scans twice: pages that did not change in between are merged.
 fn scan(host: &Host, process: &Process) {
     process.on(FIRST, |_| {
         for _ in 0..2 {

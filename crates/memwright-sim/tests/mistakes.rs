@@ -1,5 +1,5 @@
-//! The machine notices mistakes: each invalidation that the memory manager makes is left out in turn, and
-//! each time the run ends with a stale translation, or with a wrong byte.
+//! The machine detects mistakes: each invalidation that the memory manager makes is left out in turn, and each time the
+//! run ends with a stale translation, or with a wrong byte.
 
 mod support;
 
@@ -21,7 +21,7 @@ fn step(cpu: u8, action: Action) -> Step {
     }
 }
 
-/// Both CPUs write the first and the last page, then the first CPU does something about them.
+/// Both CPUs write the first and the last page, then the first CPU performs `last`.
 fn script(last: Action) -> Script {
     let mut steps = vec![step(
         0,
@@ -97,7 +97,7 @@ fn many_pages_are_forgotten_together() {
     support::assert_coherent(&host);
 }
 
-/// The account of promised memory is even when all of it is gone.
+/// The committed memory is zero again when all of it is unmapped.
 #[test]
 fn what_was_promised_is_taken_back() {
     let host = boot();
@@ -120,7 +120,7 @@ fn a_freed_table_that_is_flushed_as_leaves_is_seen() {
     assert!(text.contains("Table("), "{text}");
 }
 
-/// Not only the audit: a program sees it.
+/// A missing interrupt is not only found by the audit; a program sees its effect.
 #[test]
 fn without_the_interrupt_a_child_sees_what_its_parent_writes() {
     let seen = |mistake| {
@@ -152,8 +152,8 @@ fn without_the_interrupt_freed_memory_is_read_by_its_old_owner() {
     assert!(seen(Some(Mistake::NoRemote)));
 }
 
-/// The memory manager is right and the other CPU writes as late as it can: what it wrote is seen by both
-/// or refused, never by the parent alone through a page that the child shares.
+/// The memory manager is correct and the other CPU writes as late as it can: its write is visible to both processes or
+/// refused, never visible to the parent alone through a page that the child shares.
 #[test]
 fn a_write_during_the_fork_is_over_before_the_fork_is() {
     let host = boot();

@@ -1,5 +1,5 @@
-//! Rule 8: an object that must hear of the first write to a clean page hears of each, whatever happens to
-//! the rights of its mappings, and of no more than each.
+//! Rule 8: an object that must be notified of the first write to a clean page is notified of each, whatever happens to
+//! the rights of its mappings, and only once.
 
 mod support;
 
@@ -18,7 +18,7 @@ struct Bench {
     process: Process,
 }
 
-/// Four pages of a file at `START`.
+/// Maps four pages of a file at `START`.
 fn bench(shared: bool) -> Bench {
     let host = boot();
     let file = Arc::new(NotedFile::new(host.memory().clone(), 4));
@@ -114,7 +114,7 @@ fn every_mapping_is_cleaned_and_each_ones_write_announced() {
     }
 }
 
-/// Guards have the entries of a shared mapping copied, which a fork otherwise leaves to faults.
+/// Guard pages force a fork to copy the entries of a shared mapping, which it otherwise leaves to faults.
 #[test]
 fn a_copied_entry_is_not_clean_and_writable() {
     let Bench {

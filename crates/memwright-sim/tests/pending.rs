@@ -1,5 +1,5 @@
-//! Rule 2: an operation that finds a right already gone, because another one took it and has not flushed
-//! yet, does not return before that flush is over.
+//! Rule 2: an operation that finds a right already removed, because another operation removed it and has not flushed
+//! yet, does not return before that flush is done.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// One page, which the other CPU has cached writable and dirty.
+    /// Creates one page, which the other CPU has cached writable and dirty.
     fn new() -> Self {
         let machine = Machine::new(MachineOptions::default());
         let frames = machine.frames();
@@ -49,7 +49,7 @@ impl Bench {
         }
     }
 
-    /// The first operation: takes rights away and does not flush yet.
+    /// The first operation: removes rights and does not flush yet.
     fn take(&self, clear: Bits) -> Gather<'_, Machine> {
         let mut gather = self.table.gather();
         self.table
@@ -103,7 +103,7 @@ fn a_second_protection_change_completes_the_first() {
     let _ = first.finish();
 }
 
-/// The ways of a protection change that asks once for pages that are alike: of one page, and of several.
+/// The paths of a protection change that handle equal pages together: for one page, and for several.
 #[test]
 fn a_second_change_of_alike_pages_completes_the_first() {
     for end in [range().end, PAGE.add(3)] {
@@ -126,7 +126,7 @@ fn a_second_change_of_alike_pages_completes_the_first() {
     }
 }
 
-/// That nobody used the page is not believed while the flush of the bit that says so is pending.
+/// A cleared accessed bit is not trusted while the flush for it is pending.
 #[test]
 fn a_removal_completes_the_clearing_of_the_accessed_bit() {
     let bench = Bench::new();
@@ -239,7 +239,7 @@ fn a_freed_table_is_flushed_as_a_table_although_another_flush_is_pending() {
     let mut second = bench.table.gather();
     {
         let mut cursor = bench.table.cursor(range());
-        // Found as it should be: the operation relies on the pending flush.
+        // The right is already removed as requested: the operation relies on the pending flush.
         cursor.edit(Bits::empty(), Bits::WRITE, &mut second);
         cursor.remove_all(&mut second);
         assert!(cursor.free_tables(&mut second) > 0);

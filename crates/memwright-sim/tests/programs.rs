@@ -1,8 +1,8 @@
 //! Random programs on the memory manager and on the model, compared after every step.
 //!
-//! A failure prints the shortest script that still fails. Cases and seeds are fixed, so a run that
-//! passed passes again; to search further, run `cargo xtask fuzz --against model`, which keeps scripts that fail.
-//! A script that found a mistake is kept in `tests/scripts` for good, and replayed here.
+//! A failure prints the shortest script that still fails. Cases and seeds are fixed, so a run that passed passes again.
+//! To search further, run `cargo xtask fuzz --against model`, which saves scripts that fail. A script that found a
+//! mistake is kept in `tests/scripts` for good, and replayed here.
 
 mod support;
 
@@ -20,14 +20,14 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use support::generate::{collapsing, freeing, judge, machine, script, splitting};
 
-/// The part of the scripts that the first tier, `cargo xtask test`, runs.
+/// The first tier, `cargo xtask test`, runs one in this many scripts.
 const FIRST_TIER: u32 = 8;
 
 fn in_first_tier() -> bool {
     std::env::var("MEMWRIGHT_TIER").is_ok_and(|tier| tier == "test")
 }
 
-/// Runs so many scripts, or in the first tier the first of them, and returns how often each kind of step succeeded.
+/// Runs `cases` scripts, or in the first tier a part of them. Returns how often each kind of step succeeded.
 fn compare(
     seed: u8,
     cases: u32,
@@ -127,7 +127,7 @@ fn programs_see_it_where_a_rights_miss_walks_again() {
     });
 }
 
-/// Huge pages are made wherever they fit, split and collapsed; nobody sees it.
+/// Huge pages are allocated wherever they fit, split and collapsed; no program can tell.
 #[test]
 fn programs_see_it_while_memory_is_mapped_in_huge_pages() {
     let successes = compare(4, 60, collapsing(40), |script| {
@@ -136,7 +136,7 @@ fn programs_see_it_while_memory_is_mapped_in_huge_pages() {
     expect(&successes, &["collapse"], 10);
 }
 
-/// Memory comes in folios of four pages or of eight, goes out in them, and is split; nobody sees it.
+/// Memory is allocated in folios of four or eight pages, is swapped out in them, and is split; no program can tell.
 #[test]
 fn programs_see_it_while_memory_comes_in_folios() {
     let successes = compare(7, 300, splitting(60), |script| {
@@ -145,7 +145,7 @@ fn programs_see_it_while_memory_comes_in_folios() {
     expect(&successes, &["split", "page that left"], 10);
 }
 
-/// Pages go out and come back, to either of two nodes; equal ones are merged, and what is not needed goes.
+/// Pages are swapped out and in, on either of two nodes; equal pages are merged, and freed pages are discarded.
 #[test]
 fn programs_see_it_while_pages_leave_move_and_merge() {
     let successes = compare(5, 400, freeing(60), |_| swapping(two_nodes(machine()), 64));
@@ -161,7 +161,7 @@ fn programs_see_it_while_pages_leave_move_and_merge() {
     expect(&successes, &often, 3);
 }
 
-/// Pages go out because there is no room for all.
+/// Pages are swapped out because there is not enough memory.
 #[test]
 fn programs_see_it_while_memory_is_short() {
     let successes = compare(6, 300, script(80), |_| short());
@@ -170,8 +170,8 @@ fn programs_see_it_while_memory_is_short() {
     assert!(ends < 20, "{successes:?}");
 }
 
-/// Each of these steps succeeded so often: a test that never reaches a case proves nothing. A part of the scripts need not
-/// reach every case.
+/// Checks that each of these steps succeeded often enough: a test that never reaches a case proves nothing. A part of
+/// the scripts need not reach every case.
 fn expect(successes: &BTreeMap<&'static str, u64>, often: &[&str], least: u64) {
     if in_first_tier() {
         return;
@@ -182,10 +182,10 @@ fn expect(successes: &BTreeMap<&'static str, u64>, often: &[&str], least: u64) {
     }
 }
 
-/// Which memory gets huge pages where it is touched first; where none does, what a collapse makes of it counts.
+/// The policy for huge pages on first access; with "never", only collapse creates them.
 const THP: [&str; 3] = ["always", "never", "madvise"];
 
-/// Every place of a script is an eighth of a huge page.
+/// Makes every place of a script an eighth of a huge page.
 fn huge(options: MachineOptions, thp: &str) -> Lockstep {
     let options = MachineOptions {
         frames: 16_384,
@@ -200,7 +200,7 @@ fn huge(options: MachineOptions, thp: &str) -> Lockstep {
     lockstep
 }
 
-/// Orders of folios that the places of a script have room for.
+/// Orders of folios that fit into the places of a script.
 const FOLIOS: [&[u8]; 3] = [&[2], &[3], &[2, 3]];
 
 fn two_nodes(options: MachineOptions) -> MachineOptions {
@@ -214,7 +214,7 @@ fn swapping(options: MachineOptions, slots: u32) -> Lockstep {
     Lockstep::new(options, None).with_swap(Arc::new(HostSwap::new(slots)))
 }
 
-/// A machine with less memory than scripts need.
+/// Creates a machine with less memory than scripts need.
 fn short() -> Lockstep {
     let options = MachineOptions {
         frames: SHORT_FRAMES,
@@ -223,10 +223,10 @@ fn short() -> Lockstep {
     swapping(options, 128).reclaiming()
 }
 
-/// Frames of a machine that has to reclaim.
+/// Frames of a machine that must reclaim.
 const SHORT_FRAMES: u32 = 48;
 
-/// The ways in which a script is run, by number: the machine, what its hardware does, and the policy.
+/// Returns one of the setups for a script, by number: the machine, what its hardware does, and the policy.
 fn start(way: u64, seed: u64) -> Lockstep {
     let options = MachineOptions {
         cpus: 1 + (way % 4) as usize,
@@ -247,7 +247,7 @@ fn start(way: u64, seed: u64) -> Lockstep {
     let folios = FOLIOS[(way / 8) as usize % FOLIOS.len()];
     let lockstep = match way % 8 {
         _ if is_huge(way) => huge(options, THP[(way / HUGE_EVERY) as usize % THP.len()]),
-        // Some machines have no swap.
+        // Some machines have no swap device.
         0 => Lockstep::new(options, adversary),
         5 => {
             let frames = SHORT_FRAMES;
@@ -276,17 +276,17 @@ fn start(way: u64, seed: u64) -> Lockstep {
     lockstep
 }
 
-/// One way of so many has huge pages: they take longest.
+/// One setup of this number has huge pages, because they take longest.
 const HUGE_EVERY: u64 = 48;
 
 fn is_huge(way: u64) -> bool {
     way % HUGE_EVERY == HUGE_EVERY - 1
 }
 
-/// How many ways there are.
+/// The number of setups.
 const WAYS: u64 = 240;
 
-/// Every kept script, in a file of its own, agrees in every way.
+/// Replays every saved script, each from its own file, in every setup.
 #[test]
 fn kept_scripts_agree() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
@@ -301,10 +301,10 @@ fn kept_scripts_agree() {
     }
 }
 
-/// What a script says whose places are parts of huge pages.
+/// A line in a script whose places are parts of huge pages.
 const HUGE: &str = "# huge";
 
-/// What a script says that is run in one more way than the first ones.
+/// A line in a script that is also run in this setup, in addition to the first ones.
 const WAY: &str = "# way ";
 
 fn replay(path: &Path) {
@@ -318,7 +318,7 @@ fn replay(path: &Path) {
         }
         return;
     }
-    // The way in which it was found is not always among the first.
+    // The setup in which the script was found is not always among the first.
     let named = text.lines().filter_map(|line| {
         let number = line.strip_prefix(WAY)?.split(':').next()?;
         number.trim().parse().ok()
@@ -359,7 +359,8 @@ impl Tally {
             let printed = format!("{:?}", step.action);
             let mut words = printed.split(' ');
             let first = words.next().unwrap_or_default();
-            // "read page" and "read file" are two, and each advice is one; no place, number or right tells.
+            // "read page" and "read file" are two kinds, and each advice is one; place, number and rights do not
+            // matter.
             let second = words.find(|word| word.chars().all(char::is_alphabetic));
             [first, second.unwrap_or_default()].join(" ")
         };
@@ -383,8 +384,8 @@ impl Tally {
     }
 }
 
-/// When one thread's search ends: after so long, or so many operations of its own, so that a seed makes the same
-/// scripts however the threads take turns.
+/// When the search of one thread ends: after a time, or after a number of its own operations, so that a seed gives the
+/// same scripts however the threads are scheduled.
 #[derive(Clone, Copy)]
 struct End {
     at: Option<Instant>,
@@ -398,7 +399,7 @@ impl End {
     }
 }
 
-/// One thread's search, until `end`. A script that fails is shrunk and kept in `folder`.
+/// Runs the search of one thread, until `end`. A failing script is shrunk and saved in `folder`.
 fn search(stream: u64, end: End, folder: &Path, tally: &Mutex<Tally>) {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&stream.to_le_bytes());
@@ -451,11 +452,11 @@ fn search(stream: u64, end: End, folder: &Path, tally: &Mutex<Tally>) {
     }
 }
 
-/// Threads that search, each in scripts of its own.
+/// Threads that search, each with different scripts.
 const THREADS: u64 = 2;
 
-/// For `cargo xtask fuzz --against model`: as many minutes or operations, from such a seed, as the environment says, or
-/// one script.
+/// For `cargo xtask fuzz --against model`: runs for the number of minutes or operations, with the seed, or on the one
+/// script that the environment names.
 #[test]
 #[ignore = "takes as long as it is told to"]
 fn as_long_as_asked() {

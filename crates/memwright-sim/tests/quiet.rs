@@ -1,5 +1,5 @@
-//! A scan for written pages passes over tables below which nobody was: by accessed bits of upper entries, which a
-//! processor sets only where it has nothing cached (design rule 9).
+//! A scan for written pages skips page tables in which nothing was accessed. It relies on the accessed bits of
+//! upper-level entries, which a processor sets only where it has nothing cached (design rule 9).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use memwright_table::{
 type Machine = SimulatedMachine;
 
 const OTHER: CpuId = CpuId::new(1);
-/// The first page of a lowest table.
+/// The first page of a lowest-level table.
 const START: Page = Page::new(0x1200);
 const PAGES: u64 = 512;
 const PAGE: Page = Page::new(0x1234);
@@ -24,7 +24,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// One table: write-protected marks, and one page whose dirty bit tells of stores.
+    /// Creates one table: write-protection markers, and one page whose dirty bit records stores.
     fn new() -> Self {
         let machine = Machine::new(MachineOptions::default());
         let frames = machine.frames();
@@ -49,7 +49,7 @@ impl Bench {
         }
     }
 
-    /// Looks at what is not quiet; returns the pages that were written, watched anew.
+    /// Scans the tables in which something was accessed. Returns the written pages, and write-protects them again.
     fn look(&self, gather: &mut Gather<'_, Machine>) -> Vec<Page> {
         let mut written = Vec::new();
         if self.table.pass_quiet(range()) == range().end {
@@ -75,7 +75,7 @@ impl Bench {
         written
     }
 
-    /// A whole scan.
+    /// Performs a complete scan.
     fn scan(&self) -> Vec<Page> {
         let mut gather = self.table.gather();
         self.table.settle(range(), &mut gather);
@@ -116,7 +116,7 @@ fn range() -> PageRange {
 #[test]
 fn a_store_through_what_a_cpu_had_cached_is_found() {
     let bench = Bench::new();
-    // The other CPU knows the page, clean, and the way to it.
+    // The other CPU has cached the page, clean, and the upper levels.
     bench.read();
     assert!(bench.scan().is_empty());
     assert!(bench.is_quiet());
@@ -151,7 +151,7 @@ fn what_software_writes_without_a_walk_is_found() {
         .edit(Bits::DIRTY, Bits::empty(), &mut gather);
     let _ = gather.finish();
     assert_eq!(bench.scan(), [PAGE]);
-    // Who only looks disturbs nothing.
+    // A walk that only reads changes nothing.
     assert!(bench.is_quiet());
     assert!(bench.table.look(range()).next_filled().is_some());
     assert!(bench.is_quiet());
@@ -163,9 +163,9 @@ fn a_scan_does_not_rely_on_what_another_has_not_flushed_yet() {
     bench.read();
     let mut first = bench.table.gather();
     bench.table.settle(range(), &mut first);
-    // The second finds the accessed bit clear already, and looks.
+    // The second scan finds the accessed bit clear already, and still checks the entries.
     assert!(bench.scan().is_empty());
-    // The other CPU still has all it needs to write without setting it.
+    // The other CPU still has everything cached that it needs to write without setting the accessed bit.
     bench.write();
     first.flush();
     let found = bench.look(&mut first);

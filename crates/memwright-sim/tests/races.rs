@@ -1,6 +1,6 @@
-//! Host threads as CPUs, with TLBs that keep what they hold: when a call that takes something away returns, no
-//! access of another CPU gets through that began afterwards. And random calls of several CPUs at once. Mistakes
-//! are planted, to prove that these tests would notice them.
+//! Host threads as CPUs, with TLBs that keep their entries: when a call that removes a right returns, no access of
+//! another CPU succeeds that began afterwards. In addition, random calls of several CPUs at once. Mistakes are planted,
+//! to prove that these tests would detect them.
 
 mod support;
 
@@ -14,7 +14,7 @@ use memwright_sim::{MachineOptions, Mistake};
 use memwright_table::{CpuId, FrameKind};
 use support::{FIRST, READ, READ_WRITE, at, bytes, program};
 
-/// Pages that a call takes away at once: with fewer, every page is invalidated by itself, with more, all are.
+/// Pages that a call affects at once. With few pages, each is invalidated by itself; with many, the whole TLB is.
 const FEW: u64 = 3;
 const MANY: u64 = 40;
 
@@ -26,7 +26,7 @@ fn boot(cpus: usize) -> Arc<Host> {
     })
 }
 
-/// A call that takes the right to write away.
+/// A call that removes the right to write.
 type Call = fn(&Process, u64) -> Option<Process>;
 
 fn protect(process: &Process, pages: u64) -> Option<Process> {
@@ -81,8 +81,8 @@ const CALLS: [(&str, Call); 7] = [
     ("fork", fork),
 ];
 
-/// One call on the first CPU, while the others write its pages as fast as they can through what they have
-/// cached, and let no fault be resolved. How many writes got through that began after the call returned.
+/// Makes one call on the first CPU while the others write to its pages as fast as they can through their cached
+/// translations, without resolving faults. Returns how many writes succeeded that began after the call returned.
 fn late_writes(cpus: usize, pages: u64, mistake: Option<Mistake>, call: Call) -> usize {
     let host = boot(cpus);
     let process = program(&host, pages, READ_WRITE);
@@ -150,11 +150,11 @@ fn a_cpu_that_was_not_told_is_noticed() {
     }
 }
 
-/// Pages that random calls are about, from `START`, and CPUs that make them.
+/// Pages that random calls use, counted from `START`, and the CPUs that make them.
 const PAGES: usize = 24;
 const CPUS: usize = 4;
 
-/// Whatever it was, the program may be refused it: another CPU was there before.
+/// Accepts any outcome: a concurrent call of another CPU may have had an effect first.
 fn tolerate(result: Result<(), Signal>) {
     match result {
         Ok(()) | Err(Signal::Unmapped | Signal::Forbidden) => {}
@@ -162,7 +162,7 @@ fn tolerate(result: Result<(), Signal>) {
     }
 }
 
-/// One call of `cpu` that `chance` selects.
+/// Makes one call on `cpu` that `chance` selects.
 fn random_call(process: &Process, cpu: CpuId, chance: &mut Chance) {
     let first = chance.below(PAGES) as u64;
     let pages = 1 + chance.below(PAGES - first as usize) as u64;
@@ -186,7 +186,7 @@ fn random_call(process: &Process, cpu: CpuId, chance: &mut Chance) {
             .on(cpu, |space| space.unmap(place, length))
             .expect("room"),
         14 => {
-            // To a place of the CPU's own, and back.
+            // To a place that only this CPU uses, and back.
             let away = at(1024 * (cpu.index() as u64 + 1));
             for (from, to) in [(place, away), (away, place)] {
                 let request = RemapRequest {
@@ -208,7 +208,7 @@ fn random_call(process: &Process, cpu: CpuId, chance: &mut Chance) {
     }
 }
 
-/// Random calls of all CPUs at once. What the machine, and the audit afterwards, found wrong.
+/// Makes random calls on all CPUs at once. Returns what the machine, and the audit afterwards, found wrong.
 fn random_calls(seed: u64, calls: usize, mistake: Option<Mistake>, tags: usize) -> Vec<String> {
     let host = Host::boot(MachineOptions {
         frames: 2048,
@@ -258,7 +258,7 @@ fn random_calls_notice_every_mistake() {
         Mistake::OneCpuShort,
         Mistake::Late,
     ] {
-        // A frame that is written while free stops a debug build, which is noticing as well.
+        // A debug build panics when a free frame is written; that counts as detection too.
         let noticed = (0..10).any(|seed| {
             let run = || random_calls(seed, 400, Some(mistake), 0);
             std::panic::catch_unwind(run).map_or(true, |found| !found.is_empty())

@@ -1,5 +1,5 @@
-//! Pages leave memory and come back: nothing that a CPU stored is lost on the way, and what the entry said of the
-//! page holds again before anybody can use it.
+//! Pages are swapped out and in: no store is lost on the way, and the state in the entry of the page is restored before
+//! any CPU can use it.
 
 mod support;
 
@@ -17,7 +17,7 @@ use support::{
 
 const PAGES: u64 = 4;
 
-/// A machine that swaps, and a program on it whose pages hold their number and ten.
+/// A machine with swap, and a program on it whose pages hold their number plus ten.
 fn swapping() -> (Arc<Host>, Arc<HostSwap>, Process) {
     let host = boot();
     let device = Arc::new(HostSwap::new(16));
@@ -49,8 +49,8 @@ fn what_another_cpu_stores_until_the_flush_goes_out_too() {
     for page in 0..PAGES {
         write(&process, SECOND, page, 50).expect("writable");
     }
-    // Whenever the device is about to take a page, the other CPU tries to store to all of them. It may where a page
-    // has not left yet: the second table's have not when the first's go.
+    // Whenever the device is about to write a page, the other CPU tries to store to all of them. A store may succeed
+    // where a page is not swapped out yet: those of the second table are not when those of the first are.
     let expected: Arc<[AtomicU8; PAGES as usize]> = Arc::new([const { AtomicU8::new(50) }; 4]);
     let (machine, stored) = (host.machine().clone(), expected.clone());
     device.before_write(move || {
@@ -94,7 +94,7 @@ fn two_owners_that_read_one_page_at_a_time_find_it_in_one_frame() {
     page_out(&parent, FIRST);
     let child = Arc::new(fork(&parent, FIRST));
     let frames = host.frames().used_by(FrameKind::Anonymous);
-    // The parent's page has been read, and no entry shows it yet.
+    // The parent's page has been read, and is not mapped yet.
     let other = child.clone();
     device.after_read(move || {
         let other = other.clone();
@@ -119,7 +119,7 @@ fn a_clean_page_goes_out_again_as_it_was() {
         for page in 0..PAGES {
             assert_eq!(read(&process, FIRST, page), Ok(page as u8 + 10), "{round}");
         }
-        // The slots of clean pages stay theirs.
+        // Clean pages keep their slots.
         assert_eq!(slots(&host), PAGES);
         let other = program(&host, PAGES, READ_WRITE);
         for page in 0..PAGES {
@@ -140,7 +140,7 @@ fn a_protected_page_comes_back_protected() {
     })
     .expect("heap");
     process.on(FIRST, |space| {
-        // The first store to a protected page is to fault.
+        // The first store to a protected page must fault.
         space
             .memory()
             .policy()

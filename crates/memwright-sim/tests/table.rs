@@ -1,5 +1,5 @@
-//! Cursors, gathers and tables of `memwright-table` under CPUs with stale TLBs: after every operation no
-//! CPU can do what the table no longer permits, and every flush that is left out is left out rightly.
+//! Cursors, gathers and tables of `memwright-table` under CPUs with stale TLBs: after every operation no CPU can do
+//! what the table no longer permits, and every elided flush is one that is not needed.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ type Machine = SimulatedMachine;
 
 const FIRST: CpuId = CpuId::new(0);
 const SECOND: CpuId = CpuId::new(1);
-/// Where the lowest tables, and the ones above them, meet.
+/// The boundary between two lowest-level tables, and between two of the level above.
 const START: Page = Page::new(512 * 512 - 4);
 const RIGHTS: Bits = Bits::READ.union(Bits::WRITE);
 
-/// Two CPUs that have one table loaded.
+/// Two CPUs with the same table loaded.
 struct Bench {
     machine: Machine,
     frames: Arc<Frames<Machine>>,
@@ -67,7 +67,7 @@ impl Bench {
         })
     }
 
-    /// Maps pages with `RIGHTS`, each of its own.
+    /// Maps pages with `RIGHTS`, each to a separate frame.
     fn fill(&self, pages: u64) {
         let mut cursor = self.table.cursor(self.range(pages));
         for page in self.range(pages).iter() {
@@ -127,7 +127,7 @@ impl Drop for Bench {
             self.idle.load();
             self.table.note_unloaded(cpu);
         }
-        // The idle table stays loaded while it is dropped: nothing runs any more.
+        // The idle table stays loaded while it is dropped: no CPU runs any more.
         for cpu in self.machine.cpus() {
             self.idle.note_unloaded(cpu);
         }
@@ -208,7 +208,7 @@ fn pages_that_nobody_touched_are_protected_and_removed_in_silence() {
     let spent = bench.machine.total_cost().since(&before);
     assert_eq!((spent.interrupts_sent, spent.local_invalidations), (0, 0));
     bench.check();
-    // Removing frees the tables, which is never silent (rule 3).
+    // Removing frees the tables, which always needs a shootdown (rule 3).
     assert_eq!(bench.remove(8).interrupted, 1);
     bench.check();
     assert_eq!(bench.frames.used_by(FrameKind::Anonymous), 0);
@@ -302,7 +302,7 @@ fn freed_tables_are_forgotten_with_their_upper_levels() {
                 .is_err()
         );
     }
-    // What was tables becomes pages, and no CPU walks them.
+    // Frames of former tables become pages, and no CPU walks them.
     bench.fill(8);
     bench.touch(8);
     bench.check();
@@ -368,7 +368,7 @@ fn a_huge_page_splits_without_a_moment_of_two_sizes() {
     assert_eq!(bench.frames.references(page.frame), 1);
 }
 
-/// A fork of the table: entries that may be shared are read-only on both sides.
+/// Copies the table as a fork does: entries that may be shared are read-only on both sides.
 fn copy(bench: &Bench, pages: u64) -> Table<Machine> {
     let child = Table::new(bench.frames.clone(), None).expect("memory");
     let mut gather = bench.table.gather();

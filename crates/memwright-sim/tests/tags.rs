@@ -1,5 +1,5 @@
-//! CPUs with address-space tags keep translations of roots that are not loaded. Nobody interrupts such a CPU: what
-//! it kept is stale from then on, and forgotten when it loads the root again.
+//! CPUs with address-space tags keep translations of roots that are not loaded. Such a CPU is not interrupted: its
+//! cached translations become stale, and are dropped when it loads the root again.
 
 mod support;
 
@@ -19,7 +19,7 @@ fn boot(tags: usize) -> Arc<Host> {
     })
 }
 
-/// Walks that the second CPU made for `act`.
+/// Returns the number of page walks of the second CPU during `act`.
 fn walks(host: &Host, act: impl FnOnce()) -> u64 {
     let before = host.machine().cost(SECOND);
     act();
@@ -48,15 +48,15 @@ fn a_tag_that_is_needed_for_another_root_is_empty_then() {
         write(&process, SECOND, 0, value).expect("writable");
         process
     });
-    // Of three roots two are kept: the first has to walk again, and so has the second then.
+    // Translations of two of three roots are kept: the first process has to walk again, and then so has the second.
     for (process, value) in programs.iter().zip([1, 2, 3]) {
         let made = walks(&host, || assert_eq!(read(process, SECOND, 0), Ok(value)));
         assert_eq!(made, 1);
     }
 }
 
-/// What the second CPU gets to see of a page that it kept a translation of, while the first did this to it; and
-/// how many interrupts that took.
+/// Returns what the second CPU sees of a page whose translation it kept while the first CPU performed `act`, and how
+/// many interrupts that took.
 fn seen_after(mistake: Option<Mistake>, act: impl FnOnce(&Process)) -> (Result<(), Signal>, u64) {
     let host = boot(4);
     let process = program(&host, 1, READ_WRITE);
@@ -98,7 +98,7 @@ fn a_new_page_is_seen_by_a_cpu_that_kept_the_old_one() {
                 space.advise(at(0), bytes(1), Advice::DontNeed)
             })
             .expect("mapped");
-        // The other takes the frame, so that the page gets a new one.
+        // The other process takes the frame, so that the page gets a new one.
         write(&other, FIRST, 1, 8).expect("writable");
         write(&process, FIRST, 0, 9).expect("writable");
         read(&process, SECOND, 0)
@@ -116,7 +116,7 @@ fn what_was_kept_of_a_table_is_not_used_for_the_next_one_in_its_frame() {
         let root = process.space().table().root();
         drop(process);
         host.machine().set_mistake(mistake);
-        // Freed frames are taken again soon.
+        // Freed frames are reused soon.
         let mut others = Vec::new();
         while others
             .last()
@@ -131,13 +131,13 @@ fn what_was_kept_of_a_table_is_not_used_for_the_next_one_in_its_frame() {
         seen
     };
     assert_eq!(seen(None), Ok(0));
-    // With the frame of the page free, poisoned or somebody else's.
+    // The frame of the page is free, poisoned or in use for something else.
     assert_ne!(seen(Some(Mistake::KeptForever)), Ok(0));
 }
 
 const PAGE: Page = Page::new(0x1234);
 
-/// A table that the second CPU has loaded, and has cached a page of.
+/// Creates a table that the second CPU has loaded, with one page cached.
 fn table(machine: &SimulatedMachine) -> Table<SimulatedMachine> {
     let frames = machine.frames();
     let table = Table::new(frames.clone(), None).expect("memory");
@@ -154,7 +154,7 @@ fn table(machine: &SimulatedMachine) -> Table<SimulatedMachine> {
     table
 }
 
-/// An interrupt that finds the root no longer loaded, or not loaded yet, must not leave what was kept of it.
+/// An interrupt that finds the root no longer loaded, or not loaded yet, must drop what is cached of it.
 #[test]
 fn an_interrupt_drops_what_is_kept_of_a_root_that_was_left_meanwhile() {
     let machine = SimulatedMachine::new(MachineOptions {
@@ -167,7 +167,7 @@ fn an_interrupt_drops_what_is_kept_of_a_root_that_was_left_meanwhile() {
         let _running = machine.run_on(SECOND);
         idle.load();
     }
-    // The CPU has left, and not said so yet: it is interrupted.
+    // The CPU has switched away and not recorded it yet: it is interrupted.
     let mut gather = table.gather();
     table
         .cursor(PageRange::single(PAGE))
@@ -192,7 +192,7 @@ fn the_machine_keeps_apart_what_it_keeps() {
     let idle = Table::new(table.frames().clone(), None).expect("memory");
     let _running = machine.run_on(SECOND);
     machine.load_root(idle.root());
-    // A local invalidation is of the loaded root.
+    // A local invalidation applies to the loaded root.
     machine.invalidate_local(&Invalidation::AllAndTables);
     assert!(machine.on(SECOND).read(PAGE.address(), &mut [0]).is_err());
     let hits = machine.cost(SECOND).hits;
@@ -200,7 +200,7 @@ fn the_machine_keeps_apart_what_it_keeps() {
     assert!(machine.on(SECOND).read(PAGE.address(), &mut [0]).is_ok());
     assert_eq!(machine.cost(SECOND).hits, hits + 1);
     assert_eq!(machine.cost(SECOND).kept_loads, 1);
-    // A load that must not use it does not.
+    // A load that must not use the cached translations does not.
     machine.load_root(idle.root());
     machine.load_root(table.root());
     let walks = machine.cost(SECOND).walks;

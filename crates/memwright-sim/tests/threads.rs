@@ -1,5 +1,5 @@
-//! Host threads as CPUs: real races between faults, forks and protection changes. How they interleave is
-//! up to the host; what must come out is not.
+//! Host threads as CPUs: real races between faults, forks and protection changes. The host decides how they interleave;
+//! the result must not depend on it.
 
 mod support;
 
@@ -23,7 +23,7 @@ fn boot() -> std::sync::Arc<Host> {
     })
 }
 
-/// Adds 1 to the word at the start of a page, again and again while the page is read-only.
+/// Adds 1 to the word at the start of a page, and retries while the page is read-only.
 fn add_one(process: &Process, cpu: CpuId, page: u64) {
     loop {
         match process.fetch_add(cpu, at(page), 1) {

@@ -12,7 +12,7 @@ _start:
 	mov	$1, %edi
 	mov	%r13d, %esi
 	syscall
-	lea	16(%r12), %r13d			/* all but the first stand behind it */
+	lea	16(%r12), %r13d			/* all but the first are stored after it */
 	dec	%ebx
 	jnz	1b
 	mov	$SYS_write, %eax		/* 5 */

@@ -11,7 +11,7 @@ _start:
 	handle	11				/* SIGSEGV, 6 */
 	mov	$TIMES, %ebp			/* 1 */
 	movabs	$0x8000000000000000, %rbx	/* 1 */
-	/* In each round 9 times: 1 that says where to go on, 5 in the handler, 2 in the restorer. */
+	/* In each round 9 times: 1 that sets the address to continue at, 5 in the handler, 2 in the restorer. */
 1:	lea	2f(%rip), %r12
 	ud2
 2:	lea	2f(%rip), %r12
@@ -25,18 +25,18 @@ _start:
 2:	lea	2f(%rip), %r12
 	mov	%cr0, %rax
 2:	lea	2f(%rip), %r12
-	mov	(%rbx), %rax			/* no canonical address */
+	mov	(%rbx), %rax			/* a non-canonical address */
 2:	lea	2f(%rip), %r12
 	mov	0, %al				/* nothing is mapped there */
 2:	lea	2f(%rip), %r12
 	div	%r13d				/* by zero */
-	/* And once the same with 1 that retires. */
+	/* And once the same with an instruction that retires. */
 2:	lea	2f(%rip), %r12
 	int3
 2:	dec	%ebp				/* 2 in each round */
 	jnz	1b
 	leave_program				/* 3 */
-	/* 5 instructions: goes on where R12 says, which the interrupted context holds. */
+	/* 5 instructions: makes the interrupted context continue at its R12. */
 handler:
 	mov	%r12, RIP(%rdx)
 	nop

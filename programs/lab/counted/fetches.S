@@ -1,5 +1,5 @@
 /* Calls a function in each of TIMES pages of its own text: 5 + 5 * TIMES instructions. The fetches fault; how many of them
- * is the kernel's choice, which maps pages around the one that is needed.
+ * do depends on the kernel's fault-around.
  */
 #include "program.h"
 _start:

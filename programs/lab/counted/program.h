@@ -1,5 +1,5 @@
-/* What the hand-counted programs have in common. Each says in its header how many instructions it retires in user mode as
- * a function of TIMES, which the compiler is told. They are static, and begin and end without a C library.
+/* What the hand-counted programs share. The header of each states how many instructions it retires in user mode as a
+ * function of TIMES, a macro of the compiler's command line. They are static, and have no C library.
  */
 #ifndef TIMES
 #define TIMES 100
@@ -13,7 +13,7 @@
 #define SYS_kill 62
 #define SYS_getppid 110
 
-/* mmap of so many bytes of private anonymous memory: 8 instructions, the address in RAX. */
+/* mmap of this many bytes of private anonymous memory: 8 instructions, the address in RAX. */
 .macro map_memory bytes
 	mov	$SYS_mmap, %eax
 	xor	%edi, %edi

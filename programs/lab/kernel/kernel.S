@@ -72,7 +72,7 @@ long_mode:
 	movl $0x80 * 16, %edi
 	call make_gate
 	lidt interrupts_at
-	/* The frame that tells the time, and the stop at which the machine may be saved: programs/lab/init.c. */
+	/* The frame with the time, and the stop at which the machine may be saved: programs/lab/init.c. */
 	movl $ready, %esi
 	rdtsc
 	movl %eax, 5(%rsi)
@@ -83,7 +83,7 @@ long_mode:
 	movl $0x505, %edx
 	movl $1, %eax
 	outb %al, %dx
-	/* The log of this tells where the table is. */
+	/* The log of this exception shows where the table is. */
 	int3
 	movl $TIMES, %ebx
 	.byte 0x0f, 0x1f, 0x80
@@ -106,7 +106,7 @@ long_mode:
 2:	hlt
 	jmp 2b
 
-/* Makes the gate at RDI bytes into the table, of the handler at RAX. */
+/* Writes the gate at RDI bytes into the table, for the handler at RAX. */
 make_gate:
 	movq $KERNEL + interrupts_low, %rdx
 	addq %rdx, %rdi

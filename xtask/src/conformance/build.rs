@@ -1,4 +1,4 @@
-//! Building the tests with their own makefile, statically linked.
+//! Builds the tests with their own makefile, statically linked.
 
 use super::list::Test;
 use super::source::Source;
@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Builds what the tests start and is not built yet; returns the folder of the programs.
+/// Builds the programs of these tests that are not built yet. Returns their folder.
 ///
 /// # Errors
 /// When a tool is missing and cannot be installed, or a program does not build.
@@ -50,7 +50,7 @@ pub fn build(source: &Source, tests: &[&Test]) -> Result<PathBuf> {
     Ok(output)
 }
 
-/// Removes programs that were configured and built without the library of rings, which leaves subtests out of them.
+/// Removes programs that were configured and built without liburing, because they lack subtests.
 fn forget_without_rings(tests: &Path, output: &Path) -> Result<()> {
     let configured = tests.join("local_config.h");
     let Ok(text) = fs::read_to_string(&configured) else {
@@ -73,7 +73,7 @@ fn log(source: &Source) -> PathBuf {
     source.folder.join("make.log")
 }
 
-/// make, with its output at the end of a log.
+/// Returns a make command, whose output goes to the end of a log.
 fn make(source: &Source) -> Result<Command> {
     let log = File::options()
         .create(true)
@@ -83,7 +83,7 @@ fn make(source: &Source) -> Result<Command> {
     let mut command = Command::new("make");
     command.arg(format!("-j{jobs}"));
     command.stdout(log.try_clone()?).stderr(log);
-    // What cargo gives its tasks is not meant for these.
+    // The variables that cargo sets for its tasks must not reach make.
     command
         .env_remove("MAKEFLAGS")
         .env_remove("CARGO_MAKEFLAGS");

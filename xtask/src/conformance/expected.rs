@@ -1,21 +1,21 @@
-//! What is expected of each subtest, and what Linux itself made of it.
+//! The expected result of each subtest, and its result on Linux.
 
 use super::tap::{Ending, Subtest};
 use anyhow::{Context, Result, bail};
 
-/// The list, in the folder of the lists.
+/// The file in the folder of the lists.
 pub const FILE: &str = "expected.tsv";
 
-/// What may come of a subtest. Each reason is a sentence.
+/// The expected result of a subtest. Each reason is a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expectation {
     /// It passes.
     Pass,
-    /// It needs something that Memwright does not have, for this reason.
+    /// It needs something that Memwright does not support, for this reason.
     Unsupported(String),
     /// It is skipped here and on the reference, for this reason.
     Skipped(String),
-    /// It differs on purpose.
+    /// It deliberately differs.
     Deliberate {
         /// The reason.
         rule: String,
@@ -38,7 +38,7 @@ pub enum Reference {
 }
 
 impl Reference {
-    /// Each of them, in the order of their numbers.
+    /// All results, in the order of their numbers.
     pub const ALL: [Self; 4] = [
         Self::Passed,
         Self::FailedAsExpected,
@@ -56,7 +56,7 @@ impl Reference {
         })
     }
 
-    /// What the protocol makes of it: an expected failure counts as passed.
+    /// Returns the ending in the TAP protocol: an expected failure counts as passed.
     pub const fn ending(self) -> Ending {
         match self {
             Self::Passed | Self::FailedAsExpected => Ending::Passed,
@@ -74,7 +74,8 @@ impl Expectation {
         }
     }
 
-    /// `pass`, or `KIND: SENTENCE`, where the kind is `unsupported`, `skipped`, `deliberate` or `deliberate unless POLICY`.
+    /// Parses `pass`, or `KIND: SENTENCE`, where the kind is `unsupported`, `skipped`, `deliberate` or
+    /// `deliberate unless POLICY`.
     fn read(text: &str) -> Option<Self> {
         if text == "pass" {
             return Some(Self::Pass);
@@ -99,7 +100,7 @@ impl Expectation {
         }
     }
 
-    /// What is expected where these policies are in force.
+    /// Returns the expectation when these policies are set.
     fn under(self, policies: &[String]) -> Self {
         match self {
             Self::Deliberate {
@@ -113,7 +114,7 @@ impl Expectation {
         }
     }
 
-    /// How the list says it.
+    /// Returns the text of the expectation in the list.
     pub fn words(&self) -> String {
         match self {
             Self::Pass => "pass".to_owned(),
@@ -127,7 +128,7 @@ impl Expectation {
         }
     }
 
-    /// What to say of a subtest that ended like this; `None` is one that did not get its turn.
+    /// Judges a subtest that ended like this; `None` if it did not run.
     pub fn judge(&self, seen: Option<Ending>) -> Verdict {
         match (self, seen) {
             (Self::Pass, Some(Ending::Passed)) => Verdict::AsExpected,
@@ -140,20 +141,20 @@ impl Expectation {
     }
 }
 
-/// Whether a reason begins with a capital, or the name of a file or setting, and ends with a full stop.
+/// Returns whether a reason begins with a capital letter, or the name of a file or setting, and ends with a full stop.
 fn is_sentence(reason: &str) -> bool {
     let begins = |first: char| first.is_uppercase() || matches!(first, '/' | '`');
     reason.starts_with(begins) && reason.ends_with('.') && reason.contains(' ')
 }
 
-/// How a subtest compares with its line.
+/// The comparison of a subtest with its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The line is right.
+    /// The subtest ended as its line says.
     AsExpected,
-    /// Memwright is at fault.
+    /// The subtest did worse: Memwright must be fixed.
     Worse,
-    /// The line is: it asks for too little.
+    /// The subtest did better: the line must be updated.
     Better,
 }
 
@@ -163,22 +164,22 @@ pub struct Line {
     test: String,
     /// The number on the reference.
     pub number: u32,
-    /// How it ended on the reference.
+    /// The result on the reference.
     pub reference: Reference,
-    /// What is expected here.
+    /// The expected result on Memwright.
     pub expectation: Expectation,
     /// The name on the reference.
     pub name: String,
 }
 
-/// The whole list.
+/// The complete list.
 pub struct Expected(Vec<Line>);
 
 impl Expected {
-    /// Reads the list: one line each behind the heading, columns between tabs.
+    /// Parses the list: one line each after the heading, columns separated by tabs.
     ///
     /// # Errors
-    /// For a line that does not have its columns, or whose expectation is none.
+    /// A line with a wrong number of columns, or with an invalid expectation.
     pub fn read(text: &str) -> Result<Self> {
         let lines = text.lines().skip(1).map(|line| {
             let columns: Vec<&str> = line.split('\t').collect();
@@ -196,7 +197,7 @@ impl Expected {
         lines.collect::<Result<_>>().map(Self)
     }
 
-    /// What is expected where these policies are in force.
+    /// Applies these policies to the expectations.
     pub fn under(mut self, policies: &[String]) -> Self {
         for line in &mut self.0 {
             line.expectation = line.expectation.clone().under(policies);
@@ -204,26 +205,26 @@ impl Expected {
         self
     }
 
-    /// The lines of one test, in their order.
+    /// Returns the lines of one test, in order.
     pub fn of(&self, test: &str) -> Vec<&Line> {
         self.0.iter().filter(|line| line.test == test).collect()
     }
 
-    /// Whether something is expected of the test: it is run without being named.
+    /// Returns whether a result is expected of the test, so that it runs by default.
     pub fn runs(&self, test: &str) -> bool {
         let mut lines = self.0.iter().filter(|line| line.test == test);
         lines.any(|line| line.expectation == Expectation::Pass)
     }
 
-    /// Test and line of each subtest.
+    /// Returns the test and the line of each subtest.
     #[cfg(test)]
     pub fn lines(&self) -> impl Iterator<Item = (&str, &Line)> {
         self.0.iter().map(|line| (line.test.as_str(), line))
     }
 }
 
-/// Which of the subtests that were seen answers which line: the one of the same number where both have the same
-/// count, else the one of the same name; a name that occurs again counts up, and no name answers nothing.
+/// Returns, for each line, the index of the subtest that matches it: the one with the same number where both lists have
+/// the same length, else the one with the same name. Repeated names match in order, and an empty name matches nothing.
 pub fn answers(lines: &[&Line], seen: &[Subtest]) -> Vec<Option<usize>> {
     let by_number = lines.len() == seen.len();
     let mut taken = vec![false; seen.len()];

@@ -1,11 +1,11 @@
-//! Which tests there are, and how each is started.
+//! The list of tests, and how each is started.
 
 use anyhow::{Context, Result, ensure};
 
-/// The list, in the folder of the lists.
+/// The file in the folder of the lists.
 pub const FILE: &str = "tests.tsv";
 
-/// One start of one program. A program that is started in several ways has several.
+/// One way to start a program. A program that is started in several ways has several entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Test {
     /// Its name in the lists.
@@ -14,28 +14,28 @@ pub struct Test {
     pub program: String,
     /// The program's arguments.
     pub arguments: Vec<String>,
-    /// The user that it must be started as.
+    /// The user ID that it must run as.
     pub user: u32,
     /// Memory of the machine, as `memwright run --memory` takes it.
     pub memory: String,
     /// CPUs of the machine.
     pub cpus: u32,
-    /// Seconds of this machine after which it is ended.
+    /// Wall-clock seconds after which it is killed.
     pub seconds: u32,
-    /// Whether the bounded run has it.
+    /// Whether the bounded run includes it.
     pub slice: bool,
-    /// Whether it goes on in a child after it has ended, as `--children` among the options says: then it is waited for
-    /// until nobody is left who could print.
+    /// Whether child processes continue after it has exited, as the option `--children` says. The run then waits until
+    /// no process is left that could print.
     pub children: bool,
-    /// More options of `memwright run`, in which `{program}` is the program's path.
+    /// Additional options of `memwright run`; `{program}` stands for the program's path.
     pub options: Vec<String>,
 }
 
 impl Test {
-    /// Reads the list: one line each behind the heading, columns between tabs.
+    /// Parses the list: one line each after the heading, columns separated by tabs.
     ///
     /// # Errors
-    /// For a line that does not have its columns.
+    /// A line with a wrong number of columns.
     pub fn read(text: &str) -> Result<Vec<Self>> {
         let lines = text.lines().skip(1);
         lines

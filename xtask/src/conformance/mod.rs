@@ -1,7 +1,7 @@
-//! Linux's own mm selftests, unmodified, on Memwright, beside their results on Linux itself.
+//! Runs Linux's own mm selftests, unmodified, on Memwright, and compares with their results on Linux.
 //!
-//! The sources are Debian's package of them, fetched into a cache outside the tree; nothing of them is kept here but
-//! the names of the subtests.
+//! The sources are Debian's package, fetched into a cache outside the tree. The tree contains only the names of the
+//! subtests.
 
 mod build;
 mod expected;
@@ -26,21 +26,21 @@ use list::Test;
 use report::Totals;
 use settings::Settings;
 
-/// Where the lists stand in the tree.
+/// The folder of the lists in the tree.
 const FOLDER: &str = "conformance";
 
-/// What came of a run.
+/// The outcome of a run.
 pub enum Outcome {
-    /// There is no source to be had, and why.
+    /// The sources are not available, for this reason.
     NoSource(String),
-    /// The subtests, counted.
+    /// The tests ran; counts of the subtests.
     Ran(Totals),
 }
 
 /// `cargo xtask conformance [OPTION]... [TEST]...`: runs the named tests, or all that are expected to run.
 ///
 /// # Errors
-/// For options that do not exist, when something does not build, and when a subtest does worse, or better, than expected.
+/// Unknown options, a failed build, and a subtest that does worse, or better, than expected.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let settings = Settings::parse(arguments, |name| std::env::var(name).ok())?;
     match run_with(&settings)? {
@@ -64,10 +64,10 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// The tests of a tier, with these policies: all that are expected to run in the full tier, else a slice.
+/// Runs the tests of a tier with these policies: in the full tier all that are expected to run, else a part.
 ///
 /// # Errors
-/// As [`run()`], but what is not as expected is in the totals.
+/// Like [`run()`], except that unexpected results are in the totals.
 pub fn run_in(tier: Tier, policies: &[&str]) -> Result<Outcome> {
     let policies = policies.iter().flat_map(|policy| ["--policy", policy]);
     let slice = match tier {
@@ -105,7 +105,7 @@ fn run_with(settings: &Settings) -> Result<Outcome> {
     Ok(Outcome::Ran(totals))
 }
 
-/// The tests that were named, in their order; without names those of which something is expected.
+/// Returns the named tests, in order, or without names those with an expected result.
 fn choose<'a>(
     tests: &'a [Test],
     expected: &Expected,
@@ -153,7 +153,7 @@ mod tests {
         let (tests, expected) = lists();
         let names: BTreeSet<&str> = expected.lines().map(|(test, _)| test).collect();
         for test in &tests {
-            // This one did not end on the reference: nothing is known of its subtests.
+            // This test did not finish on the reference, so its subtests are not known.
             let known = test.name != "folio_split_race_test";
             assert_eq!(names.contains(test.name.as_str()), known, "{}", test.name);
         }
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// `MEMWRIGHT_WRITE_DOCS=1 cargo test -p xtask conformance` writes the blocks.
+    /// `MEMWRIGHT_WRITE_DOCS=1 cargo test -p xtask conformance` updates the blocks.
     #[test]
     fn the_pages_say_what_the_lists_say() {
         let (tests, expected) = lists();

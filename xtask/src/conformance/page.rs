@@ -1,4 +1,4 @@
-//! What the documentation says of the lists, generated from them.
+//! The parts of the documentation that are generated from the lists.
 
 use super::expected::{Expectation, Expected, Reference};
 use super::list::Test;
@@ -9,14 +9,14 @@ const COLUMNS: usize = 120;
 
 /// A part of a page between `<!-- conformance: NAME -->` and `<!-- end -->`.
 pub struct Block {
-    /// The page, from the root of the tree.
+    /// The page, relative to the root of the tree.
     pub page: &'static str,
     name: &'static str,
     text: String,
 }
 
 impl Block {
-    /// The page with this block in it; none if the page has no place for it.
+    /// Returns the page with this block in it, or `None` if the page has no place for it.
     pub fn put(&self, page: &str) -> Option<String> {
         let begin = format!("<!-- conformance: {} -->\n", self.name);
         let (before, rest) = page.split_once(&begin)?;
@@ -26,7 +26,7 @@ impl Block {
     }
 }
 
-/// Every block.
+/// Returns every block.
 pub fn blocks(tests: &[Test], expected: &Expected) -> Vec<Block> {
     let tally = Tally::expected(expected);
     let (passes, sentence) = (grouped(tally.passed()), tally.sentence());
@@ -75,7 +75,7 @@ pub fn blocks(tests: &[Test], expected: &Expected) -> Vec<Block> {
     ]
 }
 
-/// A table of the subtests that are not expected to pass although Linux passes or fails them.
+/// Returns a table of the subtests that are not expected to pass although Linux passes or fails them.
 fn differences(tests: &[Test], expected: &Expected) -> String {
     let reason = |expectation: &Expectation| match expectation {
         Expectation::Pass | Expectation::Skipped(_) => None,
@@ -89,7 +89,7 @@ fn differences(tests: &[Test], expected: &Expected) -> String {
     table("that do not pass", tests, expected, reason)
 }
 
-/// A table of the subtests that are skipped here as on the reference.
+/// Returns a table of the subtests that are skipped here and on the reference.
 fn skipped(tests: &[Test], expected: &Expected) -> String {
     let reason = |expectation: &Expectation| match expectation {
         Expectation::Skipped(reason) => Some(reason.clone()),
@@ -98,7 +98,7 @@ fn skipped(tests: &[Test], expected: &Expected) -> String {
     table("that are skipped", tests, expected, reason)
 }
 
-/// A row for each test and reason, with the number of subtests.
+/// Returns a table with a row for each test and reason, with the number of subtests.
 fn table(
     what: &str,
     tests: &[Test],
@@ -123,7 +123,7 @@ fn table(
     text
 }
 
-/// The words in lines of at most [`COLUMNS`].
+/// Wraps the text into lines of at most [`COLUMNS`].
 fn wrapped(words: &str) -> String {
     let mut text = String::new();
     let mut column = 0;

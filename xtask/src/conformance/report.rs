@@ -1,4 +1,4 @@
-//! What a run prints: one line for each test, the reference beside it, and what did worse than expected.
+//! The output of a run: one line for each test, with the reference beside it, and what did worse than expected.
 
 use super::expected::{Expectation, Line, Verdict, answers};
 use super::list::Test;
@@ -7,23 +7,23 @@ use super::tally::Tally;
 use super::tap::{self, Ending};
 use std::collections::BTreeMap;
 
-/// Subtests, by what came of them. Failed are those that did worse than expected.
+/// Counts of subtests, by result. Failed are those that did worse than expected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Passed.
     pub passed: u64,
     /// Worse than expected.
     pub failed: u64,
-    /// Skipped, or expected to pass only later.
+    /// Skipped, or not expected to pass yet.
     pub skipped: u64,
-    /// Of those that passed, the ones of which the list does not expect it.
+    /// Passed although the list does not expect it (also in `passed`).
     pub better: u64,
-    /// All of them, by how they ended on the reference.
+    /// All subtests, by their result on the reference.
     pub tally: Tally,
 }
 
 impl Totals {
-    /// Adds those of another test.
+    /// Adds the counts of another test.
     pub fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
@@ -32,7 +32,7 @@ impl Totals {
         self.tally.add(other.tally);
     }
 
-    /// The closing line.
+    /// Returns the closing line.
     pub fn line(self) -> String {
         let Self {
             passed,
@@ -44,12 +44,12 @@ impl Totals {
         format!("{passed} passed; {failed} failed; {skipped} skipped")
     }
 
-    /// Says how those that passed ended on the reference.
+    /// Returns a sentence on how the passed subtests ended on the reference.
     pub fn passes(self) -> String {
         format!("passed: {}", self.tally.sentence())
     }
 
-    /// What is wrong with the run, or with the list: both must be put right.
+    /// Returns what is wrong with the run or with the list; either must be fixed.
     pub fn complaint(self) -> Option<String> {
         let parts = [
             (self.failed, "did worse than expected"),
@@ -64,7 +64,7 @@ impl Totals {
     }
 }
 
-/// Passed, skipped and failed, as the programs say.
+/// Counts of passed, skipped and failed subtests, as the program reports them.
 #[derive(Default)]
 struct Counts([u64; 3]);
 
@@ -95,7 +95,7 @@ pub fn heading() {
     println!("{:<26} {columns}   {columns}", "test");
 }
 
-/// Prints the line of one test and what about it is not as expected, and counts its subtests.
+/// Prints the line of one test and its unexpected results, and counts its subtests.
 pub fn test(test: &Test, lines: &[&Line], output: &Output) -> Totals {
     let seen = tap::read(&output.text, output.code);
     let ours = Counts::of(seen.iter().map(|subtest| subtest.ending)).columns();

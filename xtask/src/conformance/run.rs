@@ -1,4 +1,4 @@
-//! Running one test on Memwright.
+//! Runs one test on Memwright.
 
 use super::list::Test;
 use crate::shell;
@@ -6,17 +6,17 @@ use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What a test printed and how it ended.
+/// What a test printed, and how it ended.
 pub struct Output {
     /// Its standard output.
     pub text: String,
     /// Its exit code, unless a signal ended it.
     pub code: Option<i32>,
-    /// What went wrong, if it did not end by itself.
+    /// What went wrong, if it did not exit by itself.
     pub bad_end: Option<String>,
 }
 
-/// Runs one test as its line in the list says, and with these policies.
+/// Runs one test as its line in the list says, with these policies.
 ///
 /// # Errors
 /// When the command cannot be started.
@@ -53,7 +53,7 @@ pub fn run(memwright: &Path, test: &Test, programs: &Path, policies: &[String]) 
     })
 }
 
-/// Has a shell start the program and read what it prints until its last child is gone.
+/// Makes a shell start the program and read its output until its last child process has ended.
 fn to_the_last_child(command: &mut Command, program: &Path) -> Result<()> {
     let busybox = shell::which("busybox").context("busybox is not in PATH")?;
     command.arg("--file").arg(program).arg(busybox);
@@ -62,7 +62,7 @@ fn to_the_last_child(command: &mut Command, program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Has busybox change to the user, who is in the list of users that it reads, and start the program.
+/// Makes busybox switch to the user, who is in the user list that it reads, and start the program.
 fn as_user(command: &mut Command, user: u32, program: &Path) -> Result<()> {
     let busybox = shell::which("busybox").context("busybox is not in PATH")?;
     ensure!(user == NOBODY, "{PASSWD} has no user {user}");
@@ -82,9 +82,9 @@ fn as_user(command: &mut Command, user: u32, program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The only user of our list of users, beside root.
+/// The only user in our user list besides root.
 const NOBODY: u32 = 65_534;
-/// That list.
+/// The user list.
 const PASSWD: &str = "passwd";
 
 fn with_place(file: &Path, place: &str) -> std::ffi::OsString {
@@ -94,7 +94,7 @@ fn with_place(file: &Path, place: &str) -> std::ffi::OsString {
     argument
 }
 
-/// Why a test that did not end by itself ended: the codes of `memwright run`.
+/// Returns why a test that did not exit by itself ended, from the exit codes of `memwright run`.
 fn bad_end(code: Option<i32>, errors: &str) -> Option<String> {
     match code {
         Some(124) => Some("out of time".to_owned()),

@@ -1,12 +1,12 @@
-//! What the task is asked for.
+//! The options of the task.
 
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 
-/// The suites of Debian's archive that may have the sources, unless another list is given.
+/// The suites of Debian's archive that may have the sources, unless other ones are given.
 const SUITES: &str = "unstable,testing,stable-backports";
 
-/// The version whose newest package is taken.
+/// The kernel version of which the newest package is used.
 const VERSION: &str = "7.2";
 
 /// The settings of one run.
@@ -18,9 +18,9 @@ pub struct Settings {
     pub version: String,
     /// An unpacked kernel source to use instead of a package.
     pub source: Option<PathBuf>,
-    /// Ask the archive for a newer package although the cache has one.
+    /// Search the archive for a newer package even if the cache has one.
     pub newest: bool,
-    /// Only the bounded part.
+    /// Run only the bounded part.
     pub slice: bool,
     /// Print what the tests print.
     pub verbose: bool,
@@ -31,10 +31,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the arguments; `variable` looks up the environment, which they outdo.
+    /// Parses the arguments. `variable` looks up the environment, over which they take precedence.
     ///
     /// # Errors
-    /// For an unknown option or one without its value.
+    /// An unknown option, or one without its value.
     pub fn parse(arguments: &[&str], variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let mut suites = variable("MEMWRIGHT_LINUX_SUITES").unwrap_or_else(|| SUITES.to_owned());
         let mut settings = Self {

@@ -1,4 +1,4 @@
-//! The sources of the tests: Debian's package of the kernel's, fetched with apt's own means into a private cache.
+//! The sources of the tests: Debian's package of the kernel sources, fetched with apt into a private cache.
 
 use super::settings::Settings;
 use crate::{install, shell};
@@ -7,10 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Signs Debian's archive; part of Debian itself.
+/// The key that signs Debian's archive; part of Debian itself.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// What of the sources is unpacked: what `make headers` and the tests read.
+/// The parts of the sources that are unpacked: what `make headers` and the tests read.
 const PARTS: &[&str] = &[
     "*/Makefile",
     "*/scripts",
@@ -31,16 +31,16 @@ const PARTS: &[&str] = &[
 
 /// Unpacked sources.
 pub struct Source {
-    /// Of the package, or the name of the archive that was given.
+    /// The version of the package, or the name of the given archive.
     pub version: String,
-    /// Holds the sources in `source`, and what is built of them in `build`.
+    /// Contains the sources in `source`, and what is built from them in `build`.
     pub folder: PathBuf,
 }
 
 /// Finds the sources in the cache, or fetches and unpacks them.
 ///
 /// # Errors
-/// When there are none to be had, with the reason.
+/// The sources are not available; the error gives the reason.
 pub fn obtain(settings: &Settings) -> Result<Source> {
     let cache = cache_folder()?;
     fs::create_dir_all(&cache).with_context(|| format!("cannot create {}", cache.display()))?;
@@ -65,7 +65,7 @@ pub fn obtain(settings: &Settings) -> Result<Source> {
     })
 }
 
-/// `$XDG_CACHE_HOME/memwright/selftests`, else the same in `~/.cache`.
+/// Returns `$XDG_CACHE_HOME/memwright/selftests`, or the same in `~/.cache`.
 fn cache_folder() -> Result<PathBuf> {
     let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let cache = match (named("XDG_CACHE_HOME"), named("HOME")) {
@@ -76,7 +76,7 @@ fn cache_folder() -> Result<PathBuf> {
     Ok(cache.join("memwright/selftests"))
 }
 
-/// The newest version of `series` that the cache has.
+/// Returns the newest version of `series` in the cache.
 fn newest_cached(cache: &Path, series: &str) -> Result<Option<String>> {
     let mut versions = Vec::new();
     for entry in fs::read_dir(cache)? {
@@ -92,7 +92,7 @@ fn newest_cached(cache: &Path, series: &str) -> Result<Option<String>> {
     Ok(newest_of(versions))
 }
 
-/// The highest of Debian's version numbers, as dpkg compares them.
+/// Returns the highest of Debian's version numbers, as dpkg compares them.
 fn newest_of(versions: Vec<String>) -> Option<String> {
     versions.into_iter().reduce(|best, version| {
         let mut dpkg = Command::new("dpkg");
@@ -105,7 +105,7 @@ fn newest_of(versions: Vec<String>) -> Option<String> {
     })
 }
 
-/// The sources of that version; `fetch` puts their archive into a folder if the cache lacks them.
+/// Returns the sources of that version. `fetch` downloads their archive into a folder if the cache lacks them.
 fn unpacked(
     cache: &Path,
     version: String,
@@ -116,7 +116,7 @@ fn unpacked(
     if source.folder.join("source").is_dir() {
         return Ok(source);
     }
-    // A folder of its own, which gets its name when it is complete: another run may do the same.
+    // A temporary folder, renamed when it is complete: another run may do the same at the same time.
     let work = cache.join(format!("unpacking-{}", std::process::id()));
     let _ = fs::remove_dir_all(&work);
     fs::create_dir_all(work.join("source"))?;
@@ -147,14 +147,14 @@ fn unpacked(
     Ok(source)
 }
 
-/// Debian's archive as seen through lists of our own: the system's are neither read nor changed.
+/// Debian's archive as seen through private package lists: the system's lists are neither read nor changed.
 struct Archive {
     folder: PathBuf,
     package: String,
 }
 
 impl Archive {
-    /// Fetches the lists of the suites. Those that the mirror does not have are passed over.
+    /// Fetches the lists of the suites. Skips suites that the mirror does not have.
     fn open(cache: &Path, settings: &Settings) -> Result<Self> {
         for program in ["apt-get", "apt-cache", "dpkg"] {
             ensure!(
@@ -183,7 +183,7 @@ impl Archive {
         Ok(archive)
     }
 
-    /// apt with everything that it reads and writes inside our folder.
+    /// Returns an apt command that keeps everything that it reads and writes inside our folder.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         for (setting, value) in [
@@ -206,14 +206,14 @@ impl Archive {
         command
     }
 
-    /// The newest version in any of the suites.
+    /// Returns the newest version in any of the suites.
     fn newest(&self) -> Result<String> {
         let listing = shell::output(self.command("apt-cache").args(["madison", &self.package]));
         let versions = versions(listing.as_deref().unwrap_or_default(), &self.package);
         newest_of(versions).with_context(|| format!("no suite has {}", self.package))
     }
 
-    /// Downloads and opens the package; returns the archive inside.
+    /// Downloads and unpacks the package. Returns the archive inside.
     fn download(&self, work: &Path, version: &str) -> Result<PathBuf> {
         let package = work.join("package");
         fs::create_dir_all(&package)?;
@@ -237,7 +237,7 @@ impl Archive {
     }
 }
 
-/// The mirror of Debian's archive that this machine uses.
+/// Returns the mirror of Debian's archive that this machine uses.
 fn mirror() -> Result<String> {
     let mut apt = Command::new("apt-get");
     apt.args([
@@ -258,7 +258,7 @@ fn choose_mirror(listing: &str) -> Option<&str> {
         .find_map(|line| line.strip_prefix("Debian|"))
 }
 
-/// The versions in what `apt-cache madison` prints: `package | version | where`.
+/// Returns the versions in the output of `apt-cache madison`: `package | version | where`.
 fn versions(listing: &str, package: &str) -> Vec<String> {
     let version = |line: &str| {
         let mut columns = line.split('|').map(str::trim);

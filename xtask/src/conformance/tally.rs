@@ -1,10 +1,10 @@
-//! Subtests that pass, by how they ended on the reference.
+//! Counts of passed subtests, by their result on the reference.
 
 use super::expected::Reference;
 #[cfg(test)]
 use super::expected::{Expectation, Expected};
 
-/// Counts of subtests, by how they ended on the reference.
+/// Counts of subtests, by their result on the reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     passed: [u64; Reference::ALL.len()],
@@ -37,19 +37,19 @@ impl Tally {
         }
     }
 
-    /// How many passed.
+    /// Returns the number of passed subtests.
     #[cfg(test)]
     pub fn passed(&self) -> u64 {
         self.passed.iter().sum()
     }
 
-    /// How many ended in this way on the reference.
+    /// Returns the number of subtests with this result on the reference.
     #[cfg(test)]
     pub fn on_reference(&self, reference: Reference) -> u64 {
         self.all[reference as usize]
     }
 
-    /// Says how those that passed ended on the reference.
+    /// Returns a sentence on how the passed subtests ended on the reference.
     pub fn sentence(&self) -> String {
         let of = |references: &[Reference]| {
             let sum = |counts: &[u64]| references.iter().map(|one| counts[*one as usize]).sum();
@@ -65,7 +65,7 @@ impl Tally {
     }
 }
 
-/// A number with a comma before every third digit from the end.
+/// Formats a number with thousands separators.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

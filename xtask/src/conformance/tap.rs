@@ -1,9 +1,9 @@
-//! Reading what a test prints: the Test Anything Protocol as Linux's selftests speak it, or nothing but an exit code.
+//! Parses what a test prints: the Test Anything Protocol as Linux's selftests use it, or nothing but an exit code.
 
 /// How a subtest ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It passed, or failed as its author says that it must.
+    /// It passed, or failed as its author expects.
     Passed,
     /// It was not applicable.
     Skipped,
@@ -12,7 +12,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// The word for it.
+    /// Returns the word for it.
     pub fn word(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -33,13 +33,13 @@ pub struct Subtest {
     pub ending: Ending,
 }
 
-/// The subtests of one run. A program that prints none is one subtest, which its exit code decides.
+/// Parses the subtests of one run. A program that prints none is one subtest, with the result of its exit code.
 pub fn read(text: &str, code: Option<i32>) -> Vec<Subtest> {
     let subtests: Vec<Subtest> = text.lines().filter_map(line).collect();
     if !subtests.is_empty() {
         return subtests;
     }
-    // kselftest.h: KSFT_PASS, KSFT_SKIP; "1..0 # SKIP" says that there is no subtest to run.
+    // kselftest.h: KSFT_PASS, KSFT_SKIP; "1..0 # SKIP" means that there is no subtest to run.
     let ending = match code {
         Some(0) => Ending::Passed,
         Some(4) => Ending::Skipped,

@@ -1,4 +1,4 @@
-//! Published figures measured again: a cell that is another now fails, whatever the reason.
+//! Measures published figures again, and fails if a cell has changed, whatever the reason.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,11 +21,11 @@ pub enum Part<'a> {
     Slice(u64),
     /// Memwright's columns of these pages.
     Pages(Vec<&'a str>),
-    /// Every column of every page, Linux's where the kernel of the page is to be had.
+    /// Every column of every page, with Linux's where the kernel of the page is available.
     All,
 }
 
-/// A seed that changes with every commit, and is the same wherever that commit is tested.
+/// Returns a seed that changes with every commit, and is the same wherever that commit is tested.
 pub fn head() -> u64 {
     let mut git = Command::new("git");
     git.args(["rev-parse", "HEAD"]).current_dir(shell::root());
@@ -35,10 +35,10 @@ pub fn head() -> u64 {
         .unwrap_or_default()
 }
 
-/// What is measured again of one page.
+/// What is measured again on one page.
 struct Chosen {
     page: String,
-    /// The labels of its runs; all where there is none.
+    /// The labels of its runs; empty for all runs.
     labels: Vec<&'static str>,
     with_linux: bool,
 }
@@ -75,20 +75,20 @@ impl Part<'_> {
     }
 }
 
-/// What came of all of them.
+/// The result over all pages.
 #[derive(Default)]
 struct Total {
     cells: usize,
     different: usize,
-    /// The commands that write the new figures.
+    /// The commands that update the figures.
     commands: Vec<String>,
 }
 
-/// Measures again, and compares with the pages by value.
+/// Measures again, and compares the values with the pages.
 ///
 /// # Errors
-/// A cell that is another now, by its name, with the command that writes the new one; a page that holds no figures of
-/// this form; a bench that fails.
+/// A cell that has changed, by its name, with the command that updates it; a page without figures in this form; a bench
+/// that fails.
 pub fn check(part: Part<'_>) -> Result<()> {
     let memwright = command::built(Profile::Dev)?;
     let mut total = Total::default();
@@ -101,11 +101,11 @@ pub fn check(part: Part<'_>) -> Result<()> {
         different,
         commands,
     } = total;
-    println!("{cells} published figures measured again, {different} are others now");
+    println!("{cells} published figures measured again, {different} have changed");
     options::check()?;
     if different > 0 {
         bail!(
-            "{different} published figures are others now: {}",
+            "{different} published figures have changed: {}",
             commands.join("; ")
         );
     }
@@ -156,12 +156,12 @@ fn check_page(memwright: &Path, chosen: &Chosen, total: &mut Total) -> Result<()
     Ok(())
 }
 
-/// Every column that was measured.
+/// Compares every column that was measured.
 fn compare_columns(published: &Figures, measured: &Figures) -> Result<Compared> {
     compare::compare(published, measured, &measured.columns())
 }
 
-/// The command that writes what was measured into the page, where it differs.
+/// Returns the command that updates the page, if it differs from what was measured.
 fn mends(
     name: &str,
     published: &Figures,
@@ -187,13 +187,13 @@ fn mends(
     Some(format!("cargo xtask experiments --memwright {name}{why}"))
 }
 
-/// The kernels of a page that can be had still: by name, where the image has the hash that the page says.
+/// Returns the kernels of a page that are still available by name, with an image that has the hash on the page.
 fn to_be_had(memwright: &Path, page: &Page, published: &Figures) -> Vec<String> {
     let words = page.words();
     let mut found = Vec::new();
     for name in page::kernels(&words) {
         if kept(memwright, name).is_none() {
-            // Without a network there is none; the columns stay as they are published.
+            // Without a network it cannot be fetched, and its columns are not checked.
             let _ = shell::status(Command::new(memwright).args(["kernels", "add", name]));
         }
         let hash = page::hash_of(published, name);
@@ -204,7 +204,7 @@ fn to_be_had(memwright: &Path, page: &Page, published: &Figures) -> Vec<String> 
             (Some((_, version)), _) => {
                 println!("{}: {name} is now {version}: not compared", page.name);
             }
-            (None, _) => println!("{}: {name} is not to be had: not compared", page.name),
+            (None, _) => println!("{}: {name} is not available: not compared", page.name),
         }
     }
     found
@@ -236,7 +236,7 @@ mod tests {
                 "cargo xtask experiments --memwright x (of the same kernel: this machine gave other counts)"
             )
         );
-        // Of another program, or of Linux: every column.
+        // If the program, or a kernel of Linux, is another one, every column must be measured.
         let all = Some("cargo xtask experiments x");
         let other_program = ours.replace("sha256 dd", "sha256 d0");
         assert_eq!(mended(&other_program).as_deref(), all);

@@ -1,22 +1,22 @@
-//! What was measured now beside what is published, cell by cell and by value.
+//! Compares measured figures with published ones, cell by cell and by value.
 
 use anyhow::Result;
 
 use super::figures::{Figures, Name, Row, Table};
 
-/// What a column is compared to and what came of it.
+/// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
-    /// How many published cells were measured again.
+    /// The number of published cells that were measured again.
     pub cells: usize,
-    /// A line for each cell that has another value.
+    /// A line for each cell whose value differs.
     pub differences: Vec<String>,
 }
 
 /// Compares these columns.
 ///
 /// # Errors
-/// A cell that is no number.
+/// A cell that is not a number.
 pub fn compare(published: &Figures, measured: &Figures, columns: &[&str]) -> Result<Compared> {
     let mut compared = Compared::default();
     let empty = Table::default();
@@ -68,7 +68,7 @@ impl Compared {
     }
 }
 
-/// The value of a cell; nothing where there is no such row or column either.
+/// Returns the value of a cell, or `None` where the row or the column does not exist.
 fn value(table: &Table, name: &Name, column: &str) -> Result<Option<f64>> {
     match (table.row(name), table.column(column)) {
         (Some(row), Some(column)) => row.value(column),
@@ -114,7 +114,7 @@ mod tests {
     fn equal_figures_are_counted() {
         let same = compared(EXAMPLE);
         assert_eq!((same.cells, same.differences.len()), (10, 0));
-        // Another text of the same value is the same figure, and other columns are not looked at.
+        // Another text with the same value is the same figure, and other columns are not compared.
         let other = EXAMPLE
             .replace("1,012.25", "1012.250")
             .replace("| 20 |", "| 21 |");
@@ -161,7 +161,7 @@ mod tests {
             &format!("{row}{}", row.replace("faults |", "copies |")),
         );
         assert_eq!(compared(&more).differences.len(), 2);
-        // Nothing measured at all is no agreement.
+        // A page on which nothing was measured does not agree.
         let nothing = compared("### x: What does it cost?\n");
         assert_eq!(nothing.differences.len(), 10);
         let renamed = EXAMPLE.replace("**two**", "**three**");

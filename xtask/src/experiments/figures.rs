@@ -1,8 +1,8 @@
-//! The figures of a page: tables as `memwright bench --md` writes them, with what they are of below.
+//! The figures of a page: tables as `memwright bench --md` writes them, with notes on kernels and programs below.
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// What stands where a kernel lacks a measure.
+/// The cell of a kernel that lacks a measure.
 pub const NOT_MEASURED: &str = "not measured";
 
 /// The first cells of a table's heading; the kernels follow.
@@ -13,9 +13,9 @@ const WORDS: [&str; 3] = ["", "unit", "statistic"];
 pub struct Figures {
     /// The experiment and its question.
     pub heading: String,
-    /// One for each run.
+    /// One table for each run.
     pub tables: Vec<Table>,
-    /// What is said below: whether it repeats, kernels, QEMU, the program.
+    /// The notes below: whether the run repeats, kernels, QEMU, the program.
     pub notes: Vec<String>,
 }
 
@@ -39,41 +39,41 @@ pub struct Row {
     pub cells: Vec<String>,
 }
 
-/// What a row is of. Unique in its table.
+/// The key of a row, unique in its table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     /// The case and the measure.
     pub measure: String,
     /// The unit.
     pub unit: String,
-    /// Which statistic.
+    /// The statistic.
     pub statistic: String,
 }
 
 impl Table {
-    /// The place of a column.
+    /// Returns the index of a column.
     pub fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column == name)
     }
 
-    /// The row of that name.
+    /// Returns the row with that name.
     pub fn row(&self, name: &Name) -> Option<&Row> {
         self.rows.iter().find(|row| row.name == *name)
     }
 }
 
 impl Row {
-    /// The value of a column; nothing where it was not measured.
+    /// Returns the value of a column, or `None` where it was not measured.
     ///
     /// # Errors
-    /// A cell that is no number.
+    /// A cell that is not a number.
     pub fn value(&self, column: usize) -> Result<Option<f64>> {
         let cell = self.cells.get(column).context("a row is too short")?;
         value(cell).with_context(|| self.name.measure.clone())
     }
 }
 
-/// Reads a cell.
+/// Parses a cell.
 fn value(cell: &str) -> Result<Option<f64>> {
     if cell == NOT_MEASURED {
         return Ok(None);
@@ -86,10 +86,10 @@ fn value(cell: &str) -> Result<Option<f64>> {
 }
 
 impl Figures {
-    /// Reads what `memwright bench --md` wrote.
+    /// Parses the output of `memwright bench --md`.
     ///
     /// # Errors
-    /// A line that it does not write; a cell that is no number; two rows of one name.
+    /// An unknown line, a cell that is not a number, or two rows with the same name.
     pub fn parse(text: &str) -> Result<Self> {
         let mut found = Self::default();
         let mut title = String::new();
@@ -119,7 +119,7 @@ impl Figures {
         Ok(found)
     }
 
-    /// The same as Markdown.
+    /// Formats the figures as Markdown.
     pub fn markdown(&self) -> String {
         let mut out = format!("### {}\n", self.heading);
         for table in &self.tables {
@@ -152,7 +152,7 @@ impl Figures {
         out
     }
 
-    /// The columns of every table, each once.
+    /// Returns the columns of all tables, each once.
     pub fn columns(&self) -> Vec<&str> {
         let mut found: Vec<&str> = Vec::new();
         for column in self.tables.iter().flat_map(|table| &table.columns) {
@@ -163,7 +163,7 @@ impl Figures {
         found
     }
 
-    /// The tables with these titles alone.
+    /// Returns only the tables with these titles.
     #[must_use]
     pub fn restricted(&self, titles: &[&str]) -> Self {
         let is_wanted = |table: &&Table| titles.contains(&table.title.as_str());
@@ -173,7 +173,7 @@ impl Figures {
         }
     }
 
-    /// What a note says that begins with these words.
+    /// Returns the rest of each note that begins with these words.
     pub fn notes_of(&self, beginning: &str) -> Vec<&str> {
         let notes = self.notes.iter();
         notes
@@ -205,7 +205,7 @@ impl Table {
     }
 }
 
-/// The kernels of a table.
+/// Parses the kernels of a table.
 fn heading(line: &str) -> Result<Vec<String>> {
     let cells = cells(line)?;
     let Some(columns) = cells.strip_prefix(&WORDS.map(str::to_owned)) else {
@@ -214,7 +214,7 @@ fn heading(line: &str) -> Result<Vec<String>> {
     Ok(columns.to_vec())
 }
 
-/// The cells of a line, as they are written: a bar in a cell has a backslash before it.
+/// Splits a line into cells. A bar inside a cell has a backslash before it.
 fn cells(line: &str) -> Result<Vec<String>> {
     let inner = line
         .strip_prefix('|')
@@ -239,7 +239,7 @@ fn cells(line: &str) -> Result<Vec<String>> {
 fn line<'a>(cells: impl Iterator<Item = &'a String>) -> String {
     let mut out = String::from("|");
     for cell in cells {
-        // An empty first cell is one blank, as the bench writes it.
+        // An empty first cell is written as one blank, as the bench does.
         if !cell.is_empty() {
             out.push(' ');
             out.push_str(cell);
@@ -254,7 +254,7 @@ fn line<'a>(cells: impl Iterator<Item = &'a String>) -> String {
 pub mod tests {
     use super::*;
 
-    /// What the bench writes for two runs on three kernels.
+    /// The output of the bench for two runs on three kernels.
     pub const EXAMPLE: &str = "\
 ### x: What does it cost?
 

@@ -1,22 +1,22 @@
-//! Memwright's columns measured anew beside Linux's that are published.
+//! Combines new measurements of Memwright's columns with Linux's published columns.
 
 use anyhow::{Result, ensure};
 
 use super::figures::{Figures, NOT_MEASURED, Row, Table};
 
-/// How the notes begin that say what all columns ran, and on what.
+/// The beginning of the note that says which program all columns ran, and on what.
 const PROGRAM: &str = "program ";
 const QEMU: &str = "QEMU ";
-/// Behind the QEMU that only the columns had that stayed.
+/// The end of the note on a QEMU that only the kept columns used.
 const OF_LINUX: &str = " (Linux's columns)";
 /// The end of a note that says that a run repeats, and the beginning of one that says where it does not.
 const REPEATS: &str = "repeats: second runs gave the same figures";
 const DIFFERS: &str = "DOES NOT REPEAT: ";
 
-/// The new figures, with the columns of the old ones that were not measured again.
+/// Returns the new figures, with the old columns that were not measured again.
 ///
 /// # Errors
-/// The program is another one now: all columns of a table are of one.
+/// The program has changed: all columns of a table must be of the same one.
 pub fn merge(old: &Figures, new: &Figures) -> Result<Figures> {
     let (one, other) = (old.notes_of(PROGRAM), new.notes_of(PROGRAM));
     ensure!(
@@ -43,7 +43,7 @@ pub fn merge(old: &Figures, new: &Figures) -> Result<Figures> {
     })
 }
 
-/// The new table with columns of the old one, and the rows that only those have.
+/// Returns the new table with columns of the old one, and the rows that only those have.
 fn with_columns(new: &Table, old: &Table, kept: &[&str]) -> Table {
     let cells_of = |row: Option<&Row>| -> Vec<String> {
         let cell = |column: &&str| {
@@ -69,7 +69,7 @@ fn with_columns(new: &Table, old: &Table, kept: &[&str]) -> Table {
         if is_there || cells.iter().all(|cell| cell == NOT_MEASURED) {
             continue;
         }
-        // Behind the row that it stood behind.
+        // After the row that preceded it.
         let before = old.rows[..place].last().map(|row| &row.name);
         let after = rows.iter().position(|row| Some(&row.name) == before);
         let ours = vec![NOT_MEASURED.to_owned(); new.columns.len()];
@@ -87,8 +87,8 @@ fn with_columns(new: &Table, old: &Table, kept: &[&str]) -> Table {
     }
 }
 
-/// The new notes, and of the old ones those about the columns that stay, in the order of the bench: whether it repeats,
-/// the kernels, QEMU, the program.
+/// Returns the new notes and the old ones about the kept columns, in the order of the bench: whether it repeats, the
+/// kernels, QEMU, the program.
 fn notes(old: &Figures, new: &Figures, kept: &[&str]) -> Vec<String> {
     let is_of = |note: &&String, form: &dyn Fn(&str) -> String, begins: bool| {
         kept.iter().any(|column| {
@@ -110,7 +110,7 @@ fn notes(old: &Figures, new: &Figures, kept: &[&str]) -> Vec<String> {
         .notes
         .iter()
         .filter(|note| is_of(note, &|column| format!("{column}: "), true));
-    // A run of which a column that stays did not repeat does not repeat.
+    // A run does not repeat if one of its kept columns did not.
     let contradicted = |note: &str| {
         note.strip_suffix(REPEATS).is_some_and(|place| {
             let line = format!("{place}{DIFFERS}");
@@ -130,7 +130,7 @@ fn notes(old: &Figures, new: &Figures, kept: &[&str]) -> Vec<String> {
     notes.into_iter().map(|(_, note)| note).collect()
 }
 
-/// The QEMU of the columns that stay, where it is another than that of the new ones.
+/// Returns the QEMU of the kept columns, where it differs from that of the new ones.
 fn emulators(old: &Figures, new: &Figures) -> Vec<String> {
     let all = old.notes_of(QEMU);
     let marked: Vec<&str> = all
@@ -162,7 +162,7 @@ mod tests {
     use super::super::figures::tests::EXAMPLE;
     use super::*;
 
-    /// The example without Linux's column, which has no tables row then.
+    /// Returns the example without Linux's column, which then lacks the row of tables.
     fn ours() -> String {
         let mut text = String::new();
         for line in EXAMPLE.lines() {

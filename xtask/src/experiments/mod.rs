@@ -1,7 +1,7 @@
-//! The figures in `docs/experiments`: what the command that each page names gives.
+//! The figures in `docs/experiments`: runs the command that each page names, and updates its figures.
 //!
-//! A page holds what was measured, on which kernels, by which program, in which QEMU. Memwright's columns change with its
-//! kernel: `--memwright` measures them alone. `--check` measures again and fails where a cell is another now.
+//! A page states what was measured, on which kernels, by which program, in which QEMU. Memwright's columns change with
+//! its kernel: `--memwright` measures only them. `--check` measures again and fails where a cell has changed.
 
 mod check;
 mod compare;
@@ -23,10 +23,10 @@ use crate::{install, shell};
 
 pub use self::check::{Part, check, head};
 
-/// What `memwright bench` ends with where a second run gave other figures; the page says which.
+/// The exit code of `memwright bench` when a second run gave other figures; the page says which.
 const DIFFERS: i32 = 1;
 
-/// What is asked of the pages.
+/// What to do with the pages.
 #[derive(Debug, PartialEq, Eq)]
 enum Task<'a> {
     /// Measure every column and write the figures into the pages.
@@ -56,11 +56,11 @@ fn parse<'a>(arguments: &[&'a str]) -> Result<Task<'a>> {
     })
 }
 
-/// Measures for the pages that are named, or all, and writes the figures or compares them.
+/// Measures for the named pages, or all, and writes the figures or compares them.
 ///
 /// # Errors
-/// No such page, one without a command, a command that fails; a cell that is another now. Figures that do not repeat are
-/// written nevertheless, and the page says so.
+/// An unknown page, one without a command, a failed command, or a cell that has changed. Figures that do not repeat are
+/// still written, and the page says so.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let task = parse(arguments)?;
     install::install()?;
@@ -92,7 +92,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// The pages that are named, or all.
+/// Returns the named pages, or all.
 fn chosen(names: &[&str]) -> Result<Vec<String>> {
     if names.is_empty() {
         return page::names();
@@ -100,7 +100,7 @@ fn chosen(names: &[&str]) -> Result<Vec<String>> {
     Ok(names.iter().map(|name| (*name).to_owned()).collect())
 }
 
-/// What `memwright bench` gives.
+/// Runs `memwright bench` and parses its output.
 fn measure(memwright: &Path, words: &[&str], options: &[&str]) -> Result<Figures> {
     let mut bench = Command::new(memwright);
     bench
@@ -122,7 +122,7 @@ fn measure(memwright: &Path, words: &[&str], options: &[&str]) -> Result<Figures
     Figures::parse(&text).with_context(|| format!("`{line}`"))
 }
 
-/// Fetches the kernels of Debian that are not kept yet.
+/// Fetches Debian's kernels that are not in the cache yet.
 fn add_kernels(memwright: &Path, words: &[&str]) -> Result<()> {
     let kernels = page::kernels(words);
     for name in kernels.iter().filter(|name| name.starts_with("debian:")) {
@@ -133,7 +133,7 @@ fn add_kernels(memwright: &Path, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The beginning of the SHA-256 of the kernel that is kept under this name, and what it says of itself.
+/// Returns the beginning of the SHA-256 of the kernel with this name in the cache, and its version text.
 fn kept(memwright: &Path, name: &str) -> Option<(String, String)> {
     let list = shell::output(Command::new(memwright).args(["kernels", "list"]))?;
     list.lines().find_map(|line| {

@@ -1,4 +1,5 @@
-//! The table of `docs/bench.md` that says what Linux pays for what Memwright lacks, from the page with the figures.
+//! The table of `docs/bench.md` on the cost of Linux's features that Memwright lacks, generated from the page with the
+//! figures.
 
 use std::fs;
 
@@ -12,11 +13,11 @@ use crate::shell;
 pub const NAME: &str = "linux-options";
 /// The page with the table.
 const PAGE: &str = "docs/bench.md";
-/// What the table stands between.
+/// The line before the table.
 const BEGIN: &str = "<!-- experiments: linux-options -->\n";
 const END: &str = "<!-- end -->\n";
 
-/// What Linux does, and the boot option without which it does not.
+/// What Linux does, and the boot option that disables it.
 const OPTIONS: [(&str, &str); 6] = [
     (
         "moves the stack of every system call by a random offset",
@@ -32,7 +33,7 @@ const OPTIONS: [(&str, &str); 6] = [
     ("asks whether to preempt in the kernel", "preempt=none"),
 ];
 
-/// The measures that are shown, each with its heading.
+/// The measures in the table, each with its heading.
 const MEASURES: [(&str, &str); 4] = [
     ("system call: getppid", "system call"),
     ("mmap: 4 KiB", "`mmap` of 4 KiB"),
@@ -40,7 +41,7 @@ const MEASURES: [(&str, &str); 4] = [
     ("munmap: 4 MiB populated, per page", "`munmap`, per page"),
 ];
 
-/// The medians of a column, as the page has them.
+/// Returns the medians of a column, as the page has them.
 fn medians(table: &Table, column: &str) -> Result<Vec<String>> {
     let place = table
         .column(&column.replace('_', "\\_"))
@@ -55,7 +56,7 @@ fn medians(table: &Table, column: &str) -> Result<Vec<String>> {
     MEASURES.iter().map(cell).collect()
 }
 
-/// The table, from the figures of the page.
+/// Returns the table, from the figures of the page.
 fn table(figures: &Figures) -> Result<String> {
     let [table] = figures.tables.as_slice() else {
         anyhow::bail!("{NAME}: one table was expected");
@@ -92,7 +93,7 @@ fn table(figures: &Figures) -> Result<String> {
     Ok(text)
 }
 
-/// `docs/bench.md` with the table in its place.
+/// Returns `docs/bench.md` with the table in its place.
 fn with_table(page: &str, table: &str) -> Result<String> {
     let parts = page.split_once(BEGIN).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(END)?;
@@ -105,7 +106,7 @@ fn with_table(page: &str, table: &str) -> Result<String> {
 /// Writes the table from the page's figures.
 ///
 /// # Errors
-/// A page that lacks a column or a measure; those of files.
+/// A page that lacks a column or a measure, or an I/O error.
 pub fn write() -> Result<()> {
     let path = shell::root().join(PAGE);
     let page = fs::read_to_string(&path).context(PAGE)?;
@@ -113,10 +114,10 @@ pub fn write() -> Result<()> {
     fs::write(&path, written).context(PAGE)
 }
 
-/// Fails where the table is not that of the page's figures.
+/// Fails if the table does not match the page's figures.
 ///
 /// # Errors
-/// The command that writes it.
+/// The table differs; the error names the command that updates it.
 pub fn check() -> Result<()> {
     let page = fs::read_to_string(shell::root().join(PAGE)).context(PAGE)?;
     let written = with_table(&page, &table(&Page::read(NAME)?.figures()?)?)?;

@@ -10,24 +10,24 @@ use crate::shell;
 
 /// How a page names its command.
 const COMMAND: &str = "    memwright bench ";
-/// Where the figures begin; they reach to the end of the page.
+/// The heading of the figures, which extend to the end of the page.
 const FIGURES: &str = "## Figures\n";
 /// Options of the command that add columns of Linux, each with a value.
 const OF_LINUX: [&str; 2] = ["--kernel", "--append"];
 
 /// A page.
 pub struct Page {
-    /// Its name, without an ending.
+    /// Its name, without the file extension.
     pub name: String,
     path: PathBuf,
     text: String,
 }
 
 impl Page {
-    /// Reads the page of that name.
+    /// Reads the page with that name.
     ///
     /// # Errors
-    /// No such page, or one without a command.
+    /// The page does not exist, or has no command.
     pub fn read(name: &str) -> Result<Self> {
         let path = folder().join(format!("{name}.md"));
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -44,14 +44,14 @@ impl Page {
         Ok(page)
     }
 
-    /// The arguments of its command.
+    /// Returns the arguments of its command.
     pub fn words(&self) -> Vec<&str> {
         let mut lines = self.text.lines();
         let line = lines.find_map(|line| line.strip_prefix(COMMAND));
         split(line.unwrap_or_default())
     }
 
-    /// The labels of its runs: one that is empty where the experiment has one run; none without figures.
+    /// Returns the labels of its runs: an empty one where the experiment has one run; none without figures.
     #[cfg(test)]
     pub fn labels(&self) -> Vec<&str> {
         let Some((_, figures)) = self.text.split_once(FIGURES) else {
@@ -64,10 +64,10 @@ impl Page {
         if labels.is_empty() { vec![""] } else { labels }
     }
 
-    /// The published figures.
+    /// Parses the published figures.
     ///
     /// # Errors
-    /// There are none, or not in the form of the bench.
+    /// There are none, or they are not in the form of the bench.
     pub fn figures(&self) -> Result<Figures> {
         let Some((_, figures)) = self.text.split_once(FIGURES) else {
             bail!("{}: no figures", self.path.display());
@@ -75,17 +75,17 @@ impl Page {
         Figures::parse(figures).with_context(|| self.path.display().to_string())
     }
 
-    /// Writes it with other figures.
+    /// Writes the page with other figures.
     ///
     /// # Errors
-    /// Those of writing.
+    /// An I/O error.
     pub fn write(&self, figures: &Figures) -> Result<()> {
         let text = with_figures(&self.text, &figures.markdown());
         fs::write(&self.path, text).with_context(|| self.path.display().to_string())
     }
 }
 
-/// The words of a command line; single quotes hold several together.
+/// Splits a command line into words; single quotes join several.
 fn split(line: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();
@@ -104,10 +104,10 @@ fn folder() -> PathBuf {
     shell::root().join("docs/experiments")
 }
 
-/// The names of all pages, in order.
+/// Returns the names of all pages, in order.
 ///
 /// # Errors
-/// Those of reading the folder.
+/// An I/O error while reading the folder.
 pub fn names() -> Result<Vec<String>> {
     let folder = folder();
     let mut found = Vec::new();
@@ -126,7 +126,7 @@ pub fn names() -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// The words of a command that are about Memwright: Linux's columns with these names are left in, the others out.
+/// Returns the words of a command without the columns of Linux, except for those with these names.
 pub fn with_kernels<'a>(words: &[&'a str], kernels: &[&str]) -> Vec<&'a str> {
     let mut found = Vec::new();
     let mut words = words.iter();
@@ -147,7 +147,7 @@ pub fn with_kernels<'a>(words: &[&'a str], kernels: &[&str]) -> Vec<&'a str> {
     found
 }
 
-/// The kernels that a command names.
+/// Returns the kernels that a command names.
 pub fn kernels<'a>(words: &[&'a str]) -> Vec<&'a str> {
     let pairs = words.iter().zip(words.iter().skip(1));
     pairs
@@ -156,20 +156,20 @@ pub fn kernels<'a>(words: &[&'a str]) -> Vec<&'a str> {
         .collect()
 }
 
-/// The page with these figures, in the place of those that it had.
+/// Returns the page with these figures in place of its own.
 fn with_figures(page: &str, figures: &str) -> String {
     let (head, _) = page.split_once(FIGURES).unwrap_or((page, ""));
     format!("{}\n\n{FIGURES}\n{}\n", head.trim_end(), figures.trim())
 }
 
-/// The SHA-256 of a column's kernel, by the notes of its page.
+/// Returns the SHA-256 of a column's kernel, from the notes of its page.
 pub fn hash_of<'a>(figures: &'a Figures, column: &str) -> Option<&'a str> {
     let notes = figures.notes_of(&format!("{column}: "));
     let line = notes.into_iter().next_back()?;
     line.rsplit_once("(sha256 ")?.1.strip_suffix(')')
 }
 
-/// Where a page is, as a message names it.
+/// Returns the path of a page, for messages.
 pub fn place(name: &str) -> String {
     Path::new("docs/experiments")
         .join(format!("{name}.md"))

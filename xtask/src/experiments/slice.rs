@@ -1,8 +1,8 @@
-//! Which runs of the published experiments are made again after every change: as many as fit, chosen by a seed.
+//! Which published experiments are run again after every change: as many as fit, chosen by a seed.
 
 use anyhow::{Result, ensure};
 
-/// Seconds of a processor that a slice may take. The bench uses one at a time.
+/// Seconds of processor time that a slice may take. The bench uses one processor at a time.
 const SECONDS: u32 = 40;
 
 /// A run of an experiment that a page publishes: the page, and the run's label where it has several.
@@ -14,7 +14,7 @@ pub struct Unit {
     pub label: &'static str,
 }
 
-/// Every run, and the seconds of a processor that Memwright's columns of it take, made once.
+/// Every run, with the seconds of processor time that measuring Memwright's columns once takes.
 #[rustfmt::skip]
 const COSTS: &[(Unit, u32)] = &[
     (unit("async-scan", ""), 9),
@@ -39,7 +39,7 @@ const fn unit(page: &'static str, label: &'static str) -> Unit {
     Unit { page, label }
 }
 
-/// The runs of a slice: in an order by the seed, each that still fits.
+/// Returns the runs of a slice: in an order given by the seed, each that still fits.
 ///
 /// # Errors
 /// None fits.
@@ -60,7 +60,7 @@ pub fn choose(seed: u64) -> Result<Vec<Unit>> {
     Ok(chosen)
 }
 
-/// The place of a run among the others: FNV-1a of seed and names, mixed once more.
+/// Returns the rank of a run in the order: FNV-1a of seed and names, mixed once more.
 fn rank(unit: &Unit, seed: u64) -> u64 {
     let names = unit.page.bytes().chain([0]).chain(unit.label.bytes());
     let bytes = seed.to_le_bytes().into_iter().chain(names);

@@ -14,28 +14,28 @@ use crate::shell;
 /// The targets.
 const TARGETS: [&str; 2] = ["syscalls", "elf"];
 
-/// What libFuzzer needs of the compiler, as `cargo fuzz` asks for it: so that command need not be installed.
+/// The flags that libFuzzer needs, the same as `cargo fuzz` passes, so that command need not be installed.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
-/// Runs of one process: what a run's kernel takes is never freed.
+/// Runs per process, limited because the memory of a run's kernel is never freed.
 const RUNS: u32 = 2000;
 
-/// How it ended.
+/// How the fuzzing ended.
 pub enum Outcome {
     /// Nothing was found.
     Clean,
-    /// Why it could not be done.
+    /// It could not be done, for this reason.
     Skipped(&'static str),
 }
 
-/// Fuzzes one target for as long as the settings say, from what the corpus in the tree has; what is new goes to the
-/// folder of the settings. Ends with what was reached. Without a nightly compiler nothing is done, and that is said.
+/// Fuzzes one target for as long as the settings say, starting from the corpus in the tree. New inputs go to the folder
+/// of the settings. Prints at the end what was reached. Without a nightly compiler it only prints a message.
 ///
 /// # Errors
-/// An input that makes the target fail, which is kept; a build.
+/// An input that makes the target fail, which is saved, or a failed build.
 pub(super) fn run(settings: &Settings, target: &str) -> Result<()> {
     if !TARGETS.contains(&target) {
         bail!("--target syscalls|elf, not {target}");
@@ -62,7 +62,7 @@ pub(super) fn run(settings: &Settings, target: &str) -> Result<()> {
         shell::run(&mut command)?;
     }
     println!(
-        "{target}: {:.0} seconds, {} inputs reach something of their own",
+        "{target}: {:.0} seconds, {} inputs with new coverage",
         start.elapsed().as_secs_f64(),
         files(&found)? + files(&corpus(target))?
     );
@@ -72,11 +72,11 @@ pub(super) fn run(settings: &Settings, target: &str) -> Result<()> {
     }
 }
 
-/// Runs what is kept in the tree through every target, the same each time. To search for more is for `run`: what that
-/// finds depends on the compiler, the machine and luck, which are no reason to refuse a change.
+/// Runs the corpus in the tree through every target, the same each time. `run` searches for more, but what it finds
+/// depends on the compiler, the machine and chance, so it is not used to reject a change.
 ///
 /// # Errors
-/// An input that makes a target fail, which is kept in the folder; a build.
+/// An input that makes a target fail, which is saved in the folder, or a failed build.
 pub fn run_kept(folder: &Path) -> Result<Outcome> {
     let built = match build()? {
         Built::At(built) => built,
@@ -93,11 +93,11 @@ pub fn run_kept(folder: &Path) -> Result<Outcome> {
 enum Built {
     /// In this folder.
     At(PathBuf),
-    /// Not here.
+    /// Not here, for this reason.
     Lacking(&'static str),
 }
 
-/// Builds both targets, if there are the compilers for them.
+/// Builds both targets, if the compilers for them are installed.
 fn build() -> Result<Built> {
     let mut nightly = Command::new("rustc");
     nightly.args(["+nightly", "--version"]);
@@ -122,7 +122,7 @@ fn build() -> Result<Built> {
     Ok(Built::At(built.join(TRIPLE).join("release")))
 }
 
-/// A fuzzer of a target, which ends after so many runs besides those of the inputs that there are.
+/// Returns a fuzzer of a target that ends after `runs` runs beyond those of the existing inputs.
 fn fuzzer(built: &Path, target: &str, folder: &Path, runs: u32) -> Command {
     let mut command = Command::new(built.join(target));
     command
@@ -132,7 +132,7 @@ fn fuzzer(built: &Path, target: &str, folder: &Path, runs: u32) -> Command {
     command
 }
 
-/// What is kept in the tree.
+/// Returns the folder of the corpus in the tree.
 fn corpus(target: &str) -> PathBuf {
     shell::root().join("fuzz/corpus").join(target)
 }
@@ -141,7 +141,7 @@ fn files(folder: &Path) -> Result<usize> {
     Ok(std::fs::read_dir(folder)?.count())
 }
 
-/// Runs all inputs once more, and prints what their programs asked for and how much of it succeeded.
+/// Runs all inputs once more, and prints which system calls their programs made and how many succeeded.
 fn report(built: &Path, folder: &Path, folders: &[&Path]) -> Result<()> {
     let mut command = fuzzer(built, "syscalls", folder, 0);
     command.args(folders).env("MEMWRIGHT_CALLS", "1");
@@ -149,7 +149,7 @@ fn report(built: &Path, folder: &Path, folders: &[&Path]) -> Result<()> {
     let counts = count(&output);
     let succeeded = counts.values().filter(|count| count.1 > 0).count();
     println!(
-        "{} calls, commands and kinds of advice, {succeeded} of them with success",
+        "{} calls, commands and kinds of advice, {succeeded} of them successful",
         counts.len()
     );
     for (name, (made, succeeded)) in counts {
@@ -158,7 +158,7 @@ fn report(built: &Path, folder: &Path, folders: &[&Path]) -> Result<()> {
     Ok(())
 }
 
-/// Sums lines of a name, how often it was asked for, and how often with success.
+/// Sums lines of a name, the number of calls, and the number of successful ones.
 fn count(output: &str) -> BTreeMap<&str, (u64, u64)> {
     let mut counts: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for line in output.lines() {

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: random programs of memory operations must come to the same: on the memory manager and on the
+//! `cargo xtask fuzz`: random programs of memory operations must have the same results on the memory manager and on the
 //! model, or on Linux and on Memwright.
 
 pub mod coverage;
@@ -26,15 +26,15 @@ use self::script::{Abilities, Script};
 use self::sides::Sides;
 use crate::shell;
 
-/// Minutes, where neither they nor operations are given.
+/// Default duration in minutes, where neither minutes nor operations are given.
 const MINUTES: f64 = 1.0;
-/// Scripts of one guest.
+/// Scripts per guest.
 const BATCH: usize = 400;
-/// Operations of a script, about.
+/// Approximate number of operations of a script.
 const LENGTH: u64 = 40;
-/// Guests that shrinking one difference may take.
+/// The maximum number of guests for shrinking one difference.
 const TRIES: u32 = 150;
-/// Differences that are shrunk and shown, unless another number is given; more are counted.
+/// Differences that are shrunk and printed, unless another number is given; all are counted.
 const SHOWN: usize = 5;
 
 /// What is compared.
@@ -42,31 +42,31 @@ const SHOWN: usize = 5;
 enum Against {
     /// The memory manager on the simulated machine, with the model.
     Model,
-    /// The host's Linux with itself: how much of it says something about others.
+    /// The host's Linux with itself, which tells how much of its results is stable.
     Host,
-    /// The host's Linux, with Memwright under QEMU.
+    /// The host's Linux with Memwright under QEMU.
     HostAndGuest,
 }
 
 struct Settings {
     against: Against,
     minutes: Option<f64>,
-    /// It ends after so many operations too.
+    /// The search also ends after this many operations.
     operations: Option<usize>,
     seed: u64,
-    /// Seeds that the model is compared with one after another, instead of `seed`.
+    /// Seeds for comparisons with the model, one after another, instead of `seed`.
     seeds: Vec<u64>,
-    /// Of the sequences: CPUs, memory, and calls.
+    /// For the sequences: CPUs, memory, and number of calls.
     guest: sequences::Guest,
     shown: usize,
     folder: PathBuf,
     replay: Vec<PathBuf>,
-    /// A target of coverage-guided fuzzing, instead.
+    /// A target of coverage-guided fuzzing, instead of a comparison.
     target: Option<String>,
 }
 
 impl Settings {
-    /// What is compared for how many operations, from scripts of the first seed.
+    /// Returns settings for a comparison over this many operations, with scripts of the first seed.
     fn of(against: Against, operations: usize) -> Self {
         Self {
             against,
@@ -122,7 +122,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// When it ends: with operations alone it takes what these take.
+    /// Returns the deadline, or `None` where only a number of operations is given.
     fn end(&self) -> Option<Instant> {
         let given = match self.operations {
             Some(_) => self.minutes,
@@ -132,10 +132,10 @@ impl Settings {
     }
 }
 
-/// Makes scripts, or takes those that are named, and compares what they come to.
+/// Generates scripts, or takes the named ones, and compares their results.
 ///
 /// # Errors
-/// A difference; a guest that failed; usage.
+/// A difference, a guest that failed, or wrong usage.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let settings = Settings::parse(arguments)?;
     if settings.target.as_deref() == Some("sequences") {
@@ -155,7 +155,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// Makes scripts, and compares what they come to on the sides.
+/// Generates scripts, and compares their results on both sides.
 fn search(sides: &Sides, settings: &Settings) -> Result<()> {
     let (host, guest) = (sides.host_abilities()?, sides.guest_abilities()?);
     let abilities = Abilities(host.0.intersection(&guest.0).cloned().collect());
@@ -195,7 +195,7 @@ fn search(sides: &Sides, settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// One batch on both sides.
+/// Runs one batch on both sides.
 fn round(
     sides: &Sides,
     scripts: &[Script],
@@ -209,12 +209,12 @@ fn round(
         Against::Host | Against::Model => again.clone(),
     };
     for (index, script) in scripts.iter().enumerate() {
-        // What the host itself does differently the second time says nothing about the guest.
+        // A result that differs when the host runs it again says nothing about the guest.
         if referee[index] != again[index] {
             summary.unstable += 1;
             continue;
         }
-        // Linux 6.18 tries for ever to put a guard where a page of a file was write-protected by a watcher.
+        // Linux 6.18 loops for ever when it installs a guard where a userfaultfd has write-protected a page of a file.
         if !referee[index].has_ended() {
             summary.endless += 1;
             continue;
@@ -232,7 +232,7 @@ fn round(
     Ok(())
 }
 
-/// Shrinks a script that shows a difference, keeps it, and prints both results.
+/// Shrinks a script with a difference, saves it, and prints both results.
 fn explain(sides: &Sides, script: &Script, path: &Path) -> Result<()> {
     let differs = |candidate: &Script| {
         let one = [candidate.clone()];
@@ -263,7 +263,7 @@ fn show(referee: &Outcome, guest: &Outcome) {
     }
 }
 
-/// Runs scripts that were kept, but for those that ask for what this machine does not have.
+/// Runs saved scripts, except for those that need something that this machine lacks.
 fn replay(sides: &Sides, paths: &[PathBuf]) -> Result<()> {
     let abilities = sides.host_abilities()?;
     let mut failed = 0;
@@ -293,7 +293,7 @@ fn replay(sides: &Sides, paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// What was compared.
+/// The summary of the comparisons.
 #[derive(Default)]
 struct Summary {
     scripts: usize,
@@ -303,7 +303,7 @@ struct Summary {
     unstable: usize,
     endless: usize,
     differences: usize,
-    /// How often one operation came right after another.
+    /// How often one operation came directly after another.
     pairs: BTreeMap<(String, String), usize>,
 }
 
@@ -319,7 +319,7 @@ impl Summary {
                         break;
                     }
                 }
-                // The first is shown; what follows from it says nothing.
+                // The first difference is printed; later ones may follow from it.
                 Verdict::Different => break,
                 Verdict::Same => {}
             }
@@ -364,7 +364,7 @@ impl Summary {
     }
 }
 
-/// How long it took, and how much of the processors.
+/// Measures wall-clock and processor time.
 struct Clock {
     start: Instant,
     ticks: u64,
@@ -387,10 +387,10 @@ impl std::fmt::Display for Clock {
     }
 }
 
-/// Ticks of a second in `/proc/self/stat`, on every x86-64 Linux.
+/// Ticks per second in `/proc/self/stat`, on every x86-64 Linux.
 const TICKS: f64 = 100.0;
 
-/// Ticks that this process and those it waited for ran, in user mode and in the kernel; 0 where nobody says.
+/// Returns the ticks that this process and its waited-for children ran, in user and kernel mode; 0 if unknown.
 fn ticks() -> u64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);

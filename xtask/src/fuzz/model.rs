@@ -1,5 +1,4 @@
-//! The memory manager on the simulated machine against the model: a test of `memwright-sim` that takes as long as it
-//! is told to.
+//! The memory manager on the simulated machine against the model: runs a test of `memwright-sim` for a given time.
 
 use std::process::Command;
 
@@ -8,15 +7,15 @@ use anyhow::{Result, bail};
 use super::Settings;
 use crate::shell;
 
-/// Runs the search, from each seed in turn, or the scripts that are named, optimised.
+/// Runs the search from each seed in turn, or the named scripts, in an optimised build.
 ///
 /// # Errors
-/// A difference, or a build that fails.
+/// A difference, or a failed build.
 pub fn run(settings: &Settings) -> Result<()> {
     run_built(settings, &["--release"])
 }
 
-/// Like `run`, from a build with these options of cargo. Without any, the binary that the tests built runs.
+/// Like `run`, from a build with these options of cargo. Without options, runs the binary that the tests built.
 pub(super) fn run_built(settings: &Settings, options: &[&str]) -> Result<()> {
     std::fs::create_dir_all(&settings.folder)?;
     for script in &settings.replay {
@@ -34,7 +33,7 @@ pub(super) fn run_built(settings: &Settings, options: &[&str]) -> Result<()> {
     let mut failed = Vec::new();
     for seed in &settings.seeds {
         println!("seed {seed}");
-        // The other seeds are searched too: each difference is worth knowing.
+        // Continue with the other seeds: each difference is worth knowing.
         if let Err(error) = search(settings, options, *seed, settings.seeds.len()) {
             println!("{error:#}");
             failed.push(seed.to_string());
@@ -46,7 +45,7 @@ pub(super) fn run_built(settings: &Settings, options: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A search from one of so many seeds, which share the operations and the minutes.
+/// Searches from one of `seeds` seeds, which share the operations and the minutes.
 fn search(settings: &Settings, options: &[&str], seed: u64, seeds: usize) -> Result<()> {
     let mut command = command(settings, options)?;
     command.env("MEMWRIGHT_SEED", seed.to_string());

@@ -1,4 +1,4 @@
-//! A small generator of numbers: the same seed gives the same scripts everywhere.
+//! A small random number generator: the same seed gives the same scripts everywhere.
 
 /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 pub struct Random(u64);
@@ -17,22 +17,22 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `limit`, which is not 0.
+    /// Returns a number below `limit`, which must not be 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 
-    /// A number from `least` to `most`.
+    /// Returns a number from `least` to `most`.
     pub fn within(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
 
-    /// True once in `times`.
+    /// Returns true once in `times` calls, on average.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 
-    /// One of them.
+    /// Returns one of the elements.
     pub fn pick<T: Copy>(&mut self, among: &[T]) -> T {
         among[self.below(among.len() as u64) as usize]
     }

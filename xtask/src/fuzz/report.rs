@@ -1,22 +1,22 @@
-//! What the interpreter printed, and where two of its reports differ.
+//! Parses the output of the interpreter, and compares two reports.
 
 use super::rules::Rule;
 
-/// What one script came to.
+/// The results of one script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// One entry for each line of the script that was performed, continuation lines included.
+    /// One entry for each executed line of the script, continuation lines included.
     pub results: Vec<String>,
 }
 
 impl Outcome {
-    /// Whether the script came to its end, and was not ended by its alarm.
+    /// Returns whether the script reached its end, and was not killed by its alarm.
     pub fn has_ended(&self) -> bool {
         self.results.last().is_some_and(|last| last == "end 0")
     }
 }
 
-/// Takes a report apart, by the titles of its scripts. A script that was cut short lacks its end.
+/// Splits a report by the titles of its scripts. A script that was cut short lacks its end.
 pub fn parse(report: &str) -> Vec<Outcome> {
     let mut outcomes: Vec<Outcome> = Vec::new();
     for line in report.lines() {
@@ -40,15 +40,15 @@ pub fn parse(report: &str) -> Vec<Outcome> {
 /// How the results of one line compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// They are the same.
+    /// They are equal.
     Same,
     /// They differ as the rule says.
     Stated(Rule),
-    /// Something else.
+    /// They differ otherwise.
     Different,
 }
 
-/// Compares what the referee said, and did `before`, with what the guest said.
+/// Compares the referee's result of an operation with the guest's. `before` holds the operations before it.
 pub fn compare(before: &[String], referee: &str, guest: &str) -> Verdict {
     if referee == guest {
         return Verdict::Same;
@@ -56,7 +56,7 @@ pub fn compare(before: &[String], referee: &str, guest: &str) -> Verdict {
     Rule::of(before, referee, guest).map_or(Verdict::Different, Verdict::Stated)
 }
 
-/// The first difference of two outcomes: the referee's result, and the guest's.
+/// Returns the first difference of two outcomes: the referee's result, and the guest's.
 pub fn first_difference<'a>(
     referee: &'a Outcome,
     guest: &'a Outcome,

@@ -1,10 +1,10 @@
-//! Scripts of memory operations: made at random, written as text, taken apart again.
+//! Scripts of memory operations: generated at random, written as text, parsed again.
 
 use std::collections::BTreeSet;
 
 use super::random::Random;
 
-/// Pages of the range that scripts work on; `programs/fuzz/interpret.c` has the same.
+/// Pages of the range that scripts work on; `programs/fuzz/interpret.c` has the same constant.
 const PAGES: u64 = 24;
 /// Pages of the file at the start of a script.
 const FILE_PAGES: u64 = 12;
@@ -20,7 +20,7 @@ pub struct Script {
 
 /// The advice that both kernels must treat alike, by its number (include/uapi/asm-generic/mman-common.h of Linux 7.2):
 /// NORMAL, RANDOM, SEQUENTIAL, WILLNEED, DONTNEED, FREE, REMOVE, DONTFORK, DOFORK, DONTDUMP, DODUMP, WIPEONFORK,
-/// KEEPONFORK, COLD, POPULATE_READ, POPULATE_WRITE, DONTNEED_LOCKED, and two that are none.
+/// KEEPONFORK, COLD, POPULATE_READ, POPULATE_WRITE, DONTNEED_LOCKED, and two invalid numbers.
 const ADVICE: &[u64] = &[
     0, 1, 2, 3, 8, 8, 8, 4, 4, 4, 4, 9, 10, 11, 16, 17, 18, 19, 20, 22, 22, 23, 23, 24, 7, 77,
 ];
@@ -29,17 +29,17 @@ const SOFT_DIRTY: u64 = 1 << 7;
 /// GUARD_INSTALL and GUARD_REMOVE.
 const GUARDS: &[u64] = &[102, 102, 103];
 
-/// What a kernel has of what not every kernel has, by the interpreter's names.
+/// The optional features that a kernel has, by the interpreter's names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Abilities(pub BTreeSet<String>);
 
 impl Abilities {
-    /// What the interpreter printed.
+    /// Parses what the interpreter printed.
     pub fn parse(text: &str) -> Self {
         Self(text.lines().map(str::to_owned).collect())
     }
 
-    /// Whether a kernel has this.
+    /// Returns whether a kernel has this feature.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains(name)
     }
@@ -48,18 +48,18 @@ impl Abilities {
 /// What one script may do.
 struct Kind<'a> {
     abilities: &'a Abilities,
-    /// Whether its memory is watched.
+    /// Whether its memory is registered with userfaultfds.
     watched: bool,
-    /// Who watches most of it.
+    /// The userfaultfd that most of it is registered with.
     watcher: char,
-    /// Who is told by messages, which are read.
+    /// The userfaultfds that receive messages, which the script reads.
     told: &'static [char],
 }
 
-/// Names of watchers that are told by messages.
+/// Names of userfaultfds that receive messages.
 const TOLD: [char; 2] = ['e', 'v'];
-/// Features that such a watcher may ask for (include/uapi/linux/userfaultfd.h), and how rarely it does: one in so many.
-/// `UFFD_FEATURE_EVENT_FORK`, `_REMAP`, `_REMOVE`, `_UNMAP`; `UFFD_FEATURE_THREAD_ID`, `_EXACT_ADDRESS`,
+/// Features that such a userfaultfd may request (include/uapi/linux/userfaultfd.h), and how rarely: one time in this
+/// number. `UFFD_FEATURE_EVENT_FORK`, `_REMAP`, `_REMOVE`, `_UNMAP`; `UFFD_FEATURE_THREAD_ID`, `_EXACT_ADDRESS`,
 /// `_WP_UNPOPULATED`; `UFFD_FEATURE_SIGBUS`, `_WP_ASYNC`.
 const FEATURES: [(u64, u64); 9] = [
     (1 << 1, 1),
@@ -76,7 +76,7 @@ const FEATURES: [(u64, u64); 9] = [
 const ANSWERS: &[&str] = &["k", "k", "k", "kw", "kd", "kz", "kx", "ku", "b", "z", "q"];
 
 impl Kind<'_> {
-    /// Who is asked: mostly who watches.
+    /// Returns a userfaultfd: mostly the one that the memory is registered with.
     fn who(&self, random: &mut Random) -> char {
         match random.below(8) {
             0 => 't',
@@ -89,10 +89,10 @@ impl Kind<'_> {
     }
 }
 
-/// Makes a watcher that is told by messages.
+/// Returns an operation that creates a userfaultfd that receives messages.
 fn agree(random: &mut Random, who: char) -> String {
     let features = FEATURES.iter().fold(0, |features, (bit, rarity)| {
-        // What asks for events is rarely without.
+        // A userfaultfd that may request events mostly does.
         let asked = if *rarity == 1 {
             !random.one_in(4)
         } else {
@@ -103,7 +103,7 @@ fn agree(random: &mut Random, who: char) -> String {
     format!("agree {who} {features:x} {}", random.pick(ANSWERS))
 }
 
-/// Something of which watchers may want to know.
+/// Returns an operation that may cause a userfaultfd event.
 fn event(random: &mut Random) -> String {
     let (start, length) = range(random);
     match random.below(8) {
@@ -115,7 +115,7 @@ fn event(random: &mut Random) -> String {
 }
 
 impl Script {
-    /// A script of about `length` operations that ask for no more than both kernels have.
+    /// Generates a script of about `length` operations that only need what both kernels have.
     pub fn random(random: &mut Random, length: u64, abilities: &Abilities) -> Self {
         let watched = abilities.has("watch") && random.one_in(2);
         let told = match random.below(4) {
@@ -139,7 +139,7 @@ impl Script {
         };
         let mut lines = Vec::new();
         let mut child = false;
-        // Most operations should meet a mapping.
+        // Most operations should hit a mapping.
         for _ in 0..random.within(1, 3) {
             lines.push(format!("P {}", map(random)));
         }
@@ -147,7 +147,7 @@ impl Script {
             lines.push(format!("P {}", agree(random, *who)));
         }
         if kind.watched && random.one_in(2) {
-            // Most of what is watched should be so as a whole: protection stops where nobody watches.
+            // Most registered memory should be registered as a whole: write protection stops at unregistered memory.
             let mode = random.pick(&["w", "w", "w", "mw"]);
             lines.push(format!("P watch 0 {PAGES} {} {mode}", kind.watcher));
         }
@@ -160,7 +160,7 @@ impl Script {
                 child = false;
             }
             let who = if child && random.one_in(2) { 'C' } else { 'P' };
-            // A child has no descriptor that watches it.
+            // The child has no userfaultfd.
             if who == 'P' && kind.watched && random.one_in(3) {
                 lines.push(format!("P {}", watching(random, &kind)));
             } else if !kind.told.is_empty() && random.one_in(5) {
@@ -182,7 +182,7 @@ impl Script {
         Self { lines }
     }
 
-    /// Reads what [`write`](Self::write) wrote, or someone: lines that are empty or begin with # are passed over.
+    /// Parses what [`write`](Self::write) wrote, or a handwritten script. Skips lines that are empty or begin with #.
     pub fn parse(text: &str) -> Self {
         let lines = text
             .lines()
@@ -195,13 +195,13 @@ impl Script {
         Self { lines }
     }
 
-    /// An ability that it needs of a machine and that is not among these. Protection keys alone depend on the processor:
-    /// a Linux that lacks another ability is not asked at all.
+    /// Returns a feature that the script needs and that is not in `abilities`. Only protection keys depend on the
+    /// processor: a Linux that lacks another feature is not used at all.
     pub fn lacks(&self, abilities: &Abilities) -> Option<&'static str> {
         let operation = |line: &String| {
             let mut words = line.split_whitespace();
             let first = words.next();
-            // The process may stand in front.
+            // The process may come first.
             if matches!(first, Some("P" | "C")) {
                 words.next()
             } else {
@@ -214,7 +214,7 @@ impl Script {
         (uses_keys && !abilities.has("keys")).then_some("keys")
     }
 
-    /// Appends it to a file of scripts.
+    /// Appends the script to the text of several scripts.
     pub fn write(&self, number: usize, out: &mut String) {
         out.push_str(&format!("script {number}\n"));
         for line in &self.lines {
@@ -223,7 +223,7 @@ impl Script {
         }
     }
 
-    /// The script without some of its lines; `None` where a fork would lose its end.
+    /// Returns the script without some of its lines, or `None` where a fork would lose its end.
     pub fn without(&self, from: usize, to: usize) -> Option<Self> {
         let mut lines = self.lines.clone();
         lines.drain(from..to);
@@ -231,7 +231,7 @@ impl Script {
         script.is_balanced().then_some(script)
     }
 
-    /// Every fork has its exit and join, in this order, and the child acts only between them.
+    /// Returns whether every fork has its exit and join, in this order, and the child acts only between them.
     fn is_balanced(&self) -> bool {
         #[derive(PartialEq)]
         enum Child {
@@ -248,7 +248,7 @@ impl Script {
                 ("P fork" | "C exit" | "P join", _) => return false,
                 (other, Child::Lives) if other.starts_with('C') => {}
                 (other, Child::None | Child::Exited) if other.starts_with('C') => return false,
-                // The parent must come to its join next: the child's end passes the turn to nobody.
+                // The parent must reach its join next: the exit of the child passes the turn to no process.
                 (_, Child::Exited) => return false,
                 (_, Child::None | Child::Lives) => {}
             }
@@ -261,7 +261,7 @@ fn protection(random: &mut Random) -> &'static str {
     random.pick(&["-", "r", "r", "rw", "rw", "rw", "rx", "rwx"])
 }
 
-/// A start and a length within the range.
+/// Returns a start and a length within the range.
 fn range(random: &mut Random) -> (u64, u64) {
     let start = random.below(PAGES);
     let length = random.within(1, LONGEST).min(PAGES - start);
@@ -306,7 +306,7 @@ fn advice(random: &mut Random, kind: &Kind<'_>) -> u64 {
     }
 }
 
-/// Something about memory that is watched.
+/// Returns an operation on memory that is registered with a userfaultfd.
 fn watching(random: &mut Random, kind: &Kind<'_>) -> String {
     let (start, length) = range(random);
     let who = kind.who(random);
@@ -341,7 +341,7 @@ fn watching(random: &mut Random, kind: &Kind<'_>) -> String {
     }
 }
 
-/// A scan by masks of its own; no more than two categories in each, so that some page fits.
+/// Returns a scan with random masks, each with at most two categories, so that some page matches.
 fn find(random: &mut Random, kind: &Kind<'_>, start: u64, length: u64) -> String {
     let among = if kind.abilities.has("soft-dirty") {
         511

@@ -1,13 +1,13 @@
-//! Seeds of several searches: given, or drawn.
+//! Seeds of several searches, given or random.
 
 use std::io::Read;
 
 use anyhow::{Context, Result, bail};
 
-/// The seeds that `A,B,...` names, or that `random:N` draws.
+/// Parses `A,B,...`, or draws the seeds for `random:N`.
 ///
 /// # Errors
-/// No list of numbers; no random numbers to be had.
+/// The text is not a list of numbers, or no random numbers are available.
 pub fn parse(text: &str) -> Result<Vec<u64>> {
     let seeds: Vec<u64> = match text.strip_prefix("random:") {
         Some(count) => draw(count.parse().context("--seeds random:N")?)?,
@@ -22,7 +22,7 @@ pub fn parse(text: &str) -> Result<Vec<u64>> {
     Ok(seeds)
 }
 
-/// So many seeds that no earlier search had, but by chance.
+/// Draws `count` random seeds.
 fn draw(count: usize) -> Result<Vec<u64>> {
     let mut bytes = vec![0; count * 4];
     std::fs::File::open("/dev/urandom")

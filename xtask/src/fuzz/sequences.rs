@@ -9,20 +9,20 @@ use crate::{programs, shell};
 
 /// Host seconds for a run.
 const LIMIT: &str = "7200";
-/// Of a million calls so many must be successes of each call that is counted.
+/// Successes per million calls that each counted call must reach.
 const LEAST_OF_A_MILLION: u64 = 1000;
-/// What lists of free frames and the kernel's heap may keep after the first half of a run.
+/// KiB that the lists of free frames and the kernel's heap may keep after the first half of a run.
 const KEPT_KIB: i64 = 512;
-/// The most instructions that the kernel may run between two scheduling points.
+/// The maximum number of instructions that the kernel may run between two scheduling points.
 const LONGEST_STRETCH: u64 = 2_000_000;
 
-/// The machine that the sequences run on, and how long they are.
+/// The machine that the sequences run on, and their length.
 pub struct Guest {
     /// CPUs.
     pub cpus: u8,
     /// Memory, as `memwright run --memory` takes it.
     pub memory: String,
-    /// Calls, about.
+    /// Approximate number of calls.
     pub calls: u64,
 }
 
@@ -39,7 +39,7 @@ impl Default for Guest {
 /// Runs the sequences of a seed, prints the table of calls, and judges it.
 ///
 /// # Errors
-/// A panic, a hang, a leak; a call that succeeded too rarely; a build.
+/// A panic, a hang, a leak, a call that succeeded too rarely, or a failed build.
 pub fn run(guest: &Guest, seed: u64) -> Result<()> {
     programs::build_all()?;
     shell::run(Command::new("cargo").args(["build", "-q", "--release", "-p", "memwright-cli"]))?;
@@ -63,15 +63,15 @@ pub fn run(guest: &Guest, seed: u64) -> Result<()> {
     ensure!(output.status.success(), "the guest failed:\n{errors}");
     let findings = errors.lines().find(|line| line.ends_with("audit findings"));
     let count = findings.and_then(|line| line.split_whitespace().next());
-    // With several CPUs a count that repeats is marked.
+    // With several CPUs a count that is the same on every run is marked.
     match count.map(|count| count.trim_end_matches('=')) {
         Some("0") => judge(&text, &std::fs::read_to_string(account)?),
         _ => bail!("the run ended without a clean audit:\n{errors}"),
     }
 }
 
-/// Reads the longest run of kernel instructions without a scheduling point from the account. With several CPUs the account
-/// has no such count, because QEMU does not count the instructions of each CPU.
+/// Parses the longest run of kernel instructions without a scheduling point from the account. With several CPUs the
+/// account has no such count, because QEMU does not count the instructions of each CPU.
 fn longest_stretch(account: &str) -> Result<Option<u64>> {
     let (_, after) = account
         .split_once("\"instructions_stretch\":")
@@ -84,7 +84,7 @@ fn longest_stretch(account: &str) -> Result<Option<u64>> {
     Ok(Some(value.parse()?))
 }
 
-/// Whether every call succeeded often enough, what was free is free again, and no stretch was too long.
+/// Checks that every call succeeded often enough, that memory is free again, and that no stretch was too long.
 fn judge(text: &str, account: &str) -> Result<()> {
     let longest = longest_stretch(account)?;
     if let Some(longest) = longest {
@@ -109,7 +109,7 @@ fn judge(text: &str, account: &str) -> Result<()> {
     );
     ensure!(
         report.kept_kib <= KEPT_KIB,
-        "{} KiB are not free again",
+        "{} KiB were not freed",
         report.kept_kib
     );
     println!(
@@ -121,11 +121,11 @@ fn judge(text: &str, account: &str) -> Result<()> {
     Ok(())
 }
 
-/// What the program printed.
+/// The output of the program.
 #[derive(Debug)]
 struct Report {
     made: u64,
-    /// Of each call that the kernel has, how often it succeeded.
+    /// For each call that the kernel has, how often it succeeded.
     succeeded: BTreeMap<String, u64>,
     /// KiB that were free after the first half and are not at the end.
     kept_kib: i64,
@@ -161,7 +161,7 @@ impl Report {
                         before.parse::<i64>()? - after.parse::<i64>()?,
                     ));
                 }
-                // Other output, and calls that are missing.
+                // Other output, and missing calls.
                 _ => {}
             }
         }

@@ -1,10 +1,10 @@
-//! Makes a script that shows a difference short.
+//! Shrinks a script that has a difference.
 
 use anyhow::Result;
 
 use super::script::Script;
 
-/// Leaves out ever smaller parts as long as `differs` still holds, at most `tries` times.
+/// Removes ever smaller parts as long as `differs` still holds, with at most `tries` attempts.
 ///
 /// # Errors
 /// Those of `differs`.
@@ -44,7 +44,7 @@ pub fn shrink(
     without_forks(&best, tries, differs)
 }
 
-/// A fork whose child does nothing more is three lines that go together.
+/// Removes forks whose child does nothing more: their three lines go together.
 fn without_forks(
     script: &Script,
     mut tries: u32,

@@ -10,7 +10,7 @@ use super::script::{Abilities, Script};
 use crate::command::{self, Profile};
 use crate::shell;
 
-/// Guest memory: scripts need little, the report of a batch a few MiB.
+/// Guest memory: scripts need little, and the report of a batch a few MiB.
 const MEMORY: &str = "512M";
 /// Host seconds for a batch, far more than it takes.
 const LIMIT: &str = "600";
@@ -23,10 +23,10 @@ pub struct Sides {
 }
 
 impl Sides {
-    /// Builds both; scripts and kept files go to `folder`.
+    /// Builds both. Scripts and saved files go to `folder`.
     ///
     /// # Errors
-    /// Those of the builds.
+    /// Failed builds.
     pub fn prepare(folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
@@ -52,7 +52,7 @@ impl Sides {
         })
     }
 
-    /// What the host has of what not every kernel has.
+    /// Returns the optional features that the host has.
     ///
     /// # Errors
     /// When the interpreter fails.
@@ -60,7 +60,7 @@ impl Sides {
         abilities(&mut Command::new(&self.interpreter))
     }
 
-    /// The same of Memwright.
+    /// Returns the optional features that Memwright has.
     ///
     /// # Errors
     /// When the guest fails.
@@ -141,7 +141,7 @@ fn run(command: &mut Command, scripts: usize) -> Result<Vec<Outcome>> {
         command.get_program(),
         output.status
     );
-    // A run's account is on standard error, with what the audit at its end found.
+    // The account of a run is on standard error, with the findings of the audit at its end.
     let findings = errors.lines().find(|line| line.ends_with("audit findings"));
     if let Some(line) = findings.filter(|line| !line.trim_start().starts_with("0 ")) {
         bail!("the guest's audit found something: {line}\n{errors}");

@@ -16,10 +16,10 @@ const ON_MODEL: usize = 60_000;
 const ALL_ON_MODEL: usize = 1_000_000;
 /// Operations on the host's Linux and on Memwright.
 const ON_LINUX: usize = 20_000;
-/// The Linux whose word counts, by version and release: the rules say what it does differently. Another may differ in
-/// more, which is for whoever looks, and no reason to refuse a change.
+/// The reference Linux, by version and release: the rules state its differences. Another version may differ in more
+/// ways, which is of interest but no reason to reject a change.
 const KNOWN: (u32, u32) = (6, 18);
-/// What its kernel must have, by the interpreter's names. Keys are the processor's.
+/// The features that its kernel must have, by the interpreter's names. Protection keys depend on the processor.
 const NEEDED: [&str; 10] = [
     "events",
     "guard",
@@ -33,21 +33,21 @@ const NEEDED: [&str; 10] = [
     "watch-unpopulated",
 ];
 
-/// How it ended.
+/// How the comparison ended.
 pub enum Outcome {
     /// Nothing differs.
     Same,
-    /// Why the host's Linux could not be asked.
+    /// The host's Linux could not be used, for this reason.
     Skipped(String),
 }
 
-/// Compares with the model, as many operations as the tier asks for.
+/// Compares with the model, over as many operations as the tier has.
 ///
 /// # Errors
-/// A difference, a build.
+/// A difference, or a failed build.
 pub fn run_on_model(tier: Tier) -> Result<()> {
     match tier {
-        // Optimised, they take half of the time, and the build takes longer than all of it.
+        // An optimised build would halve the run, but take longer to build than all of it.
         Tier::Test | Tier::Ci => model::run_built(&Settings::of(Against::Model, ON_MODEL), &[]),
         // New seeds each time, which are printed.
         Tier::Full => model::run(&Settings {
@@ -57,11 +57,10 @@ pub fn run_on_model(tier: Tier) -> Result<()> {
     }
 }
 
-/// Where the host's Linux is one that is known, replays the scripts that found something and makes more, on it and on
-/// Memwright.
+/// If the host runs the reference Linux, replays the saved scripts and generates more, on it and on Memwright.
 ///
 /// # Errors
-/// A difference, a guest that failed, a build.
+/// A difference, a guest that failed, or a failed build.
 pub fn run_on_linux() -> Result<Outcome> {
     let settings = Settings::of(Against::HostAndGuest, ON_LINUX);
     let sides = Sides::prepare(&settings.folder)?;
@@ -74,7 +73,7 @@ pub fn run_on_linux() -> Result<Outcome> {
     Ok(Outcome::Same)
 }
 
-/// Why this Linux is not asked.
+/// Returns why this Linux is not used.
 fn refusal(release: &str, abilities: &Abilities) -> Option<String> {
     if version(release) != Some(KNOWN) {
         let (major, minor) = KNOWN;
@@ -84,13 +83,13 @@ fn refusal(release: &str, abilities: &Abilities) -> Option<String> {
     Some(format!("the host lacks: {lacks}"))
 }
 
-/// The first two numbers of a release.
+/// Returns the first two numbers of a release.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(['.', '-']);
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// The scripts that found something, by name.
+/// Returns the saved scripts that once found a difference, by name.
 fn kept() -> Result<Vec<PathBuf>> {
     let folder = shell::root().join("programs/fuzz/scripts");
     let entries =

@@ -13,11 +13,11 @@ pub struct Binary {
     pub path: PathBuf,
     /// The package's folder, in which cargo starts tests.
     pub folder: PathBuf,
-    /// Whether it is made of tests, rather than a program.
+    /// Whether it is a test binary, rather than a program.
     tests: bool,
 }
 
-/// What a build made.
+/// The result of a build.
 pub struct Built {
     pub tests: Vec<Binary>,
     /// The command that the tests start.
@@ -51,7 +51,7 @@ pub fn build() -> Result<Built> {
     Ok(Built { tests, memwright })
 }
 
-/// The executable that a line of cargo's messages is about.
+/// Parses the executable from a line of cargo's messages.
 fn executable(line: &str) -> Option<Binary> {
     let value = |key: &str| {
         let (_, rest) = line.split_once(&format!("\"{key}\":\""))?;
@@ -81,13 +81,13 @@ fn executable(line: &str) -> Option<Binary> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub name: String,
-    /// Tests of one group look at the same run of the guest, so one process runs them.
+    /// Tests of one group use the same run of the guest, so one process runs them.
     pub group: Option<String>,
 }
 
 impl Binary {
-    /// The command that starts it as cargo does. Signals have their default effect, also where this task was started in the
-    /// background with some ignored: tests send them.
+    /// Returns the command that starts it as cargo does. Signals have their default effect, even where this task was
+    /// started in the background with some ignored, because tests send signals.
     pub fn command(&self) -> Command {
         let mut command = Command::new("env");
         command
@@ -99,10 +99,10 @@ impl Binary {
         command
     }
 
-    /// The tests in it.
+    /// Lists its tests.
     ///
     /// # Errors
-    /// When it does not list them.
+    /// When the binary does not list them.
     pub fn list(&self) -> Result<Vec<Listed>> {
         let output = self
             .command()
@@ -121,7 +121,7 @@ impl Binary {
     }
 }
 
-/// A line of a list: `NAME: test`, or `[boot] NAME: test` where tests share a boot.
+/// Parses a line of a list: `NAME: test`, or `[boot] NAME: test` where tests share a boot.
 fn listed(line: &str) -> Option<Listed> {
     let name = line.strip_suffix(": test")?;
     let shared = name.strip_prefix("[boot] ");

@@ -12,32 +12,32 @@ use super::binaries::Binary;
 use super::outcome::{self, Outcome};
 use crate::clock::{self, Took};
 
-/// Names the file with the tests that a process runs, one in each line, where they share a boot.
+/// The variable that names a file with the tests that a process runs, one per line, where they share a boot.
 const CHOSEN: &str = "MEMWRIGHT_TESTS";
 
-/// How often the end of a process is looked for.
+/// Interval at which the end of a process is polled.
 const PAUSE: Duration = Duration::from_millis(3);
 
-/// What all processes have in common.
+/// What all processes share.
 pub struct Machine {
     /// Variables of their environment.
     pub environment: Vec<(&'static str, &'static str)>,
-    /// When what still runs is ended.
+    /// The deadline, at which running processes are killed.
     pub until: Instant,
 }
 
 /// One process.
 pub struct Job<'a> {
     pub binary: &'a Binary,
-    /// Its tests: one, or all that look at the same boot.
+    /// Its tests: one, or all that use the same boot.
     pub tests: Vec<String>,
-    /// What the tests share.
+    /// The group that the tests share.
     pub group: Option<String>,
 }
 
-/// What came of a process.
+/// The result of a process.
 pub struct Done {
-    /// One for each of its tests.
+    /// One outcome for each of its tests.
     pub outcomes: Vec<Outcome>,
     pub took: Took,
     /// What it printed.
@@ -45,16 +45,16 @@ pub struct Done {
 }
 
 impl Job<'_> {
-    /// What the job is called where its time is shown.
+    /// Returns the name of the job for reports of its time.
     pub fn name(&self) -> String {
         let what = self.group.as_ref().or(self.tests.first());
         format!("{} {}", self.binary.name, what.map_or("", String::as_str))
     }
 
-    /// Runs it, and ends it at the deadline.
+    /// Runs the process, and kills it at the deadline.
     fn run(&self, number: usize, machine: &Machine, folder: &Path) -> Result<Done> {
         let mut command = self.binary.command();
-        // libtest prints what a passed test wrote only if it is asked to.
+        // libtest prints the output of passed tests only on request.
         command
             .arg("--show-output")
             .envs(machine.environment.iter().copied());
@@ -103,7 +103,7 @@ impl Job<'_> {
     }
 }
 
-/// Waits without collecting the process, so that its times can still be read. Whether it ended in time.
+/// Waits without reaping the process, so that its times can still be read. Returns whether it ended in time.
 fn wait(child: &mut Child, until: Instant) -> bool {
     while !clock::has_ended(child.id()) {
         if Instant::now() >= until {
@@ -114,7 +114,7 @@ fn wait(child: &mut Child, until: Instant) -> bool {
     true
 }
 
-/// Reads to the end, so that the process is never held up by a full pipe.
+/// Reads to the end, so that a full pipe never blocks the process.
 fn reader(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Result<String>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();

@@ -1,7 +1,7 @@
-//! The tests of the workspace: built once, run as processes of their own, and counted.
+//! The tests of the workspace: built once, run as separate processes, and counted.
 //!
-//! A process runs one test, or those that look at the same boot of the guest. So each test has its time, none sees what
-//! another left in its process, and all processors have work until the last.
+//! A process runs one test, or those that use the same boot of the guest. Each test thus has its own time, no test sees
+//! state that another one left in its process, and all processors are busy until the end.
 
 mod binaries;
 mod jobs;
@@ -24,7 +24,7 @@ use outcome::Outcome;
 pub use outcome::Totals;
 pub use table::markdown;
 
-/// How many of the slowest processes are named.
+/// How many of the slowest processes are printed.
 const SLOWEST: usize = 10;
 
 /// The kernel that several tests of the command boot.
@@ -38,13 +38,13 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Everything.
+    /// All parts.
     pub const WHOLE: Shard = Shard {
         number: 1,
         count: 1,
     };
 
-    /// Reads `I/N`.
+    /// Parses `I/N`.
     pub fn parse(text: &str) -> Option<Shard> {
         let (number, count) = text.split_once('/')?;
         let (number, count) = (number.parse().ok()?, count.parse().ok()?);
@@ -53,13 +53,13 @@ impl Shard {
             .then_some(Shard { number, count })
     }
 
-    /// Whether what has this name belongs to it.
+    /// Returns whether the test or stage with this name belongs to the part.
     pub fn has(self, name: &str) -> bool {
         table::hash(name) % self.count == self.number - 1
     }
 }
 
-/// What was built, ready to run.
+/// The built tests, ready to run.
 pub struct Suite {
     built: Built,
 }
@@ -76,10 +76,10 @@ impl Suite {
         Ok(Suite { built })
     }
 
-    /// Runs the tests of a tier, or a part of them, and adds how they ended to the totals.
+    /// Runs the tests of a tier, or a part of them, and adds their outcomes to the totals.
     ///
     /// # Errors
-    /// When tests cannot be listed or started; failed tests are in the totals.
+    /// When tests cannot be listed or started. Failed tests are in the totals.
     pub fn run(
         &self,
         tier: Tier,
@@ -103,7 +103,8 @@ impl Suite {
             }
         }
         jobs.retain(|job| shard.has(&job.name()));
-        // Boots of many programs take longest, then other tests of the command: begun first, none is left alone at the end.
+        // Boots of many programs take longest, then other tests of the command: started first, none of them runs alone
+        // at the end.
         jobs.sort_by_key(|job| {
             let of_command = job.binary.name.starts_with("memwright-cli/");
             (Reverse(job.tests.len()), Reverse(of_command))
@@ -138,8 +139,8 @@ impl Suite {
         Ok(slow)
     }
 
-    /// Fetches the image of Debian's kernel that some tests boot, where it is not kept yet. Those tests say so if it cannot
-    /// be had.
+    /// Fetches the image of Debian's kernel that some tests boot, if it is not in the cache. Those tests report it if
+    /// the image is not available.
     fn fetch_image(&self) -> Result<()> {
         let mut list = Command::new(&self.built.memwright);
         let kept = shell::output(list.args(["kernels", "list"]));
@@ -150,7 +151,8 @@ impl Suite {
         Ok(())
     }
 
-    /// Whether the later QEMU of Debian's backports can be had: `yes` or `no`. Asked once for all processes.
+    /// Returns whether the later QEMU of Debian's backports is available: `yes` or `no`. Determined once for all
+    /// processes.
     fn later_qemu(&self) -> Result<&'static str> {
         let busybox = shell::which("busybox").context("busybox is missing")?;
         let mut command = Command::new(&self.built.memwright);
@@ -166,7 +168,7 @@ impl Suite {
     }
 }
 
-/// Every program that boots share is run by a test of the first tier.
+/// Checks that every program that shares a boot is run by a test of the first tier.
 fn everything_is_first_somewhere(binary: &str, listed: &[Listed]) -> Result<()> {
     let shared = listed.iter().filter(|test| test.group.is_some());
     let mut earliest: BTreeMap<&str, Tier> = BTreeMap::new();
@@ -190,7 +192,7 @@ pub struct Slow {
 }
 
 impl Slow {
-    /// A line of the closing report.
+    /// Returns a line of the closing report.
     pub fn line(&self) -> String {
         let Slow { name, tests, took } = self;
         let tests = match tests {
@@ -205,7 +207,7 @@ impl Slow {
     }
 }
 
-/// Puts a test into the process of its group, or into one of its own.
+/// Adds a test to the process of its group, or to a new one.
 fn add<'a>(jobs: &mut Vec<Job<'a>>, binary: &'a Binary, test: Listed) {
     let same = |job: &&mut Job<'a>| job.binary == binary && job.group == test.group;
     let shared = test.group.is_some();
@@ -222,7 +224,7 @@ fn add<'a>(jobs: &mut Vec<Job<'a>>, binary: &'a Binary, test: Listed) {
 /// Runs the examples of the documentation and counts them.
 ///
 /// # Errors
-/// When cargo cannot be started; failed examples are in the totals.
+/// When cargo cannot be started. Failed examples are in the totals.
 pub fn run_examples(totals: &mut Totals) -> Result<()> {
     let mut command: Command = shell::cargo(["test", "--doc", "--no-fail-fast"]);
     shell::step(&shell::line(&command));
@@ -238,7 +240,7 @@ pub fn run_examples(totals: &mut Totals) -> Result<()> {
         if let Some((name, ending)) = outcome::line(&line) {
             totals.add(name, &ending);
         }
-        // The words of the closing line appear once, in the closing line.
+        // The words of the closing line must appear only there.
         writeln!(
             output,
             "{}",

@@ -1,4 +1,4 @@
-//! How tests ended, and the closing lines.
+//! The outcomes of tests, and the closing lines.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::tier::Tier;
 pub enum Outcome {
     Passed,
     Failed,
-    /// It lacked an image, a tool or a network, or must be asked for by name.
+    /// It needs an image, a tool or a network that is missing, or runs only when it is named.
     Skipped(String),
     /// A later tier runs it.
     Later(Tier),
 }
 
 impl Outcome {
-    /// The end of the test's line.
+    /// Returns the end of the test's line.
     pub fn words(&self) -> String {
         match self {
             Outcome::Passed => "ok".to_owned(),
@@ -27,10 +27,10 @@ impl Outcome {
     }
 }
 
-/// A test prints this word, its name, a colon and the reason, when it cannot be run here.
+/// A test that cannot run here prints this word, its name, a colon and the reason.
 const MARK: &str = "SKIPPED ";
 
-/// A line that says how a test ended: its name and the outcome.
+/// Parses a line that reports how a test ended: its name and the outcome.
 pub fn line(line: &str) -> Option<(&str, Outcome)> {
     let (name, ending) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let name = name.trim_end();
@@ -38,7 +38,7 @@ pub fn line(line: &str) -> Option<(&str, Outcome)> {
     // libtest appends this to the name of a test that is expected to panic.
     let name = name.strip_suffix(" - should panic").unwrap_or(name);
     let outcome = match ending.strip_prefix("ignored") {
-        // The reason comes after a comma from libtest, and in parentheses from libtest-mimic.
+        // libtest puts a comma before the reason, libtest-mimic puts it in parentheses.
         Some(why) => {
             let why = why.trim_start_matches([',', ' ']);
             let inside = why.strip_prefix('(').and_then(|why| why.strip_suffix(')'));
@@ -53,7 +53,7 @@ pub fn line(line: &str) -> Option<(&str, Outcome)> {
     Some((name, outcome))
 }
 
-/// Reads how each of these tests ended from what their process printed. A test of which nothing is printed has failed.
+/// Returns how each of these tests ended, from what their process printed. A test without a line has failed.
 pub fn read(printed: &str, names: &[&str]) -> Vec<Outcome> {
     let mut seen: BTreeMap<&str, Outcome> = printed.lines().filter_map(line).collect();
     let marked = printed.lines().find_map(|line| line.strip_prefix(MARK));
@@ -61,7 +61,8 @@ pub fn read(printed: &str, names: &[&str]) -> Vec<Outcome> {
     names
         .iter()
         .map(|name| match (seen.remove(name), skipped) {
-            // A process that runs one test prints the mark for it; those of several tests have another way to say so.
+            // A process that runs one test prints the mark for it; processes of several tests report skips in another
+            // way.
             (Some(Outcome::Passed), Some(why)) if names.len() == 1 => {
                 Outcome::Skipped(why.to_owned())
             }
@@ -71,14 +72,14 @@ pub fn read(printed: &str, names: &[&str]) -> Vec<Outcome> {
         .collect()
 }
 
-/// How many tests ended in which way, and which could not be run.
+/// Counts of tests by outcome, and the skipped ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub passed: u64,
     pub failed: u64,
-    /// What could not be run here, and why.
+    /// The skipped tests, and why.
     pub skipped: Vec<(String, String)>,
-    /// How many each later tier runs.
+    /// Tests that each later tier runs.
     ci: u64,
     full: u64,
 }
@@ -95,7 +96,7 @@ impl Totals {
         }
     }
 
-    /// What is printed at the end: what was skipped by name, what later tiers run, and the counts.
+    /// Returns what is printed at the end: the skipped tests by name, what later tiers run, and the counts.
     pub fn lines(&self) -> String {
         let Totals {
             passed,

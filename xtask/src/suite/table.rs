@@ -1,20 +1,21 @@
-//! Which test is in which tier.
+//! Assigns tests to tiers.
 //!
-//! A test that no rule names is in every tier: what is added is run at once. The first rule that names a test holds.
+//! A test that no rule matches is in every tier, so new tests run at once. The first matching rule applies.
 
 use crate::tier::Tier;
 
-/// Tests that do not run in every tier.
+/// A rule for tests that do not run in every tier.
 pub struct Rule {
     /// The test binary.
     binary: &'static str,
-    /// Beginnings of the tests' names. Where there are several, tests that differ in nothing else ask the same question
-    /// on several machines or of several builds, and a tier runs so many of them; which, depends on the test's name.
+    /// Prefixes of the tests' names. Where there are several, tests whose names differ only in the prefix ask the same
+    /// question on several machines or builds, and a tier runs a number of them; which ones depends on the rest of the
+    /// name.
     beginnings: &'static [&'static str],
-    /// How many alternatives there are: the beginnings, or, where there is one, the parts that its tests are divided into
-    /// by their names.
+    /// The number of alternatives: the prefixes, or, where there is one prefix, the parts into which its tests are
+    /// divided by their names.
     of: usize,
-    /// How many of the alternatives `cargo xtask test` and `cargo xtask ci` run. The full tier runs all.
+    /// The number of alternatives that `cargo xtask test` and `cargo xtask ci` run. The full tier runs all.
     runs: [usize; 2],
     /// What these tests are, for the documentation.
     what: &'static str,
@@ -201,7 +202,7 @@ pub const RULES: &[Rule] = &[
     },
 ];
 
-/// The first tier that runs a test.
+/// Returns the first tier that runs a test.
 pub fn tier(binary: &str, test: &str) -> Tier {
     let rules = RULES.iter().filter(|rule| rule.binary == binary);
     for rule in rules {
@@ -214,7 +215,7 @@ pub fn tier(binary: &str, test: &str) -> Tier {
 }
 
 impl Rule {
-    /// The tier of the alternative `at` of what `rest` names.
+    /// Returns the tier of alternative `at` of the tests that `rest` names.
     fn tier(&self, at: usize, rest: &str) -> Tier {
         let first = (hash(rest) % self.of as u64) as usize;
         let turn = (at + self.of - first) % self.of;
@@ -233,7 +234,7 @@ pub fn hash(text: &str) -> u64 {
     })
 }
 
-/// The table of `docs/correctness.md`.
+/// Returns the table of `docs/correctness.md`.
 pub fn markdown() -> String {
     let mut text =
         "| tests | `cargo xtask test` | `cargo xtask ci` | `--full` |\n|---|---|---|---|\n"

@@ -102,7 +102,7 @@ impl Cgroup {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// Sets the memory limit in pages. A caller that lowers it then enforces it with [`hold`].
+    /// Sets the memory limit in pages. A caller that lowers it then enforces it with [`hold()`].
     pub(crate) fn set_most(&self, pages: u64) {
         self.most.store(pages, Ordering::Relaxed);
         self.look_soon();

@@ -1,4 +1,4 @@
-//! What programs do with memory: load, store, fetch.
+//! The steps that access memory: loads, stores and instruction fetches.
 
 use memwright_table::{CpuId, VirtAddr};
 
@@ -7,11 +7,11 @@ use super::{Difference, Lockstep, address, bytes};
 use crate::model::{PAGE, Refusal};
 use crate::terms::Intent;
 
-/// What one access loads or stores.
+/// Bytes of one load or store.
 pub(super) const BYTES: u64 = 8;
 
 impl Lockstep {
-    /// Where an access of a place begins, in bytes.
+    /// Returns the byte address at which an access of a place begins.
     pub(super) fn start(&self, place: u8, offset: u16) -> u64 {
         bytes(self.scale.access(place, offset)) + u64::from(offset) % PAGE as u64
     }
@@ -32,7 +32,7 @@ impl Lockstep {
         self.loaded("read", process, start, real).map(drop)
     }
 
-    /// What was loaded from `start` on, if it could be, is what the model says. True if it could.
+    /// Compares a load from `start` with the model. Returns whether the load succeeded.
     pub(super) fn loaded(
         &mut self,
         what: &'static str,
@@ -81,7 +81,7 @@ impl Lockstep {
         Ok(())
     }
 
-    /// The model's side of a store.
+    /// Performs a store on the model.
     pub(super) fn store(
         &mut self,
         process: usize,

@@ -1,4 +1,4 @@
-//! The steps that map memory and say what it permits.
+//! The steps that map memory and change its properties.
 
 use std::sync::Arc;
 
@@ -166,7 +166,7 @@ impl Lockstep {
         let (from, pages) = self.scale.range(range);
         let populates = matches!(advice, Advice::PopulateRead | Advice::PopulateWrite);
         if populates && self.model.is_filled(process, from, pages) {
-            // It would stop at the first page that is missing.
+            // Population would stop at the first missing page that a userfaultfd handler must fill.
             return Ok(());
         }
         let real_advice = match advice {

@@ -1,4 +1,4 @@
-//! What must hold between two steps, found without touching anything.
+//! The invariants that must hold between two steps, checked without accessing any page.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::terms::Rights;
 use crate::walk;
 
 impl Lockstep {
-    /// Everything that must hold between two steps, found without touching anything.
+    /// Checks everything that must hold between two steps, without accessing any page.
     pub(super) fn check(&mut self) -> Result<(), String> {
         let machine = self.host.machine();
         if let Some(violation) = machine.take_violations().first() {
@@ -65,7 +65,8 @@ fn check_areas(model: &Model, number: usize, process: &Process) -> Result<(), St
     ))
 }
 
-/// No entry gives more than the model permits, or shows anything else than the model does.
+/// Checks that no page-table entry permits more than the model does, and that every mapped page has the model's
+/// contents.
 fn check_pages(
     model: &mut Model,
     host: &Host,

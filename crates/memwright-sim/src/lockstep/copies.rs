@@ -1,4 +1,4 @@
-//! What the kernel loads and stores for programs: `read`, `write`, `process_vm_writev`.
+//! Loads and stores by the kernel on behalf of programs: `read`, `write`, `process_vm_writev`.
 
 use memwright_table::{CpuId, VirtAddr};
 
@@ -40,7 +40,7 @@ impl Lockstep {
         Ok(())
     }
 
-    /// What one process has goes to another one, which no CPU needs to have loaded.
+    /// Copies memory of one process to another one that no CPU needs to have loaded.
     pub(super) fn transfer(
         &mut self,
         cpu: CpuId,
@@ -80,7 +80,7 @@ impl Lockstep {
     }
 }
 
-/// The kernel stores to the memory of a process, whichever is loaded.
+/// Stores to the memory of a process from the kernel, whichever address space is loaded.
 fn copy_out(process: &Process, start: u64, bytes: &[u8]) -> Result<(), Kind> {
     let written = process.space().write(VirtAddr::new(start), bytes);
     written.map_err(|(error, _)| kind_of_fault(error))

@@ -1,4 +1,4 @@
-//! The end of a script: a last look at everything, and nothing is left.
+//! The end of a script: all memory is read once more, and nothing may be left over.
 
 use memwright_table::{CpuId, FrameKind};
 
@@ -15,7 +15,7 @@ impl Lockstep {
             .map_err(|difference| difference.at(&"after every exit"))
     }
 
-    /// Every process reads every byte of what it maps, and of a page beside each mapping.
+    /// Reads, in every process, each byte that it maps and a page beside each mapping.
     fn sweep(&mut self) -> Result<(), Difference> {
         let cpu = CpuId::new(0);
         let numbers: Vec<usize> = self.processes.keys().copied().collect();
@@ -57,7 +57,7 @@ impl Lockstep {
         })
     }
 
-    /// Every process exits and every file is deleted: the frames, slots and promises are back.
+    /// Ends every process, deletes every file, and checks that all frames, slots and commit charges are released.
     pub(super) fn leave(&mut self) -> Result<(), Difference> {
         while let Some((number, process)) = self.processes.pop_first() {
             drop(process);

@@ -1,4 +1,4 @@
-//! The steps that work on a file beside its mappings.
+//! The steps that access a file other than through its mappings.
 
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ impl Lockstep {
         self.succeeded("punch");
     }
 
-    /// Which private pages that were filled with zeroes went with a hole: those that show the zero page, not copies.
+    /// Finds the private zero-filled pages that a punched hole removed: those that mapped the zero page and not a copy.
     fn find_lost_zeroes(&mut self, file: usize, index: u64, pages: u64) {
         for (&number, process) in &self.processes {
             let filled = self.model.filled_with_zeroes(number, file, index, pages);

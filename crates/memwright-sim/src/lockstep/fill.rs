@@ -1,4 +1,4 @@
-//! What who watches missing pages does: it says what they contain.
+//! The steps of a userfaultfd handler that fills missing pages.
 
 use memwright::error::MoveError;
 use memwright::uffd::{Fill, Relocation};
@@ -12,7 +12,8 @@ use crate::process::Process;
 use crate::script::{Range, Watcher};
 
 impl Lockstep {
-    /// An access of bytes from `start` on. What is missing on the way, and for its watcher to fill, gets zeroes.
+    /// Accesses bytes from `start` on. Missing pages on the way that a userfaultfd handler must fill are filled with
+    /// zeroes.
     pub(super) fn reach<T>(
         &mut self,
         process: usize,
@@ -29,7 +30,7 @@ impl Lockstep {
         }
     }
 
-    /// Fills the first page of an access that is missing; false if none is.
+    /// Fills the first missing page of an access with zeroes. Returns false if none is missing.
     fn fill_missing(&mut self, process: usize, cpu: CpuId, start: u64) -> Result<bool, Difference> {
         for page in start / PAGE as u64..=(start + BYTES - 1) / PAGE as u64 {
             if !self.model.is_filled(process, page, 1) {
@@ -38,7 +39,7 @@ impl Lockstep {
             let protect = self.model.refuses_stores(process, page);
             let zeroes = self.real_fill(process, cpu, page, Fill::Zeroes, protect);
             let filled = match zeroes {
-                // The zero page takes no marker's place; a copy does.
+                // Mapping the zero page does not replace a marker; a copy does.
                 Err(Kind::Exists) => {
                     self.real_fill(process, cpu, page, Fill::Bytes(&[0; PAGE]), protect)
                 }
@@ -87,7 +88,7 @@ impl Lockstep {
         };
         let real = self.real_fill(process, cpu, page, fill, protect);
         if real == Err(Kind::Exists) {
-            // It may have been read, of which the model knows nothing: as it does of nothing else that is there.
+            // A load may have populated the page. The model does not track which pages are present.
             self.succeeded("fill refused");
             return Ok(());
         }
@@ -98,7 +99,8 @@ impl Lockstep {
         Ok(())
     }
 
-    /// How many of the pages go depends on who else shows them; those that go are one's own, and overwrite nothing.
+    /// Moves pages as `UFFDIO_MOVE` does. How many move depends on which of them other processes map too. Those that
+    /// move must be private to this process, and must not overwrite anything.
     pub(super) fn relocate(
         &mut self,
         process: usize,

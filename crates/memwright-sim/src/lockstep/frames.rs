@@ -1,4 +1,4 @@
-//! Whose frames and slots there are, and how often each is referenced.
+//! Checks the reference counts of frames and swap slots.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,12 +6,12 @@ use memwright_table::{Bits, Entry, Frame, FrameKind, Page, PageRange, Present};
 
 use super::Lockstep;
 
-/// What entries say of the memory that they show, all together.
+/// What the page-table entries of all processes map.
 #[derive(Default)]
 struct Shown {
-    /// Of each frame of private memory: how many entries show it, and whether one says that it is exclusive.
+    /// For each anonymous frame: the number of entries that map it, and whether one of them has it exclusive.
     frames: BTreeMap<u32, (u32, bool)>,
-    /// Of each slot how many entries name it.
+    /// For each slot: the number of swap entries.
     slots: BTreeMap<u64, u32>,
 }
 
@@ -25,8 +25,8 @@ impl Shown {
 }
 
 impl Lockstep {
-    /// Every frame is referenced as often as it is shown, and an exclusive one is shown once. Every slot is one that an
-    /// entry or an object names, or that has a copy of a frame.
+    /// Checks that every frame has as many references as entries map it, and that an exclusive one is mapped once.
+    /// Every slot in use must have a swap entry, be named by an object, or hold a copy of a frame.
     pub(super) fn check_frames(&self) -> Result<(), String> {
         let frames = self.host.frames();
         let mut shown = Shown::default();
@@ -68,7 +68,8 @@ impl Lockstep {
                 frames.slot_of(frame)
             };
             slots.extend(slot);
-            // A merged frame is in the index too; one that the owners of a slot share is the slot's.
+            // The index of merged pages also references a merged frame; the swap cache references a frame whose slot
+            // has swap entries.
             let by_slot = slot.is_some_and(|slot| shown.slots.contains_key(&slot));
             let expected = count + u32::from(indexed) + u32::from(by_slot);
             let references = frames.references(frame);

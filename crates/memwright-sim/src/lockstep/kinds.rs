@@ -1,4 +1,4 @@
-//! Refusals of both sides, as far as they must be the same.
+//! Classifies the refusals of both sides, as far as they must agree.
 
 use memwright::error::FillError;
 use memwright::{AdviseError, FaultError, ProtectError, RemapError, SealError};
@@ -7,7 +7,7 @@ use super::Difference;
 use crate::model::Refusal;
 use crate::process::Signal;
 
-/// What a refusal is about, as far as both must agree.
+/// The reason for a refusal, as far as both sides must agree on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Hole,
@@ -26,7 +26,7 @@ pub(super) fn kind_of(refusal: Refusal) -> Kind {
     match refusal {
         Refusal::Hole(_) => Kind::Hole,
         Refusal::Denied(_) => Kind::Denied,
-        // Nobody waits here: as with `UFFD_FEATURE_SIGBUS`.
+        // No thread waits for a handler here: this matches `UFFD_FEATURE_SIGBUS`.
         Refusal::BeyondObject(_) | Refusal::Protected(_) => Kind::Bus,
         Refusal::NotApplicable(_) => Kind::NotApplicable,
         Refusal::Sealed(_) => Kind::Sealed,
@@ -85,7 +85,7 @@ pub(super) fn kind_of_fault(error: FaultError) -> Kind {
     match error {
         FaultError::NoArea | FaultError::Guard | FaultError::StackLimit => Kind::Hole,
         FaultError::Denied | FaultError::Key(_) => Kind::Denied,
-        // Nobody waits here: as with `UFFD_FEATURE_SIGBUS`.
+        // No thread waits for a handler here: this matches `UFFD_FEATURE_SIGBUS`.
         FaultError::Poison
         | FaultError::BeyondObject
         | FaultError::Io
@@ -124,7 +124,7 @@ pub(super) fn disagree<T>(text: String) -> Result<T, Difference> {
     Err(Difference::Disagreement(text))
 }
 
-/// Both succeeded, or both refused for the same kind of reason.
+/// Checks that both sides succeeded, or refused for the same kind of reason. Returns whether they succeeded.
 pub(super) fn agree<T>(
     what: &str,
     model: Result<(), Refusal>,

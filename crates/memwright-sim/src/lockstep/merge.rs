@@ -4,10 +4,10 @@ use memwright_table::CpuId;
 
 use super::Lockstep;
 
-/// Rounds until a page that did not change meanwhile is merged: one remembers it, the next finds it unchanged, and the
-/// one that it is equal to.
+/// Rounds until an unchanged page is merged: the first records its contents, the second finds it unchanged, and the
+/// third merges it with the page that equals it.
 const ROUNDS: usize = 3;
-/// Pages that one look looks at.
+/// Pages that one scan visits.
 const BUDGET: u64 = 1000;
 
 impl Lockstep {

@@ -1,4 +1,4 @@
-//! The steps that say on which node pages are, move them, and have them tell who uses them.
+//! The NUMA steps: memory policies, page migration and NUMA hints.
 
 use memwright::{BindError, Moved, Moving, PlaceMode, PlacePolicy, Unmoved};
 use memwright_table::{CpuId, NodeChoice, NodeSet, Page};
@@ -8,7 +8,7 @@ use super::{Difference, Lockstep, address, bytes};
 use crate::script::Range;
 
 impl Lockstep {
-    /// The policy that a number selects: near to each node, all in turn, or none.
+    /// Returns the policy that a number selects: preferred on one node, interleaved over all nodes, or none.
     fn policy(&self, number: u8) -> Option<PlacePolicy> {
         let nodes = self.host.machine().options().nodes;
         let (mode, nodes) = match usize::from(number) % (nodes + 2) {
@@ -57,7 +57,7 @@ impl Lockstep {
     ) -> Result<(), Difference> {
         let (from, pages) = self.scale.range(range);
         let nodes = self.host.machine().options().nodes as u8;
-        // The first numbers are nodes; the next ones the same, for all who show the pages.
+        // The first numbers select a node for `Moving::Own`, the next ones a node for `Moving::All`.
         let moving = if node < nodes {
             Moving::Own
         } else {

@@ -1,4 +1,4 @@
-//! The steps that begin and end processes.
+//! The steps that create and end processes.
 
 use memwright::ForkError;
 use memwright_table::CpuId;

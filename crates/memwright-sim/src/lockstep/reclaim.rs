@@ -1,4 +1,4 @@
-//! Memory that is short: pages go out, and what failed for want of memory is tried again.
+//! Memory pressure: pages are reclaimed, and steps that ran out of memory are retried.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use memwright_table::{CpuId, Page};
 use super::{Difference, Lockstep};
 use crate::script::Step;
 
-/// How often a step that finds no memory is tried.
+/// How often a step that runs out of memory is tried.
 const TRIES: usize = 4;
 
 impl Lockstep {
-    /// The step, again where it found no memory and some could be had.
+    /// Performs a step. Where it ran out of memory, reclaims pages and retries it.
     pub(super) fn step_or_reclaim(&mut self, step: &Step) -> Result<(), Difference> {
         if !self.reclaims {
             return self.step(step);
@@ -28,7 +28,8 @@ impl Lockstep {
         Err(Difference::Exhausted)
     }
 
-    /// What a kernel does when there is no memory: it looks at all pages, and looks again.
+    /// Runs direct reclaim: scans all pages twice, so that pages whose accessed bit the first scan cleared are evicted
+    /// by the second.
     pub(super) fn relieve(&mut self, cpu: CpuId) {
         let used = self.host.frames().used();
         self.reclaim(cpu);
@@ -42,7 +43,7 @@ impl Lockstep {
         }
     }
 
-    /// One look at all pages: those leave that nobody used since the one before.
+    /// Scans all pages once and evicts those that were not accessed since the previous scan.
     pub(super) fn reclaim(&mut self, cpu: CpuId) {
         for process in self.processes.values() {
             let mut effort = Effort {
@@ -70,7 +71,7 @@ impl Lockstep {
         self.succeeded("reclaim");
     }
 
-    /// Memory is used up for good: every process ends, and only what is left is looked at.
+    /// Ends a script that ran out of memory for good: every process exits, and only what is left over is checked.
     pub(super) fn end_exhausted(mut self) -> Result<BTreeMap<&'static str, u64>, Difference> {
         self.succeeded("out of memory");
         while let Some((number, process)) = self.processes.pop_first() {

@@ -1,4 +1,4 @@
-//! The steps that move memory and change its length.
+//! The steps that move and resize mappings.
 
 use memwright::{AreaFlags, RemapError, RemapRequest};
 use memwright_table::{CpuId, Page, PageRange};
@@ -9,8 +9,8 @@ use crate::model::Refusal;
 use crate::terms::Remap;
 
 impl Lockstep {
-    /// A range that is mapped in several ways and changes its length is left alone: whether its parts are
-    /// one area depends on how they came about, which the model does not follow. One page is one area.
+    /// Performs an `mremap`. A range of several kinds of mappings that changes its length is only shrunk: whether its
+    /// parts are one area depends on how they were created, which the model does not track. One page is one area.
     pub(super) fn remap(
         &mut self,
         process: usize,
@@ -26,7 +26,7 @@ impl Lockstep {
             .map_or(Ok(()), |to| model.check_seals(process, to, remap.new_pages));
         let refused_midway = source.and(target).is_err() || self.is_watched(process, remap);
         if !hole && refused_midway && self.has_several(process, remap) {
-            // How many parts go before the one that is refused depends on where areas begin.
+            // How many parts move before the refused one depends on where areas begin.
             return Ok(());
         }
         if !hole && !uniform && remap.to.is_none() {
@@ -54,8 +54,8 @@ impl Lockstep {
         if let (None, Ok(()), Err(RemapError::NoArea(_)), true) =
             (remap.to, refused, &real, several)
         {
-            // Alike for the model, and still several areas: as on Linux where memory was moved, or where pages are wanted
-            // elsewhere.
+            // The model sees one uniform range, and it is still several areas: as on Linux where memory was moved, or
+            // where parts have different memory policies.
             self.succeeded("remap of several areas refused");
             return Ok(());
         }
@@ -88,7 +88,7 @@ impl Lockstep {
         Ok(())
     }
 
-    /// The area that contains a page, and whether it is watched.
+    /// Returns the area that contains a page, and whether it is registered with a userfaultfd.
     fn area_of(&self, process: usize, page: u64) -> Option<(PageRange, bool)> {
         let page = PageRange::single(Page::new(page));
         let mut found = None;
@@ -100,9 +100,9 @@ impl Lockstep {
         found
     }
 
-    /// Looks up which areas lost their watcher because the moved area merged with them (Linux 7.2 `mm/vma.c`, `copy_vma`,
-    /// then `mremap_userfaultfd_prep`): the model does not follow merges of areas. `whole` is the area that the pages came
-    /// from.
+    /// Finds which areas lost their userfaultfd because the moved area merged with them (Linux 7.2 `mm/vma.c`,
+    /// `copy_vma`, then `mremap_userfaultfd_prep`): the model does not track merges of areas. `whole` is the area from
+    /// which the pages were moved.
     fn find_unwatched(&mut self, process: usize, whole: Option<(PageRange, bool)>, to: u64) {
         let joined = self.area_of(process, to);
         for (range, _) in whole.into_iter().chain(joined) {
@@ -116,14 +116,15 @@ impl Lockstep {
         }
     }
 
-    /// Whether what moves is more than one area: alike ones may be, after a fork.
+    /// Returns whether the range to be moved spans several areas. Areas with equal properties may stay unmerged after a
+    /// fork.
     pub(super) fn has_several(&self, process: usize, remap: Remap) -> bool {
         let (start, end) = (Page::new(remap.from), Page::new(remap.from + remap.pages));
         let area = self.area_of(process, remap.from);
         !area.is_some_and(|(area, _)| area.covers(PageRange::new(start, end)))
     }
 
-    /// Whether any of what moves is watched: such areas move alone.
+    /// Returns whether any part of the range to be moved is registered with a userfaultfd: such areas move alone.
     pub(super) fn is_watched(&self, process: usize, remap: Remap) -> bool {
         let (start, end) = (Page::new(remap.from), Page::new(remap.from + remap.pages));
         let range = PageRange::new(start, end);

@@ -1,4 +1,4 @@
-//! The steps that put a device for pages into use, and take it away.
+//! The steps that enable and disable a swap device.
 
 use memwright::FaultError;
 use memwright::object::ObjectError;
@@ -20,7 +20,7 @@ impl Lockstep {
         Ok(())
     }
 
-    /// All pages come back, or the device goes on as before.
+    /// Disables the swap device. Either all pages are swapped in, or the device stays in use.
     pub(super) fn swap_off(&mut self, cpu: CpuId) -> Result<(), Difference> {
         let Some((device, Some(number))) = self.device.clone() else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The steps about stores that are watched, and about huge pages; what is written, as both sides say.
+//! The steps of write tracking and of huge pages, and the comparison of which pages were written.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::process::Process;
 use crate::script::{Range, Watcher};
 use crate::terms;
 
-/// A scan for written pages where stores are noted.
+/// Returns a scan for written pages with asynchronous write protection.
 fn for_written(protect: bool) -> Scan {
     Scan {
         inverted: Categories::empty(),
@@ -53,7 +53,7 @@ fn in_model(process: usize, watcher: Watcher) -> terms::Watch {
 }
 
 impl Lockstep {
-    /// The process's watcher of this kind, made now if it has none.
+    /// Returns the process's userfaultfd context of this kind, created if there is none.
     pub(super) fn watcher(&mut self, process: usize, kind: Watcher) -> Result<Watch, Difference> {
         let own = |(owner, of, _): &&(usize, Watcher, Watch)| (*owner, *of) == (process, kind);
         if let Some((.., watch)) = self.watchers.iter().find(own) {
@@ -113,7 +113,7 @@ impl Lockstep {
         )
     }
 
-    /// What a watcher of the process does with a range, on both sides.
+    /// Applies an operation of a userfaultfd to a range, on both sides.
     fn by_watcher(
         &mut self,
         (what, process, cpu, range, kind): (&'static str, usize, CpuId, Range, Watcher),
@@ -166,7 +166,8 @@ impl Lockstep {
         self.succeeded("clear soft-dirty");
     }
 
-    /// No program sees whether it was done; but memory that is not there is told.
+    /// Collapses a range into huge pages. The model cannot tell whether it was done; only unmapped memory must be
+    /// reported.
     pub(super) fn collapse(
         &mut self,
         process: usize,
@@ -186,7 +187,7 @@ impl Lockstep {
         Ok(())
     }
 
-    /// No program sees it.
+    /// Splits the folios of a range, which no program can observe.
     pub(super) fn split(&mut self, process: usize, cpu: CpuId, range: Range, order: u8) {
         let (from, pages) = self.scale.range(range);
         let range = PageRange::new(Page::new(from), Page::new(from + pages));
@@ -199,7 +200,7 @@ impl Lockstep {
         }
     }
 
-    /// Which of the pages that may go, and that somebody watches, went: memory that is not there is not protected.
+    /// Finds which freed pages with a userfaultfd were discarded: a discarded page is no longer write-protected.
     pub(super) fn find_gone(&mut self, process: usize) {
         let uncertain: Vec<u64> = self.model.uncertain(process).collect();
         for page in uncertain {
@@ -210,8 +211,8 @@ impl Lockstep {
                 .survey(range, |sight: Sight<'_, SimulatedMachine>| {
                     if let Sight::Entry(_, extent) = sight {
                         is_there |= match extent.entry {
-                            // A discarded page of anonymous memory leaves no marker: what has one was protected
-                            // without a page, and is.
+                            // A discarded anonymous page leaves no marker. A page with a marker was protected before it
+                            // was populated, and still is.
                             Entry::Present(_)
                             | Entry::Swapped(_)
                             | Entry::Migrating(_)
@@ -227,7 +228,7 @@ impl Lockstep {
         }
     }
 
-    /// Which private pages of objects a refused store copied, though nothing was stored in them.
+    /// Finds which private pages of objects a refused store copied although nothing was stored in them.
     pub(super) fn find_copied(&mut self, process: usize) {
         let pages: Vec<u64> = self.model.may_have_copied(process).collect();
         for page in pages {
@@ -247,8 +248,8 @@ impl Lockstep {
         }
     }
 
-    /// Where memory comes in huge pages or folios a store counts for all of one, as on Linux. Those of an object are aligned
-    /// in the object, wherever a mapping maps them.
+    /// Allows a store to mark its whole huge page or folio soft-dirty, as on Linux. Folios of an object are aligned in
+    /// the object, wherever a mapping maps them.
     pub(super) fn spread_soft_dirty(&mut self, process: usize) {
         let most = self.largest;
         let folios = |model: &Model, page: u64| {
@@ -270,7 +271,7 @@ impl Lockstep {
         }
     }
 
-    /// What was written, found without touching anything.
+    /// Compares which pages were written, without accessing them.
     pub(super) fn check_tracking(&self, number: usize, process: &Process) -> Result<(), String> {
         let (start, end) = (self.scale.start(), self.scale.end());
         let pages = end - start;
@@ -296,7 +297,7 @@ impl Lockstep {
 
 type Space = memwright::AddressSpace<SimulatedMachine>;
 
-/// The written pages of those whose stores are noted.
+/// Returns the written pages among those with asynchronous write protection.
 fn written(
     space: &Space,
     from: u64,
@@ -312,7 +313,7 @@ fn written(
     (found, outcome)
 }
 
-/// The pages that are soft-dirty.
+/// Returns the soft-dirty pages.
 fn soft_dirty(process: &Process) -> Vec<u64> {
     let range = PageRange::new(Page::new(0), Page::USER_END);
     let mut found = Vec::new();
@@ -341,7 +342,7 @@ fn soft_dirty(process: &Process) -> Vec<u64> {
     found.into_iter().map(Page::number).collect()
 }
 
-/// Whether what was found is what the model says, where it says something. Both are in order.
+/// Compares the pages found with what the model requires, where it requires anything. Both are in ascending order.
 fn compare(expected: impl Iterator<Item = (u64, Stored)>, found: &[u64]) -> Result<(), String> {
     for (page, stored) in expected {
         let counts = found.binary_search(&page).is_ok();

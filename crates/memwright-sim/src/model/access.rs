@@ -77,7 +77,7 @@ impl Model {
         }
     }
 
-    /// Returns the pages of objects that the last step may have copied, by a refused store or before memory ran out.
+    /// Returns the pages of objects that the last step may have copied, in a refused store or before memory ran out.
     pub fn may_have_copied(&self, process: usize) -> impl Iterator<Item = u64> + '_ {
         let pages = self.spaces[&process].pages.iter();
         pages
@@ -129,7 +129,7 @@ impl Model {
         self.spaces[&process].pages[&page].is_protected()
     }
 
-    /// Returns the pages registered with a userfaultfd that may have been discarded, and their protection with them.
+    /// Returns the pages with a userfaultfd that may have been discarded together with their write protection.
     pub fn uncertain(&self, process: usize) -> impl Iterator<Item = u64> + '_ {
         let pages = self.spaces[&process].pages.iter();
         pages

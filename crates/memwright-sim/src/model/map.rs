@@ -65,12 +65,12 @@ impl Model {
         } else {
             Advice::PopulateRead
         };
-        // An access to the page where it stopped meets the same refusal.
+        // An access to the page at which it stopped is refused in the same way.
         let _ = self.advise(process, from, pages, advice);
     }
 
-    /// Populates a new mapping while memory may run out, which ends `MAP_POPULATE` silently. Which pages of an object it copied
-    /// is [asked afterwards](Self::may_have_copied).
+    /// Populates a new mapping while memory may run out, which ends `MAP_POPULATE` silently. Which pages of an object
+    /// it copied is [found out afterwards](Self::may_have_copied).
     pub fn populate_some(&mut self, process: usize, from: u64, pages: u64) {
         for (_, mapped) in self.space(process).pages.range_mut(from..from + pages) {
             let is_private = matches!(mapped.source, Source::Private { .. });

@@ -1,12 +1,12 @@
 //! A model of what memory contains and permits: slow, obvious, and independent of the implementation.
 //!
-//! Every process owns every page that it maps. A private page is a value, copied when the process forks; a shared page names
-//! a page of an object. The model has no frames, reference counts, exclusivity or faults, and no huge pages, swap, nodes or
-//! merged pages: none of these may be visible to a program. The one exception is memory freed by `MADV_FREE`, which may be
-//! seen to go.
+//! Every process owns every page that it maps. A private page is a value, copied when the process forks; a shared page
+//! names a page of an object. The model has no frames, reference counts, exclusivity or faults, and no huge pages,
+//! swap, nodes or merged pages: none of these may be visible to a program. The one exception is memory freed by
+//! `MADV_FREE`, whose loss a program may see.
 //!
-//! The model tracks for each page whether it was written since writes were last asked for. Where Linux's interfaces may
-//! report a page as written that was not, the answer is [`Stored::Maybe`].
+//! The model tracks for each page whether it was written since write tracking was last reset. Where Linux's interfaces
+//! may report an unwritten page as written, the answer is [`Stored::Maybe`].
 
 mod access;
 mod advise;
@@ -33,15 +33,15 @@ pub enum Refusal {
     Denied(u64),
     /// The object ends before this page.
     BeyondObject(u64),
-    /// The operation does not apply to what is mapped at this page.
+    /// The operation does not apply to the mapping of this page.
     NotApplicable(u64),
-    /// What is mapped at this page is sealed.
+    /// The mapping of this page is sealed.
     Sealed(u64),
-    /// A store to this page is for its watcher to allow.
+    /// A store to this page must wait for its userfaultfd handler.
     Protected(u64),
-    /// This page has another watcher.
+    /// This page is registered with another userfaultfd.
     Watched(u64),
-    /// This page has not this watcher.
+    /// The page is not registered with this userfaultfd.
     NotWatched,
     /// Something was stored in this page.
     Exists(u64),
@@ -142,7 +142,7 @@ impl Model {
         }
     }
 
-    /// Returns the private contents of a page, copied now if it had none.
+    /// Returns the private contents of a page, copied now if it had no copy.
     fn own(&mut self, process: usize, page: u64) -> &mut Contents {
         let now = self.contents(process, page).clone();
         let mapped = self.space(process).pages.get_mut(&page);

@@ -35,7 +35,7 @@ impl Model {
         self.objects[object].pages.len() as u64
     }
 
-    /// Changes the size of an object (`ftruncate`). Pages beyond the new end go, and their private copies with them.
+    /// Changes the size of an object (`ftruncate`). Pages beyond the new end are removed, with their private copies.
     pub fn truncate(&mut self, object: ObjectNumber, pages: u64) {
         self.objects[object].pages.resize(pages as usize, None);
         for mapped in self.all() {
@@ -58,8 +58,8 @@ impl Model {
         }
     }
 
-    /// Returns the private pages of an object that were filled with zeroes and not stored to since. A hole takes them too if they
-    /// map the zero page (Linux 7.2 `mm/memory.c`, `zap_present_ptes`).
+    /// Returns the private pages of an object that were filled with zeroes and not stored to since. Punching a hole
+    /// removes them too if they map the zero page (Linux 7.2 `mm/memory.c`, `zap_present_ptes`).
     pub fn filled_with_zeroes(
         &self,
         process: usize,

@@ -32,14 +32,14 @@ pub enum Source {
     Private {
         /// The object.
         object: ObjectNumber,
-        /// The object's page that the first page of the mapping shows.
+        /// The object's page that the first page of the mapping maps.
         index: u64,
     },
     /// A shared mapping of an object's pages from `index` on.
     Shared {
         /// The object.
         object: ObjectNumber,
-        /// The object's page that the first page of the mapping shows.
+        /// The object's page that the first page of the mapping maps.
         index: u64,
     },
 }
@@ -79,14 +79,14 @@ pub(super) struct OnFork {
     pub(super) wipe: bool,
 }
 
-/// Whether a page was written since writes were last asked for.
+/// Whether a page was written since write tracking was last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stored {
     /// It was not, and must not count as written.
     No,
     /// It was, and must count as written.
     Yes,
-    /// Writes were never asked for, or the contents went: it may count as either.
+    /// Write tracking was never reset, or the contents were discarded: it may count as either.
     #[default]
     Maybe,
 }
@@ -99,7 +99,7 @@ impl Stored {
         }
     }
 
-    /// Records that the contents went: the page may count as either.
+    /// Records that the contents were discarded: the page may count as either.
     pub(super) fn lose(&mut self) {
         *self = Self::Maybe;
     }
@@ -111,8 +111,8 @@ pub(super) struct Mapped {
     pub(super) source: Source,
     /// The private copy, if there is one.
     pub(super) own: Option<Contents>,
-    /// The contents if the page was discarded (`MADV_FREE`): zeroes, with what was stored since. A read tells which of the
-    /// two it is.
+    /// The contents if the page was discarded (`MADV_FREE`): zeroes, with what was stored since. A read shows which of
+    /// the two contents the page has.
     pub(super) otherwise: Option<Contents>,
     /// A store to the mapped page of an object was refused, or memory may have run out before the copy: the page may have a
     /// private copy since then.
@@ -130,7 +130,7 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    /// Makes the state of a newly mapped page.
+    /// Creates the state of a newly mapped page.
     pub(super) fn new(rights: Rights, source: Source) -> Self {
         Self {
             rights,

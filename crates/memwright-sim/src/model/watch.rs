@@ -5,7 +5,7 @@ use super::{Model, Refusal};
 use crate::terms::Watch;
 
 impl Model {
-    /// Returns the pages of a range that are registered with a watcher.
+    /// Returns the pages of a range that are registered with a userfaultfd.
     pub fn watched(&self, process: usize, from: u64, pages: u64) -> impl Iterator<Item = u64> + '_ {
         let range = self.spaces[&process].pages.range(from..from + pages);
         range
@@ -13,7 +13,7 @@ impl Model {
             .map(|(&page, _)| page)
     }
 
-    /// Removes the watcher of a page whose area merged with a moved area.
+    /// Unregisters a page whose area merged with a moved area.
     pub fn lose_watch(&mut self, process: usize, page: u64) {
         if let Ok(mapped) = self.mapped(process, page) {
             mapped.watch = None;
@@ -21,7 +21,7 @@ impl Model {
         }
     }
 
-    /// Registers the mapped pages of a range with a watcher (`UFFDIO_REGISTER` with write protection).
+    /// Registers the mapped pages of a range with a userfaultfd (`UFFDIO_REGISTER` with write protection).
     ///
     /// # Errors
     /// The first page that cannot be registered; then none is.
@@ -98,7 +98,7 @@ impl Model {
         range.any(|(_, mapped)| mapped.watch.is_some_and(|watch| watch.fills))
     }
 
-    /// Returns whether a page may be missing: nothing but zeroes was stored where there were zeroes.
+    /// Returns whether a page may be missing: nothing was stored in it, or only zeroes where it is anonymous.
     fn may_be_missing(&self, process: usize, page: u64) -> bool {
         let mapped = &self.spaces[&process].pages[&page];
         let is_zero = |contents: &Contents| shows(contents, 0, &[0; PAGE]);

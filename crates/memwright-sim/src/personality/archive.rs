@@ -1,10 +1,10 @@
-//! The files that the machine boots with.
+//! The initial files of the machine.
 
 use super::program::{CODE, DATA, DATA_BYTES, NAME_ROOM, NAMES};
 
 const PAGE: u64 = 4096;
 
-/// A static ELF program for x86-64: a page that nobody reads, and the data, which begins with the names.
+/// Builds a static ELF program for x86-64: a code page that is never read, and the data, which begins with the names.
 pub fn own_program() -> Vec<u8> {
     let mut data = Vec::new();
     for name in NAMES {
@@ -46,7 +46,7 @@ pub fn own_program() -> Vec<u8> {
     file
 }
 
-/// An archive (`newc`) of a few folders and the program.
+/// Builds an archive (`newc`) of a few folders and the program.
 pub fn archive(program: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, mode, data) in [

@@ -1,4 +1,4 @@
-//! What programs asked the kernel for: which calls were made, and which of them did something.
+//! Statistics of system calls: which were made, and which succeeded.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,16 +6,16 @@ use std::fmt;
 use memwright_linux::arch::x86_64::regs::UserRegs;
 use memwright_linux::syscall::table;
 
-/// Calls by name; commands of `ioctl` and what `madvise` is told count each for itself.
+/// Calls by name. Each command of `ioctl` and each advice of `madvise` counts separately.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calls(BTreeMap<String, Count>);
 
-/// How often.
+/// How often a call was made, and how often it succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// It was called.
+    /// Calls made.
     pub made: u64,
-    /// It returned no error to a program that went on.
+    /// Calls that returned no error to a program that continued.
     pub succeeded: u64,
 }
 
@@ -26,7 +26,7 @@ impl Calls {
         }
     }
 
-    /// The program goes on after a call, with these registers.
+    /// Counts a call as successful if these registers, with which the program continues after it, hold no error.
     pub(super) fn returned(&mut self, regs: &UserRegs) {
         let failed = regs.rax > u64::MAX - 4096;
         let name = name(regs.orig_rax, regs.rsi, regs.rdx).filter(|_| !failed);
@@ -35,7 +35,7 @@ impl Calls {
         }
     }
 
-    /// Adds what others asked for.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Self) {
         for (name, count) in &other.0 {
             let sum = self.0.entry(name.clone()).or_default();
@@ -44,14 +44,14 @@ impl Calls {
         }
     }
 
-    /// What is known of a call.
+    /// Returns the counts of one call.
     #[must_use]
     pub fn of(&self, name: &str) -> Count {
         self.0.get(name).copied().unwrap_or_default()
     }
 }
 
-/// One line for each call: its name, how often it was made, and how often it succeeded.
+/// Prints one line for each call: its name, how often it was made, and how often it succeeded.
 impl fmt::Display for Calls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, Count { made, succeeded }) in &self.0 {

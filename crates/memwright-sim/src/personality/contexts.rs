@@ -1,4 +1,4 @@
-//! Kernel stacks as host threads, of which one at a time goes on.
+//! Kernel stacks as host threads, of which one runs at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,10 +9,10 @@ use memwright_linux::host::ContextId;
 
 use crate::machine::locked;
 
-/// Room for a kernel stack: unoptimised code needs more than a kernel gives.
+/// Bytes of a kernel stack: unoptimised code needs more than a kernel provides.
 const STACK: usize = 1 << 20;
 
-/// Thrown on a stack that nobody will run again, to leave it.
+/// Thrown on a stack that will not run again, to unwind it.
 struct Left;
 
 #[derive(Default)]
@@ -20,13 +20,13 @@ struct State {
     turn: u32,
     last: u32,
     threads: BTreeMap<u32, JoinHandle<()>>,
-    /// Stacks that end as soon as they are looked at.
+    /// Stacks that unwind at their next turn.
     left: BTreeSet<u32>,
-    /// What a thread panicked with.
+    /// The message of the first panic on any stack.
     panic: Option<String>,
 }
 
-/// All stacks of a machine with one CPU. The first, number 0, is that of whoever made them.
+/// All stacks of a machine with one CPU. The first, number 0, is that of the thread that created this value.
 #[derive(Default)]
 pub struct Contexts {
     state: Mutex<State>,
@@ -34,7 +34,7 @@ pub struct Contexts {
 }
 
 impl Contexts {
-    /// A new stack, on which `start` runs when it is first switched to.
+    /// Creates a stack on which `start` runs when it is first switched to.
     pub fn create(&'static self, start: impl FnOnce() + Send + 'static) -> Option<ContextId> {
         let mut state = locked(&self.state);
         state.last += 1;
@@ -53,7 +53,7 @@ impl Contexts {
         Some(ContextId(id))
     }
 
-    /// Goes on with `to`; returns when somebody goes on with `from`.
+    /// Switches from `from` to `to`. Returns when another stack switches back to `from`.
     pub fn switch(&self, from: ContextId, to: ContextId) {
         self.pass(to.0);
         self.await_turn(from.0);
@@ -86,19 +86,19 @@ impl Contexts {
         drop(state);
         self.changed.notify_all();
         if let Some(thread) = thread {
-            // What it panicked with is noted by itself.
+            // The panic message has been recorded by the thread itself.
             let _ = thread.join();
         }
     }
 
-    /// Ends the machine from any of its stacks: the first goes on, and finds itself left.
+    /// Ends the machine from any of its stacks: marks the first stack as ended and unwinds the current one.
     pub fn end(&self) -> ! {
         locked(&self.state).left.insert(0);
         self.changed.notify_all();
         leave()
     }
 
-    /// Ends every stack but the first, one after another; returns what a thread panicked with.
+    /// Ends every stack but the first, one after another. Returns the message of a panic, if there was one.
     pub fn end_all(&self) -> Option<String> {
         loop {
             let next = locked(&self.state).threads.keys().next().copied();
@@ -116,7 +116,7 @@ impl Contexts {
         }
     }
 
-    /// A stack ended by a panic: the machine ends with it.
+    /// Records a panic that ended a stack, and ends the machine.
     fn note_panic(&self, thrown: &(dyn std::any::Any + Send)) {
         if thrown.is::<Left>() {
             return;
@@ -132,7 +132,7 @@ impl Contexts {
     }
 }
 
-/// Unwinds the stack; this is no panic.
+/// Unwinds the stack without a panic.
 fn leave() -> ! {
     resume_unwind(Box::new(Left))
 }

@@ -1,4 +1,4 @@
-//! The machine below the personality: one CPU, a clock that counts operations, no devices.
+//! The machine below the personality: one CPU, a clock that counts operations, no hardware devices.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,14 +21,14 @@ use crate::mmu::PageFault;
 /// The CPU.
 pub(super) const CPU: CpuId = CpuId::new(0);
 
-/// Nanoseconds that an operation takes.
+/// Simulated duration of one operation, in nanoseconds.
 const OPERATION: u64 = 1_000;
 
-/// The most operations of all programs of a run, and the most times that nobody could go on but by a timer.
+/// The maximum number of operations of all programs of a run, and of times that the CPU idles until a timer.
 const MOST_OPERATIONS: u64 = 2_000;
 const MOST_WAITS: u64 = 200;
 
-/// What is around the simulated machine.
+/// The state beside the simulated machine.
 pub struct Surroundings {
     pub(super) contexts: &'static Contexts,
     pub(super) operations: Vec<Operation>,
@@ -38,12 +38,12 @@ pub struct Surroundings {
     kicked: AtomicBool,
     pub(super) performed: AtomicU64,
     waits: AtomicU64,
-    /// What happens when the first program begins.
+    /// Called when the first program starts.
     pub(super) begins: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    /// What came out of each channel.
+    /// The output of each channel.
     pub(super) output: Mutex<Vec<(Channel, Vec<u8>)>>,
     pub(super) code: Mutex<Option<u8>>,
-    /// What programs asked for.
+    /// The system calls that programs made.
     pub(super) calls: Mutex<Calls>,
 }
 
@@ -68,13 +68,13 @@ impl Surroundings {
         }
     }
 
-    /// One operation takes its time. False once all of them together took too much.
+    /// Advances the clock by one operation. Returns false once the run has used up its operations.
     pub(super) fn tick(&self) -> bool {
         self.clock.fetch_add(OPERATION, Ordering::Relaxed);
         self.performed.fetch_add(1, Ordering::Relaxed) < MOST_OPERATIONS
     }
 
-    /// Whether the CPU was asked to look around, or its deadline is over.
+    /// Returns a pending interrupt: a reschedule request, or the timer if its deadline has passed.
     pub(super) fn interrupt(&self) -> Option<Trap> {
         if self.kicked.swap(false, Ordering::Relaxed) {
             return Some(Trap::Reschedule);
@@ -89,7 +89,7 @@ impl Surroundings {
 }
 
 impl Simulated {
-    /// Copies page by page; faults are resolved as the personality says.
+    /// Copies page by page; the personality resolves faults.
     fn copy(
         &self,
         address: u64,
@@ -200,7 +200,7 @@ impl Host for Simulated {
         3
     }
 
-    /// Its processors have no protection keys.
+    /// The simulated CPUs have no protection keys.
     fn set_key_rights(&self, _rights: u32) {}
 
     fn hardware_capabilities(&self) -> u64 {
@@ -225,7 +225,7 @@ impl Host for Simulated {
             Some(at) => {
                 self.more.clock.fetch_max(at, Ordering::Relaxed);
             }
-            // Everybody sleeps, and nothing wakes anybody: nothing more can be seen.
+            // All threads sleep and no timer is armed, so the run is over.
             None => self.more.contexts.end(),
         }
     }

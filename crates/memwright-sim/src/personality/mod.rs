@@ -1,11 +1,11 @@
 //! The Linux personality on the simulated machine: its system calls and its loader, in a host process, for tests and
 //! fuzzers.
 //!
-//! Instead of instructions a program has [operations](program::Operation): system calls and accesses of memory, decoded
-//! from any bytes. What is in memory, and how it is reached, is simulated as everywhere in this crate; that a frame is
-//! filled which some translation still reaches is noticed here too. Kernel stacks are host threads of which one goes on
-//! at a time, the clock counts operations, and a machine on which everybody sleeps for good is switched off: the same
-//! bytes give the same run.
+//! Instead of instructions a program has [operations](program::Operation): system calls and memory accesses, decoded
+//! from any bytes. Memory and its translation are simulated as everywhere in this crate, so filling a frame that some
+//! translation still reaches is detected here too. Kernel stacks are host threads of which one runs at a time, the
+//! clock counts operations, and a machine on which all threads sleep for good is switched off. The same bytes therefore
+//! give the same run.
 
 mod archive;
 pub mod calls;
@@ -32,47 +32,47 @@ use calls::Calls;
 use contexts::Contexts;
 use host::{CPU, Simulated, Surroundings};
 
-/// How a run ended, and what it left.
+/// How a run ended, and what it left behind.
 #[derive(Debug)]
 pub struct Ended {
-    /// The program ended, and the machine with it; else everybody slept.
+    /// The program exited, and the machine powered off; otherwise all threads slept.
     pub powered_off: bool,
     /// What the program wrote to standard output.
     pub stdout: Vec<u8>,
-    /// The account, a line for each row; empty where everybody slept.
+    /// The account, a line for each row; empty where all threads slept.
     pub account: String,
-    /// Operations that all programs performed, and steps at the end of each.
+    /// Operations that all programs performed, and the final steps of each.
     pub performed: u64,
-    /// What its programs asked for, and how often.
+    /// The system calls that its programs made, and how often.
     pub calls: Calls,
     /// What was wrong: findings of the audit, violations of the machine, a panic.
     pub findings: Vec<String>,
 }
 
-/// Runs a program of these operations.
+/// Runs a program with these operations.
 #[must_use]
 pub fn run_operations(operations: Vec<program::Operation>) -> Ended {
     run(&archive::own_program(), operations, false)
 }
 
-/// Executes a file with these bytes; whatever its first instruction is, it exits.
+/// Executes a file with these bytes. Instead of its first instruction it exits.
 #[must_use]
 pub fn run_file(file: &[u8]) -> Ended {
     run(file, Vec::new(), false)
 }
 
-/// Frames of the machine, half of them in each of two nodes.
+/// Frames of the machine, half of them on each of two nodes.
 const FRAMES: u32 = 4096;
 
-/// Bytes of its swap device.
+/// Size of its swap device in bytes.
 const SWAP: u64 = 1 << 20;
 
 thread_local! {
-    /// The machine of the last run: its memory is most of what a run takes.
+    /// The machine of the last run, reused because allocating its memory takes most of the time of a run.
     static SPARE: Cell<Option<SimulatedMachine>> = const { Cell::new(None) };
 }
 
-/// A machine on which nothing has run yet, or one that is like it.
+/// Returns a machine on which nothing has run yet, or a reused one reset to that state.
 fn fresh_machine() -> SimulatedMachine {
     let Some(machine) = SPARE.take() else {
         return SimulatedMachine::new(MachineOptions {
@@ -93,9 +93,10 @@ fn fresh_machine() -> SimulatedMachine {
     machine
 }
 
-/// Boots a machine and runs a program. When that begins, the kernel loses a frame and promises pages if it `leaks`.
+/// Boots a machine and runs a program. If `leaks` is true, the kernel leaks a frame and a commit charge when the
+/// program starts.
 ///
-/// The kernel is never freed: nothing in it knows that a machine may end.
+/// The kernel is never freed: it has no code for the end of a machine.
 fn run(file: &[u8], operations: Vec<program::Operation>, leaks: bool) -> Ended {
     let machine = fresh_machine();
     let contexts: &'static Contexts = Box::leak(Box::default());
@@ -180,7 +181,7 @@ mod tests {
         Operation::Call(number, arguments.map(Argument::Value))
     }
 
-    /// Where a name stands.
+    /// Returns the address of a name.
     fn name(wanted: &str) -> u64 {
         let place = NAMES.iter().position(|name| *name == wanted);
         program::DATA + place.expect("a name") as u64 * NAME_ROOM
@@ -203,7 +204,7 @@ mod tests {
         let ended = run_clean(vec![
             call(9, MAP),
             Operation::Store(Argument::Result(0), u64::from_le_bytes(*b"written\n")),
-            // fork, wait4; both write what the parent stored, unless the child's write is refused.
+            // fork, wait4; both processes write what the parent stored, unless the child's write is refused.
             call(57, [0; 6]),
             call(61, [u64::MAX, 0, 0, 0, 0, 0]),
             call(1, [1, ARENA, 8, 0, 0, 0]),
@@ -238,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_handler_runs_and_returns() {
-        // The handler's address and its restorer's, in a page that may be executed.
+        // The addresses of the handler and of its restorer, in a page that may be executed.
         let action = program::DATA + 0x8000;
         let ended = run_clean(vec![
             call(9, [ARENA, 0x1000, 7, 0x32, u64::MAX, 0]),
@@ -273,7 +274,7 @@ mod tests {
         assert_eq!(ended.performed, 1);
     }
 
-    /// What is lost while a program runs is found, each kind of it once, and counted.
+    /// Checks that the audit finds each kind of leak once, and counts it.
     #[test]
     fn the_audit_finds_what_a_run_lost() {
         let clean = run_clean(Vec::new());

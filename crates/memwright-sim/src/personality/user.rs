@@ -11,7 +11,7 @@ use super::program::{ARENA, Argument, CODE, DATA, Operation};
 use crate::machine::locked;
 use crate::mmu::PageFault;
 
-/// The end of the lower half of the address space: what lies between the halves is no address.
+/// The end of the lower half of the address space; addresses between the halves are not canonical.
 const LOWER_END: u64 = 1 << 47;
 const UPPER_START: u64 = LOWER_END.wrapping_neg();
 
@@ -22,7 +22,7 @@ const EXIT_GROUP: u64 = 231;
 const EXCEPTIONS: [u8; 6] = [0, 3, 4, 6, 13, 17];
 
 impl Simulated {
-    /// Runs user mode as [`Host::run_user`](memwright_linux::host::Host::run_user) says.
+    /// Runs user mode as specified by [`Host::run_user`](memwright_linux::host::Host::run_user).
     pub(super) fn run_program(&self, context: &Context<'_>) -> Trap {
         if let Some(begins) = locked(&self.more.begins).take() {
             begins();
@@ -68,7 +68,7 @@ impl Simulated {
                     r10,
                     r8,
                     r9,
-                    // What earlier calls returned.
+                    // The results of earlier calls.
                     r12: regs.rax,
                     r13: regs.r12,
                     r14: regs.r13,
@@ -99,8 +99,8 @@ impl Simulated {
         None
     }
 
-    /// Not an operation of the program: its end; or a function that handles a signal, which returns; or, of a program
-    /// that was loaded from a file, its first instruction.
+    /// Runs what is not an operation of the program: its end; or a signal handler, which returns at once; or the first
+    /// instruction of a program that was loaded from a file.
     fn elsewhere(&self, context: &Context<'_>, regs: UserRegs, ends: bool) -> Option<Trap> {
         if ends {
             locked(&self.more.calls).returned(&regs);
@@ -113,7 +113,7 @@ impl Simulated {
             return Some(trap);
         }
         if regs.orig_rax == u64::MAX && regs.rax == 0 && regs.rbp == 0 && regs.rdi == 0 {
-            // Nothing has run here yet.
+            // The program was just loaded from a file.
             return call(context, EXIT_GROUP);
         }
         context.state().regs.rsp = regs.rsp.wrapping_add(8);
@@ -121,7 +121,7 @@ impl Simulated {
     }
 }
 
-/// A system call. `None`: user mode goes on.
+/// Performs a system call. Returns `None` if user mode continues.
 fn call(context: &Context<'_>, number: u64) -> Option<Trap> {
     {
         let mut state = context.state();
@@ -131,7 +131,7 @@ fn call(context: &Context<'_>, number: u64) -> Option<Trap> {
     (!syscall::serve(context)).then_some(Trap::Syscall)
 }
 
-/// An access of eight bytes.
+/// Performs an access of eight bytes.
 fn touch(address: u64, access: impl FnOnce(VirtAddr) -> Result<(), PageFault>) -> Result<(), Trap> {
     let fault = |address, write, fetch, present| Trap::PageFault {
         address,

@@ -1,4 +1,4 @@
-//! What a kernel does with a program's memory: copies, pins, locks, keys, and one program with another's.
+//! What a kernel does with a program's memory: copies, pins, locks, protection keys, and accesses by other programs.
 
 use memwright::space::LockFuture;
 use memwright::{Advice, MapRequest, Placement, Rights, SyncFlags};
@@ -29,14 +29,14 @@ fn copies_by_the_kernel() {
         trial.on("write", &program, |space| space.write(at(1), &text));
         trial.expect(&program, 1, 7);
         trial.expect(&program, 2, 7);
-        // What one program has, another one gets: process_vm_writev.
+        // One program writes to the memory of another: process_vm_writev.
         let mut taken = [0; 2 * PAGE_SIZE];
         trial.on("read", &program, |space| space.read(at(1), &mut taken));
         assert_eq!(taken, text);
         trial.on("write", &other, |space| space.write(at(2), &taken));
         trial.expect(&other, 2, 7);
         trial.on("read", &other, |space| space.read(at(5), &mut taken));
-        // A debugger writes where the program may not.
+        // A debugger writes where the program itself may not.
         trial.on("force", &program, |space| space.write_forced(at(9), &[8]));
         trial.expect(&program, 9, 8);
         trial.step("file", || file.write_at(bytes(4), &[9; 2 * PAGE_SIZE]));

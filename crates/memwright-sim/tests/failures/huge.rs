@@ -1,11 +1,11 @@
-//! Huge pages: the first touch, splits, copies and collapse. Where no huge page is to be had small ones do.
+//! Huge pages: first access, splits, copies and collapse. Where no huge page is available, small pages are used.
 
 use memwright::{Advice, HugeMode, MapRequest, Placement, RemapRequest};
 
 use crate::support::{FIRST, READ, READ_WRITE, at, bytes};
 use crate::trial::{Program, Trial, machine, run};
 
-/// The first page where 2 MiB begin.
+/// The first page of an aligned block of 2 MiB.
 const HEAD: u64 = 2;
 const HUGE: u64 = 512;
 
@@ -62,7 +62,7 @@ fn collapse() {
             trial.write(&program, HEAD + page, (page % 200) as u8 + 1);
         }
         let before = program.process.on(FIRST, |space| space.resident_pages());
-        // It may be refused for want of memory, which Linux says too, and then nothing has changed.
+        // Collapse may report that there is no memory, as on Linux; then nothing has changed.
         trial.on("collapse", &program, |space| {
             let outcome = space.advise(at(HEAD), bytes(HUGE), Advice::Collapse);
             if outcome.is_err() {

@@ -1,4 +1,4 @@
-//! Huge pages of the pool: promises, faults, copies, and what a file of them loses and gets.
+//! hugetlb pages: reservations, faults, copies, and truncation and growth of a hugetlbfs file.
 
 use std::ops::Range;
 use std::sync::Arc;

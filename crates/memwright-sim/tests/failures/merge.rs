@@ -1,11 +1,11 @@
-//! Pages with equal contents share a frame, and part again.
+//! Pages with equal contents are merged, and separated again.
 
 use memwright::{Advice, MapRequest, Placement};
 
 use crate::support::{FIRST, READ_WRITE, at, bytes};
 use crate::trial::{Program, Trial, machine, run};
 
-/// Goes round all memory so often that what stays the same is merged.
+/// Scans all memory until every unchanged page is merged.
 fn scan(trial: &Trial) {
     trial.step("scan", || {
         let _running = trial.host.machine().run_on(FIRST);

@@ -1,4 +1,4 @@
-//! Memory by node: policies, pages that move, and entries that tell who uses them.
+//! NUMA: policies, page migration, and NUMA hints.
 
 use memwright::{Advice, MapRequest, Moved, Moving, PlaceMode, PlacePolicy, Placement, Unmoved};
 use memwright_sim::MachineOptions;

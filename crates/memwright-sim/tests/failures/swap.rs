@@ -1,4 +1,4 @@
-//! Pages that leave memory and come back, of one program and of several.
+//! Pages that are swapped out and in, of one program and of several.
 
 use std::sync::Arc;
 
@@ -158,10 +158,11 @@ fn of_shared_memory() {
     });
 }
 
-/// Pages of an object that come back several at a time, for programs and for calls, and leave while nobody shows them.
+/// Pages of an object that are swapped in several at a time, by faults and by system calls, and are swapped out while
+/// no process maps them.
 #[test]
 fn of_shared_memory_together() {
-    // Where there is no frame for a folio, smaller ones and single frames serve.
+    // Where no frame is available for a folio, smaller folios and single frames are used.
     run(&machine(512), 1, 0, |trial| {
         let device = Arc::new(HostSwap::new(64));
         let added = trial.host.memory().add_swap(device, 0);

@@ -19,7 +19,7 @@ use memwright_table::{OutOfFrames, OutOfMemory, PoolCounts};
 
 use crate::support::{FIRST, assert_coherent, at, bytes};
 
-/// Whether an error says that there was no memory, as far as Linux tells it.
+/// Whether an error reports that there was no memory, as Linux reports it.
 pub trait Exhausted: Debug {
     fn is_exhausted(&self) -> bool;
 }
@@ -65,20 +65,20 @@ enum Failing {
     Heap(u64),
 }
 
-/// A machine, the programs on it, and what their memory has to contain.
+/// A machine, the programs on it, and the expected contents of their memory.
 pub struct Trial {
     pub host: Arc<Host>,
     failing: Failing,
     processes: RefCell<Vec<Rc<Process>>>,
-    /// The first byte of a page of a program.
+    /// The expected first byte of each page of each program.
     contents: RefCell<BTreeMap<(usize, u64), u8>>,
     used_before: u64,
     /// Frames that were allocated before the first step.
     allocated: Cell<u64>,
     failed: Cell<u64>,
-    /// Whether the failure is still to come.
+    /// Whether the failure has not happened yet.
     armed: Cell<bool>,
-    /// Somebody else has a reference of a page for a while, which the audit does not know of.
+    /// Set while a page has an additional reference that the audit does not know of.
     pub lent: Cell<bool>,
 }
 
@@ -106,7 +106,7 @@ impl Trial {
         }
     }
 
-    /// A program that maps nothing.
+    /// Creates a program that maps nothing.
     pub fn program(&self) -> Program {
         self.admit(Process::new(&self.host))
     }
@@ -130,7 +130,7 @@ impl Trial {
         Arc::new(Shmem::new(memory, bytes(pages), identity).expect("heap"))
     }
 
-    /// What was prepared is there: from now on an allocation may fail.
+    /// Ends the preparation: from now on an allocation may fail.
     pub fn begin(&self) {
         let _running = self.host.machine().run_on(FIRST);
         self.check("prepared");
@@ -151,14 +151,14 @@ impl Trial {
         pending
     }
 
-    /// An operation: it succeeds, or says that there is no memory and then succeeds.
+    /// Performs an operation. It succeeds, or reports that there is no memory and then succeeds when it is retried.
     pub fn step<T, E: Exhausted>(&self, name: &str, act: impl FnMut() -> Result<T, E>) -> T {
         let done = self.attempt(name, act);
         self.check(name);
         done
     }
 
-    /// The same, where what must be there afterwards is not known yet.
+    /// Like `step`, without the check after success, where the expected contents are not recorded yet.
     fn attempt<T, E: Exhausted>(&self, name: &str, mut act: impl FnMut() -> Result<T, E>) -> T {
         match act() {
             Ok(done) => done,
@@ -178,7 +178,7 @@ impl Trial {
         }
     }
 
-    /// An operation on the memory of a program.
+    /// Performs an operation on the memory of a program.
     pub fn on<T, E: Exhausted>(
         &self,
         name: &str,
@@ -188,14 +188,14 @@ impl Trial {
         self.step(name, || program.process.on(FIRST, &mut act))
     }
 
-    /// A store to a page, by the program.
+    /// Stores to a page, as the program.
     pub fn write(&self, program: &Program, page: u64, value: u8) {
         self.attempt("write", || program.process.write(FIRST, at(page), &[value]));
         self.expect(program, page, value);
         self.check("write");
     }
 
-    /// A load of a page, by the program.
+    /// Loads from a page, as the program.
     pub fn read(&self, program: &Program, page: u64) {
         let mut byte = [0];
         self.step("read", || program.process.read(FIRST, at(page), &mut byte));
@@ -204,19 +204,19 @@ impl Trial {
         }
     }
 
-    /// A page has to contain this from now on.
+    /// Sets the expected contents of a page.
     pub fn expect(&self, program: &Program, page: u64, value: u8) {
         let mut contents = self.contents.borrow_mut();
         contents.insert((program.number, page), value);
     }
 
-    /// What pages contain is not of interest any more.
+    /// Drops the expected contents of pages.
     pub fn forget(&self, program: &Program, pages: std::ops::Range<u64>) {
         let mut contents = self.contents.borrow_mut();
         contents.retain(|(number, page), _| *number != program.number || !pages.contains(page));
     }
 
-    /// `fork`: the child has what the parent has.
+    /// Forks a program; the child has the parent's contents.
     pub fn fork(&self, parent: &Program) -> Program {
         let child = self.step("fork", || parent.process.fork(FIRST));
         let child = self.admit(child);
@@ -231,7 +231,7 @@ impl Trial {
         child
     }
 
-    /// What must hold after every step, found without a fault.
+    /// Checks what must hold after every step, without causing faults.
     fn check(&self, name: &str) {
         assert_coherent(&self.host);
         let memory = self.host.machine().memory();
@@ -258,7 +258,8 @@ impl Trial {
         }
     }
 
-    /// Every program reads what it has, and ends; returns how many steps failed, and whether the failure never came.
+    /// Reads the memory of every program and ends it. Returns how many steps failed, and whether the failure did not
+    /// happen.
     fn finish(self) -> (u64, bool) {
         let pending = self.disarm();
         for (number, process) in self.processes.borrow().iter().enumerate() {
@@ -292,7 +293,7 @@ impl Trial {
         frames.resize_pool(0);
         assert_eq!(frames.pool(), PoolCounts::default());
         while memory.merging().shed(memory) > 0 {}
-        // The huge page of zeroes stays once it was needed.
+        // The huge zero page stays allocated once it was needed.
         let zeroes = memory.huge().zero_pages() * 512;
         assert_eq!(
             frames.used(),
@@ -303,13 +304,14 @@ impl Trial {
         (self.failed.get(), pending)
     }
 
-    /// An account row, for steps that say whether something happened.
+    /// Returns a row of the account, for steps that check whether something happened.
     pub fn count(&self, row: Row) -> u64 {
         self.host.memory().account().count(row)
     }
 }
 
-/// Runs a subject with each allocation failing. Of frames at least so many are to be told of, of heap to be allocated.
+/// Runs a subject once for each allocation, which fails. At least `frames` failures of frame allocations must be
+/// reported, and at least `heap` heap blocks must be allocated.
 pub fn run(options: &MachineOptions, frames: u64, heap: u64, subject: fn(&Trial)) {
     let clean = Trial::new(*options, Failing::None);
     subject(&clean);
@@ -321,7 +323,7 @@ pub fn run(options: &MachineOptions, frames: u64, heap: u64, subject: fn(&Trial)
         subject(&trial);
         told += trial.finish().0;
     }
-    // What is not told is made up for: by small pages instead of a huge one, by another round, by a later fault.
+    // Other failures are compensated: by small pages instead of a huge one, by another round, by a later fault.
     assert!(told >= frames, "{told} of {allocations} frames");
     for nth in 0.. {
         let trial = Trial::new(*options, Failing::Heap(nth));
@@ -334,7 +336,7 @@ pub fn run(options: &MachineOptions, frames: u64, heap: u64, subject: fn(&Trial)
     }
 }
 
-/// A machine with so many frames.
+/// Returns the options of a machine with this number of frames.
 pub fn machine(frames: u32) -> MachineOptions {
     MachineOptions {
         frames,

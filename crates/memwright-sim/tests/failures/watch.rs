@@ -1,4 +1,4 @@
-//! Memory that is watched, and tracking: registration, protection before memory is there, fills, moves, scans.
+//! userfaultfd and write tracking: registration, protection before pages are populated, fills, moves, scans.
 
 use memwright::error::FillError;
 use memwright::track::{Categories, Scan};
@@ -37,7 +37,7 @@ fn protection_and_its_end() {
         let program = trial.program();
         let file = trial.shmem(16);
         trial.begin();
-        // Over the end of a table, and much of it never touched.
+        // Across the end of a page table, and mostly never accessed.
         map(trial, &program, 0, 1200);
         let shared = MapRequest::object(file.clone(), 0, bytes(16), READ_WRITE, true)
             .at(Placement::Fixed(at(1300)));
@@ -58,7 +58,7 @@ fn protection_and_its_end() {
         trial.write(&program, 4, 2);
         protect(trial, &program, 1302, 2, false);
         trial.write(&program, 1302, 3);
-        // The child's memory is not watched.
+        // The child's memory has no userfaultfd.
         let child = trial.fork(&program);
         trial.write(&child, 0, 4);
         trial.write(&child, 999, 5);
@@ -162,7 +162,7 @@ fn fills_and_moves() {
     });
 }
 
-/// Finds the written pages and protects them again.
+/// Finds the written pages and write-protects them again.
 fn scan(trial: &Trial, program: &Program) {
     let scan = Scan {
         inverted: Categories::empty(),

@@ -1,11 +1,11 @@
-//! Two CPUs that fault at one page.
+//! Two CPUs that fault on the same page.
 
 use memwright_table::FrameKind;
 
 use crate::support::{FIRST, SECOND, at, read, write};
 use crate::world::{World, explore};
 
-/// Both CPUs fault at one page: it gets one frame, and neither write is lost.
+/// Both CPUs fault on the same page: it gets one frame, and neither write is lost.
 #[test]
 fn fault_and_fault() {
     explore(
@@ -27,7 +27,7 @@ fn fault_and_fault() {
     );
 }
 
-/// One reads and finds the zero frame, the other writes.
+/// One CPU reads and maps the zero frame, the other writes.
 #[test]
 fn read_fault_and_write_fault() {
     explore(

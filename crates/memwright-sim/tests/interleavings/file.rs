@@ -1,4 +1,4 @@
-//! Pages of a file that are cleaned or cut off while they are used.
+//! Pages of a file that are cleaned or truncated while they are in use.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use memwright_sim::process::Signal;
 use crate::support::{FIRST, READ_WRITE, SECOND, bytes, map, read, unmap};
 use crate::world::{World, explore};
 
-/// Write-back cleans a page that another CPU writes: the file hears of every write that is not in its copy.
+/// Write-back cleans a page that another CPU writes: the file is notified of every write that its copy does not have.
 #[test]
 fn clean_and_write() {
     explore(
@@ -33,7 +33,7 @@ fn clean_and_write() {
     );
 }
 
-/// A page of a file goes while another CPU faults it in: afterwards it is not there.
+/// A page of a file is truncated while another CPU faults it in: afterwards it is not mapped.
 #[test]
 fn truncate_and_fault() {
     let begin = || {

@@ -1,4 +1,4 @@
-//! Folios that two CPUs fill, and give back in part, at the same time.
+//! Folios that two CPUs populate, and free in part, at the same time.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use memwright_table::FrameKind;
 use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, map, read, write};
 use crate::world::{World, explore, explore_with};
 
-/// The first page of a folio of 16 KiB, from `START`, and its pages.
+/// The first page of a folio of 16 KiB, counted from `START`, and its number of pages.
 const BEGIN: u64 = 2;
 const PAGES: u64 = 4;
 
-/// Memory of one folio that nobody touched.
+/// Memory for one folio that was never accessed.
 fn fresh() -> World {
     World::with_frames(256, 2, 0, |host: &Arc<Host>| {
         host.memory().huge().sizes.set_mode(2, SizeMode::Always);
@@ -34,7 +34,7 @@ const BOTH_ENDS: [fn(&World); 2] = [
     |world| write(world.process(), SECOND, BEGIN + 3, 2).expect("writable"),
 ];
 
-/// What the pages hold then.
+/// The contents of the pages afterwards.
 const STORED: [u8; PAGES as usize] = [1, 0, 0, 2];
 
 fn check_both_ends(world: &World) {
@@ -44,7 +44,7 @@ fn check_both_ends(world: &World) {
     }
 }
 
-/// Both touch it first: it is filled once, and neither store is lost.
+/// Both CPUs access it first: it is filled once, and neither store is lost.
 #[test]
 fn fault_and_fault_in_a_folio() {
     explore(&fresh, &BOTH_ENDS, |world| {
@@ -55,7 +55,7 @@ fn fault_and_fault_in_a_folio() {
     });
 }
 
-/// A read that finds a page of zeroes in the midst of what the store of another is about to fill.
+/// A load finds no page in the middle of a folio that the store of another CPU is about to populate.
 #[test]
 fn read_fault_in_the_midst_of_a_folio() {
     explore(
@@ -72,7 +72,7 @@ fn read_fault_in_the_midst_of_a_folio() {
     );
 }
 
-/// What goes, and what is filled anew in its place, while another stores to the rest.
+/// Part of the folio is discarded and populated again while another CPU stores to the rest.
 #[test]
 fn discard_and_fill_again() {
     explore_with(
@@ -104,7 +104,7 @@ fn discard_and_fill_again() {
     );
 }
 
-/// Shared memory of two folios that nobody touched, shown by one process.
+/// Shared memory of two folios that was never accessed, mapped by one process.
 fn fresh_shared() -> World {
     let mut shared = None;
     let mut world = World::with_frames(256, 2, 0, |host: &Arc<Host>| {
@@ -124,7 +124,7 @@ fn fresh_shared() -> World {
     world
 }
 
-/// Both touch it first: the object has one page for each offset, which both show.
+/// Both CPUs access it first: the object has one page for each offset, which both map.
 #[test]
 fn fault_and_fault_in_a_folio_of_shared_memory() {
     explore(&fresh_shared, &BOTH_ENDS, |world| {
@@ -141,7 +141,7 @@ fn fault_and_fault_in_a_folio_of_shared_memory() {
     });
 }
 
-/// A call writes a page of the block that a fault is about to fill: what it wrote is what is shown.
+/// A system call writes a page of the block that a fault is about to populate: the mapped page has what it wrote.
 #[test]
 fn fault_in_a_folio_and_write_call() {
     explore(
@@ -165,7 +165,7 @@ fn fault_in_a_folio_and_write_call() {
     );
 }
 
-/// A hole takes a part of a folio while another CPU fills and maps it: nobody shows what went.
+/// A hole is punched over part of a folio while another CPU fills and maps it: no process maps a removed page.
 #[test]
 fn fault_in_a_folio_and_punch() {
     explore(

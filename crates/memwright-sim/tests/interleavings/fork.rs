@@ -14,7 +14,7 @@ pub fn fork(world: &World) {
     world.over();
 }
 
-/// The other CPU faults in a page that was never touched: the child has it or not, and never shares it.
+/// The other CPU faults in a page that was never accessed: the child has it or not, and never shares it.
 #[test]
 fn fault_and_fork() {
     explore(
@@ -32,7 +32,7 @@ fn fault_and_fork() {
     );
 }
 
-/// The other CPU writes two words, one after the other, through what it has cached: the child has them as they were
+/// The other CPU writes two words, one after the other, through its cached translation: the child has them as they were
 /// at one moment, and they stay so.
 #[test]
 fn fork_and_write() {
@@ -59,7 +59,7 @@ fn fork_and_write() {
             let moment = [(1, 0), (2, 0), (2, 2), (3, 2), (3, 3)];
             assert!(moment.contains(&(first, second)), "{first} {second}");
             assert_eq!(pair(world.process(), &mut line), (3, 3));
-            // What began after the fork is the parent's alone.
+            // Writes that began after the fork are the parent's alone.
             let seen = world.seen.lock().unwrap().clone();
             for (after, value) in seen {
                 assert!(
@@ -72,7 +72,8 @@ fn fork_and_write() {
     );
 }
 
-/// Parent and child write a page that they share at the same time: each has its own, and neither write is lost.
+/// Parent and child write to a page that they share at the same time: each gets a private page, and neither write is
+/// lost.
 #[test]
 fn copy_and_copy() {
     let begin = || {
@@ -99,8 +100,8 @@ fn copy_and_copy() {
     );
 }
 
-/// One CPU copies a page that a child shares, another writes the copy, a third reads: once the write is done
-/// nobody reads the page that it replaced.
+/// One CPU copies a page that a child shares, another writes to the copy, a third reads: once the write is done no CPU
+/// reads the old page.
 #[test]
 fn copy_and_write_and_read() {
     let begin = || {

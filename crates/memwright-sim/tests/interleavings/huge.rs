@@ -1,4 +1,4 @@
-//! Huge pages that are made and split while they are used: one deviation, since each run has hundreds of steps.
+//! Huge pages that are created and split while they are in use: one deviation, since each run has hundreds of steps.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::world::{World, explore, explore_with};
 
 /// Pages of a huge page.
 const HUGE: u64 = 512;
-/// The first page of one, from `START`.
+/// The first page of one, counted from `START`.
 const BEGIN: u64 = 2;
 
 /// Memory for one huge page, whose first and last page hold 1.
@@ -30,7 +30,7 @@ fn small(advice: Advice) -> World {
     world
 }
 
-/// The same that nobody touched.
+/// Memory for one huge page that was never accessed.
 fn fresh(advice: Advice) -> World {
     World::with_frames(2048, 2, 0, |host: &Arc<Host>| {
         let process = Process::new(host);
@@ -63,7 +63,7 @@ fn collapse_and_fault() {
         &[
             |world| {
                 for advice in [Advice::Huge, Advice::Collapse] {
-                    // A fault that comes between may make it give up, as on Linux.
+                    // A concurrent fault may make the collapse fail, as on Linux.
                     let _ = world
                         .process()
                         .on(FIRST, |space| space.advise(at(BEGIN), bytes(HUGE), advice));
@@ -80,7 +80,7 @@ fn collapse_and_fault() {
     );
 }
 
-/// Four pages that are a folio and full of zeroes, which both CPUs may write without asking.
+/// A folio of four pages that are all zero, which both CPUs may write without a fault.
 fn zeroes() -> World {
     const PAGES: u64 = 4;
     let world = fresh(Advice::Huge);
@@ -104,7 +104,7 @@ fn zeroes() -> World {
     world
 }
 
-/// A store to a page of zeroes of a folio that is split is there afterwards, and the zero frame is as it was.
+/// A store to a zero-filled page of a folio that is being split is not lost, and the zero frame is unchanged.
 #[test]
 fn split_of_zeroes_and_write() {
     explore(
@@ -128,7 +128,7 @@ fn split_of_zeroes_and_write() {
     );
 }
 
-/// The only huge page of a pool, which is private memory and written.
+/// The only page of a hugetlb pool, privately mapped and written.
 fn of_pool() -> World {
     let world = World::with_frames(2048, 2, 0, |host: &Arc<Host>| {
         host.frames().resize_pool(1);
@@ -151,7 +151,8 @@ fn of_pool() -> World {
     world
 }
 
-/// Who writes while the pool's last page is given up gets it, or writes before: there is one for him at any time.
+/// A write while the pool's last page is discarded gets that page, or lands before: at any time a page is available for
+/// it.
 #[test]
 fn drop_and_fault_of_the_last_page_of_a_pool() {
     explore_with(
@@ -173,7 +174,7 @@ fn drop_and_fault_of_the_last_page_of_a_pool() {
                 now == Ok(3) || now == Ok(0) && !seen[1].0,
                 "{now:?}, {seen:?}"
             );
-            // The pool is given back with the last page.
+            // The pool is emptied together with the last page.
             world.process = None;
             world.host.frames().resize_pool(0);
             world.end()
@@ -181,7 +182,7 @@ fn drop_and_fault_of_the_last_page_of_a_pool() {
     );
 }
 
-/// A huge page of a pool of two, which is promised to private memory whose watcher is to fill it.
+/// A page of a hugetlb pool of two, reserved for private memory whose userfaultfd handler is to fill it.
 fn promised() -> World {
     let world = World::with_frames(2048, 2, 0, |host: &Arc<Host>| {
         host.frames().resize_pool(2);
@@ -207,8 +208,8 @@ fn promised() -> World {
     world
 }
 
-/// A page that was promised is given up by who was to fill it while another CPU gives up what is mapped there: it is promised
-/// once again.
+/// A fill of a reserved page fails and frees the page while another CPU discards the mapping: the page is reserved once
+/// again, and not twice.
 #[test]
 fn fill_in_vain_and_drop() {
     explore_with(
@@ -258,7 +259,7 @@ fn small_shared() -> World {
     world
 }
 
-/// The same of shared memory, whose pages are given up and found again by faults.
+/// Collapse of shared memory whose pages are dropped and faulted in again meanwhile.
 #[test]
 fn collapse_of_shared_memory_and_fault() {
     explore_with(
@@ -281,7 +282,7 @@ fn collapse_of_shared_memory_and_fault() {
     );
 }
 
-/// A page in the middle loses its right, and with it the huge page falls apart: what lies beside stays writable.
+/// A page in the middle becomes read-only, which splits the huge page: the pages beside it stay writable.
 #[test]
 fn split_and_protect() {
     explore_with(
@@ -310,7 +311,7 @@ fn split_and_protect() {
     );
 }
 
-/// The watcher protects the whole.
+/// Write-protects the whole range.
 fn arm(world: &World) {
     let protected = world.process().on(FIRST, |space| {
         space.write_protect(at(BEGIN), bytes(HUGE), true)
@@ -319,7 +320,7 @@ fn arm(world: &World) {
     world.over();
 }
 
-/// Whether the page, from `START`, counts as written.
+/// Returns whether the page, counted from `START`, counts as written.
 fn is_written(world: &World, page: u64) -> bool {
     let wanted = Scan {
         inverted: Categories::empty(),
@@ -340,8 +341,8 @@ fn is_written(world: &World, page: u64) -> bool {
     found
 }
 
-/// Stores to a tracked huge page go on while it is armed whole and split by the first of them: what began after that
-/// counts as written, and nothing else does.
+/// Stores to a huge page with asynchronous write protection continue while it is protected as a whole and split by the
+/// first of them. Stores that began after that count as written, and nothing else does.
 #[test]
 fn arm_whole_and_write() {
     let begin = || small(Advice::Huge).watched(BEGIN + HUGE, true, WatchModes::WRITE_PROTECT);
@@ -359,7 +360,8 @@ fn arm_whole_and_write() {
     });
 }
 
-/// Memory that is not there is protected while its first touch maps a huge page: the store is refused, or lands before.
+/// A range is write-protected before it is populated while its first access maps a huge page: the store is refused, or
+/// lands before.
 #[test]
 fn protect_whole_and_fault() {
     let begin = || fresh(Advice::Huge).watched(BEGIN + HUGE, false, WatchModes::WRITE_PROTECT);

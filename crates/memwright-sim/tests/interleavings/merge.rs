@@ -5,7 +5,7 @@ use memwright::Advice;
 use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, program, read, write};
 use crate::world::{World, explore};
 
-/// Two equal pages that have not changed since the scan looked at them.
+/// Two equal pages that have not changed since they were last scanned.
 fn equal() -> World {
     World::new(2, 0, |host| {
         let process = program(host, 2, READ_WRITE);
@@ -23,14 +23,14 @@ fn equal() -> World {
     })
 }
 
-/// The first thread: the scan comes by again, and merges them.
+/// The first thread: scans again, and merges the pages.
 fn merge(world: &World) {
     world.process().on(FIRST, |_| {
         world.host.memory().merge_pages(100);
     });
 }
 
-/// Frames that nobody shows any more go, as when a process ends.
+/// Frees merged frames that no process maps any more, as when a process ends.
 fn shed(world: &World) {
     world.process().on(SECOND, |_| {
         let memory = world.host.memory();
@@ -38,7 +38,7 @@ fn shed(world: &World) {
     });
 }
 
-/// The first page alone has what was written to it.
+/// Checks that only the first page has what was written to it.
 fn check(world: World) -> Result<(), String> {
     let written = world.last_written(7);
     for cpu in [FIRST, SECOND] {
@@ -48,15 +48,15 @@ fn check(world: World) -> Result<(), String> {
     world.end()
 }
 
-/// Pages that were equal when the scan last looked are merged while another CPU, which could write one of them without
-/// asking, writes it: that page alone has what was written.
+/// Pages that were equal at the previous scan are merged while another CPU, which has one of them mapped writable,
+/// writes to it: only that page has what was written.
 #[test]
 fn merge_and_write() {
     explore(&equal, &[merge, |world| world.try_write(0, 2)], check);
 }
 
-/// Pages are merged while another CPU gives up merged frames that nobody shows: once when the scan rests between two
-/// pages, and once when it has gone on.
+/// Pages are merged while another CPU frees merged frames that no process maps: once when the scan rests between two
+/// pages, and once when it has continued.
 #[test]
 fn merge_and_shed() {
     let shed_twice = |world: &World| {
@@ -66,7 +66,8 @@ fn merge_and_shed() {
     explore(&equal, &[merge, shed_twice], check);
 }
 
-/// The same, and the first of the pages has been written by then: nobody shows the frame that the second is to show.
+/// Like `merge_and_shed`, and the first of the pages has been written by then: the frame that the second page is to map
+/// is not mapped anywhere.
 #[test]
 fn merge_and_write_and_shed() {
     let shed_and_write_and_shed = |world: &World| {

@@ -1,4 +1,4 @@
-//! Rights that are taken while another CPU uses them.
+//! Rights that are removed while another CPU uses them.
 
 use memwright::Rights;
 use memwright_sim::process::Signal;
@@ -44,7 +44,7 @@ fn fault_and_protect_to_nothing_and_back() {
         ],
         |world| {
             let seen = world.seen.lock().unwrap().clone();
-            // With all rights back nothing is refused.
+            // Once all rights are restored nothing is refused.
             assert!(!seen[0].0 || seen[0].1.is_ok(), "{seen:?}");
             assert_eq!(read(world.process(), FIRST, 0), Ok(world.last_written(1)));
             world.end()
@@ -76,7 +76,7 @@ fn protect_and_protect_of_neighbours() {
     );
 }
 
-/// The first write of a clean page meets a protection change: if it got through, the entry says so.
+/// The first write to a clean page races with a protection change: if it got through, the entry is dirty.
 #[test]
 fn protect_and_first_write() {
     let begin = || {
@@ -106,7 +106,7 @@ fn protect_and_first_write() {
     );
 }
 
-/// The area is cut in three: what lies beside the cut is writable all the time.
+/// The area is split in three: the pages beside the middle part stay writable all the time.
 #[test]
 fn split_and_fault() {
     explore(

@@ -1,4 +1,4 @@
-//! Pages that leave memory and come back while they are used.
+//! Pages that are swapped out and in while they are in use.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::fork::fork;
 use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, program, read, write};
 use crate::world::{World, explore};
 
-/// A page that every CPU has written and cached, on a machine that swaps.
+/// A page that every CPU has written and cached, on a machine with swap.
 fn swapping() -> World {
     World::new(2, 0, |host| {
         let added = host.memory().add_swap(Arc::new(HostSwap::new(16)), 0);
@@ -31,7 +31,7 @@ fn page_out(world: &World, cpu: CpuId) {
     world.process().on(cpu, call).expect("mapped");
 }
 
-/// The same where the page is in swap.
+/// Like `swapping`, with the page in swap.
 fn swapped() -> World {
     let world = swapping();
     page_out(&world, FIRST);
@@ -39,7 +39,7 @@ fn swapped() -> World {
     world
 }
 
-/// The same for a page of shared memory.
+/// Like `swapping`, for a page of shared memory.
 fn sharing() -> World {
     World::of_shared_memory(|host| {
         let added = host.memory().add_swap(Arc::new(HostSwap::new(16)), 0);
@@ -47,7 +47,7 @@ fn sharing() -> World {
     })
 }
 
-/// The same where the page is in swap.
+/// Like `sharing`, with the page in swap.
 fn swapped_shared() -> World {
     let world = sharing();
     page_out(&world, FIRST);
@@ -55,7 +55,7 @@ fn swapped_shared() -> World {
     world
 }
 
-/// A page of shared memory that the program no longer shows, though it may.
+/// A page of shared memory that the program has mapped but whose entry is zapped.
 fn unshown() -> World {
     let world = sharing();
     let call = |space: &Space| space.advise(at(0), bytes(1), Advice::DontNeed);
@@ -63,7 +63,7 @@ fn unshown() -> World {
     world
 }
 
-/// Two pages of shared memory in adjacent slots, of which the program may show the first.
+/// Two pages of shared memory in adjacent slots, of which the program can map the first.
 fn swapped_together() -> World {
     let world = unshown();
     let running = world.host.machine().run_on(FIRST);
@@ -75,7 +75,7 @@ fn swapped_together() -> World {
     world
 }
 
-/// The hand passes the objects twice.
+/// Scans the objects twice to reclaim their pages.
 fn reclaim(world: &World, cpu: CpuId) {
     let _running = world.host.machine().run_on(cpu);
     for _ in 0..2 {
@@ -89,12 +89,12 @@ fn reclaim(world: &World, cpu: CpuId) {
     }
 }
 
-/// The page is in one place.
+/// Checks that the page is either in memory or in swap.
 fn in_one_place(world: &World) {
     each_in_one_place(world, 1);
 }
 
-/// The same for several.
+/// Checks that each of several pages is either in memory or in swap.
 fn each_in_one_place(world: &World, pages: u64) {
     let (frames, slots) = (
         world.host.frames().used_by(FrameKind::Object),
@@ -103,7 +103,7 @@ fn each_in_one_place(world: &World, pages: u64) {
     assert_eq!(frames + slots, pages, "{frames} frames, {slots} slots");
 }
 
-/// Every store is there afterwards, wherever the page was.
+/// No store is lost, wherever the page was.
 #[test]
 fn swap_out_and_write() {
     explore(
@@ -116,7 +116,7 @@ fn swap_out_and_write() {
     );
 }
 
-/// Parent and child have the page, and neither sees the other's stores.
+/// Parent and child both have the page, and neither sees the other's stores.
 #[test]
 fn swap_out_and_fork() {
     explore(
@@ -134,7 +134,7 @@ fn swap_out_and_fork() {
     );
 }
 
-/// Sends a process's pages out that were not used since a moment ago.
+/// Reclaims the pages of a process that were not accessed for two scans.
 fn reclaim_unused(process: &Process, cpu: CpuId) {
     for _ in 0..2 {
         let call = |space: &Space| {
@@ -148,7 +148,8 @@ fn reclaim_unused(process: &Process, cpu: CpuId) {
     }
 }
 
-/// A page that a process and its child share: the process's entry names a slot, of which the device has nothing yet.
+/// A page shared by a process and its child, where the process's entry is a swap entry and the device has not received
+/// the page yet.
 fn sent_out_by_one_of_two() -> World {
     let world = swapping();
     fork(&world);
@@ -157,12 +158,12 @@ fn sent_out_by_one_of_two() -> World {
     world
 }
 
-/// The last owner of a page sends it out.
+/// The last process that maps a page swaps it out.
 fn other_sends_out(world: &World) {
     world.with_other(|child| reclaim_unused(child, FIRST));
 }
 
-/// The process has what it stored last, or what was there before, and the child has what was there before.
+/// Checks that the process has what it stored last, or the original contents, and the child has the original contents.
 fn each_has_its_own(world: World) -> Result<(), String> {
     let expected = world.last_written(1);
     assert_eq!(read(world.process(), SECOND, 0), Ok(expected));
@@ -173,7 +174,8 @@ fn each_has_its_own(world: World) -> Result<(), String> {
     world.end()
 }
 
-/// The device is given a page of two processes when the last of them sends it out: the other brings it back meanwhile.
+/// The last process that maps a page of two processes swaps it out, which writes it to the device: the other process
+/// swaps it in meanwhile.
 #[test]
 fn last_swap_out_and_swap_in() {
     explore(
@@ -185,7 +187,7 @@ fn last_swap_out_and_swap_in() {
     );
 }
 
-/// The other one stores to it meanwhile.
+/// The other process stores to the page meanwhile.
 #[test]
 fn last_swap_out_and_write() {
     explore(
@@ -195,7 +197,8 @@ fn last_swap_out_and_write() {
     );
 }
 
-/// The other one unmaps it meanwhile: the slot is free once the child has its page back and writes to it.
+/// The other process unmaps the page meanwhile: the slot is free once the child has swapped the page in and written to
+/// it.
 #[test]
 fn last_swap_out_and_unmap() {
     explore(
@@ -213,7 +216,7 @@ fn last_swap_out_and_unmap() {
     );
 }
 
-/// The child is gone, and the frame is given up for want of memory while its owner comes for the page.
+/// The child has ended, and the swap cache frees the frame under memory pressure while its owner faults on the page.
 #[test]
 fn shed_and_write() {
     let begin = || {
@@ -233,7 +236,7 @@ fn shed_and_write() {
     });
 }
 
-/// Both send their page out at a time: the device has it once.
+/// Both processes swap the page out at the same time: it uses one slot.
 #[test]
 fn swap_out_by_both_owners() {
     let begin = || {
@@ -253,7 +256,7 @@ fn swap_out_by_both_owners() {
     );
 }
 
-/// Two CPUs bring one page in: it gets one frame, and the store is not lost.
+/// Two CPUs swap one page in: it gets one frame, and the store is not lost.
 #[test]
 fn swap_in_and_swap_in() {
     explore(
@@ -273,7 +276,7 @@ fn swap_in_and_swap_in() {
     );
 }
 
-/// A page is protected while it comes back: no store lands that began afterwards.
+/// A page is write-protected while it is swapped in: no store lands that began afterwards.
 #[test]
 fn swap_in_and_protect() {
     let begin = || swapped().watched(1, false, WatchModes::WRITE_PROTECT);
@@ -295,8 +298,8 @@ fn swap_in_and_protect() {
     );
 }
 
-/// The device is taken out of use while a page that it keeps is written: the page comes back once, by whichever of the
-/// two, with the store, and nobody has it twice.
+/// Swapoff while a page on the device is written: the page is swapped in once, by either of the two, the store is not
+/// lost, and there is no second copy.
 #[test]
 fn swapoff_and_fault() {
     explore(
@@ -325,21 +328,21 @@ fn store_twice(world: &World) {
     world.try_write(0, 3);
 }
 
-/// The same by calls.
+/// Two stores by system calls.
 fn call_twice(world: &World) {
     let _running = world.host.machine().run_on(SECOND);
     assert_eq!(world.shared().write_at(0, &[2]), Ok(1));
     assert_eq!(world.shared().write_at(0, &[3]), Ok(1));
 }
 
-/// The page of shared memory is in one place, with the second of them.
+/// Checks that the page of shared memory is in one place, with the last store.
 fn last_store_is_there(world: World) -> Result<(), String> {
     in_one_place(&world);
     assert_eq!(read(world.process(), FIRST, 0), Ok(3));
     world.end()
 }
 
-/// Every store to shared memory is there afterwards, wherever the page was.
+/// No store to shared memory is lost, wherever the page was.
 #[test]
 fn swap_out_of_shared_memory_and_write() {
     explore(
@@ -349,7 +352,7 @@ fn swap_out_of_shared_memory_and_write() {
     );
 }
 
-/// The same for a store by a call, which nobody's table knows of.
+/// Like the case above for a store by a system call, for which no page table has an entry.
 #[test]
 fn swap_out_of_shared_memory_and_call() {
     explore(
@@ -359,7 +362,7 @@ fn swap_out_of_shared_memory_and_call() {
     );
 }
 
-/// A page goes while it is sent out: it is nowhere afterwards.
+/// A page is truncated while it is swapped out: afterwards neither memory nor swap has it.
 #[test]
 fn swap_out_of_shared_memory_and_truncate() {
     explore(
@@ -380,7 +383,7 @@ fn swap_out_of_shared_memory_and_truncate() {
     );
 }
 
-/// Two CPUs bring a page of shared memory in: it gets one frame, and the store is not lost.
+/// Two CPUs swap a page of shared memory in: it gets one frame, and the store is not lost.
 #[test]
 fn swap_in_and_swap_in_of_shared_memory() {
     explore(
@@ -400,7 +403,7 @@ fn swap_in_and_swap_in_of_shared_memory() {
     );
 }
 
-/// A page of shared memory is brought in while it is cut off: what is there afterwards is new.
+/// A page of shared memory is swapped in while a hole is punched there: afterwards the page is a new one.
 #[test]
 fn swap_in_of_shared_memory_and_punch() {
     explore(
@@ -423,7 +426,7 @@ fn swap_in_of_shared_memory_and_punch() {
     );
 }
 
-/// A device is taken out of use while a page of shared memory that it keeps is written.
+/// Swapoff while a page of shared memory on the device is written.
 #[test]
 fn swapoff_and_fault_of_shared_memory() {
     explore(
@@ -448,7 +451,7 @@ fn swapoff_and_fault_of_shared_memory() {
     );
 }
 
-/// Reclaim finds a page that nobody shows while a call writes to it: every store is there.
+/// Reclaim finds a page that no process maps while a system call writes to it: no store is lost.
 #[test]
 fn reclaim_of_what_nobody_shows_and_call() {
     explore(
@@ -458,7 +461,7 @@ fn reclaim_of_what_nobody_shows_and_call() {
     );
 }
 
-/// The same while a program comes to show it.
+/// Like the case above, while a program maps the page.
 #[test]
 fn reclaim_of_what_nobody_shows_and_fault() {
     explore(
@@ -468,7 +471,7 @@ fn reclaim_of_what_nobody_shows_and_fault() {
     );
 }
 
-/// A page comes back unasked while somebody writes to it: it gets one frame, and the store is not lost.
+/// Swap readahead brings a page in while another CPU writes to it: it gets one frame, and the store is not lost.
 #[test]
 fn swap_in_of_neighbours_and_call() {
     explore(
@@ -495,7 +498,7 @@ fn swap_in_of_neighbours_and_call() {
     );
 }
 
-/// A page comes back unasked while it is cut off: what is there afterwards is new.
+/// Swap readahead brings a page in while a hole is punched there: afterwards the page is a new one.
 #[test]
 fn swap_in_of_neighbours_and_punch() {
     explore(
@@ -525,7 +528,7 @@ fn swap_in_of_neighbours_and_punch() {
     );
 }
 
-/// A device comes into use while the first group is made whose slots are counted: slots there count too.
+/// Swapon while the first memcg is created that has a swap charge: slots of the new device are charged too.
 #[test]
 fn swapon_and_first_payer() {
     let begin = || {

@@ -1,4 +1,4 @@
-//! Memory that goes or moves while another CPU uses it.
+//! Memory that is unmapped or moved while another CPU uses it.
 
 use std::sync::atomic::Ordering;
 
@@ -30,7 +30,7 @@ fn fault_and_unmap() {
     );
 }
 
-/// What a shared object holds does not change after it was unmapped.
+/// The contents of a shared object do not change after it was unmapped.
 #[test]
 fn fault_and_unmap_of_shared_memory() {
     let begin = || {
@@ -64,7 +64,7 @@ fn fault_and_unmap_of_shared_memory() {
     );
 }
 
-/// Two system calls fault a page in for themselves while it goes: neither sees what is not there.
+/// Two system calls fault a page in while it is unmapped: neither sees memory that is not mapped.
 #[test]
 fn kernel_fault_and_unmap() {
     explore(
@@ -89,7 +89,7 @@ fn kernel_fault_and_unmap() {
     );
 }
 
-/// A write that began after the call is there; an earlier one may be gone.
+/// A write that began after the call is not lost; an earlier one may be.
 #[test]
 fn drop_and_fault() {
     explore(
@@ -135,7 +135,7 @@ fn move_page(world: &World, to: u64) {
     world.over();
 }
 
-/// What was written at the old place is at the new one.
+/// What was written at the old address is at the new one.
 #[test]
 fn move_and_fault() {
     explore(
@@ -155,14 +155,14 @@ fn move_and_fault() {
     );
 }
 
-/// Memory is so short that the frame which one CPU frees is the one that another gets, while a third still
-/// writes the old page.
+/// Memory is so short that the frame which one CPU frees is allocated by another one at once, while a third CPU still
+/// writes to the old page.
 #[test]
 fn gather_and_free_and_allocate() {
     let begin = || {
         let world = World::written(3, 1);
         let other = program(&world.host, 1, READ_WRITE);
-        // Its tables, so that it lacks nothing but the page.
+        // Populates its page tables, so that the next access allocates nothing but the page.
         map(&other, MapRequest::anonymous(bytes(1), READ_WRITE), 1);
         write(&other, SECOND, 1, 5).expect("writable");
         let frames = world.host.frames();
@@ -199,7 +199,7 @@ fn gather_and_free_and_allocate() {
     );
 }
 
-/// A CPU with tags leaves the address space and comes back to what it kept, while a page of it goes.
+/// A CPU with tags leaves the address space and returns to its cached translations, while a page is unmapped.
 #[test]
 fn unmap_and_return_to_a_kept_root() {
     let begin = || {

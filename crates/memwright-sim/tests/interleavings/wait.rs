@@ -1,4 +1,4 @@
-//! CPUs that halt until the writer of a lock has gone: each is woken, in whatever order they come.
+//! CPUs that halt until the writer that holds a lock is done: each is woken, in whatever order they come.
 
 use memwright_sim::schedule::{self, Case};
 use memwright_sim::{MachineOptions, SimulatedMachine};
@@ -8,7 +8,7 @@ use memwright_table::sync::{Rank, SpreadLock, Step, step};
 use crate::support::{FIRST, SECOND};
 use crate::world::THIRD;
 
-/// CPUs, and a lock around two counts that are equal wherever no writer is at work.
+/// CPUs, and a lock around two counts that are equal whenever no writer holds it.
 struct Shared {
     machine: SimulatedMachine,
     lock: SpreadLock<(u32, u32)>,
@@ -24,7 +24,7 @@ impl Shared {
         Self { machine, lock }
     }
 
-    /// Counts one up on `cpu`, and lets others on in between.
+    /// Increments both counts on `cpu`, and lets other threads run in between.
     fn write(&self, cpu: CpuId) {
         let _on = self.machine.run_on(cpu);
         let mut counts = self.lock.write();
@@ -57,7 +57,7 @@ fn explore(threads: &[fn(&Shared)], check: fn(Shared) -> Result<(), String>) {
     }
 }
 
-/// Checks that so many writers have counted.
+/// Checks that this number of writers has counted.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "a case gives its state to its check"

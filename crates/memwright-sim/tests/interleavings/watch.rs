@@ -1,4 +1,4 @@
-//! Stores that are watched: protected, un-protected, scanned and filled while other CPUs store.
+//! userfaultfd: ranges are write-protected, unprotected, scanned and filled while other CPUs store.
 
 use std::sync::atomic::Ordering;
 
@@ -15,12 +15,12 @@ use crate::world::{World, explore};
 
 const WRITES: WatchModes = WatchModes::WRITE_PROTECT;
 
-/// A page that every CPU has written and cached, whose watcher is told of stores, or only notes them.
+/// A page that every CPU has written and cached, registered for write protection, either synchronous or asynchronous.
 fn watched(asynchronous: bool) -> World {
     World::written(2, 1).watched(1, asynchronous, WRITES)
 }
 
-/// Whether the page counts as written; it is protected again if asked for.
+/// Returns whether the page counts as written, and protects it again if `protect` is true.
 fn scan(world: &World, cpu: CpuId, protect: bool) -> bool {
     let wanted = Scan {
         inverted: Categories::empty(),
@@ -41,7 +41,7 @@ fn scan(world: &World, cpu: CpuId, protect: bool) -> bool {
     found
 }
 
-/// The first thread of the cases that protect.
+/// Write-protects the page; the first thread of the cases that protect.
 fn arm(world: &World) {
     world.write_protect(FIRST, true);
     world.over();
@@ -52,7 +52,7 @@ fn two_stores(world: &World) {
     world.try_write(0, 3);
 }
 
-/// No store lands that began after the protection; none that was let through is lost.
+/// No store lands that began after the protection; no store that was allowed is lost.
 #[test]
 fn protect_and_write() {
     explore(&|| watched(false), &[arm, two_stores], |world| {
@@ -63,7 +63,7 @@ fn protect_and_write() {
     });
 }
 
-/// Every store goes on; what began after the protection counts as written.
+/// Every store continues; a store that began after the protection counts as written.
 #[test]
 fn arm_and_write() {
     explore(&|| watched(true), &[arm, two_stores], |world| {
@@ -74,7 +74,8 @@ fn arm_and_write() {
     });
 }
 
-/// The same of a page of a file that hears of first stores: the file is asked between the fault's two looks at the entry.
+/// Like `arm_and_write`, for a page of a file that is notified of first stores: the fault calls the file between its
+/// two reads of the entry.
 #[test]
 fn arm_and_write_of_a_file() {
     let begin = || {
@@ -94,7 +95,7 @@ fn arm_and_write_of_a_file() {
     });
 }
 
-/// The same of a page that is not there yet.
+/// Like `arm_and_write`, for a page that is not populated yet.
 #[test]
 fn arm_and_fault() {
     let begin = || World::fresh(1).watched(1, true, WRITES);
@@ -106,7 +107,7 @@ fn arm_and_fault() {
     });
 }
 
-/// A page that is not there is protected for a watcher who is told: a store is refused, or lands before.
+/// A page that is not populated is write-protected, synchronously: a store is refused, or lands before.
 #[test]
 fn protect_and_fault() {
     let begin = || World::fresh(1).watched(1, false, WRITES);
@@ -118,8 +119,8 @@ fn protect_and_fault() {
     });
 }
 
-/// Of two scans that protect what they find, at least one tells of each store, and the second of what came after the
-/// first.
+/// Of two scans that protect what they find, at least one reports each store, and the second reports those that came
+/// after the first.
 #[test]
 fn scan_and_protect_again_and_write() {
     let begin = || {
@@ -155,7 +156,7 @@ fn scan_and_protect_again_and_write() {
     );
 }
 
-/// A store is refused until the protection goes, and not afterwards.
+/// A store is refused until the protection is removed, and not afterwards.
 #[test]
 fn unprotect_and_write() {
     let begin = || {
@@ -182,7 +183,7 @@ fn unprotect_and_write() {
     );
 }
 
-/// Whoever faults in a missing page is refused, or finds all of what it was filled with.
+/// A thread that faults on a missing page is refused, or finds the complete contents that the handler filled in.
 #[test]
 fn copy_and_fault() {
     let begin = || World::fresh(1).watched(1, false, WatchModes::MISSING);
@@ -213,7 +214,7 @@ fn copy_and_fault() {
     );
 }
 
-/// The watched page of shared memory, which the object has or has not.
+/// A registered page of shared memory, which the object has if `there` is true.
 fn watched_shared(modes: WatchModes, there: bool) -> World {
     let world = World::of_shared_memory(|_| ());
     unmap(world.process(), FIRST, 0, 1);
@@ -237,7 +238,7 @@ fn punch(world: &World) {
     assert_eq!(world.shared().punch(0, bytes(1)), Ok(()));
 }
 
-/// What is mapped is what the object has, if it has anything.
+/// Checks that a page is mapped only if the object has it.
 fn check_shown(world: World) -> Result<(), String> {
     let call = |space: &Space| space.entry(at(0)).present().is_some();
     let is_shown = world.process().on(FIRST, call);
@@ -245,7 +246,7 @@ fn check_shown(world: World) -> Result<(), String> {
     world.end()
 }
 
-/// A page of an object is shown to who waits for it while it is cut off: it is not there afterwards.
+/// A handler maps a page of an object for a waiting thread while a hole is punched there: afterwards it is not mapped.
 #[test]
 fn show_and_punch() {
     explore(
@@ -255,7 +256,7 @@ fn show_and_punch() {
     );
 }
 
-/// The same of a page that the object gets.
+/// Like `show_and_punch`, where the handler adds the page to the object.
 #[test]
 fn copy_to_shared_memory_and_punch() {
     explore(
@@ -265,7 +266,7 @@ fn copy_to_shared_memory_and_punch() {
     );
 }
 
-/// Whoever waits for a watcher that goes can go on.
+/// A thread that waits for a handler can continue after the range is unregistered.
 #[test]
 fn unregister_and_wait() {
     let begin = || {
@@ -297,7 +298,7 @@ fn unregister_and_wait() {
     );
 }
 
-/// The parent's page stays protected, the child's is nobody's to watch, and neither sees the other's stores.
+/// The parent's page stays protected, the child's page has no userfaultfd, and neither sees the other's stores.
 #[test]
 fn fork_and_protect() {
     explore(

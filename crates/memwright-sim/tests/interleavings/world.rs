@@ -1,4 +1,4 @@
-//! The state of a case, and how it is run in every order.
+//! The state of a case, and how a case is run in every order.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,26 +18,26 @@ pub const THIRD: CpuId = CpuId::new(2);
 
 /// What the threads of a case share.
 pub struct World {
-    /// The last to go, after every process.
+    /// Dropped last, after every process.
     pub host: Arc<Host>,
     pub process: Option<Process>,
-    /// Another process, there from the start or made by a fork.
+    /// Another process, present from the start or created by a fork.
     pub other: Mutex<Option<Process>>,
     /// Set when the first thread's call has returned.
     pub over: AtomicBool,
-    /// Accesses of the second thread: whether each began after that, and how it ended.
+    /// Accesses of the second thread: whether each began after that, and its result.
     pub seen: Mutex<Vec<(bool, Result<u8, Signal>)>>,
-    /// What a case counts.
+    /// A counter for use by the case.
     pub count: AtomicU64,
-    /// A file that the process maps, and must hear of first writes.
+    /// A file that the process maps, and that must be notified of first writes.
     pub file: Option<Arc<NotedFile>>,
-    /// Shared memory that the process maps, and a case changes.
+    /// Shared memory that the process maps, and that a case changes.
     pub shared: Option<Arc<Shmem<SimulatedMachine>>>,
-    /// Frames in use before there was a process.
+    /// Frames in use before the process was created.
     pub used: u64,
-    /// Frames that nobody else may have, to be given back at the end.
+    /// Frames taken out of circulation, freed at the end.
     pub hoard: Mutex<Vec<Frame>>,
-    /// Who watches the memory.
+    /// The userfaultfd that the memory is registered with.
     pub watch: Option<Watch>,
 }
 
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// `pages` pages of private memory, all of them written and cached by every CPU.
+    /// Creates a process with `pages` pages of private memory, all of them written and cached by every CPU.
     pub fn written(cpus: usize, pages: u64) -> Self {
         Self::new(cpus, 0, |host| {
             let process = program(host, pages, READ_WRITE);
@@ -91,7 +91,7 @@ impl World {
         })
     }
 
-    /// A page of a file, mapped shared and written by every CPU.
+    /// Creates a process with a page of a file, mapped shared and written by every CPU.
     pub fn of_file() -> Self {
         let mut file = None;
         let mut world = Self::new(2, 0, |host| {
@@ -112,7 +112,7 @@ impl World {
         world
     }
 
-    /// A page of shared memory, mapped and written by every CPU.
+    /// Creates a process with a page of shared memory, mapped and written by every CPU.
     pub fn of_shared_memory(start: impl FnOnce(&Host)) -> Self {
         let mut shared = None;
         let mut world = Self::new(2, 0, |host| {
@@ -144,12 +144,12 @@ impl World {
         self.file.as_ref().expect("there until the end")
     }
 
-    /// `pages` pages of private memory that nobody touched.
+    /// Creates a process with `pages` pages of private memory that was never accessed.
     pub fn fresh(pages: u64) -> Self {
         Self::new(2, 0, |host| program(host, pages, READ_WRITE))
     }
 
-    /// The page of an object, mapped shared at each of these places.
+    /// Creates a process with the page of an object, mapped shared at each of these places.
     pub fn sharing(places: &[u64], start: impl FnOnce(&Process)) -> Self {
         Self::new(2, 0, |host| {
             let process = Process::new(host);
@@ -168,7 +168,7 @@ impl World {
         })
     }
 
-    /// Has what is mapped of the first `pages` pages watched.
+    /// Registers the mapped part of the first `pages` pages with a userfaultfd.
     pub fn watched(mut self, pages: u64, asynchronous: bool, modes: WatchModes) -> Self {
         let watch = Watch::try_new(Watcher {
             number: 1,
@@ -185,13 +185,13 @@ impl World {
         self
     }
 
-    /// The watcher protects the first page, or takes the protection away.
+    /// Write-protects the first page, or removes the protection.
     pub fn write_protect(&self, cpu: CpuId, protect: bool) {
         let call = |space: &Space| space.write_protect(at(0), bytes(1), protect);
         self.process().on(cpu, call).expect("watched");
     }
 
-    /// Something with the other process.
+    /// Calls `work` with the other process.
     pub fn with_other<T>(&self, work: impl FnOnce(&Process) -> T) -> T {
         let other = self.other.lock().unwrap().take().expect("there");
         let result = work(&other);
@@ -203,27 +203,27 @@ impl World {
         self.process.as_ref().expect("there until the end")
     }
 
-    /// The first thread's call has returned.
+    /// Records that the first thread's call has returned.
     pub fn over(&self) {
         self.over.store(true, Ordering::SeqCst);
     }
 
-    /// A write of the second thread.
+    /// Writes to a page, as the second thread, and records the result.
     pub fn try_write(&self, page: u64, value: u8) {
         let after = self.over.load(Ordering::SeqCst);
         let outcome = write(self.process(), SECOND, page, value).map(|()| value);
         self.seen.lock().unwrap().push((after, outcome));
     }
 
-    /// The value that the page must have if those writes were the only ones after `before`.
+    /// Returns the value that the page must have if those writes were the only ones after `before`.
     pub fn last_written(&self, before: u8) -> u8 {
         let seen = self.seen.lock().unwrap();
         let last = seen.iter().rev().find_map(|(_, outcome)| outcome.ok());
         last.unwrap_or(before)
     }
 
-    /// No access got through that began after the first thread's call, and those before were refused by
-    /// nothing but `signal`.
+    /// Checks that no access succeeded that began after the first thread's call, and that earlier ones failed only with
+    /// `signal`.
     pub fn none_after(&self, signal: Signal) {
         for (after, outcome) in self.seen.lock().unwrap().iter() {
             assert!(!after || outcome.is_err(), "{outcome:?} afterwards");
@@ -231,7 +231,7 @@ impl World {
         }
     }
 
-    /// What must be so after every run.
+    /// Checks what must hold after every run.
     pub fn end(mut self) -> Result<(), String> {
         let stale = self.host.machine().audit();
         if !stale.is_empty() {
@@ -262,7 +262,7 @@ impl World {
     }
 }
 
-/// Hardware walks by itself: each CPU fills the pages that cases are about.
+/// Lets hardware walk the tables: each CPU fills translations of the pages that cases use.
 fn walks(world: &World) {
     for cpu in world.host.machine().cpus() {
         for page in 0..2 {
@@ -271,14 +271,14 @@ fn walks(world: &World) {
     }
 }
 
-/// Deviations of a case with so many threads.
+/// Returns the bound on deviations for a case with this number of threads.
 fn bound(threads: usize, fewer: u32) -> u32 {
     let given = std::env::var("MEMWRIGHT_DEVIATIONS");
     let of_two: u32 = given.map_or(2, |text| text.parse().expect("a number"));
     of_two.saturating_sub(u32::from(threads > 2) + fewer)
 }
 
-/// Runs a case in every order, or with `MEMWRIGHT_SCHEDULE` in that one.
+/// Runs a case in every order, or only in that of `MEMWRIGHT_SCHEDULE` if it is set.
 pub fn explore(
     begin: &dyn Fn() -> World,
     threads: &[fn(&World)],
@@ -287,7 +287,7 @@ pub fn explore(
     explore_with(0, begin, threads, check)
 }
 
-/// The same with fewer deviations, where each run has thousands of steps.
+/// Like `explore`, with fewer deviations, for cases whose runs have thousands of steps.
 pub fn explore_with(
     fewer: u32,
     begin: &dyn Fn() -> World,

@@ -1,4 +1,4 @@
-//! Several nodes: where pages come from, and pages that move while others use them.
+//! Several NUMA nodes: where pages are allocated, and pages that migrate while other CPUs use them.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -14,7 +14,7 @@ use memwright_sim::schedule::{self, Case};
 use memwright_table::{Bits, CpuId, Entry, FrameKind, NodeChoice, NodeSet, PageRange};
 use support::{FIRST, READ, READ_WRITE, SECOND, START, at, bytes, program, protect, read, write};
 
-/// Two nodes with a CPU each.
+/// Boots a machine with two nodes with a CPU each.
 fn two_nodes(frames: u32) -> Arc<Host> {
     Host::boot(MachineOptions {
         frames,
@@ -23,7 +23,7 @@ fn two_nodes(frames: u32) -> Arc<Host> {
     })
 }
 
-/// From this node and no other.
+/// Returns a choice of this node and no other.
 fn only(node: u8) -> NodeChoice {
     NodeChoice {
         near: node,
@@ -37,7 +37,7 @@ fn migrate(process: &Process, cpu: CpuId, page: u64, node: u8) -> Result<Moved, 
     migrate_as(process, cpu, page, node, Moving::Own)
 }
 
-/// The same, as the caller may.
+/// Migrates a page, alone or for all processes that map it.
 fn migrate_as(
     process: &Process,
     cpu: CpuId,
@@ -54,7 +54,7 @@ fn node_of(process: &Process, page: u64) -> Result<u8, Unmoved> {
     process.on(FIRST, |space| space.node_of(START.add(page)))
 }
 
-/// The bits of the entry of a page.
+/// Returns the bits of the entry of a page.
 fn bits_of(process: &Process, page: u64) -> Bits {
     process.on(FIRST, |space| {
         let cursor = space.table().cursor(PageRange::single(START.add(page)));
@@ -104,7 +104,7 @@ fn a_page_comes_from_the_node_that_touches_it_first() {
         write(&process, cpu, page, 1).expect("writable");
         assert_eq!(node_of(&process, page), Ok(node), "page {page}");
     }
-    // What goes is its node's again, whoever frees it.
+    // Unmapped pages return to their node, whichever CPU frees them.
     let before = host.frames().node_usage(1).1;
     support::unmap(&process, FIRST, 1, 2);
     assert_eq!(host.frames().node_usage(1).1, before + 2);
@@ -129,7 +129,7 @@ fn a_strict_policy_looks_at_every_page_up_to_the_last() {
             space.bind(at(0), support::bytes(pages), Some(policy), true)
         })
     };
-    // The end of the range lies inside the area, right after a page that is there.
+    // The end of the range is inside the area, right after a present page.
     assert_eq!(bind(0, 3), Ok(()));
     assert_eq!(bind(1, 3), Err(BindError::Misplaced(at(0))));
 }
@@ -160,7 +160,7 @@ fn what_is_chosen_for_a_folio_holds_for_the_pages_that_come_instead() {
         .map(|page| frames.node_of(page.frame()))
         .collect();
     assert_eq!(pages, [1; 4]);
-    // Every block of the node is taken but a single frame.
+    // Takes every block of the node except for a single frame.
     let mut taken = vec![frames.allocate_on(0, FrameKind::Anonymous, only(1))];
     for order in (1..=8).rev() {
         while let Ok(block) = frames.allocate_on(order, FrameKind::Kernel, only(1)) {
@@ -189,7 +189,7 @@ fn a_page_that_moved_is_as_it_was() {
     assert_eq!(migrate(&process, FIRST, 0, 1), Ok(Moved::Stays(1)));
     assert_eq!(bits_of(&process, 0), before);
     assert_eq!(read(&process, SECOND, 0), Ok(7));
-    // Nothing faults for the right to write: it was re-derived.
+    // The write does not fault: the migration has restored the entry as writable.
     let faults = host.memory().account().faults();
     write(&process, SECOND, 0, 8).expect("writable");
     write(&process, FIRST, 0, 9).expect("writable");
@@ -246,7 +246,7 @@ fn what_is_pinned_shared_or_without_room_stays() {
     drop(hoard);
     host.frames().fail_after(Some(0));
     assert_eq!(migrate(&process, FIRST, 0, 1), Err(Unmoved::NoFrame));
-    // It stayed as writable as it was.
+    // The page stayed as writable as it was.
     let faults = host.memory().account().faults();
     write(&process, SECOND, 0, 9).expect("writable");
     assert_eq!(host.memory().account().faults(), faults);
@@ -262,7 +262,8 @@ fn scan(process: &Process) {
     assert_eq!(end, None);
 }
 
-/// Hint faults of a CPU's own node, of another, and write faults for the permission alone.
+/// Returns the hint faults from the page's node, those from another node, and the write faults for the permission
+/// alone.
 fn hints(host: &Host) -> (u64, u64, u64) {
     let account = host.memory().account();
     (
@@ -282,12 +283,12 @@ fn a_hint_fault_is_the_only_one() {
     assert!(bits_of(&process, 0).contains(Bits::HINT));
     assert_eq!(read(&process, SECOND, 0), Ok(7));
     assert_eq!(hints(&host), (0, 1, 0));
-    // The load has brought the right to write back too.
+    // The load has restored the right to write too.
     write(&process, SECOND, 0, 8).expect("writable");
     assert_eq!(hints(&host), (0, 1, 0));
     assert_eq!(bits_of(&process, 0), before);
     assert_eq!(node_of(&process, 0), Ok(0));
-    // The second in a row moves the page, and costs no fault more.
+    // The second hint fault in a row migrates the page, and causes no further fault.
     scan(&process);
     write(&process, SECOND, 0, 9).expect("writable");
     write(&process, SECOND, 0, 10).expect("writable");
@@ -365,7 +366,7 @@ fn a_protection_change_ends_the_hint() {
     assert_eq!(hints(&host), (0, 0, 0));
 }
 
-/// What the threads of a race share.
+/// The state that the threads of a race share.
 struct World {
     host: Arc<Host>,
     process: Process,
@@ -376,7 +377,7 @@ struct World {
 }
 
 impl World {
-    /// A page that both CPUs have written.
+    /// Creates a page that both CPUs have written.
     fn new() -> Self {
         let host = two_nodes(128);
         let used = host.frames().used();
@@ -393,7 +394,7 @@ impl World {
         }
     }
 
-    /// The same page, which is to tell who uses it.
+    /// Creates the same page with a NUMA hint.
     fn hinted() -> Self {
         let world = Self::new();
         scan(&world.process);
@@ -437,7 +438,7 @@ trait Raced: Send + Sync + 'static {
     fn host(&self) -> &Host;
 }
 
-/// Hardware walks by itself.
+/// Lets hardware walk the tables.
 fn walks(world: &impl Raced) {
     for cpu in world.host().machine().cpus() {
         let _ = world.host().machine().on(cpu).read(at(0), &mut [0]);
@@ -461,7 +462,8 @@ fn explore<W: Raced>(
     }
 }
 
-/// Nobody used what was no longer his, and as many frames are used as before there was anybody.
+/// Checks that no CPU used memory that was no longer its own, and that as many frames are used as before the first
+/// process.
 fn check_end(host: &Host, used: u64) -> Result<(), String> {
     let violations = host.machine().take_violations();
     if !violations.is_empty() {
@@ -475,7 +477,7 @@ fn check_end(host: &Host, used: u64) -> Result<(), String> {
     }
 }
 
-/// A store of another CPU lands in the page that is there in the end.
+/// A store of another CPU reaches the page at its final place.
 #[test]
 fn migration_and_write() {
     explore(
@@ -493,7 +495,7 @@ fn migration_and_write() {
     );
 }
 
-/// A page that tells who uses it, and moves for that, while it is written.
+/// A page with NUMA hints migrates because of them while it is written.
 #[test]
 fn hint_faults_and_migration() {
     explore(
@@ -511,7 +513,7 @@ fn hint_faults_and_migration() {
     );
 }
 
-/// Once a protection change has returned no hint fault gives the right to write back.
+/// Once a protection change has returned, no hint fault restores the right to write.
 #[test]
 fn hint_fault_and_protect() {
     explore(

@@ -1,4 +1,4 @@
-//! Pages that several entries show: they move for all, or for nobody.
+//! Pages that several entries map: they migrate for all of them or for none.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn memory(host: &Host, pages: u64) -> Arc<Shmem<SimulatedMachine>> {
     Arc::new(Shmem::new(host.memory().clone(), bytes(pages), identity).expect("heap"))
 }
 
-/// A process that shows the object from page `page` on.
+/// Creates a process that maps the object from page `page` on.
 fn showing(
     host: &Arc<Host>,
     object: Arc<dyn Object<SimulatedMachine>>,
@@ -67,7 +67,7 @@ fn a_page_shared_by_fork_moves_for_all_of_a_family() {
     write(&parent, FIRST, 1, 8).expect("writable");
     let child = fork(&parent, FIRST);
     let grandchild = fork(&child, SECOND);
-    // One of them moved it within its address space.
+    // One of the processes moved the page within its address space.
     let request = RemapRequest {
         old: at(0),
         old_length: bytes(1),
@@ -94,7 +94,7 @@ fn a_page_shared_by_fork_moves_for_all_of_a_family() {
     assert_eq!(host.frames().references(frame), 3);
     assert_eq!(bits_of(&parent, 0), before);
     assert_eq!(node_of(&parent, 1), Ok(0));
-    // It is nobody's own: the others see no store.
+    // The page is exclusive to none of them: the others do not see a store.
     write(&parent, SECOND, 0, 9).expect("writable");
     assert_eq!(read(&child, SECOND, 40), Ok(7));
     assert_eq!(read(&grandchild, FIRST, 0), Ok(7));
@@ -110,7 +110,7 @@ fn a_page_of_shared_memory_moves_with_its_object() {
     let other = showing(&host, object.clone(), 30, bytes(4), true);
     let reader = showing(&host, object.clone(), 7, bytes(4), false);
     write(&one, FIRST, 1, 7).expect("writable");
-    // One entry alone moves without being asked to move for others.
+    // A page with a single entry migrates without `Moving::All`.
     assert_eq!(migrate_as(&one, FIRST, 1, 1, Moving::Own), Ok(Moved::To(1)));
     assert_eq!(object.read_at(bytes(1), &mut [0]), Ok(1));
     write(&other, SECOND, 31, 8).expect("writable");
@@ -126,7 +126,7 @@ fn a_page_of_shared_memory_moves_with_its_object() {
     assert_eq!((bits_of(&one, 1), bits_of(&other, 31)), before);
     let frame = frame_of(&one, 1);
     assert_eq!((frame_of(&other, 31), frame_of(&reader, 8)), (frame, frame));
-    // Stores reach everybody, without a fault.
+    // Stores are visible to all processes, without a fault.
     write(&one, FIRST, 1, 9).expect("writable");
     assert_eq!(read(&other, SECOND, 31), Ok(9));
     assert_eq!(read(&reader, SECOND, 8), Ok(9));
@@ -134,7 +134,7 @@ fn a_page_of_shared_memory_moves_with_its_object() {
     let mut byte = [0];
     assert_eq!(object.read_at(bytes(1), &mut byte), Ok(1));
     assert_eq!(byte, [9]);
-    // A private copy is another page.
+    // A private copy is a separate page.
     write(&reader, SECOND, 8, 10).expect("writable");
     assert_eq!(move_all(&one, 1, 1), Ok(Moved::To(1)));
     assert_eq!(node_of(&reader, 8), Ok(1));
@@ -155,15 +155,15 @@ fn what_somebody_else_holds_stays_for_all() {
     }
     let frame = frame_of(&one, 0);
     let before = bits_of(&one, 0);
-    // By a call that reads it,
+    // Referenced by a call that reads it,
     let held = object.frame_for(0, false).unwrap().unwrap();
     assert_eq!(move_all(&one, 0, 1), Err(Unmoved::Busy));
     drop(host.frames().adopt(held));
-    // by a device,
+    // pinned for a device,
     host.frames().pin(frame);
     assert_eq!(move_all(&one, 0, 1), Err(Unmoved::Busy));
     host.frames().unpin(frame);
-    // and where there is no room.
+    // and where the node has no free frame.
     let mut hoard = Vec::new();
     while let Ok(taken) = host.frames().allocate_on(0, FrameKind::Object, only(1)) {
         hoard.push(taken);
@@ -213,7 +213,7 @@ fn a_merged_page_moves_and_stays_known() {
         assert_eq!(frame_of(&process, page), frame);
         assert_eq!(frame_of(&child, page), frame);
     }
-    // What becomes equal to it later joins it.
+    // A page that becomes equal to it later is merged with it.
     write(&process, FIRST, 3, 7).expect("writable");
     merge();
     assert_eq!(frame_of(&process, 3), frame);
@@ -250,7 +250,7 @@ fn a_huge_page_moves_for_all_as_one() {
     assert_eq!(read(&parent, FIRST, FIRST_HUGE + 3), Ok(7));
     let account = host.memory().account();
     assert_eq!(account.count(Row::PagesMigrated), HUGE);
-    // As long as somebody shows a part of it by itself it stays.
+    // It stays while another process maps a part of it with small entries.
     unmap(&child, SECOND, FIRST_HUGE, 1);
     assert_eq!(move_all(&parent, FIRST_HUGE, 0), Err(Unmoved::Busy));
     assert_sound(&host, &[&parent, &child]);
@@ -324,7 +324,7 @@ fn a_policy_of_shared_memory_is_everybodys() {
     assert_eq!(bind(&one, 2, 2, Some(bound)), Ok(()));
     let dealt = policy(PlaceMode::Interleave, 3);
     assert_eq!(bind(&other, 44, 4, Some(dealt)), Ok(()));
-    // Who told nothing of his area is told what holds.
+    // A process that set no policy for its area still reports the one that applies.
     assert_eq!(other.space().placement_at(at(42)), Some(Some(bound)));
     assert_eq!(one.space().placement_at(at(5)), Some(Some(dealt)));
     assert_eq!(one.space().placement_at(at(1)), Some(None));
@@ -338,7 +338,7 @@ fn a_policy_of_shared_memory_is_everybodys() {
         node_of(&one, page).expect("there")
     });
     assert_eq!(nodes, [0, 0, 1, 1, 0, 1, 0, 1]);
-    // Who goes over the pages is told where the object wants them, and it is asked with no table locked.
+    // A walk of the pages reports where the object wants them; the object is asked while no table is locked.
     let mut wanted = Vec::new();
     one.on(FIRST, |space| {
         let range = PageRange::new(START, START.add(8));
@@ -348,18 +348,18 @@ fn a_policy_of_shared_memory_is_everybodys() {
         });
     });
     assert_eq!(wanted, nodes);
-    // A call makes pages where the policy says, too.
+    // A system call also allocates pages according to the policy.
     object.punch(bytes(2), bytes(3)).expect("in memory");
     assert_eq!(object.write_at(bytes(2), &[1]), Ok(1));
     assert_eq!(read(&one, FIRST, 2), Ok(1));
     assert_eq!(node_of(&one, 2), Ok(1));
-    // What is taken back is taken back from all.
+    // A reset policy is reset for all processes.
     assert_eq!(bind(&other, 40, 8, None), Ok(()));
     assert_eq!(one.space().placement_at(at(2)), Some(None));
     assert_sound(&host, &[&one, &other]);
 }
 
-/// What two processes do with a page that both show.
+/// What two processes do with a page that both map.
 struct World {
     host: Arc<Host>,
     used: u64,
@@ -368,7 +368,7 @@ struct World {
 }
 
 impl World {
-    /// A page of shared memory that both have written.
+    /// Creates a page of shared memory that both have written.
     fn shared() -> Self {
         let host = two_nodes(256);
         let used = host.frames().used();
@@ -386,7 +386,7 @@ impl World {
         }
     }
 
-    /// A page that parent and child have since a fork.
+    /// Creates a page that parent and child share since a fork.
     fn forked() -> Self {
         let host = two_nodes(256);
         let used = host.frames().used();
@@ -433,7 +433,7 @@ impl Raced for World {
     }
 }
 
-/// It moves, or somebody who faults has it for a moment.
+/// Migrates the page. A concurrent fault may make it busy.
 fn may_move(world: &World, cpu: CpuId) {
     let process = &world.processes[usize::from(cpu == SECOND)];
     let moved = migrate_as(process, cpu, 0, 1, Moving::All);
@@ -446,7 +446,7 @@ fn may_move(world: &World, cpu: CpuId) {
     );
 }
 
-/// A store of another process lands in the frame that the page has in the end.
+/// A store of another process reaches the frame that the page has in the end.
 #[test]
 fn migration_of_shared_memory_and_write() {
     explore(
@@ -465,7 +465,7 @@ fn migration_of_shared_memory_and_write() {
     );
 }
 
-/// The same while another process comes to show the page.
+/// Like the case above, while another process is about to map the page.
 #[test]
 fn migration_of_shared_memory_and_fault() {
     explore(
@@ -487,7 +487,7 @@ fn migration_of_shared_memory_and_fault() {
     );
 }
 
-/// A store after a fork is seen by who made it, and by nobody else, wherever the page is.
+/// A store after a fork is visible to the process that made it, and to no other one, wherever the page is.
 #[test]
 fn migration_of_a_page_shared_by_fork_and_write() {
     explore(
@@ -503,7 +503,7 @@ fn migration_of_a_page_shared_by_fork_and_write() {
     );
 }
 
-/// Both move it, and the call of one reads and writes it meanwhile.
+/// Both processes migrate the page, and one reads and writes it by system calls meanwhile.
 #[test]
 fn two_migrations_and_a_call() {
     explore(

@@ -1,4 +1,4 @@
-//! Random scripts, and what they come to.
+//! Generates random scripts, and runs them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ fn rights() -> impl Strategy<Value = Rights> {
 }
 
 fn range() -> impl Strategy<Value = Range> {
-    // Mostly about the boundary of the tables, so that ranges meet each other often.
+    // Mostly near the boundary of the tables, so that ranges overlap often.
     (prop_oneof![3 => 9..23u8, 1 => 0..32u8], 1..9u8).prop_map(|(at, pages)| Range { at, pages })
 }
 
-/// Little enough to be watched as a whole.
+/// Ranges small enough to be registered with a userfaultfd as a whole.
 fn narrow() -> impl Strategy<Value = Range> {
     (9..23u8, 1..4u8).prop_map(|(at, pages)| Range { at, pages })
 }
@@ -51,7 +51,7 @@ fn advice() -> impl Strategy<Value = Advice> {
     ]
 }
 
-/// Pages are often equal, so that there is something to merge.
+/// Pages are often equal, so that some can be merged.
 fn value() -> impl Strategy<Value = u8> {
     prop_oneof![2 => 1..=2u8, 1 => 1..=255u8]
 }
@@ -110,7 +110,8 @@ fn watcher() -> impl Strategy<Value = Watcher> {
     ])
 }
 
-/// What the memory manager does with pages that no program sees: where they are, and whether they are shared.
+/// What the memory manager does with pages without any effect that a program can see: where they are, and whether they
+/// are shared.
 fn beneath() -> impl Strategy<Value = Action> {
     let advice = || select(vec![Advice::PageOut, Advice::PageOut, Advice::Mergeable]);
     prop_oneof![
@@ -130,7 +131,7 @@ fn split() -> impl Strategy<Value = Action> {
     (range(), 0..3u8).prop_map(|(range, order)| Action::Split(range, order))
 }
 
-/// What the kernel and watchers store for a process.
+/// What the kernel and userfaultfd handlers store for a process.
 fn copying() -> impl Strategy<Value = Action> {
     prop_oneof![
         1 => (page(), offset()).prop_map(|(page, offset)| Action::KernelRead(page, offset)),
@@ -144,7 +145,7 @@ fn copying() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// What one process does next: mostly anything, and sometimes what comes to something only in this order.
+/// The next steps of one process: mostly any step, and sometimes a sequence that has an effect only in this order.
 fn actions() -> impl Strategy<Value = Vec<Action>> {
     let small = || (9..22u8, 2..4u8).prop_map(|(at, pages)| Range { at, pages });
     prop_oneof![
@@ -156,20 +157,20 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
             Action::Advise(range, Advice::Mergeable),
             Action::Merge,
         ]),
-        // A page leaves after it was written, and is used again.
+        // A page is swapped out after it was written, and is used again.
         2 => (small(), value(), action()).prop_map(|(range, value, next)| vec![
             Action::Write(range.at, 0, value),
             Action::Advise(range, Advice::PageOut),
             next,
             Action::Read(range.at + 1, 0),
         ]),
-        // What is not needed goes, or is written before.
+        // Freed pages are discarded, or written before that.
         1 => (small(), action()).prop_map(|(range, next)| vec![
             Action::Advise(range, Advice::Free),
             next,
             Action::Advise(range, Advice::PageOut),
         ]),
-        // Missing pages are filled, before or after somebody needs them.
+        // Missing pages are filled, before or after a program accesses them.
         2 => (small(), 0..4u8, any::<bool>()).prop_map(|(range, value, protect)| vec![
             Action::Map(range, Rights::READ_WRITE, What::Anonymous, false),
             Action::Watch(range, Watcher::Fills),
@@ -181,7 +182,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
             Action::Watch(range, Watcher::Fills),
             Action::Relocate(Range { at: from, ..range }, range.at),
         ]),
-        // Small pages become a huge one, where places are that large.
+        // Small pages are collapsed into a huge one, where places are that large.
         1 => (select(vec![8, 16]), value()).prop_map(|(at, value)| {
             let range = Range { at, pages: 8 };
             vec![
@@ -190,7 +191,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
                 Action::Write(at + 2, 0, value),
             ]
         }),
-        // A folio comes, and falls apart again.
+        // A folio is allocated, and split again.
         1 => (select(vec![8, 16]), value(), action(), split()).prop_map(
             |(at, value, next, split)| {
                 let range = Range { at, pages: 8 };
@@ -210,8 +211,8 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
     ]
 }
 
-/// Scripts that begin with two mappings, of which one is where most of the others are, so that steps have something to
-/// work on.
+/// Generates scripts that begin with two mappings. One of them covers the range that most steps use, so that the steps
+/// have something to work on.
 pub fn script(steps: usize) -> impl Strategy<Value = Script> {
     let some = (any::<u8>(), 0..4u8, actions()).prop_map(|(process, cpu, actions)| {
         let step = |action| Step {
@@ -226,7 +227,7 @@ pub fn script(steps: usize) -> impl Strategy<Value = Script> {
         cpu: 0,
         action: Action::Map(range, Rights::READ_WRITE, what, false),
     };
-    // Some are several.
+    // Some actions are several steps.
     let steps = collection::vec(some, 1..steps * 3 / 4);
     ((range(), what()), what(), steps).prop_map(move |((second, other), what, steps)| {
         let most = Range { at: 8, pages: 16 };
@@ -236,7 +237,7 @@ pub fn script(steps: usize) -> impl Strategy<Value = Script> {
     })
 }
 
-/// The same where these come right after the first mapping.
+/// Generates scripts with these steps right after the first mapping.
 fn beginning(
     steps: usize,
     first: impl Strategy<Value = Vec<Action>>,
@@ -252,7 +253,7 @@ fn beginning(
     })
 }
 
-/// Scripts in which small pages become a huge one before anything else happens, if places are that large.
+/// Generates scripts in which small pages are collapsed into a huge one first, if places are that large.
 pub fn collapsing(steps: usize) -> impl Strategy<Value = Script> {
     let first = vec![
         Action::Write(9, 0, 1),
@@ -261,7 +262,7 @@ pub fn collapsing(steps: usize) -> impl Strategy<Value = Script> {
     beginning(steps, Just(first))
 }
 
-/// Scripts that begin with a folio that is split, one with a page that left among them.
+/// Generates scripts that begin with a split folio, of which one page may have been swapped out before.
 pub fn splitting(steps: usize) -> impl Strategy<Value = Script> {
     let first =
         (9..15u8, value(), split(), any::<bool>()).prop_map(|(at, value, split, leaves)| {
@@ -275,7 +276,7 @@ pub fn splitting(steps: usize) -> impl Strategy<Value = Script> {
     beginning(steps, first)
 }
 
-/// Scripts in which contents may go, and one page is written before they could.
+/// Generates scripts in which contents may be discarded, and one page is written before that.
 pub fn freeing(steps: usize) -> impl Strategy<Value = Script> {
     let first = (9..20u8, value(), 0..3u8).prop_map(|(at, value, again)| {
         let range = Range { at, pages: 3 };
@@ -298,7 +299,7 @@ pub fn machine() -> MachineOptions {
     }
 }
 
-/// Runs a script. A panic of the memory manager is a difference like any other, and can be shrunk.
+/// Runs a script. A panic of the memory manager is a difference like any other, so it can be shrunk.
 pub fn judge(
     start: impl Fn() -> Lockstep,
     script: &Script,

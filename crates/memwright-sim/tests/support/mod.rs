@@ -1,4 +1,4 @@
-//! What several tests need: a booted machine and programs on it, in few words.
+//! What several tests share: a booted machine, programs on it, and short helpers.
 #![allow(dead_code, reason = "no test uses everything")]
 
 pub mod generate;
@@ -15,7 +15,7 @@ pub const SECOND: CpuId = CpuId::new(1);
 pub const READ: Rights = Rights::READ;
 pub const READ_WRITE: Rights = Rights::READ.union(Rights::WRITE);
 
-/// Where tests map by default: on either side of a boundary of tables.
+/// The address at which tests map by default: both sides of a boundary of page tables.
 pub const START: Page = Page::new(3 * 512 * 512 - 2);
 
 pub fn boot() -> Arc<Host> {
@@ -33,14 +33,14 @@ pub fn at(page: u64) -> VirtAddr {
     START.add(page).address()
 }
 
-/// A program with `pages` pages of private anonymous memory at `START`.
+/// Creates a program with `pages` pages of private anonymous memory at `START`.
 pub fn program(host: &Arc<Host>, pages: u64, rights: Rights) -> Process {
     let process = Process::new(host);
     map(&process, MapRequest::anonymous(bytes(pages), rights), 0);
     process
 }
 
-/// Maps at page `page` from `START`.
+/// Maps at page `page`, counted from `START`.
 pub fn map(process: &Process, request: MapRequest<SimulatedMachine>, page: u64) {
     let request = request.at(Placement::Fixed(at(page)));
     process
@@ -73,7 +73,7 @@ pub fn read(process: &Process, cpu: CpuId, page: u64) -> Result<u8, Signal> {
     process.read(cpu, at(page), &mut byte).map(|()| byte[0])
 }
 
-/// No CPU holds a stale translation, and the machine saw nothing that must not be.
+/// Checks that no CPU has a stale translation, and that the machine saw no violation.
 pub fn assert_coherent(host: &Host) {
     assert_eq!(host.machine().audit(), []);
     assert_eq!(host.machine().take_violations(), Vec::<String>::new());

@@ -6,7 +6,7 @@
 //!
 //! | Word | Counts |
 //! |---|---|
-//! | `whole`, in the head | huge entries of any table, [`FrameRef`](super::FrameRef)s, and pins |
+//! | `whole`, in the head | huge entries of any table, [`FrameRef`]s, and pins |
 //! | `references`, in each frame of a *parted* folio | 4 KiB entries of that frame, and 1 for the folio |
 //!
 //! Splitting a huge entry turns its one whole-folio reference into one reference to each part. If that was the only

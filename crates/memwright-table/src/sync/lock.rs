@@ -10,7 +10,7 @@ use super::stat::{self, FREE, TAKEN};
 use super::{Halted, Rank, Step, Wait, order, step};
 
 /// The bare lock: one word, which may be in a frame's metadata. Its upper half belongs to the lock statistics
-/// ([`stat`](super::stat)).
+/// ([`stat`]).
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct RawLock(AtomicU32);

@@ -1,4 +1,4 @@
-//! Advice: what is done, what is only noted, what is refused.
+//! Advice: which kinds act at once, which are only recorded, which are refused.
 
 use memwright::{Advice, AdviseError, Advised, AreaFlags, FaultError, FaultKind, Row};
 
@@ -27,7 +27,7 @@ fn contents_that_are_not_needed_go_at_once() {
         (process.load(0), process.load(1), process.load(2)),
         (1, 0, 0)
     );
-    // Past the end there is a hole: reported, after the rest was done.
+    // Past the end there is a hole. It is reported after the rest was done.
     assert_eq!(
         advise(&process, 3, 4, Advice::DontNeed),
         Err(AdviseError::Hole(page(4)))
@@ -67,7 +67,7 @@ fn memory_that_may_go_goes_when_it_is_paged_out() {
     assert_eq!((process.load(0), process.load(4)), (0, 1));
     let refused = Err(AdviseError::NotApplicable(page(0)));
     assert_eq!(advise(&process, 0, 1, Advice::KeepOnFork), refused);
-    // Locking says nothing and does nothing.
+    // Locking ignores guards and reports nothing.
     process.space.lock(page(0), 2 * PAGE, false).unwrap();
     let flags = process.space.find(page(0), |area| area.flags()).unwrap();
     assert!(!flags.contains(AreaFlags::LOCKED));
@@ -207,7 +207,7 @@ fn removing_punches_a_hole_that_everyone_sees() {
     );
     assert_eq!(object.size(), 4 * PAGE);
 
-    // What is not mapped is passed over, and reported when the rest is done.
+    // Holes are skipped, and reported when the rest is done.
     other.unmap(9, 1);
     process.store(0, 8).unwrap();
     process.store(2, 8).unwrap();
@@ -247,7 +247,7 @@ fn guards_refuse_every_access_until_they_are_removed() {
     assert_eq!(process.store(4, 1), Err(FaultError::Guard));
     assert_eq!(process.load(5), 1);
 
-    // They survive protection changes, dropping of contents, and forks.
+    // Guards survive protection changes, discarding of contents, and forks.
     process.protect(0, 8, R);
     process.protect(0, 8, RW);
     assert_eq!(advise(&process, 0, 8, Advice::DontNeed), Ok(Advised::Done));
@@ -283,7 +283,7 @@ fn guards_over_much_memory_cost_next_to_nothing() {
             .fault(page(pages / 2), memwright::Access::READ),
         Err(FaultError::Guard)
     );
-    // An edge that cuts through a marker of 1 GiB.
+    // The boundary splits a marker of 1 GiB.
     process.unmap(pages / 2 + 1, 77);
     assert_eq!(
         process

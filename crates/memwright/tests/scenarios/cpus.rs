@@ -1,4 +1,4 @@
-//! Two CPUs in one address space: who is interrupted, who is not, and what is traced.
+//! Two CPUs in one address space: which one is interrupted, which is not, and what is traced.
 
 use std::sync::Mutex;
 
@@ -32,11 +32,11 @@ fn rights_that_grow_interrupt_nobody_and_rights_that_shrink_interrupt_once() {
     }
     let account = world.counted(|| process.protect(0, 16, RW));
     assert_eq!(rows(&account, &remote), [0, 0]);
-    // This CPU drops the old rights of the pages that it used; the shootdown is left out.
+    // This CPU flushes its old translations of the pages that it used; the shootdown is elided.
     let elided = [Row::FlushElidedGrew, Row::FlushElidedNotAccessed];
     assert_eq!(rows(&account, &elided), [1, 0]);
 
-    // The second CPU may still hold the old rights: one fault that finds nothing to do, no signal.
+    // The second CPU may still have the old rights cached: one spurious fault, no signal.
     let on_second = world.machine.run_on(SECOND);
     let fault = world.machine.on(SECOND).write(page(3), &[4]).err();
     if let Some(fault) = fault {
@@ -56,8 +56,8 @@ fn rights_that_grow_interrupt_nobody_and_rights_that_shrink_interrupt_once() {
 
 #[test]
 fn each_policy_interrupts_as_often_as_it_says() {
-    // Flushes sent to the other CPU by mprotect(R) and mprotect(RW) of four pages that it used, and by
-    // the same two calls when nobody has used the pages since.
+    // Flushes sent to the other CPU by mprotect(R) and mprotect(RW) of four pages that it used, and by the same two
+    // calls when the pages have not been accessed since.
     let rows_wanted = [
         ("immediate", [4, 4, 4, 4]),
         ("gather", [1, 1, 1, 1]),
@@ -112,7 +112,7 @@ fn what_nobody_used_is_protected_and_unmapped_in_silence() {
     process.map_object(4, 16, RW, &object, true);
     process.load(4);
     process.run();
-    // Sixteen are mapped around the one that was used.
+    // Fault-around maps sixteen pages around the accessed one.
     assert_eq!(process.resident(), 16);
     let account = world.counted(|| process.protect(5, 15, R));
     assert_eq!(

@@ -79,7 +79,7 @@ fn a_stale_translation_is_dropped_and_the_access_retried() {
     let mut process = world.process();
     process.map(0, 1, RW);
     process.store(0, 1).unwrap();
-    // The table permits the store: nothing but a stale translation can have faulted.
+    // The table permits the store, so only a stale translation can have faulted.
     let access = memwright::Access::WRITE;
     assert_eq!(
         process.space.fault(page(0), access),
@@ -115,7 +115,7 @@ fn a_stack_stops_short_of_what_lies_below() {
     process.map(300, 10, RW);
     assert_eq!(process.store(310 + 255, 1), Err(FaultError::StackLimit));
     assert_eq!(process.store(310 + 256, 1), Ok(vec![FaultKind::DemandZero]));
-    // Without rights the neighbour is a guard of its own.
+    // A neighbour without rights serves as the guard gap.
     process.protect(300, 10, NONE);
     assert_eq!(process.store(310 + 200, 1), Ok(vec![FaultKind::DemandZero]));
 }

@@ -1,4 +1,4 @@
-//! Folios of several pages: first touch, what is in the way, and how they end.
+//! Folios of several pages: first access, conflicting pages, and how folios are split.
 
 use memwright::{
     Advice, FaultKind, HugeMode, HugeRefusal, Row, SharedSizeMode, SizeMode, SizeSettings,
@@ -7,13 +7,13 @@ use memwright_table::{Bits, FOLIO_ORDER, FrameKind, FrameRef, PageSize};
 
 use crate::world::{Machine, PAGE, Process, R, RW, World, page, rows};
 
-/// The first page of those mapped here that begins 2 MiB.
+/// The first page of an aligned block of 2 MiB in the memory mapped here.
 const FIRST: u64 = 4;
-/// The order of 64 KiB, and its pages.
+/// The order of 64 KiB, and its number of pages.
 const ORDER: u8 = 4;
 const FOLIO: u64 = 16;
 
-/// A machine whose programs get folios of 64 KiB.
+/// Creates a machine whose programs get folios of 64 KiB.
 fn world() -> World {
     let world = World::with_frames(8192);
     sizes(&world).set_mode(ORDER, SizeMode::Always);
@@ -24,14 +24,14 @@ fn sizes(world: &World) -> &SizeSettings {
     &world.memory.huge().sizes
 }
 
-/// The order of the folio that the page lies in.
+/// Returns the order of the folio that contains the page.
 fn order(process: &Process<'_>, index: u64) -> u8 {
     let entry = process.space.entry(page(index)).present().unwrap();
     assert_eq!(entry.size, PageSize::Size4K);
     process.world.frames.folio_order(entry.frame)
 }
 
-/// Whether anything is mapped there.
+/// Returns whether anything is mapped there.
 fn is_filled(process: &Process<'_>, index: u64) -> bool {
     process.space.entry(page(index)).present().is_some()
 }
@@ -82,13 +82,13 @@ fn a_folio_reaches_neither_beyond_its_area_nor_over_what_is_there() {
     }
     let mut process = world.process();
     process.map(FIRST + 1, 30, RW);
-    // The first 64 KiB begin before the area, and its first 16 KiB.
+    // The aligned 64 KiB begin before the area, and so do its first 16 KiB.
     assert_eq!(process.store(FIRST + 9, 1).unwrap(), FOLIO_FAULT);
     assert_eq!(order(&process, FIRST + 15), 3);
     assert_eq!(process.store(FIRST + 5, 1).unwrap(), FOLIO_FAULT);
     assert_eq!(order(&process, FIRST + 4), 2);
     assert_eq!(process.store(FIRST + 2, 1).unwrap(), SINGLE_FAULT);
-    // A page in the way, even of zeroes; and the end of the area.
+    // A present page conflicts, even the zero page; and so does the end of the area.
     assert_eq!(process.load(FIRST + 18), 0);
     assert_eq!(process.store(FIRST + 16, 1).unwrap(), SINGLE_FAULT);
     assert_eq!(process.store(FIRST + 20, 1).unwrap(), FOLIO_FAULT);
@@ -96,7 +96,7 @@ fn a_folio_reaches_neither_beyond_its_area_nor_over_what_is_there() {
     assert_eq!(process.store(FIRST + 30, 1).unwrap(), SINGLE_FAULT);
     assert_eq!(process.store(FIRST + 24, 1).unwrap(), FOLIO_FAULT);
     assert_eq!(order(&process, FIRST + 27), 2);
-    // A guard in the way.
+    // A guard conflicts.
     process.map(FIRST + 64, FOLIO, RW);
     let guarded = page(FIRST + 64 + 9);
     process
@@ -128,7 +128,7 @@ fn only_who_may_gets_them() {
     };
     advise(&process, 1, Advice::Huge);
     assert_eq!(process.store(at(1), 1).unwrap(), FOLIO_FAULT);
-    // What holds for every size.
+    // The setting that sizes inherit.
     set(SizeMode::Inherit);
     world.memory.policy().set_huge(HugeMode::Never);
     assert_eq!(process.store(at(2), 1).unwrap(), SINGLE_FAULT);
@@ -140,10 +140,10 @@ fn only_who_may_gets_them() {
     process.space.refuse_huge(HugeRefusal::Everywhere);
     assert_eq!(process.store(at(5), 1).unwrap(), SINGLE_FAULT);
     process.space.refuse_huge(HugeRefusal::Nothing);
-    // A read maps the page of zeroes, alone.
+    // A load maps the zero page, for one page only.
     assert_eq!(process.load_with(at(6)).unwrap().1, [FaultKind::ZeroPage]);
     assert!(!is_filled(&process, at(6) + 1));
-    // The setting for shared memory is another.
+    // Shared memory has a separate setting.
     set(SizeMode::Never);
     world
         .memory
@@ -157,7 +157,7 @@ fn only_who_may_gets_them() {
 fn without_a_block_a_smaller_one_serves_and_the_account_says_so() {
     let world = world();
     sizes(&world).set_mode(2, SizeMode::Always);
-    // Of each 16 frames the first four, or of each four one, stay taken.
+    // Of each 16 frames the first four, or of each four one, stay allocated.
     let take = |keeps: fn(u32) -> bool| {
         let mut taken: Vec<FrameRef<'_, Machine>> = Vec::new();
         while let Ok(frame) = world.frames.allocate(0, FrameKind::Object) {
@@ -232,7 +232,7 @@ fn a_family_shares_the_pages_one_by_one() {
     let mut child = parent.fork();
     assert_eq!(order(&child, FIRST + 5), ORDER);
     assert_eq!(child.store(FIRST + 5, 2).unwrap(), [FaultKind::Copy]);
-    // The parent still has all of them.
+    // The parent still maps all of them.
     assert_eq!(
         (order(&parent, FIRST + 5), order(&child, FIRST + 5)),
         (ORDER, 0)
@@ -241,7 +241,7 @@ fn a_family_shares_the_pages_one_by_one() {
     drop(child);
     parent.protect(FIRST, FOLIO, R);
     parent.protect(FIRST, FOLIO, RW);
-    // Those that only one has again are its own with the right to write.
+    // Pages that only one process maps again are exclusive to it and writable.
     assert_eq!(parent.store(FIRST + 6, 3).unwrap(), []);
     assert_eq!(order(&parent, FIRST), ORDER);
     parent.check();

@@ -1,4 +1,4 @@
-//! Parent and child: what one writes the other never sees.
+//! Parent and child: neither sees what the other writes.
 
 use memwright::{AreaFlags, FaultError, FaultKind, Row};
 
@@ -140,7 +140,7 @@ fn private_pages_of_a_file_are_copied_with_the_fork_and_the_rest_is_found_again(
     assert_eq!(byte, [9]);
 }
 
-/// Whoever once tried to write private memory has its pages mapped in the child too, and faults for none.
+/// After a refused write to private memory, fork copies its mapped pages, and the child faults for none of them.
 #[test]
 fn a_refused_write_of_a_file_makes_a_fork_copy_what_is_mapped() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Huge pages: first touch, copy-on-write, splits, collapse, and the way back to small pages.
+//! Huge pages: first access, copy-on-write, splits, collapse, and the return to small pages.
 
 use core::sync::atomic::Ordering;
 
@@ -10,12 +10,12 @@ use memwright_table::{Bits, FOLIO_ORDER, FrameKind, FrameRef, Page, PageSize, Pr
 
 use crate::world::{Machine, NONE, PAGE, Process, R, RW, World, page, rows};
 
-/// The first page of those mapped here that begins 2 MiB.
+/// The first page of an aligned block of 2 MiB in the memory mapped here.
 const FIRST: u64 = 4;
 /// Pages of 2 MiB.
 const HUGE: u64 = 512;
 
-/// A machine whose programs get huge pages.
+/// Creates a machine whose programs get huge pages.
 fn world() -> World {
     let world = World::with_frames(16384);
     world.memory.policy().set_huge(HugeMode::Always);
@@ -36,7 +36,7 @@ fn size(process: &Process<'_>, index: u64) -> PageSize {
     present(process, index).size
 }
 
-/// What is mapped counts; what there was a frame for and no table does not.
+/// A huge page is counted when it is mapped, not when a frame is available and no table is.
 #[test]
 fn a_huge_page_counts_once_it_is_mapped() {
     for (frames, filled) in [(0, 0), (1, 0), (u64::MAX, 1)] {
@@ -54,7 +54,7 @@ fn a_huge_page_counts_once_it_is_mapped() {
             counts.refused.load(Ordering::Relaxed),
             u64::from(frames == 0)
         );
-        // The page of zeroes that is replaced counts as well.
+        // Replacing the zero page counts as well.
         world.frames.fail_after(None);
         let mut process = mapped(&world, 1);
         process.load(FIRST);
@@ -92,7 +92,7 @@ fn the_first_store_maps_two_mebibytes() {
     );
     assert_eq!(process.resident(), HUGE);
     assert_eq!(size(&process, FIRST + 200), PageSize::Size2M);
-    // Where the area does not cover 2 MiB there are small pages.
+    // Where the area does not cover 2 MiB, small pages are mapped.
     assert_eq!(process.store(0, 7), Ok(vec![FaultKind::DemandZero]));
     let above = FIRST + 2 * HUGE;
     assert_eq!(process.store(above, 7), Ok(vec![FaultKind::DemandZero]));
@@ -110,7 +110,7 @@ fn a_read_shows_the_huge_page_of_zeroes_and_a_store_replaces_it() {
     process.load(FIRST + HUGE);
     assert_eq!(process.store(FIRST, 1), Ok(vec![FaultKind::Huge]));
     assert_eq!(process.resident(), HUGE);
-    // Without memory for another it is split, and one page copied.
+    // Without memory for another huge page it is split, and one page is copied.
     let second = FIRST + HUGE;
     world.frames.fail_after(Some(0));
     assert_eq!(process.store(second, 1), Ok(vec![FaultKind::Copy]));
@@ -146,7 +146,7 @@ fn only_who_may_gets_them() {
 #[test]
 fn fragmented_memory_falls_back_and_the_account_says_so() {
     let world = world();
-    // One frame of each 2 MiB stays taken.
+    // One frame of each 2 MiB stays allocated.
     let mut taken: Vec<FrameRef<'_, Machine>> = Vec::new();
     while let Ok(frame) = world.frames.allocate(0, FrameKind::Object) {
         taken.push(frame);
@@ -258,7 +258,7 @@ fn parent_and_child_share_a_huge_page_until_one_writes() {
         [1, 1]
     );
     assert_eq!(rows(&account, &SPLITS), [0, 0, 0, 0, 1, 0]);
-    // The child is gone: the whole is the parent's alone again.
+    // The child is gone: the complete huge page is exclusive to the parent again.
     let written = parent.store(FIRST, 6);
     assert_eq!(written, Ok(vec![FaultKind::WriteOnly]));
     assert_eq!(parent.store(FIRST + 511, 6), Ok(vec![]));
@@ -362,7 +362,7 @@ fn a_program_collapses_what_it_has() {
     assert_eq!(size(&process, FIRST), PageSize::Size2M);
     assert_eq!(process.resident(), 2 * HUGE);
     process.check();
-    // And the split after it has a table.
+    // A split after the collapse uses the deposited table.
     process.protect(FIRST + 7, 1, R);
     assert_eq!(process.load(FIRST + 7), 7);
 }

@@ -1,4 +1,4 @@
-//! Huge pages of the pool: promises, faults, copy-on-write, forks, and that no page is ever cut.
+//! hugetlb pages: reservations, faults, copy-on-write, forks, and that no page is ever split.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use memwright_table::{Bits, FrameKind, PageSize, PoolCounts, Present};
 
 use crate::world::{Machine, NONE, PAGE, Process, R, RW, World, page};
 
-/// The first page of those mapped here that begins 2 MiB.
+/// The first page of an aligned block of 2 MiB in the memory mapped here.
 const FIRST: u64 = 4;
 /// Pages of 2 MiB.
 const HUGE: u64 = 512;
 
-/// A machine with a pool.
+/// A machine with a hugetlb pool.
 struct Pooled {
     world: World,
 }
@@ -33,7 +33,7 @@ impl Pooled {
         self.world.frames.pool()
     }
 
-    /// Total, free and reserved pages.
+    /// Returns the total, free and reserved pages.
     fn counts(&self) -> [u64; 3] {
         let pool = self.pool();
         [pool.total, pool.free, pool.reserved]
@@ -106,7 +106,7 @@ fn a_mapping_is_promised_its_pages_and_gives_back_what_it_did_not_use() {
     let pooled = Pooled::new(4);
     let mut process = pooled.private(3);
     assert_eq!(pooled.counts(), [4, 4, 3]);
-    // Another of two does not fit.
+    // A second file of two pages does not fit.
     let file = pooled.file(2);
     let memory = pooled.world.memory.clone();
     assert!(PrivateHuge::new(memory, file.clone(), 0..2).is_err());
@@ -119,7 +119,7 @@ fn a_mapping_is_promised_its_pages_and_gives_back_what_it_did_not_use() {
     assert_eq!(account.count(Row::FramesZeroed), HUGE);
     assert_eq!(pooled.counts(), [4, 3, 2]);
     assert_eq!(present(&process, at(1) + 5).size, PageSize::Size2M);
-    // It is no resident memory.
+    // It does not count as resident memory.
     assert_eq!(
         (process.resident(), process.space.totals().hugetlb),
         (0, HUGE)
@@ -138,7 +138,7 @@ fn the_pool_grows_and_shrinks_as_far_as_it_can() {
     let mut process = pooled.private(2);
     process.store(at(0), 1).unwrap();
     frames.resize_pool(0);
-    // What is in use or promised stays, in surplus.
+    // Pages in use or reserved stay, as surplus.
     let pool = pooled.pool();
     assert_eq!((pool.total, pool.free, pool.surplus), (2, 1, 2));
     frames.resize_pool(1);
@@ -151,7 +151,7 @@ fn the_pool_grows_and_shrinks_as_far_as_it_can() {
     assert_eq!((pool.total, pool.reserved, pool.surplus), (3, 3, 2));
     drop(process);
     assert_eq!(pooled.counts(), [1, 1, 0]);
-    // More than there is memory for.
+    // More than the memory of the machine.
     frames.resize_pool(1000);
     let pool = pooled.pool();
     assert!(pool.total > 1 && pool.total < 1000 && pool.surplus == 0);
@@ -169,7 +169,7 @@ fn a_child_shares_until_one_writes_and_has_no_promise() {
     assert_eq!(child.store(at(0) + 3, 2), Ok(vec![FaultKind::Copy]));
     assert_eq!(child.load(at(0)), 1);
     assert_eq!(pooled.counts(), [3, 1, 0]);
-    // The parent has it alone again.
+    // The parent has it exclusive again.
     assert_eq!(parent.store(at(0), 3), Ok(vec![FaultKind::WriteOnly]));
     assert_eq!(child.load(at(0)), 1);
     assert!(is_exclusive(&child, at(0)) && is_exclusive(&parent, at(0)));
@@ -207,7 +207,7 @@ fn shared_pages_are_the_files() {
     assert_eq!(one.load(at(1) + 1), 6);
     assert_eq!(pooled.counts(), [4, 3, 2]);
     drop((one, two, child));
-    // The promise is the file's.
+    // The reservation belongs to the file.
     assert_eq!(pooled.counts(), [4, 3, 2]);
     file.punch(HUGE_BYTES, 3 * HUGE_BYTES);
     assert_eq!((pooled.counts(), file.resident()), ([4, 4, 2], 0));
@@ -229,7 +229,7 @@ fn private_mappings_of_a_file_copy_its_pages() {
     assert_eq!((shared.load(at(0)), private.load(at(0))), (1, 2));
     assert_eq!(private.store(at(1), 3), Ok(vec![FaultKind::Hugetlb]));
     assert_eq!(file.resident(), 1);
-    // Cutting the file takes the copies too, and what lies beyond is a bus error.
+    // Truncating the file removes the copies too, and an access beyond the end is a bus error.
     file.set_size(0);
     assert_eq!(private.load_with(at(0)), Err(FaultError::BeyondObject));
     assert_eq!(shared.load_with(at(0)), Err(FaultError::BeyondObject));
@@ -251,9 +251,9 @@ fn protection_goes_there_and_back_without_a_fault() {
     process.protect(at(1), HUGE, NONE);
     assert_eq!(process.load_with(at(1)), Err(FaultError::Denied));
     process.protect(at(1), HUGE, RW);
-    // Areas of huge pages never merge.
+    // hugetlb areas never merge.
     assert_eq!(process.areas(), "512rw 512rw");
-    // A page whose child has gone is writable again at once.
+    // After the child has ended, the page is writable again at once.
     let mut child = process.fork();
     assert_eq!(child.load(at(0)), 1);
     process.protect(at(0), HUGE, R);
@@ -292,7 +292,7 @@ fn no_page_is_cut() {
         space.advise(inside, PAGE, Advice::DontDump),
         Err(AdviseError::Misaligned)
     );
-    // A part at the end is spared.
+    // An incomplete huge page at the end is left alone.
     space
         .advise(page(at(0)), HUGE_BYTES - PAGE, Advice::DontNeed)
         .unwrap();
@@ -356,7 +356,7 @@ fn a_mapping_moves_with_its_promise() {
     ] {
         assert_eq!(process.space.remap(request), Err(error));
     }
-    // Small pages were there before.
+    // The range had small pages before.
     process.map(at(8) + 3, 2, RW);
     process.store(at(8) + 3, 9).unwrap();
     process.unmap(at(8) + 3, 1);

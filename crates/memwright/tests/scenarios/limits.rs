@@ -1,4 +1,4 @@
-//! Mapping: placements, limits, promises, and what is refused.
+//! Mapping: placement, limits, commit accounting, and refusals.
 
 use memwright::{AreaFlags, Limit, MapError, MapRequest, Placement, Row, UnmapError};
 use memwright_table::VirtAddr;

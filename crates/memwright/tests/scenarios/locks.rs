@@ -1,4 +1,4 @@
-//! Locked and sealed memory, and questions about what is resident.
+//! Locked and sealed memory, and mincore.
 
 use memwright::{
     Advice, AdviseError, Advised, AreaFlags, Limit, LockError, LockFuture, MapError, MapRequest,
@@ -76,7 +76,7 @@ fn what_cannot_be_locked() {
     assert_eq!(process.space.lock(page(0), PAGE, false), over);
     let all = process.space.lock_all(true, LockFuture::No, false);
     assert_eq!(all.map(drop), over);
-    // The limit comes before the range. A length that rounds up to nothing is nothing.
+    // The limit is checked before the range. A length that rounds up to 0 is an empty range.
     assert_eq!(process.space.lock(page(0), u64::MAX, false), over);
     assert_eq!(process.space.unlock(page(0), u64::MAX), Ok(()));
     let beyond = 0_u64.wrapping_sub(PAGE);
@@ -207,11 +207,11 @@ fn a_sealed_area_stays() {
     };
     assert_eq!(moved(2, None), Err(RemapError::Sealed(sealed)));
     assert_eq!(moved(0, Some(2)), Err(RemapError::Sealed(sealed)));
-    // What lies below has changed, as on Linux.
+    // The pages below have changed, as on Linux.
     let protected = space.protect(page(0), 6 * PAGE, R);
     assert_eq!(protected, Err(ProtectError::Sealed(sealed)));
     assert_eq!(process.areas(), "2r 2rw 2rw");
-    // It can be written, so it can be emptied.
+    // It is writable, so its contents may be discarded.
     assert_eq!(
         space.advise(sealed, PAGE, Advice::DontNeed),
         Ok(Advised::Done)

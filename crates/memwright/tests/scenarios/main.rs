@@ -1,8 +1,7 @@
-//! What programs do to their memory, played on the simulated machine: its CPUs keep stale translations, so
-//! a flush that is missing shows as a wrong byte. Every scenario ends with an audit, and with every frame
-//! back where it began.
+//! What programs do to their memory, on the simulated machine. Its CPUs keep stale translations, so a missing flush
+//! leads to a wrong byte. Every scenario ends with an audit, and with every frame freed.
 
-// A host's heap does not run out.
+// The heap of a host does not run out.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
 mod advise;

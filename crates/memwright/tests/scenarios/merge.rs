@@ -1,4 +1,4 @@
-//! Pages with equal contents: which of them share a frame, what a store costs then, and what is never merged.
+//! Pages with equal contents: which of them share a frame, what a store then costs, and what is never merged.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use crate::world::{NONE, PAGE, Process, R, RW, World, page, rows};
 
 const COPY: FaultKind = FaultKind::Copy;
 
-/// A process with `pages` pages that may be merged, all with the same byte in them.
+/// Creates a process with `pages` mergeable pages that all contain the same byte.
 fn filled(world: &World, pages: u64, byte: u8) -> Process<'_> {
     let mut process = world.process();
     process.map(0, pages, RW);
@@ -29,7 +29,7 @@ fn advise(process: &Process<'_>, first: u64, pages: u64, advice: Advice) {
     process.check();
 }
 
-/// Goes round all memory so often that what stays the same is merged.
+/// Scans all memory until every unchanged page is merged.
 fn scan(world: &World) {
     for _ in 0..3 {
         while !world.memory.merge_pages(5) {}
@@ -77,7 +77,7 @@ fn the_last_that_shows_a_merged_frame_copies_it_too() {
     let mut process = filled(&world, 2, 7);
     scan(&world);
     assert_eq!(process.store(0, 1), Ok(vec![COPY]));
-    // Nobody else shows it, but it would be found by its contents.
+    // It has one mapping, but the stable index can still find it by its contents.
     assert_eq!(process.store(1, 2), Ok(vec![COPY]));
     assert_eq!(counts(&world).shared, 0);
     assert_eq!(world.memory.merging().shed(&world.memory), 1);
@@ -93,7 +93,7 @@ fn rights_that_come_back_do_not_let_a_merged_page_be_written() {
     assert!(!shown(&process, 0).bits.contains(Bits::WRITE));
     assert_eq!(process.store(0, 1), Ok(vec![COPY]));
     assert_eq!(process.load(1), 7);
-    // Without any right a page is merged as well.
+    // Pages without any access right are merged as well.
     process.protect(0, 3, R);
     process.protect(0, 3, NONE);
     advise(&process, 0, 3, Advice::Unmergeable);
@@ -189,7 +189,7 @@ fn pages_full_of_zeroes_show_the_zero_frame_if_they_may() {
     process.check();
     assert_eq!(process.space.merged_pages().zero, 0);
     assert_eq!((process.resident(), process.load(3)), (4, 0));
-    // The page of zeroes is no merged page (`cow_ksm`).
+    // The zero page does not count as a merged page (`cow_ksm`).
     let unmerged = [Row::UnmergesWritten, Row::UnmergesAsked];
     assert_eq!(rows(&world.account(), &unmerged), [0, 0]);
 }
@@ -202,14 +202,14 @@ fn pinned_and_lent_pages_are_not_merged() {
     let lent = process.space.lend(page(1)).unwrap().into_raw();
     scan(&world);
     assert_eq!(process.space.merged_pages().merged, 2);
-    // What a device writes shows at once.
+    // What a device writes is visible at once.
     world.frames.write(pinned, 0, &[9]);
     assert_eq!((process.load(0), process.load(2)), (9, 7));
     world.frames.unpin(pinned);
     drop((world.frames.adopt(pinned), world.frames.adopt(lent)));
     scan(&world);
     assert_eq!(process.space.merged_pages().merged, 3);
-    // Who pins a merged page gets one of its own.
+    // Pinning a merged page gives the caller a private copy.
     let pinned = process.space.pin(page(2)).unwrap().into_raw();
     world.frames.write(pinned, 0, &[1]);
     assert_eq!((process.load(2), process.load(3)), (1, 7));
@@ -296,7 +296,7 @@ fn a_huge_page_is_split_for_a_page_that_is_merged() {
     let world = World::with_frames(4096);
     world.memory.policy().set("thp", "always").unwrap();
     let mut process = world.process();
-    // Aligned, and filled by one fault.
+    // Aligned, and populated by one fault.
     let first = 512 * 2 + 4;
     process.map(first, 512, RW);
     process.store(first + 2, 7).unwrap();

@@ -1,4 +1,4 @@
-//! Objects: files and shared memory, and one that wants to hear of the first store.
+//! Objects: files and shared memory, and an object that is notified of the first store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn a_read_of_a_file_maps_what_is_cached_around_it() {
     // An aligned window of 16 pages of addresses.
     assert_eq!(rows(&account, &[Row::FaultFile, Row::FaultAround]), [1, 15]);
     assert_eq!(process.resident(), 16);
-    // Only what is cached: the object has 40 pages in memory.
+    // Only cached pages: the object has 40 pages in memory.
     let account = world.counted(|| {
         process.load(4 + 39);
     });
@@ -67,7 +67,7 @@ fn a_private_store_copies_and_the_file_keeps_its_own() {
     let mut bytes = [0; 2];
     object.read_at(PAGE - 1, &mut bytes).unwrap();
     assert_eq!(bytes, [7, 7]);
-    // The copies are the process's own: there and back costs nothing.
+    // The copies are exclusive to the process: a protection change and back costs nothing.
     process.protect(0, 2, R);
     process.protect(0, 2, RW);
     assert_eq!(process.store(0, 3), Ok(vec![]));
@@ -181,8 +181,8 @@ fn objects_are_sparse() {
     assert_eq!(world.frames.used(), before);
 }
 
-/// An object that wants to hear of the first store to a clean page, as a file system with a disk would,
-/// and that cleans its pages.
+/// An object that must be notified of the first store to a clean page, like a file system on a disk, and that cleans
+/// its pages.
 pub struct Notified {
     /// Guards the pages.
     pages: Mutex<Pages<Machine>>,
@@ -190,7 +190,7 @@ pub struct Notified {
     heard: AtomicU64,
     written_back: AtomicU64,
     busy: AtomicU64,
-    /// Stores after which it is cleaned before they are granted.
+    /// Stores after which the page is cleaned before they are granted.
     overtaken: AtomicU64,
 }
 
@@ -296,7 +296,7 @@ fn an_object_hears_of_each_first_store_and_of_no_other() {
     assert_eq!(process.store(1, 2), Ok(vec![FaultKind::File]));
     assert_eq!(object.heard(), 2);
 
-    // A protection change there and back must not hide a first store, nor repeat a second one.
+    // A protection change and back must not hide a first store, nor repeat a second one.
     process.protect(0, 8, R);
     process.protect(0, 8, RW);
     assert_eq!(process.store(0, 3), Ok(vec![]), "dirty: it has heard");
@@ -421,7 +421,7 @@ fn sparse_pages_behave_as_a_map() {
         number = number
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        // Few indices, at every height of the tree.
+        // Few distinct indices, at every level of the tree.
         let index = ((number >> 33) % 12) << ((number >> 40) % 6 * 9);
         match (number >> 60) % 4 {
             0 | 1 if pages.get(index).is_none() => {
@@ -455,7 +455,7 @@ fn sparse_pages_behave_as_a_map() {
     assert_eq!(world.frames.used(), before);
 }
 
-/// The first page of an object that is far from its start is as well forgotten as any.
+/// An object whose first page is far from its start is freed completely too.
 #[test]
 fn an_object_whose_first_page_is_a_late_one_leaves_nothing_behind() {
     for index in [0, 511, 512, 513, 512 * 512] {

@@ -1,5 +1,5 @@
-//! What one part of the memory manager has to remember for another, and is easily overlooked: pins, copies in swap,
-//! locks, watchers, and the several readers of one dirty bit.
+//! What one part of the memory manager must remember for another, and is easily overlooked: pins, copies in swap,
+//! locks, userfaultfd contexts, and the several readers of one dirty bit.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use memwright_table::{Bits, Frame, PageRange, Present};
 
 use crate::world::{PAGE, Process, RW, World, page};
 
-/// Pages of 2 MiB, and the first page of those mapped here that begins them.
+/// Pages of 2 MiB, and the first page of such an aligned block in the memory mapped here.
 const HUGE: u64 = 512;
 const FIRST: u64 = 4;
 
-/// A machine with a swap device, where pages come back one by one.
+/// Creates a machine with a swap device and without swap readahead.
 fn swapping() -> (World, Arc<HostSwap>) {
     let world = World::new();
     let device = Arc::new(HostSwap::new(64));
@@ -29,7 +29,7 @@ fn advise(process: &Process<'_>, pages: u64, advice: Advice) {
     process.check();
 }
 
-/// Has one watch the first pages for stores, and protects them.
+/// Registers the first pages with a userfaultfd and write-protects them.
 fn protected(process: &Process<'_>, pages: u64, asynchronous: bool) -> Watch {
     let watch = Watch::try_new(Watcher {
         number: 1,
@@ -45,7 +45,7 @@ fn protected(process: &Process<'_>, pages: u64, asynchronous: bool) -> Watch {
     watch
 }
 
-/// How many of the first pages were written; they are protected again.
+/// Returns how many of the first pages were written, and protects them again.
 fn written(process: &Process<'_>, pages: u64) -> u64 {
     let scan = Scan {
         inverted: Categories::empty(),

@@ -1,4 +1,4 @@
-//! Protection changes: what they cost, what they refuse, what they leave behind.
+//! Protection changes: what they cost, refuse and leave behind.
 
 use memwright::{AreaFlags, FaultError, Limit, LockError, ProtectError, Row};
 use memwright_table::VirtAddr;
@@ -74,7 +74,7 @@ fn a_page_whose_other_owner_is_gone_is_written_without_a_fault() {
         }
         let mut child = parent.fork();
         child.store(0, 2).unwrap();
-        // While the child lives, its pages are not the parent's alone, but for the one it copied.
+        // While the child lives, the pages are not exclusive to the parent, except for the one it copied.
         parent.protect(0, 6, R);
         parent.protect(0, 6, RW);
         assert_eq!(parent.store(1, 3).unwrap().len(), 1);
@@ -109,7 +109,8 @@ fn no_access_keeps_the_pages() {
     assert_eq!(process.store(0, 7), Ok(vec![]));
 }
 
-/// Of locked memory that becomes writable only the private is had at once: shared memory is not copied.
+/// When locked memory becomes writable, only private pages are populated for writing at once: shared memory is not
+/// copied.
 #[test]
 fn locked_private_memory_that_becomes_writable_is_there() {
     let world = World::new();
@@ -125,7 +126,7 @@ fn locked_private_memory_that_becomes_writable_is_there() {
     assert_eq!(process.store(1, 1), Ok(vec![]));
 }
 
-/// What holds nothing is promised only while it can be written, and is no area of its own because of that.
+/// Memory without contents is charged only while it is writable, and this does not make it a separate area.
 #[test]
 fn untouched_memory_that_is_read_only_is_not_promised() {
     let world = World::new();

@@ -31,7 +31,7 @@ fn to(old: u64, pages: u64, target: u64) -> RemapRequest {
     }
 }
 
-/// The page index of an address.
+/// Returns the page index of an address.
 fn index(address: VirtAddr) -> u64 {
     address
         .page()
@@ -82,7 +82,7 @@ fn what_is_given_up_may_be_several_areas_and_holes() {
     process.map(5, 2, RW);
     assert_eq!(process.space.remap(request(0, 7, 1)), Ok(page(0)));
     assert_eq!(process.areas(), "1rw");
-    // So may what remains, unless it moves.
+    // The rest may shrink too, unless it moves.
     process.map(1, 3, R);
     assert_eq!(process.space.remap(request(0, 4, 3)), Ok(page(0)));
     assert_eq!(process.areas(), "1rw 2r");
@@ -110,7 +110,7 @@ fn growing_in_place_needs_room() {
         process.space.remap(request(0, 6, 7)),
         Err(RemapError::NoRoom)
     );
-    // Not the end of the area.
+    // The range does not reach the end of the area.
     assert_eq!(
         process.space.remap(request(0, 2, 3)),
         Err(RemapError::NoRoom)
@@ -150,7 +150,7 @@ fn a_part_moves_and_leaves_a_hole() {
     assert_eq!(process.areas(), "1rw . 1rw . 2rw");
     assert_eq!((process.load(10), process.load(11)), (2, 3));
     assert_eq!((process.load(0), process.load(3)), (1, 4));
-    // And back: its offset fits again, so it is one area as before.
+    // And back: its offset fits again, so it merges into one area as before.
     assert_eq!(process.space.remap(to(10, 2, 1)), Ok(page(1)));
     assert_eq!(process.areas(), "4rw");
 }
@@ -184,7 +184,7 @@ fn several_areas_move_together_with_the_holes_between_them() {
         process.space.remap(crossing).map(index),
         Err(RemapError::NoArea(page(22)))
     );
-    // The same length in place is nothing to do, whatever the range holds.
+    // A move in place without a change of length does nothing, whatever the range contains.
     assert_eq!(process.space.remap(moving(20, 6, 6)), Ok(page(20)));
     assert_eq!(process.areas(), "2rw 1r 1rw . 1rw");
 }
@@ -289,7 +289,7 @@ fn limits_apply_to_what_grows() {
     );
 }
 
-/// What could not be had when it was locked is not had because of a move.
+/// Pages that were not populated when the range was locked are not populated by a move.
 #[test]
 fn locked_memory_is_had_where_it_grew_and_nowhere_else() {
     let world = World::new();
@@ -301,7 +301,7 @@ fn locked_memory_is_had_where_it_grew_and_nowhere_else() {
     assert_eq!(process.resident(), 2);
 }
 
-/// Where what moved became one area with what stays, neither is locked.
+/// Where the moved part merges with the part that stays, neither is locked.
 #[test]
 fn what_joins_what_stays_of_a_locked_area_is_unlocked_too() {
     let world = World::new();
@@ -335,7 +335,7 @@ fn what_stays_of_a_locked_area_is_unlocked_and_still_counts() {
         ..to(0, 2, 9)
     };
     assert_eq!(process.space.remap(kept), Ok(page(9)));
-    // The whole old area, though only a part of it moved; the number is Linux's, too.
+    // The complete old area is counted although only a part of it moved; Linux counts the same.
     assert_eq!(process.areas(), "4rw . 2rw");
     assert_eq!(process.space.totals().locked, 6);
     process.space.unmap(page(0), 16 * PAGE).unwrap();
@@ -352,7 +352,7 @@ fn areas_that_a_fork_made_take_no_new_neighbour_in() {
         process.map(2, 2, RW);
         assert_eq!(process.areas(), areas);
     }
-    // Not even their own parts, once each has gone its own way through a fork.
+    // Not even its own parts merge, once each has a different anon_vma through a fork.
     parent.space.protect(page(0), PAGE, R).unwrap();
     let second = parent.fork();
     for process in [&parent, &second] {
@@ -373,7 +373,7 @@ fn areas_that_were_touched_apart_stay_apart() {
     process.store(1, 1).unwrap();
     process.space.unlock(page(0), PAGE).unwrap();
     assert_eq!(process.areas(), "1rw 1rw");
-    // What differs in rights alone becomes one as soon as it may.
+    // Areas that differ in rights alone merge as soon as the rights agree.
     process.map(4, 2, RW);
     process.space.protect(page(4), PAGE, R).unwrap();
     process.store(5, 1).unwrap();
@@ -382,7 +382,7 @@ fn areas_that_were_touched_apart_stay_apart() {
     assert_eq!(process.areas(), "1rw 1rw . 2rw");
 }
 
-/// On Linux the area at the new place is one with the old one for a moment, and loses the watcher then.
+/// On Linux the area at the new address is merged with the old one for a moment, and loses its userfaultfd then.
 #[test]
 fn a_part_that_moves_next_to_its_area_takes_the_watcher_from_the_rest() {
     let world = World::new();
@@ -425,12 +425,12 @@ fn of_several_areas_none_is_watched() {
     let watch = watch.unwrap();
     let modes = WatchModes::WRITE_PROTECT;
     let refused = |index| Err(RemapError::NoArea(page(index)));
-    // The first is watched: nothing moves.
+    // The first area has a userfaultfd: nothing moves.
     process.space.watch(page(0), PAGE, &watch, modes).unwrap();
     assert_eq!(process.space.remap(to(0, 6, 20)), refused(0));
     assert_eq!(process.areas(), "1rw 1rw 2r 2rw");
     process.space.forget_watch(&watch);
-    // A later one is: those before it have moved.
+    // A later area has one: those before it have moved.
     process.space.watch(page(5), PAGE, &watch, modes).unwrap();
     assert_eq!(process.space.remap(to(0, 6, 20)), refused(5));
     assert_eq!(process.areas(), "1rw . 2rw 2r 1rw");

@@ -1,5 +1,5 @@
-//! Objects that share room, as the files of a mounted tmpfs do: how many pages they have together, which come together,
-//! and what gives room back.
+//! Objects that share a size limit, as the files of a mounted tmpfs do: how many pages they may have together, which
+//! pages are allocated together, and what returns pages to the limit.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use memwright_table::{FOLIO_ORDER, Frame, FrameKind, PageSize};
 use crate::swap::{Swapping, page_out};
 use crate::world::{Machine, PAGE, Process, RW, World, page, rows};
 
-/// The first page of those mapped here that begins 2 MiB.
+/// The first page of an aligned block of 2 MiB in the memory mapped here.
 const FIRST: u64 = 4;
 /// Pages of 2 MiB.
 const HUGE: u64 = 512;
@@ -44,7 +44,7 @@ fn frame(world: &World) -> Frame {
     frame.unwrap().into_raw()
 }
 
-/// Pages that an object has, wherever they are.
+/// Returns the pages of an object, in memory and in swap.
 fn pages(object: &Memory) -> u64 {
     object.resident() + object.pages_in_swap()
 }
@@ -59,7 +59,7 @@ fn order(process: &Process<'_>, index: u64) -> u8 {
     process.world.frames.folio_order(present.frame)
 }
 
-/// Folios of this order that were given to shared memory.
+/// Returns the number of folios of this order that were allocated for shared memory.
 fn given(world: &World, order: u8) -> u64 {
     let counts = world.memory.huge().sizes.counts(order);
     counts.shared_filled.load(Ordering::Relaxed)
@@ -83,12 +83,12 @@ fn each_page_counts_once_whoever_makes_and_shows_it() {
     one.allocate(0, 2 * PAGE).unwrap();
     assert_eq!(two.put(&world.memory, 5, frame(&world)), Ok(Put::Stored));
     assert_eq!((room.used(), pages(&one), pages(&two)), (5, 2, 3));
-    // A private copy is nobody's page but the process's.
+    // A private copy belongs to the process, and is not charged to the limit.
     let mut private = world.process();
     private.map_object(FIRST, 8, RW, &one, false);
     assert_eq!(private.store(FIRST, 9), Ok(vec![FaultKind::Copy]));
     assert_eq!(room.used(), 5);
-    // The last one; beyond it there is none, for whoever asks.
+    // The last page; beyond it any access fails.
     assert_eq!(first.load_with(FIRST + 7), Ok((0, vec![FILE])));
     assert_eq!(room.used(), 6);
     assert_eq!(first.store(FIRST + 6, 1), Err(FaultError::BeyondObject));
@@ -100,7 +100,7 @@ fn each_page_counts_once_whoever_makes_and_shows_it() {
     let refused = two.put(&world.memory, 7, frame);
     assert_eq!(refused, Err(ObjectError::NoRoom));
     drop(world.frames.adopt(frame));
-    // What is there can be written, and a write ends where there is no room.
+    // Present pages can be written, and a write ends where the limit is reached.
     assert_eq!(
         two.write_at(PAGE, &[3; 2 * PAGE as usize]),
         Ok(PAGE as usize)
@@ -134,7 +134,7 @@ fn what_goes_gives_its_room_back() {
         .advise(page(FIRST + 2), 4 * PAGE, Advice::Remove);
     advised.unwrap();
     assert_eq!(room.used(), 12);
-    // What an area forgets is the object's still; what a call could not have of it is no one's.
+    // Discarding pages of a mapping leaves them in the object. Those that a failed call has allocated are released.
     let advised = process
         .space
         .advise(page(FIRST), 16 * PAGE, Advice::DontNeed);
@@ -156,7 +156,7 @@ fn what_goes_gives_its_room_back() {
         Err(ObjectError::NoRoom)
     );
     assert_eq!(room.used(), 12, "beyond it nobody has");
-    // The file goes with the last who shows it.
+    // The file is freed with its last mapping.
     drop(object);
     assert_eq!(room.used(), 12);
     drop(process);
@@ -176,7 +176,7 @@ fn a_page_in_swap_keeps_its_room() {
     page_out(&process, FIRST, 8);
     assert_eq!((object.resident(), object.pages_in_swap()), (0, 8));
     assert_eq!(room.used(), 8);
-    // Coming back takes none, though there is none; going again gives none back.
+    // Swap-in charges nothing, although the limit is reached; swap-out releases nothing.
     assert_eq!(process.load(FIRST + 3), 3);
     assert_eq!(room.used(), 8);
     page_out(&process, FIRST + 3, 1);
@@ -238,8 +238,8 @@ fn pages_come_together_as_the_room_says() {
     const SMALL: Option<PageSize> = Some(PageSize::Size4K);
     #[rustfmt::skip]
     let table = [
-        // The mode for every size, that of the room; without asking and after it: how 2 MiB are mapped, and the order of the
-        // folio in the rest, of which the object has 256 pages.
+        // The mode for every size, and that of the mount; without advice and with it: how 2 MiB are mapped, and the
+        // order of the folio in the rest, of which the object has 256 pages.
         (Never, Always,     [(WHOLE, 8), (WHOLE, 8)]),
         (Never, WithinSize, [(WHOLE, 8), (WHOLE, 8)]),
         (Never, Advised,    [(SMALL, 0), (WHOLE, 8)]),
@@ -281,7 +281,7 @@ fn a_file_that_was_cut_has_what_fits_within_its_size() {
     assert_eq!(process.store(FIRST, 1), Ok(vec![FaultKind::Huge]));
     assert_eq!(process.store(FIRST + HUGE, 2), Ok(vec![FaultKind::Huge]));
     assert_eq!(room.used(), 2 * HUGE);
-    // The second one loses its tail, which lies beyond the end from now on.
+    // The second huge page loses the part beyond the new end.
     object.set_size((HUGE + 40) * PAGE).unwrap();
     assert_eq!((room.used(), pages(&object)), (HUGE + 40, HUGE + 40));
     assert_eq!(process.load(FIRST + HUGE), 2);
@@ -289,7 +289,7 @@ fn a_file_that_was_cut_has_what_fits_within_its_size() {
         process.store(FIRST + HUGE + 40, 1),
         Err(FaultError::BeyondObject)
     );
-    // All of it goes and comes again: by folios that end where the file does, or before.
+    // All of it is removed and allocated again: by folios that end where the file does, or before.
     object.set_size(HUGE * PAGE).unwrap();
     object.set_size((HUGE + 40) * PAGE).unwrap();
     assert_eq!(room.used(), HUGE);
@@ -298,7 +298,7 @@ fn a_file_that_was_cut_has_what_fits_within_its_size() {
     assert_eq!(process.store(FIRST + HUGE + 33, 3), Ok(vec![FOLIO]));
     assert_eq!(order(&process, FIRST + HUGE + 32), 3);
     assert_eq!((room.used(), pages(&object)), (HUGE + 40, HUGE + 40));
-    // What grew again shows zeroes, and may be huge where nothing is.
+    // The part that grew again is zero, and may be huge where nothing is present.
     object.set_size(3 * HUGE * PAGE).unwrap();
     let mut other = showing(&world, &object);
     assert_eq!(other.load(FIRST + HUGE + 40), 0);
@@ -319,14 +319,14 @@ fn no_folio_is_larger_than_the_room_that_is_left() {
     assert_eq!(process.store(FIRST + HUGE, 1), Ok(vec![FOLIO]));
     assert_eq!((order(&process, FIRST + HUGE), room.used()), (3, 40));
     assert_eq!(process.store(FIRST + 40, 1), Err(FaultError::BeyondObject));
-    // Nor is one gathered of pages for which there is none.
+    // Nor does a collapse allocate a huge page beyond the limit.
     let limits = CollapseLimits {
         missing: HUGE,
         swapped: 0,
     };
     assert_eq!(object.collapse(0, limits), Err(CollapseError::NotEligible));
     assert_eq!((room.used(), pages(&object)), (40, 40));
-    // A collapse takes the room of what was missing, and what goes gives back the rest.
+    // A collapse charges the missing pages, and truncation releases the rest.
     room.set_most(Some(HUGE + 8));
     assert_eq!(object.collapse(0, limits), Ok(()));
     assert_eq!((room.used(), pages(&object)), (HUGE + 8, HUGE + 8));
@@ -369,7 +369,7 @@ fn a_call_fills_folios_as_large_as_what_it_writes() {
         (room.used(), pages(&in_room)),
         (pages_written, pages_written)
     );
-    // What is there is left alone, and so is what is written in part.
+    // Present pages are left alone, and so are pages that are written only in part.
     assert_eq!(in_room.prepare_write(0, HUGE * PAGE), PAGE);
     assert_eq!(
         in_room.prepare_write(4 * HUGE * PAGE, 4 * HUGE * PAGE + 100),
@@ -383,7 +383,7 @@ fn a_call_fills_folios_as_large_as_what_it_writes() {
     });
     assert_eq!(rows(&account, &[Row::FramesZeroed]), [HUGE + 4]);
     assert_eq!((given(&world, FOLIO_ORDER), given(&world, 2)), (2, 3));
-    // A file of no mount follows the mode for every size.
+    // A file without a mount follows the mode for every size.
     let file = Shmem::new(world.memory.clone(), 0, ObjectIdentity::default());
     let file = Arc::new(file.unwrap().with_huge_pages(SharedSetting::File));
     assert_eq!(write(&file, 0, HUGE).len(), 1, "once is enough");
@@ -393,11 +393,11 @@ fn a_call_fills_folios_as_large_as_what_it_writes() {
     world.memory.huge().set_shared_mode(SharedMode::Always);
     assert_eq!(write(&file, HUGE, HUGE), [HUGE]);
     assert_eq!((given(&world, FOLIO_ORDER), pages(&file)), (3, 2 * HUGE));
-    // Who advises is nobody, for a call: it shows no area.
+    // A system call has no area, and so no advice.
     let room = self::room(&world, None, SharedMode::Advised);
     let advised = object(&world, &room, 0);
     assert_eq!(advised.prepare_write(0, HUGE * PAGE), u64::MAX);
-    // One that says otherwise holds for objects that are there already.
+    // Another mode also applies to existing objects.
     room.set_huge(world.memory.huge(), SharedMode::Always);
     assert_eq!(advised.prepare_write(0, HUGE * PAGE), HUGE * PAGE);
     assert_eq!((room.used(), pages(&advised)), (HUGE, HUGE));

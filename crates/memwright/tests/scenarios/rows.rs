@@ -11,7 +11,7 @@ use memwright_table::{Bits, CpuId, Page, PageRange};
 
 use crate::world::{PAGE, Process, R, RW, World, page};
 
-/// The first page of those mapped here that begins 2 MiB.
+/// The first page of an aligned block of 2 MiB in the memory mapped here.
 const FIRST: u64 = 4;
 /// Pages of 2 MiB.
 const HUGE: u64 = 512;
@@ -78,7 +78,7 @@ fn frames_in_use() -> Checked {
 fn page_tables_that_went() -> Checked {
     let world = World::new();
     drop(stored(&world, 4));
-    // The CPU had loaded another root before these went.
+    // The CPU had loaded another root before these tables were freed.
     let expected = vec![(Row::TableFrames, 0), (Row::TableFramesPeak, 5)];
     (world.account(), expected)
 }
@@ -125,7 +125,7 @@ fn few_pages_protected() -> Checked {
     (account, expected)
 }
 
-/// The pages that the operation unmaps itself may have been in the TLB too, and so may zero pages.
+/// The pages that the operation unmaps may have been in the TLB too, and so may zero pages.
 fn many_pages_unmapped() -> Checked {
     let world = World::new();
     let mut process = stored(&world, 40);
@@ -175,7 +175,7 @@ fn two_cpus() -> Checked {
     world.machine.on(second).write(page(0), &[2]).unwrap();
     drop(on_second);
     let account = world.counted(|| {
-        // A shootdown; then one that is left out, and again for the write fault.
+        // A shootdown; then an elided one, and another for the write fault.
         process.protect(0, 1, R);
         process.load(0);
         process.protect(0, 1, RW);
@@ -210,7 +210,7 @@ fn refused_and_failed() -> Checked {
         assert_eq!(process.load_with(50), Err(FaultError::NoArea));
         assert_eq!(process.store(0, 1), Err(FaultError::Denied));
         process.load(0);
-        // The page that stops it is asked for twice, unless it is the first.
+        // The page that fails is faulted on twice, unless it is the first.
         assert!(process.space.populate(page(0), 2 * PAGE, false).is_err());
         assert!(process.space.populate(page(1), PAGE, false).is_err());
     });
@@ -241,7 +241,7 @@ fn without_a_trap() -> Checked {
     (account, expected)
 }
 
-/// Entries follow the rights of their area at once: here one lags behind.
+/// Entries follow the rights of their area at once: here one is made to lag behind.
 fn execute_permission() -> Checked {
     let world = World::new();
     let mut process = world.process();
@@ -356,11 +356,11 @@ fn swap_slots() -> Checked {
     advise(&process, 0, 8, Advice::PageOut);
     let account = world.counted(|| {
         process.load(0);
-        // The first store to a page that a load brought back does not fault.
+        // The first store to a page that a load swapped in does not fault.
         assert_eq!(process.store(0, 1), Ok(vec![]));
         process.unmap(1, 3);
     });
-    // The page that was written is no longer what its slot holds.
+    // The written page no longer equals the contents of its slot.
     let slots = world.memory.swap().totals().1;
     assert!(slots == 4 || slots == 5, "{slots}");
     (account, vec![(Row::SwapSlots, slots), (Row::SwapReused, 1)])
@@ -403,7 +403,7 @@ fn equal_pages() -> Checked {
         (Row::MergesZero, 2),
         (Row::UnmergesWritten, 1),
         (Row::UnmergesAsked, 3),
-        // As Linux does it, by a fault for each.
+        // Like Linux, by one fault for each page.
         (Row::FaultGup, 3),
     ];
     (account, expected)
@@ -539,7 +539,7 @@ fn rows_count_what_they_say() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Every row that counts is here, or has a test that names it.
+    // Every row that is counted is here, or has a test that names it.
     let elsewhere = concat!(
         include_str!("faults.rs"),
         include_str!("folios.rs"),
@@ -569,7 +569,7 @@ fn rows_count_what_they_say() {
     assert_eq!(untested, []);
 }
 
-/// Flushes made, and flushes elided, by the same operations under a policy. Nothing faults meanwhile.
+/// Returns the flushes made, and the flushes elided, by the same operations under a policy. Nothing faults meanwhile.
 fn flushes_under(policy: &str) -> (u64, u64) {
     let world = World::new();
     world.memory.policy().set("tlb", policy).unwrap();
@@ -587,7 +587,7 @@ fn flushes_under(policy: &str) -> (u64, u64) {
             process.protect(0, pages, R);
             process.protect(0, pages, RW);
         }
-        // Nothing is mapped: no kernel flushes.
+        // Nothing is mapped: no policy flushes.
         process.protect(100, 4, R);
     });
     let on_second = world.machine.run_on(second);
@@ -607,17 +607,17 @@ fn flushes_under(policy: &str) -> (u64, u64) {
 
 #[test]
 fn an_elided_flush_is_one_that_a_kernel_without_elision_makes() {
-    // Eight changes, each a flush here and a shootdown.
+    // Eight changes, each with a local flush and a shootdown.
     assert_eq!(flushes_under("gather"), (16, 0));
     // An entry at a time.
     assert_eq!(flushes_under("immediate"), (2 * 4 * (2 + 40), 0));
     // Every entry keeps its accessed bit: each could be in a TLB.
     assert_eq!(flushes_under("elide"), (16, 0));
-    // The first change of each range takes the accessed bits: the three that follow need no flush.
+    // The first change of each range clears the accessed bits: the three that follow need no flush.
     assert_eq!(flushes_under("elide+grow"), (4, 12));
 }
 
-/// Whether the source text has the row, and not just one that begins as it does.
+/// Returns whether the source text names the row, and not only a longer one with this prefix.
 fn is_named(text: &str, row: Row) -> bool {
     let name = format!("Row::{row:?}");
     text.match_indices(&name).any(|(at, _)| {

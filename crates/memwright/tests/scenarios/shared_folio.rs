@@ -1,5 +1,5 @@
-//! Folios of 16 KiB to 1 MiB that fill holes of shared memory: where they fit, who maps them, what becomes of their
-//! pages.
+//! Folios of 16 KiB to 1 MiB that fill holes of shared memory: where they fit, which processes map them, and how they
+//! are split.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,13 +15,13 @@ use memwright_table::{Bits, FOLIO_ORDER};
 use crate::swap::{Swapping, page_out};
 use crate::world::{Machine, PAGE, Process, R, RW, World, page, rows};
 
-/// The first page of those mapped here that begins 2 MiB.
+/// The first page of an aligned block of 2 MiB in the memory mapped here.
 const FIRST: u64 = 4;
 
 const FOLIO: FaultKind = FaultKind::Folio;
 const FILE: FaultKind = FaultKind::File;
 
-/// Shared anonymous memory gets folios of these orders from now on.
+/// Makes shared anonymous memory use folios of these orders from now on.
 fn allow(world: &World, orders: &[u8]) {
     for order in orders {
         let settings = world.memory.huge();
@@ -45,7 +45,7 @@ fn anonymous(world: &World, pages: u64) -> Arc<Shmem<Machine>> {
     memory_of(world, pages, SharedSetting::Anonymous)
 }
 
-/// A process that shows all of an object from [`FIRST`] on.
+/// Creates a process that maps all of an object from [`FIRST`] on.
 fn showing<'w>(world: &'w World, object: &Arc<Shmem<Machine>>) -> Process<'w> {
     let process = world.process();
     let pages = object.size().div_ceil(PAGE);
@@ -53,13 +53,13 @@ fn showing<'w>(world: &'w World, object: &Arc<Shmem<Machine>>) -> Process<'w> {
     process
 }
 
-/// The order of the folio that is mapped at `index`.
+/// Returns the order of the folio that is mapped at `index`.
 fn order(process: &Process<'_>, index: u64) -> u8 {
     let present = process.space.entry(page(index)).present().unwrap();
     process.world.frames.folio_order(present.frame)
 }
 
-/// Folios that were given to shared memory, and times there was none, of this order.
+/// Returns the number of folios of this order that shared memory got, and of failed allocations.
 fn counts(world: &World, order: u8) -> (u64, u64) {
     let counts = world.memory.huge().sizes.counts(order);
     let filled = counts.shared_filled.load(Ordering::Relaxed);
@@ -84,7 +84,7 @@ fn the_first_store_fills_a_folio_and_maps_all_of_it() {
         assert_eq!((one.resident(), object.resident()), (pages, pages));
         assert_eq!(order(&one, FIRST + pages), allowed);
         assert_eq!(counts(&world, allowed), (1, 0));
-        // Whoever stores to it next maps all of it too; whoever reads, what is around.
+        // The next process that stores to it maps all of it too; one that loads maps the pages around.
         assert_eq!(two.store(FIRST + pages, 9), Ok(vec![FILE]));
         assert_eq!(two.resident(), pages);
         assert_eq!(one.load_with(FIRST + pages), Ok((9, vec![])));
@@ -113,7 +113,7 @@ fn a_load_fills_a_folio_that_stores_then_find() {
     for index in 32..64 {
         assert_eq!(process.store(FIRST + index, 1), Ok(vec![]));
     }
-    // After a store all are dirty, as on Linux.
+    // After a store all pages are dirty, as on Linux.
     assert_eq!(process.store(FIRST, 1), Ok(vec![FOLIO]));
     let bits = |index| process.space.entry(page(index)).present().unwrap().bits;
     assert!(bits(FIRST + 31).contains(Bits::DIRTY | Bits::SOFT_DIRTY));
@@ -125,7 +125,7 @@ fn a_folio_fills_the_largest_hole_and_nothing_that_is_there() {
     let object = anonymous(&world, 64);
     object.write_at(5 * PAGE, &[55]).unwrap();
     let mut process = showing(&world, &object);
-    // The page of the object is in the way of both, then of the larger one.
+    // The present page of the object conflicts with both orders, then with the larger one.
     assert_eq!(process.store(FIRST + 6, 1), Ok(vec![FILE]));
     assert_eq!(process.store(FIRST + 9, 1), Ok(vec![FOLIO]));
     assert_eq!((object.resident(), order(&process, FIRST + 11)), (6, 2));
@@ -152,7 +152,7 @@ fn a_folio_leaves_what_is_in_swap_alone() {
         process.load_with(FIRST + 5),
         Ok((55, vec![FaultKind::SwapIn]))
     );
-    // Each page of a folio goes and comes back by itself.
+    // Each page of a folio is swapped out and in by itself.
     for index in 16..32 {
         process.store(FIRST + index, index as u8).unwrap();
     }
@@ -172,13 +172,13 @@ fn a_folio_ends_with_its_object_and_its_area() {
     let object = anonymous(&world, 10);
     let mut process = world.process();
     process.map_object(FIRST, 32, RW, &object, true);
-    // A part of a page counts.
+    // A part of a page counts as a page.
     object.set_size(10 * PAGE - 1).unwrap();
     assert_eq!(process.store(FIRST + 9, 1), Ok(vec![FILE]));
     assert_eq!(process.store(FIRST + 5, 1), Ok(vec![FOLIO]));
     assert_eq!((object.resident(), process.resident()), (5, 5));
     drop(process);
-    // The area shows a part of what there could be: none, 16 KiB or 64 KiB.
+    // Near the end of the area no folio fits, before that one of 16 KiB, and before that one of 64 KiB.
     let object = anonymous(&world, 64);
     let mut process = world.process();
     process.map_object(FIRST, 22, RW, &object, true);
@@ -186,20 +186,20 @@ fn a_folio_ends_with_its_object_and_its_area() {
     assert_eq!(process.store(FIRST + 17, 1), Ok(vec![FOLIO]));
     assert_eq!(process.store(FIRST + 1, 1), Ok(vec![FOLIO]));
     assert_eq!(object.resident(), 1 + 4 + 16);
-    // Of what is there it maps no part.
+    // It does not map a part of a present folio.
     let mut part = world.process();
     part.map_object(FIRST, 9, RW, &object, true);
     assert_eq!(part.store(FIRST + 1, 2), Ok(vec![FILE]));
     assert_eq!(part.resident(), 1);
     part.check();
-    // Where the area begins at another place than the object, nothing fits.
+    // Where area and object are aligned differently, no folio fits.
     let object = anonymous(&world, 64);
     let mut apart = world.process();
     apart.map_object(FIRST + 2, 64, RW, &object, true);
     assert_eq!(apart.store(FIRST + 20, 1), Ok(vec![FILE]));
     let mut whole = showing(&world, &object);
     assert_eq!(whole.store(FIRST + 40, 1), Ok(vec![FOLIO]));
-    // What is there it shows all of, wherever that is.
+    // A present folio is mapped completely, however it is aligned.
     assert_eq!(apart.store(FIRST + 2 + 40, 2), Ok(vec![FILE]));
     assert_eq!((apart.resident(), object.resident()), (17, 17));
     apart.check();
@@ -224,7 +224,7 @@ fn where_somebody_watches_pages_are_mapped_one_by_one() {
     assert_eq!((process.resident(), object.resident()), (1, 16));
     assert_eq!(process.store(FIRST + 4, 1), Ok(vec![FILE]));
     assert_eq!(process.resident(), 2);
-    // Beside that they are not.
+    // Outside that range they are not.
     assert_eq!(process.store(FIRST + 20, 1), Ok(vec![FOLIO]));
     assert_eq!((process.resident(), object.resident()), (18, 32));
     process.check();
@@ -262,7 +262,7 @@ fn where_no_block_is_free_a_smaller_one_or_a_page_is_taken() {
     assert_eq!(refuse(20), [1]);
     assert_eq!((counts(&world, 4), counts(&world, 2)), ((1, 1), (1, 0)));
     assert_eq!(object.resident(), 16 + 4);
-    // Every second frame is taken: single ones are left.
+    // Every second frame is allocated: only single frames are free.
     let mut taken = Vec::new();
     while let Ok(frame) = world
         .frames
@@ -300,12 +300,12 @@ fn a_hole_or_an_end_within_a_folio_takes_its_pages_and_no_others() {
         }
         process.check();
     }
-    // The hole is filled again by what it has room for.
+    // The hole is filled again by a folio that fits.
     assert_eq!(one.store(FIRST + 7, 77), Ok(vec![FOLIO]));
     assert_eq!(two.load(FIRST + 7), 77);
     assert_eq!(one.load_with(FIRST + 8), Ok((0, vec![FILE])));
     assert_eq!(object.resident(), 32);
-    // The end cuts the second folio.
+    // The new end splits the second folio.
     object.set_size(20 * PAGE + 1).unwrap();
     assert_eq!(object.resident(), 21);
     assert_eq!((one.load(FIRST + 19), one.load(FIRST + 20)), (20, 21));
@@ -357,7 +357,7 @@ fn a_file_asks_the_setting_of_every_size_and_2_mib_come_first() {
     assert_eq!(order(&process, FIRST + 4), 2);
     assert_eq!(process.store(FIRST + 1024, 1), Ok(vec![FOLIO]));
     assert_eq!(order(&process, FIRST + 1024), 8);
-    // Who refuses huge pages has none of these, nor has who is forced to have those of 2 MiB.
+    // A process that refuses huge pages gets no folios either, nor does one that is forced to use 2 MiB.
     process.space.refuse_huge(HugeRefusal::Everywhere);
     assert_eq!(process.store(FIRST + 128, 1), Ok(vec![FILE]));
     process.space.refuse_huge(HugeRefusal::Nothing);
@@ -387,7 +387,7 @@ fn shared_memory_goes_where_its_largest_folios_fit() {
             "{pages} from {offset}"
         );
     }
-    // What is smaller goes to the highest room, and so does what has no such setting.
+    // Smaller mappings go to the highest free address, and so do those without such a setting.
     let last = map(0, 31);
     assert_eq!(map(0, 31), last - 31);
     let plain = world.shmem(64);

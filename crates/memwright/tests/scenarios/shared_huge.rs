@@ -1,4 +1,4 @@
-//! Huge pages of shared memory: first touch, several who show them whole or in parts, holes, collapse.
+//! Huge pages of shared memory: first access, several processes that map them completely or in part, holes, collapse.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use memwright_table::{Page, PageSize};
 
 use crate::world::{Machine, PAGE, Process, R, RW, World, page, rows};
 
-/// The first page of those mapped here that begins 2 MiB.
+/// The first page of an aligned block of 2 MiB in the memory mapped here.
 const FIRST: u64 = 4;
 /// Pages of 2 MiB.
 const HUGE: u64 = 512;
@@ -66,7 +66,7 @@ fn the_first_touch_makes_a_huge_page_that_others_map_whole() {
     assert_eq!((one.resident(), object.resident()), (HUGE, HUGE));
     assert_eq!(world.frames.object_folios(), (1, 1));
     assert_eq!(byte(&object, 9 * PAGE), 7);
-    // A write by the file is seen through the mappings.
+    // A write to the file is visible through the mappings.
     object.write_at(500 * PAGE, &[9]).unwrap();
     assert_eq!((one.load(FIRST + 500), two.load(FIRST + 500)), (9, 9));
     one.check();
@@ -84,7 +84,7 @@ fn who_shows_a_part_shows_it_in_small_pages() {
     let object = shared(&world, HUGE);
     let (mut whole, mut part) = (world.process(), world.process());
     whole.map_object(FIRST, HUGE, RW, &object, true);
-    // At no boundary of 2 MiB.
+    // Not aligned to 2 MiB.
     part.map_object(FIRST + 1, HUGE, RW, &object, true);
     assert_eq!(whole.store(FIRST, 1), Ok(vec![FaultKind::Huge]));
     assert_eq!(part.store(FIRST + 1 + 30, 2), Ok(vec![FaultKind::File]));
@@ -93,7 +93,7 @@ fn who_shows_a_part_shows_it_in_small_pages() {
     assert_eq!(whole.load_with(FIRST + 30), Ok((2, vec![])));
     whole.check();
     part.check();
-    // The whole goes first, then the object, then the parts.
+    // The huge mapping is removed first, then the object, then the mappings of parts.
     drop(whole);
     assert_eq!(part.load(FIRST + 31), 2);
     part.unmap(FIRST + 1, HUGE);
@@ -114,7 +114,7 @@ fn a_hole_frees_what_it_takes_and_leaves_the_rest() {
     two.load(FIRST);
     let used = world.frames.used();
     object.punch(100 * PAGE, 150 * PAGE).unwrap();
-    // Each of the two needed no new table: theirs were set aside.
+    // Neither of the two processes needed a new table: each used its deposited one.
     assert_eq!(used - world.frames.used(), 50);
     assert_eq!(object.resident(), HUGE - 50);
     for process in [&mut one, &mut two] {
@@ -126,7 +126,7 @@ fn a_hole_frees_what_it_takes_and_leaves_the_rest() {
     assert_eq!(one.load(FIRST + 120), 0);
     one.store(FIRST + 120, 5).unwrap();
     assert_eq!(two.load(FIRST + 120), 5);
-    // What is cut off goes as a whole.
+    // The truncated part is removed as a whole.
     object.set_size(PAGE).unwrap();
     assert_eq!(object.resident(), 1);
     assert_eq!(one.load(FIRST), 0);
@@ -146,7 +146,7 @@ fn a_part_that_changes_splits_the_entry_and_not_the_object() {
     process.protect(FIRST + 4, 2, RW);
     assert_eq!(process.store(FIRST + 5, 6), Ok(vec![]));
     process.check();
-    // Whoever comes later shows it whole.
+    // A later process maps it as a huge page.
     let mut later = world.process();
     later.map_object(FIRST, HUGE, RW, &object, true);
     assert_eq!(later.load_with(FIRST + 5), Ok((6, vec![FaultKind::Huge])));
@@ -206,7 +206,7 @@ fn the_setting_decides_and_so_does_the_area() {
         process.store(FIRST + 3 * HUGE, 1),
         Ok(vec![FaultKind::File])
     );
-    // Shared anonymous memory asks the setting of its size.
+    // Shared anonymous memory uses the setting for its size.
     settings.set_shared_mode(SharedMode::Never);
     settings.set_shared_size(memwright_table::FOLIO_ORDER, SharedSizeMode::Always);
     let identity = ObjectIdentity::default();
@@ -299,12 +299,12 @@ fn shared_memory_goes_where_its_pages_can_be_huge() {
     ] {
         assert_eq!(map(offset, pages) % HUGE, offset % HUGE);
     }
-    // So does anonymous memory, if it is whole huge pages.
+    // So does anonymous memory, if it is a multiple of a huge page.
     let anonymous = |pages: u64| {
         let request = MapRequest::anonymous(pages * PAGE, RW);
         process.space.map(&request).unwrap().page().number()
     };
-    // What is less, or not whole ones, goes to the highest room.
+    // Other mappings go to the highest free address.
     let highest = anonymous(HUGE + 1);
     assert_eq!(anonymous(3 * HUGE) % HUGE, 0);
     process
@@ -332,7 +332,7 @@ fn a_scan_collapses_what_is_mapped_in_small_pages() {
     assert_eq!(size(&process, FIRST), SMALL);
     world.memory.huge().set_shared_mode(SharedMode::Always);
     scan();
-    // The next fault shows it whole. What nobody touched is left alone.
+    // The next fault maps the huge page. Pages that were never accessed are left alone.
     assert_eq!(size(&process, FIRST), None);
     assert_eq!(object.resident(), HUGE);
     let mut other = process.fork();

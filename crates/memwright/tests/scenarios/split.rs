@@ -1,5 +1,4 @@
-//! Folios that are split because somebody asks for it: by address, by object, all of them; and pages of zeroes that are
-//! given back by it.
+//! Folios that are split on request: by address, by object, all of them; and zero-filled pages that are freed by it.
 
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use memwright_table::{Bits, FrameRef, Page, PageRange, PageSize, Present};
 
 use crate::world::{Machine, PAGE, Process, R, RW, World, page, rows};
 
-/// The first page of those mapped here that begins 2 MiB.
+/// The first page of an aligned block of 2 MiB in the memory mapped here.
 const FIRST: u64 = 4;
 /// Pages of 2 MiB.
 const HUGE: u64 = 512;
@@ -28,7 +27,8 @@ fn world() -> World {
     world
 }
 
-/// A process with a huge page, in whose every page its number is written that is not a multiple of `zeroes`.
+/// Creates a process with a huge page. Each of its pages whose number is not a multiple of `zeroes` contains its
+/// number.
 fn filled(world: &World, zeroes: u64) -> Process<'_> {
     let mut process = world.process();
     process.map(FIRST, HUGE, RW);
@@ -61,7 +61,7 @@ fn shown(process: &Process<'_>, index: u64) -> Present {
     entry.present().unwrap()
 }
 
-/// The order of the folio that each page is of.
+/// Returns the order of the folio of each page.
 fn orders(process: &Process<'_>) -> Vec<u8> {
     let order = |index| {
         let entry = process.space.entry(page(FIRST + index)).present();
@@ -106,11 +106,11 @@ fn contents_rights_and_marks_stay_in_folios_of_every_size() {
             assert_eq!(after.frame.number(), before.frame.number() + index as u32);
             assert_eq!(after.bits, before.bits);
             assert_eq!(process.load(FIRST + index), value(index, HUGE * 2));
-            // It is its owner's alone still.
+            // It is still exclusive to its owner.
             assert_eq!(process.store(FIRST + index, 1), Ok(vec![]));
         }
         assert_eq!(process.resident(), HUGE);
-        // What is that small is not found again.
+        // Folios that are already that small are not found again.
         assert_eq!(
             process.space.split_folios(range(0, HUGE), to(order)),
             NOTHING
@@ -129,7 +129,7 @@ fn one_page_of_the_range_is_enough_and_a_hole_ends_it() {
     assert_eq!(orders(&process), [9; HUGE as usize]);
     assert_eq!(process.space.split_folios(range(300, 1), to(3)), ONE);
     assert_eq!(orders(&process), [3; HUGE as usize]);
-    // Of folios mapped by their pages each is found by itself.
+    // Folios that are mapped by small entries are found one by one.
     let some = FolioSplits { found: 3, split: 3 };
     assert_eq!(process.space.split_folios(range(15, 10), to(2)), some);
     assert_eq!(orders(&process)[4..40], {
@@ -157,7 +157,7 @@ fn only_what_lies_around_a_page_becomes_small() {
     };
     let expected: Vec<u8> = (0..HUGE as u32).map(expected).collect();
     assert_eq!(orders(&process), expected);
-    // There are no two pages of anonymous memory that are one folio.
+    // A folio of anonymous memory never has two pages.
     let four = FolioSplit {
         order: 0,
         at: Some(2),
@@ -196,7 +196,7 @@ fn pages_of_zeroes_are_given_back() {
     assert_eq!(process.store(FIRST + 1, 7), Ok(vec![]));
     assert_eq!(process.store(FIRST + 4, 7), Ok(vec![FaultKind::Copy]));
     assert_eq!((process.load(FIRST + 4), process.load(FIRST + 8)), (7, 0));
-    // It is no merged page.
+    // It is not a merged page.
     assert_eq!(process.space.merged_pages().zero, 0);
 }
 
@@ -239,7 +239,7 @@ fn whoever_shows_a_huge_page_since_a_fork_shows_its_pages() {
     assert_eq!(parent.store(FIRST + 3, 1), Ok(vec![FaultKind::Copy]));
     assert_eq!(child.load(FIRST + 3), value(3, 2 * HUGE));
     assert_eq!(child.store(FIRST + 3, 2), Ok(vec![FaultKind::WriteOnly]));
-    // The child shows one of them by its pages, the parent whole.
+    // The child maps one of them by small entries, the parent as huge pages.
     let parent = filled(&world, 2 * HUGE);
     let child = parent.fork();
     child.protect(FIRST + 7, 1, R);
@@ -264,11 +264,11 @@ fn what_is_pinned_or_held_stays_whole() {
     assert_eq!(shown(&process, 0).size, PageSize::Size2M);
     drop(held);
     assert_eq!(process.space.split_folios(range(0, HUGE), to(2)), ONE);
-    // By its pages it stays as well.
+    // Mapped by small entries it stays as well.
     let pinned = process.space.pin(page(FIRST + 9)).map(FrameRef::into_raw);
     let pinned = pinned.unwrap();
     let all_but_one = FolioSplits {
-        // The one is found by each of its pages.
+        // One folio is found by each of its pages.
         found: HUGE / 4 + 3,
         split: HUGE / 4 - 1,
     };
@@ -297,7 +297,7 @@ fn a_page_that_was_moved_away_is_one_of_its_folio() {
     process.space.remap(request).unwrap();
     let moved = PageRange::single(away.page());
     assert_eq!(process.space.split_folios(moved, to(0)), ONE);
-    // Nobody knows where the zeroes are of which no page was asked for.
+    // Zero-filled pages outside the range are not freed: it is not known where they are mapped.
     assert_eq!(process.resident(), HUGE);
     assert!(orders(&process).iter().all(|order| *order == 0));
     assert_eq!(process.load(FIRST + 2 * HUGE), value(5, 4));
@@ -328,13 +328,13 @@ fn an_object_has_pages_for_all_who_show_it() {
     assert_eq!(one.store(FIRST + 9, 8), Ok(vec![]));
     object.write_at(10 * PAGE, &[9]).unwrap();
     assert_eq!((two.load(FIRST + 9), two.load(FIRST + 10)), (8, 9));
-    // Zeroes are an object's as much as anything else.
+    // Zero-filled pages of an object are not freed.
     assert_eq!(
         one.space.split_folios(range(0, HUGE), to(0)).split,
         HUGE / 2
     );
     assert_eq!(object.resident(), HUGE);
-    // A hole takes single pages, and a collapse makes one of all again.
+    // Punching a hole splits it, and a collapse makes it one folio again.
     object.punch(0, PAGE).unwrap();
     assert_eq!(object.resident(), HUGE - 1);
     let start = page(FIRST);

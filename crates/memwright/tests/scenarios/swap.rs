@@ -1,4 +1,5 @@
-//! Pages that leave memory and come back: what a load and a store cost then, who owns them, what is tracked.
+//! Pages that are swapped out and in: what a load and a store then cost, which process has them exclusive, and how they
+//! are tracked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +29,7 @@ impl Swapping {
         let world = World::new();
         let device = Arc::new(HostSwap::new(slots));
         assert_eq!(world.memory.add_swap(device.clone(), 0), Ok(Some(0)));
-        // One page at a time, but where a scenario is about several.
+        // Without readahead, except where a scenario is about it.
         world.memory.policy().set("swapin-around", "off").unwrap();
         Self { world, device }
     }
@@ -51,7 +52,7 @@ impl Drop for Swapping {
     }
 }
 
-/// A process with `pages` pages, each with its number and one in it.
+/// Creates a process with `pages` pages, each containing its number plus one.
 fn filled(swapping: &Swapping, pages: u64) -> Process<'_> {
     let mut process = swapping.world.process();
     process.map(0, pages, RW);
@@ -103,7 +104,7 @@ fn a_store_brings_a_page_back_and_frees_its_slot() {
     assert_eq!(process.store(1, 9), Ok(vec![IN]));
     assert_eq!(swapping.slots(), 3);
     assert_eq!(process.load_with(1), Ok((9, vec![])));
-    // Unmapped, thrown away and wiped pages take their slots with them.
+    // Unmapped, discarded and replaced pages free their slots.
     process.unmap(0, 1);
     assert_eq!(swapping.slots(), 2);
     let drop = Advice::DontNeed;
@@ -129,7 +130,7 @@ fn neighbours_come_back_with_the_page_as_if_they_had_been_loaded() {
     for index in 0..40 {
         assert_eq!(process.store(index, 1), Ok(vec![]));
     }
-    // Where the slots do not follow each other the page comes alone.
+    // Where the slots are not adjacent, one page is swapped in alone.
     page_out(&process, 4, 1);
     page_out(&process, 6, 1);
     page_out(&process, 5, 1);
@@ -184,12 +185,12 @@ fn a_page_shared_by_fork_comes_back_once_and_is_nobodys_own() {
     assert_eq!(child.store(0, 7), Ok(vec![FaultKind::Copy]));
     assert_eq!(parent.load(0), 1);
     assert_eq!(parent.store(0, 8), Ok(vec![FaultKind::WriteOnly]));
-    // A store brings a copy back; what is left in the slot is the other's alone.
+    // A store swaps in a copy; the slot then belongs to the other process alone.
     assert_eq!(child.store(1, 9), Ok(vec![IN]));
     assert_eq!(parent.load_with(1), Ok((2, vec![IN])));
     assert_eq!(parent.store(1, 3), Ok(vec![]));
     assert_eq!((parent.load(1), child.load(1)), (3, 9));
-    // Found in memory by a store, while the other shows it.
+    // A store finds it in the swap cache, while the other process maps it.
     assert_eq!(parent.load_with(2), Ok((3, vec![IN])));
     assert_eq!(child.store(2, 4), Ok(vec![CACHED]));
     assert_eq!((parent.load(2), child.load(2)), (3, 4));
@@ -253,7 +254,7 @@ fn protection_goes_out_and_comes_back_with_the_page() {
     };
     protect(&process, 0, 2, true).unwrap();
     page_out(&process, 0, 5);
-    // Protected while it is out, and unprotected.
+    // Protected while it is in swap, and unprotected.
     protect(&process, 2, 2, true).unwrap();
     protect(&process, 1, 1, false).unwrap();
     assert_eq!(process.load_with(0), Ok((1, vec![IN])));
@@ -296,7 +297,7 @@ fn what_was_written_is_known_over_swap() {
         assert_eq!(process.store(0, 3).unwrap().len(), faults, "{track}");
         assert_eq!(process.store(1, 3), Ok(vec![]));
         assert!(soft(&process, 0));
-        // Cleared while it is out.
+        // Cleared while it is in swap.
         page_out(&process, 0, 2);
         process.space.clear_soft_dirty();
         process.load(0);
@@ -374,7 +375,7 @@ fn transfers_end_in_any_order_and_wait_for_room() {
                 }
             }
         });
-        // Pages that came unasked fail too, and nobody hears of it.
+        // Readahead fails too, and this is not reported.
         let rows = [Row::SwapIn, Row::SwapFailed].map(|row| account.count(row));
         assert!(rows[0] > 10 && rows[1] > failed, "{rows:?} {failed}");
         swapping.device.fail_each(0);
@@ -419,7 +420,7 @@ fn what_another_cpu_stores_until_the_flush_goes_out_too() {
         world.machine.on(second).write(page(index), &[50]).unwrap();
     }
     drop(on_second);
-    // Whenever the device is about to take a page, the other CPU tries to store to all of them.
+    // Whenever the device is about to write a page, the other CPU tries to store to all of them.
     let (stored, machine) = (Arc::new(AtomicU64::new(0)), world.machine.clone());
     let count = stored.clone();
     swapping.device.before_write(move || {
@@ -476,7 +477,7 @@ fn a_store_after_madv_free_is_kept_by_parent_and_child() {
         freed.unwrap();
         process
     };
-    // The slot has the frame while the child shows it, and the parent gets the frame back by a clean entry.
+    // The slot has the frame while the child maps it, and the parent gets the frame back through a clean entry.
     let mut parent = written();
     assert_eq!(parent.store(1, 9), Ok(vec![]));
     let child = parent.fork();
@@ -485,7 +486,7 @@ fn a_store_after_madv_free_is_kept_by_parent_and_child() {
     assert_eq!(parent.load_with(1), Ok((9, vec![CACHED])));
     page_out(&parent, 0, 3);
     assert_eq!(parent.load(1), 9);
-    // The child is the last that shows the frame.
+    // The child is the last process that maps the frame.
     let mut parent = written();
     assert_eq!(parent.store(1, 9), Ok(vec![]));
     let mut child = parent.fork();
@@ -549,7 +550,7 @@ fn what_is_not_used_between_two_looks_goes() {
     assert_eq!(process.load_with(1), Ok((2, vec![])));
 }
 
-/// Two looks, between which nobody used anything.
+/// Scans twice, with no access in between, and returns the pages evicted.
 pub fn reclaim_unused(process: &Process<'_>) -> u64 {
     let mut effort = memwright::Effort {
         look: 1000,
@@ -574,7 +575,7 @@ fn a_page_of_several_goes_owner_by_owner_and_is_nobodys_to_write_meanwhile() {
         });
         rows.map(|row| account.count(row))
     };
-    // As long as the child shows the frames a copy would free nothing.
+    // As long as the child maps the frames, writing a copy to swap would free nothing.
     assert_eq!(counted(&parent, 0), [4, 0]);
     assert_eq!((parent.resident(), child.resident()), (0, 4));
     assert_eq!(swapping.slots(), 4);
@@ -582,7 +583,7 @@ fn a_page_of_several_goes_owner_by_owner_and_is_nobodys_to_write_meanwhile() {
     assert_eq!(parent.load_with(0), Ok((1, vec![CACHED])));
     assert_eq!(parent.store(1, 8), Ok(vec![CACHED]), "a copy");
     assert_eq!(child.load(1), 2);
-    // The last to send it out gives the frame up.
+    // The last process to swap it out frees the frame.
     let used = swapping.world.frames.used();
     assert_eq!(counted(&child, 4), [4, 4]);
     assert!(swapping.world.frames.used() < used);
@@ -623,19 +624,19 @@ fn a_device_is_taken_away_when_everything_is_back() {
     let mut parent = filled(&swapping, 6);
     page_out(&parent, 0, 6);
     let mut child = parent.fork();
-    // In the slot and in memory, for the other; then a copy, which its slot keeps while nobody writes to it.
+    // In the slot and in memory, for the other process; then a copy, which keeps its slot until it is written.
     assert_eq!(child.load(0), 1);
     assert_eq!(parent.store(1, 9), Ok(vec![IN]));
     assert_eq!(child.load_with(1), Ok((2, vec![IN])));
     assert!(!world.memory.close_swap(3, true));
     assert!(world.memory.close_swap(0, true));
     assert!(!world.memory.close_swap(0, true));
-    // Nothing goes out to it, and it does not go while something is there.
+    // No page is swapped out to it, and it stays while it holds pages.
     page_out(&child, 0, 2);
     assert_eq!(child.space.swapped_pages(), 4);
     assert!(!world.memory.remove_swap(0));
     let start = page(0).page();
-    // Part by part; without memory what came back stays back.
+    // Step by step; pages swapped in stay in memory when memory runs out.
     assert_eq!(
         parent.space.bring_back(0, start, 2),
         Ok(Some(page(3).page()))

@@ -1,4 +1,4 @@
-//! Pages that come back together come back as folios, where they are aligned, adjacent and one entry's alone.
+//! Swap readahead forms folios, where the pages are aligned, adjacent and owned by one entry alone.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ use crate::world::{Machine, PAGE, Process, RW, page};
 
 const IN: FaultKind = FaultKind::SwapIn;
 
-/// The first page of scenarios: aligned to whatever a folio may be.
+/// The first page of scenarios: aligned for every folio order.
 const FIRST: u64 = 4;
 
 fn around() -> Swapping {
@@ -23,7 +23,7 @@ fn around() -> Swapping {
     swapping
 }
 
-/// A process with `pages` pages from [`FIRST`] on, each with its number and one in it.
+/// Creates a process with `pages` pages from [`FIRST`] on, each containing its number plus one.
 fn filled(swapping: &Swapping, pages: u64) -> Process<'_> {
     let mut process = swapping.world.process();
     process.map(FIRST, pages, RW);
@@ -33,7 +33,7 @@ fn filled(swapping: &Swapping, pages: u64) -> Process<'_> {
     process
 }
 
-/// The same, with all of them out.
+/// Creates such a process, with all pages in swap.
 fn out(swapping: &Swapping, pages: u64) -> Process<'_> {
     let process = filled(swapping, pages);
     page_out(&process, FIRST, pages);
@@ -49,8 +49,8 @@ fn present(process: &Process<'_>, index: u64) -> Option<Present> {
     process.space.entry(page(FIRST + index)).present()
 }
 
-/// The orders of the folios of `count` pages from `index` on, `None` for those that are not in memory. A folio lies in
-/// memory as in the address space.
+/// Returns the orders of the folios of `count` pages from `index` on, `None` for those that are not in memory. Checks
+/// that a folio is contiguous in memory as in the address space.
 fn orders(process: &Process<'_>, index: u64, count: u64) -> Vec<Option<u8>> {
     let order = |index| {
         let frame = present(process, index)?.frame;
@@ -62,7 +62,7 @@ fn orders(process: &Process<'_>, index: u64, count: u64) -> Vec<Option<u8>> {
     (index..index + count).map(order).collect()
 }
 
-/// So many pages of folios of these orders.
+/// Returns the orders of this number of pages of folios.
 fn each(folios: &[(usize, u8)]) -> Vec<Option<u8>> {
     let pages = folios
         .iter()
@@ -70,7 +70,7 @@ fn each(folios: &[(usize, u8)]) -> Vec<Option<u8>> {
     pages.flatten().collect()
 }
 
-/// Every page has what was stored in it, and belongs to the process alone.
+/// Checks that every page has its contents, and is exclusive to the process.
 fn check_contents(process: &mut Process<'_>, pages: u64) {
     for index in 0..pages {
         assert_eq!(load(process, index).unwrap().0, index as u8 + 1);
@@ -124,7 +124,7 @@ fn a_page_of_a_folio_goes_by_itself_and_ends_it() {
     let swapping = around();
     let mut process = out(&swapping, 16);
     load(&mut process, 0).unwrap();
-    // Out and in again: alone, for what follows it is in memory.
+    // Swapped out and in again: alone, because its neighbours are in memory.
     page_out(&process, FIRST + 5, 1);
     assert_eq!(orders(&process, 0, 5), each(&[(5, 0)]));
     load(&mut process, 5).unwrap();
@@ -157,7 +157,7 @@ fn pages_of_several_owners_are_in_no_folio() {
     let swapping = around();
     let mut parent = out(&swapping, 16);
     let mut child = parent.fork();
-    // Stored to, so that the parent has them alone: all but pages 4 and 11.
+    // Stored to, so that the parent owns them alone: all except pages 4 and 11.
     for index in (0..16).filter(|index| ![4, 11].contains(index)) {
         assert_eq!(child.store(FIRST + index, 99), Ok(vec![IN]));
     }
@@ -202,7 +202,7 @@ fn a_page_that_another_brought_back_ends_a_run() {
 fn a_page_that_cannot_be_read_stays_out_and_the_others_come() {
     let swapping = around();
     let mut process = out(&swapping, 16);
-    // The third and the sixth.
+    // The third and the sixth read fail.
     swapping.device.fail_each(3);
     assert_eq!(load(&mut process, 0), Ok((1, vec![IN])));
     swapping.device.fail_each(0);
@@ -213,7 +213,7 @@ fn a_page_that_cannot_be_read_stays_out_and_the_others_come() {
     for index in [1, 3, 4, 6, 7] {
         load(&mut process, index).unwrap();
     }
-    // Of what is asked for together the last is read first: the first fails.
+    // Of reads submitted together the last completes first: the first one fails.
     swapping.device.defer(64);
     swapping.device.fail_each(4);
     let failed = swapping.world.counted(|| {
@@ -237,7 +237,7 @@ fn counts(swapping: &Swapping, order: u8) -> [u64; 2] {
     ]
 }
 
-/// All blocks of several frames, so that nobody else finds one.
+/// Allocates all blocks of several frames, so that no other allocation finds one.
 fn all_blocks(frames: &Frames<Machine>) -> Vec<impl Sized> {
     let mut taken = Vec::new();
     for order in (1..=9).rev() {
@@ -263,7 +263,7 @@ fn without_a_block_pages_come_back_in_smaller_ones_or_singly() {
     assert_eq!(load(&mut process, 0), Err(FaultError::OutOfMemory));
     assert_eq!(orders(&process, 0, 8), [None; 8]);
     assert_eq!([3, 2].map(|order| counts(&swapping, order)), [[0, 1]; 2]);
-    // A few singles: as many come.
+    // A few single frames: the same number of pages is swapped in.
     drop(singles);
     load(&mut process, 0).unwrap();
     assert_eq!(orders(&process, 0, 8), each(&[(8, 0)]));
@@ -276,7 +276,7 @@ fn without_a_block_pages_come_back_in_smaller_ones_or_singly() {
     assert_eq!(orders(&process, 8, 16), each(&[(16, 3)]));
     check_contents(&mut process, 24);
     drop(process);
-    // Only the largest is not to be had.
+    // Only the largest order is not available.
     let mut process = out(&swapping, 8);
     frames.fail_after(Some(0));
     load(&mut process, 0).unwrap();
@@ -304,7 +304,7 @@ fn each_page_of_a_folio_keeps_what_is_tracked_of_it() {
     process.store(FIRST + 3, 4).unwrap();
     protect(&process, 2, true);
     page_out(&process, FIRST, 8);
-    // While it is out.
+    // While it is in swap.
     protect(&process, 6, true);
     load(&mut process, 0).unwrap();
     assert_eq!(orders(&process, 0, 8), each(&[(8, 3)]));
@@ -319,7 +319,7 @@ fn each_page_of_a_folio_keeps_what_is_tracked_of_it() {
         let stored = process.store(FIRST + index, 50);
         match index {
             2 | 6 => assert_eq!(stored, Err(REFUSED)),
-            // The setting for tracking decides whether it faults.
+            // The tracking mode decides whether it faults.
             _ => assert!(stored.is_ok_and(|kinds| !kinds.contains(&IN)), "{index}"),
         }
     }

@@ -1,4 +1,5 @@
-//! Pages of shared memory that come back several at a time, and those that leave while nobody shows them.
+//! Pages of shared memory that are swapped in several at a time, and those that are reclaimed while no process maps
+//! them.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ const AROUND: [Row; 4] = [
     Row::SwapAroundWasted,
 ];
 
-/// The same with a device on which pages come back several at a time.
+/// Creates a world with swap readahead.
 fn around(slots: u32) -> Swapping {
     let swapping = Swapping::with_slots(slots);
     let policy = swapping.world.memory.policy();
@@ -28,7 +29,7 @@ fn around(slots: u32) -> Swapping {
     swapping
 }
 
-/// An object that nobody shows, whose pages have their number and one in them.
+/// Creates an object that no process maps, whose pages contain their number plus one.
 fn unshown(swapping: &Swapping, pages: u64) -> Arc<Memory> {
     let object = swapping.world.shmem(pages);
     for index in 0..pages {
@@ -38,7 +39,7 @@ fn unshown(swapping: &Swapping, pages: u64) -> Arc<Memory> {
     object
 }
 
-/// Passes so many pages of objects at most; returns how many left, and whether that was all.
+/// Scans at most `look` pages of objects. Returns how many were reclaimed, and whether the scan is complete.
 fn look(swapping: &Swapping, place: &mut ObjectPlace, look: u64) -> (u64, bool) {
     let mut effort = Effort { look, wanted: 1000 };
     let memory = &swapping.world.memory;
@@ -46,7 +47,7 @@ fn look(swapping: &Swapping, place: &mut ObjectPlace, look: u64) -> (u64, bool) 
     (1000 - effort.wanted, is_over)
 }
 
-/// One round.
+/// Performs one scan round.
 fn round(swapping: &Swapping) -> u64 {
     let mut place = ObjectPlace::default();
     let (left, is_over) = look(swapping, &mut place, 10_000);
@@ -72,7 +73,7 @@ fn who_goes_through_a_mapping_gets_several_pages_at_a_time() {
     assert_eq!(major, 13);
     assert_eq!(rows(&account, &AROUND), [200, 187, 172, 0]);
     assert_eq!((places(&object), swapping.slots()), ((200, 0), 0));
-    // By stores too, each of which is a fault: 4, for what came last is gone, 8, then 16.
+    // By stores too, each of which is a fault: 4, because the last readahead was unused, then 8, then 16.
     page_out(&process, 0, 200);
     let mut major = 0;
     for index in 0..200 {
@@ -105,7 +106,7 @@ fn who_jumps_about_gets_few_pages_that_he_does_not_use() {
         }
     });
     assert_eq!(rows(&account, &AROUND), [14, 8, 0, 8]);
-    // Whoever else uses what came unasked, by a call too, makes it worth while.
+    // Any other use of a readahead page, a system call included, counts as a hit.
     let mut bytes = [0; 7 * PAGE as usize];
     page_out(&process, 0, 200);
     let other = swapping.world.process();
@@ -137,7 +138,7 @@ fn who_calls_gets_several_pages_at_a_time() {
     assert_eq!(resident, [8, 24, 40, 56, 72, 88, 100]);
     assert_eq!(rows(&account, &AROUND), [100, 93, 82, 0]);
     page_out(&process, 0, 100);
-    // Nothing is shown that was brought back by a call: it goes as what nobody shows does.
+    // A page that a system call swapped in is not mapped: it is reclaimed like other unmapped pages.
     assert_eq!(places(&object), (100, 0));
     assert_eq!((round(&swapping), round(&swapping)), (0, 100));
     let account = swapping.world.counted(|| {
@@ -148,7 +149,7 @@ fn who_calls_gets_several_pages_at_a_time() {
     let [read, ahead, hit, wasted] = rows(&account, &AROUND)[..] else {
         unreachable!()
     };
-    // What came last before is gone: it counts as unused.
+    // The last readahead was reclaimed before use: it counts as wasted.
     assert_eq!((read - ahead, hit, wasted), (4, 0, 11 + 3));
     swapping
         .world
@@ -166,7 +167,7 @@ fn a_neighbour_that_cannot_be_read_stays_out_and_hinders_nobody() {
     let swapping = around(64);
     let (mut process, object) = filled(&swapping, 8);
     page_out(&process, 0, 8);
-    // The second, fourth, ...
+    // The second, the fourth, and so on.
     swapping.device.fail_each(2);
     let account = swapping.world.counted(|| {
         assert_eq!(process.load_with(0), Ok((1, vec![IN])));
@@ -179,13 +180,13 @@ fn a_neighbour_that_cannot_be_read_stays_out_and_hinders_nobody() {
         assert_eq!(process.load(index), index as u8 + 1);
     }
     page_out(&process, 0, 8);
-    // Who needs a page that cannot be read is told, whatever came with it.
+    // A thread that needs an unreadable page gets an error, whatever was read with it.
     swapping.device.fail_each(1);
     assert_eq!(process.load_with(3), Err(FaultError::Io));
     assert_eq!(byte(&object, 3), Err(ObjectError::Io));
     swapping.device.fail_each(0);
     assert_eq!((places(&object), swapping.slots()), ((0, 8), 8));
-    // Where frames are few fewer come.
+    // With few free frames fewer pages are read.
     let frames = &swapping.world.frames;
     frames.fail_after(Some(2));
     assert_eq!(object.bring_in(&swapping.world.memory, 1, 3), Ok(2));
@@ -202,7 +203,7 @@ fn a_slot_that_is_read_unasked_is_given_to_no_other_page() {
     let (process, object) = filled(&swapping, 2);
     page_out(&process, 0, 2);
     assert_eq!(swapping.slots(), 2);
-    // Before the two are there the second is cut off, and what came in its place is sent out.
+    // Before both pages are read, the second is truncated, and its replacement is swapped out.
     let (other, memory) = (object.clone(), swapping.world.memory.clone());
     swapping.device.after_read(move || {
         other.punch(PAGE, 2 * PAGE).unwrap();
@@ -227,7 +228,7 @@ fn what_nobody_shows_goes_when_nobody_asked_for_it_between_two_looks() {
     let swapping = Swapping::new();
     let object = unshown(&swapping, 40);
     let bytes = &mut [0; 1];
-    // What was made and not asked for since is unused from the beginning.
+    // Pages that were created and not accessed since are not young from the beginning.
     for index in 10..40 {
         object.read_at(index * PAGE, bytes).unwrap();
     }
@@ -241,7 +242,7 @@ fn what_nobody_shows_goes_when_nobody_asked_for_it_between_two_looks() {
     for index in 0..40 {
         assert_eq!(byte(&object, index), Ok(index as u8 + 1));
     }
-    // An effort that is over says where to go on, in this object or the next.
+    // When the scan budget is used up, the cursor says where to continue, in this object or the next.
     let second = unshown(&swapping, 10);
     assert_eq!(round(&swapping), 10);
     for index in 0..10 {
@@ -284,7 +285,7 @@ fn what_somebody_shows_holds_or_keeps_stays() {
     assert_eq!(round(&swapping), 0);
     assert_eq!(places(&object), (3, 3));
     drop(held);
-    // What was shown until now goes like the rest.
+    // Pages that were mapped until now are reclaimed like the others.
     process.unmap(0, 3);
     assert_eq!(round(&swapping), 3);
     assert_eq!((byte(&object, 1), byte(&object, 4)), (Ok(20), Ok(5)));
@@ -305,7 +306,7 @@ fn who_asks_for_a_page_again_while_it_is_written_keeps_it() {
     process.map_object(0, 4, RW, &object, true);
     for index in 0..4 {
         process.load(index);
-        // Asked for before it is sent out.
+        // Accessed before it is swapped out.
         assert_eq!(byte(&object, index), Ok(index as u8 + 1));
     }
     let write = object.clone();
@@ -315,7 +316,7 @@ fn who_asks_for_a_page_again_while_it_is_written_keeps_it() {
     page_out(&process, 0, 4);
     assert_eq!(places(&object), (1, 3));
     assert_eq!(process.load(2), 50);
-    // The same while nobody shows it, and the hand passes by once more.
+    // The same while no process maps it, and the scan passes it once more.
     process.unmap(0, 4);
     for index in 0..4 {
         assert!(byte(&object, index).is_ok());
@@ -393,10 +394,10 @@ fn an_object_is_paid_for_by_whoever_came_first() {
         [(3, 5), (8, 0)]
     );
     assert_eq!(payers.map(|payer| swap.paid_by(payer)), [5, 0]);
-    // Who has no more slots hinders nobody else.
+    // A group that has reached its limit does not affect the others.
     assert_eq!(round(&swapping), 8);
     assert_eq!(payers.map(|payer| swap.paid_by(payer)), [5, 8]);
-    // A group that comes after another with its number pays for nothing of that.
+    // A later group that reuses the number of another inherits no charges.
     let frames = |payer| {
         let mut frames = 0;
         let memory = &swapping.world.memory;
@@ -421,7 +422,7 @@ fn locked_pages_stay_in_memory_mapped_or_not() {
     mapped.lock_pages(true);
     page_out(&process, 0, 20);
     assert_eq!(places(&mapped), (20, 0));
-    // Unlocked, they leave as others do.
+    // Once unlocked, they are reclaimed like others.
     object.lock_pages(false);
     mapped.lock_pages(false);
     page_out(&process, 0, 20);

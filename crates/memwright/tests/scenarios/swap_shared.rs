@@ -1,5 +1,5 @@
-//! Pages of shared memory that leave and come back: whoever shows them, reads them by calls, cuts them off or watches
-//! them.
+//! Pages of shared memory that are swapped out and in, while processes map them, read them by system calls, truncate
+//! them or track them by userfaultfd.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub type Memory = Shmem<Machine>;
 const IN: FaultKind = FaultKind::SwapIn;
 const FILE: FaultKind = FaultKind::File;
 
-/// A process that shows an object with `pages` pages, each with its number and one in it.
+/// Creates a process that maps an object with `pages` pages, each containing its number plus one.
 pub fn filled(swapping: &Swapping, pages: u64) -> (Process<'_>, Arc<Memory>) {
     let object = swapping.world.shmem(pages);
     let mut process = swapping.world.process();
@@ -30,7 +30,7 @@ pub fn filled(swapping: &Swapping, pages: u64) -> (Process<'_>, Arc<Memory>) {
     (process, object)
 }
 
-/// The first byte of a page, as a call reads it.
+/// Returns the first byte of a page, as a system call reads it.
 pub fn byte(object: &Memory, index: u64) -> Result<u8, ObjectError> {
     let mut byte = [0];
     object.read_at(index * PAGE, &mut byte)?;
@@ -50,7 +50,7 @@ fn a_page_goes_and_comes_back_by_a_fault_or_a_call() {
     assert_eq!(rows, [8, 8]);
     assert_eq!((places(&object), swapping.slots()), ((0, 8), 8));
     assert_eq!(swapping.world.frames.used_by(FrameKind::Object), 0);
-    // It is the object that has pages in swap, not the process.
+    // The pages in swap belong to the object, not to the process.
     assert_eq!((process.resident(), process.space.swapped_pages()), (0, 0));
     assert_eq!(object.swapped(2, 4), 4);
     let mut told = Vec::new();
@@ -59,7 +59,7 @@ fn a_page_goes_and_comes_back_by_a_fault_or_a_call() {
     assert_eq!(told, [false, false]);
     assert_eq!(process.load_with(0), Ok((1, vec![IN])));
     assert_eq!(process.store(1, 20), Ok(vec![IN]));
-    // What is back has no slot; its neighbours in memory come by one fault, those in swap do not.
+    // A page swapped in keeps no slot; its neighbours in memory are mapped by one fault, those in swap are not.
     assert_eq!((places(&object), swapping.slots()), ((2, 6), 6));
     assert_eq!(byte(&object, 2), Ok(3));
     object.write_at(3 * PAGE + 1, &[9]).unwrap();
@@ -68,7 +68,7 @@ fn a_page_goes_and_comes_back_by_a_fault_or_a_call() {
     let held = object.frame_for(4, false).unwrap().unwrap();
     drop(swapping.world.frames.adopt(held));
     assert_eq!(places(&object), (5, 3));
-    // Memory that was asked for is there, and stays where it is.
+    // Allocated pages are in memory, and those in swap stay there.
     object.allocate(0, 8 * PAGE).unwrap();
     assert_eq!(places(&object), (5, 3));
     assert_eq!(object.seek(5 * PAGE, false), Some(5 * PAGE));
@@ -89,7 +89,7 @@ fn what_several_show_stays_until_nobody_uses_it() {
     page_out(&one, 0, 4);
     assert_eq!(places(&object), (4, 0), "the other may need them");
     assert_eq!(reclaim_unused(&two), 0, "the other used them");
-    // Both are looked at now; one of the two uses a page between the looks.
+    // Both processes are scanned now; one of them accesses a page between the scans.
     let look = |process: &Process<'_>| {
         let mut effort = memwright::Effort {
             look: 100,
@@ -129,7 +129,7 @@ fn pages_that_are_used_are_passed_over() {
     assert_eq!(space.reclaim(page(0).page(), &mut effort), None);
     assert_eq!((effort.look, effort.wanted), (88, 95));
     assert_eq!(places(&object), (1, 5));
-    // An effort that is over says where to go on.
+    // When the scan budget is used up, the cursor says where to continue.
     for index in 0..6 {
         process.load(index);
     }
@@ -184,7 +184,7 @@ fn what_is_cut_off_takes_its_slot_along() {
     page_out(&process, 0, 8);
     object.punch(3 * PAGE, 5 * PAGE).unwrap();
     assert_eq!((places(&object), swapping.slots()), ((0, 6), 6));
-    // Of the pages at the edges a part becomes zero: they come back for that.
+    // The pages at the edges become zero in part: they are swapped in for that.
     object.punch(2 * PAGE + 1000, 6 * PAGE + 50).unwrap();
     assert_eq!((places(&object), swapping.slots()), ((2, 3), 3));
     let mut bytes = [1; 2];
@@ -223,14 +223,14 @@ fn a_device_that_fails_loses_no_page_and_tells_who_needs_it() {
     assert_eq!(object.set_size(1), Err(ObjectError::Io));
     assert_eq!(object.punch(1, 2), Err(ObjectError::Io));
     assert_eq!(object.size(), 8 * PAGE);
-    // Who needs no page of which is known what was in it is not hindered.
+    // A page whose contents are known to be zero is not affected.
     object.punch(0, PAGE).unwrap();
     assert_eq!(process.load(0), 0);
     swapping.device.fail_each(0);
     for index in 1..8 {
         assert_eq!(process.load(index), index as u8 + 1);
     }
-    // A page that finds no frame stays out.
+    // Without a free frame a page stays in swap.
     page_out(&process, 0, 8);
     let frames = &swapping.world.frames;
     frames.fail_after(Some(0));
@@ -271,7 +271,7 @@ fn a_page_that_somebody_asks_for_while_it_is_written_stays() {
     let swapping = Swapping::new();
     let (mut process, object) = filled(&swapping, 4);
     let write = object.clone();
-    // The device has what was there before: the page in memory is newer.
+    // The device has the old contents: the page in memory is newer.
     swapping.device.before_write(move || {
         write.write_at(2 * PAGE, &[50]).unwrap();
     });
@@ -279,7 +279,7 @@ fn a_page_that_somebody_asks_for_while_it_is_written_stays() {
     swapping.device.before_write(|| {});
     assert_eq!((places(&object), swapping.slots()), ((1, 3), 3));
     assert_eq!((process.load(2), process.load(3)), (50, 4));
-    // The same for who holds a frame for longer.
+    // The same for a caller that holds a frame for longer.
     let held = object.frame_for(2, false).unwrap().unwrap();
     let held = swapping.world.frames.adopt(held);
     page_out(&process, 2, 1);
@@ -287,7 +287,7 @@ fn a_page_that_somebody_asks_for_while_it_is_written_stays() {
     assert_eq!(object.pages_in_swap(), 2);
     page_out(&process, 0, 4);
     assert_eq!(places(&object), (0, 4));
-    // A page that is cut off while it is written is gone.
+    // A page that is truncated while it is written to swap is gone.
     process.load(2);
     let cut = object.clone();
     swapping.device.before_write(move || {
@@ -303,7 +303,7 @@ fn who_reads_a_page_that_another_read_meanwhile_has_the_same_frame() {
     let swapping = Swapping::new();
     let (mut process, object) = filled(&swapping, 2);
     page_out(&process, 0, 2);
-    // Another brings the page back and writes to it before the first has it.
+    // Another CPU swaps the page in and writes to it before the first has it.
     let other = object.clone();
     swapping.device.after_read(move || {
         other.write_at(0, &[77]).unwrap();
@@ -311,7 +311,7 @@ fn who_reads_a_page_that_another_read_meanwhile_has_the_same_frame() {
     assert_eq!(process.load_with(0), Ok((77, vec![IN])));
     assert_eq!(swapping.world.frames.used_by(FrameKind::Object), 1);
     assert_eq!(swapping.slots(), 1);
-    // It is cut off before the first has it, and the slot is given to another page.
+    // It is truncated before the first CPU has it, and the slot is allocated for another page.
     let (second, also) = filled(&swapping, 1);
     let cut = object.clone();
     let free = move || cut.punch(PAGE, 2 * PAGE).unwrap();
@@ -327,7 +327,7 @@ fn a_slot_that_is_read_is_given_to_no_other_page() {
     let swapping = Swapping::with_slots(1);
     let (process, object) = filled(&swapping, 1);
     page_out(&process, 0, 1);
-    // Whoever reads the page is overtaken: it is cut off, and what came in its place is sent out.
+    // A concurrent truncation overtakes the reader, and the replacement is swapped out.
     let (other, memory) = (object.clone(), swapping.world.memory.clone());
     swapping.device.after_read(move || {
         other.punch(0, PAGE).unwrap();
@@ -365,11 +365,11 @@ fn protection_outlives_the_page() {
     assert_eq!(process.load_with(0), Ok((1, vec![IN])));
     assert_eq!(process.store(0, 9), Err(REFUSED));
     assert_eq!(process.store(1, 9), Ok(vec![IN]));
-    // The page is back when its watcher is told.
+    // The page is in memory when the userfaultfd is notified.
     assert_eq!(process.store(2, 9), Err(REFUSED));
     assert_eq!(places(&object), (3, 1));
     assert_eq!(process.store(3, 9), Ok(vec![IN]));
-    // Who shows the same page unwatched is not refused.
+    // A process that maps the same page without a userfaultfd is not refused.
     other.map_object(0, 4, RW, &object, true);
     assert_eq!(other.store(2, 8), Ok(vec![FILE]));
     let space = &process.space;
@@ -378,7 +378,7 @@ fn protection_outlives_the_page() {
     process.check();
 }
 
-/// Its entry alone tells of a store since soft-dirty was cleared: such a page leaves when it was cleared again.
+/// Only its entry records a store since soft-dirty was cleared: such a page is reclaimed after it was cleared again.
 #[test]
 fn what_counts_as_soft_dirty_stays() {
     let swapping = Swapping::new();
@@ -461,7 +461,7 @@ fn private_copies_are_made_of_pages_that_come_back() {
     assert_eq!((private.load(0), private.load(1)), (9, 8));
     assert_eq!((process.load(0), process.load(1)), (1, 2));
     assert_eq!((child.load(0), child.load(1), child.load(2)), (9, 2, 3));
-    // The copy goes as any private page does, the object's page as the object's.
+    // The copy is swapped out as a private page, the object's page as part of the object.
     page_out(&private, 0, 3);
     assert_eq!(private.space.swapped_pages(), 1);
     assert_eq!(
@@ -494,7 +494,7 @@ fn a_huge_page_goes_in_parts() {
     for index in [0, 1, 99, 100, 511] {
         assert_eq!(process.load(FIRST + index), index as u8);
     }
-    // A collapse has all of it read, unless more is out than may be.
+    // A collapse swaps in all of it, unless more pages are in swap than the limit allows.
     let limits = |swapped| CollapseLimits {
         missing: 0,
         swapped,
@@ -525,7 +525,7 @@ fn a_device_is_taken_away_when_what_objects_have_there_is_back() {
     }
     drop(three);
     drop(gone);
-    // Nobody shows it any more.
+    // No process maps it any more.
     drop(one);
     assert_eq!(swapping.slots(), 10);
     assert!(memory.close_swap(0, true));
@@ -534,7 +534,7 @@ fn a_device_is_taken_away_when_what_objects_have_there_is_back() {
     assert_eq!(memory.bring_objects_back(0, &mut place, 3), Ok(false));
     assert_eq!((places(&first), places(&second)), ((3, 2), (0, 5)));
     assert_eq!(byte(&second, 0), Ok(1));
-    // Two frames for the first, and none for the next of the second.
+    // Two frames for the first page, and none for the next one of the second object.
     swapping.world.frames.fail_after(Some(2));
     let failed = memory.bring_objects_back(0, &mut place, 100);
     assert_eq!(failed, Err(ObjectError::OutOfMemory));

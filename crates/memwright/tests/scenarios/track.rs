@@ -1,4 +1,4 @@
-//! Which pages count as written since soft-dirty was cleared, by either way of knowing it.
+//! Which pages count as written since soft-dirty was cleared, under either tracking mode.
 
 use memwright::space::Sight;
 use memwright::{Advice, AreaFlags, RemapRequest};
@@ -6,7 +6,7 @@ use memwright_table::PageRange;
 
 use crate::world::{Machine, PAGE, Process, R, RW, World, page};
 
-/// The soft-dirty pages among the first `count`.
+/// Returns the soft-dirty pages among the first `count`.
 fn soft_dirty(process: &Process<'_>, count: u64) -> Vec<u64> {
     let first = page(0).page().number();
     let range = PageRange::new(page(0).page(), page(count).page());
@@ -33,7 +33,7 @@ fn soft_dirty(process: &Process<'_>, count: u64) -> Vec<u64> {
     written.iter().map(|page| page.number() - first).collect()
 }
 
-/// Runs the scenario under both policies; `faults` is how many a tracked store to a page of one's own costs.
+/// Runs the scenario under both policies; `faults` is the number of faults of a tracked store to an exclusive page.
 fn both_ways(scenario: impl Fn(&World, usize)) {
     for (policy, faults) in [("dirty-bit", 0), ("fault", 1)] {
         let world = World::new();
@@ -56,7 +56,7 @@ fn new_memory_is_soft_dirty_and_cleared_memory_is_where_it_was_written() {
         process.load(0);
         process.load(2);
         assert_eq!(soft_dirty(&process, 4), [1]);
-        // Memory that nobody wrote before is new to both.
+        // A page that is written for the first time is soft-dirty under both.
         process.store(3, 1).unwrap();
         assert_eq!(soft_dirty(&process, 4), [1, 3]);
         process.space.clear_soft_dirty();

@@ -1,4 +1,5 @@
-//! Memory that a userfaultfd watches: what it is told of, what holds before memory is there, what scans find.
+//! Memory registered with a userfaultfd: which faults it receives, protection of pages that are not populated, and what
+//! scans find.
 
 use memwright::track::{Categories, Scan};
 use memwright::uffd::{
@@ -45,7 +46,7 @@ fn fill(process: &Process<'_>, index: u64, what: Fill<'_>) -> Result<(), FillErr
     process.space.fill(page(index).page(), what, false)
 }
 
-/// The written pages among the first `count`; they are protected again if `rearm`.
+/// Returns the written pages among the first `count`; they are protected again if `rearm`.
 fn written(process: &Process<'_>, count: u64, rearm: bool) -> Vec<u64> {
     let scan = Scan {
         inverted: Categories::empty(),
@@ -80,7 +81,7 @@ fn a_store_to_a_protected_page_is_refused_until_it_is_unprotected_and_then_costs
     protect(&process, 2, 2, false);
     assert_eq!(process.store(3, 2), Ok(vec![]), "writable at once");
     assert_eq!(process.store(4, 2), Err(WRITE_FAULT));
-    // A protection change gives nothing back.
+    // A protection change does not restore the right to write.
     process.protect(0, 8, R);
     process.protect(0, 8, RW);
     assert_eq!(process.store(4, 2), Err(WRITE_FAULT));
@@ -196,7 +197,7 @@ fn a_file_page_that_is_cached_inherits_the_protection() {
     assert_eq!(process.store(1, 1), Err(WRITE_FAULT));
     assert_eq!(process.load(1), 5);
     assert_eq!(process.store(1, 1), Err(WRITE_FAULT));
-    // The next pages were mapped around it.
+    // The next pages were mapped by fault-around.
     assert_eq!(process.store(2, 1), Err(WRITE_FAULT));
     protect(&process, 0, 8, false);
     process.store(1, 1).unwrap();
@@ -329,7 +330,7 @@ fn written_pages_are_found_and_protected_again_in_one_step() {
         assert_eq!(written(&process, 64, true), [5]);
         process.store(6, 1).unwrap();
         assert_eq!(written(&process, 64, true), [6]);
-        // Contents that go away count as written.
+        // Discarding the contents counts as a write.
         process
             .space
             .advise(page(7), PAGE, Advice::DontNeed)
@@ -410,7 +411,7 @@ fn registrations_are_checked() {
     assert_eq!(register(0, 4, &two, WP), Err(WatchError::Busy));
     let protect = |first, pages| process.space.write_protect(page(first), pages * PAGE, true);
     assert_eq!(protect(0, 4), Err(WatchError::NotWatched));
-    // Any descriptor protects what any other watches.
+    // Any descriptor may protect what another one has registered.
     assert_eq!(protect(1, 2), Ok(()));
     assert_eq!(
         process.space.unwatch(page(1), PAGE, &two),
@@ -420,10 +421,10 @@ fn registrations_are_checked() {
     assert_eq!(process.areas(), "4rw");
 }
 
-/// Pages of a lowest table; the second table of the scenario begins at page 4.
+/// Pages of a lowest-level table; the second table of the scenario begins at page 4.
 const TABLE: u64 = 512;
 
-/// How many of the two tables that lie wholly in the scenario's memory a scan would pass over, and whether both are.
+/// Returns how many of the two tables that are completely in the scenario's memory a scan would skip.
 fn quiet(process: &Process<'_>) -> u64 {
     let range = PageRange::new(page(4).page(), page(4 + 2 * TABLE).page());
     let passed = process.space.table().pass_quiet(range);
@@ -449,7 +450,7 @@ fn a_scan_passes_over_tables_below_which_nobody_was_since_the_last() {
         assert_eq!(quiet(&process), 2);
         assert!(written(&process, pages, true).is_empty());
         assert_eq!(quiet(&process), 2);
-        // A load sets the accessed bit above; the next scan looks, and finds nothing.
+        // A load sets the accessed bit of the upper entry; the next scan checks the table, and finds nothing.
         process.load(4 + TABLE + 7);
         assert_eq!(quiet(&process), 1);
         assert!(written(&process, pages, true).is_empty());
@@ -685,7 +686,7 @@ fn a_scan_protects_what_nobody_reaches_and_the_protection_goes_with_it() {
     assert_eq!(fill(&process, 2, Fill::Poison), Ok(()));
     assert_eq!(written(&process, 4, true), [0, 1, 2, 3]);
     assert!(written(&process, 4, false).is_empty());
-    // No protection is taken from there either.
+    // Nor is any protection removed from there.
     protect(&process, 0, 4, false);
     assert_eq!(written(&process, 4, false), [0, 3]);
     advise(Advice::GuardRemove);
@@ -727,7 +728,7 @@ fn markers_outlive_a_registration_for_less() {
     given_back.unwrap();
     let entry = process.space.entry(page(1));
     assert!(matches!(entry, Entry::Marker(_)), "{entry:?}");
-    // Nobody is told of stores, and what is mapped there is protected no more.
+    // Stores are not reported, and what is mapped there is no longer protected.
     process.store(1, 1).unwrap();
     assert_eq!(process.load(2), 5);
     process.store(2, 1).unwrap();

@@ -1,4 +1,4 @@
-//! What watchers are told of that is no fault: what is unmapped, what moves, whose contents go; and what waits for them.
+//! userfaultfd events other than faults: unmapped, moved and discarded memory; and which operations wait for a handler.
 
 use memwright::uffd::{Fill, Watch, WatchEvent, WatchEvents, WatchModes, WatchedFault, Watcher};
 use memwright::{
@@ -63,7 +63,7 @@ fn what_is_unmapped_is_told_once_and_as_a_whole_even_if_a_seal_refuses_it() {
     assert_eq!(unmap(5, 1), (refused, vec![]), "the seal comes first");
 }
 
-/// Remaps, and what the watcher is told meanwhile.
+/// Remaps, and returns the events that the userfaultfd receives meanwhile.
 fn told_of_remap(process: &Process<'_>, request: RemapRequest) -> (Option<u64>, Vec<WatchEvent>) {
     let mut told = Vec::new();
     let moved = process
@@ -114,7 +114,7 @@ fn a_move_is_told_after_what_was_there_and_before_what_is_left() {
     let shrinks = request(0, 5, 2, None);
     let tail = vec![unmapped(2, 5)];
     assert_eq!(told_of_remap(&process, shrinks), (Some(0), tail));
-    // Of what was to be unmapped it is told even if nothing moves then.
+    // An unmap event is sent even if the move then fails.
     process.space.seal(page(11), PAGE).unwrap();
     let refused = request(0, 2, 2, Some(10));
     let there = vec![unmapped(10, 12)];
@@ -142,7 +142,7 @@ fn contents_are_there_until_their_watcher_was_told() {
     };
     let mut told = Vec::new();
     let mut witness = |_: &Watch, event| {
-        // Nothing is locked meanwhile.
+        // No lock is held meanwhile.
         let after: Vec<bool> = [0, 3].map(there).to_vec();
         told.push((event, after));
     };
@@ -150,7 +150,7 @@ fn contents_are_there_until_their_watcher_was_told() {
     let done = process
         .space
         .discard(page(0), 6 * PAGE, advice, &mut witness);
-    // The locked area refuses, and nobody is told of it; the hole counts for less.
+    // The locked area refuses, and no event is sent for it. Its error takes precedence over that of the hole.
     assert_eq!(done, Err(AdviseError::NotApplicable(page(5))));
     let removed = |start, end| WatchEvent::Removed(range(start, end));
     let expected = vec![
@@ -193,7 +193,7 @@ fn populating_and_locking_say_for_which_page_a_watcher_is_awaited() {
     let locked = process.space.lock(page(0), 4 * PAGE, false);
     assert_eq!(locked, Err(LockError::Watched(awaited(1, Access::WRITE))));
     process.space.forget_watch(&watch);
-    // The same again.
+    // The same once more.
     assert_eq!(process.space.lock(page(0), 4 * PAGE, false), Ok(()));
     process.store(3, 1).unwrap();
 }
@@ -235,7 +235,7 @@ fn what_locked_memory_grew_by_waits_page_by_page_for_its_watcher() {
         assert_eq!(process.resident(), index + 1);
     }
     assert_eq!(process.space.populate_rest(&mut rest), Ok(()));
-    // Who waits for nobody gets nothing.
+    // A caller that cannot wait for a handler populates nothing.
     let grown = RemapRequest {
         old_length: 5 * PAGE,
         new_length: 6 * PAGE,
@@ -243,7 +243,7 @@ fn what_locked_memory_grew_by_waits_page_by_page_for_its_watcher() {
     };
     assert_eq!(process.space.remap(grown), Ok(page(0)));
     assert_eq!(process.resident(), 5);
-    // What is locked as it is faulted in asks nobody.
+    // A range locked on fault does not wait for a handler.
     process.space.lock(page(0), 6 * PAGE, true).unwrap();
     let grown = RemapRequest {
         old_length: 6 * PAGE,
@@ -279,7 +279,7 @@ fn what_keeps_one_area_from_being_resident_keeps_no_other() {
     let mut note = |_, here| is_read = here;
     process.space.resident(page(7), PAGE, &mut note).unwrap();
     assert!(is_read, "what is only read has the page of zeroes");
-    // Not even what is asked for is resident where what is to come is locked as it is faulted in.
+    // MAP_POPULATE does not populate either where future mappings are locked on fault.
     let mut request = MapRequest::anonymous(PAGE, RW).at(Placement::Fixed(page(20)));
     request.populate = true;
     process.space.map(&request).unwrap();
@@ -306,7 +306,7 @@ fn memory_that_is_mapped_to_be_resident_waits_if_it_is_watched_before_that() {
     process.space.pass_area(&mut unmapped);
 }
 
-/// Linux holds the address space's lock while it copies, and can ask nobody.
+/// Linux holds the mmap lock during the copies, and cannot wait for a handler.
 #[test]
 fn a_protection_change_of_locked_memory_asks_no_watcher() {
     let world = World::new();
@@ -316,7 +316,7 @@ fn a_protection_change_of_locked_memory_asks_no_watcher() {
     process.space.advise(page(1), PAGE, drop).unwrap();
     let _watch = watch(&process, (0, 4), WatchEvents::empty());
     process.protect(0, 4, RW);
-    // The copies end where the watcher would be asked.
+    // The copies end at the first page that needs a handler.
     assert_eq!(process.resident(), 1);
 }
 
@@ -344,7 +344,7 @@ fn what_was_stored_to_joins_no_other_though_its_watcher_filled_nothing() {
         };
         assert_eq!(told_of_remap(&process, request), (Some(8), vec![]));
         assert_eq!(process.areas(), areas);
-        // What it joined lost its watcher with it.
+        // The area that it merged with lost its userfaultfd too.
         assert_eq!(process.store(18, 1).is_err(), stored);
     }
 }

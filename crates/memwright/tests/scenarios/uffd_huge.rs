@@ -1,4 +1,5 @@
-//! Huge pages under watch: who gets them, how they are protected whole and in part, and what they become.
+//! Huge pages and userfaultfd: where they are mapped, how they are protected as a whole and in part, and how they are
+//! split.
 
 use memwright::track::{Categories, Scan, Share};
 use memwright::uffd::{
@@ -9,7 +10,7 @@ use memwright_table::{Bits, Page, PageRange, PageSize, Present};
 
 use crate::world::{PAGE, Process, R, RW, World, page};
 
-/// The first page of those mapped here that begins 2 MiB.
+/// The first page of an aligned block of 2 MiB in the memory mapped here.
 const FIRST: u64 = 4;
 /// Pages of 2 MiB.
 const HUGE: u64 = 512;
@@ -18,7 +19,7 @@ const WP: WatchModes = WatchModes::WRITE_PROTECT;
 const WRITE_FAULT: FaultError = FaultError::Watched(WatchedFault::WriteProtected);
 const MISSING: FaultError = FaultError::Watched(WatchedFault::Missing);
 
-/// Who waits for stores, who does not, and who is told where memory moves as well.
+/// A context with synchronous write protection; each of the others differs from it in one setting.
 const SYNC: Watcher = Watcher {
     number: 1,
     asynchronous: false,
@@ -38,14 +39,14 @@ const FOLLOWING: Watcher = Watcher {
     ..SYNC
 };
 
-/// A machine whose programs get huge pages.
+/// Creates a machine whose programs get huge pages.
 fn world() -> World {
     let world = World::with_frames(16384);
     world.memory.policy().set_huge(HugeMode::Always);
     world
 }
 
-/// A process with so many times 2 MiB, all of it watched.
+/// Creates a process with a multiple of 2 MiB, all of it registered.
 fn watched(
     world: &World,
     huge_pages: u64,
@@ -89,7 +90,7 @@ fn collapse(process: &Process<'_>, index: u64) -> Result<(), AdviseError> {
     advised.map(drop)
 }
 
-/// The written pages of the first 2 MiB, from 0 on; they are protected again.
+/// Returns the written pages of the first 2 MiB, counted from 0; they are protected again.
 fn written(process: &Process<'_>) -> Vec<u64> {
     let scan = Scan {
         inverted: Categories::empty(),
@@ -121,7 +122,7 @@ fn whoever_waits_for_stores_gets_huge_pages_and_protects_them_whole() {
         protect(&process, FIRST, HUGE, false);
         assert_eq!(process.store(FIRST + 9, 2), Ok(vec![]), "writable at once");
         assert_eq!(size(&process, FIRST), PageSize::Size2M);
-        // No right comes back with a protection change.
+        // A protection change does not restore the right to write.
         protect(&process, FIRST, HUGE, true);
         process.protect(FIRST, HUGE, R);
         process.protect(FIRST, HUGE, RW);
@@ -167,7 +168,7 @@ fn a_marker_makes_small_pages_under_it() {
     protect(&process, FIRST, 2 * HUGE, true);
     let zeroed = world.counted(|| {
         assert_eq!(process.store(FIRST, 1), Err(WRITE_FAULT));
-        // A read of the hole completes, and the page stays protected.
+        // A load from the hole completes, and the page stays protected.
         let read = process.load_with(FIRST + 1);
         assert_eq!(read, Ok((0, vec![FaultKind::ZeroPage])));
     });
@@ -178,7 +179,7 @@ fn a_marker_makes_small_pages_under_it() {
     protect(&process, FIRST, 1, false);
     assert_eq!(process.store(FIRST, 1), Ok(vec![]));
     assert_eq!(size(&process, FIRST), PageSize::Size4K);
-    // Without the marker there is a huge page again.
+    // Without the marker a huge page is mapped again.
     protect(&process, FIRST + HUGE, HUGE, false);
     let huge = process.store(FIRST + HUGE, 1);
     assert_eq!(huge, Ok(vec![FaultKind::Huge]));
@@ -195,7 +196,7 @@ fn what_a_watcher_is_told_of_as_missing_never_is_huge() {
     assert_eq!(process.space.fill(target, Fill::Zeroes, false), Ok(()));
     assert_eq!(process.store(FIRST + 1, 1), Err(MISSING), "told of each");
     assert_eq!(process.store(FIRST, 1), Ok(vec![FaultKind::Copy]));
-    // A huge page that was there before is no page to be filled.
+    // A huge page mapped before is not missing.
     let mut before = world.process();
     before.map(FIRST, HUGE, RW);
     before.store(FIRST, 1).unwrap();
@@ -234,8 +235,8 @@ fn a_tracked_huge_page_is_split_by_its_first_store_and_one_page_is_told() {
     assert_eq!(written(&process), [9]);
 }
 
-/// What a scan that protects tells of a part of the first 2 MiB, if no more than `most` pages may be taken: how many
-/// pages, and whether they are of a huge one.
+/// Scans a part of the first 2 MiB and protects it, with at most `most` pages taken. Returns the reported runs: the
+/// number of pages of each, and whether they belong to a huge page.
 fn told_of_part(
     process: &Process<'_>,
     (first, pages): (u64, u64),
@@ -431,7 +432,7 @@ fn tracked_pages_are_collapsed_once_all_are_written() {
     assert_eq!(size(&process, FIRST), PageSize::Size2M);
 }
 
-/// Moves pages to the second 2 MiB, which are watched, from the fourth on.
+/// Moves pages to the second 2 MiB, which are registered, from the fourth on.
 fn relocate(
     process: &Process<'_>,
     watch: &Watch,
@@ -464,7 +465,7 @@ fn a_huge_page_is_moved_whole_where_it_fits() {
     assert_eq!(size(&process, FIRST), PageSize::Size2M);
     assert_eq!(process.load_with(FIRST), Ok((1, vec![])));
     assert_eq!(process.load(from), 0, "nothing is left behind");
-    // A part, or to where it does not fit: page by page.
+    // A part, or to a place with another alignment: page by page.
     let moved = relocate(&process, &watch, (from + HUGE, FIRST + HUGE, 3));
     assert_eq!(moved, (3, Ok(())));
     assert_eq!(size(&process, FIRST + HUGE), PageSize::Size4K);
@@ -542,7 +543,7 @@ fn pinned_pages_are_told_by_every_scan_until_they_are_unpinned() {
         let pinned = process.space.pin(page(FIRST + 9)).unwrap().into_raw();
         let told = |found: Vec<u64>| match mode {
             HugeMode::Never => assert_eq!(found, [9]),
-            // All of a huge page can be written by who has pinned a part.
+            // A pin of a part allows writes to the complete huge page.
             HugeMode::Always | HugeMode::Advised => assert_eq!(found.len() as u64, HUGE),
         };
         protect(&process, FIRST, HUGE, true);

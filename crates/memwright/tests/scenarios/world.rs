@@ -16,7 +16,7 @@ pub type Machine = SimulatedMachine;
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
-/// Where scenarios map by choice: across the end of a lowest table and of the one above.
+/// The address at which scenarios map by default: across the end of a lowest-level table and of the one above.
 pub const BASE: u64 = 512 * 512 * PAGE * 3 - 4 * PAGE;
 
 pub const RW: Rights = Rights::READ.union(Rights::WRITE);
@@ -29,7 +29,7 @@ const LAYOUT: Layout = Layout {
     highest: VirtAddr::USER_END,
 };
 
-/// The page `index` from [`BASE`] on.
+/// Returns the address of page `index`, counted from [`BASE`].
 pub fn page(index: u64) -> VirtAddr {
     VirtAddr::new(BASE + index * PAGE)
 }
@@ -76,7 +76,7 @@ impl World {
         self.memory.account()
     }
 
-    /// What `act` added to the account.
+    /// Returns what `act` added to the account.
     pub fn counted(&self, act: impl FnOnce()) -> Account {
         let before = self.account();
         act();
@@ -99,7 +99,7 @@ impl Drop for World {
         }
         assert_eq!(self.machine.take_violations(), Vec::<String>::new());
         assert_eq!(self.memory.commit().committed(), 0, "promises left");
-        // The zero frame is the memory's, and the huge one once it was needed.
+        // The zero frame belongs to the memory, and so does the huge zero page once it was needed.
         let huge = self.account().count(Row::FaultHugeZeroPage) > 0;
         let kept = if huge { 1 + 512 } else { 1 };
         assert_eq!(
@@ -125,13 +125,13 @@ impl Drop for Process<'_> {
         }
         self.check();
         self.stop();
-        // Here, where a failure leaks the rest: the drop of an address space would go on with it.
+        // Cleared here: if that fails the rest leaks, while dropping an address space would continue with it.
         self.space.clear();
     }
 }
 
 impl<'w> Process<'w> {
-    /// Audits the address space and the translations that CPUs hold.
+    /// Audits the address space and the translations that CPUs have cached.
     pub fn check(&self) {
         self.space.audit().unwrap();
         assert!(
@@ -145,7 +145,7 @@ impl<'w> Process<'w> {
         CpuId::new(0)
     }
 
-    /// Loads the table if it is not.
+    /// Loads the table if it is not loaded.
     pub fn run(&mut self) {
         let root = self.space.table().root();
         if self.world.machine.loaded_root(Self::cpu()) != Some(root) {
@@ -154,7 +154,7 @@ impl<'w> Process<'w> {
         self.running = true;
     }
 
-    /// Says that the CPU no longer uses the table: another one is loaded first.
+    /// Makes the CPU stop using the table, by loading another one first.
     fn stop(&mut self) {
         if self.running {
             let idle = AddressSpace::new(self.world.memory.clone(), LAYOUT, None).unwrap();
@@ -165,7 +165,7 @@ impl<'w> Process<'w> {
         }
     }
 
-    /// Copies the process.
+    /// Forks the process.
     pub fn fork(&self) -> Process<'w> {
         Process {
             world: self.world,
@@ -174,7 +174,7 @@ impl<'w> Process<'w> {
         }
     }
 
-    /// The same; who watches the parent's memory names who watches the child's.
+    /// Forks the process; `heir` returns the child context of a userfaultfd context of the parent.
     pub fn fork_watched(&self, heir: &mut dyn FnMut(&Watch) -> Option<Watch>) -> Process<'w> {
         Process {
             world: self.world,
@@ -227,7 +227,7 @@ impl<'w> Process<'w> {
         self.space.fault(fault.address, access)
     }
 
-    /// Stores a byte as a program does; returns how its faults were resolved.
+    /// Stores a byte as a program does. Returns how its faults were resolved.
     pub fn store(&mut self, index: u64, byte: u8) -> Result<Vec<FaultKind>, FaultError> {
         self.run();
         let mut kinds = Vec::new();
@@ -243,7 +243,7 @@ impl<'w> Process<'w> {
         Ok(kinds)
     }
 
-    /// Loads a byte as a program does.
+    /// Loads a byte as a program does. Returns it, and how its faults were resolved.
     pub fn load_with(&mut self, index: u64) -> Result<(u8, Vec<FaultKind>), FaultError> {
         self.run();
         let mut kinds = Vec::new();
@@ -264,7 +264,7 @@ impl<'w> Process<'w> {
         self.load_with(index).unwrap().0
     }
 
-    /// The areas as a row: for each its length and rights, `.` for a hole.
+    /// Returns the areas as text: the length and rights of each, `.` for a hole.
     pub fn areas(&self) -> String {
         let mut row = String::new();
         let mut end = None;
@@ -293,7 +293,7 @@ impl<'w> Process<'w> {
     }
 }
 
-/// The rows of an account that are not zero, by name: for messages and for exact comparison.
+/// Returns these rows of an account.
 pub fn rows(account: &Account, wanted: &[Row]) -> Vec<u64> {
     wanted.iter().map(|row| account.count(*row)).collect()
 }

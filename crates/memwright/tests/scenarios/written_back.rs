@@ -1,4 +1,4 @@
-//! Pages of a file on a disk leave memory: what was stored is written back before, and read again by whoever comes for it.
+//! Reclaim of pages of a file on a disk: dirty pages are written back first, and the next access reads them again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,14 +16,14 @@ use crate::world::{Machine, PAGE, Process, RW, World, page, rows};
 
 const FILE: FaultKind = FaultKind::File;
 
-/// A file of which a disk has the first byte of each page.
+/// A file of which the disk holds the first byte of each page.
 struct Backed {
     /// Guards the pages.
     pages: Mutex<Pages<Machine>>,
     /// Pages that were stored to since they were written back.
     dirty: Mutex<BTreeSet<u64>>,
     disk: Mutex<BTreeMap<u64, u8>>,
-    /// The disk takes nothing.
+    /// The disk refuses writes.
     refuses: AtomicBool,
     mappings: Mappings<Machine>,
 }
@@ -51,12 +51,12 @@ impl Backed {
         self.dirty.lock().unwrap().contains(&index)
     }
 
-    /// Writes a page back, if that is needed. Whether it was; an error if the disk refuses.
+    /// Writes a page back if it is dirty. Returns whether it was, or an error if the disk refuses.
     fn write_back(&self, memory: &Memory<Machine>, index: u64) -> Result<bool, ObjectError> {
         if !self.dirty.lock().unwrap().remove(&index) {
             return Ok(false);
         }
-        // Before the copy: whoever stores from here on is heard of, and makes it dirty again.
+        // Before the copy: a store from here on is notified, and makes the page dirty again.
         let _ = self.mappings.clean(index, index + 1);
         if self.refuses.load(Ordering::Relaxed) {
             self.dirty.lock().unwrap().insert(index);
@@ -155,7 +155,7 @@ impl Object<Machine> for Backed {
     }
 }
 
-/// A process that shows the file, of which it has read all and written the first half.
+/// Creates a process that maps the file, and has read all of it and written the first half.
 fn half_written(world: &World) -> (Process<'_>, Arc<Backed>) {
     let file = Backed::new(world);
     let mut process = world.process();
@@ -169,7 +169,8 @@ fn half_written(world: &World) -> (Process<'_>, Arc<Backed>) {
     (process, file)
 }
 
-/// Looks at all pages once and sends those out that nobody used since the last time. How many left.
+/// Scans all pages once and reclaims those that were not accessed since the previous scan. Returns how many were
+/// reclaimed.
 fn look(process: &Process<'_>) -> u64 {
     let mut effort = Effort {
         look: 1000,
@@ -218,7 +219,7 @@ fn what_the_disk_refuses_stays_and_stays_dirty() {
     assert!((0..4).all(|index| file.is_dirty(index)));
     assert_eq!(process.load(2), 12);
     file.refuses.store(false, Ordering::Relaxed);
-    // It is read-only since the attempt, so that the next store would be heard of: nobody makes one.
+    // It is read-only since the attempt, so that the next store would be notified; there is none.
     page_out(&process, 0, 8);
     assert_eq!((file.in_memory(), file.on_disk(2)), (0, 12));
 }

@@ -3,17 +3,17 @@
 mod recipes;
 mod uapi;
 
-/// Where the operations of the program stand, two bytes apart: as far as a system call's instruction is long, so that
-/// a call that is restarted is made again.
+/// Address of the first operation. Operations are two bytes apart, the length of a system call instruction, so that a
+/// restarted call is made again.
 pub const CODE: u64 = 0x40_0000;
-/// Memory of the program that is there from the start: what [`Argument::Data`] names.
+/// Address of the program's data, which is mapped from the start ([`Argument::Data`]).
 pub const DATA: u64 = 0x60_0000;
-/// Bytes of it.
+/// Size of the data in bytes.
 pub const DATA_BYTES: u64 = 0x1_0000;
-/// Where scripts map memory of their own.
+/// Address at which scripts map memory.
 pub const ARENA: u64 = 0x20_0000_0000;
 
-/// Names that paths are made of, each at a place of its own at the start of the data.
+/// Names that paths are made of, each in its own slot at the start of the data.
 pub const NAMES: [&str; 44] = [
     "/",
     "/tmp",
@@ -61,7 +61,7 @@ pub const NAMES: [&str; 44] = [
     "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/shmem_enabled",
 ];
 
-/// Bytes from one name to the next.
+/// Bytes of the slot of one name.
 pub const NAME_ROOM: u64 = 64;
 
 /// One argument of a system call.
@@ -69,15 +69,15 @@ pub const NAME_ROOM: u64 = 64;
 pub enum Argument {
     /// This number.
     Value(u64),
-    /// An address of the program's data.
+    /// An address in the program's data.
     Data(u16),
-    /// An address of the arena, in pages of 4 KiB and bytes.
+    /// An address in the arena: a page of 4 KiB and an offset in bytes.
     Arena(u8, u16),
-    /// What an earlier call returned, counted backwards.
+    /// The result of an earlier call, counted backwards.
     Result(u8),
 }
 
-/// One thing that a program does.
+/// One operation of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A system call.
@@ -90,10 +90,10 @@ pub enum Operation {
     Exception(u8),
 }
 
-/// Operations after which a program takes no more: a run is short.
+/// The maximum number of operations of a program, which keeps a run short.
 const MOST: usize = 256;
 
-/// Takes operations from bytes; any bytes are some. The program begins by mapping the arena.
+/// Decodes operations from bytes; any bytes are valid. The program begins by mapping the arena.
 pub fn decode(bytes: &[u8]) -> Vec<Operation> {
     let mut bytes = Bytes(bytes);
     let mut operations = vec![recipes::arena()];
@@ -107,7 +107,7 @@ pub fn decode(bytes: &[u8]) -> Vec<Operation> {
             32..=47 => Operation::Load(bytes.argument()),
             48 => Operation::Exception(bytes.next().unwrap_or(6) % 32),
             _ => {
-                // Most calls by one byte; newer ones by two.
+                // One byte selects most calls; the newer ones take two.
                 let number = u16::from(bytes.next().unwrap_or(0));
                 let number = if tag & 1 == 0 { number } else { number + 256 };
                 Operation::Call(number, std::array::from_fn(|_| bytes.argument()))
@@ -117,7 +117,7 @@ pub fn decode(bytes: &[u8]) -> Vec<Operation> {
     operations
 }
 
-/// Bytes that end in zeroes.
+/// Reads bytes, then zeroes after their end.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -127,7 +127,7 @@ impl Bytes<'_> {
         Some(*first)
     }
 
-    /// A number of so many bytes, the lowest first.
+    /// Reads a little-endian number of `bytes` bytes.
     fn number(&mut self, bytes: u32) -> u64 {
         (0..bytes).fold(0, |number, place| {
             number | u64::from(self.next().unwrap_or(0)) << (8 * place)
@@ -145,7 +145,7 @@ impl Bytes<'_> {
             204..=219 => Argument::Data(self.number(2) as u16),
             220..=243 => {
                 let page = self.number(1) as u8;
-                // Mostly whole pages.
+                // Mostly page-aligned.
                 let odd = page & 0xc0 == 0xc0;
                 let offset = if odd { self.number(2) as u16 } else { 0 };
                 Argument::Arena(page & 0x3f, offset)

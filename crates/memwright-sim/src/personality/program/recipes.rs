@@ -1,14 +1,13 @@
-//! Calls that deal with memory, with arguments that mean something: what any bytes hit once in a million times.
+//! Calls that deal with memory, with plausible arguments, which random bytes would hit once in a million times.
 //!
-//! A recipe is a few steps; each of its arguments is chosen by one byte among what makes sense there and a little
-//! that does not.
+//! A recipe is a few steps. One byte chooses each argument, among values that make sense there and a few that do not.
 
 use linux_raw_sys::{general as raw, ioctl, prctl};
 use memwright_linux::syscall::table;
 
 use super::{ARENA, Argument, Bytes, DATA, DATA_BYTES, NAME_ROOM, NAMES, Operation, uapi};
 
-/// What a byte chooses among.
+/// The values that a byte chooses among.
 #[derive(Clone, Copy)]
 enum Choice {
     /// This number.
@@ -19,17 +18,17 @@ enum Choice {
     Bits(&'static [u64]),
     /// A page of the arena, or the start of one of its huge pages.
     Place,
-    /// The number of such a page, times eight: where `/proc/PID/pagemap` tells of it.
+    /// The number of such a page, times eight: its offset in `/proc/PID/pagemap`.
     PlaceInPagemap,
-    /// How long a range is.
+    /// The length of a range.
     Length,
     /// A descriptor: mostly one of the first that the program opened.
     Descriptor,
-    /// What the call before returned, so many calls back.
+    /// The result of an earlier call, counted backwards.
     Result(u8),
-    /// A name that begins so, or any if none does.
+    /// A name with this prefix, or any name if none has it.
     Name(&'static str),
-    /// An address of the program's data, beside its names.
+    /// An address in the program's data, outside its names.
     Buffer,
     /// The structure that the recipe wrote.
     Structure,
@@ -39,7 +38,7 @@ enum Choice {
 
 /// One step.
 enum Part {
-    /// Stores eight bytes, so many bytes into the structure.
+    /// Stores eight bytes at this offset of the structure.
     Put(u16, Choice),
     /// A system call, by its name.
     Call(&'static str, &'static [Choice]),
@@ -51,7 +50,7 @@ use Choice::{
 };
 use Part::{Call, Put};
 
-/// Where recipes write structures and keep buffers.
+/// Offset at which recipes write structures and keep buffers.
 const STRUCTURE: u16 = 0x4000;
 const BUFFERS: u16 = 0x5000;
 
@@ -135,7 +134,7 @@ const PROCESS: Choice = OneOf(&[0, 1, 2, 3]);
 /// `PAGE_IS_...`
 const CATEGORIES: Choice = Bits(&[1, 2, 4, 8, 16, 32, 64, 128]);
 
-/// Opens a userfaultfd, and agrees on what it does: its descriptor is then the second to last result.
+/// Opens a userfaultfd and negotiates its features. Its descriptor is then the second to last result.
 const AGREE: [Part; 4] = [
     Call("userfaultfd", &[OneOf(&[0, 1, 0o2_004_000, 0o2_004_001])]),
     Put(0, Exactly(raw::UFFD_API as u64)),
@@ -161,7 +160,7 @@ const AGREE: [Part; 4] = [
     ),
 ];
 
-/// Everything that is done to memory by a call.
+/// All recipes: each system call that acts on memory.
 const RECIPES: &[&[Part]] = &[
     &[Call(
         "mmap",
@@ -186,7 +185,7 @@ const RECIPES: &[&[Part]] = &[
             Exactly(0),
         ],
     )],
-    // Memory that may be read and written, at once.
+    // Memory that is readable and writable from the start.
     &[Call(
         "mmap",
         &[
@@ -292,7 +291,7 @@ const RECIPES: &[&[Part]] = &[
             Buffer,
         ],
     )],
-    // What watches memory.
+    // userfaultfd.
     &AGREE,
     &[
         Put(0, Place),
@@ -380,7 +379,7 @@ const RECIPES: &[&[Part]] = &[
         ),
     ],
     &[Call("read", &[Descriptor, Buffer, Exactly(64)])],
-    // What tells of memory.
+    // Interfaces that report on memory.
     &[
         Call("open", &[Name("/proc/self/pagemap"), Exactly(0)]),
         Put(0, Exactly(96)),
@@ -412,7 +411,7 @@ const RECIPES: &[&[Part]] = &[
             ],
         ),
     ],
-    // Settings, by a word.
+    // Settings that take a word.
     &[
         Call("open", &[Name(""), OneOf(&[1, 2, 0o101])]),
         Put(0, Word),
@@ -576,7 +575,7 @@ const RECIPES: &[&[Part]] = &[
         &[Name("/dev/zram0"), OneOf(&[0, 0x8001, 0x1_0000])],
     )],
     &[Call("swapon", &[Name("/tmp/a"), Exactly(0)])],
-    // Files of memory.
+    // memfd.
     &[
         Call("memfd_create", &[Name("a"), Bits(&[1, 2, 4])]),
         Call("ftruncate", &[Result(0), Length]),
@@ -627,7 +626,7 @@ const RECIPES: &[&[Part]] = &[
             &[Result(0), OneOf(&[0, 1]), Structure, Exactly(1)],
         ),
     ],
-    // Processes and threads, which go on at the same place.
+    // Processes and threads. The new one continues at the same operation.
     &[Call("fork", &[])],
     &[Call(
         "clone",
@@ -656,7 +655,7 @@ const RECIPES: &[&[Part]] = &[
     &[Call("exit", &[Exactly(0)])],
 ];
 
-/// Words that settings take, as stored.
+/// Words that settings take, in the byte order in which they are stored.
 const WORDS: [&[u8; 8]; 14] = [
     b"0\n\0\0\0\0\0\0",
     b"1\n\0\0\0\0\0\0",
@@ -677,7 +676,7 @@ const WORDS: [&[u8; 8]; 14] = [
 /// Bytes of the arena that are mapped from the start: small pages, and room for huge ones.
 const MAPPED: u64 = 0x60_0000;
 
-/// Maps the arena, to be read and written by this program alone.
+/// Maps the arena, private, readable and writable.
 pub(super) fn arena() -> Operation {
     let flags = PLACED | raw::MAP_PRIVATE as u64;
     let rights = (raw::PROT_READ | raw::PROT_WRITE) as u64;
@@ -709,14 +708,14 @@ pub(super) fn cook(bytes: &mut Bytes<'_>, operations: &mut Vec<Operation>) {
     }
 }
 
-/// The number of a call that there is.
+/// Returns the number of an existing call.
 fn number(name: &str) -> u16 {
     let call = table::CALLS.iter().find(|call| call.name == name);
     call.map_or(u16::MAX, |call| call.number)
 }
 
 impl Choice {
-    /// Chooses; what is certain takes no byte.
+    /// Chooses an argument. A choice with one possible value takes no byte.
     fn take(self, bytes: &mut Bytes<'_>) -> Argument {
         let mut byte = || bytes.number(1);
         match self {
@@ -756,7 +755,7 @@ impl Choice {
     }
 }
 
-/// One of the first pages of the arena, or the start of one of its first huge pages.
+/// Returns one of the first pages of the arena, or the start of one of its first huge pages.
 fn place(byte: u64) -> u64 {
     match byte {
         0..=223 => ARENA + byte % 64 * 4096,
