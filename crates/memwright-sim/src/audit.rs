@@ -8,9 +8,9 @@ use crate::walk;
 
 /// A cached translation that permits more than the page tables do.
 ///
-/// Between operations none may exist (rule 1). A translation may stay cached with fewer rights than the tables give by
-/// now. A translation that lost rights, moved, changed its size, was unmapped, or lost its dirty bit must be gone from
-/// every CPU.
+/// Between operations none may exist (rule: flush-what-shrank). A translation may stay cached with fewer rights than
+/// the tables give by now. A translation that lost rights, moved, changed its size, was unmapped, or lost its dirty bit
+/// must be gone from every CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incoherence {
     /// No present entry translates the page any more.

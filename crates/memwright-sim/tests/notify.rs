@@ -1,5 +1,5 @@
-//! Rule 8: an object that must be notified of the first write to a clean page is notified of each, whatever happens to
-//! the rights of its mappings, and only once.
+//! Rule clean-writable-is-private: an object that must be notified of the first write to a clean page is notified of
+//! each, whatever happens to the rights of its mappings, and only once.
 
 mod support;
 
@@ -126,7 +126,10 @@ fn a_copied_entry_is_not_clean_and_writable() {
     process.on(FIRST, guard).expect("mapped");
     write(&process, FIRST, 2, 1).expect("writable");
     let child = fork(&process, FIRST);
-    child.space().audit().expect("rule 8 holds in the child");
+    child
+        .space()
+        .audit()
+        .expect("clean-writable-is-private holds in the child");
     assert_eq!(file.clean(), 1);
     write(&child, SECOND, 2, 2).expect("writable");
     assert_eq!(file.dirty(), [2]);

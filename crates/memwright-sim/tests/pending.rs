@@ -1,5 +1,5 @@
-//! Rule 2: an operation that finds a right already removed, because another operation removed it and has not flushed
-//! yet, does not return before that flush is done.
+//! Rule see-pending-flushes: an operation that finds a right already removed, because another operation removed it and
+//! has not flushed yet, does not return before that flush is done.
 
 use std::sync::Arc;
 

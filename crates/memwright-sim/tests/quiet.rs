@@ -1,5 +1,5 @@
 //! A scan for written pages skips page tables in which nothing was accessed. It relies on the accessed bits of
-//! upper-level entries, which a processor sets only where it has nothing cached (design rule 9).
+//! upper-level entries, which a processor sets only where it has nothing cached (rule: fold-before-clearing).
 
 use std::sync::Arc;
 

@@ -208,7 +208,7 @@ fn pages_that_nobody_touched_are_protected_and_removed_in_silence() {
     let spent = bench.machine.total_cost().since(&before);
     assert_eq!((spent.interrupts_sent, spent.local_invalidations), (0, 0));
     bench.check();
-    // Removing frees the tables, which always needs a shootdown (rule 3).
+    // Removing frees the tables, which always needs a shootdown (rule: flush-freed-tables).
     assert_eq!(bench.remove(8).interrupted, 1);
     bench.check();
     assert_eq!(bench.frames.used_by(FrameKind::Anonymous), 0);

@@ -14,8 +14,9 @@
 //! **What is elided.** A translation whose accessed bit was clear when its entry was exchanged is in no TLB: "the
 //! processor does not cache a translation unless the accessed flag is 1" (Intel SDM volume 3A, section on details of
 //! TLB use, in substance). Every clearing of an accessed bit is a [`Change::LostCachedBit`] and is therefore flushed. A
-//! clear bit can thus be trusted (design rule 4), once the invalidations that other operations have pending have been
-//! made (rule 2): a gather that elided a flush while another operation had invalidations pending flushes nevertheless.
+//! clear bit can thus be trusted (rule: elide-only-uncached), once the invalidations that other operations have pending
+//! have been made (rule: see-pending-flushes): a gather that elided a flush while another operation had invalidations
+//! pending flushes nevertheless.
 
 mod send;
 
@@ -338,7 +339,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         } else if change.needs_local() {
             self.grown.add(start, entries, size);
         } else if matches!(change, Change::Same) {
-            // Hardware sees no difference: a right that this operation takes was already gone (rule 2).
+            // Hardware sees no difference: a right that this operation takes was already gone (rule:
+            // see-pending-flushes).
             self.relied = true;
         }
     }
@@ -374,7 +376,7 @@ impl<'t, M: Machine> Gather<'t, M> {
     }
 
     /// Records that the accessed bit of an upper-level entry that points to a table is about to be cleared. Every CPU
-    /// must invalidate what it cached through the entry, at all levels (design rule 9).
+    /// must invalidate what it cached through the entry, at all levels (rule: fold-before-clearing).
     pub(crate) fn record_upper_cleared(&mut self) {
         self.counts.changed[Change::LostCachedBit.index()] += 1;
         if planted(Mistake::QuietUnflushed) {
@@ -421,7 +423,7 @@ impl<'t, M: Machine> Gather<'t, M> {
         *moved = moved.wrapping_add(1);
     }
 
-    /// Records that the operation found a right already gone and relies on that (rule 2).
+    /// Records that the operation found a right already gone and relies on that (rule: see-pending-flushes).
     #[inline]
     pub fn rely_on_pending(&mut self) {
         self.relied = true;
@@ -523,7 +525,7 @@ impl<'t, M: Machine> Gather<'t, M> {
     }
 
     /// Makes the invalidations recorded so far, and then frees what was deferred. An operation that replaces a frame
-    /// empties the entry, flushes, and fills it (rule 1).
+    /// empties the entry, flushes, and fills it (rule: flush-what-shrank).
     #[inline]
     pub fn flush(&mut self) {
         if planted(Mistake::FreeBeforeFlush) && self.held_count > 0 {

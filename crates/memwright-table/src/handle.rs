@@ -1,4 +1,4 @@
-//! Fallible heap allocation: counted pointers, and vectors whose growth can fail (design rule 13).
+//! Fallible heap allocation: counted pointers, and vectors whose growth can fail (rule: fail-whole).
 
 extern crate alloc as rust_alloc;
 

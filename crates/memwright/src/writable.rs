@@ -83,7 +83,7 @@ pub fn writable(view: View, bits: Bits) -> Verdict {
 }
 
 /// A private page may be writable only if it is exclusive. The shared zero page and pages of an object never are. The
-/// page may be clean (design rule 8).
+/// page may be clean (rule: clean-writable-is-private).
 #[inline]
 fn private(bits: Bits) -> Verdict {
     let exclusive = bits.contains(Bits::EXCLUSIVE) || planted(Mistake::WritableShared);

@@ -2,7 +2,7 @@
 
 use super::{Bits, Entry, Present};
 
-/// The effect of a change on what the hardware may have cached (design rule 1).
+/// The effect of a change on what the hardware may have cached (rule: flush-what-shrank).
 ///
 /// | Change | This CPU | Other CPUs | Frame reuse |
 /// |---|---|---|---|
@@ -32,7 +32,7 @@ pub enum Change {
     Freed,
     /// The accessed or dirty bit was cleared. A CPU that has it cached as set would not set it again.
     LostCachedBit,
-    /// A table was freed: page walks in progress may be using it (rule 3).
+    /// A table was freed: page walks in progress may be using it (rule: flush-freed-tables).
     TableFreed,
 }
 

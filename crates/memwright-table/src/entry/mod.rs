@@ -31,7 +31,7 @@ bitflags! {
         const ACCESSED = x86_64::ACCESSED;
         /// Written, as hardware records it.
         const DIRTY = x86_64::DIRTY;
-        /// Exclusive: no other entry maps the anonymous page (design rule 5).
+        /// Exclusive: no other entry maps the anonymous page (rule: exclusive-in-the-entry).
         const EXCLUSIVE = x86_64::EXCLUSIVE;
         /// Written since soft-dirty was last cleared.
         const SOFT_DIRTY = x86_64::SOFT_DIRTY;
@@ -43,12 +43,12 @@ bitflags! {
         const BORROWED = x86_64::BORROWED;
         /// The frame is a merged one (KSM).
         const MERGED = x86_64::MERGED;
-        /// Software dirty: `DIRTY` was set and has been cleared (rule 9).
+        /// Software dirty: `DIRTY` was set and has been cleared (rule: fold-before-clearing).
         const FOLDED_DIRTY = x86_64::FOLDED_DIRTY;
-        /// Software accessed: `ACCESSED` was set and has been cleared (rule 9).
+        /// Software accessed: `ACCESSED` was set and has been cleared (rule: fold-before-clearing).
         const FOLDED_ACCESSED = x86_64::FOLDED_ACCESSED;
         /// Write-protected through userfaultfd by dirty tracking: the entry stays as writable as it was, and `DIRTY`,
-        /// which was clear at that time, reports a store (rule 9). Set without `UFFD_WP`.
+        /// which was clear at that time, reports a store (rule: fold-before-clearing). Set without `UFFD_WP`.
         const WATCHED = x86_64::WATCHED;
         /// The protection key: a number for which each CPU may deny what the other rights allow.
         const KEY = x86_64::KEY;

@@ -325,8 +325,8 @@ impl<M: Machine> Frames<M> {
         before & part
     }
 
-    /// Pins `frame`: a device or the kernel may write it at any time (design rule 6). In a folio this pins the whole
-    /// folio and takes a reference to it.
+    /// Pins `frame`: a device or the kernel may write it at any time (rule: exclusive-before-pin). In a folio this pins
+    /// the whole folio and takes a reference to it.
     #[inline]
     pub fn pin(&self, frame: Frame) {
         if let Some(head) = self.folio_of(frame) {

@@ -1,4 +1,4 @@
-//! The layer under every lock, entry atomic, wait and invalidation (design rule 16).
+//! The layer under every lock, entry atomic, wait and invalidation (rule: one-lock-order).
 //!
 //! A machine installs [`Hooks`] once. With the feature `interleave`, each step is passed to `Hooks::step`, so that a
 //! test scheduler can control every choice. Without it, `step` compiles to nothing.

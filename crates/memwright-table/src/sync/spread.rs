@@ -2,7 +2,7 @@
 //!
 //! Each CPU that exists has a word on its own cache line. A reader counts itself in the word of its CPU. A writer
 //! acquires the writer lock, closes every word, and waits for the readers counted there to leave. So faults in one
-//! address space write no common word (design rule 14), and a writer pays one atomic operation per CPU.
+//! address space write no common word (rule: no-shared-fault-lock), and a writer pays one atomic operation per CPU.
 //!
 //! Writers hold the lock over long operations. A CPU that waits for a writer halts until the writer has released the
 //! lock and wakes it. A writer that waits for readers naps, because readers leave by one instruction, which wakes no

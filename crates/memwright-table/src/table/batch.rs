@@ -357,7 +357,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Like `edit_alike`, but an entry that holds the only reference to an anonymous page first becomes exclusive again
-    /// (design rule 5), as after a fork whose child has exited.
+    /// (rule: exclusive-in-the-entry), as after a fork whose child has exited.
     ///
     /// # Panics
     /// As for `edit_run`.
@@ -604,7 +604,7 @@ impl<M: Machine> Cursor<'_, M> {
         mut seen: impl FnMut(Page, Entry),
     ) -> u64 {
         // Pages that another operation removed before, and has not flushed yet, must not be accessible either when this
-        // operation returns (rule 2).
+        // operation returns (rule: see-pending-flushes).
         if !planted(Mistake::ZapIgnoresPending) {
             gather.rely_on_pending();
         }

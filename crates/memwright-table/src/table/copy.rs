@@ -56,13 +56,13 @@ impl CopyRule {
     };
 
     /// A shared area of an object that must be notified of the first write: the copy is clean, so it must not be
-    /// writable (rule 8).
+    /// writable (rule: clean-writable-is-private).
     pub const SHARED_NOTIFIED: CopyRule = CopyRule {
         withhold: Self::SHARED.withhold.union(Bits::WRITE),
         ..Self::SHARED
     };
 
-    /// Returns the rule with userfaultfd's write protection kept (rule 10: only with the fork event).
+    /// Returns the rule with userfaultfd's write protection kept (rule: uffd-wp-survives; only with the fork event).
     #[must_use]
     pub const fn keep_uffd_wp(self) -> Self {
         Self {
@@ -78,8 +78,8 @@ impl CopyRule {
 pub enum CopyStop {
     /// The end of the range was reached.
     Done,
-    /// The page here is exclusive and pinned. It stays so: the caller gives the other side a copy of it at once (rule
-    /// 6), and then passes it with [`Cursor::pass_with`].
+    /// The page here is exclusive and pinned. It stays so: the caller gives the other side a copy of it at once (rule:
+    /// exclusive-before-pin), and then passes it with [`Cursor::pass_with`].
     Pinned(Present),
     /// The entry here is not a page. The caller handles it, and then passes it with [`Cursor::pass_with`].
     NotPresent(Entry),
@@ -250,7 +250,8 @@ impl Alike {
             && !self.rule.clear.is_empty()
             && !planted(Mistake::ForkIgnoresPending)
         {
-            // Found without the right to write: another operation may not have flushed its loss yet (rule 2).
+            // Found without the right to write: another operation may not have flushed its loss yet (rule:
+            // see-pending-flushes).
             gather.rely_on_pending();
         }
     }
@@ -500,8 +501,9 @@ const PREPARED: u32 = 512;
 
 impl<M: Machine> Table<M> {
     /// Moves the entries of `from`, with their references, to the pages from `to` on, where nothing is mapped. Moved
-    /// pages become soft-dirty. They lose userfaultfd's write protection unless `keep_uffd_wp` (rule 10). The ranges
-    /// may share tables, but no page. The calling thread may yield. Returns how many entries were moved.
+    /// pages become soft-dirty. They lose userfaultfd's write protection unless `keep_uffd_wp` (rule:
+    /// uffd-wp-survives). The ranges may share tables, but no page. The calling thread may yield. Returns how many
+    /// entries were moved.
     ///
     /// # Locks
     /// The caller holds the write lock of the address space and no other lock.

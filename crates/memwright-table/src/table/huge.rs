@@ -95,8 +95,8 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// Maps the 2 MiB page `new` in place of the one here: emptied, flushed, filled (design rule 1). The deposited page
-    /// table serves the new page too. The table takes over the reference to its frames.
+    /// Maps the 2 MiB page `new` in place of the one here: emptied, flushed, filled (rule: flush-what-shrank). The
+    /// deposited page table serves the new page too. The table takes over the reference to its frames.
     ///
     /// # Panics
     /// If no 2 MiB page is mapped here.

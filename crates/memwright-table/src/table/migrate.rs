@@ -14,10 +14,10 @@ use crate::mistake::{Mistake, planted};
 
 impl<M: Machine> Cursor<'_, M> {
     /// Copies the page here into `target`, whose reference becomes the entry's, and maps that in its place: emptied,
-    /// flushed, copied, filled (design rule 1). A store by another CPU either precedes the copy, or faults and waits
-    /// for the table's lock. `decide` returns the bits of the new entry from those that the old entry had in the end,
-    /// which include what hardware recorded of stores through it. Returns the old page; its reference is deferred in
-    /// the gather.
+    /// flushed, copied, filled (rule: flush-what-shrank). A store by another CPU either precedes the copy, or faults
+    /// and waits for the table's lock. `decide` returns the bits of the new entry from those that the old entry had in
+    /// the end, which include what hardware recorded of stores through it. Returns the old page; its reference is
+    /// deferred in the gather.
     ///
     /// The caller has checked, under this lock, that nothing else writes to the old frame.
     ///

@@ -13,9 +13,10 @@
 //!   A walk sees either state.
 //! - **Shrinking.** Tables are freed only by [`Cursor::free_tables`], whose caller holds the write lock of the address
 //!   space, so that no walk is in progress. They are freed only through the gather, after every CPU that has the root
-//!   loaded has invalidated its cached upper-level entries (design rule 3). As a second defense, a cursor that has
-//!   locked a table checks in the metadata that it still is the table of this root, level and address, and walks again
-//!   if not. Code that violates the protocol reads an unexpected entry, but never the memory of another owner.
+//!   loaded has invalidated its cached upper-level entries (rule: flush-freed-tables). As a second defense, a cursor
+//!   that has locked a table checks in the metadata that it still is the table of this root, level and address, and
+//!   walks again if not. Code that violates the protocol reads an unexpected entry, but never the memory of another
+//!   owner.
 //! - **Two locks at a time** are held only by a fork, by `free_tables`, and by a collapse: the first table with rank
 //!   `Table`, the second, the child's or the lower one, with rank `TableChild`. While the first cursor of a fork moves,
 //!   the second holds no lock. A new table is locked, too, before it is linked. A move holds one lock at a time: the

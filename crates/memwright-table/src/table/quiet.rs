@@ -22,7 +22,7 @@
 //! checks it again.
 //!
 //! This scan is the only reader of the bit. Other code that needs it must leave a copy: clear it under the table's
-//! lock, which clears `QUIET`, and flush in the same way (design rule 9).
+//! lock, which clears `QUIET`, and flush in the same way (rule: fold-before-clearing).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -110,7 +110,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Splits the huge page here into 512 smaller ones, one level down, with the same rights and state: emptied,
-    /// flushed, filled (design rule 1). The cursor is then at the smaller page that contains its position.
+    /// flushed, filled (rule: flush-what-shrank). The cursor is then at the smaller page that contains its position.
     ///
     /// # Errors
     /// [`OutOfFrames`] if there is no frame for the table below a 1 GiB page; nothing has changed then. For a 2 MiB

@@ -6,7 +6,7 @@ use crate::mistake::{Mistake, planted};
 use crate::sync::stat::{self, Line};
 
 /// One CPU's share of the counts of a table, on its own cache line: operations in different parts of a table, on
-/// different CPUs, write no common line (design rule 14).
+/// different CPUs, write no common line (rule: no-shared-fault-lock).
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct CpuShare {

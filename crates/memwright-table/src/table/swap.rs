@@ -11,9 +11,9 @@ use crate::machine::Machine;
 
 impl<M: Machine> Cursor<'_, M> {
     /// Removes the 4 KiB page here from the table, and lets the entry name its swap slot. Returns the page as it was.
-    /// The caller takes over its reference, and may read the frame once the gather has flushed (design rule 1). The
-    /// dirty bit includes every store that a CPU made through the entry. `bits` returns the bits that the swap entry
-    /// carries.
+    /// The caller takes over its reference, and may read the frame once the gather has flushed (rule:
+    /// flush-what-shrank). The dirty bit includes every store that a CPU made through the entry. `bits` returns the
+    /// bits that the swap entry carries.
     ///
     /// # Panics
     /// If no page of 4 KiB is mapped here.

@@ -12,7 +12,7 @@ use crate::writable::writable;
 
 impl<M: Machine> Fault<'_, M> {
     /// Replaces the page under the cursor by a private copy: empty the entry, flush, set the new entry
-    /// (design rule 1), so that no CPU reads the old frame after another has written the new one.
+    /// (rule: flush-what-shrank), so that no CPU reads the old frame after another has written the new one.
     #[inline(always)]
     pub(super) fn copy_present(
         self,

@@ -13,8 +13,8 @@ use crate::vma::{AreaFlags, Rights};
 const STORED: Bits = Bits::ACCESSED.union(Bits::DIRTY).union(Bits::SOFT_DIRTY);
 
 impl<M: Machine> Core<M> {
-    /// Calls `act` with the frame of the page at `address` while the lock of its entry is held (design rule 11). For a
-    /// store, the frame is exclusive to the process.
+    /// Calls `act` with the frame of the page at `address` while the lock of its entry is held (rule:
+    /// copy-under-the-entry). For a store, the frame is exclusive to the process.
     ///
     /// # Errors
     /// `Denied` if not even a forced access is permitted: beyond the maximum rights of the area, to secret memory, for a

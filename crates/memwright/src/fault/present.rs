@@ -78,7 +78,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Handles a store to a private page that is not exclusive: marks it exclusive if this is the only reference of any
-    /// kind, otherwise copies it (design rule 5).
+    /// kind, otherwise copies it (rule: exclusive-in-the-entry).
     #[inline(always)]
     fn write_shared_frame(
         self,
@@ -142,7 +142,8 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Handles a fault that the entry permits: this CPU held a stale translation, which is flushed (design rule 1).
+    /// Handles a fault that the entry permits: this CPU held a stale translation, which is flushed (rule:
+    /// flush-what-shrank).
     fn spurious(self, cursor: Cursor<'_, M>) -> FaultKind {
         drop(cursor);
         self.core

@@ -214,7 +214,8 @@ impl<M: Machine> Core<M> {
                 && self.memory.frames().kind(page.frame) == FrameKind::Merged
     }
 
-    /// Gives the page under the cursor a private frame: empty the entry, flush, set the new entry (design rule 1).
+    /// Gives the page under the cursor a private frame: empty the entry, flush, set the new entry (rule:
+    /// flush-what-shrank).
     fn unmerge_page(
         &self,
         area: &Area<M>,

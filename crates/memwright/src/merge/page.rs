@@ -37,7 +37,7 @@ pub(super) enum MergeFailure {
 }
 
 /// Returns the bits of an entry with these bits after it is changed to map another frame with the same contents.
-/// Tracking bits are kept (design rules 9 and 12): nothing was written.
+/// Tracking bits are kept (rules: fold-before-clearing, never-under-report): nothing was written.
 pub(super) const fn merged_bits(bits: Bits, target: Target) -> Bits {
     let kept = bits.difference(Bits::WRITE.union(Bits::EXCLUSIVE));
     match target {
@@ -48,8 +48,8 @@ pub(super) const fn merged_bits(bits: Bits, target: Target) -> Bits {
 }
 
 impl<M: Machine> Core<M> {
-    /// Whether a page may be merged: it is anonymous, and cannot be written except through its entry (design rule 6).
-    /// Called under the lock of its entry.
+    /// Whether a page may be merged: it is anonymous, and cannot be written except through its entry (rule:
+    /// exclusive-before-pin). Called under the lock of its entry.
     pub(super) fn may_merge(&self, entry: Present, page: Page) -> bool {
         let frames = self.memory.frames();
         let frame = entry.frame_of(page);

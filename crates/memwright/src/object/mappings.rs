@@ -93,7 +93,7 @@ impl<M: Machine> Mappings<M> {
     }
 
     /// Like [`unmap`](Self::unmap), for pages that are about to be reclaimed. A page stays mapped if its entry is the
-    /// only record of a store since soft-dirty was cleared (design rule 12; Linux loses the record).
+    /// only record of a store since soft-dirty was cleared (rule: never-under-report; Linux loses the record).
     pub fn withdraw(&self, first: u64, end: u64) {
         self.visit(|space| space.zap_object(self, first, end, Taken::Leaving));
     }

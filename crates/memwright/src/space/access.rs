@@ -129,8 +129,8 @@ impl<M: Machine> AddressSpace<M> {
 
 impl<M: Machine> AddressSpace<M> {
     /// Pins the page at `address`, which the program must be able to write. The frame stays exclusive to this address
-    /// space, also across forks, until it is unpinned (design rule 6; Linux 7.2 `mm/gup.c`, `pin_user_pages` with
-    /// `FOLL_WRITE`). The caller owns the returned reference.
+    /// space, also across forks, until it is unpinned (rule: exclusive-before-pin; Linux 7.2 `mm/gup.c`,
+    /// `pin_user_pages` with `FOLL_WRITE`). The caller owns the returned reference.
     ///
     /// # Errors
     /// Those of a store by the program.
@@ -164,7 +164,7 @@ impl<M: Machine> AddressSpace<M> {
 
 impl<M: Machine> Core<M> {
     /// Calls `act` with the frame of the page at `address`, faulting it in if needed, while the lock of its entry is
-    /// held (design rule 11). Sets the accessed and dirty bits as the hardware would.
+    /// held (rule: copy-under-the-entry). Sets the accessed and dirty bits as the hardware would.
     fn with_frame(
         &self,
         address: VirtAddr,

@@ -131,8 +131,8 @@ impl<M: Machine> Core<M> {
         self.pinned.load(Ordering::SeqCst)
     }
 
-    /// Returns whether the private page has a pin, through which its frame may be written without the entry (design
-    /// rule 6).
+    /// Returns whether the private page has a pin, through which its frame may be written without the entry (rule:
+    /// exclusive-before-pin).
     pub(crate) fn is_pinned(&self, page: Present) -> bool {
         !page.bits.contains(Bits::BORROWED) && self.memory.frames().pins(page.frame) > 0
     }

@@ -3,7 +3,7 @@
 //!
 //! Parent and child share every private page until one of them writes it. Sharing clears the exclusive bit and write
 //! permission in both entries while both page-table locks are held. Neither process can then treat the page as
-//! exclusive until the other has dropped it (design rule 5).
+//! exclusive until the other has dropped it (rule: exclusive-in-the-entry).
 
 use memwright_table::sync::{PausePoints, Rank};
 use memwright_table::{
@@ -35,8 +35,8 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Like [`fork`](Self::fork), and also calls `heir` with the userfaultfd context of each registered area. If it
-    /// returns a child context, the child's area is registered with that and keeps its write protection (design rule
-    /// 10). `heir` runs with the address space locked.
+    /// returns a child context, the child's area is registered with that and keeps its write protection (rule:
+    /// uffd-wp-survives). `heir` runs with the address space locked.
     ///
     /// # Errors
     /// See [`fork`](Self::fork).
@@ -207,7 +207,8 @@ fn copy_entries<M: Machine>(
     Ok(entries)
 }
 
-/// Copies the page for the child at once, because the parent's page is pinned and must stay exclusive (design rule 6).
+/// Copies the page for the child at once, because the parent's page is pinned and must stay exclusive (rule:
+/// exclusive-before-pin).
 fn copy_pinned<M: Machine>(
     child: &Core<M>,
     cpu: CpuId,

@@ -79,7 +79,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Copies the page for the child of a fork at once, because the parent's page is pinned and must stay exclusive
-    /// (design rule 6).
+    /// (rule: exclusive-before-pin).
     #[cold]
     pub(super) fn copy_pinned_hugetlb(
         &self,

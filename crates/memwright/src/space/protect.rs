@@ -386,7 +386,7 @@ impl PolicyRule {
 }
 
 /// Returns the edit that sets the rights in `access`, and the write bit if `write`. Accessed, dirty and other state
-/// bits do not change (design rule 7).
+/// bits do not change (rule: edit-entries).
 #[inline]
 fn edit_to(access: Bits, write: bool) -> Edit {
     let write = if write { Bits::WRITE } else { Bits::empty() };

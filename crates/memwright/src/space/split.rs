@@ -107,7 +107,7 @@ impl Folio {
         self.head.number()..self.head.number() + (1 << self.order)
     }
 
-    /// Returns whether a pin may access the folio at any time without an entry (design rule 6).
+    /// Returns whether a pin may access the folio at any time without an entry (rule: exclusive-before-pin).
     fn is_pinned<M: Machine>(self, frames: &Frames<M>) -> bool {
         let pinned = |number| frames.pins(Frame::new(number)) != 0;
         self.frames().any(pinned) && !planted(Mistake::SplitPinned)

@@ -73,7 +73,7 @@ impl<M: Machine> Core<M> {
                 Marks::empty()
             }
         };
-        // Entries that another operation has removed may not be flushed yet (design rule 2).
+        // Entries that another operation has removed may not be flushed yet (rule: see-pending-flushes).
         if !planted(Mistake::ZapIgnoresPending) {
             gather.rely_on_pending();
         }

@@ -164,9 +164,9 @@ impl<M: Machine> Swap<M> {
         cached
     }
 
-    /// Whether the page in `slot` is exclusive to the caller's entry (design rule 5). The caller holds a reference to
-    /// its frame. Another owner that swaps the page out adds its use of the slot before it drops its reference, so a
-    /// check under the lock sees one or the other.
+    /// Whether the page in `slot` is exclusive to the caller's entry (rule: exclusive-in-the-entry). The caller holds a
+    /// reference to its frame. Another owner that swaps the page out adds its use of the slot before it drops its
+    /// reference, so a check under the lock sees one or the other.
     pub(crate) fn is_of_one(&self, frames: &Frames<M>, slot: u64) -> bool {
         self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);

@@ -12,8 +12,8 @@ use crate::stats::Row;
 use crate::vma::AreaFlags;
 
 /// Returns the change that makes an entry with these bits clean, in an area with these flags. A later store makes it
-/// dirty again, and the page is then kept. A dirty bit that is cleared here is passed on to the write tracking (design
-/// rule 9).
+/// dirty again, and the page is then kept. A dirty bit that is cleared here is passed on to the write tracking (rule:
+/// fold-before-clearing).
 fn cleaned(flags: AreaFlags, bits: Bits) -> Edit {
     let mut set = Bits::empty();
     let mut clear = Bits::DIRTY | Bits::FOLDED_DIRTY | Bits::ACCESSED;

@@ -19,10 +19,10 @@
 //! The entry of a page that was swapped out names a slot ([`memwright_table::Swapped`]) and carries the bits that must
 //! survive: exclusive, soft-dirty, userfaultfd write protection, tracking. A load of an exclusive page maps it writable
 //! at once, where [the rule](crate::writable) allows it, and clean. The slot keeps its copy, so that swapping the page
-//! out again costs no write as long as it stays clean (design rule 8). A store maps the page writable and dirty, and
-//! frees the slot. A page of several owners is read once, and each owner finds the same frame. Pages that are read
-//! together are read into folios where they are aligned; each page of a folio still has its own entry, reference and
-//! slot.
+//! out again costs no write as long as it stays clean (rule: clean-writable-is-private). A store maps the page writable
+//! and dirty, and frees the slot. A page of several owners is read once, and each owner finds the same frame. Pages
+//! that are read together are read into folios where they are aligned; each page of a folio still has its own entry,
+//! reference and slot.
 //!
 //! A page of shared memory has one owner, the object, whose store names the slot.
 

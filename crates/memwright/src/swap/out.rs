@@ -29,7 +29,7 @@ struct Leaving {
 }
 
 /// Returns the bits that a swap entry carries for a page with these bits, in an area with these flags. The dirty bit is
-/// not carried, so a dirty page is reported to the write tracking here (design rule 9).
+/// not carried, so a dirty page is reported to the write tracking here (rule: fold-before-clearing).
 fn carried(flags: AreaFlags, bits: Bits) -> Bits {
     let mut kept = bits & (Bits::EXCLUSIVE | Bits::SOFT_DIRTY | Bits::UFFD_WP | Bits::WATCHED);
     if planted(Mistake::SwapForgetsProtection) {

@@ -11,12 +11,12 @@
 //! | shared | not writable | faults once |
 //!
 //! The processor caches the dirty bit in the TLB and would not set it again in the entry. So clearing it is a loss of a
-//! cached bit ([`Change::LostCachedBit`](memwright_table::Change), design rule 1): translations that may have it cached
-//! are flushed before the arming operation returns.
+//! cached bit ([`Change::LostCachedBit`](memwright_table::Change), rule: flush-what-shrank): translations that may have
+//! it cached are flushed before the arming operation returns.
 //!
 //! # One dirty bit, several readers
 //!
-//! A reader that clears the dirty bit preserves its information for the other readers (design rule 9).
+//! A reader that clears the dirty bit preserves its information for the other readers (rule: fold-before-clearing).
 //! [`Bits::FOLDED_DIRTY`] records that the frame differs from any copy of it. [`Bits::SOFT_DIRTY`] records that the
 //! page was written since soft-dirty was cleared. Clearing [`Bits::WATCHED`] records that it was written since it was
 //! write-protected.

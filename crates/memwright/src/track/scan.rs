@@ -430,7 +430,7 @@ impl<M: Machine> Core<M> {
         gather: &mut Gather<'_, M>,
     ) -> bool {
         match cursor.peek() {
-            // The owner of a pin writes without the entry: the page stays unprotected (design rule 6).
+            // The owner of a pin writes without the entry: the page stays unprotected (rule: exclusive-before-pin).
             Entry::Present(page) if self.is_pinned(page) && !planted(Mistake::ScanArmsPinned) => {
                 false
             }
@@ -462,9 +462,9 @@ impl<M: Machine> Core<M> {
         let pooled = flags.contains(AreaFlags::HUGETLB);
         match entry {
             Entry::Empty => {
-                // A page may have been here and been removed without a trace (design rule 12). Linux reports it as
-                // written where a page table exists, and in its stable releases since 2026 also where none exists,
-                // except for hugetlb.
+                // A page may have been here and been removed without a trace (rule: never-under-report). Linux reports
+                // it as written where a page table exists, and in its stable releases since 2026 also where none
+                // exists, except for hugetlb.
                 let watched = flags.contains(AreaFlags::UFFD_WP);
                 set(Categories::WRITTEN, watched && !pooled);
                 // Every hugetlb entry counts as huge, even an empty one (`pagemap_hugetlb_category`).

@@ -103,7 +103,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Removes the protection of pinned pages: the owner of a pin writes without the entry, so such a page counts as
-    /// written until it is unpinned (design rule 6).
+    /// written until it is unpinned (rule: exclusive-before-pin).
     #[cold]
     fn disarm_pinned(&self, range: PageRange, gather: &mut Gather<'_, M>) {
         let rule = |_, page: Present| {
