@@ -6,9 +6,10 @@ use serde_json::Value;
 /// What may differ from a baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Vary {
-    /// The program and its libraries, and where they are.
+    /// The program and its libraries, and their paths.
     Program,
-    /// Where the program is, and the name that it is called by: both are on its stack, and the kernel walks the path.
+    /// The path of the program and the name by which it is called: both are on its stack, and the kernel walks the
+    /// path.
     Path,
     /// The kernel image.
     Kernel,

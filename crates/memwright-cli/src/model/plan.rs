@@ -157,31 +157,32 @@ pub struct Setup {
         allow_hyphen_values = true, value_parser = parse_memory_size)]
     pub memory: MemorySize,
 
-    /// CPUs of the guest, 1 to 64. With several, they take turns by the instruction clock.
+    /// CPUs of the guest, 1 to 64. Several CPUs run in turns by the instruction clock.
     #[arg(long, value_name = "N", default_value_t = 1,
         allow_hyphen_values = true, value_parser = parse_cpus)]
     pub cpus: u8,
 
-    /// Which anonymous memory gets 2 MiB pages: all, what asks for them by madvise, or none.
+    /// Which anonymous memory gets 2 MiB pages: all, areas with MADV_HUGEPAGE, or none.
     #[arg(long, value_name = "WHICH", default_value = "madvise",
         value_parser = ["always", "madvise", "never"])]
     pub thp: String,
 
-    /// Which anonymous memory gets pages of one size from 16K to 2M: WHICH is always, madvise, never, or inherit, as
-    /// --thp says (repeatable).
+    /// Which anonymous memory gets pages of one size from 16K to 2M: WHICH is always, madvise, never, or inherit, which
+    /// means the value of --thp (repeatable).
     #[arg(long = "thp-size", value_name = "SIZE:WHICH", value_parser = parse_thp_size)]
     pub thp_sizes: Vec<ThpSize>,
 
-    /// Give the guest swap: zram:SIZE, compressed memory for SIZE of pages, or disk:SIZE, one disk (repeatable).
+    /// Add swap to the guest: zram:SIZE is compressed memory for SIZE of pages, disk:SIZE is a disk, at most one
+    /// (repeatable).
     #[arg(long, value_name = "KIND:SIZE", value_parser = parse_swap)]
     pub swap: Vec<SwapSize>,
 
-    /// Memory set aside for huge pages by name (MAP_HUGETLB): a number with K, M or G, rounded up to 2 MiB.
+    /// Memory reserved for hugetlb pages: a number with K, M or G, rounded up to 2 MiB.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = parse_huge_pages)]
     pub hugetlb: Option<HugePages>,
 
-    /// Nodes of the guest: how many, which share CPUs and memory evenly, or the memory and the CPUs of each,
-    /// separated by commas.
+    /// NUMA nodes of the guest: their number, sharing CPUs and memory evenly, or the memory and CPUs of each, separated
+    /// by commas.
     #[arg(long, value_name = "N|SIZE:CPUS", default_value = "1",
         allow_hyphen_values = true, value_parser = parse_nodes)]
     pub numa: Nodes,
@@ -248,7 +249,7 @@ impl Setup {
 /// How a run is attended. Nothing of it changes a count.
 #[derive(Debug, Clone, Args)]
 pub struct Care {
-    /// Host seconds; on expiry print every CPU's backtrace, then exit 124.
+    /// Time limit in host seconds; on expiry, print every CPU's backtrace and exit with 124.
     #[arg(long, value_name = "SECS", allow_hyphen_values = true, value_parser = parse_seconds)]
     pub timeout: Option<Duration>,
 

@@ -16,7 +16,7 @@ use crate::sheet::Sheet;
 /// Options of the formats, JSON apart.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Formats {
-    /// Write one page with charts, readable without a network ("-" for standard output).
+    /// Write one self-contained HTML page with charts ("-" for standard output).
     #[arg(long, value_name = "PATH")]
     pub html: Option<PathBuf>,
 
@@ -24,11 +24,11 @@ pub struct Formats {
     #[arg(long, value_name = "PATH")]
     pub csv: Option<PathBuf>,
 
-    /// Write Markdown, to be pasted ("-" for standard output).
+    /// Write Markdown ("-" for standard output).
     #[arg(long, value_name = "PATH")]
     pub md: Option<PathBuf>,
 
-    /// Write plain text of 72 columns, to stand under a patch ("-" for standard output).
+    /// Write plain text of 72 columns, to paste under a patch ("-" for standard output).
     #[arg(long, value_name = "PATH")]
     pub mail: Option<PathBuf>,
 }
@@ -40,8 +40,8 @@ pub struct Shown {
     #[arg(long)]
     pub all: bool,
 
-    /// Compare and show these rows alone, by name, in which * stands for any characters, or by group (repeatable). The
-    /// names are those of --csv: run.instructions.kernel, region.1.user_faults.write.
+    /// Compare and show only these rows, by name (* matches any characters) or by group (repeatable). The names are
+    /// those of --csv: run.instructions.kernel, region.1.user_faults.write.
     #[arg(long, value_name = "PATTERN")]
     pub rows: Vec<String>,
 }

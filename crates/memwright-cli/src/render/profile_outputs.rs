@@ -17,12 +17,13 @@ use crate::render::{callgrind, flamegraph, folded, pprof};
 /// Where a profile goes beside the table.
 #[derive(Debug, Clone, Args)]
 pub struct ProfileFormats {
-    /// With --functions: write folded stacks, one chain of calls a line; of compare with the counts of the first kernel and
-    /// the last.
+    /// With --functions: write folded stacks, one call chain per line; compare writes the counts of the first and the
+    /// last kernel.
     #[arg(long, value_name = "PATH", requires = "functions")]
     pub folded: Option<PathBuf>,
 
-    /// With --functions: write a flame graph (SVG); of compare a differential one, of the last kernel against the first.
+    /// With --functions: write a flame graph (SVG); compare writes a differential one, of the last kernel against the
+    /// first.
     #[arg(long, value_name = "PATH", requires = "functions")]
     pub flamegraph: Option<PathBuf>,
 
