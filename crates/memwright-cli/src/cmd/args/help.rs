@@ -1,6 +1,6 @@
-//! What the help of each command says below its options.
+//! The text that the help of each command prints after its options.
 
-/// Below the help of `run`.
+/// The text after the help of `run`.
 pub const AFTER_HELP: &str = "\
 Exit codes:
   0 to 123  PROGRAM's exit code (larger codes may also be PROGRAM's own)
@@ -26,7 +26,7 @@ Examples:
   memwright run --cpus 4 --timeout 60 ./threads
   memwright run --kernel ./bzImage ./program";
 
-/// The exit codes of commands that find differences, with what stands for the code 1.
+/// The exit codes of commands that find differences, with the meaning of code 1.
 macro_rules! codes {
     ($difference:literal) => {
         concat!(
@@ -48,10 +48,10 @@ If there are several differences, the code is the first of 4, 6, 7, 1."
     };
 }
 
-/// Below that of `compare` and `report`.
+/// The text after the help of `compare` and `report`.
 pub const CODES_HELP: &str = codes!("a count changed");
 
-/// Below that of `check`.
+/// The text after the help of `check`.
 pub const CHECK_HELP: &str = concat!(
     codes!("a count changed, or exceeds its limit"),
     "
@@ -73,7 +73,7 @@ Examples:
   git bisect run sh -c 'rm -f bzImage; make bzImage; memwright check --bisect --limit run.invlpg=9 --kernel ./bzImage ./prog'"
 );
 
-/// Below that of `bench`.
+/// The text after the help of `bench`.
 pub const BENCH_HELP: &str = "\
 Each experiment is a C program, built here with musl-gcc or cc; every column runs the same binary on the same machine:
 2 GiB, one clock tick for each retired instruction. A measure of many values has a row each for the minimum, the median

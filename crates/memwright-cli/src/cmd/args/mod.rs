@@ -1,4 +1,4 @@
-//! The command line: what may be asked, and how the help reads.
+//! The command line: its options and their help.
 
 mod help;
 
@@ -29,12 +29,12 @@ use crate::render::outputs::{Formats, Shown};
 #[derive(Debug, Parser)]
 #[command(name = "memwright", version, about, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub action: Action,
 }
 
-/// The commands.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Action {
     /// Run a Linux program on Memwright under QEMU and account for its memory.
@@ -122,7 +122,7 @@ pub struct RunArgs {
         allow_hyphen_values = true, value_parser = parse_percent)]
     pub percent_limit: f64,
 
-    /// Files of --functions.
+    /// The output files of --functions.
     #[command(flatten)]
     pub profiles: ProfileFormats,
 
@@ -130,7 +130,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub setup: Setup,
 
-    /// How the run is attended.
+    /// How the run is supervised.
     #[command(flatten)]
     pub care: Care,
 
@@ -146,7 +146,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,
 
-    /// Files for the result.
+    /// Output files for the result.
     #[command(flatten)]
     pub formats: Formats,
 
@@ -215,7 +215,7 @@ pub struct BenchArgs {
     )]
     pub parameters: Vec<Parameter>,
 
-    /// Which rows of PROGRAM's counts.
+    /// Selects rows of PROGRAM's counts.
     #[command(flatten)]
     pub shown: Shown,
 
@@ -266,7 +266,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,
 
-    /// Files for the result.
+    /// Output files for the result.
     #[command(flatten)]
     pub formats: Formats,
 
@@ -280,7 +280,7 @@ pub struct BenchArgs {
 #[command(
     override_usage = "memwright compare --kernel NAME=IMAGE --kernel NAME=IMAGE [OPTIONS] PROGRAM [ARGS]...",
     after_help = CODES_HELP,
-    // What conflicts with `--kernel` as it is, and what has no meaning here.
+    // Options that conflict with `--kernel`, and options that have no meaning here.
     mut_arg("native", |arg| arg.hide(true)),
     mut_arg("full", |arg| arg.hide(true).conflicts_with("kernel")),
     mut_arg("parallel", |arg| arg.hide(true)),
@@ -299,7 +299,7 @@ pub struct CompareArgs {
     #[arg(long, requires = "functions")]
     pub ungroup: bool,
 
-    /// Which rows of the result.
+    /// Selects rows of the result.
     #[command(flatten)]
     pub shown: Shown,
     /// The program and its guest.
@@ -313,7 +313,7 @@ pub struct CompareArgs {
     override_usage = "memwright check --baseline FILE [OPTIONS] PROGRAM [ARGS]...\n       \
         memwright check --bisect --limit ROW=N|+P% [--baseline FILE] --kernel IMAGE [OPTIONS] PROGRAM [ARGS]...",
     after_help = CHECK_HELP,
-    // A check that left out what it was asked for would say something else than it seems to.
+    // A check that ignored one of these options would claim something else than the user requested.
     mut_arg("native", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("full", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("parallel", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
@@ -374,7 +374,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "WHAT", value_enum)]
     pub vary: Vec<Vary>,
 
-    /// Which rows of the result.
+    /// Selects rows of the result.
     #[command(flatten)]
     pub shown: Shown,
 
@@ -383,10 +383,10 @@ pub struct CheckArgs {
     pub run: RunArgs,
 }
 
-/// What a check judges by.
+/// The options that a check judges by.
 const JUDGES: [&str; 2] = ["baseline", "limits"];
 
-/// What a kernel panic says of a commit.
+/// How `check --bisect` judges a commit if its kernel panics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnPanic {
     /// Skip the commit.
@@ -395,7 +395,7 @@ pub enum OnPanic {
     Bad,
 }
 
-/// What makes a check fail.
+/// Which counts make a check fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
     /// A count that is larger than the baseline's.
@@ -416,11 +416,11 @@ pub struct ReportArgs {
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,
 
-    /// Files for the result.
+    /// Output files for the result.
     #[command(flatten)]
     pub formats: Formats,
 
-    /// Which rows of it.
+    /// Selects rows of the result.
     #[command(flatten)]
     pub shown: Shown,
 }
@@ -428,12 +428,12 @@ pub struct ReportArgs {
 /// `memwright kernels`.
 #[derive(Debug, Args)]
 pub struct KernelsArgs {
-    /// What to do with them.
+    /// The action.
     #[command(subcommand)]
     pub action: KernelsAction,
 }
 
-/// What can be done with kernel images.
+/// The actions on kernel images.
 #[derive(Debug, Subcommand)]
 pub enum KernelsAction {
     /// Add an image: debian:SUITE (the newest kernel of that suite, fetched through apt), or [NAME=]IMAGE.
@@ -450,7 +450,7 @@ pub enum KernelsAction {
     List,
     /// Remove an image.
     Remove {
-        /// Its name.
+        /// The name of the image.
         name: String,
     },
 }
@@ -471,7 +471,7 @@ pub struct ManualArgs {
 }
 
 impl RunArgs {
-    /// What time is in the guest.
+    /// Returns the guest's clock.
     pub fn clock(&self) -> Clock {
         match self.parallel {
             true => Clock::Host,
@@ -479,7 +479,7 @@ impl RunArgs {
         }
     }
 
-    /// The run on Memwright's kernel that they ask for.
+    /// Returns the run on Memwright's kernel that the options describe.
     pub fn own_plan(&self) -> OwnPlan {
         OwnPlan {
             clock: self.clock(),
@@ -492,7 +492,7 @@ impl RunArgs {
         }
     }
 
-    /// The run on a kernel image that they ask for.
+    /// Returns the run on a kernel image that the options describe.
     pub fn image_plan(&self) -> ImagePlan {
         let detail = match (self.lines, self.inlined) {
             (true, _) => Detail::Lines,
@@ -515,7 +515,7 @@ impl RunArgs {
         }
     }
 
-    /// Which functions are shown of a profile, and in which order.
+    /// Returns which functions of a profile are printed, and in which order.
     pub fn order(&self) -> Order {
         Order {
             children: self.children,
@@ -524,7 +524,8 @@ impl RunArgs {
     }
 }
 
-/// Which of this command's descriptors 0 to 2 are terminals, standard input only with `--tty`: those are in the guest too.
+/// Returns which of this command's descriptors 0 to 2 are terminals, and so are terminals in the guest too; standard
+/// input counts only with `--tty`.
 fn terminals(tty: bool) -> Terminals {
     let is = [
         tty && io::stdin().is_terminal(),
@@ -544,7 +545,7 @@ fn terminals(tty: bool) -> Terminals {
         stdin,
         stdout,
         stderr,
-        // A terminal that does not know its size says 0.
+        // A terminal of unknown size reports 0.
         size: size
             .map(|size| (size.ws_col, size.ws_row))
             .filter(|(columns, rows)| *columns > 0 && *rows > 0),

@@ -1,4 +1,4 @@
-//! The experiments: what each asks, its program, and how it is run.
+//! The experiments: the question of each, its program, and how it is run.
 
 use crate::model::size::MemorySize;
 
@@ -7,32 +7,32 @@ use crate::model::size::MemorySize;
 pub struct Experiment {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it asks, in one line.
+    /// The question, in one line.
     pub question: &'static str,
     /// The program's source.
     pub source: &'static str,
-    /// The runs that it takes.
+    /// Its runs.
     pub runs: &'static [Run],
 }
 
 /// One run of an experiment's program.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
-    /// What distinguishes it from the experiment's others; empty if there are none.
+    /// Distinguishes the run from the experiment's other runs; empty if there are none.
     pub label: &'static str,
     /// The program's arguments.
     pub arguments: &'static [&'static str],
     /// CPUs of the guest.
     pub cpus: u8,
-    /// Its nodes, which share CPUs and memory evenly.
+    /// The number of NUMA nodes, which share CPUs and memory evenly.
     pub nodes: u8,
     /// Its memory.
     pub memory: MemorySize,
-    /// Swap of the guest, as for `--swap`. Empty for none.
+    /// Swap of the guest in the syntax of `--swap`; empty for none.
     pub swap: &'static str,
 }
 
-/// The usual run.
+/// The default run.
 const RUN: Run = Run {
     label: "",
     arguments: &[],
@@ -227,7 +227,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// What every program includes.
+/// The headers that every program includes.
 pub const HEADERS: &[(&str, &str)] = &[
     (
         "experiment.h",
@@ -255,10 +255,10 @@ pub const HEADERS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The experiments of these names, in the order of the list; all if there is none.
+/// Returns the experiments of these names, in the order of the list; all of them if no name is given.
 ///
 /// # Errors
-/// The first name that is no experiment's.
+/// The first name that is not an experiment.
 pub fn select(names: &[String]) -> Result<Vec<&'static Experiment>, String> {
     let known = |name: &String| EXPERIMENTS.iter().any(|one| one.name == name);
     if let Some(unknown) = names.iter().find(|name| !known(name)) {
@@ -275,14 +275,14 @@ pub fn select(names: &[String]) -> Result<Vec<&'static Experiment>, String> {
 }
 
 impl Experiment {
-    /// Its runs of these labels; all where none is named.
+    /// Returns the runs with these labels; all runs if no label is given.
     pub fn runs_of(&self, labels: &[String]) -> Vec<&'static Run> {
         let wanted = |run: &&Run| labels.is_empty() || labels.iter().any(|one| one == run.label);
         self.runs.iter().filter(wanted).collect()
     }
 }
 
-/// The first label that no run of these experiments has.
+/// Returns the first label that none of these experiments' runs has.
 pub fn unknown_label<'a>(chosen: &[&Experiment], labels: &'a [String]) -> Option<&'a String> {
     let is_known = |label: &String| {
         let mut runs = chosen.iter().flat_map(|one| one.runs);
