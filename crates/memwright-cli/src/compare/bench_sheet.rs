@@ -17,7 +17,7 @@ pub fn sheet(measured: &Measured, columns: &[Kernel]) -> Sheet {
     }
 }
 
-/// Returns a line per column with the program and the kernel, for tables that are read elsewhere.
+/// Returns a line for each kernel, each QEMU and the program, for tables that are read elsewhere.
 pub fn origins(measured: &Measured, columns: &[Kernel]) -> Vec<String> {
     let kernel = |one: &Kernel| format!("{}: {} (sha256 {})", one.name, one.version, one.sha256);
     let mut lines: Vec<String> = columns.iter().map(kernel).collect();
