@@ -659,7 +659,7 @@ fn check(folder: &TempDir, file: &Path, program: &Path) {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(
-        said.contains("nothing can be claimed: the baseline was made with another program"),
+        said.contains("no claim is possible: the baseline was made with another program"),
         "{said}"
     );
 }

@@ -38,7 +38,7 @@ pub fn verdict(judged: &[Judged]) -> Result<u8, Failure> {
     });
     if let Some(one) = absent {
         return Err(Failure::Skipped(format!(
-            "nothing can be claimed: there is no row {}: the program marked no such region, or passed it only once",
+            "no claim is possible: there is no row {}: the program marked no such region, or passed it only once",
             one.limit.given()
         )));
     }

@@ -161,7 +161,7 @@ fn claim(args: &CheckArgs, baseline: Option<&Saved>, now: &Saved) -> Result<(), 
         let differing = identity::differing(&json(baseline)?, &json(now)?, &vary);
         if !differing.is_empty() {
             return Err(Failure::Skipped(format!(
-                "nothing can be claimed: the baseline was made with another {} (--vary says what may differ)",
+                "no claim is possible: the baseline was made with another {} (--vary says what may differ)",
                 differing.join(", another ")
             )));
         }
@@ -169,13 +169,13 @@ fn claim(args: &CheckArgs, baseline: Option<&Saved>, now: &Saved) -> Result<(), 
     for (which, saved) in [("the baseline", baseline), ("this run", Some(now))] {
         if saved.and_then(Saved::repeats) == Some(false) {
             return Err(Failure::Skipped(format!(
-                "nothing can be claimed: {which} does not repeat"
+                "no claim is possible: {which} does not repeat"
             )));
         }
     }
     let ended = other_ending(baseline.map(Saved::outcome), now.outcome());
     match ended.filter(|_| args.bisect) {
-        Some(line) => Err(Failure::Skipped(format!("nothing can be claimed: {line}"))),
+        Some(line) => Err(Failure::Skipped(format!("no claim is possible: {line}"))),
         None => Ok(()),
     }
 }

@@ -42,7 +42,7 @@ pub fn expanded(words: Vec<OsString>) -> anyhow::Result<Vec<OsString>> {
     };
     let path = plan.value.as_ref().context("--plan takes a FILE")?;
     if plans.next().is_some() {
-        bail!("--plan is there twice");
+        bail!("--plan is given twice");
     }
     let context = || format!("--plan {}", path.display());
     let text = host_file::read(Path::new(path), LARGEST_DOCUMENT).with_context(context)?;

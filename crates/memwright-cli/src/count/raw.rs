@@ -119,7 +119,7 @@ impl std::fmt::Display for Malformed {
             }
             Self::Forgotten => write!(
                 formatter,
-                "the end of the run lies too far back to be cut from the profile"
+                "the end of the run is too far back to be cut from the profile"
             ),
         }
     }

@@ -227,7 +227,7 @@ fn add_elf(
     })?;
     if !image.executable {
         return Err(refuse(
-            "an ELF file that is no program (relocatable or core file)",
+            "an ELF file that is not a program (relocatable or core file)",
         ));
     }
     if image.memory > around.memory.bytes() {

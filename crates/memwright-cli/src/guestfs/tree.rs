@@ -185,7 +185,7 @@ impl Tree {
                 Some(Node::Folder { .. }) => {}
                 Some(Node::HostFile { .. } | Node::Text { .. } | Node::Link { .. }) => {
                     bail!(
-                        "{}: {} is no folder in the guest",
+                        "{}: {} is not a folder in the guest",
                         guest.display(),
                         parent.display()
                     );

@@ -57,7 +57,7 @@ pub fn check(parameters: &[Parameter], command: &[OsString]) -> Result<(), Strin
     for (index, one) in parameters.iter().enumerate() {
         let name = &one.name;
         if parameters[..index].iter().any(|other| other.name == *name) {
-            return Err(format!("-L {name} is there twice"));
+            return Err(format!("-L {name} is given twice"));
         }
         let placeholder = one.placeholder();
         let uses = |word: &OsString| {

@@ -88,7 +88,7 @@ pub fn parse(output: &str) -> anyhow::Result<Vec<Record>> {
         output.lines().partition(|line| line.starts_with("note\t"));
     let records: Vec<Record> = lines
         .into_iter()
-        .map(|line| parse_line(line).ok_or_else(|| anyhow!("no record: {line:?}")))
+        .map(|line| parse_line(line).ok_or_else(|| anyhow!("not a record: {line:?}")))
         .collect::<Result<_, _>>()?;
     if records.is_empty() && notes.is_empty() {
         bail!("the program printed no record");

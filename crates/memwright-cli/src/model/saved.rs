@@ -36,7 +36,7 @@ impl Saved {
             let document = serde_json::from_value(value).context("damaged")?;
             return Ok(Self::Memwright(document));
         }
-        Err(anyhow!("no account that memwright run --json wrote"))
+        Err(anyhow!("not an account written by memwright run --json"))
     }
 
     /// Returns whether another run was the same; `None` if that was not checked.

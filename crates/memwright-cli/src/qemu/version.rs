@@ -162,7 +162,7 @@ fn check(
             return Err(error).with_context(|| format!("QEMU cannot be started: {name}"));
         }
         Err(unanswered @ (Unanswered::Late(_) | Unanswered::Endless)) => {
-            bail!("{name} is no QEMU: {name} --version {unanswered}")
+            bail!("{name} is not QEMU: {name} --version {unanswered}")
         }
     };
     let text = String::from_utf8_lossy(&output.stdout);
@@ -174,7 +174,7 @@ fn check(
             .chars()
             .take(80)
             .collect();
-        bail!("{name} is no QEMU: --version printed {line:?}");
+        bail!("{name} is not QEMU: --version printed {line:?}");
     };
     if version < oldest {
         bail!("QEMU is too old: {name} is version {version}, {oldest} or later is needed{reason}");
@@ -272,7 +272,7 @@ mod tests {
             check(&"/bin/true".into(), Version::OLDEST, "", bounded::PATIENCE)
                 .unwrap_err()
                 .to_string()
-                .contains("is no QEMU")
+                .contains("is not QEMU")
         );
     }
 }

@@ -435,7 +435,7 @@ fn surroundings_that_are_missing_are_named() {
             "/etc",
             &["QEMU cannot be started", "/etc", "denied"],
         ),
-        ("MEMWRIGHT_QEMU", "/bin/false", &["/bin/false is no QEMU"]),
+        ("MEMWRIGHT_QEMU", "/bin/false", &["/bin/false is not QEMU"]),
         (
             "MEMWRIGHT_KERNEL",
             "/no/such/image",
@@ -540,7 +540,7 @@ fn files_that_no_guest_can_have_are_refused() {
         ),
         (
             &[format!("{file}:/a"), format!("{file}:/a/b")],
-            "/a is no folder in the guest",
+            "/a is not a folder in the guest",
         ),
         (&[format!("{file}/x:/a")], "Not a directory"),
         (&["/proc/self/mem:/mem".to_owned()], "/proc/self/mem"),

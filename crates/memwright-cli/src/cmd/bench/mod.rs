@@ -131,7 +131,7 @@ fn columns(args: &BenchArgs) -> anyhow::Result<Vec<Column>> {
         let title = column.title();
         if columns[..index].iter().any(|other| other.title() == title) {
             return Err(match column {
-                Column::Memwright { policies } => anyhow!("--policy {policies} is there twice"),
+                Column::Memwright { policies } => anyhow!("--policy {policies} is given twice"),
                 Column::Linux { .. } => {
                     anyhow!("two columns are called {title}; name one: --kernel NAME=IMAGE")
                 }
