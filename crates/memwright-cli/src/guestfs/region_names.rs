@@ -13,7 +13,7 @@ use crate::model::region_names::{LONGEST, RegionNames, is_name};
 /// The section with the names. Each entry is a region number (4 bytes, little-endian) and the name, terminated by NUL.
 /// The loader does not read it.
 const SECTION: &[u8] = b".memwright.regions";
-/// The maximum length to which a message shows an invalid name.
+/// The maximum length of an invalid name in a message.
 const SHOWN: usize = 32;
 
 /// Why none of the names that a program gives is used.

@@ -1,6 +1,6 @@
 //! Progress of the command: a spinner for each stage on a terminal, a line for each stage elsewhere.
 //!
-//! A stage shows its elapsed time, and the time that it took on its last run.
+//! A stage displays its elapsed time, and the time that it took on its last run.
 
 use std::collections::BTreeMap;
 use std::fs;

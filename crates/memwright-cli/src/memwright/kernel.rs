@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 
 use crate::host::host_file::{self, LARGEST_IMAGE};
 
-/// Built for bare metal by the build script; empty if that was told to omit it.
+/// Built for bare metal by the build script; empty if `MEMWRIGHT_BUILD_KERNEL` is 0.
 static EMBEDDED: &[u8] = include_bytes!(env!("MEMWRIGHT_KERNEL_IMAGE"));
 
 /// The environment variable that names another image.

@@ -191,7 +191,7 @@ pub mod tests {
         }
     }
 
-    /// Every format shows the changes; for one account, every format shows the passes.
+    /// Every format has the changes; for one account, every format has the passes.
     #[test]
     fn every_format_has_the_passes() {
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
