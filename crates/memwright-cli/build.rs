@@ -1,7 +1,7 @@
 //! Builds the kernel for bare metal and hands its path to the command, which embeds it.
 //!
-//! `MEMWRIGHT_BUILD_KERNEL=0` leaves the kernel out: the command then needs `MEMWRIGHT_KERNEL` at run time. That is for
-//! quick checks of the workspace only.
+//! `MEMWRIGHT_BUILD_KERNEL=0` omits the kernel: the command then needs `MEMWRIGHT_KERNEL` at run time. Use it only for
+//! quick checks of the workspace.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use std::process::{Command, exit};
 const TARGET: &str = "x86_64-unknown-none";
 const PROFILE: &str = "kernel";
 
-/// What Cargo passes to a build script and must not reach the kernel's build, which is for another target.
+/// Settings that Cargo passes to a build script and that must not reach the kernel's build, which is for another
+/// target.
 const OUTER_SETTINGS: &[&str] = &[
     "CARGO_ENCODED_RUSTFLAGS",
     "RUSTFLAGS",
@@ -54,7 +55,7 @@ fn main() {
     );
 }
 
-/// Compiles the first process of Linux guests; an empty file stands for it where no compiler links a static program.
+/// Compiles the first process of Linux guests, or writes an empty file if no compiler links a static program.
 fn build_init(workspace: &Path, to: &Path) {
     let (source, headers) = (
         workspace.join("programs/lab/init.c"),
@@ -85,7 +86,7 @@ fn build_init(workspace: &Path, to: &Path) {
     }
 }
 
-/// Names every file whose change makes another kernel.
+/// Makes Cargo rerun this script when a file changes that is part of the kernel.
 fn watch(crates: &Path) {
     for name in [
         "memwright-table",
@@ -122,7 +123,7 @@ fn build(package: &Path, crates: &Path, target_folder: &Path) -> PathBuf {
     for name in OUTER_SETTINGS {
         cargo.env_remove(name);
     }
-    // Frame pointers for backtraces; paths of this machine kept out, so that one source gives one image.
+    // Frame pointers for backtraces; no paths of this machine, so that the same source gives the same image.
     cargo.env(
         "CARGO_ENCODED_RUSTFLAGS",
         [

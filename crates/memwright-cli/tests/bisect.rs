@@ -11,7 +11,7 @@ use stub::{Stub, said};
 
 const LIMIT: &str = "check --bisect --limit run.user_faults.write_protect=3 --kernel image";
 
-/// Exit codes of one run. Those from 128 on end a bisection; none is 124, 126 or 127.
+/// Exit codes of one run. Those from 128 on stop a bisection; none is 124, 126 or 127.
 #[test]
 fn each_end_has_a_code() {
     let stub = Stub::new();
@@ -143,7 +143,7 @@ fn an_image_that_a_build_left_out_is_skipped() {
     assert!(code == 194 && said.contains("is a folder"), "{said}");
 }
 
-/// What goes wrong on this machine says nothing of a commit.
+/// A failure of this machine is not a verdict on a commit.
 #[test]
 fn this_machine_is_no_commit() {
     let stub = Stub::new();
@@ -280,7 +280,8 @@ fn repository(folder: &Path, images: &[&str]) -> bool {
     true
 }
 
-/// What `git bisect run` says and exits with, and the subject of the commit that it calls the first bad one.
+/// Returns the output and the exit code of `git bisect run`, and the subject of the commit that it reports as the first
+/// bad one.
 fn bisect(stub: &Stub, folder: &Path, commits: usize, script: &str) -> (String, i32, String) {
     let git = |words: &[&str]| {
         let mut command = Command::new("git");
@@ -308,7 +309,7 @@ fn git_finds_the_first_bad_commit() {
     ] {
         stub.image(name, does);
     }
-    // What a build leaves is here a copy.
+    // A copy replaces the result of a build.
     let script = format!(
         "rm -f image.built; cp '{0}'/$(head -1 image) image.built 2>/dev/null; \
          '{1}' check --bisect --limit run.user_faults.write_protect=3 --kernel image.built /bin/true",
@@ -329,12 +330,12 @@ fn git_finds_the_first_bad_commit() {
         text.contains("good: run.user_faults.write_protect: 3, at most 3"),
         "{text}"
     );
-    // A panic can be what is looked for.
+    // A bisection can search for a panic.
     let panic = script.replace("check --bisect", "check --bisect --panic bad");
     let images = ["A", "A", "A", "panics", "panics", "panics", "panics"];
     let (text, code, subject) = found("panics", &images, &panic).unwrap();
     assert_eq!((code, subject.as_str()), (0, "3"), "{text}");
-    // Trouble here is not taken for a commit's: the bisection ends.
+    // A failure of the machine is not attributed to a commit: the bisection stops.
     let images = ["A", "A", "A", "fails", "B", "B", "B"];
     let (text, code, subject) = found("ends", &images, &script).unwrap();
     assert_ne!(code, 0, "{text}");

@@ -1,4 +1,4 @@
-//! `--kernel [NAME=]IMAGE,KEY=VALUE`: columns of one comparison that are set otherwise.
+//! `--kernel [NAME=]IMAGE,KEY=VALUE`: columns of one comparison with different settings.
 
 mod kept;
 mod skipped;
@@ -21,8 +21,8 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// One kernel in three settings: each column's document says how its guest was set, every guest reads the same input, and
-/// the printed command makes the same comparison again.
+/// One kernel in three settings: each column's document records its guest's settings, every guest reads the same input,
+/// and the printed command reproduces the comparison.
 #[test]
 fn one_kernel_is_compared_in_several_settings() {
     if !has_kernel(KERNEL) {
@@ -64,7 +64,7 @@ fn one_kernel_is_compared_in_several_settings() {
     assert!(!has(0, "append=init_on_alloc=0") && has(1, "append=init_on_alloc=0"));
     assert_eq!(of(0, "output_sha256"), of(1, "output_sha256"));
     assert_eq!(of(0, "output_sha256"), of(2, "output_sha256"));
-    // Memory that is not cleared when it is given out costs less.
+    // Memory that is not cleared on allocation costs less.
     let kernel = |index: usize| of(index, "run")["instructions"]["kernel"].as_u64();
     assert!(kernel(1) < kernel(0));
     let text = String::from_utf8(output.stdout).unwrap();

@@ -1,5 +1,5 @@
-//! User instructions, held to numbers that were counted by hand: the programs of `programs/lab/counted`, on Memwright and on
-//! Debian's kernel.
+//! Compares user instructions with numbers that were counted by hand: the programs of `programs/lab/counted`, on
+//! Memwright and on Debian's kernel.
 
 mod kept;
 mod skipped;
@@ -11,7 +11,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A program that was counted: its file, and the instructions that it retires in user mode for so many times.
+/// A program that was counted by hand: its file, and the number of user instructions that it retires for a number of
+/// iterations.
 type Counted = (&'static str, fn(u64) -> u64);
 
 const PROGRAMS: [Counted; 7] = [
@@ -28,7 +29,7 @@ const TICKS: Counted = ("ticks", |times| 18 + 2 * times);
 /// Assembles a program.
 fn built(folder: &TempDir, name: &str, times: u64) -> PathBuf {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/lab/counted");
-    // One path for all: a longer one costs the kernel more.
+    // One path for all programs: a longer one costs the kernel more.
     let program = folder.path().join("program");
     let status = Command::new("gcc")
         .args(["-static", "-nostdlib", "-Wl,--build-id=none"])
@@ -74,7 +75,7 @@ fn instructions(document: &Value, of: &str) -> u64 {
     value.unwrap_or_else(|| panic!("no {of} in {document}"))
 }
 
-/// The options of a run on Debian's kernel; `None`, and a word why, where that is not kept here.
+/// Returns the options of a run on Debian's kernel; `None`, after a message, if that is not in the cache.
 fn on_linux() -> Option<[&'static str; 3]> {
     let kernel = "debian:trixie";
     kept::has_kernel(kernel).then_some(["--no-verify", "--kernel", kernel])
@@ -92,10 +93,10 @@ fn memwright_counts_what_was_counted_by_hand() {
     }
 }
 
-/// The options of a run on Memwright's kernel, counted from outside as any kernel is.
+/// The options of a run on Memwright's kernel, counted from outside like any kernel.
 const FROM_OUTSIDE: [&str; 3] = ["--no-verify", "--kernel", "memwright"];
 
-/// The plugin sees what the kernel says of itself.
+/// The plugin's counts equal those that the kernel reports itself.
 #[test]
 fn memwright_counts_the_same_from_outside() {
     let folder = tempfile::tempdir().unwrap();
@@ -107,7 +108,7 @@ fn memwright_counts_the_same_from_outside() {
         assert_eq!(instructions(&seen, "user"), expected(times), "{name}");
         let own = row(&account, "instructions_interrupts");
         assert_eq!(instructions(&seen, "interrupts"), own, "{name}");
-        // What makes the first process, and ends what is left, is outside the run.
+        // The creation of the first process and the termination of the remaining ones are outside the run.
         let kernel = instructions(&seen, "kernel") + own;
         let beside = row(&account, "instructions_kernel").checked_sub(kernel);
         assert!(
@@ -143,7 +144,7 @@ fn linux_counts_what_was_counted_by_hand() {
         let document = document(&folder, &options, &built(&folder, name, times));
         let found = instructions(&document, "user");
         assert_eq!(found, expected(times), "{name}: {document}");
-        // They fault, so that there was something to take back.
+        // They fault, so some instructions were undone.
         let faults = &document["run"]["user_faults"];
         let kind = match name {
             "writes" => "write",
@@ -155,8 +156,9 @@ fn linux_counts_what_was_counted_by_hand() {
     }
 }
 
-/// The kernel's instructions are those that the guest's clock counts beside the program's: of two programs that read the clock
-/// a different number of times, the kernel's rows differ by as much as the clock does, less what the program does itself.
+/// The kernel's instructions are those of the guest's clock that are not the program's: for two programs that read the
+/// clock a different number of times, the kernel's rows differ by the difference of the clock, minus the instructions
+/// of the program itself.
 #[test]
 fn the_kernels_instructions_are_what_the_clock_counts() {
     let folder = tempfile::tempdir().unwrap();
@@ -172,7 +174,7 @@ fn the_kernels_instructions_are_what_the_clock_counts() {
         };
         let passed = (last_seconds - seconds) * 1_000_000_000 + last_nanoseconds - nanoseconds;
         assert_eq!(row(&document, "instructions_user"), 11 + 7 * times);
-        // No tick falls into so short a run.
+        // So short a run contains no tick.
         assert_eq!(row(&document, "instructions_interrupts"), 0);
         let kernel = row(&document, "instructions_kernel");
         (kernel, passed - 7 * (times - 1))
@@ -182,7 +184,8 @@ fn the_kernels_instructions_are_what_the_clock_counts() {
     assert_eq!(many - few, many_passed - few_passed, "{counts:?}");
 }
 
-/// Ticks are in a row of their own, to the last instruction: more of them change neither the user's row nor the kernel's.
+/// Ticks have a row of their own, exact to the instruction: more of them change neither the user's row nor the
+/// kernel's.
 #[test]
 fn ticks_on_memwright_are_apart() {
     let folder = tempfile::tempdir().unwrap();
@@ -216,7 +219,7 @@ fn ticks_on_linux_are_apart() {
         let region = &document["regions"][0]["counts"];
         let counted = &region["instructions"];
         assert_eq!(counted["user"], 1 + 2 * times, "{document}");
-        // The program does nothing but count, so nothing of the kernel's is outside interrupts.
+        // The program only counts, so the kernel executes nothing outside interrupts.
         assert_eq!(counted["kernel"], 0, "{document}");
         let interrupts = region["other_interrupts"].as_u64().unwrap();
         assert!(interrupts > 0, "{document}");

@@ -1,4 +1,5 @@
-//! Profiles by function: of a kernel that was counted by hand, and of Debian's against what is counted without a profile.
+//! Profiles by function: of a kernel that was counted by hand, and of Debian's in comparison with runs without a
+//! profile.
 
 mod skipped;
 
@@ -27,7 +28,7 @@ fn compile(arguments: &[&str], to: &Path, source: &Path) {
     assert!(output.status.success(), "{said}");
 }
 
-/// The kernel, assembled with these definitions.
+/// Assembles the kernel with these definitions.
 fn kernel(folder: &TempDir, name: &str, definitions: &[&str]) -> PathBuf {
     let image = folder.path().join(name);
     let script = format!("-Wl,-T,{}", sources().join("kernel/kernel.ld").display());
@@ -37,7 +38,7 @@ fn kernel(folder: &TempDir, name: &str, definitions: &[&str]) -> PathBuf {
     image
 }
 
-/// A program; this kernel does not run it.
+/// Returns a program; this kernel does not run it.
 fn program(folder: &TempDir) -> PathBuf {
     let program = folder.path().join("program");
     compile(
@@ -62,7 +63,7 @@ fn read(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// What each function executed itself, how often it was called, and what the entries of the kernel sum up to.
+/// Returns the own instructions and the calls of each function, and the sum of the kernel's entries.
 fn functions(profile: &Value) -> (BTreeMap<String, (u64, u64)>, u64) {
     let names = profile["functions"].as_array().unwrap();
     let calls = profile["calls"].as_array().unwrap();
@@ -118,7 +119,7 @@ fn a_kernel_counted_by_hand_has_these_functions() {
     assert_eq!(profile["total"], 15 * TIMES);
 }
 
-/// The lines of the table of functions that `compare` prints: words of each.
+/// Returns the lines of the table of functions that `compare` prints, split into words.
 fn compared(folder: &TempDir, before: &Path, after: &Path, options: &[&str]) -> Vec<String> {
     let program = program(folder);
     let columns = [("before=", before), ("after=", after)];
@@ -169,7 +170,7 @@ fn one_instruction_more_is_the_one_row() {
     assert_eq!(rows, expected);
 }
 
-/// Debian's kernels that are kept here.
+/// Returns Debian's kernels in the cache.
 fn kept() -> Vec<String> {
     let output = memwright(&["kernels", "list"]);
     let list = text(&output.stdout);
@@ -180,7 +181,7 @@ fn kept() -> Vec<String> {
     debian.map(str::to_owned).collect()
 }
 
-/// Everything that makes a chain of calls hard to follow: other tasks, signals, faults in the kernel, interrupts.
+/// Everything that makes call chains hard to follow: other tasks, signals, faults in the kernel, interrupts.
 #[test]
 fn profiles_of_linux_add_up_and_change_no_count() {
     let kernels = kept();

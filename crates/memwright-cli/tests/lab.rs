@@ -1,4 +1,4 @@
-//! Kernel images under a real QEMU: small ones made here that misbehave, each in its way, and Debian's.
+//! Kernel images under a real QEMU: small misbehaving ones that are generated here, and Debian's.
 
 mod elsewhere;
 mod skipped;
@@ -14,11 +14,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A kernel image of one sector of real-mode code, which QEMU's boot code enters.
+/// Returns a kernel image of one sector of real-mode code, which QEMU's boot code enters.
 fn image(folder: &TempDir, code: &[u8]) -> PathBuf {
     let mut bytes = vec![0xf4; 1 << 16];
     bytes[0x1f1] = 1;
-    // A jump over the header, whose protocol is 2.0.
+    // A jump over the header, which has protocol version 2.0.
     bytes[0x200..0x202].copy_from_slice(&[0xeb, 0x66]);
     bytes[0x202..0x206].copy_from_slice(b"HdrS");
     bytes[0x206..0x208].copy_from_slice(&[0, 2]);
@@ -28,7 +28,7 @@ fn image(folder: &TempDir, code: &[u8]) -> PathBuf {
     path
 }
 
-/// Writes text to the first serial line.
+/// Returns code that writes text to the first serial line.
 fn says(text: &str) -> Vec<u8> {
     let mut code = vec![0xba, 0xf8, 0x03];
     for byte in text.bytes() {
@@ -37,9 +37,9 @@ fn says(text: &str) -> Vec<u8> {
     code
 }
 
-/// Ends QEMU by the port that a guest ends it by.
+/// Ends QEMU through the port by which a guest does.
 const END: [u8; 4] = [0xb0, 0, 0xe6, 0xf4];
-/// Stands still for ever.
+/// Halts for ever.
 const HANG: [u8; 4] = [0xfa, 0xf4, 0xeb, 0xfd];
 
 fn run(folder: &TempDir, arguments: &[&str]) -> Command {
@@ -57,7 +57,7 @@ fn temporary(folder: &TempDir) -> PathBuf {
     path
 }
 
-/// Processes of QEMU whose command line names the folder.
+/// Returns the number of QEMU processes whose command line names the folder.
 fn emulators(folder: &TempDir) -> usize {
     let name = folder.path().to_str().unwrap();
     let entries = fs::read_dir("/proc").unwrap().flatten();
@@ -69,7 +69,7 @@ fn emulators(folder: &TempDir) -> usize {
     lines.filter(ours).count()
 }
 
-/// Nothing is left: no file, and no process.
+/// Checks that no file and no process is left.
 fn leaves_nothing(folder: &TempDir) {
     let left: Vec<_> = fs::read_dir(temporary(folder)).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
@@ -79,7 +79,7 @@ fn leaves_nothing(folder: &TempDir) {
 fn ends(folder: &TempDir, output: &Output, code: i32, line: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
-    // Beside the stages that it came to, one line.
+    // One line in addition to the stages that it reached.
     let is_stage = |line: &&str| line.contains("booting ") || line.contains("/bin/true on ");
     let stages = said.lines().filter(is_stage);
     assert_eq!(said.lines().count(), 1 + stages.count(), "{said}");
@@ -156,7 +156,7 @@ fn an_interrupt_ends_everything() {
     ends(&folder, &output, 130, "ended by signal 2");
 }
 
-/// A bench that is ended by who knows only its own process, as `timeout` does, leaves none of its runs.
+/// A bench that is killed by its own process id alone, as by `timeout`, leaves none of its runs.
 #[test]
 fn a_bench_takes_its_runs_along() {
     let folder = tempfile::tempdir().unwrap();
@@ -180,7 +180,7 @@ fn a_bench_takes_its_runs_along() {
     let process = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     kill_process(process, Signal::TERM).unwrap();
     assert!(!child.wait().unwrap().success());
-    // The runs hear of it and end by themselves.
+    // The runs receive the signal and end by themselves.
     let left = || fs::read_dir(temporary(&folder)).unwrap().count();
     wait_for(&|| emulators(&folder) == 0 && left() == 0);
 }
@@ -189,7 +189,7 @@ fn a_bench_takes_its_runs_along() {
 fn a_full_disk_is_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = image(&folder, &HANG);
-    // What a full disk is to the writer of the archive: a file that may not become larger.
+    // A file size limit looks like a full disk to the writer of the archive.
     let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\" run --kernel \"$1\" /bin/bash";
     let output = Command::new("bash")
         .args(["-c", script, env!("CARGO_BIN_EXE_memwright")])
@@ -214,7 +214,7 @@ fn without_qemu_it_is_said_what_is_missing() {
     ends(&folder, &output, 3, "QEMU is missing");
 }
 
-/// Debian's image, fetched where it is not kept yet; `None`, and a word why, where it cannot be had.
+/// Returns Debian's image, fetched if it is not kept yet; `None`, after a message, if it is not available.
 fn debians_image(folder: &TempDir) -> Option<PathBuf> {
     let kept = run(folder, &["kernels", "list"]).output().unwrap();
     if !String::from_utf8_lossy(&kept.stdout).contains("debian:trixie ") {
@@ -236,7 +236,7 @@ fn debians_image(folder: &TempDir) -> Option<PathBuf> {
     words.next().map(PathBuf::from)
 }
 
-/// The account of a run on Debian's image.
+/// Returns the account of a run on Debian's image.
 fn account(folder: &TempDir, command: &mut Command, name: &str) -> (Value, String) {
     let file = folder.path().join(name);
     let output = command.output().unwrap();
@@ -245,14 +245,14 @@ fn account(folder: &TempDir, command: &mut Command, name: &str) -> (Value, Strin
     (serde_json::from_slice(&text).expect(&said), said)
 }
 
-/// A run with `PATH` leading to QEMU alone, and no plugin in the cache.
+/// Runs with QEMU alone in `PATH`, and no plugin in the cache.
 fn without_compiler(folder: &TempDir, arguments: &[&str]) -> Command {
     let tools = folder.path().join("tools");
     fs::create_dir_all(&tools).unwrap();
     let path = std::env::var_os("PATH").unwrap();
     let qemu = std::env::split_paths(&path).map(|folder| folder.join("qemu-system-x86_64"));
     let qemu = { qemu }.find(|file| file.exists()).unwrap();
-    // The link may be there from an earlier run.
+    // The link may exist from an earlier run.
     let _ = std::os::unix::fs::symlink(qemu, tools.join("qemu-system-x86_64"));
     let mut command = run(folder, arguments);
     command
@@ -301,7 +301,7 @@ fn without_a_compiler_the_rows_of_the_plugin_are_not_measured() {
     leaves_nothing(&folder);
 }
 
-/// But for the host's own block the JSON is the same, byte for byte, wherever it is made.
+/// Except for the host's block, the JSON is the same, byte for byte, wherever it is made.
 #[test]
 fn the_account_is_the_same_from_elsewhere() {
     let folder = tempfile::tempdir().unwrap();
@@ -341,7 +341,7 @@ fn the_account_is_the_same_from_elsewhere() {
     assert_eq!(text(&one), text(&other));
 }
 
-/// A program that is named from the current folder starts there, and finds itself by the name that it was given.
+/// A program that is given relative to the current folder starts there, and can execute itself by the given name.
 #[test]
 fn a_relative_program_finds_itself_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -406,7 +406,7 @@ fn completions_and_manual_pages_are_written() {
     }
 }
 
-/// Region 1 touches 256 fresh pages, region 2 takes the right to write and gives it back, region 3 writes again.
+/// Region 1 writes 256 fresh pages, region 2 removes and restores write permission, region 3 writes again.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <sys/mman.h>
@@ -482,7 +482,7 @@ fn debians_kernel_is_counted_exactly() {
     assert_eq!(protect["at_beginning"], protect["at_end"]);
     let flushes = |name: &str| protect["counts"][name].as_u64().unwrap();
     assert!(flushes("full_flushes") + flushes("invlpg") >= 2);
-    // The right to write came back without a fault: Linux has that since 6.1.
+    // Write permission was restored without a fault: Linux does that since 6.1.
     assert_eq!(again["counts"]["user_faults"]["write_protect"], 0);
     assert!(again["counts"]["instructions"]["kernel"].as_u64() < Some(100));
     leaves_nothing(&folder);
@@ -510,13 +510,13 @@ fn debians_kernel_is_counted_on_several_nodes() {
     assert!(account["memory"] == 256 << 20, "{said}");
     let touch = &account["regions"][0];
     assert_eq!(touch["counts"]["user_faults"]["write"], 256, "{said}");
-    // Its tables are read from the files of both nodes.
+    // Its page tables are read from the files of both nodes.
     let writable = |place: &str| touch[place]["small_writable"].as_u64().unwrap();
     assert_eq!(writable("at_end") - writable("at_beginning"), 256);
     leaves_nothing(&folder);
 }
 
-/// Whether this kernel of Debian's is kept here; else a word why not.
+/// Returns whether this kernel of Debian's is kept here; prints a message if not.
 fn is_kept(folder: &TempDir, name: &str) -> bool {
     let kept = run(folder, &["kernels", "list"]).output().unwrap();
     let kept = String::from_utf8_lossy(&kept.stdout).into_owned();
@@ -587,7 +587,7 @@ fn linux_7_3_and_memwright_count_the_same_events() {
     }
 }
 
-/// Linux has no huge pages in little memory: that is said where they were asked for, and it is so.
+/// Linux disables huge pages in a small memory: a message says so if they were requested, and it is true.
 #[test]
 fn huge_pages_that_linux_turns_off_are_said() {
     let folder = tempfile::tempdir().unwrap();
@@ -611,7 +611,7 @@ fn huge_pages_that_linux_turns_off_are_said() {
     }
 }
 
-/// Linux 6.1 leaves the dirty bit where it is when mprotect takes the right to write; since 6.6 it moves.
+/// Linux 6.1 keeps the dirty bit when mprotect removes write permission; since 6.6 it is moved to a software bit.
 #[test]
 fn the_program_of_the_tutorial_has_one_state_on_old_and_new_kernels() {
     let folder = tempfile::tempdir().unwrap();
@@ -638,7 +638,7 @@ fn the_program_of_the_tutorial_has_one_state_on_old_and_new_kernels() {
     assert!(dirty(0) >= 256 && dirty(0) == dirty(1), "{said}");
 }
 
-/// The same run is no increase, and another program is not compared unless that is what is tested.
+/// The same run is not an increase, and another program is not compared unless that is the subject of the test.
 fn check(folder: &TempDir, file: &Path, program: &Path) {
     let file = file.to_str().unwrap();
     let checks = [
@@ -659,7 +659,7 @@ fn check(folder: &TempDir, file: &Path, program: &Path) {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(
-        said.contains("nothing can be claimed: the baseline was made with another program"),
+        said.contains("no claim is possible: the baseline was made with another program"),
         "{said}"
     );
 }

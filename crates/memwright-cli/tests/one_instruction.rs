@@ -1,7 +1,7 @@
-//! A kernel whose fault path is one instruction longer shows as exactly that.
+//! A kernel whose fault path is one instruction longer is reported as exactly that.
 //!
-//! The kernel is Debian's, uncompressed: the call of its page-fault handler is led over a jump that is written into the
-//! padding before that function. Nothing else of the image changes.
+//! The kernel is Debian's, uncompressed: the call of its page-fault handler is redirected through a jump in the padding
+//! before that function. Nothing else in the image changes.
 
 mod skipped;
 
@@ -14,11 +14,11 @@ use tempfile::TempDir;
 
 /// The function that the page-fault entry calls (arch/x86/mm/fault.c).
 const HANDLER: &str = "exc_page_fault";
-/// Bytes of padding before every function (CONFIG_FUNCTION_PADDING_BYTES of Debian's configuration), NOPs.
+/// Bytes of padding before every function (CONFIG_FUNCTION_PADDING_BYTES of Debian's configuration): NOPs.
 const PADDING: usize = 16;
 
-/// Touches fresh pages in regions 1 to 8; ticks of the clock fall into some of them, and into others on the other kernel.
-/// Before, it finds the handler's address where it is asked to.
+/// Writes fresh pages in regions 1 to 8; timer ticks occur in some of them, and in different ones on the other kernel.
+/// On request, it first finds the handler's address.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -82,11 +82,11 @@ fn long(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-/// The uncompressed kernel inside a bzImage (Documentation/arch/x86/boot.rst: `payload_offset`); `None`, and a word why,
-/// where the program that uncompresses it is missing.
+/// Returns the uncompressed kernel inside a bzImage (Documentation/arch/x86/boot.rst: `payload_offset`); `None`, after
+/// a message, if the decompressor is missing.
 fn uncompressed(image: &[u8], folder: &TempDir) -> Option<Vec<u8>> {
     let start = (usize::from(image[0x1f1]) + 1) * 512 + word(image, 0x248);
-    // The size stands behind it.
+    // The size follows it.
     let payload = &image[start..start + word(image, 0x24c) - 4];
     let tool = match payload {
         [0x28, 0xb5, ..] => "zstd",
@@ -110,7 +110,7 @@ fn uncompressed(image: &[u8], folder: &TempDir) -> Option<Vec<u8>> {
     }
 }
 
-/// The segment of an ELF file with code in it: its address, and its place in the file.
+/// Returns the executable segment of an ELF file: its address, and its range in the file.
 fn code(elf: &[u8]) -> (u64, std::ops::Range<usize>) {
     let first = long(elf, 32) as usize;
     let (address, place, size) = (
@@ -121,7 +121,7 @@ fn code(elf: &[u8]) -> (u64, std::ops::Range<usize>) {
     (address, place as usize..(place + size) as usize)
 }
 
-/// Leads every call of the handler over a jump.
+/// Redirects every call of the handler through a jump.
 fn lengthen(elf: &mut [u8], handler: u64) {
     let (address, place) = code(elf);
     let at = place.start + (handler - address) as usize;
@@ -145,7 +145,7 @@ fn lengthen(elf: &mut [u8], handler: u64) {
     elf[padding + 1..padding + 5].copy_from_slice(&(PADDING as u32 - 5).to_le_bytes());
 }
 
-/// Every page fault, whatever its cause.
+/// Returns the number of page faults of all causes.
 fn faults(counts: &Value) -> u64 {
     let both = ["user_faults", "kernel_faults"].map(|who| &counts[who]);
     let each = both

@@ -1,4 +1,4 @@
-//! `--kernel memwright`: Memwright's kernel beside any other, counted and profiled from outside.
+//! `--kernel memwright`: Memwright's kernel in comparisons, counted and profiled from outside.
 
 use std::fs;
 use std::io::Write;
@@ -16,7 +16,7 @@ fn memwright(words: &[&str], input: &[u8]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that refuses its options reads nothing.
+    // A command that rejects its options reads nothing.
     let _ = child.stdin.take().unwrap().write_all(input);
     child.wait_with_output().unwrap()
 }
@@ -40,8 +40,8 @@ fn document(words: &[&str], input: &[u8]) -> (Output, Value) {
     (output, read(&json))
 }
 
-/// Processes, pipes, signals and threads: each instruction of the kernel has a function, no call is without a return, and
-/// the profile of a run is what is counted without one.
+/// Processes, pipes, signals and threads: each kernel instruction has a function, every call returns, and the profile
+/// of a run equals the counts without one.
 #[test]
 fn functions_add_up_to_the_run() {
     let script =
@@ -81,7 +81,7 @@ fn functions_add_up_to_the_run() {
     );
 }
 
-/// What reads standard input gets all of it, and the document says what it was.
+/// A program that reads standard input gets all of it, and the document records its hash.
 #[test]
 fn standard_input_arrives() {
     let input: Vec<u8> = (0..300_000_u32).map(|number| number as u8).collect();
@@ -94,7 +94,7 @@ fn standard_input_arrives() {
     assert!(document.get("init_sha256").is_none());
 }
 
-/// Columns of the same kernel differ in what they change alone.
+/// Columns of the same kernel differ only by their changed options.
 #[test]
 fn policies_are_columns() {
     let folder = tempfile::tempdir().unwrap();
@@ -131,7 +131,7 @@ fn policies_are_columns() {
     assert_eq!(columns[0]["output_sha256"], columns[1]["output_sha256"]);
 }
 
-/// A program is swept over a parameter: by options, and by a plan that says the same.
+/// A program is swept over a parameter: by options, and by an equivalent plan.
 #[test]
 fn a_program_is_swept_over_its_parameters() {
     let folder = tempfile::tempdir().unwrap();
@@ -165,7 +165,7 @@ fn a_program_is_swept_over_its_parameters() {
     };
     assert_eq!(points.len(), 2);
     for column in [0, 1] {
-        // Each of 32 pages is zeroed, at least.
+        // At least, each of 32 pages is zeroed.
         assert!(kernel(1, column) > kernel(0, column) + 32 * 512);
     }
     assert_ne!(kernel(0, 1), kernel(0, 0), "the policy does nothing");
@@ -195,7 +195,7 @@ fn a_program_is_swept_over_its_parameters() {
     assert_eq!(String::from_utf8_lossy(&planned.stdout), table, "{said}");
 }
 
-/// A baseline is held to, and a change of settings refused.
+/// A baseline is checked, and a change of settings is refused.
 #[test]
 fn a_baseline_is_checked() {
     let folder = tempfile::tempdir().unwrap();
@@ -263,7 +263,7 @@ fn what_the_kernel_does_not_have_is_refused() {
     );
 }
 
-/// How a program ends is the command's exit code.
+/// The program's outcome determines the command's exit code.
 #[test]
 fn endings_are_codes() {
     for (words, code) in [

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 const KERNEL: &str = "debian:trixie";
 
-/// Each pass of region 1 writes to as many new pages as the list says. Region 2 is passed once.
+/// Each pass of region 1 writes as many new pages as the list says. Region 2 is passed once.
 const PASSES: &str = r#"
 #include <sys/mman.h>
 #include "mark.h"
@@ -51,12 +51,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A text with one space between words.
+/// Returns a text with single spaces between words.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Compiles source files, each a name and a text, to a program; `None` where there is no such compiler.
+/// Compiles source files, each a name and a text, to a program; `None` if there is no such compiler.
 fn compiled(
     folder: &TempDir,
     compiler: &str,
@@ -93,7 +93,7 @@ fn compiled(
     Some(program)
 }
 
-/// The program of [`PASSES`] with this list.
+/// Builds the program of [`PASSES`] with this list.
 fn passing(folder: &TempDir, name: &str, list: &str, options: &[&str]) -> String {
     let list = format!("-DLIST={list}");
     let options = [&["-static", &list], options].concat();
@@ -101,7 +101,7 @@ fn passing(folder: &TempDir, name: &str, list: &str, options: &[&str]) -> String
     program.to_str().unwrap().to_owned()
 }
 
-/// The write faults of a region: the sum, the first pass, the least, the median, the most.
+/// Returns the write faults of a region: the sum, the first pass, the minimum, the median, the maximum.
 fn write_faults(region: &Value) -> [u64; 5] {
     let of = |counts: &Value| counts["user_faults"]["write"].as_u64().unwrap();
     let each = ["first", "min", "median", "max"].map(|name| of(&region["each"][name]));
@@ -125,7 +125,7 @@ fn passes_have_their_first_least_median_and_most() {
     let document: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
     assert_eq!(document["repeats"], true, "{document}");
     let region = &document["regions"][0];
-    // Of six the lower one in the middle.
+    // Of six, the lower one in the middle.
     assert_eq!(write_faults(region), [21, 2, 1, 3, 6], "{region}");
     assert_eq!(
         (&region["passes"], &region["name"]),
@@ -145,7 +145,7 @@ fn passes_have_their_first_least_median_and_most() {
     ] {
         assert!(words(&account).contains(expected), "{expected}: {account}");
     }
-    // The document alone is enough for every format, by the region's number and by its name.
+    // The document alone is enough for every format, with the region's number and with its name.
     for (format, row, expected) in [
         (
             "--csv",
@@ -226,7 +226,7 @@ fn passes_have_their_first_least_median_and_most() {
     }
 }
 
-/// Two programs of equal sums, which differ in the largest pass alone: a difference, in the one row that says so.
+/// Two programs with equal sums that differ only in the largest pass: a difference, in the one row that reports it.
 #[test]
 fn one_pass_that_differs_is_a_difference() {
     if !has_kernel(KERNEL) {
@@ -267,7 +267,7 @@ fn one_pass_that_differs_is_a_difference() {
     assert!(!said.contains("median"), "{said}");
 }
 
-/// Programs that call their regions differently are not compared by a name, and the table says so.
+/// Programs that name their regions differently are not compared by a name, and the table says so.
 #[test]
 fn names_that_differ_are_said() {
     if !has_kernel(KERNEL) {
@@ -306,7 +306,8 @@ fn names_that_differ_are_said() {
     }
 }
 
-/// A program at one path, with names and without: its regions are counted alike. The whole run has the exec of another file.
+/// A program at one path, with and without names: its regions have the same counts. The complete run includes the exec
+/// of a different file.
 #[test]
 fn names_change_no_count_of_a_region() {
     if !has_kernel(KERNEL) {
@@ -337,7 +338,7 @@ fn names_change_no_count_of_a_region() {
     );
 }
 
-/// What is wrong with a program's names is said in a line, and none of them is used.
+/// An error in a program's names is reported in one line, and none of them is used.
 #[test]
 fn wrong_names_are_said_and_not_used() {
     if !has_kernel(KERNEL) {
@@ -417,7 +418,7 @@ fn wrong_names_are_said_and_not_used() {
     }
 }
 
-/// `--region` takes a name, and a name that no region has is refused before anything runs.
+/// `--region` accepts a name, and refuses a name that no region has before anything runs.
 #[test]
 fn a_profile_is_of_a_region_by_its_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -453,7 +454,7 @@ fn a_profile_is_of_a_region_by_its_name() {
     }
 }
 
-/// What the loader puts into memory, as one piece.
+/// Returns what the loader maps, concatenated.
 fn loaded(program: &Path) -> Vec<u8> {
     let image = program.with_extension("loaded");
     let status = Command::new("objcopy")
@@ -464,7 +465,7 @@ fn loaded(program: &Path) -> Vec<u8> {
     fs::read(image).unwrap()
 }
 
-/// What a section of a program has; empty where there is none.
+/// Returns the contents of a program's section; empty if there is none.
 fn section(program: &Path, name: &str) -> Vec<u8> {
     let (file, copy) = (
         program.with_extension("section"),
@@ -473,7 +474,7 @@ fn section(program: &Path, name: &str) -> Vec<u8> {
     let _ = fs::remove_file(&file);
     let dump = format!("{name}={}", file.display());
     let arguments = ["--dump-section", &dump];
-    // Of a section that is not there it says so, and writes no file.
+    // If the section does not exist, it prints an error and writes no file.
     Command::new("objcopy")
         .args(arguments)
         .args([program, &copy])
@@ -482,7 +483,7 @@ fn section(program: &Path, name: &str) -> Vec<u8> {
     fs::read(file).unwrap_or_default()
 }
 
-/// The entries of the section of names, by number: link-time optimisation chooses their order.
+/// Returns the entries of the section of names, by number: link-time optimisation determines their order.
 fn entries(mut section: &[u8]) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     while let Some((number, rest)) = section.split_first_chunk() {

@@ -1,4 +1,4 @@
-//! What counts as the same state at the marks of a region, on real kernels: what the program has mapped, and how its marks came.
+//! What counts as the same state at the marks of a region, on real kernels: the program's mappings, and its marks.
 
 mod kept;
 mod skipped;
@@ -13,8 +13,8 @@ use tempfile::TempDir;
 
 const KERNEL: &str = "debian:trixie";
 
-/// A region that writes 16 pages again, in memory of which `BEFORE` writes other pages first, `INSIDE` is done in the region,
-/// and `AFTER` behind it. `ONE` and `TWO` are written, `NEW` is not mapped yet.
+/// A region that writes 16 pages again, in memory of which `BEFORE` first writes other pages. `INSIDE` is executed in
+/// the region, and `AFTER` after it. `ONE` and `TWO` are written, `NEW` is not mapped yet.
 const PROGRAM: &str = r#"
 #include <sys/mman.h>
 #include "mark.h"
@@ -45,7 +45,7 @@ int main(void)
 }
 "#;
 
-/// What a program does before the region, in it, and behind it.
+/// The work of a program before, in and after the region.
 type Work = [&'static str; 3];
 
 fn built(folder: &TempDir, name: &str, [before, inside, after]: Work, options: &[&str]) -> PathBuf {
@@ -63,7 +63,7 @@ fn built(folder: &TempDir, name: &str, [before, inside, after]: Work, options: &
     program
 }
 
-/// The lines of a comparison about another state, and its exit code.
+/// Returns the lines of a comparison about a different state, and its exit code.
 fn compared(folder: &TempDir, words: &[&str]) -> (Vec<String>, i32) {
     let file = folder.path().join("json");
     let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
@@ -86,7 +86,7 @@ fn compared(folder: &TempDir, words: &[&str]) -> (Vec<String>, i32) {
     (lines, output.status.code().unwrap())
 }
 
-/// The lines for a program that does `other` beside one that does nothing but the region.
+/// Returns the lines for a program that executes `other`, compared with one that only executes the region.
 fn against_nothing(folder: &TempDir, other: Work) -> (Vec<String>, i32) {
     let first = built(folder, "first", ["", "", ""], &["-static"]);
     let other = built(folder, "other", other, &["-static"]);
@@ -95,12 +95,12 @@ fn against_nothing(folder: &TempDir, other: Work) -> (Vec<String>, i32) {
     compared(folder, &["--kernel", KERNEL, "--kernel", &column, program])
 }
 
-/// Work, and what the audit says of it.
+/// Work, and the resulting lines.
 const CASES: [(Work, &[&str]); 12] = [
-    // Outside the region: what is gone before it, and what comes behind it.
+    // Outside the region: what is unmapped before it, and what follows it.
     (["store(spare, 9), munmap(spare, 64 * 4096)", "", ""], &[]),
     (["", "", "store(spare, 9)"], &[]),
-    // What is there before the region and stays is there in it.
+    // What exists before the region and remains is also there inside it.
     (
         ["store(spare, 9)", "", ""],
         &[
@@ -110,7 +110,7 @@ const CASES: [(Work, &[&str]); 12] = [
             "Page tables where it ends: 4 KiB, dirty: A and A+9",
         ],
     ),
-    // Pages that are read alone: of the region, or of the time before it.
+    // Pages that are only read: in the region, or before it.
     (["load(spare, 9)", "", ""], &[]),
     (
         ["", "load(spare, 9)", ""],
@@ -120,7 +120,7 @@ const CASES: [(Work, &[&str]); 12] = [
         ["load(spare, 9)", "munmap(spare, 64 * 4096)", ""],
         &["Page tables, changed from its beginning to its end: 4 KiB, read-only: 0 and -9"],
     ),
-    // In the region: pages that come, rights that go, accesses that go.
+    // In the region: new pages, removed permissions, removed access.
     (
         ["", "store(spare, 9)", ""],
         &[
@@ -143,7 +143,7 @@ const CASES: [(Work, &[&str]); 12] = [
             "Page tables where it ends: neither present nor empty: A and A+5",
         ],
     ),
-    // Marks: a beginning too many, an end too many, a beginning alone.
+    // Marks: an extra begin mark, an extra end mark, a begin mark alone.
     (
         ["MARK_BEGIN(1)", "", ""],
         &["Marks: beginnings while it was open: A and A+1"],
@@ -158,7 +158,7 @@ const CASES: [(Work, &[&str]); 12] = [
     ),
 ];
 
-/// Two counts that stand at the end of a line, as their difference; else the line as it is.
+/// Returns the difference of two counts at the end of a line; otherwise the unchanged line.
 fn relative(line: &str) -> String {
     let line = line.strip_prefix("NOT THE SAME STATE: region 1: ").unwrap();
     let number = |text: &str| text.replace(',', "").parse::<i64>().ok();
@@ -181,12 +181,12 @@ fn the_state_is_what_the_program_has_mapped_at_the_marks() {
         let (lines, code) = against_nothing(&folder, work);
         let lines: Vec<String> = lines.iter().map(|line| relative(line)).collect();
         assert_eq!(lines, expected, "{work:?}");
-        // Without such a line, counts of the whole run differ.
+        // Without such a line, counts of the complete run differ.
         assert_eq!(code, if expected.is_empty() { 1 } else { 7 }, "{work:?}");
     }
 }
 
-/// A region that one column enters, and one that one column passes twice.
+/// A region that one column enters and the other does not, and one that one column passes twice.
 #[test]
 fn passes_are_a_part_of_the_state() {
     if !has_kernel(KERNEL) {
@@ -202,8 +202,8 @@ fn passes_are_a_part_of_the_state() {
     assert_eq!((lines, code), (vec![passed.to_owned()], 7));
 }
 
-/// Linux 7.3 and Memwright map more pages of the C library around a fault than 6.12: that is before the region, which does the
-/// same work.
+/// Linux 7.3 and Memwright map more pages of the C library around a fault than 6.12: that happens before the region,
+/// which does the same work.
 #[test]
 fn a_dynamic_program_has_one_state_on_every_kernel() {
     let newer = "debian:trixie-backports";

@@ -1,4 +1,4 @@
-//! What shifts a count is in the document, `check` refuses what differs, and nothing else shifts one.
+//! Everything that shifts a count is in the document, `check` refuses what differs, and nothing else shifts a count.
 
 mod skipped;
 
@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What standard input is.
+/// The kind of standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Input {
     Null,
@@ -26,7 +26,7 @@ fn memwright(arguments: &[&str]) -> Command {
     command
 }
 
-/// Reads one byte after another to the end of standard input, or nothing at all where it has an argument.
+/// Reads standard input byte by byte to its end; with an argument, reads nothing.
 const PROGRAM: &str = r#"
 #include <unistd.h>
 int main(int count, char **arguments)
@@ -89,7 +89,7 @@ fn with_input(folder: &TempDir, mut command: Command, input: Input) -> Output {
 /// The document of a run.
 fn document(folder: &TempDir, options: &[&str], words: &[&str], input: Input) -> Value {
     let json = folder.path().join("json");
-    // One that an earlier run wrote is no document of this one.
+    // A file from an earlier run is not the document of this one.
     let _ = fs::remove_file(&json);
     let mut command = memwright(&["run"]);
     command.args(options).arg("--json").arg(&json).args(words);
@@ -107,7 +107,7 @@ fn counts(document: &Value) -> &Value {
     }
 }
 
-/// Debian's kernel, or `None` and a word why where it is not kept here.
+/// Returns the options for Debian's kernel; `None`, after a message, if it is not kept here.
 fn on_linux() -> Option<[&'static str; 3]> {
     let options = ["--no-verify", "--kernel", "debian:trixie"];
     let words = [&["run"], &options[..], &["--dry-run", "/bin/true"]].concat();
@@ -118,13 +118,13 @@ fn on_linux() -> Option<[&'static str; 3]> {
     None
 }
 
-/// Equal documents but for what a difference between them is about.
+/// Documents are equal except for what the input changes.
 fn same_whatever_the_input(options: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let program = built(&folder);
     let program = program.to_str().unwrap();
     let of = |words: &[&str], input| document(&folder, options, words, input);
-    // Where it reads, and where it does not.
+    // For a program that reads its input, and for one that does not.
     for (words, inputs) in [
         (
             &[program][..],
@@ -177,7 +177,7 @@ fn what_is_kept_costs_nothing() {
     assert!(kept.join("initrd.cpio").is_file() && !kept.join("trace.jsonl").exists());
 }
 
-/// Checks a program, and returns the exit code and what is said.
+/// Checks a program, and returns the exit code and the output.
 fn check(
     folder: &TempDir,
     baseline: &Path,
@@ -191,7 +191,7 @@ fn check(
     (output.status.code(), said)
 }
 
-/// A baseline is only compared with a run that was told the same, and a line names what was not.
+/// A baseline is compared only with a run with the same settings, and a line names those that differ.
 fn differences_are_refused(kernel: &[&str], changes: &[(&[&str], Input, &str)]) {
     let folder = tempfile::tempdir().unwrap();
     let program = built(&folder);
@@ -245,7 +245,7 @@ fn linux_settings_are_compared_too() {
     );
 }
 
-/// What looks closer at a run shifts its counts, and is in its document.
+/// Tracing options shift the counts of a run, and are in its document.
 #[test]
 fn check_refuses_what_was_looked_at() {
     let folder = tempfile::tempdir().unwrap();
@@ -294,7 +294,7 @@ fn another_path_is_another_program_unless_that_is_allowed() {
     assert!(said.contains("instructions: kernel"), "{said}");
 }
 
-/// What `--trace` writes of a run in one format.
+/// Returns the output of `--trace` in one format.
 fn trace(folder: &TempDir, program: &str, format: &str) -> String {
     let path = folder.path().join(format);
     let mut command = memwright(&["run", "--trace-format", format, "--trace"]);
@@ -319,7 +319,7 @@ fn both_formats_of_a_trace_hold_the_same_events() {
         let mut fields: Value = serde_json::from_str(line).unwrap();
         let fields = fields.as_object_mut().unwrap();
         let clock = fields.remove("clock").unwrap().as_u64().unwrap();
-        // A parsed number is a floating-point number: the digits are in the text.
+        // A parsed number is floating-point: compare the digits in the text.
         let time = format!("\"ts\":{}.{:03},", clock / 1000, clock % 1000);
         assert!(written.contains(&time), "{line}: {written}");
         assert_eq!(fields.remove("event").as_ref(), Some(&event["name"]));

@@ -1,4 +1,4 @@
-//! Guests that start from a state saved after boot: they count what guests do that boot first.
+//! Guests that start from a state saved after boot have the same counts as guests that boot first.
 
 mod skipped;
 
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Prints what is known of each path of its arguments, then touches pages in a region, has them written to swap if there is
-/// any, and prints its input.
+/// Prints the status of each path in its arguments, then writes pages in a region, has them swapped out if there is
+/// swap, and prints its input.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -48,7 +48,7 @@ int main(int count, char **paths)
 }
 "#;
 
-/// A folder with the program, a cache of its own, and a QEMU that notes how it was started.
+/// A folder with the program, a private cache, and a QEMU that records how it was started.
 struct Room {
     folder: TempDir,
 }
@@ -94,7 +94,7 @@ impl Room {
         command
     }
 
-    /// The account of a run of the program, what it printed, and what the command said.
+    /// Returns the account of a run of the program, its output, and the command's messages.
     fn run(&self, options: &[&str], image: &Path, arguments: &[&str]) -> (Value, String, String) {
         let file = self.path("account.json");
         let words = [&["run"], options].concat();
@@ -111,7 +111,8 @@ impl Room {
         (account, printed, said)
     }
 
-    /// How many guests were started since the last call: those that booted, that stopped to be saved, and that were restored.
+    /// Returns how many guests were started since the last call: those that booted, those that stopped to be saved, and
+    /// those that were restored.
     fn started(&self) -> [usize; 3] {
         let text = fs::read_to_string(self.path("started")).unwrap();
         fs::write(self.path("started"), "").unwrap();
@@ -136,7 +137,7 @@ impl Room {
     }
 }
 
-/// The image of a kernel that is kept here; else a word why there is none.
+/// Returns the image of a kernel that is kept here; prints a message if there is none.
 fn image(name: &str) -> Option<PathBuf> {
     let kept = Command::new(env!("CARGO_BIN_EXE_memwright"))
         .args(["kernels", "list"])
@@ -164,7 +165,7 @@ fn text(account: &Value) -> String {
     serde_json::to_string_pretty(account).unwrap()
 }
 
-/// A run from a saved state writes the document of one that boots, byte for byte but for the host's part.
+/// A run from a saved state writes the same document as one that boots, byte for byte except for the host's part.
 fn cold_equals_restored(name: &str, qemu: &Path, options: &[&str]) {
     if let Some(image) = image(name) {
         cold_equals_restored_in(&Room::new(qemu), name, &image, options);
@@ -227,7 +228,7 @@ fn two_nodes_count_the_same_from_a_saved_state() {
     cold_equals_restored("debian:trixie", Path::new(USUAL), &options);
 }
 
-/// The modules for swap are in the state, its size is not.
+/// The modules for swap are part of the state, its size is not.
 #[test]
 fn swap_counts_the_same_from_a_saved_state() {
     let name = "debian:trixie-backports";
@@ -242,12 +243,12 @@ fn swap_counts_the_same_from_a_saved_state() {
         !said.contains("no swap") && !said.contains("was not loaded"),
         "{said}"
     );
-    // The program's pages come back from swap.
+    // The program's pages are swapped in.
     let count = |region: &Value| region["user_faults"]["read"].as_u64().unwrap();
     assert!(count(&account["run"]) > 0, "{said}");
 }
 
-/// A later QEMU saves and restores another machine; it is not fetched for this.
+/// A later QEMU saves and restores a different state; it is not fetched for this test.
 #[test]
 fn a_later_qemu_counts_the_same_from_a_saved_state() {
     if let Some(qemu) = later_qemu() {
@@ -255,7 +256,7 @@ fn a_later_qemu_counts_the_same_from_a_saved_state() {
     }
 }
 
-/// Where CPUs take turns, the first turns after a restore depend on the host: such guests boot.
+/// If CPUs run in turns, the first turns after a restore depend on the host: such guests boot.
 #[test]
 fn several_cpus_boot() {
     let Some(qemu) = later_qemu() else { return };
@@ -288,7 +289,7 @@ fn files_come_with_modes_links_times_and_owners() {
     let room = Room::new(Path::new(USUAL));
     let data = room.path("data");
     fs::create_dir(&data).unwrap();
-    // Larger than what the guest reads at once, and no multiple of a page.
+    // Larger than the guest's reads, and not a multiple of a page.
     fs::write(data.join("large"), vec![b'x'; 700_001]).unwrap();
     fs::write(data.join("empty"), "").unwrap();
     symlink("../elsewhere", data.join("link")).unwrap();
@@ -359,7 +360,7 @@ fn where_no_state_can_be_kept_the_guest_boots() {
     assert_eq!(room.started(), [0, 1, 1], "{said}");
 }
 
-/// Processes of QEMU whose command line names the folder.
+/// Returns the number of QEMU processes whose command line names the folder.
 fn emulators(room: &Room) -> usize {
     let name = room.folder.path().to_str().unwrap();
     let entries = fs::read_dir("/proc").unwrap().flatten();
@@ -379,7 +380,8 @@ fn wait_for(done: impl Fn() -> bool) {
     }
 }
 
-/// A command that is killed while a guest boots to be saved leaves no QEMU and no state. The next one removes its folder.
+/// A command that is killed while a guest boots to be saved leaves no QEMU and no state. The next command removes its
+/// folder.
 #[test]
 fn a_killed_command_leaves_no_state() {
     let Some(image) = image("debian:bookworm") else {

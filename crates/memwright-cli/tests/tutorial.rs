@@ -1,4 +1,4 @@
-//! The tutorial, from its start to its end: its program is compiled, and its commands run as they stand there.
+//! The tutorial, from start to end: its program is compiled, and its commands are run as printed.
 
 mod skipped;
 
@@ -9,17 +9,17 @@ use std::process::{Command, Stdio};
 
 const TUTORIAL: &str = include_str!("../../../docs/tutorial.md");
 
-/// The block of C.
+/// Returns the block of C.
 fn program() -> &'static str {
     let (_, rest) = TUTORIAL.split_once("```c\n").unwrap();
     rest.split_once("```").unwrap().0
 }
 
-/// The lines that a reader types.
+/// Returns the commands that a reader types.
 fn commands() -> Vec<&'static str> {
     let (before, rest) = TUTORIAL.split_once("```c\n").unwrap();
     let (_, after) = rest.split_once("```").unwrap();
-    // What is shown between fences is output.
+    // Text between fences is output.
     let after = after.split("```").step_by(2).flat_map(str::lines);
     let lines = before.lines().chain(after);
     lines.filter_map(|line| line.strip_prefix("    ")).collect()
@@ -72,7 +72,7 @@ fn every_command_of_the_tutorial_works() {
         assert_eq!(output.status.code(), Some(0), "{command}: {said}");
     }
     let table = fs::read_to_string(folder.path().join("table.txt")).unwrap();
-    // The two kernels are one here.
+    // Both kernels are the same here.
     assert!(table.contains("none of 64 rows changed."), "{table}");
     assert!(table.contains("repeats"), "{table}");
     let page = fs::read_to_string(folder.path().join("page.html")).unwrap();

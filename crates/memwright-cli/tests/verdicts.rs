@@ -1,4 +1,4 @@
-//! What `compare`, `check` and `report` make of counts, and the exit codes that say so.
+//! How `compare`, `check` and `report` judge counts, and their exit codes.
 
 mod stub;
 
@@ -7,7 +7,7 @@ use std::fs;
 use serde_json::{Value, json};
 use stub::Stub;
 
-/// What a kernel does other than the first, the code of `compare`, and the kinds in its JSON.
+/// How a kernel differs from the first, the exit code of `compare`, and the kinds in its JSON.
 const KINDS: [(&str, i32, &[&str]); 9] = [
     ("faults=3", 0, &[]),
     ("faults=4", 1, &["counts"]),
@@ -41,7 +41,7 @@ fn each_kind_of_difference_has_a_code() {
             .iter()
             .flat_map(Value::as_str)
             .collect();
-        // Which of the two runs of an unstable kernel comes first is chance.
+        // Which of the two runs of an unstable kernel comes first is random.
         if does.contains("unstable") {
             found.retain(|kind| *kind != "counts");
         }
@@ -60,7 +60,7 @@ fn each_kind_of_difference_has_a_code() {
     assert!(stub.is_tidy());
 }
 
-/// `check` has the same codes, but for counts that are allowed to fall.
+/// `check` has the same exit codes, except for counts that may decrease.
 #[test]
 fn a_check_has_the_codes_of_a_comparison() {
     let stub = Stub::new();
@@ -163,7 +163,7 @@ fn saved_documents_are_rendered_in_every_format() {
     );
     assert_eq!(code, 1);
     let read = |name: &str| fs::read_to_string(stub.at(name)).unwrap();
-    // One document: what the command itself wrote. Two: what a comparison of both wrote.
+    // For one document: what the command itself wrote. For two: what a comparison of both wrote.
     for (files, like, expected) in [
         ("before.json", "before", 0),
         ("cmp.json", "cmp", 0),
@@ -178,7 +178,7 @@ fn saved_documents_are_rendered_in_every_format() {
                 read(&format!("{like}.{format}")),
             );
             if like == "cmp" && format == "json" {
-                // The runs are others: their temporary files had other names.
+                // The runs differ: their temporary files had different names.
                 let parse = |text: &str| {
                     let mut json: Value = serde_json::from_str(text).unwrap();
                     for column in json["columns"].as_array_mut().unwrap() {
@@ -220,7 +220,7 @@ fn saved_documents_are_rendered_in_every_format() {
     }
 }
 
-/// Documents of the kinds that take no kernel image.
+/// Documents of kinds that need no kernel image.
 #[test]
 fn accounts_and_benches_are_rendered() {
     let stub = Stub::new();

@@ -10,27 +10,27 @@ use crate::compare::limit::{Judged, Judgement};
 use crate::linux::no_result::NoResult;
 use crate::model::failure::{Failure, SIGNAL_BASE, TIMEOUT};
 
-/// The limits hold.
+/// No limit is exceeded.
 pub const GOOD: u8 = 0;
-/// A limit does not hold.
+/// A limit is exceeded.
 pub const BAD: u8 = 1;
 /// This commit cannot be tested: its image is absent, does not boot, or panics.
 pub const SKIP: u8 = 125;
-/// From 128 on a code ends the bisection. These are above those of signals.
+/// Codes from 128 on stop the bisection. These are above the codes of signals.
 pub const USAGE: u8 = 194;
 /// QEMU, a compiler or another tool is missing, or fails.
 pub const ENVIRONMENT: u8 = 195;
-/// Nothing can be claimed: the counts do not repeat, or are not comparable.
+/// No claim is possible: the counts do not repeat, or are not comparable.
 pub const NO_CLAIM: u8 = 196;
 /// `--timeout` expired.
 pub const TOO_LATE: u8 = 197;
-/// Anything else, a full disk for example.
+/// Any other error, a full disk for example.
 pub const INTERNAL: u8 = 198;
 
-/// The exit code of a run that was judged.
+/// Returns the exit code of a run that was judged.
 ///
 /// # Errors
-/// A limit that cannot be judged: the bisection would go astray.
+/// A limit that cannot be judged: a wrong verdict would mislead the bisection.
 pub fn verdict(judged: &[Judged]) -> Result<u8, Failure> {
     let absent = judged.iter().find(|one| match one.result {
         Judgement::Absent => true,
@@ -38,7 +38,7 @@ pub fn verdict(judged: &[Judged]) -> Result<u8, Failure> {
     });
     if let Some(one) = absent {
         return Err(Failure::Skipped(format!(
-            "nothing can be claimed: there is no row {}: the program marked no such region, or passed it only once",
+            "no claim is possible: there is no row {}: the program marked no such region, or passed it only once",
             one.limit.given()
         )));
     }
@@ -58,7 +58,7 @@ pub fn verdict(judged: &[Judged]) -> Result<u8, Failure> {
     Ok(if judged.iter().any(is_bad) { BAD } else { GOOD })
 }
 
-/// The exit code of a failure.
+/// Returns the exit code of a failure.
 pub fn failure_code(failure: &Failure, panic: OnPanic) -> u8 {
     match failure {
         Failure::NoImage(_) => SKIP,
@@ -78,7 +78,8 @@ pub fn failure_code(failure: &Failure, panic: OnPanic) -> u8 {
     }
 }
 
-/// Whether a command line that does not parse asks for `check --bisect`: in front of PROGRAM, and not as an option's value.
+/// Returns whether a command line that does not parse contains `check --bisect` before PROGRAM, and not as the value of
+/// an option.
 pub fn is_asked_for(words: &[OsString]) -> bool {
     let command = Cli::command();
     let Some(check) = command.find_subcommand("check") else {
@@ -97,7 +98,7 @@ mod tests {
     use crate::compare::limit::Limit;
     use anyhow::anyhow;
 
-    /// What `git bisect run` makes of a code (git-bisect(1)).
+    /// How `git bisect run` interprets a code (git-bisect(1)).
     fn means(code: u8) -> &'static str {
         match code {
             0 => "good",

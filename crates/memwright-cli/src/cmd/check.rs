@@ -1,4 +1,4 @@
-//! `memwright check`: a program's counts against those of an earlier run, or against limits.
+//! `memwright check`: compares a program's counts with those of an earlier run, or with limits.
 
 use crate::compare::comparison;
 use crate::host::host_file;
@@ -25,10 +25,10 @@ use crate::model::saved::Saved;
 use crate::render::outputs::Outputs;
 use crate::sheet::{Sheet, cell_text};
 
-/// Runs the program as the baseline was made, and judges its counts; the exit code says what is wrong with them.
+/// Runs the program as the baseline was made, and judges its counts; the exit code says how they differ.
 ///
 /// # Errors
-/// Usage; something is missing; a guest that gives no result; counts that cannot be compared.
+/// Usage; a missing tool; a guest that gives no result; counts that cannot be compared.
 pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     let baseline = args.baseline.as_deref().map(baseline).transpose();
     let baseline = baseline.map_err(Failure::Usage)?;
@@ -85,7 +85,7 @@ fn baseline(path: &Path) -> anyhow::Result<Saved> {
     parsed.map_err(|error| anyhow!("--baseline {error:#}"))
 }
 
-/// What can be said against the options before anything runs.
+/// Checks the options before anything runs.
 fn check_usage(args: &CheckArgs, baseline: Option<&Saved>) -> anyhow::Result<()> {
     if let Some(limit) = args.limits.iter().find(|limit| limit.is_relative())
         && baseline.is_none()
@@ -113,7 +113,8 @@ fn check_usage(args: &CheckArgs, baseline: Option<&Saved>) -> anyhow::Result<()>
     Ok(())
 }
 
-/// The patterns of rows and the limits, with the number of a region where they have the name that the program gives it.
+/// Returns the patterns of rows and the limits, with the names that the program gives its regions replaced by their
+/// numbers.
 fn numbered(args: &CheckArgs) -> anyhow::Result<(Vec<String>, Vec<Limit>)> {
     let limits = args.limits.iter().map(|limit| &limit.row);
     let mut rows = args.shown.rows.iter().chain(limits);
@@ -121,7 +122,7 @@ fn numbered(args: &CheckArgs) -> anyhow::Result<(Vec<String>, Vec<Limit>)> {
     let other = args.run.kernel.last().and_then(|text| other_program(text));
     let program = other.or_else(|| args.run.setup.command.first().cloned());
     let path = std::env::var_os("PATH");
-    // A program that is not there is for the run to refuse.
+    // A missing program is refused by the run, not here.
     let path = program
         .filter(|_| by_name)
         .and_then(|name| program::locate(&name, path.as_deref()).ok());
@@ -145,22 +146,22 @@ fn numbered(args: &CheckArgs) -> anyhow::Result<(Vec<String>, Vec<Limit>)> {
     ))
 }
 
-/// Whether a text that names rows is the name of one: no pattern, and no group, which begins with a capital letter.
+/// Returns whether the text is the name of a row: not a pattern, and not a group, which begins with a capital letter.
 fn is_name(text: &str) -> bool {
     !text.contains('*') && text.starts_with(|letter: char| letter.is_ascii_lowercase())
 }
 
-/// Whether anything can be claimed: the runs are comparable, and they repeat.
+/// Checks that a claim is possible: the runs are comparable, and they repeat.
 fn claim(args: &CheckArgs, baseline: Option<&Saved>, now: &Saved) -> Result<(), Failure> {
     let json = |saved: &Saved| serde_json::to_value(saved).context("cannot write JSON");
     let mut vary = args.vary.clone();
-    // The kernel is what a bisection varies.
+    // A bisection varies the kernel.
     vary.extend(args.bisect.then_some(Vary::Kernel));
     if let Some(baseline) = baseline {
         let differing = identity::differing(&json(baseline)?, &json(now)?, &vary);
         if !differing.is_empty() {
             return Err(Failure::Skipped(format!(
-                "nothing can be claimed: the baseline was made with another {} (--vary says what may differ)",
+                "no claim is possible: the baseline was made with another {} (--vary says what may differ)",
                 differing.join(", another ")
             )));
         }
@@ -168,19 +169,19 @@ fn claim(args: &CheckArgs, baseline: Option<&Saved>, now: &Saved) -> Result<(), 
     for (which, saved) in [("the baseline", baseline), ("this run", Some(now))] {
         if saved.and_then(Saved::repeats) == Some(false) {
             return Err(Failure::Skipped(format!(
-                "nothing can be claimed: {which} does not repeat"
+                "no claim is possible: {which} does not repeat"
             )));
         }
     }
     let ended = other_ending(baseline.map(Saved::outcome), now.outcome());
     match ended.filter(|_| args.bisect) {
-        Some(line) => Err(Failure::Skipped(format!("nothing can be claimed: {line}"))),
+        Some(line) => Err(Failure::Skipped(format!("no claim is possible: {line}"))),
         None => Ok(()),
     }
 }
 
-/// A line if the program did not end as before, or, where nothing is known of before, did not run to its end: its counts
-/// are those of something else.
+/// Returns a line if the program did not end as in the baseline, or, without a baseline, did not run to its end: its
+/// counts do not describe the same work.
 fn other_ending(before: Option<Option<Ending>>, now: Option<Ending>) -> Option<String> {
     let text = words::ending;
     match (before, now) {
@@ -193,7 +194,7 @@ fn other_ending(before: Option<Option<Ending>>, now: Option<Ending>) -> Option<S
     }
 }
 
-/// What a check against a baseline finds: the kinds of difference, and a line for each.
+/// Returns the differences from a baseline: their kinds, and a line for each.
 fn differences(
     sheet: &Sheet,
     on: FailOn,
@@ -207,11 +208,11 @@ fn differences(
     with_lines(found)
 }
 
-/// What a check against limits finds.
+/// Returns the limits that were exceeded.
 fn exceeded(judged: &[Judged], columns: &[(String, &Saved)]) -> (Vec<Kind>, Vec<String>) {
     let is_over = |one: &&Judged| match one.result {
         Judgement::Good { .. } => false,
-        // What nothing measured must not pass unseen.
+        // A row that was not measured must not pass silently.
         Judgement::Bad { .. } | Judgement::Absent | Judgement::NotMeasured => true,
     };
     let lines = judged.iter().filter(is_over);
@@ -228,7 +229,8 @@ fn with_lines(found: impl IntoIterator<Item = (Kind, Vec<String>)>) -> (Vec<Kind
     (kinds, lines.concat())
 }
 
-/// A line for each row that makes the check fail. What one side did not measure makes it fail too: it must not pass unseen.
+/// Returns a line for each row that makes the check fail. A row that one side did not measure also makes it fail: it
+/// must not pass silently.
 fn failing(sheet: &Sheet, on: FailOn) -> Vec<String> {
     let mut lines = Vec::new();
     for section in &sheet.sections {
@@ -300,7 +302,7 @@ mod tests {
             (Some(1), Some(1), 0, 0),
             (Some(1), Some(2), 1, 1),
             (Some(2), Some(1), 0, 1),
-            // As floating-point numbers these are equal.
+            // These are equal as floating-point numbers.
             (Some(LARGE), Some(LARGE + 1), 1, 1),
             (Some(LARGE + 1), Some(LARGE), 0, 1),
             (Some(1), None, 1, 1),

@@ -23,10 +23,10 @@ use crate::render::outputs::{Outputs, Shown};
 use crate::render::profile_outputs::ProfileOutputs;
 use crate::sheet::Section;
 
-/// Runs the program on each kernel and prints what they counted; the exit code says which kind of difference there is.
+/// Runs the program on each kernel and prints the counts; the exit code says which kind of difference there is.
 ///
 /// # Errors
-/// Usage; something is missing; a guest that gives no result.
+/// Usage; a missing tool; a guest that gives no result.
 pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let run = &args.run;
     let columns = columns(args).map_err(Failure::Usage)?;
@@ -59,7 +59,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     if let [first, .., last] = documents.as_slice() {
         write_profiles(&profiles, first, last)?;
     }
-    // Memwright's functions and Linux's are none of each other's parts.
+    // Functions of Memwright are not parts of Linux's functions, nor the reverse.
     if columns
         .iter()
         .any(|column| column.image.system != columns[0].image.system)
@@ -83,8 +83,8 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     conclude("memwright compare", &columns, functions, &shown, &outputs)
 }
 
-/// The patterns of rows, with the number of a region where they have the name that the programs give it. Programs that give
-/// `--region` another number are refused.
+/// Returns the patterns of rows, with the names that the programs give their regions replaced by their numbers. Fails
+/// if the programs give the region of `--region` different numbers.
 fn regions_by_number(
     args: &CompareArgs,
     laboratories: &[Laboratory<'_>],
@@ -98,10 +98,10 @@ fn regions_by_number(
     rows.map_err(|unknown| anyhow!("--rows: {unknown}"))
 }
 
-/// Writes a comparison, with sections beside the counts, to wherever it is wanted, and returns its exit code.
+/// Writes a comparison, with further sections after the counts, to the selected outputs, and returns its exit code.
 ///
 /// # Errors
-/// Documents of two kinds; a pattern that names no row; those of writing.
+/// Documents of two kinds; a pattern that names no row; I/O errors of writing.
 pub fn conclude(
     title: &str,
     columns: &[(String, &Saved)],
@@ -127,7 +127,7 @@ pub fn conclude(
     Ok(verdict::code(&document.kinds))
 }
 
-/// Writes the files of profiles, where functions were counted.
+/// Writes the output files of profiles, if functions were counted.
 fn write_profiles(
     outputs: &ProfileOutputs,
     first: &Document,
@@ -140,7 +140,7 @@ fn write_profiles(
     outputs.write_two([before, after], names, &first.arguments.join(" "))
 }
 
-/// The functions of the kernels, where they were asked for.
+/// Returns the section about the kernels' functions, if it was requested.
 fn functions(
     args: &CompareArgs,
     documents: &[Document],
@@ -162,7 +162,7 @@ fn functions(
     [functions].into_iter().chain(lines).collect()
 }
 
-/// The columns, with what else can be said against the options before anything runs.
+/// Returns the columns, after checking the options before anything runs.
 fn columns(args: &CompareArgs) -> anyhow::Result<Vec<Column>> {
     if args.run.kernel.len() < 2 {
         return Err(anyhow!("compare takes two or more --kernel NAME=IMAGE"));

@@ -1,4 +1,4 @@
-//! `memwright doctor`: what is here, what is missing, and the command that mends it.
+//! `memwright doctor`: checks required tools and shows how to install them.
 
 use std::fs;
 use std::process::Command;
@@ -13,14 +13,14 @@ use crate::host::{cache, output};
 use crate::model::failure::{ENVIRONMENT, Failure};
 use crate::qemu::version;
 
-/// How a finding weighs.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Weight {
-    /// It is here.
+    /// It is installed.
     Here,
-    /// Some commands need it.
+    /// Some commands need it, and it is missing.
     Useful,
-    /// Nothing runs without it.
+    /// It is missing, and nothing runs without it.
     Needed,
 }
 
@@ -32,10 +32,10 @@ struct Finding {
     detail: String,
 }
 
-/// Looks for everything and prints a line for each; 3 where something needed is missing.
+/// Checks all tools and prints a line for each; returns 3 if a required one is missing.
 ///
 /// # Errors
-/// Those of printing.
+/// I/O errors of printing.
 pub fn doctor() -> Result<u8, Failure> {
     let findings = [
         qemu(),

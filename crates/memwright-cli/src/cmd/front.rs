@@ -1,4 +1,4 @@
-//! The options in front of PROGRAM, found in words that clap has not parsed.
+//! Finds the options before PROGRAM in words that clap has not parsed.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use clap::{Arg, Command};
 pub struct Front {
     /// The options.
     pub options: Vec<Found>,
-    /// The index of the first word that is no option and no value of one: PROGRAM, or the sign that it follows.
+    /// The index of the first word that is neither an option nor the value of one: PROGRAM, or the `--` before it.
     pub end: usize,
 }
 
@@ -23,8 +23,8 @@ pub struct Found {
     pub value: Option<OsString>,
 }
 
-/// Finds the options of a subcommand among words; the first two are the command and the subcommand. Words that are no options
-/// end them where PROGRAM takes all that follows.
+/// Finds the options of a subcommand among words; the first two words are the command and the subcommand. If PROGRAM
+/// takes all remaining words, the options end at the first word that is not an option.
 pub fn front(subcommand: &Command, words: &[OsString]) -> Front {
     let ends_at_program = subcommand
         .get_positionals()
@@ -61,7 +61,8 @@ pub fn front(subcommand: &Command, words: &[OsString]) -> Front {
     }
 }
 
-/// The long name of an option, and the value that follows it in the same word; `None` of a word that is no option.
+/// Returns the long name of an option, and the value that follows it in the same word; `None` if the word is not an
+/// option.
 fn named(subcommand: &Command, word: &OsStr) -> Option<(String, Option<OsString>)> {
     let bytes = word.as_bytes();
     if bytes == b"--" {

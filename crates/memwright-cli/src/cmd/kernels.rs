@@ -1,4 +1,4 @@
-//! `memwright kernels`: Linux kernel images with names, kept in the cache.
+//! `memwright kernels`: named Linux kernel images in the cache.
 
 use crate::cmd::args::KernelsAction;
 use crate::host::output::{self, say};
@@ -6,7 +6,7 @@ use crate::linux::fetch;
 use crate::linux::kept::{self, Kept};
 use crate::model::failure::Failure;
 
-/// Adds, lists or removes.
+/// Adds, lists or removes images.
 ///
 /// # Errors
 /// One line: usage, apt, the cache.
@@ -28,7 +28,7 @@ fn list() -> anyhow::Result<()> {
 }
 
 fn line(kept: &Kept) -> String {
-    // A document in the cache that something else wrote can hold anything.
+    // The hash may have any length if another program wrote the document in the cache.
     let beginning: String = kept.sha256.chars().take(12).collect();
     format!("{}  {beginning}  {}\n", kept.name, kept.version)
 }

@@ -1,4 +1,4 @@
-//! Completions for shells, and manual pages, made from the command line itself.
+//! Shell completions and manual pages, generated from the command line's definition.
 
 use std::fs;
 use std::path::Path;
@@ -10,10 +10,10 @@ use clap_complete::Shell;
 use crate::cmd::args::Cli;
 use crate::host::output;
 
-/// Prints the completions of a shell.
+/// Prints the completions for a shell.
 ///
 /// # Errors
-/// Those of printing.
+/// I/O errors of printing.
 pub fn completions(shell: Shell) -> anyhow::Result<u8> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "memwright", &mut text);
@@ -24,7 +24,7 @@ pub fn completions(shell: Shell) -> anyhow::Result<u8> {
 /// Writes a manual page for the command and one for each of its subcommands.
 ///
 /// # Errors
-/// Those of writing.
+/// I/O errors of writing.
 pub fn manual(folder: &Path) -> anyhow::Result<u8> {
     let context = || format!("cannot write to {}", folder.display());
     fs::create_dir_all(folder).with_context(context)?;

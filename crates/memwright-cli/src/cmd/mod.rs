@@ -27,7 +27,7 @@ use crate::host::output::{self, say};
 use crate::model::failure::{BROKEN, Failure, SIGNAL_BASE, SIGPIPE, USAGE};
 use crate::qemu::launch;
 
-/// Parses the command line, does what it asks, and returns the exit code.
+/// Parses the command line, executes the subcommand, and returns the exit code.
 pub fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
     let words = match plan_file::expanded(words.clone()) {
@@ -41,7 +41,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let printed = error.print().and_then(|()| io::stdout().flush());
-            // Help and version are no errors.
+            // Help and version are not errors.
             let failure = match (error.use_stderr(), printed) {
                 (true, _) => return ExitCode::from(Codes::of_words(&words).usage()),
                 (false, Ok(())) => return ExitCode::SUCCESS,
@@ -52,7 +52,7 @@ pub fn main() -> ExitCode {
     };
     let codes = Codes::of(&cli.action);
     let result = match codes {
-        // A panic's own code, 101, would call a commit bad.
+        // 101, the exit code of a panic, would mark a commit as bad.
         Codes::Bisect(_) => panic::catch_unwind(panic::AssertUnwindSafe(|| act(&cli.action)))
             .unwrap_or_else(|_| Err(Failure::Broken(anyhow!("memwright panicked")))),
         Codes::Run | Codes::Others => act(&cli.action),
@@ -78,10 +78,10 @@ fn act(action: &Action) -> Result<u8, Failure> {
     }
 }
 
-/// Which exit codes failures have.
+/// Which exit codes failures map to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Codes {
-    /// Those of `run`, which are PROGRAM's but for a few.
+    /// Those of `run`, most of which are PROGRAM's.
     Run,
     /// Those that `git bisect run` reads.
     Bisect(OnPanic),
@@ -105,7 +105,7 @@ impl Codes {
         }
     }
 
-    /// The codes of a command line that does not parse.
+    /// Returns the codes for a command line that does not parse.
     fn of_words(words: &[OsString]) -> Self {
         if words.get(1).is_some_and(|word| word == "run") {
             Self::Run
@@ -125,7 +125,7 @@ impl Codes {
     }
 }
 
-/// Says why the command failed, and returns its exit code. Where the reader of standard output is gone, it ends quietly.
+/// Prints why the command failed, and returns its exit code. Prints nothing if the reader of standard output is gone.
 fn end(failure: &Failure, codes: Codes) -> u8 {
     if failure.is_closed_output() {
         return SIGNAL_BASE + SIGPIPE;

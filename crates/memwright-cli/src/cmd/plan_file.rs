@@ -1,4 +1,4 @@
-//! Files of plans: the options of a command and its columns in TOML, which `--plan FILE` stands for.
+//! Plan files: the options of a command and its columns in TOML, which replace `--plan FILE`.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -11,20 +11,20 @@ use crate::cmd::args::Cli;
 use crate::cmd::front::front;
 use crate::host::host_file::{self, LARGEST_DOCUMENT};
 
-/// The option.
+/// The option's name.
 const OPTION: &str = "plan";
 /// The key of the program and its arguments.
 const PROGRAM: &str = "program";
-/// The key of the tables of columns, and in each the keys of its name and its kernel.
+/// The key of the tables of columns, and the keys of the name and the kernel in each.
 const COLUMN: &str = "column";
 const NAME: &str = "name";
 const KERNEL: &str = "kernel";
 
-/// The words of a command line with the words of its plan in place of `--plan FILE`. Options that follow come later than
-/// those of the plan; a program that the command line names is taken in place of the plan's.
+/// Replaces `--plan FILE` in a command line by the words of the plan. Options of the command line come after those of
+/// the plan; a program in the command line replaces the plan's.
 ///
 /// # Errors
-/// A plan that cannot be read, or that says what the command does not know; two plans.
+/// A plan that cannot be read or has unknown keys; two plans.
 pub fn expanded(words: Vec<OsString>) -> anyhow::Result<Vec<OsString>> {
     let command = Cli::command();
     let name = words.get(1).and_then(|word| word.to_str());
@@ -42,7 +42,7 @@ pub fn expanded(words: Vec<OsString>) -> anyhow::Result<Vec<OsString>> {
     };
     let path = plan.value.as_ref().context("--plan takes a FILE")?;
     if plans.next().is_some() {
-        bail!("--plan is there twice");
+        bail!("--plan is given twice");
     }
     let context = || format!("--plan {}", path.display());
     let text = host_file::read(Path::new(path), LARGEST_DOCUMENT).with_context(context)?;
@@ -61,7 +61,7 @@ pub fn expanded(words: Vec<OsString>) -> anyhow::Result<Vec<OsString>> {
     Ok(all)
 }
 
-/// The words that a plan stands for: options, and the program with its arguments.
+/// Returns the words of a plan: options, and the program with its arguments.
 fn of_table(
     subcommand: &Command,
     mut table: Table,
@@ -93,7 +93,7 @@ fn of_table(
     Ok((options, program.collect()))
 }
 
-/// The words of one option.
+/// Returns the words of one option.
 fn option(subcommand: &Command, key: &str, value: Value) -> anyhow::Result<Vec<OsString>> {
     let mut known = subcommand.get_arguments();
     let known = known.find(|one| one.get_long() == Some(key) && !one.is_hide_set());
@@ -118,7 +118,7 @@ fn option(subcommand: &Command, key: &str, value: Value) -> anyhow::Result<Vec<O
     }
 }
 
-/// `[NAME=]IMAGE[,KEY=VALUE]...` of a column's table.
+/// Returns `[NAME=]IMAGE[,KEY=VALUE]...` for a column's table.
 fn column(mut table: Table) -> anyhow::Result<String> {
     let kernel = table.remove(KERNEL).context("there is no kernel")?;
     let mut text = scalar(KERNEL, &kernel)?;
@@ -127,7 +127,7 @@ fn column(mut table: Table) -> anyhow::Result<String> {
     }
     for (key, value) in table {
         for value in words(&key, value)? {
-            // A comma that no key follows belongs to the value; one that a key follows would begin another.
+            // A comma that is not followed by a key belongs to the value; one that is would begin another key.
             let begins_another = value.split(',').skip(1).any(|part| part.contains('='));
             if begins_another {
                 bail!(
@@ -140,7 +140,7 @@ fn column(mut table: Table) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A value, or the values of a list.
+/// Returns a value, or the values of a list, as words.
 fn words(key: &str, value: Value) -> anyhow::Result<Vec<String>> {
     match value {
         Value::Array(values) => values.iter().map(|value| scalar(key, value)).collect(),

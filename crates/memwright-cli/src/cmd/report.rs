@@ -1,4 +1,4 @@
-//! `memwright report`: saved documents in every format, one or several side by side.
+//! `memwright report`: saved documents in every format, one alone or several side by side.
 
 use crate::host::host_file;
 use crate::render;
@@ -22,14 +22,14 @@ use crate::render::account;
 use crate::render::outputs::{Outputs, Shown};
 use crate::sheet::Sheet;
 
-/// A file that the user named.
+/// A file named by the user.
 struct File {
     name: Option<String>,
     path: PathBuf,
 }
 
 impl File {
-    /// Reads `[NAME=]FILE`.
+    /// Parses `[NAME=]FILE`.
     fn of(text: &str) -> Self {
         let (name, path) = split_name(text);
         Self {
@@ -38,14 +38,14 @@ impl File {
         }
     }
 
-    /// What its column is called where another has the name of the kernel: the file without its ending.
+    /// Returns the name of its column if another column has the same kernel: the file name without its extension.
     fn stem(&self) -> String {
         let stem = self.path.file_stem().unwrap_or_default();
         stem.to_string_lossy().into_owned()
     }
 }
 
-/// What a file holds.
+/// The contents of a file.
 enum Content {
     Run(Saved),
     Comparison(Vec<Saved>),
@@ -56,7 +56,7 @@ enum Content {
 /// Renders one document, or compares several runs; the exit code of a comparison is that of `compare`.
 ///
 /// # Errors
-/// Usage: a file that is no such document, documents that cannot be compared.
+/// Usage: a file that is not such a document, documents that cannot be compared.
 pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     let files: Vec<File> = args.files.iter().map(|text| File::of(text)).collect();
     let mut taken = Taken::default();
@@ -85,7 +85,7 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     conclude(args, &columns, &outputs)
 }
 
-/// The patterns of rows, with the number of a region where they have the name that the documents give it.
+/// Returns the patterns of rows, with the names that the documents give their regions replaced by their numbers.
 fn rows<'a>(
     args: &ReportArgs,
     documents: impl Iterator<Item = &'a Saved>,
@@ -118,7 +118,7 @@ fn one(
         Content::Comparison(columns) => {
             let columns: Vec<&Saved> = columns.iter().collect();
             let names = names(&[], &columns).into_iter();
-            // What was found when it was made is no failure of the rendering.
+            // Differences that were found when the document was made are not a failure of rendering it.
             let columns: Vec<(String, &Saved)> = names.zip(columns).collect();
             conclude(args, &columns, outputs)?;
             Ok(0)
@@ -178,7 +178,7 @@ fn write(
     Ok(0)
 }
 
-/// The sheet of a single run.
+/// Returns the sheet of a single run.
 fn single(file: &File, saved: &Saved) -> Sheet {
     match saved {
         Saved::Kernel(document) => {
@@ -195,7 +195,8 @@ fn single(file: &File, saved: &Saved) -> Sheet {
     }
 }
 
-/// What the columns are called: as the user says; else as their kernels, or as their files where two kernels have one name.
+/// Returns the names of the columns: those that the user gives; otherwise the kernels', or the files' if two kernels
+/// have the same name.
 fn names(files: &[File], columns: &[&Saved]) -> Vec<String> {
     let kernel = |saved: &Saved| match saved {
         Saved::Kernel(document) => document.kernel.name.clone(),
@@ -221,7 +222,7 @@ fn content(path: &Path) -> anyhow::Result<Content> {
     parse(value).with_context(|| path.display().to_string())
 }
 
-/// What a document is, by its kind.
+/// Parses a document by its kind.
 fn parse(mut value: Value) -> anyhow::Result<Content> {
     if value["kind"] == bench::KIND {
         if value["schema"] != bench::SCHEMA {

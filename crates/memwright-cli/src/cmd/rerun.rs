@@ -14,10 +14,11 @@ use crate::model::plan::{OwnPlan, Plan};
 use crate::model::saved::Saved;
 use crate::qemu::runs::Runs;
 
-/// Runs the program on the kernel image that is named, or on Memwright: as the baseline was made, where there is one.
+/// Runs the program on the named kernel image or on Memwright, and, if there is a baseline, in the same way as the
+/// baseline.
 ///
 /// # Errors
-/// Usage; something is missing; a guest that gives no result.
+/// Usage; a missing tool; a guest that gives no result.
 pub fn run(args: &RunArgs, baseline: Option<&Saved>) -> Result<Saved, Failure> {
     let plan = plan(args, baseline)?;
     let input = Input::default();

@@ -7,10 +7,10 @@ use crate::model::size::in_mebibytes;
 use crate::model::words;
 use crate::sheet::{self, Row, Section, Sheet};
 
-/// What the column of a run on Memwright is called.
+/// The name of the column of a run on Memwright.
 pub const COLUMN: &str = "memwright";
 
-/// The documents under these names, the first being what the others are compared with.
+/// Returns a sheet of the documents under these names. The others are compared with the first.
 pub fn sheet(columns: &[(String, &Document)]) -> Sheet {
     let heading = columns.last().map(|(_, one)| one.arguments.join(" "));
     Sheet {
@@ -36,7 +36,7 @@ pub fn sheet(columns: &[(String, &Document)]) -> Sheet {
     }
 }
 
-/// A row for each name that any of the documents has, under the group's heading.
+/// Returns a row for each name in any of the documents, under the group's heading.
 fn rows(columns: &[(String, &Document)]) -> Vec<Row> {
     let mut names: Vec<&str> = Vec::new();
     for (_, document) in columns {

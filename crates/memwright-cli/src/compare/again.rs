@@ -1,4 +1,4 @@
-//! The command that makes a document again, put together from what the document says.
+//! Reconstructs from a document the command that reproduces it.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::model::profile::Profile;
 use crate::model::shell::shell_line;
 use crate::model::{change, memwright_run as report};
 
-/// The settings that are options of the same name, and what each is where nothing is said.
+/// The settings that are options of the same name, and the default of each.
 const OPTIONS: [(&str, &str); 7] = [
     ("thp", "madvise"),
     ("thp-size", ""),
@@ -20,7 +20,8 @@ const OPTIONS: [(&str, &str); 7] = [
 ];
 const USUAL_MEMORY: u64 = 512 << 20;
 
-/// The command that runs the program of these documents on their kernels, and shows these rows; `None` without documents.
+/// Returns the command that runs the program of these documents on their kernels, and prints these rows; `None` without
+/// documents.
 pub fn on_kernels(documents: &[Document], rows: &[String]) -> Option<String> {
     let first = documents.first()?;
     let mut words = vec!["memwright".to_owned()];
@@ -32,7 +33,7 @@ pub fn on_kernels(documents: &[Document], rows: &[String]) -> Option<String> {
         }
         .to_owned(),
     );
-    // What is added to a command cannot be taken away for one column.
+    // An option that applies to all columns cannot be removed for one of them.
     let added = |key: &str| change::can_change(key) && !is_always_set(key);
     let everywhere = |setting: &String| documents.iter().all(|one| one.settings.contains(setting));
     for document in documents {
@@ -73,7 +74,7 @@ pub fn on_kernels(documents: &[Document], rows: &[String]) -> Option<String> {
     Some(line(&words))
 }
 
-/// The options that a profile was made with.
+/// Returns the options with which a profile was made.
 fn functions(profile: &Profile) -> Vec<String> {
     let mut words = vec!["--functions".to_owned()];
     if let Some(number) = profile.region {
@@ -85,13 +86,13 @@ fn functions(profile: &Profile) -> Vec<String> {
     words
 }
 
-/// Whether every document has this setting: it has a value where nothing is said.
+/// Returns whether every document has this setting, because it has a default value.
 fn is_always_set(key: &str) -> bool {
     let mut options = OPTIONS.iter();
     options.any(|(option, usual)| *option == key && !usual.is_empty())
 }
 
-/// `[NAME=]IMAGE` of a document's kernel.
+/// Returns `[NAME=]IMAGE` of a document's kernel.
 fn column(document: &Document) -> String {
     let (name, path) = (&document.kernel.name, &document.host.image);
     let image = kept(path).unwrap_or(path);
@@ -102,13 +103,13 @@ fn column(document: &Document) -> String {
     }
 }
 
-/// The name that an image is kept under, on whichever machine that was; `None` for an image of the user's own.
+/// Returns the name under which an image is kept, on the machine that ran it; `None` for an image of the user's own.
 fn kept(image: &str) -> Option<&str> {
     let (_, name) = image.strip_suffix("/vmlinuz")?.rsplit_once("/kernels/")?;
     (!name.contains('/')).then_some(name)
 }
 
-/// The command that runs the program of this document on Memwright.
+/// Returns the command that runs the program of this document on Memwright.
 pub fn on_memwright(document: &report::Document) -> String {
     let mut words = vec!["memwright".to_owned(), "run".to_owned()];
     words.extend(machine(document.memory, document.cpus, &document.settings));
@@ -119,7 +120,7 @@ pub fn on_memwright(document: &report::Document) -> String {
     line(&words)
 }
 
-/// The options of a machine, without those that are as they usually are.
+/// Returns the options of a machine, except those with their default values.
 fn machine(memory: u64, cpus: u8, settings: &[String]) -> Vec<String> {
     let mut words = Vec::new();
     if memory != USUAL_MEMORY {
@@ -145,7 +146,7 @@ fn machine(memory: u64, cpus: u8, settings: &[String]) -> Vec<String> {
     words
 }
 
-/// Words as a shell takes them.
+/// Joins words, quoted for a shell.
 fn line(words: &[String]) -> String {
     let words: Vec<OsString> = words.iter().map(OsString::from).collect();
     match words.split_first() {

@@ -1,11 +1,11 @@
-//! One sheet for each experiment: measures down, kernels across.
+//! One sheet for each experiment, with a row per measure and a column per kernel.
 
 use crate::model::bench::{Kernel, Measured, MeasuredRun};
 use crate::model::records::Record;
 use crate::model::statistic::Statistic;
 use crate::sheet::{Row, Section, Sheet, Value};
 
-/// What an experiment found, as a sheet: a section for each run.
+/// Returns the results of an experiment as a sheet, with a section for each run.
 pub fn sheet(measured: &Measured, columns: &[Kernel]) -> Sheet {
     Sheet {
         heading: format!("{}: {}", measured.experiment, measured.question),
@@ -17,7 +17,7 @@ pub fn sheet(measured: &Measured, columns: &[Kernel]) -> Sheet {
     }
 }
 
-/// What ran, on what, in each column: a line each, for tables that leave this machine.
+/// Returns a line for each kernel, each QEMU and the program, for tables that are read elsewhere.
 pub fn origins(measured: &Measured, columns: &[Kernel]) -> Vec<String> {
     let kernel = |one: &Kernel| format!("{}: {} (sha256 {})", one.name, one.version, one.sha256);
     let mut lines: Vec<String> = columns.iter().map(kernel).collect();
@@ -31,7 +31,7 @@ pub fn origins(measured: &Measured, columns: &[Kernel]) -> Vec<String> {
     lines
 }
 
-/// Whether a run repeats; nothing where that was not looked at.
+/// Returns whether a run repeats; nothing if that was not checked.
 fn repetition(run: &MeasuredRun) -> Vec<String> {
     let place = match run.label.as_str() {
         "" => String::new(),
@@ -57,7 +57,7 @@ fn section(run: &MeasuredRun) -> Section {
             value.map(Value::Statistic)
         };
         Row {
-            // The records of an experiment are known by case, measure and statistic.
+            // The records of an experiment are identified by case, measure and statistic.
             name: String::new(),
             group: record.case.clone(),
             title: record.measure.clone(),
@@ -84,12 +84,12 @@ fn section(run: &MeasuredRun) -> Section {
     }
 }
 
-/// Whether both are of one measure.
+/// Returns whether both belong to one measure.
 fn is_same(one: &Record, other: &Record) -> bool {
     one.case == other.case && one.measure == other.measure && one.unit == other.unit
 }
 
-/// Every measure that any kernel has, in the order of the first one that has it.
+/// Returns every measure of any kernel, in the order of the first kernel that has it.
 fn measures(run: &MeasuredRun) -> Vec<&Record> {
     let mut order: Vec<&Record> = Vec::new();
     for (_, records) in &run.records {

@@ -1,4 +1,4 @@
-//! What `compare` writes as JSON.
+//! The document that `compare` writes as JSON.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use crate::model::memwright_run;
 use crate::model::saved::Saved;
 use crate::sheet::Sheet;
 
-/// What says that a document is one of these.
+/// The value of `kind` in such a document.
 pub const KIND: &str = "comparison";
 
 /// The document.
@@ -21,20 +21,20 @@ pub struct Comparison<'a> {
     pub kind: &'static str,
     /// Whether any count differs from the first kernel's.
     pub differs: bool,
-    /// Whether no kernel's second run was another; also where there was none.
+    /// Whether no kernel's second run differed; also true if there was none.
     pub repeats: bool,
-    /// Every kind of difference that was found, the weightiest last: the exit code is that one's.
+    /// Every kind of difference that was found, in ascending order of weight: the exit code is that of the last.
     pub kinds: Vec<Kind>,
-    /// How page tables differ at marks: where they do, the kernels did not do the same work.
+    /// How page tables differ at marks. If they do, the kernels did not do the same work.
     pub state_differs: Vec<String>,
-    /// How the program ended otherwise, or printed something else.
+    /// How the program ended or printed differently.
     pub program_differs: Vec<String>,
-    /// What each kernel gave.
+    /// The document of each kernel.
     pub columns: Vec<&'a Saved>,
 }
 
 impl<'a> Comparison<'a> {
-    /// The comparison of these documents, in the rows of the sheet.
+    /// Returns the comparison of these documents, in the rows of the sheet.
     pub fn new(columns: &[(String, &'a Saved)], sheet: &Sheet) -> Self {
         let kinds = verdict::kinds(sheet, columns);
         Self {
@@ -50,13 +50,13 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// The command that makes a comparison of runs on kernel images again, with these rows; `None` for other runs.
+/// Returns the command that reproduces a comparison of runs on kernel images, with these rows; `None` for other runs.
 pub fn commands(columns: &[(String, &Saved)], rows: &[String]) -> Option<Vec<String>> {
     let documents = kernel_runs(columns)?;
     Some(again::on_kernels(&documents, rows).into_iter().collect())
 }
 
-/// The documents under the names of their columns; `None` where one is no run on a kernel image.
+/// Returns the documents under the names of their columns; `None` if one is not a run on a kernel image.
 fn kernel_runs(columns: &[(String, &Saved)]) -> Option<Vec<kernel_run::Document>> {
     let document = |(name, saved): &(String, &Saved)| match saved {
         Saved::Kernel(document) => {
@@ -69,7 +69,7 @@ fn kernel_runs(columns: &[(String, &Saved)]) -> Option<Vec<kernel_run::Document>
     columns.iter().map(document).collect()
 }
 
-/// Documents of one kind side by side under these names; `None` where they are of both kinds.
+/// Returns documents of one kind side by side under these names; `None` if they are of different kinds.
 pub fn sheet(columns: &[(String, &Saved)]) -> Option<Sheet> {
     if let Some(documents) = kernel_runs(columns) {
         return Some(side_by_side::comparison(&documents));

@@ -9,9 +9,9 @@ use crate::sheet::{Row, Section, Value};
 /// What a kernel executed, and the names of all its functions.
 #[derive(Debug, Clone, Copy)]
 pub struct Side<'a> {
-    /// What it executed.
+    /// The functions that it executed.
     pub profile: &'a Profile,
-    /// The names in its source of the functions that it has, executed or not; `None` where inlined functions are there too.
+    /// The source names of its functions, executed or not; `None` if the profile includes inlined functions.
     pub names: Option<&'a BTreeSet<String>>,
 }
 
@@ -20,12 +20,12 @@ pub struct Side<'a> {
 struct Compared {
     name: String,
     counts: Vec<u64>,
-    /// Functions that are part of it here, and not everywhere functions of their own.
+    /// Functions that are counted as parts of it, because not every kernel has them.
     parts: Vec<(String, Vec<u64>)>,
 }
 
 impl Compared {
-    /// The largest difference from the first kernel.
+    /// Returns the largest difference from the first kernel.
     fn change(&self) -> u64 {
         let first = self.counts.first().copied().unwrap_or(0);
         let differences = self.counts.iter().map(|count| count.abs_diff(first));
@@ -33,8 +33,8 @@ impl Compared {
     }
 }
 
-/// The rows of functions, largest change first; with `ungroup`, functions that not every kernel has stand below the one
-/// that they are counted with.
+/// Returns the rows of functions, largest change first. With `ungroup`, functions that some kernels lack are listed
+/// below the function with which they are counted.
 pub fn section(sides: &[Side<'_>], order: Order, ungroup: bool) -> Section {
     let mut compared = compared(sides, order);
     compared.sort_by_key(|one| (std::cmp::Reverse(one.change()), one.name.clone()));
@@ -56,7 +56,7 @@ pub fn section(sides: &[Side<'_>], order: Order, ungroup: bool) -> Section {
         };
         let name = &one.name;
         rows.push(row(name, format!("{name}{parts}"), &one.counts));
-        // What a part called is not known by itself.
+        // The `children` count of a part is not known by itself.
         if ungroup && !order.children && !one.parts.is_empty() {
             let own = own_counts(one);
             rows.push(row(&format!("{name}.own"), format!("  {name}"), &own));
@@ -83,7 +83,7 @@ pub fn section(sides: &[Side<'_>], order: Order, ungroup: bool) -> Section {
     }
 }
 
-/// The counts of a function without those that are counted with it.
+/// Returns the counts of a function without those of its parts.
 fn own_counts(one: &Compared) -> Vec<u64> {
     let own = |(index, count): (usize, &u64)| {
         let parts: u64 = one.parts.iter().map(|(_, counts)| counts[index]).sum();
@@ -125,7 +125,7 @@ fn compared(sides: &[Side<'_>], order: Order) -> Vec<Compared> {
     found.into_values().collect()
 }
 
-/// A side's profile in which all functions are those that every other kernel has.
+/// Returns a side's profile reduced to functions that every other kernel has.
 fn folded(sides: &[Side<'_>], side: &Side<'_>) -> (Profile, Vec<Folded>) {
     let all: Option<Vec<&BTreeSet<String>>> = sides.iter().map(|side| side.names).collect();
     let common = match all {
@@ -139,8 +139,8 @@ fn folded(sides: &[Side<'_>], side: &Side<'_>) -> (Profile, Vec<Folded>) {
     matching::fold(side.profile, &common)
 }
 
-/// The rows of lines, where they were counted: those that differ, largest change first. No two versions have the same
-/// numbers of lines, so that what moved is in two rows.
+/// Returns the rows of lines, if lines were counted: those that differ, largest change first. Line numbers differ
+/// between versions, so a line that moved appears in two rows.
 pub fn lines(sides: &[Side<'_>], order: Order) -> Option<Section> {
     let mut found: BTreeMap<(&str, &str), Vec<u64>> = BTreeMap::new();
     for (index, side) in sides.iter().enumerate() {
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn functions_that_one_kernel_lacks_are_parts_of_others() {
-        // b is a function of its own in the second kernel alone.
+        // b is a separate function in the second kernel alone.
         let before = profile(&[(None, 0, 100), (Some(0), 2, 7)]);
         let after = profile(&[(None, 0, 30), (Some(0), 1, 80), (Some(1), 2, 7)]);
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
@@ -233,7 +233,7 @@ mod tests {
             row("functions.children.(total)", 107, 117),
         ];
         assert_eq!(rows(order(true), true), expected);
-        // Without lists of names nothing is a part of another.
+        // Without lists of names, no function is a part of another.
         let sides = sides.map(|side| Side {
             names: None,
             ..side

@@ -6,9 +6,10 @@ use serde_json::Value;
 /// What may differ from a baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Vary {
-    /// The program and its libraries, and where they are.
+    /// The program and its libraries, and their paths.
     Program,
-    /// Where the program is, and the name that it is called by: both are on its stack, and the kernel walks the path.
+    /// The path of the program and the name by which it is called: both are on its stack, and the kernel walks the
+    /// path.
     Path,
     /// The kernel image.
     Kernel,
@@ -17,7 +18,7 @@ pub enum Vary {
 impl Vary {
     fn covers(self, what: &str) -> bool {
         match self {
-            // Another program usually stands elsewhere.
+            // A different program usually has a different path.
             Self::Program => what == PROGRAM || what == PATH,
             Self::Path => what == PATH,
             Self::Kernel => what == KERNEL,
@@ -30,7 +31,7 @@ const PATH: &str = "path of the program, or name that it is called by,";
 const KERNEL: &str = "kernel";
 const SETTING: &str = "setting of the guest";
 
-/// What differs that must not, by name. An empty list allows a comparison.
+/// Returns the names of what differs although it must not. If the list is empty, the runs can be compared.
 pub fn differing(one: &Value, other: &Value, vary: &[Vary]) -> Vec<String> {
     identities(one, other)
         .into_iter()
@@ -42,7 +43,7 @@ pub fn differing(one: &Value, other: &Value, vary: &[Vary]) -> Vec<String> {
         .collect()
 }
 
-/// What must be the same for counts to be compared, by name.
+/// Returns what must be the same for counts to be compared, by name.
 fn identities(one: &Value, other: &Value) -> Vec<(&'static str, Value, Value)> {
     let pick = |document: &Value| {
         let kernel = match document["kernel"].is_object() {
@@ -84,19 +85,19 @@ fn identities(one: &Value, other: &Value) -> Vec<(&'static str, Value, Value)> {
         .collect()
 }
 
-/// The program's arguments without its name.
+/// Returns the program's arguments without its name.
 fn arguments(document: &Value) -> Value {
     let words = document["arguments"].as_array().into_iter().flatten();
     words.skip(1).cloned().collect()
 }
 
-/// The texts of a list.
+/// Returns the strings of a list.
 fn words(value: &Value) -> Vec<String> {
     let words = value.as_array().into_iter().flatten();
     words.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// The settings that only one of two lists has.
+/// Returns the settings that only one of two lists has.
 pub fn lacking(one: &[String], other: &[String]) -> String {
     let only = |these: &[String], those: &[String]| {
         let words = these.iter().filter(|word| !those.contains(word)).cloned();

@@ -1,4 +1,4 @@
-//! `--limit ROW=N` and `--limit ROW=+P%`: what a row may be at most.
+//! `--limit ROW=N` and `--limit ROW=+P%`: upper limits of rows.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::model::words::grouped;
 use crate::sheet::{Cell, Sheet, Value, cell_text};
 
-/// What a row may be at most.
+/// The upper limit of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
     /// The row's name, with the number of its region.
@@ -16,12 +16,12 @@ pub struct Limit {
     text: String,
 }
 
-/// How a limit is given.
+/// How a limit is expressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     /// A count.
     Count(u64),
-    /// So much more than the baseline.
+    /// A percentage above the baseline.
     Percent(Percent),
 }
 
@@ -35,35 +35,36 @@ pub struct Percent {
 /// The most digits of a percentage.
 const MOST_DIGITS: usize = 9;
 
-/// What a run says of a limit.
+/// The judgement of a limit in a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
     /// The limit.
     pub limit: Limit,
-    /// What it came to.
+    /// The judgement.
     pub result: Judgement,
 }
 
-/// What a row is against its limit.
+/// How a row compares with its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
-    /// At most what it may be.
+    /// The limit is not exceeded.
     Good {
         /// The baseline's count, if the limit is relative to it.
         baseline: Option<u64>,
         /// The count.
         now: u64,
     },
-    /// More.
+    /// The limit is exceeded.
     Bad {
         /// The baseline's count, if the limit is relative to it.
         baseline: Option<u64>,
         /// The count.
         now: u64,
     },
-    /// There is no such row: the program did not mark the region, or passed it only once where the row is about single passes.
+    /// There is no such row: the program did not mark the region, or passed it only once and the row is about single
+    /// passes.
     Absent,
-    /// Nothing measured the row, here or for the baseline.
+    /// The row was not measured, here or for the baseline.
     NotMeasured,
 }
 
@@ -112,16 +113,16 @@ impl Percent {
         })
     }
 
-    /// Whether a count is at most so much more than another. The arithmetic is exact.
+    /// Returns whether a count exceeds another by at most this percentage. The arithmetic is exact.
     fn allows(self, baseline: u64, now: u64) -> bool {
         let hundred = 100 * 10_u128.pow(self.places);
-        // 2^64 times 2^37 and a little: less than 2^128.
+        // At most about 2^64 times 2^37, which is less than 2^128.
         u128::from(now) * hundred <= u128::from(baseline) * (hundred + u128::from(self.digits))
     }
 }
 
 impl Limit {
-    /// Whether it needs a baseline.
+    /// Returns whether the limit needs a baseline.
     pub fn is_relative(&self) -> bool {
         match self.bound {
             Bound::Count(_) => false,
@@ -129,12 +130,12 @@ impl Limit {
         }
     }
 
-    /// The row as it was given.
+    /// Returns the row as it was given.
     pub fn given(&self) -> &str {
         self.text.rsplit_once('=').unwrap_or_default().0
     }
 
-    /// Judges a row by its cells: the baseline's where there is one, then this run's.
+    /// Judges a row by its cells: the baseline's if there is one, then this run's.
     fn judge(&self, cells: &[Cell]) -> Judgement {
         let count = |cell: Option<&Cell>| match cell {
             Some(Some(Value::Count(count))) => Some(*count),
@@ -175,7 +176,7 @@ pub fn judge(limits: &[Limit], sheet: &Sheet) -> Vec<Judged> {
 }
 
 impl fmt::Display for Judged {
-    /// One line: the judgement, the row, its count, and the limit.
+    /// Formats one line: the judgement, the row, its count, and the limit.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let row = self.limit.given();
         let (word, baseline, now) = match self.result {
@@ -305,7 +306,7 @@ mod tests {
                 "none: region.2.odd: no such row",
             ]
         );
-        // A percentage of what is not there cannot be judged.
+        // A percentage of an absent count cannot be judged.
         sheet.columns.remove(0);
         for section in &mut sheet.sections {
             for row in &mut section.rows {

@@ -1,13 +1,13 @@
-//! The functions of two kernels that are the same in the source.
+//! Identifies functions of two kernels that are the same in the source.
 
 use std::collections::BTreeSet;
 
 use crate::model::profile::{Call, Profile};
 
-/// What compilers add to the name of a part or a variant of a function, with a number behind a point.
+/// Suffixes that compilers add to the name of a part or a variant of a function, before a number.
 const SUFFIXES: [&str; 5] = ["isra", "constprop", "part", "cold", "llvm"];
 
-/// The name that a function has in the source.
+/// Returns the name of a function in the source.
 pub fn source_name(symbol: &str) -> &str {
     let mut name = symbol;
     while let Some((before, last)) = name.rsplit_once('.') {
@@ -27,23 +27,24 @@ pub fn source_name(symbol: &str) -> &str {
     name
 }
 
-/// Instructions that were moved from a function that the other kernel lacks to the one that called it.
+/// Instructions of a function that the other kernel lacks, counted with its caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folded {
-    /// The function that they count for now.
+    /// The function with which they are counted.
     pub into: String,
-    /// The one that executed them.
+    /// The function that executed them.
     pub from: String,
-    /// How many.
+    /// Their number.
     pub instructions: u64,
 }
 
-/// What all interrupts are one row of where kernels are compared: no two have the same timer ticks.
+/// The row of all interrupts in a comparison of kernels: their timer ticks never match.
 pub const INTERRUPTS: &str = "[interrupts]";
 
-/// A profile in which functions that the other kernel has not are part of their callers, and interrupts are one function.
+/// Returns a profile in which functions that the other kernel lacks are counted with their callers, and interrupts are
+/// one function.
 ///
-/// `known` are the names of the other kernel's functions. A function that no other called stays.
+/// `known` are the names of the other kernel's functions. A function without a caller stays.
 pub fn fold(profile: &Profile, known: &BTreeSet<String>) -> (Profile, Vec<Folded>) {
     let lacks: Vec<bool> = profile
         .functions

@@ -1,4 +1,4 @@
-//! Documents side by side: as a sheet, with the rows that differ, and what is to be said of the difference.
+//! Compares documents: as a sheet, with the rows that differ and notes about the difference.
 
 pub mod account_sheet;
 pub mod again;

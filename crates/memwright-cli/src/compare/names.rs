@@ -1,4 +1,4 @@
-//! The names of the rows of a run on a kernel image: those of its JSON, which stay the same from version to version.
+//! The names of the rows of a run on a kernel image: those of its JSON, which do not change between versions.
 //!
 //! `run.user_faults.write` is a row of the whole run, `region.1.user_faults.write` the same of region 1.
 
@@ -11,7 +11,7 @@ use crate::model::statistic::Pass;
 /// The whole run.
 pub const RUN: &str = "run";
 
-/// A name, and what is counted.
+/// A name, and the group of the row.
 pub type Name = (&'static str, &'static str);
 
 /// The names of [`Counts::rows`], in their order.
@@ -65,22 +65,22 @@ pub const TABLES: [Name; 10] = [
 ];
 const PAGES: &str = "pages";
 
-/// What the names of a region's rows begin with.
+/// Returns the prefix of the names of a region's rows.
 pub fn region(number: u16) -> String {
     format!("region.{number}")
 }
 
-/// What the names of rows about single passes of a region begin with.
+/// Returns the prefix of the names of rows about single passes of a region.
 pub fn each(region: &str, pass: Pass) -> String {
     format!("{region}.each.{}", pass.name())
 }
 
-/// The name of a row of the run or of a region.
+/// Returns the name of a row of the run or of a region.
 pub fn full(section: &str, name: &str) -> String {
     format!("{section}.{name}")
 }
 
-/// Every name and group that a run with these regions can have.
+/// Returns every name and group that a run with these regions can have.
 fn known(regions: &[u16]) -> Vec<(String, &'static str)> {
     let counts = || {
         let rows = Counts::default().rows().into_iter();
@@ -107,8 +107,8 @@ fn known(regions: &[u16]) -> Vec<(String, &'static str)> {
     all
 }
 
-/// Checks before anything runs that a pattern can name a row: of the run, of the region that it names, or of any. Whether
-/// a region has the name that stands for its number is for [`region_names::numbered`].
+/// Checks before anything runs that a pattern can name a row: of the run, of the region that it names, or of any
+/// region. [`region_names::numbered`] checks whether a region has the name that replaces its number.
 ///
 /// # Errors
 /// [`UnknownRow`], with names that are close.
@@ -132,13 +132,13 @@ mod tests {
     use crate::model::region::{Marks, Region};
     use serde_json::{Value, json};
 
-    /// The value of a document under a name.
+    /// Returns the value of a document under a name.
     fn at(document: &Value, name: &str) -> u64 {
         let pointer = format!("/{}", name.replace('.', "/"));
         document.pointer(&pointer).unwrap().as_u64().unwrap()
     }
 
-    /// Every row is a number of its own.
+    /// Every row has a different number.
     #[test]
     fn names_are_those_of_the_json() {
         let faults = |from: u64| {

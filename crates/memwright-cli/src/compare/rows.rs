@@ -1,10 +1,10 @@
-//! What the rows of the account are called, and how reports group them.
+//! The titles of the account's rows, and their groups in reports.
 
 use crate::model::account::Value;
 use crate::model::machine::{Clock, Machine};
 use crate::sheet::{UnknownRow, check_pattern};
 
-/// Groups in the order of reports, each with the beginnings of its rows' names. Rows of no group come last.
+/// Groups in the order of reports, each with the prefixes of its rows' names. Rows without a group come last.
 const GROUPS: &[(&str, &[&str])] = &[
     (
         "Page faults",
@@ -101,7 +101,7 @@ struct Definition {
     meaning: &'static str,
 }
 
-/// Linux's counter for a row of the personality.
+/// Returns Linux's counter for a row of the personality.
 fn linux_counter(name: &str) -> &'static str {
     match name {
         "oom_kills" => "oom_kill",
@@ -109,7 +109,7 @@ fn linux_counter(name: &str) -> &'static str {
     }
 }
 
-/// Every row that a kernel of this build counts.
+/// Returns every row that a kernel of this build counts.
 fn definitions() -> impl Iterator<Item = Definition> {
     let memory = memwright::ROWS.iter().map(|row| Definition {
         name: row.name,
@@ -126,19 +126,19 @@ fn definitions() -> impl Iterator<Item = Definition> {
     memory.chain(personality)
 }
 
-/// The names of them, in the order of reports.
+/// Returns the names of the rows, in the order of reports.
 pub fn names() -> impl Iterator<Item = &'static str> {
     definitions().map(|row| row.name)
 }
 
-/// A row's name in reports; one that this command does not know keeps its own.
+/// Returns a row's title in reports; an unknown row keeps its name.
 pub fn title(name: &str) -> &str {
     definitions()
         .find(|row| row.name == name)
         .map_or(name, |row| row.title)
 }
 
-/// What the names of rows begin with, and what these rows count.
+/// Prefixes of the names of rows, and the unit of these rows.
 const UNITS: &[(&str, &str)] = &[
     ("fault_", "faults"),
     ("entries_", "entries"),
@@ -151,7 +151,7 @@ const UNITS: &[(&str, &str)] = &[
     ("processes", "processes"),
 ];
 
-/// What a row counts; empty where its title says all.
+/// Returns the unit of a row; empty if its title says it.
 pub fn unit(name: &str) -> &'static str {
     UNITS
         .iter()
@@ -168,8 +168,8 @@ pub fn check(pattern: &str) -> Result<(), UnknownRow> {
     check_pattern(pattern, known.iter().copied())
 }
 
-/// A row's value as far as this machine can tell it: which instructions were the kernel's and which a program's is counted
-/// for one CPU only, and by the clock that counts them.
+/// Returns a row's value as far as this machine can observe it: the split of instructions between programs and kernel
+/// is known for one CPU only, and only with the instruction clock.
 pub fn shown(name: &str, value: Value, machine: &Machine) -> Value {
     let counted = machine.cpus == 1 && machine.clock == Clock::Instructions;
     if name.starts_with("instructions_") && !counted {
@@ -178,12 +178,12 @@ pub fn shown(name: &str, value: Value, machine: &Machine) -> Value {
     value
 }
 
-/// The titles of all groups in order.
+/// Returns the titles of all groups in order.
 pub fn groups() -> impl Iterator<Item = &'static str> {
     GROUPS.iter().map(|(title, _)| *title).chain([OTHERS])
 }
 
-/// The group that a row belongs to.
+/// Returns the group of a row.
 pub fn group(name: &str) -> &'static str {
     let belongs = |beginnings: &[&str]| {
         beginnings
@@ -278,7 +278,7 @@ mod tests {
         page
     }
 
-    /// `MEMWRIGHT_UPDATE_DOCS=1 cargo test -p memwright-cli` writes the page anew.
+    /// `MEMWRIGHT_UPDATE_DOCS=1 cargo test -p memwright-cli` rewrites the page.
     #[test]
     fn the_page_about_the_account_is_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/account.md");

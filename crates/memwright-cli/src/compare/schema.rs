@@ -1,4 +1,4 @@
-//! The published schemas against what the command writes.
+//! Tests the published schemas against the documents that the command writes.
 
 use crate::compare::comparison::{self, Comparison};
 use crate::model::counts::{Counts, Instructions, ROWS};
@@ -14,7 +14,7 @@ use crate::model::schema::{faults, published};
 
 const FILE: &str = "kernel-run.json";
 
-/// A document with everything that one can have.
+/// Returns a document with every optional part.
 pub fn document() -> Document {
     let file = HashedFile {
         path: "/x".to_owned(),
@@ -131,7 +131,7 @@ fn what_is_wrong_is_found() {
     assert_eq!(faults(FILE, &wrong).len(), 3);
 }
 
-/// A comparison of documents under the names of their kernels, as JSON, and the notes of its sheet.
+/// Returns a comparison of documents under the names of their kernels, as JSON, and the notes of its sheet.
 fn compared(documents: [Document; 2]) -> (serde_json::Value, Vec<String>) {
     let documents = documents.map(|one| (one.kernel.name.clone(), Saved::Kernel(Box::new(one))));
     let columns: Vec<_> = documents
@@ -190,7 +190,7 @@ fn one_instruction_is_a_difference_and_other_page_tables_are_other_work() {
             .iter()
             .any(|line| line.starts_with("NOT THE SAME STATE: region 1 (toggle): "))
     );
-    // How many tables it takes, and what the kernel maps for itself, is no work of the program's.
+    // The number of page tables and the kernel's own mappings are not work of the program.
     let (differs, states, _) = compared(|region| {
         if let Some(tables) = &mut region.at_end {
             tables.tables += 1;
@@ -198,7 +198,8 @@ fn one_instruction_is_a_difference_and_other_page_tables_are_other_work() {
         }
     });
     assert_eq!((differs, states), (true, 0));
-    // How many pages of files are mapped around the faults before a region is the kernel's choice; what the region does is not.
+    // The kernel chooses how many pages of files it maps around the faults before a region, but not what the region
+    // does.
     let (differs, states, _) = compared(|region| {
         for tables in [&mut region.at_beginning, &mut region.at_end] {
             tables.get_or_insert_default().small_read_only += 18;
@@ -243,7 +244,7 @@ fn regions_that_are_called_differently_are_said() {
         ([Some("a"), None], Some("k: a, other: no name")),
     ] {
         let expected = expected.map(|text| format!("the names of region 1 differ: {text}"));
-        // What a region is called is no count.
+        // The name of a region is not a count.
         assert_eq!(notes(names), (Vec::from_iter(expected), false));
     }
 }
@@ -278,7 +279,7 @@ fn passes_are_compared_where_every_column_has_them() {
             &["region.1.each.min.user_faults.write".to_owned()][..]
         )
     );
-    // A document of an earlier version does not tell.
+    // A document of an earlier version does not record it.
     assert_eq!(with(|region| region.each = None), (0, Vec::new()));
 }
 
@@ -295,7 +296,7 @@ fn a_region_that_one_kernel_alone_enters_is_a_difference() {
         comparison["state_differs"],
         serde_json::json!(["NOT THE SAME STATE: region 1 (toggle): Marks: passes: 1 and 0"])
     );
-    // Without the plugin nothing sees marks.
+    // Without the plugin, marks are not seen.
     documents[1].regions = None;
     let (comparison, _) = compared(documents);
     assert_eq!(comparison["state_differs"], serde_json::json!([]));

@@ -14,7 +14,7 @@ use crate::sheet::{NOT_MEASURED, Row, Section, Sheet, Value};
 
 /// The group of the rows about marks.
 pub const MARKS: &str = "Marks";
-/// Where page tables are read: the group of the rows, the name, and how to get them.
+/// The two ends of a region at which page tables are read: the group of the rows, the name, and how to get the tables.
 pub const PLACES: [(&str, &str, PickTables); 2] = [
     ("Page tables where it begins", "at_beginning", |region| {
         region.at_beginning
@@ -23,14 +23,14 @@ pub const PLACES: [(&str, &str, PickTables); 2] = [
         region.at_end
     }),
 ];
-/// What a line calls the change from the first to the second.
+/// What a line calls the change from the first end to the second.
 const CHANGE: &str = "Page tables, changed from its beginning to its end";
-/// Which of a region's page tables.
+/// Selects one of a region's page tables.
 pub type PickTables = fn(&Region) -> Option<PageTables>;
-/// A group of a report, a title, a value, and whether it counts what the program did.
+/// A group of a report, a title, a value, and whether it counts work of the program.
 type Line = (&'static str, &'static str, Option<u64>, bool);
 
-/// The documents side by side, the first being what the others are compared with.
+/// Returns the documents side by side. The others are compared with the first.
 pub fn sheet(documents: &[Document]) -> Sheet {
     let arguments = documents.first().map(|one| one.arguments.join(" "));
     let runs: Vec<_> = documents.iter().map(|one| one.run).collect();
@@ -59,7 +59,7 @@ pub fn sheet(documents: &[Document]) -> Sheet {
     sheet
 }
 
-/// One document, for people.
+/// Returns one document as a sheet.
 pub fn account(document: &Document) -> Sheet {
     let mut sheet = sheet(std::slice::from_ref(document));
     sheet.heading = format!("Account of {} on {}", sheet.heading, document.kernel.name);
@@ -80,7 +80,7 @@ pub fn account(document: &Document) -> Sheet {
     sheet
 }
 
-/// The documents side by side, with what they have in common below, and what they have not.
+/// Returns the documents side by side, with notes about what they share and how they differ.
 pub fn comparison(documents: &[Document]) -> Sheet {
     let mut sheet = sheet(documents);
     sheet.notes.extend(other_settings(documents));
@@ -97,7 +97,7 @@ pub fn comparison(documents: &[Document]) -> Sheet {
     sheet
 }
 
-/// A line for each column of which the guest was set otherwise than the first's.
+/// Returns a line for each column whose guest has other settings than the first's.
 fn other_settings(documents: &[Document]) -> Vec<String> {
     let options = |one: &Document| {
         let memory = format!("memory={}", in_mebibytes(one.memory));
@@ -118,8 +118,8 @@ fn other_settings(documents: &[Document]) -> Vec<String> {
     others.iter().filter_map(line).collect()
 }
 
-/// A line for each row by which the columns did not do the same work: marks that came otherwise, memory that the program has
-/// mapped otherwise at one of them, and the number of read-only pages that a region added or removed.
+/// Returns a line for each row by which the columns did not do the same work: different marks, memory of the program
+/// that is mapped differently at a mark, and the number of read-only pages that a region added or removed.
 pub fn differing_states(sheet: &Sheet) -> Vec<String> {
     let mut lines = Vec::new();
     for section in &sheet.sections {
@@ -142,7 +142,7 @@ pub fn differing_states(sheet: &Sheet) -> Vec<String> {
     lines
 }
 
-/// A line where a region added or removed another number of read-only pages on one kernel than on another.
+/// Returns a line if a region added or removed a different number of read-only pages on one kernel than on another.
 fn differing_change(section: &Section) -> Option<String> {
     let [before, after] = PLACES.map(|(group, _, _)| {
         let mut rows = section.rows.iter();
@@ -173,7 +173,7 @@ fn differing_change(section: &Section) -> Option<String> {
     ))
 }
 
-/// A line for each region that was marked in several columns, and that their programs call differently.
+/// Returns a line for each region that several columns marked, and that their programs name differently.
 fn differing_names(documents: &[Document]) -> Vec<String> {
     let line = |number: u16| {
         let regions = documents
@@ -195,7 +195,7 @@ fn differing_names(documents: &[Document]) -> Vec<String> {
         .collect()
 }
 
-/// The regions that any of the documents has.
+/// Returns the regions of any of the documents.
 fn region_numbers(documents: &[Document]) -> Vec<u16> {
     let regions = documents
         .iter()
@@ -211,7 +211,7 @@ fn region_of(document: &Document, number: u16) -> Option<Region> {
     regions.find(|region| region.region == number).cloned()
 }
 
-/// How the marks of a region came: none did where it was not entered; `None` where no marks are seen.
+/// Returns the marks of a region: none if it was not entered; `None` if marks are not seen.
 fn marks_of(document: &Document, number: u16) -> Option<Marks> {
     document.regions.as_ref()?;
     let region = region_of(document, number);
@@ -251,7 +251,7 @@ fn region_section(documents: &[Document], number: u16) -> Section {
     }
 }
 
-/// What a region is called: by every name that the columns' programs give it.
+/// Returns the title of a region, with every name that the columns' programs give it.
 fn title(number: u16, regions: &[Option<Region>]) -> String {
     let mut called: Vec<&str> = Vec::new();
     let names = regions.iter().flatten().flat_map(|one| one.name.as_deref());
@@ -272,7 +272,7 @@ fn count_rows(prefix: &str, columns: &[Option<Counts>]) -> Vec<Row> {
     })
 }
 
-/// The rows of a region's counts, each with what single passes counted behind it: where every column has that.
+/// Returns the rows of a region's counts, each followed by the counts of single passes if every column has them.
 fn with_passes(prefix: &str, sums: Vec<Row>, regions: &[Option<Region>]) -> Vec<Row> {
     let each = regions
         .iter()
@@ -296,7 +296,7 @@ fn with_passes(prefix: &str, sums: Vec<Row>, regions: &[Option<Region>]) -> Vec<
     with.collect()
 }
 
-/// A row for each name, with the value that `lines` gives for each column.
+/// Returns a row for each name, with the value that `lines` gives for each column.
 fn side_by_side<T: Copy>(
     prefix: &str,
     names: &[Name],
@@ -320,7 +320,7 @@ fn side_by_side<T: Copy>(
     .collect()
 }
 
-/// How often a region was passed, where that is not once everywhere.
+/// Returns how often a region was passed, unless that is once everywhere.
 fn passes(marks: &[Option<Marks>]) -> String {
     let passes: Vec<u64> = marks.iter().flatten().map(|marks| marks.passes).collect();
     match passes.as_slice() {
@@ -336,7 +336,7 @@ fn passes(marks: &[Option<Marks>]) -> String {
     }
 }
 
-/// A line for each region of which not all marks pair, or that was passed more than once.
+/// Returns a line for each region with unpaired marks, or that was passed more than once.
 fn remarks(document: &Document) -> Vec<String> {
     let mut lines = Vec::new();
     for region in document.regions.iter().flatten() {

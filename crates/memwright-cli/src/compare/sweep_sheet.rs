@@ -1,4 +1,4 @@
-//! A sweep as a sheet: what each row of a run is at each point, one kernel below the other.
+//! Renders a sweep as a sheet: each row of a run at each point, with the kernels below one another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +7,8 @@ use crate::model::parameter::title;
 use crate::model::sweep::Document;
 use crate::sheet::{Cell, Row, Section, Sheet, UnknownRow, Value};
 
-/// What a sweep found. Points are columns; each row of a run is a section with a row for each kernel. Rows that are the same
-/// at every point and on every kernel are left out unless `all` are wanted.
+/// Returns the results of a sweep. Points are columns; each row of a run is a section with a row for each kernel. Rows
+/// that are the same at every point and on every kernel are omitted unless `all` is set.
 ///
 /// # Errors
 /// A pattern that names no row.
@@ -64,7 +64,7 @@ pub fn sheet(document: &Document, patterns: &[String], all: bool) -> Result<Shee
     })
 }
 
-/// What stands above the kernels of a row: its title, and for what page tables held, when.
+/// Returns the heading above the kernels of a row: its title, and for page tables also the end of the region.
 fn group(row: &Row) -> String {
     let mut places = side_by_side::PLACES.iter();
     match places.any(|(place, ..)| *place == row.group) {
@@ -73,7 +73,7 @@ fn group(row: &Row) -> String {
     }
 }
 
-/// Whether cells differ; of a single cell, whether it is not 0.
+/// Returns whether cells differ; for a single cell, whether it is not 0.
 fn is_worth_showing(rows: &[Row]) -> bool {
     let cells: Vec<Cell> = rows.iter().flat_map(|row| row.cells.clone()).collect();
     match cells.as_slice() {
@@ -82,7 +82,7 @@ fn is_worth_showing(rows: &[Row]) -> bool {
     }
 }
 
-/// Every row that any point has, with the title of its section, in the order of the first point that has it.
+/// Returns every row of any point, with the title of its section, in the order of the first point that has it.
 fn rows(sheets: &[Sheet]) -> Vec<(&str, &Row)> {
     let mut known: BTreeSet<&str> = BTreeSet::new();
     let mut all: Vec<(&str, &Row)> = Vec::new();
@@ -93,13 +93,13 @@ fn rows(sheets: &[Sheet]) -> Vec<(&str, &Row)> {
     all
 }
 
-/// The rows of a sheet by their names.
+/// Returns the rows of a sheet by their names.
 fn by_name(sheet: &Sheet) -> BTreeMap<&str, &Row> {
     let rows = sheet.sections.iter().flat_map(|section| &section.rows);
     rows.map(|row| (&*row.name, row)).collect()
 }
 
-/// What does not repeat, and what ran where.
+/// Returns notes about runs that do not repeat, and about the programs and kernels.
 fn notes(document: &Document, sheets: &[Sheet]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     for (point, sheet) in document.points.iter().zip(sheets) {

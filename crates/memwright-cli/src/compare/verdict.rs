@@ -1,4 +1,4 @@
-//! What kinds of difference a comparison found, and the exit code that says so.
+//! The kinds of difference that a comparison finds, and their exit codes.
 
 use serde::Serialize;
 
@@ -8,22 +8,22 @@ use crate::model::saved::Saved;
 use crate::model::words;
 use crate::sheet::Sheet;
 
-/// A kind of difference. The order is that of their weight: each makes the kinds before it mean less.
+/// A kind of difference, in ascending order of weight: each makes the kinds before it less meaningful.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A count is another.
+    /// A count differs.
     Counts,
-    /// The program has its memory mapped otherwise at a mark, or its marks came otherwise.
+    /// The program's memory is mapped differently at a mark, or its marks differ.
     State,
-    /// The program ended otherwise, or printed something else.
+    /// The program ended differently, or its output differs.
     Program,
-    /// A second run on the same kernel was another.
+    /// A second run on the same kernel differed.
     Repetition,
 }
 
 impl Kind {
-    /// The exit code.
+    /// Returns the exit code.
     fn code(self) -> u8 {
         match self {
             Self::Counts => DIFFERENCE,
@@ -34,12 +34,12 @@ impl Kind {
     }
 }
 
-/// The exit code of these kinds: that of the weightiest, 0 if there is none.
+/// Returns the exit code of these kinds: that of the weightiest, 0 if there is none.
 pub fn code(kinds: &[Kind]) -> u8 {
     kinds.iter().max().map_or(0, |kind| kind.code())
 }
 
-/// A line for each way in which the program did something else on a column than on the first.
+/// Returns a line for each way in which the program behaved differently on a column than on the first.
 pub fn other_programs(columns: &[(String, &Saved)]) -> Vec<String> {
     let Some(((first_name, first), others)) = columns.split_first() else {
         return Vec::new();
@@ -60,7 +60,7 @@ pub fn other_programs(columns: &[(String, &Saved)]) -> Vec<String> {
             ("standard output", output, others_output),
             ("standard error", errors, others_errors),
         ] {
-            // A document of an earlier version does not tell.
+            // A document of an earlier version does not record it.
             if one.zip(other).is_some_and(|(one, other)| one != other) {
                 lines.push(format!("the program: {what} differs: {first_name}, {name}"));
             }
@@ -69,7 +69,7 @@ pub fn other_programs(columns: &[(String, &Saved)]) -> Vec<String> {
     lines
 }
 
-/// Every kind of difference between columns.
+/// Returns every kind of difference between columns.
 pub fn kinds(sheet: &Sheet, columns: &[(String, &Saved)]) -> Vec<Kind> {
     let all = [
         (Kind::Counts, sheet.differs()),

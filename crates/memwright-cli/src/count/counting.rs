@@ -1,4 +1,4 @@
-//! What counts in a guest.
+//! The means by which a guest is counted.
 
 use crate::count::system::resumes_calls;
 use std::ffi::OsString;
@@ -11,19 +11,20 @@ use crate::count::wires::Wires;
 use crate::model::image::System;
 use crate::qemu::command::option;
 
-/// What counts.
+/// The means by which a guest is counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Counting {
     /// The plugin, and QEMU's log of exceptions.
     Plugin(PathBuf),
-    /// QEMU's log alone: the rows that the plugin feeds are not measured.
+    /// QEMU's log alone: the rows that need the plugin are not measured.
     Log,
     /// Nothing.
     Nothing,
 }
 
 impl Counting {
-    /// QEMU's arguments for a guest with so many CPUs. With `profile` the plugin makes a profile of that region.
+    /// Returns QEMU's arguments for a guest with `cpus` CPUs. With `profile`, the plugin makes a profile of that
+    /// region.
     pub fn arguments(
         &self,
         system: System,
@@ -55,16 +56,16 @@ impl Counting {
             Self::Nothing => None,
         };
         if let Some(log) = log {
-            // QEMU's standard input is a pipe to the reader of the log.
+            // QEMU's standard input is the pipe from which the log is read.
             line.extend(["-d", log, "-D", "/dev/stdin"].map(OsString::from));
         }
         line
     }
 
-    /// What was counted by the end of the log.
+    /// Returns the counts at the end of the log.
     ///
     /// # Errors
-    /// The log shows no end of the run.
+    /// The log has no end of the run.
     pub fn result(&self, tally: Tally) -> anyhow::Result<Option<Counted>> {
         let counted = tally.finish();
         if *self != Self::Nothing && counted.is_none() {

@@ -2,18 +2,18 @@
 
 use crate::count::tables::{Physical, translate};
 
-/// Vectors.
+/// The number of vectors.
 pub const COUNT: usize = 256;
-/// Linux's vector for system calls of 32-bit programs, which an instruction raises.
+/// Linux's vector for system calls of 32-bit programs, raised by an INT instruction.
 const SYSTEM_CALL: usize = 0x80;
-/// Bytes of a gate (Intel SDM volume 3, 7.14.1).
+/// Bytes per gate (Intel SDM volume 3, 7.14.1).
 const SIZE: usize = 16;
-/// The bits of an address within its page.
+/// The bits of an address that are the offset in its page.
 const PAGE_OFFSET: u64 = 4096 - 1;
-/// The bit that says that a gate is present.
+/// The present bit of a gate.
 const PRESENT: u8 = 1 << 7;
 
-/// Returns where the handler of each vector begins, 0 where there is none. `None` if the table cannot be read.
+/// Returns the address of the handler of each vector, 0 if it has none. `None` if the table cannot be read.
 pub fn read(memory: &impl Physical, cr3: u64, table: u64) -> Option<[u64; COUNT]> {
     let mut bytes = [0; COUNT * SIZE];
     let mut read = 0;
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(there, [14, COUNT - 1]);
         assert_eq!(found[14], 0xffff_9abc_5678_1234);
         assert_eq!(read(&memory, 0x1000, 0x20_0000), None);
-        // The rest of a table that does not begin with a page is in the next one.
+        // A table that does not begin at a page boundary continues in the next page.
         assert_eq!(read(&memory, 0x1000, 0x10), None);
         memory.0.insert(0x4000, [0; 4096]);
         for (index, page) in [(0, 0x6000_u64), (1, 0x7000)] {

@@ -1,17 +1,17 @@
-//! What a kernel spends in interrupts, and which instructions that began did not complete.
+//! Counts the instructions that a kernel spends in interrupts, and those that began but did not complete.
 //!
-//! The plugin counts an instruction when it begins. QEMU's log reports every exception and interrupt, and the plugin the
-//! first instruction of an interrupt's handler, every IRETQ and every switch to another task.
+//! The plugin counts an instruction when it begins. QEMU's log reports every exception and interrupt. The plugin
+//! reports the first instruction of an interrupt's handler, every IRETQ and every switch to another task.
 
 use crate::model::counts::{FETCH, FIRST_INTERRUPT, Instructions, PAGE_FAULT};
 
 /// General protection.
 const GENERAL_PROTECTION: u8 = 13;
-/// The exceptions that come between two instructions, or behind one that completed, or end everything: debug, NMI,
+/// The exceptions that occur between two instructions or after one that completed, or that end everything: debug, NMI,
 /// breakpoint, overflow, double fault, machine check.
 const NOT_FAULTS: [u8; 6] = [1, 2, 3, 4, 8, 18];
 
-/// Whether an exception at `address` took back an instruction that had begun. A fetch that faults begins none.
+/// Returns whether an exception at `address` cancelled an instruction that had begun. A faulting fetch begins none.
 pub fn undoes(vector: u8, error: u16, by_instruction: bool, address: u64) -> bool {
     let is_fault = !by_instruction && vector < FIRST_INTERRUPT && !NOT_FAULTS.contains(&vector);
     let fetch = match vector {
@@ -26,36 +26,36 @@ fn is_canonical(address: u64) -> bool {
     (address.cast_signed() << 16 >> 16).cast_unsigned() == address
 }
 
-/// An interrupt that is being served.
+/// An interrupt that is being handled.
 #[derive(Debug, Clone, Copy)]
 struct Open {
-    /// Instructions of the upper half before its handler's first.
+    /// Kernel instructions before the first one of its handler.
     before: u64,
-    /// Instructions of the lower half then: none is executed before it ends.
+    /// User instructions at that point: none is executed before the interrupt ends.
     user: u64,
-    /// How many exceptions and interrupts have not returned, itself included.
+    /// The number of exceptions and interrupts that have not returned, including this one.
     depth: u64,
-    /// Instructions of the upper half where the kernel first went on with another task.
+    /// Kernel instructions when the kernel first switched to another task.
     switched: Option<u64>,
 }
 
-/// Follows the interrupts of one CPU, and the instructions that did not complete.
+/// Tracks the interrupts of one CPU, and the instructions that did not complete.
 #[derive(Debug, Default)]
 pub struct Interrupts {
     undone: [u64; 2],
-    /// What all of them took; `None` where the handlers are not known.
+    /// Instructions of all completed interrupts; `None` if the handlers are not known.
     spent: Option<u64>,
     delivered: bool,
     open: Option<Open>,
 }
 
 impl Interrupts {
-    /// From now on the plugin tells where handlers begin.
+    /// Starts to track interrupts: from now on the plugin reports where handlers begin.
     pub fn handlers_are_known(&mut self) {
         (self.spent, self.delivered, self.open) = (Some(0), false, None);
     }
 
-    /// An exception or interrupt is delivered at `address`.
+    /// Records that an exception or interrupt is delivered at `address`.
     pub fn exception(&mut self, vector: u8, error: u16, by_instruction: bool, address: u64) {
         if undoes(vector, error, by_instruction, address) {
             self.undone[usize::from(address >> 63 != 0)] += 1;
@@ -67,7 +67,7 @@ impl Interrupts {
         }
     }
 
-    /// The first instruction of a handler is next.
+    /// Records that the first instruction of a handler is next.
     pub fn enter(&mut self, counted: Instructions) {
         self.notice_user(counted);
         if std::mem::take(&mut self.delivered) {
@@ -81,20 +81,20 @@ impl Interrupts {
         }
     }
 
-    /// IRETQ is next.
+    /// Records that an IRETQ is next.
     pub fn leave(&mut self, counted: Instructions) {
         self.expect_handler();
         self.notice_user(counted);
         let Some(open) = &mut self.open else { return };
         open.depth -= 1;
         if open.depth == 0 {
-            // With the IRETQ.
+            // Includes the IRETQ.
             self.close(self.completed(counted).1 + 1);
         }
     }
 
-    /// The kernel goes on with another task. If that is a thread of the kernel, the interrupted task goes on after it, and
-    /// the interrupt with it.
+    /// Records that the kernel switches to another task. If that is a kernel thread, the interrupted task continues
+    /// after it, and so does the interrupt.
     pub fn switch(&mut self, counted: Instructions) {
         self.expect_handler();
         self.notice_user(counted);
@@ -104,7 +104,7 @@ impl Interrupts {
         }
     }
 
-    /// What of the plugin's counts completed.
+    /// Returns the part of the plugin's counts that completed.
     pub fn count(&mut self, counted: Instructions) -> Instructions {
         self.expect_handler();
         self.notice_user(counted);
@@ -123,7 +123,7 @@ impl Interrupts {
         (counted.user - user, counted.kernel - kernel)
     }
 
-    /// Ends the interrupt where the kernel went on with another task if that was a program's, which executes now.
+    /// Ends the interrupt at the switch to another task if that was a user task, which has executed by now.
     fn notice_user(&mut self, counted: Instructions) {
         let user = self.completed(counted).0;
         match self.open {
@@ -141,7 +141,8 @@ impl Interrupts {
         }
     }
 
-    /// An interrupt whose handler did not begin where the plugin looks: what interrupts take is not known.
+    /// Gives up if the interrupt's handler did not begin where the plugin expects it: the instructions in interrupts
+    /// are unknown.
     fn expect_handler(&mut self) {
         if std::mem::take(&mut self.delivered) {
             self.spent = None;
@@ -194,10 +195,10 @@ mod tests {
         one.exception(0xec, 0, false, USER_CODE);
         assert_eq!(one.count(at(5, 50)).interrupts, None);
         one.handlers_are_known();
-        // A fault outside is no interrupt, and its write is undone.
+        // A fault outside interrupts is not an interrupt, and its write is undone.
         one.exception(14, 6, false, USER_CODE);
         one.leave(at(11, 110));
-        // One with a fault of the kernel's and another interrupt inside.
+        // An interrupt that contains a kernel fault and another interrupt.
         one.exception(0xec, 0, false, USER_CODE);
         one.enter(at(20, 200));
         one.exception(14, 0, false, KERNEL_CODE);
@@ -207,7 +208,7 @@ mod tests {
         one.leave(at(20, 270));
         one.leave(at(20, 299));
         let counted = one.count(at(30, 400));
-        // 99 to the IRETQ, with it 100, less the one that was undone.
+        // 99 up to the IRETQ, 100 including it, minus the undone one.
         assert_eq!(
             counted,
             Instructions {
@@ -216,7 +217,7 @@ mod tests {
                 interrupts: Some(99)
             }
         );
-        // One in which a thread of the kernel runs.
+        // An interrupt in which a kernel thread runs.
         one.exception(0xec, 0, false, KERNEL_CODE);
         one.enter(at(30, 410));
         assert_eq!(one.count(at(30, 460)).interrupts, Some(149));
@@ -224,7 +225,7 @@ mod tests {
         one.switch(at(30, 550));
         one.leave(at(30, 599));
         assert_eq!(one.count(at(30, 600)).interrupts, Some(289));
-        // One from which the kernel goes on with another program, which then makes a system call.
+        // An interrupt from which the kernel switches to another program, which then makes a system call.
         one.exception(0xec, 0, false, USER_CODE);
         one.enter(at(40, 700));
         one.switch(at(40, 710));

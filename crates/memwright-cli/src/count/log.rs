@@ -1,5 +1,5 @@
-//! Reads QEMU's log: exceptions (`-d int`), loads of CR3 (`-d mmu`), and the lines of the plugin, in the order in which
-//! they happened.
+//! Parses QEMU's log: exceptions (`-d int`), loads of CR3 (`-d mmu`), and the lines of the plugin, in the order in
+//! which they happened.
 
 use std::collections::BTreeMap;
 
@@ -12,61 +12,61 @@ use crate::model::page_tables::PageTables;
 use crate::model::passes::Passes;
 use crate::model::region::Region;
 
-/// What a line of the log says.
+/// A parsed line of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
     /// An exception or interrupt is delivered.
     Exception {
         /// Its vector.
         vector: u8,
-        /// Its error code, 0 where it has none.
+        /// Its error code, 0 if it has none.
         error: u16,
-        /// Whether an instruction asked for it (INT).
+        /// Whether an INT instruction raised it.
         by_instruction: bool,
-        /// Where it strikes.
+        /// The address at which it is delivered.
         at: u64,
-        /// CR2, where the line tells it: the address of a page fault.
+        /// CR2 if the line has it: the address of a page fault.
         address: Option<u64>,
     },
-    /// Where the CPU of the exception before has its interrupt descriptor table.
+    /// The address of the interrupt descriptor table of the CPU that took the previous exception.
     Idt(u64),
     /// CR3 was loaded.
     Cr3(u64),
-    /// The plugin is there.
+    /// The plugin is loaded.
     Counting,
-    /// CR3 is loaded next.
+    /// A load of CR3 is next.
     Cr3Next {
-        /// By which CPU.
+        /// The CPU that loads it.
         cpu: usize,
-        /// What it holds, where QEMU tells that; then it does not tell the CPU.
+        /// The value of CR3, if QEMU reports it; then it does not report the CPU.
         holds: Option<u64>,
         /// The plugin's counts since the guest began: INVLPG, INVPCID, CR4 writes.
         flushes: [u64; 3],
-        /// Instructions by then, if the plugin counts them.
+        /// The instruction counts at that point, if the plugin counts instructions.
         instructions: Option<Instructions>,
     },
     /// The first instruction of an interrupt's handler is next.
     Enter(Instructions),
     /// IRETQ is next.
     Return(Instructions),
-    /// The kernel goes on with another task.
+    /// The kernel switches to another task.
     Switch(Instructions),
     /// A mark was executed.
     Mark {
         /// Twice the region's number, plus one at its end.
         code: u16,
-        /// By which CPU.
+        /// The CPU that executed it.
         cpu: usize,
-        /// What its CR3 holds, where QEMU tells that; then it does not tell the CPU.
+        /// The value of its CR3, if QEMU reports it; then it does not report the CPU.
         cr3: Option<u64>,
         /// The plugin's counts since the guest began: INVLPG, INVPCID, CR4 writes.
         flushes: [u64; 3],
-        /// Instructions by then, if the plugin counts them.
+        /// The instruction counts at that point, if the plugin counts instructions.
         instructions: Option<Instructions>,
     },
 }
 
-/// Reads a line; most say nothing that is counted.
+/// Parses a line. Most lines contain nothing that is counted.
 pub fn parse(line: &[u8]) -> Option<Line> {
     let line = str::from_utf8(line).ok()?;
     if let Some(rest) = line.strip_prefix("memwright ") {
@@ -84,7 +84,7 @@ pub fn parse(line: &[u8]) -> Option<Line> {
     parse_exception(line)
 }
 
-/// The last words of the plugin's lines: instructions that began.
+/// Parses the last words of the plugin's lines: instructions that began.
 fn begun(words: &[u64]) -> Option<Instructions> {
     match *words {
         [user, kernel] => Some(Instructions {
@@ -128,7 +128,7 @@ fn parse_plugin(line: &str) -> Option<Line> {
     }
 }
 
-/// Reads `   472: v=0e e=0006 i=0 cpl=3 IP=0033:...`.
+/// Parses `   472: v=0e e=0006 i=0 cpl=3 IP=0033:...`.
 fn parse_exception(line: &str) -> Option<Line> {
     let (number, rest) = line.trim_start().split_once(": v=")?;
     number.parse::<u64>().ok()?;
@@ -148,21 +148,21 @@ fn parse_exception(line: &str) -> Option<Line> {
     })
 }
 
-/// What was counted of a guest.
+/// The counts of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counted {
-    /// Of the program's run.
+    /// The counts of the program's run.
     pub run: Counts,
-    /// Of each region that it marked, by number; `None` without the plugin, which alone sees marks.
+    /// The counts of each region that it marked, by number; `None` without the plugin, which alone sees marks.
     pub regions: Option<Vec<Region>>,
 }
 
-/// Where the guest's first process touches no memory just before [`THE_RUN`] begins, and just after it ended: page faults
-/// that the log tells of without the plugin too.
+/// Unmapped addresses that the guest's first process accesses just before [`THE_RUN`] begins and just after it ended.
+/// The log reports these page faults even without the plugin.
 const RUN_BEGINS: u64 = 0x4d57_0000_0000;
 const RUN_ENDS: u64 = 0x4d57_0000_1000;
 
-/// Follows a log.
+/// Counts the events of a log.
 #[derive(Debug)]
 pub struct Tally {
     now: Counts,
@@ -174,7 +174,7 @@ pub struct Tally {
     idt: Option<u64>,
     // CR3 and the interrupt descriptor table's address at the start of the run, until the caller takes them.
     gates: Option<(u64, u64)>,
-    // What was counted when CR3 was last changed, and the plugin's own count of the kernel's instructions then.
+    // The counts when CR3 last changed, and the plugin's own count of kernel instructions at that point.
     at_switch: Option<(Counts, Option<u64>)>,
     begun: Option<u64>,
     // That count at the end of the run, until the caller takes it.
@@ -187,7 +187,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Before the first line of a guest with so many CPUs. Without the plugin nothing tells which of several loads CR3.
+    /// Returns the state before the first line of a guest with `cpus` CPUs. Without the plugin, the log does not say
+    /// which of several CPUs loads CR3.
     pub fn new(cpus: u8, marker: Marker) -> Self {
         let told = (cpus == 1).then_some(0);
         Self {
@@ -214,8 +215,8 @@ impl Tally {
         }
     }
 
-    /// Takes a line; says whether it is a mark, at which the guest stands still. `look` reads the page tables that a CR3
-    /// points to.
+    /// Processes a line; returns whether it is a mark, at which the guest is stopped. `look` reads the page tables to
+    /// which a CR3 points.
     pub fn line(&mut self, line: Line, look: impl Fn(u64) -> Option<PageTables>) -> bool {
         match line {
             Line::Exception {
@@ -257,7 +258,7 @@ impl Tally {
                 flushes,
                 instructions,
             } => {
-                // Large tables take a while: they are read once for each mark, not at every passing.
+                // Large tables take long to read: they are read once for each mark, not on every pass.
                 if code >> 1 != THE_RUN && !self.states.contains_key(&code) {
                     let cr3 = cr3.or_else(|| self.cr3.get(cpu).copied());
                     let state = cr3.and_then(look);
@@ -276,17 +277,17 @@ impl Tally {
         false
     }
 
-    /// CR3 and the address of the interrupt descriptor table, once: where the run begins.
+    /// Returns CR3 and the address of the interrupt descriptor table at the beginning of the run, once.
     pub fn take_gates(&mut self) -> Option<(u64, u64)> {
         self.gates.take()
     }
 
-    /// How many instructions of the kernel the plugin had seen begin where the run ended, once.
+    /// Returns how many kernel instructions the plugin had seen begin at the end of the run, once.
     pub fn take_end(&mut self) -> Option<u64> {
         self.end.take()
     }
 
-    /// Takes over what the plugin counted.
+    /// Adopts the plugin's counts.
     fn take(&mut self, flushes: [u64; 3], instructions: Option<Instructions>) {
         self.begun = instructions.map(|counted| counted.kernel);
         [self.now.invlpg, self.now.invpcid, self.now.cr4_writes] = flushes.map(Some);
@@ -311,7 +312,7 @@ impl Tally {
         *last = value;
     }
 
-    /// A region that begins again before its end begins anew; an end without a beginning ends nothing.
+    /// A region that begins again before its end is restarted; an end mark without a begin mark ends nothing.
     fn mark(&mut self, region: u16, begins: bool) {
         let open = self.open.iter().position(|(other, _)| *other == region);
         let now = match (region, begins) {
@@ -352,7 +353,7 @@ impl Tally {
         }
     }
 
-    /// What is known of a region.
+    /// Returns the entry of a region.
     fn region(&mut self, region: u16) -> &mut Region {
         let known = self.regions.iter().position(|one| one.region == region);
         let place = known.unwrap_or_else(|| {
@@ -365,7 +366,7 @@ impl Tally {
         &mut self.regions[place]
     }
 
-    /// What was counted; `None` where the run has no end.
+    /// Returns the counts; `None` if the run did not end.
     pub fn finish(mut self) -> Option<Counted> {
         let is_run = |one: &Region| one.region == THE_RUN && one.marks.passes > 0;
         let run = self.regions.iter().position(is_run)?;
@@ -545,7 +546,7 @@ mod tests {
         let regions = regions.unwrap();
         assert_eq!(
             run.instructions,
-            // Less two faults, and what the first process executes before the exec.
+            // Minus two faults, and the instructions of the first process before the exec.
             Some(Instructions {
                 user: 100 - 2 - Marker::FirstProcess.before_exec(),
                 kernel: 200,
@@ -565,7 +566,7 @@ mod tests {
             (one.counts.full_flushes, one.counts.switches),
             (Some(1), Some(1))
         );
-        // The second pass counted a switch, and a single instruction of each half.
+        // The second pass counted a switch, and one instruction of each half.
         let each = one.each.unwrap();
         let second = Counts {
             switches: Some(1),
@@ -584,12 +585,12 @@ mod tests {
             ),
             (0, 1)
         );
-        // Of the first passing alone.
+        // Of the first pass alone.
         assert_eq!(one.at_beginning.map(|state| state.tables), Some(0x1000));
         assert_eq!(one.at_end.map(|state| state.tables), Some(0x1000));
         assert_eq!(
             one.counts.instructions,
-            // Less the fault.
+            // Minus the fault.
             Some(Instructions {
                 user: 1,
                 kernel: 6,
@@ -600,7 +601,7 @@ mod tests {
 
     #[test]
     fn marks_that_do_not_pair_are_counted() {
-        // Each mark a hundred user instructions after the one before.
+        // Each mark is a hundred user instructions after the previous one.
         let mark = |(place, code): (usize, u16)| {
             let user = 100 * (place + 1);
             format!("memwright mark {code} 0 0 0 0 0 {user} 0")

@@ -1,4 +1,4 @@
-//! What is counted from outside the guest: by the plugin of QEMU, or from its log; and what the counts are attributed to.
+//! Counting from outside the guest, by QEMU's plugin or from its log, and the attribution of counts to functions.
 
 pub mod counting;
 mod gates;

@@ -1,11 +1,11 @@
-//! The plugin that counts in QEMU: built here, for the QEMU that is found.
+//! The plugin that counts in QEMU, built on this machine for the QEMU in use.
 
 use std::path::PathBuf;
 
 use crate::host::compile::{Compiler, Source};
 use crate::qemu::version::Version;
 
-/// Its source, GPL-2.0-or-later, in a folder of its own: it is no part of this command, which only has it compiled.
+/// Its source, GPL-2.0-or-later, in a separate folder: it is not part of this command, which only compiles it.
 const SOURCES: [Source; 6] = [
     ("main.c", include_str!("../../../../plugin/count.c")),
     ("profile.c", include_str!("../../../../plugin/profile.c")),
@@ -14,7 +14,7 @@ const SOURCES: [Source; 6] = [
     ("bytes.h", include_str!("../../../../plugin/bytes.h")),
     ("api.h", include_str!("../../../../plugin/api.h")),
 ];
-/// QEMU loads it: the system's own C library.
+/// QEMU loads the plugin, so it is linked against the system's own C library.
 const COMPILERS: &[&str] = &["cc", "gcc", "clang"];
 const FLAGS: &[&str] = &[
     "-std=gnu11",
@@ -24,7 +24,7 @@ const FLAGS: &[&str] = &[
     "-fvisibility=hidden",
 ];
 
-/// The version of the interface for plugins that a QEMU has and the plugin knows.
+/// Returns the newest plugin interface version that this QEMU and the plugin support.
 fn api(version: Version) -> u32 {
     let since = |major, minor| version >= Version::new(major, minor, 0);
     match (since(9, 1), since(9, 0)) {
@@ -34,10 +34,10 @@ fn api(version: Version) -> u32 {
     }
 }
 
-/// Builds the plugin for this QEMU, once.
+/// Builds the plugin for this QEMU unless it is already built.
 ///
 /// # Errors
-/// When there is no C compiler, or it refuses.
+/// If there is no C compiler, or it rejects the source.
 pub fn build(version: Version) -> anyhow::Result<PathBuf> {
     let compiler = Compiler::first_of(COMPILERS)?;
     let define = format!("-DPLUGIN_API={}", api(version));

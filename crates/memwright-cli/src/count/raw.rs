@@ -1,10 +1,10 @@
-//! The profile that the plugin writes: chains of calls by address, and how often each block of instructions ran in them.
+//! The profile that the plugin writes: call chains by address, and how often each block of instructions ran in them.
 //!
 //! `plugin/profile.c` describes the file.
 
 use std::collections::BTreeMap;
 
-/// How control came into a frame.
+/// How control entered a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// By CALL.
@@ -13,26 +13,26 @@ pub enum Kind {
     FromUser,
     /// By an exception in the kernel.
     Exception,
-    /// By an interrupt, wherever that came.
+    /// By an interrupt, in user mode or in the kernel.
     Interrupt,
     /// By a switch to a task that was not seen before.
     Task,
 }
 
-/// A chain of calls: the frame that is newest in it, and the chain without it.
+/// A call chain: its innermost frame, and the rest of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node {
-    /// The chain below, an earlier node; `None` for the root.
+    /// The rest of the chain, an earlier node; `None` for the root.
     pub parent: Option<u32>,
-    /// How control came here.
+    /// How control entered the frame.
     pub kind: Kind,
-    /// The address behind the call, or the second byte's of the instruction that an exception interrupted; 0 elsewhere.
+    /// The address after the call, or of the second byte of the instruction that an exception interrupted; 0 otherwise.
     pub from: u64,
-    /// The first instruction of the frame; 0 where it is a task's that was not seen before.
+    /// The first instruction of the frame; 0 for a task that was not seen before.
     pub start: u64,
 }
 
-/// Instructions that follow each other in memory.
+/// Consecutive instructions in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
     /// The address of the first.
@@ -41,42 +41,44 @@ pub struct Block {
     pub sizes: Vec<u8>,
 }
 
-/// How often a block ran in a chain of calls.
+/// How often a block ran in a call chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cell {
-    /// The chain.
+    /// The call chain.
     pub node: u32,
-    /// The block; the first block has no instructions, and its cells count how often the chain's newest frame began.
+    /// The block. The first block has no instructions: its cells count how often the chain's innermost frame was
+    /// entered.
     pub block: u32,
     /// How often.
     pub count: u64,
 }
 
-/// The block whose cells count how often frames began.
+/// The block whose cells count entries of frames.
 pub const ENTERED: u32 = 0;
 
-/// A whole profile.
+/// A complete profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Raw {
     /// Frames that ended without a return.
     pub left_open: u64,
-    /// Chains of calls, the root first.
+    /// Call chains, the root first.
     pub nodes: Vec<Node>,
     /// Blocks of instructions.
     pub blocks: Vec<Block>,
-    /// Counts, without those that are 0.
+    /// The counts that are not 0.
     pub cells: Vec<Cell>,
 }
 
 impl Raw {
-    /// Whether both have the same counts. Where QEMU ends a block may depend on the host: addresses are compared.
+    /// Returns whether both have the same counts. Addresses are compared, because block boundaries in QEMU may depend
+    /// on the host.
     pub fn equals(&self, other: &Self) -> bool {
         self.left_open == other.left_open
             && self.nodes == other.nodes
             && self.by_address() == other.by_address()
     }
 
-    /// How often each instruction ran in each chain of calls, and how often that began (address 0).
+    /// Returns how often each instruction ran in each call chain, and how often the chain was entered (address 0).
     fn by_address(&self) -> BTreeMap<(u32, u64), u64> {
         let mut counts = BTreeMap::new();
         for cell in &self.cells {
@@ -94,16 +96,16 @@ impl Raw {
     }
 }
 
-/// Why a file is no profile.
+/// Why a file is not a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
-    /// It does not begin as one.
+    /// It does not begin like a profile.
     NoProfile,
     /// It ends too early, at this byte.
     Truncated(usize),
-    /// The number of a node or block at this byte is none that came before.
+    /// The number of a node or block at this byte does not refer to an earlier one.
     Reference(usize),
-    /// The plugin no longer knew what was executed when the run ended.
+    /// The plugin had lost track of the executed code when the run ended.
     Forgotten,
 }
 
@@ -117,7 +119,7 @@ impl std::fmt::Display for Malformed {
             }
             Self::Forgotten => write!(
                 formatter,
-                "the end of the run lies too far back to be cut from the profile"
+                "the end of the run is too far back to be cut from the profile"
             ),
         }
     }
@@ -145,7 +147,7 @@ impl<'a> Reader<'a> {
         Ok(bytes.fold(0, |all, byte| all << 8 | u64::from(*byte)))
     }
 
-    /// A number below `limit`.
+    /// Reads a number below `limit`.
     fn reference(&mut self, limit: u64) -> Result<u32, Malformed> {
         let at = self.at;
         let number = self.number(4)?;
@@ -154,10 +156,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads a profile.
+/// Parses a profile.
 ///
 /// # Errors
-/// What the plugin cannot have written.
+/// A file that the plugin cannot have written.
 pub fn parse(bytes: &[u8]) -> Result<Raw, Malformed> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(Malformed::NoProfile)?;
     let mut reader = Reader { bytes: rest, at: 0 };

@@ -1,4 +1,4 @@
-//! What came of a run, whatever kernel it was on.
+//! The outcome of a run on any kernel.
 
 use memwright_linux::channel::Outcome;
 
@@ -10,27 +10,27 @@ use crate::model::region_names::RegionNames;
 use crate::model::statistic::Pass;
 use crate::sheet::NOT_MEASURED;
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Said {
-    /// What the program printed.
+    /// The program's standard output.
     pub output: Vec<u8>,
-    /// What it printed to standard error.
+    /// The program's standard error.
     pub errors: Vec<u8>,
-    /// What its guest could not set up for it, a line each.
+    /// What the guest could not set up for the program, one line each.
     pub warnings: Vec<u8>,
-    /// The kernel's build ID, where it tells one.
+    /// The kernel's build ID, if it reports one.
     pub build_id: Option<String>,
     /// How it ended.
     pub outcome: Outcome,
-    /// What was counted, where anything was.
+    /// The counts, if anything was counted.
     pub counted: Option<Counted>,
-    /// Where the kernel's instructions were executed, where that was asked for.
+    /// Where the kernel's instructions were executed, if a profile was requested.
     pub profile: Option<Raw>,
 }
 
 impl Said {
-    /// Gives the regions the names that the program has for them.
+    /// Gives the regions the names that the program defines for them.
     pub fn with_names(mut self, names: &RegionNames) -> Self {
         let regions = self.counted.as_mut().and_then(|one| one.regions.as_mut());
         if let Some(regions) = regions {
@@ -39,7 +39,7 @@ impl Said {
         self
     }
 
-    /// The titles of what two runs do not have in common.
+    /// Returns the titles of the parts in which two runs differ.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
         for (what, differs) in [
@@ -171,7 +171,7 @@ mod tests {
                 "region 1: Page faults: user, not present, write: 0 and 1"
             ]
         );
-        // The sums are the same; one pass is another.
+        // The sums are the same, but one pass differs.
         let with_most = |most| {
             let mut said = said();
             let counted = said.counted.as_mut().unwrap();

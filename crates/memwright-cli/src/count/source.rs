@@ -1,5 +1,5 @@
-//! What an address belongs to in the source: a function by the list of symbols; functions that were inlined, and lines, by
-//! debug information.
+//! Maps an address to the source: to a function by the symbol table, to inlined functions and lines by debug
+//! information.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::count::symbols::{Place, Symbols};
 use crate::model::hash::hexadecimal;
 use crate::model::profile::UNATTRIBUTED;
 
-/// The functions of a kernel, and its debug information where that is there.
+/// The functions of a kernel, and its debug information if available.
 pub struct Source {
     symbols: Symbols,
     debug: Option<Loader>,
@@ -22,14 +22,14 @@ pub struct Source {
 /// What the debug information records for an address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inlined {
-    /// The functions that were inlined there, the innermost last.
+    /// The functions inlined there, the innermost last.
     pub functions: Vec<String>,
     /// The line of the innermost, `FILE:LINE`.
     pub line: Option<String>,
 }
 
 impl Source {
-    /// Functions alone.
+    /// Returns a source without debug information.
     pub fn of(symbols: Symbols) -> Self {
         Self {
             symbols,
@@ -38,10 +38,10 @@ impl Source {
         }
     }
 
-    /// Adds the debug information of a vmlinux, which must be of the build that ran.
+    /// Adds the debug information of a vmlinux, which must come from the build that ran.
     ///
     /// # Errors
-    /// One line when it cannot be read, has none, or is another build's.
+    /// One line if it cannot be read, has no debug information, or comes from another build.
     pub fn add_debug(
         &mut self,
         path: &Path,
@@ -62,14 +62,14 @@ impl Source {
         Ok(())
     }
 
-    /// The names of all functions; `None` where there is no list of them, and with debug information, by which functions
-    /// have names that no list has.
+    /// Returns the names of all functions. `None` if there is no symbol table, and with debug information, which names
+    /// functions that no symbol table has.
     pub fn names(&self) -> Option<BTreeSet<String>> {
         let is_list = self.debug.is_none() && !self.symbols.is_empty();
         is_list.then(|| self.symbols.source_names())
     }
 
-    /// The name in the source of the function at an address, into which others may be inlined.
+    /// Returns the source name of the function at an address, into which other functions may be inlined.
     pub fn function(&self, address: u64) -> &str {
         match self.symbols.place(address) {
             Place::Function(name) => source_name(name),
@@ -78,12 +78,12 @@ impl Source {
         }
     }
 
-    /// Whether a function begins at this address.
+    /// Returns whether a function begins at this address.
     pub fn begins(&self, address: u64) -> bool {
         self.symbols.begins(address)
     }
 
-    /// What is inlined at an address; nothing without debug information.
+    /// Returns what is inlined at an address; nothing without debug information.
     pub fn inlined(&self, address: u64) -> Inlined {
         let frames = self
             .debug
@@ -116,7 +116,7 @@ impl Source {
     }
 }
 
-/// The build ID of an ELF file, in hexadecimal.
+/// Returns the build ID of an ELF file, in hexadecimal.
 fn build_id_of(path: &Path) -> anyhow::Result<String> {
     use object::Object;
     let file = std::fs::File::open(path)?;
@@ -130,8 +130,8 @@ fn build_id_of(path: &Path) -> anyhow::Result<String> {
     Ok(hexadecimal(id))
 }
 
-/// The path of a source file from the top of the kernel's source, whatever folder that was built in: below the last folder
-/// that is called after a version, or a package's build folder.
+/// Returns the path of a source file relative to the root of the kernel source, whatever folder it was built in: below
+/// the last folder that is named after a version, or below a package's build folder.
 fn from_top(file: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in file.split('/') {
@@ -171,7 +171,7 @@ mod tests {
         let own = Path::new("/proc/self/exe");
         let mut source = Source::of(Symbols::default());
         let id = build_id_of(own);
-        // Without one the file is refused; with another too.
+        // A file without a build ID is refused; so is one with a different ID.
         let Ok(id) = id else {
             assert!(source.add_debug(own, None, true).is_err());
             return;

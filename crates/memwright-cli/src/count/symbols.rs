@@ -8,32 +8,33 @@ use object::read::elf::{FileHeader, SectionHeader, Sym};
 
 use crate::compare::matching::source_name;
 
-/// Where the kernel's own addresses begin (Documentation/arch/x86/x86_64/mm.rst of Linux; Memwright's kernel is there too).
+/// The beginning of the kernel's own addresses (Documentation/arch/x86/x86_64/mm.rst of Linux; Memwright's kernel uses
+/// the same).
 const KERNEL: u64 = 0xffff_ffff_8000_0000;
-/// Where Linux loads modules, and what it generates: programs of BPF, trampolines.
+/// The addresses of Linux's modules and generated code: BPF programs, trampolines.
 const MODULES: std::ops::Range<u64> = 0xffff_ffff_c000_0000..0xffff_ffff_ff00_0000;
-/// Where Linux maps what each CPU needs at its entries.
+/// The addresses of Linux's per-CPU entry areas.
 const CPU_ENTRY_AREA: std::ops::Range<u64> = 0xffff_fe00_0000_0000..0xffff_fe80_0000_0000;
 
-/// What an address belongs to.
+/// The owner of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place<'a> {
     /// A function.
     Function(&'a str),
-    /// Code without symbols, of which the range alone is known.
+    /// Code without symbols, of which only the range is known.
     Range(&'static str),
-    /// Nothing that is known.
+    /// An unknown address.
     Unknown,
 }
 
 /// The functions of a kernel, by address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Symbols {
-    // In order of addresses, each of which is there once.
+    // In ascending order of addresses, each address once.
     functions: Vec<(u64, String)>,
 }
 
-/// A name as a list of symbols has it.
+/// An entry of a symbol table.
 struct Name {
     address: u64,
     is_local: bool,
@@ -41,10 +42,10 @@ struct Name {
 }
 
 impl Name {
-    /// What is compared of two names of one address.
+    /// Returns the sort key of a name; among the names of one address, the lowest is used.
     fn rank(&self) -> (u64, bool, bool, usize, usize, &str) {
         let name = self.text.as_str();
-        // What stands before a function for tracing, and the entry for 32-bit programs beside the usual one.
+        // Prefixes of padding before functions (for tracing and CFI), and of the 32-bit variant of a system-call entry.
         let aside = ["__pfx_", "__cfi_", "__ia32_"];
         let is_aside = aside.iter().any(|prefix| name.starts_with(prefix));
         let underscores = name.len() - name.trim_start_matches('_').len();
@@ -60,7 +61,7 @@ impl Name {
 }
 
 impl Symbols {
-    /// Reads the lines of `/proc/kallsyms`: an address, a letter for the kind, a name, and the module in brackets.
+    /// Parses the lines of `/proc/kallsyms`: an address, a letter for the kind, a name, and the module in brackets.
     pub fn of_kallsyms(text: &str) -> Self {
         let functions = text.lines().filter_map(|line| {
             let mut words = line.split_ascii_whitespace();
@@ -82,13 +83,13 @@ impl Symbols {
         Self::of(functions.collect())
     }
 
-    /// Reads the table of symbols of an ELF file; empty where it has none.
+    /// Reads the symbol table of an ELF file; empty if it has none.
     pub fn of_elf(bytes: &[u8]) -> Self {
         Self::of(functions_of_elf(bytes).unwrap_or_default())
     }
 
-    /// Of several names of an address one is taken, the same wherever they come from: one for the whole kernel before one of
-    /// its file.
+    /// If an address has several names, chooses one independently of their order: a global one is preferred to a
+    /// file-local one.
     fn of(mut names: Vec<Name>) -> Self {
         names.sort_by(|one, other| one.rank().cmp(&other.rank()));
         names.dedup_by_key(|name| name.address);
@@ -98,18 +99,18 @@ impl Symbols {
         }
     }
 
-    /// Whether there is no function.
+    /// Returns whether there is no function.
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
 
-    /// The names in the source of all functions.
+    /// Returns the source names of all functions.
     pub fn source_names(&self) -> BTreeSet<String> {
         let names = self.functions.iter().map(|(_, name)| name);
         names.map(|name| source_name(name).to_owned()).collect()
     }
 
-    /// Whether a function begins at this address.
+    /// Returns whether a function begins at this address.
     pub fn begins(&self, address: u64) -> bool {
         let found = self
             .functions
@@ -117,7 +118,7 @@ impl Symbols {
         found.is_ok()
     }
 
-    /// What an address belongs to.
+    /// Returns the owner of an address.
     pub fn place(&self, address: u64) -> Place<'_> {
         let after = self
             .functions
@@ -135,7 +136,7 @@ impl Symbols {
     }
 }
 
-/// The symbols of an ELF file that lie in its code.
+/// Returns the symbols in the code sections of an ELF file.
 fn functions_of_elf(bytes: &[u8]) -> object::Result<Vec<Name>> {
     let header = FileHeader64::<LittleEndian>::parse(bytes)?;
     let sections = header.sections(LittleEndian, bytes)?;

@@ -1,4 +1,4 @@
-//! What a program's page tables hold, read from the guest's memory while it stands still.
+//! Summarizes a program's page tables, read from the guest's memory while the guest is stopped.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,26 +12,26 @@ const WRITABLE: u64 = 1 << 1;
 const DIRTY: u64 = 1 << 6;
 const NO_EXECUTE: u64 = 1 << 63;
 const LARGE: u64 = 1 << 7;
-/// Where an entry's address is.
+/// The address bits of an entry.
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 const ENTRIES: usize = 512;
-/// Entries of the root that are the lower half's.
+/// The number of root entries for the lower half.
 const LOWER_HALF: usize = 256;
-/// The most tables that are walked, those of 512 GiB: a damaged one may lead to itself.
+/// The maximum number of tables that are walked, enough for 512 GiB: a corrupted table may point to itself.
 const MOST_TABLES: u64 = 1 << 18;
 
 /// Physical memory of a guest.
 pub trait Physical {
-    /// The page at this address; `None` where there is no memory.
+    /// Returns the page at this address; `None` if there is no memory.
     fn page(&self, address: u64) -> Option<[u8; 4096]>;
 }
 
-/// A piece of a guest's memory.
+/// A part of a guest's memory.
 #[derive(Debug)]
 pub struct Part {
-    /// Where it is.
+    /// The file that backs it.
     pub file: File,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: u64,
 }
 
@@ -39,13 +39,13 @@ pub struct Part {
 #[derive(Debug)]
 pub struct Memory<'a>(pub &'a [Part]);
 
-/// From this size on the machine has memory above 4 GiB (hw/i386/pc_piix.c), and so much below.
+/// From this size on, the machine has memory above 4 GiB (hw/i386/pc_piix.c), and this much below.
 const SPLIT_FROM: u64 = 0xe000_0000;
 const BELOW: u64 = 0xc000_0000;
 const ABOVE: u64 = 1 << 32;
 
 impl Memory<'_> {
-    /// The file that an address is in, and where there.
+    /// Returns the file that backs an address, and the offset in it.
     fn locate(&self, address: u64) -> Option<(&File, u64)> {
         let size: u64 = self.0.iter().map(|part| part.size).sum();
         let below = if size >= SPLIT_FROM { BELOW } else { size };
@@ -73,7 +73,7 @@ impl Physical for Memory<'_> {
     }
 }
 
-/// The physical address that an address of either half leads to; `None` where nothing is mapped or readable.
+/// Translates a virtual address of either half to a physical one; `None` if nothing is mapped or a table is unreadable.
 pub fn translate(memory: &impl Physical, cr3: u64, address: u64) -> Option<u64> {
     let mut table = cr3 & ADDRESS;
     for level in (1..=4).rev() {
@@ -93,7 +93,7 @@ pub fn translate(memory: &impl Physical, cr3: u64, address: u64) -> Option<u64> 
     None
 }
 
-/// Walks the lower half of the tables that CR3 points to; `None` where they are not to be read.
+/// Walks the lower half of the tables to which CR3 points; `None` if they cannot be read.
 pub fn read(memory: &impl Physical, cr3: u64, bits: SoftwareBits) -> Option<PageTables> {
     let vdso = Vdso::find(memory, cr3)?;
     let mut found = PageTables::default();
@@ -117,7 +117,7 @@ pub fn read(memory: &impl Physical, cr3: u64, bits: SoftwareBits) -> Option<Page
     Some(PageTables { tables, ..found })
 }
 
-/// An entry that leads to no table.
+/// An entry that does not point to a table.
 #[derive(Debug, Clone, Copy)]
 struct Leaf {
     address: u64,
@@ -125,7 +125,7 @@ struct Leaf {
     level: u32,
 }
 
-/// What a [`Leaf`] maps.
+/// The kind of memory that a [`Leaf`] maps.
 enum Kind {
     NotPresent,
     Small,
@@ -143,7 +143,7 @@ impl Leaf {
         }
     }
 
-    /// Counts a page by whether it may be written, and by whether it is dirty.
+    /// Counts a page as writable or read-only, and as dirty if it is.
     fn count(self, writable: &mut u64, read_only: &mut u64, dirty: &mut u64, bits: SoftwareBits) {
         if self.entry & WRITABLE != 0 {
             *writable += 1;
@@ -158,8 +158,8 @@ impl Leaf {
     }
 }
 
-/// Calls `see` for every entry of the lower half that is not empty and leads to no table, in order of addresses; returns
-/// how many tables there are.
+/// Calls `see` for every non-empty entry of the lower half that does not point to a table, in order of addresses;
+/// returns the number of tables.
 fn visit(memory: &impl Physical, cr3: u64, see: &mut impl FnMut(Leaf)) -> Option<u64> {
     let mut tables = 0;
     visit_table(memory, cr3 & ADDRESS, (4, 0), &mut tables, see)?;
@@ -197,23 +197,23 @@ fn visit_table(
     Some(())
 }
 
-/// Where the kernel has mapped its vDSO: a shared object of its own making, below which its data lie
+/// Where the kernel has mapped its vDSO: a shared object that it provides itself, with its data at lower addresses
 /// (arch/x86/entry/vdso/vma.c).
 #[derive(Debug, Clone, Copy)]
 struct Vdso {
     /// Its first page.
     start: u64,
-    /// Behind the last of its pages that are there.
+    /// The end of its last present page.
     end: u64,
 }
 
-/// How its name begins, in its first page.
+/// The beginning of its name, which is in its first page.
 const VDSO_NAME: &[u8] = b"linux-vdso.so";
-/// The most pages of data (include/vdso/datapage.h has 7 in Linux 7.3), with room for more.
+/// The maximum size of its data (include/vdso/datapage.h has 7 pages in Linux 7.3), rounded up.
 const VDSO_DATA: u64 = 16 * 4096;
 
 impl Vdso {
-    /// Looks for it among the pages that may be executed; `Some(None)` where the program has used none of it.
+    /// Searches the executable pages for it; `Some(None)` if the program has not used it.
     fn find(memory: &impl Physical, cr3: u64) -> Option<Option<Self>> {
         let mut found: Option<Self> = None;
         visit(memory, cr3, &mut |leaf| {
@@ -234,7 +234,7 @@ impl Vdso {
         Some(found)
     }
 
-    /// Whether the page is one of it, or of its data.
+    /// Returns whether the page belongs to the vDSO or its data.
     fn contains(self, leaf: Leaf, bits: SoftwareBits) -> bool {
         let is_data = leaf.address < self.start && leaf.address + VDSO_DATA >= self.start;
         (self.start..self.end).contains(&leaf.address)
@@ -242,7 +242,7 @@ impl Vdso {
     }
 }
 
-/// Whether a page is the first of the vDSO.
+/// Returns whether a page is the first of the vDSO.
 fn is_vdso(memory: &impl Physical, frame: u64) -> bool {
     memory.page(frame).is_some_and(|page| {
         page.starts_with(b"\x7fELF") && page.windows(VDSO_NAME.len()).any(|name| name == VDSO_NAME)
@@ -275,7 +275,7 @@ mod tests {
     fn every_kind_of_entry_is_counted() {
         let mut memory = Fake::default();
         memory.set(0x1000, 0, 0x2000 | 7);
-        // The upper half is the kernel's.
+        // The upper half belongs to the kernel.
         memory.set(0x1000, 256, 0x9000 | 7);
         memory.set(0x2000, 0, 0x3000 | 7);
         memory.set(0x2000, 1, 0x4000_0000 | LARGE | 7);
@@ -287,7 +287,7 @@ mod tests {
         memory.set(0x4000, 1, 0x6000 | 5 | 1 << 63);
         memory.set(0x4000, 2, 0x7000 | LARGE | 7);
         memory.set(0x4000, 3, 0x100);
-        // Linux keeps the dirty bit of a page that may not be written elsewhere.
+        // Linux keeps the dirty state of a write-protected page in a software bit.
         memory.set(0x4000, 4, 0x8000 | LINUX_BITS.saved_dirty | 5);
         memory.set(0x3000, 4, 0x60_0000 | LARGE | LINUX_BITS.saved_dirty | 5);
         let found = read(&memory, 0x1000 | 0x18, LINUX_BITS).unwrap();
@@ -314,7 +314,8 @@ mod tests {
         memory.set(0x2000, 0, 0x3000 | 7);
         memory.set(0x3000, 0, 0x4000 | 7);
         let (read_only, data) = (PRESENT | 4, PRESENT | 4 | LINUX_BITS.special | NO_EXECUTE);
-        // The zero page far below, code that is no vDSO, its data, itself, and a page of the program's right above.
+        // The zero page at a low address, code that is not the vDSO, the vDSO's data, the vDSO, and a page of the
+        // program directly above.
         memory.set(0x4000, 1, 0x5000 | data);
         memory.set(0x4000, 2, 0x6000 | read_only);
         memory.set(0x4000, 30, 0x7000 | data);

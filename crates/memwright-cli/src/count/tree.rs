@@ -1,4 +1,4 @@
-//! Names what the plugin counted by address, and builds the tree of calls.
+//! Symbolizes the plugin's profile, and builds the call tree.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,10 +6,10 @@ use crate::count::raw::{Block, ENTERED, Kind, Raw};
 use crate::count::source::Source;
 use crate::model::profile::{Call, Line, Profile, UNATTRIBUTED};
 
-/// What calls the functions of a task that is new, or has slept since before the run.
+/// The caller of the functions of a task that is new, or has slept since before the run.
 const TASKS: &str = "[tasks switched to]";
 
-/// Builds the tree while names get numbers.
+/// Builds the tree and numbers the names.
 struct Builder<'a> {
     source: &'a Source,
     names: BTreeMap<String, u32>,
@@ -35,20 +35,20 @@ impl Builder<'_> {
         }
     }
 
-    /// The functions that are inlined where this address is, the innermost last.
+    /// Returns the functions inlined at this address, the innermost last.
     fn inlined(&mut self, address: u64) -> (Vec<u32>, Option<String>) {
         let found = self.source.inlined(address);
         let names = found.functions.iter().map(|name| self.numbered(name));
         (names.collect(), found.line)
     }
 
-    /// The place of what is inlined into a place.
+    /// Returns the node of functions inlined into a node.
     fn within(&mut self, place: u32, inlined: &[u32]) -> u32 {
         let walk = |place, function: &u32| self.place(Some(place), *function, false);
         inlined.iter().fold(place, walk)
     }
 
-    /// The place of a function below a caller.
+    /// Returns the node of a function below a caller.
     fn place(&mut self, caller: Option<u32>, function: u32, interrupt: bool) -> u32 {
         let next = self.calls.len() as u32;
         let place = *self
@@ -68,13 +68,13 @@ impl Builder<'_> {
     }
 }
 
-/// A frame: where its first function stands in the tree, and where those do that it went on to by a jump.
+/// A frame: the node of its first function, and the nodes of functions that it reached by a jump.
 struct Frame {
     first: u32,
     others: HashMap<u32, u32>,
 }
 
-/// Names what the plugin counted. `total` is what was counted without the profile.
+/// Symbolizes the plugin's profile. `total` is the number of instructions that was counted without the profile.
 pub fn build(
     raw: &Raw,
     source: &Source,
@@ -144,7 +144,7 @@ pub fn build(
     profile
 }
 
-/// Removes the places below which nothing was executed.
+/// Removes the nodes below which nothing was executed.
 fn leave_out_unused(profile: &mut Profile) {
     let sums = profile.inclusive_places();
     let mut kept = Vec::new();
@@ -159,7 +159,7 @@ fn leave_out_unused(profile: &mut Profile) {
     profile.calls = kept;
 }
 
-/// Adds what was counted and is in no cell.
+/// Adds instructions that were counted but are in no cell.
 fn add_unattributed(profile: &mut Profile, instructions: u64) {
     if instructions == 0 {
         return;
@@ -181,7 +181,7 @@ fn add_unattributed(profile: &mut Profile, instructions: u64) {
     });
 }
 
-/// Numbers functions by name, and places by their chains of names: equal counts are equal bytes.
+/// Numbers functions by name, and nodes by their chains of names, so that equal counts give equal bytes.
 fn in_canonical_order(profile: &mut Profile) {
     let mut used = vec![false; profile.functions.len()];
     for call in &profile.calls {
@@ -226,7 +226,7 @@ fn in_canonical_order(profile: &mut Profile) {
     profile.calls = calls;
 }
 
-/// Puts each frame's first function into the tree, below the function that its caller was in.
+/// Adds each frame's first function to the tree, below the function of its caller.
 fn frames(raw: &Raw, builder: &mut Builder<'_>) -> Vec<Option<Frame>> {
     let mut frames: Vec<Option<Frame>> = Vec::with_capacity(raw.nodes.len());
     for node in &raw.nodes {
@@ -259,7 +259,8 @@ fn frames(raw: &Raw, builder: &mut Builder<'_>) -> Vec<Option<Frame>> {
     frames
 }
 
-/// The place of a function that a frame is in: its first, or one that this went on to by a jump, which is as if it called it.
+/// Returns the node of a function of a frame: its first function, or one that it reached by a jump, which counts as a
+/// call.
 fn part(frame: &mut Frame, function: u32, builder: &mut Builder<'_>) -> u32 {
     let first = frame.first;
     *frame
@@ -268,17 +269,17 @@ fn part(frame: &mut Frame, function: u32, builder: &mut Builder<'_>) -> u32 {
         .or_insert_with(|| builder.place(Some(first), function, false))
 }
 
-/// Instructions of a block that are in one function, and in one line where lines are known.
+/// Instructions of a block in one function, and in one line if lines are known.
 struct Run {
     function: u32,
     inlined: Vec<u32>,
     line: Option<String>,
     instructions: u64,
-    /// Whether the function begins with the first of them.
+    /// Whether the first of them is the function's entry.
     begins: bool,
 }
 
-/// The functions and lines that a block lies in.
+/// Splits a block by function and line.
 fn runs(block: &Block, builder: &mut Builder<'_>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut address = block.start;
@@ -339,7 +340,8 @@ mod tests {
         Source::of(Symbols::of_kallsyms(&lines.map(line).concat()))
     }
 
-    /// `entry` calls `work`, which jumps to `tail`, which calls `leaf`; there `tick` interrupts. `leaf` jumps to its cold part.
+    /// `entry` calls `work`, which jumps to `tail`, which calls `leaf`; there `tick` interrupts. `leaf` jumps to its
+    /// cold part.
     fn raw() -> Raw {
         let block = |(start, sizes): (u64, &[u8])| Block {
             start: BASE + start,
@@ -400,7 +402,7 @@ mod tests {
             ("leaf", 2, 7, 9),
             ("tail", 2, 2, 11),
             ("tick", 1, 7, 7),
-            // The exception within it is no second call from outside.
+            // The exception inside it is not a second entry from outside.
             ("work", 3, 6, 15),
         ];
         let expected = expected.map(|(name, calls, own, all)| (name.to_owned(), calls, own, all));

@@ -1,5 +1,5 @@
-//! What connects this command with a guest that it counts: the guest's memory, QEMU's log, and the pipe by which it goes on
-//! after a mark.
+//! The connections between this command and a guest that it counts: the guest's memory, QEMU's log, and the pipe that
+//! resumes the guest after a mark.
 
 use crate::count::system::{marker, software_bits};
 use crate::count::tables;
@@ -18,23 +18,23 @@ use crate::model::image::System;
 use crate::model::machine::Machine;
 use crate::model::page_tables::PageTables;
 
-/// What connects this command with a guest: its memory, and the pipe that lets it go on after a mark.
+/// The connections to a guest: its memory, and the pipe that resumes it after a mark.
 #[derive(Debug)]
 pub struct Wires {
-    // Of each node, in order of addresses.
+    // One part per node, in order of addresses.
     memory: Vec<Part>,
     answers: PathBuf,
-    // Where the plugin writes a profile.
+    // The file in which the plugin writes a profile.
     profile: PathBuf,
-    // Open for reading too, so that neither end waits for the other to come.
+    // Also open for reading, so that neither end blocks until the other opens it.
     answer: File,
 }
 
 impl Wires {
-    /// Makes the memory of a machine, and the pipe in a folder.
+    /// Creates the memory of a machine, and the pipe in a folder.
     ///
     /// # Errors
-    /// Those of making them.
+    /// I/O errors of creating them.
     pub fn make(folder: &Path, machine: &Machine) -> io::Result<Self> {
         let sizes = machine.nodes.sizes(machine.memory).into_iter();
         let part = |size| -> io::Result<Part> {
@@ -54,40 +54,40 @@ impl Wires {
         })
     }
 
-    /// The memory, a file for each node.
+    /// Returns the memory, one file per node.
     pub fn memory(&self) -> &[Part] {
         &self.memory
     }
 
-    /// The pipe in which the plugin waits for answers.
+    /// Returns the path of the pipe from which the plugin reads answers.
     pub fn answers_path(&self) -> &Path {
         &self.answers
     }
 
-    /// The file in which the plugin puts a profile.
+    /// Returns the path of the file in which the plugin writes a profile.
     pub fn profile_path(&self) -> &Path {
         &self.profile
     }
 
-    /// The profile that the plugin has written.
+    /// Reads the profile that the plugin has written.
     ///
     /// # Errors
-    /// When there is none, or it is damaged.
+    /// If there is none, or it is damaged.
     pub fn profile(&self) -> anyhow::Result<Raw> {
         Ok(raw::parse(&fs::read(&self.profile).unwrap_or_default())?)
     }
 
-    /// The names by which QEMU can open the memory.
+    /// Returns the paths by which QEMU can open the memory.
     pub fn memory_paths(&self) -> Vec<String> {
         let process = std::process::id();
         let path = |part: &Part| format!("/proc/{process}/fd/{}", part.file.as_raw_fd());
         self.memory.iter().map(path).collect()
     }
 
-    /// Reads the log of QEMU to its end, and answers at each mark.
+    /// Reads QEMU's log to its end, and answers each mark.
     ///
     /// # Errors
-    /// Those of reading the log, and of answering.
+    /// I/O errors of reading the log and of answering.
     pub fn follow(&self, log: impl Read, system: System, cpus: u8) -> io::Result<Tally> {
         let mut reader = BufReader::with_capacity(1 << 16, log);
         let mut tally = Tally::new(cpus, marker(system));
@@ -118,7 +118,7 @@ impl Wires {
     }
 }
 
-/// What lets the guest go on after a mark: with the places where handlers begin, with the end of the run, or with nothing.
+/// Returns the answer that resumes the guest after a mark: the addresses of handlers, the end of the run, or nothing.
 fn answer(gates: Option<&[u64; gates::COUNT]>, end: Option<u64>) -> Vec<u8> {
     let (letter, words) = match (gates, end) {
         (Some(gates), _) => (b'g', gates.as_slice()),

@@ -1,4 +1,4 @@
-//! A writer of cpio archives in the `newc` format, the one that kernels unpack.
+//! A writer of cpio archives in the `newc` format, which kernels unpack.
 
 use std::io::{self, Write};
 
@@ -9,10 +9,11 @@ pub const FILE: u32 = 0o100_000;
 /// Symbolic link.
 pub const LINK: u32 = 0o120_000;
 
-/// The name of the entry behind the last one.
+/// The name of the entry after the last one.
 pub const END: &[u8] = b"TRAILER!!!";
 
-/// Writes one archive. Owners are root, numbers of inodes count up, so that equal contents give equal bytes.
+/// Writes one archive. All owners are root and inodes are numbered consecutively, so that equal contents give equal
+/// bytes.
 #[derive(Debug)]
 pub struct Writer<W> {
     output: W,
@@ -35,7 +36,7 @@ impl<W: Write> Writer<W> {
     /// Adds an entry; `name` has no leading slash.
     ///
     /// # Errors
-    /// `InvalidInput` when the data is 4 GiB or more, the format's limit; else those of the output.
+    /// `InvalidInput` if the data is 4 GiB or more, the format's limit; otherwise I/O errors of the output.
     pub fn entry(&mut self, name: &[u8], mode: u32, data: &[u8]) -> io::Result<()> {
         let size = u32::try_from(data.len()).map_err(|_| {
             io::Error::new(
@@ -53,7 +54,7 @@ impl<W: Write> Writer<W> {
     /// Ends the archive and returns the number of bytes in it.
     ///
     /// # Errors
-    /// Those of the output.
+    /// I/O errors of the output.
     pub fn finish(mut self) -> io::Result<u64> {
         self.header(0, 0, 0, END)?;
         self.output.flush()?;

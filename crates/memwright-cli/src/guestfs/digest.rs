@@ -1,4 +1,4 @@
-//! What stands for the guest's files in a document: one hash of all that the guest sees of them.
+//! A hash that identifies the guest's files in a document: it covers everything of them that the guest sees.
 
 use anyhow::Context;
 use sha2::{Digest, Sha256};
@@ -8,10 +8,10 @@ use crate::guestfs::tree::{Node, Tree};
 use crate::host::host_file;
 use crate::model::hash::{hash_part, hexadecimal};
 
-/// SHA-256 of the paths, kinds, permissions and contents of a tree's nodes.
+/// Returns the SHA-256 of the paths, kinds, permissions and contents of a tree's nodes.
 ///
 /// # Errors
-/// Those of reading the host's files.
+/// I/O errors of reading the host's files.
 pub fn digest(tree: &Tree) -> anyhow::Result<String> {
     let mut hash = Sha256::new();
     for (place, node) in tree.nodes() {

@@ -1,4 +1,4 @@
-//! What an ELF file asks for before it can run: the parts that a loader on this machine would read.
+//! Parses the headers of an ELF file that determine what it needs to start.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use std::os::unix::ffi::OsStringExt;
 type Header = FileHeader64<LittleEndian>;
 const LITTLE: LittleEndian = LittleEndian;
 
-/// An ELF file for this architecture, as far as starting it goes.
+/// The properties of an ELF file for this architecture that matter for starting it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Image {
-    /// The program that loads it (PT_INTERP), if it is dynamic.
+    /// Its program interpreter (PT_INTERP), if it is dynamic.
     pub interpreter: Option<PathBuf>,
     /// Libraries by name (DT_NEEDED), in order.
     pub needed: Vec<OsString>,
@@ -31,12 +31,12 @@ pub struct Image {
     pub executable: bool,
 }
 
-/// Why a file is no ELF file that this architecture runs.
+/// Why this architecture cannot run a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElfError {
-    /// It does not begin as an ELF file does.
+    /// It does not begin like an ELF file.
     NotElf,
-    /// Headers or segments lie beyond its end.
+    /// Headers or segments extend beyond its end.
     Truncated,
     /// For another machine, by its number in the ELF header.
     OtherMachine(u16),
@@ -63,7 +63,7 @@ impl fmt::Display for ElfError {
     }
 }
 
-/// Names of the machines that a Debian user may meet.
+/// Returns the name of a machine that a Debian user may meet.
 fn machine_name(number: u16) -> String {
     let name = match number {
         3 => "i386",
@@ -80,7 +80,7 @@ fn machine_name(number: u16) -> String {
     name.to_owned()
 }
 
-/// Reads the headers of an ELF file.
+/// Parses the headers of an ELF file.
 ///
 /// # Errors
 /// See [`ElfError`].
@@ -118,11 +118,11 @@ pub fn read(data: &[u8]) -> Result<Image, ElfError> {
     Ok(image)
 }
 
-/// What the sections of a name have, in the order of the file. A file that is no ELF file, or whose section headers cannot be
-/// read, has none: nothing that runs it reads them.
+/// Returns the contents of the sections of this name, in the order of the file. A file that is not ELF, or whose
+/// section headers cannot be read, has none: it can be run without them.
 ///
 /// # Errors
-/// [`ElfError::Truncated`]: a section is not in the file as it would be in memory.
+/// [`ElfError::Truncated`] if the contents of a section are not in the file, or are compressed.
 pub fn sections<'a>(data: &'a [u8], name: &[u8]) -> Result<Vec<&'a [u8]>, ElfError> {
     let table = check_identity(data).ok().and_then(|()| {
         let header = Header::parse(data).ok()?;
@@ -146,7 +146,7 @@ pub fn sections<'a>(data: &'a [u8], name: &[u8]) -> Result<Vec<&'a [u8]>, ElfErr
     Ok(found)
 }
 
-/// Checks the first bytes: magic, class, byte order, machine.
+/// Checks the identification: magic, class, byte order, machine.
 fn check_identity(data: &[u8]) -> Result<(), ElfError> {
     if !data.starts_with(b"\x7fELF") {
         return Err(ElfError::NotElf);
@@ -203,7 +203,7 @@ fn read_dynamic(
     Ok(())
 }
 
-/// Where in the file a virtual address is.
+/// Returns the file offset of a virtual address.
 fn file_offset(segments: &[elf::ProgramHeader64<LittleEndian>], address: u64) -> Option<u64> {
     segments
         .iter()

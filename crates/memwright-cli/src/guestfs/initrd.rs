@@ -12,10 +12,10 @@ use crate::guestfs::cpio::{self, Writer};
 use crate::guestfs::tree::{Node, Tree};
 use crate::host::host_file;
 
-/// Seconds since 1970 at which the guest's clock starts, and when its files were modified: 2026-01-01.
+/// The time at which the guest's clock starts and at which its files were modified, in seconds since 1970: 2026-01-01.
 pub const EPOCH: u32 = 1_767_225_600;
 
-/// What the kernel is told beside the files.
+/// The parameters of the kernel, in addition to the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     /// Arguments of PROGRAM, its name first.
@@ -29,7 +29,7 @@ pub struct Manifest {
 /// Writes the archive and returns its size in bytes.
 ///
 /// # Errors
-/// Those of reading the host's files and of writing the archive.
+/// I/O errors of reading the host's files and of writing the archive.
 pub fn write(path: &Path, manifest: &Manifest, tree: &Tree) -> anyhow::Result<u64> {
     let context = || format!("cannot write the initrd {}", path.display());
     let file = File::create(path).with_context(context)?;
@@ -55,10 +55,10 @@ pub fn write(path: &Path, manifest: &Manifest, tree: &Tree) -> anyhow::Result<u6
     archive.finish().with_context(context)
 }
 
-/// Writes an archive of these files alone.
+/// Writes an archive of these files without control entries.
 ///
 /// # Errors
-/// Those of reading the host's files and of writing the archive.
+/// I/O errors of reading the host's files and of writing the archive.
 pub fn write_tree(path: &Path, tree: &Tree) -> anyhow::Result<()> {
     let context = || format!("cannot write the initrd {}", path.display());
     let file = File::create(path).with_context(context)?;
@@ -74,7 +74,7 @@ fn add_tree(archive: &mut Writer<impl Write>, tree: &Tree) -> anyhow::Result<()>
         if name.is_empty() {
             continue;
         }
-        // By that name alone, an entry would end the archive.
+        // An entry with exactly this name would end the archive.
         let name = if name == cpio::END {
             b"./TRAILER!!!"
         } else {
@@ -97,7 +97,7 @@ fn add_tree(archive: &mut Writer<impl Write>, tree: &Tree) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Strings one after another, each ended by a zero byte.
+/// Concatenates strings, each terminated by a zero byte.
 fn terminated(strings: &[OsString]) -> Vec<u8> {
     strings
         .iter()
@@ -105,7 +105,7 @@ fn terminated(strings: &[OsString]) -> Vec<u8> {
         .collect()
 }
 
-/// The guest's environment: the fixed one, changed and extended by `--env`.
+/// Returns the guest's environment: the default one, changed and extended by `--env`.
 pub fn environment(added: &[String]) -> Vec<OsString> {
     let mut variables: Vec<String> = ["PATH=/usr/bin:/bin", "HOME=/", "TERM=dumb"]
         .map(str::to_owned)
@@ -127,7 +127,7 @@ pub fn environment(added: &[String]) -> Vec<OsString> {
     variables.into_iter().map(OsString::from).collect()
 }
 
-/// One variable of such an environment.
+/// Returns the value of a variable of such an environment.
 pub fn variable<'a>(environment: &'a [OsString], name: &str) -> Option<&'a OsStr> {
     environment.iter().find_map(|variable| {
         let rest = variable

@@ -1,6 +1,6 @@
-//! Finds the interpreter and the libraries of a dynamic program, as its own loader would.
+//! Finds the interpreter and the libraries of a dynamic program, as the program's own loader would.
 //!
-//! The order is that of ld.so(8): DT_RPATH of the object and of those that asked for it (unless the object has a
+//! The order is that of ld.so(8): DT_RPATH of the object and of its chain of dependents (unless the object has a
 //! DT_RUNPATH), LD_LIBRARY_PATH, DT_RUNPATH, the folders of /etc/ld.so.conf (through its cache), the default folders.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::guestfs::elf::{self, Image};
 use crate::host::host_file::{self, LARGEST_DOCUMENT, LARGEST_IMAGE};
 
-/// The folders that Debian's and other loaders know without configuration.
+/// The folders that Debian's and other loaders search without configuration.
 const DEFAULT_FOLDERS: &[&str] = &[
     "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",
@@ -21,9 +21,9 @@ const DEFAULT_FOLDERS: &[&str] = &[
     "/lib",
     "/usr/lib",
 ];
-/// musl's, when /etc/ld-musl-x86_64.path does not say otherwise.
+/// musl's folders, unless /etc/ld-musl-x86_64.path overrides them.
 const MUSL_FOLDERS: &[&str] = &["/lib", "/usr/local/lib", "/usr/lib"];
-/// Names that musl's loader answers itself (ldso/dynlink.c, `reserved`).
+/// Libraries that are part of musl's loader (ldso/dynlink.c, `reserved`).
 const MUSL_ITSELF: &[&str] = &[
     "libc.",
     "libpthread.",
@@ -34,34 +34,34 @@ const MUSL_ITSELF: &[&str] = &[
     "libxnet.",
 ];
 
-/// What a dynamic program needs beside itself.
+/// The files that a dynamic program needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// The loader, when the program is dynamic.
+    /// The loader, if the program is dynamic.
     pub interpreter: Option<PathBuf>,
-    /// Libraries, at the paths where the loader will open them.
+    /// Libraries, at the paths at which the loader will open them.
     pub libraries: Vec<PathBuf>,
-    /// Whether one was found only through /etc/ld.so.conf, so that the guest needs the cache.
+    /// Whether a library was found only through /etc/ld.so.conf, so that the guest needs the cache.
     pub through_cache: bool,
 }
 
-/// A file that a program cannot start without.
+/// A file without which a program cannot start.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Missing {
     /// The loader named by PT_INTERP.
     Interpreter(PathBuf),
-    /// A library, and who asks for it.
+    /// A library, and the object that needs it.
     Library { name: OsString, wanted_by: PathBuf },
 }
 
-/// One loaded object and its place in the chain of those that asked for it.
+/// A loaded object and its place in the chain of dependents.
 struct Loaded {
     path: PathBuf,
     image: Image,
     parent: Option<usize>,
 }
 
-/// Finds everything that `program`, whose headers are `image`, needs.
+/// Finds all files that `program`, whose headers are `image`, needs.
 ///
 /// # Errors
 /// The first file that is missing.
@@ -114,7 +114,7 @@ pub fn find(program: &Path, image: Image, library_path: Option<&OsStr>) -> Resul
     Ok(needs)
 }
 
-/// Where a loader looks.
+/// The folders that a loader searches.
 struct Search {
     musl: bool,
     library_path: Vec<PathBuf>,
@@ -162,7 +162,7 @@ impl Search {
                 .any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
     }
 
-    /// Finds one library for the object `asker`; tells whether only the configured folders have it.
+    /// Finds one library for the object `asker`; also returns whether it was found only in the configured folders.
     fn library(
         &self,
         name: &OsStr,
@@ -194,7 +194,7 @@ impl Search {
     }
 }
 
-/// DT_RPATH of the asking object and of its parents; an object with DT_RUNPATH has none of it.
+/// Returns DT_RPATH of the requesting object and of its dependents; it does not apply to an object with DT_RUNPATH.
 fn inherited_rpath(loaded: &[Loaded], asker: usize) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     if loaded[asker].image.runpath.is_some() {
@@ -215,13 +215,13 @@ fn inherited_rpath(loaded: &[Loaded], asker: usize) -> Vec<PathBuf> {
     folders
 }
 
-/// The folder that `$ORIGIN` stands for.
+/// Returns the value of `$ORIGIN`.
 fn origin(path: &Path) -> PathBuf {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     path.parent().unwrap_or(Path::new("/")).to_owned()
 }
 
-/// Splits a list of folders; relative ones start at the guest's working folder, `/`.
+/// Splits a list of folders; relative ones are relative to the guest's working folder, `/`.
 fn split_paths(list: Option<&OsStr>, origin: &Path) -> Vec<PathBuf> {
     list.map(OsStr::as_bytes)
         .unwrap_or_default()
@@ -242,7 +242,7 @@ fn expand(text: &OsStr, origin: &Path) -> PathBuf {
     let mut rest = text.as_bytes();
     let mut expanded = Vec::new();
     while let Some((&byte, after)) = rest.split_first() {
-        // What a token stands for is not looked at again: a folder can be called `$ORIGIN`.
+        // The expansion is not expanded again: a folder can be called `$ORIGIN`.
         let token = tokens.iter().find(|(name, _)| rest.starts_with(name));
         match token {
             Some((name, value)) => {
@@ -258,17 +258,17 @@ fn expand(text: &OsStr, origin: &Path) -> PathBuf {
     PathBuf::from(OsString::from_vec(expanded))
 }
 
-/// A loader passes over files that are not for its machine.
+/// Reads a library. Like a loader, skips files for other machines.
 fn read_library(path: &Path) -> Option<Image> {
     elf::read(&host_file::read(path, LARGEST_IMAGE).ok()?).ok()
 }
 
-/// The text of a loader's settings.
+/// Reads the text of a loader's configuration.
 fn settings(path: &Path) -> Option<String> {
     String::from_utf8(host_file::read(path, LARGEST_DOCUMENT).ok()?).ok()
 }
 
-/// Reads a file of /etc/ld.so.conf's format; nested includes end at a depth no distribution reaches.
+/// Reads a file in the format of /etc/ld.so.conf; the depth of includes is limited to more than any distribution uses.
 fn read_configuration(path: &Path, depth: usize, folders: &mut Vec<PathBuf>) {
     let Some(text) = settings(path) else {
         return;
@@ -290,7 +290,7 @@ fn read_configuration(path: &Path, depth: usize, folders: &mut Vec<PathBuf>) {
     }
 }
 
-/// The files that a pattern with one `*` in its last part names, in order.
+/// Returns the files that match a pattern with one `*` in its last component, in order.
 fn matching_files(includer: &Path, pattern: &str) -> Vec<PathBuf> {
     let pattern = includer.parent().unwrap_or(Path::new("/")).join(pattern);
     let (Some(folder), Some(name)) = (

@@ -1,4 +1,4 @@
-//! What the guest finds when it starts: files, arguments, environment, options.
+//! The contents of the guest at its start: files, arguments, environment, options.
 
 pub mod cpio;
 pub mod digest;

@@ -1,4 +1,4 @@
-//! Finds the program, and collects what the guest is to have.
+//! Finds the program, and collects the guest's files.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,42 +17,42 @@ use crate::model::failure::Failure;
 use crate::model::plan::{Setup, Terminals};
 use crate::model::size::{HugePages, SwapKind, SwapSize, in_mebibytes};
 
-/// The most swap devices of a guest.
+/// The maximum number of swap devices of a guest.
 const MOST_DEVICES: usize = 32;
-/// How many files that were left out are named.
+/// The maximum number of skipped files that are listed.
 const MOST_SKIPPED: usize = 10;
 
-/// Options of Memwright's kernel that are no properties of the guest.
+/// Options of Memwright's kernel that are not properties of the guest.
 #[derive(Debug, Clone, Default)]
 pub struct KernelOptions {
     /// Which of the program's descriptors are terminals.
     pub terminals: Terminals,
-    /// To write every memory event.
+    /// Whether to write every memory event.
     pub trace: bool,
-    /// To print system calls.
+    /// Whether to print system calls.
     pub strace: bool,
-    /// That its CPUs run in parallel.
+    /// Whether its CPUs run in parallel.
     pub parallel: bool,
-    /// What to do in place of the program.
+    /// The self-test to run in place of the program.
     pub selftest: Option<String>,
 }
 
-/// Everything that is known before QEMU starts.
+/// Everything that is prepared before QEMU starts.
 pub struct Prepared {
     /// PROGRAM in the guest.
     pub program: Program,
-    /// The working folder that it starts in.
+    /// The working folder in which PROGRAM starts.
     pub folder: PathBuf,
     /// The guest's files.
     pub tree: Tree,
-    /// What the kernel is told.
+    /// The parameters of the kernel.
     pub manifest: Manifest,
-    /// What `--file` put there: the place in the guest and a hash, one of each.
+    /// For each `--file`, its path in the guest and a hash.
     pub files: Vec<String>,
 }
 
 impl Prepared {
-    /// The files of the host that the guest gets: none is to be written over.
+    /// Returns the host files that the guest contains: none of them may be overwritten.
     pub fn taken(&self) -> Taken {
         let mut taken = Taken::default();
         for (_, node) in self.tree.nodes() {
@@ -67,7 +67,7 @@ impl Prepared {
 /// Refuses swap devices that a guest of Memwright's kernel cannot have.
 ///
 /// # Errors
-/// One line that says why.
+/// One line with the reason.
 pub fn check_swap(swap: &[SwapSize]) -> anyhow::Result<()> {
     let disks = swap.iter().filter(|swap| swap.kind == SwapKind::Disk);
     if disks.count() > 1 {
@@ -84,7 +84,7 @@ pub fn check_swap(swap: &[SwapSize]) -> anyhow::Result<()> {
 /// Finds PROGRAM and collects the guest's files.
 ///
 /// # Errors
-/// The exit codes are those of a shell where PROGRAM is missing or no program.
+/// Failures with the exit codes of a shell if PROGRAM is missing or cannot be executed.
 pub fn prepare(setup: &Setup, told: &KernelOptions) -> Result<Prepared, Failure> {
     let name = setup
         .command
@@ -131,7 +131,7 @@ pub fn prepare(setup: &Setup, told: &KernelOptions) -> Result<Prepared, Failure>
     })
 }
 
-/// Says what of the folders of `--file` the guest does not get.
+/// Prints which entries of the folders of `--file` are missing in the guest.
 fn say_skipped(tree: &Tree) {
     let (shown, more) = tree
         .skipped()
@@ -144,8 +144,8 @@ fn say_skipped(tree: &Tree) {
     }
 }
 
-/// Adds one `--file`, and returns what documents say of it. A program that is given so brings what it needs, like PROGRAM
-/// itself.
+/// Adds one `--file`, and returns its entry for documents. If it is a program, its dependencies are added, as for
+/// PROGRAM.
 fn add_file(
     tree: &mut Tree,
     argument: &OsStr,
@@ -168,7 +168,7 @@ fn add_file(
     Ok(format!("{} sha256 {hash}", place.display()))
 }
 
-/// Splits `HOST[:GUEST]`. A host path may itself hold colons; then the last one counts, if any does.
+/// Splits `HOST[:GUEST]`. A host path may contain colons; then the last colon is the separator, if any is.
 fn split_file(argument: &OsStr) -> (PathBuf, Option<PathBuf>) {
     let bytes = argument.as_bytes();
     let whole = Path::new(argument);
@@ -193,14 +193,14 @@ fn split_file(argument: &OsStr) -> (PathBuf, Option<PathBuf>) {
             | std::path::Component::Prefix(_) => {}
         }
     }
-    // Into a folder, as `cp` reads a path that ends in a slash.
+    // A destination with a trailing slash is a folder, as for `cp`.
     if guest.as_bytes().ends_with(b"/") {
         place.extend(host.file_name());
     }
     (host.to_owned(), Some(place))
 }
 
-/// The lines of the guest's options.
+/// Returns the lines of the guest's options.
 fn options(
     setup: &Setup,
     told: &KernelOptions,
@@ -261,8 +261,8 @@ fn options(
     Ok(lines)
 }
 
-/// Refuses a guest without room for what it was asked for: the archive and the files that the kernel unpacks from it,
-/// which stand in memory at once, and what the kernel sets aside.
+/// Refuses a guest with too little memory: for the archive and the files that the kernel unpacks from it, which exist
+/// at the same time, and for the kernel's reservations.
 fn check_size(tree: &Tree, setup: &Setup) -> Result<(), Failure> {
     let wanted = Wanted {
         files: Files::of(tree),

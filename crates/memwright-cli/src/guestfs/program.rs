@@ -1,4 +1,4 @@
-//! PROGRAM: found on the host, checked, and put into the guest with all that it needs to start.
+//! Finds PROGRAM on the host, checks it, and adds it to the guest with everything that it needs to start.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -14,21 +14,21 @@ use crate::host::host_file::{self, other_kind};
 use crate::model::failure::Failure;
 use crate::model::size::{MemorySize, in_mebibytes};
 
-/// Interpreters of scripts may be scripts: this many deep, as on Linux (fs/exec.c, `exec_binprm`).
+/// The maximum depth of script interpreters that are scripts, as on Linux (fs/exec.c, `exec_binprm`).
 const MOST_SCRIPTS: usize = 5;
-/// Where `#!` lines end at the latest (BINPRM_BUF_SIZE).
+/// The maximum length of a `#!` line (BINPRM_BUF_SIZE).
 const SCRIPT_LINE: usize = 256;
 
-/// A program that is in the tree, ready to start.
+/// A program in the tree, ready to start.
 #[derive(Debug)]
 pub struct Program {
     /// Its absolute path, here and in the guest.
     pub path: PathBuf,
-    /// The files that came with it: interpreters of scripts, the loader, libraries.
+    /// The files that it needs: interpreters of scripts, the loader, libraries.
     pub companions: Vec<PathBuf>,
 }
 
-/// What the files of the guest depend on.
+/// Properties of the guest that determine which files a program needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Surroundings<'a> {
     /// The guest's memory.
@@ -39,7 +39,7 @@ pub struct Surroundings<'a> {
     pub path: &'a OsStr,
 }
 
-/// Finds PROGRAM: the path as given, else, for a bare name, the command of that name.
+/// Finds PROGRAM: the path as given or, for a bare name, a file of that name in `path`.
 ///
 /// # Errors
 /// [`Failure::NotFound`].
@@ -58,8 +58,8 @@ pub fn locate(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
     std::path::absolute(found.ok_or_else(missing)?).map_err(|_| missing())
 }
 
-/// The folder that PROGRAM starts in: that of this command where it is named from there, so that a program which starts
-/// itself by its name finds itself; else the root.
+/// Returns the folder in which PROGRAM starts: the working folder of this command if PROGRAM is given relative to it,
+/// so that a program that executes itself by its name finds itself; otherwise the root.
 pub fn working_folder(name: &OsStr) -> PathBuf {
     let given = Path::new(name);
     let bare = !name.as_bytes().contains(&b'/');
@@ -68,17 +68,17 @@ pub fn working_folder(name: &OsStr) -> PathBuf {
     folder.unwrap_or_else(|| PathBuf::from("/"))
 }
 
-/// The first file of that name in a list of folders.
+/// Returns the first file of that name in a list of folders.
 fn in_path(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(path)
         .map(|folder| folder.join(name))
         .find(|candidate| candidate.is_file())
 }
 
-/// Checks that this machine itself can execute PROGRAM. perf would hand a file that it cannot to a shell.
+/// Checks that this machine itself can execute PROGRAM: perf would pass a file that cannot be executed to a shell.
 ///
 /// # Errors
-/// As for a guest.
+/// The same as for a guest.
 pub fn check_native(path: &Path) -> Result<(), Failure> {
     let refuse = |why: &str| Failure::NotExecutable(format!("{}: {why}", path.display()));
     check_file(path)?;
@@ -92,7 +92,7 @@ pub fn check_native(path: &Path) -> Result<(), Failure> {
     Err(refuse(&ElfError::NotElf.to_string()))
 }
 
-/// Checks that a path names a file that is marked executable, and returns how large it is.
+/// Checks that a path names a file that is marked executable, and returns its size.
 fn check_file(path: &Path) -> Result<u64, Failure> {
     let refuse = |why: String| Failure::NotExecutable(format!("{}: {why}", path.display()));
     let about = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
@@ -113,7 +113,7 @@ fn check_file(path: &Path) -> Result<u64, Failure> {
 /// Checks PROGRAM and adds it, with its interpreters and libraries, to the tree.
 ///
 /// # Errors
-/// The exit codes are those of a shell: 126 for a file that cannot be executed, 127 for a missing one.
+/// Failures with the exit codes of a shell: 126 for a file that cannot be executed, 127 for a missing one.
 pub fn add(tree: &mut Tree, path: &Path, around: Surroundings<'_>) -> Result<Program, Failure> {
     let mut companions = Vec::new();
     add_executable(tree, path, around, 0, &mut companions)?;
@@ -123,10 +123,10 @@ pub fn add(tree: &mut Tree, path: &Path, around: Surroundings<'_>) -> Result<Pro
     })
 }
 
-/// Adds what a file of `--file` needs to start, if it is a program; anything else needs nothing.
+/// Adds the dependencies of a `--file` if it is a program; other files have none.
 ///
 /// # Errors
-/// As for PROGRAM, once the file is a program of this machine.
+/// The same as for PROGRAM, if the file is a program for this machine.
 pub fn add_companions(
     tree: &mut Tree,
     path: &Path,
@@ -227,7 +227,7 @@ fn add_elf(
     })?;
     if !image.executable {
         return Err(refuse(
-            "an ELF file that is no program (relocatable or core file)",
+            "an ELF file that is not a program (relocatable or core file)",
         ));
     }
     if image.memory > around.memory.bytes() {
@@ -271,7 +271,7 @@ fn add_needs(
     Ok(())
 }
 
-/// The interpreter of a `#!` line and its one argument.
+/// Parses the interpreter of a `#!` line and its single argument.
 fn script_line(data: &[u8]) -> Option<(OsString, Option<OsString>)> {
     let line = data.get(2..)?.split(|byte| *byte == b'\n').next()?;
     let line = line.get(..SCRIPT_LINE).unwrap_or(line).trim_ascii();

@@ -1,4 +1,4 @@
-//! Reads the names that a program gives its regions out of its file.
+//! Reads the names of regions from a program's file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,26 +10,26 @@ use crate::guestfs::elf::{self, ElfError};
 use crate::host::host_file::{self, LARGEST_IMAGE};
 use crate::model::region_names::{LONGEST, RegionNames, is_name};
 
-/// The section that has the names: for each a number of four bytes, the low one first, and the name with a NUL behind it.
+/// The section with the names. Each entry is a region number (4 bytes, little-endian) and the name, terminated by NUL.
 /// The loader does not read it.
 const SECTION: &[u8] = b".memwright.regions";
-/// So much of a wrong name is shown.
+/// The maximum length of an invalid name in a message.
 const SHOWN: usize = 32;
 
-/// Why the names that a program gives are not used, none of them.
+/// Why none of the names that a program gives is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NamesError {
-    /// The section lies beyond the end of the file, or is compressed.
+    /// The section extends beyond the end of the file, or is compressed.
     Section(ElfError),
     /// The section ends inside an entry.
     Truncated,
-    /// A number that is no region's.
+    /// A number that is not a region number.
     Number(u32),
-    /// A name that options could not take.
+    /// A name with characters that options do not accept.
     Name {
         /// The region.
         region: u16,
-        /// How the name begins.
+        /// The beginning of the name.
         start: String,
     },
     /// One region has two names.
@@ -79,15 +79,15 @@ impl fmt::Display for NamesError {
 
 impl std::error::Error for NamesError {}
 
-/// Reads the names out of a program. A script has none, and neither has a program whose section headers were taken away,
-/// which runs all the same.
+/// Reads the names from a program. A script has none, nor has a program whose section headers were removed, which can
+/// still be run.
 ///
 /// # Errors
-/// See [`NamesError`]: one wrong entry makes the others doubtful, so that none is used.
+/// See [`NamesError`]: one invalid entry makes the others doubtful, so none is used.
 pub fn read(path: &Path) -> Result<RegionNames, NamesError> {
     match host_file::read(path, LARGEST_IMAGE) {
         Ok(program) => of_program(&program),
-        // The command that runs the program reports the error.
+        // The command that runs the program reports this error.
         Err(_) => Ok(RegionNames::default()),
     }
 }
@@ -110,7 +110,7 @@ fn of_program(program: &[u8]) -> Result<RegionNames, NamesError> {
     Ok(RegionNames::new(names))
 }
 
-/// Reads the entries of a section.
+/// Parses the entries of a section.
 fn add_all(names: &mut BTreeMap<u16, String>, mut section: &[u8]) -> Result<(), NamesError> {
     while !section.is_empty() {
         let (number, rest) = section.split_first_chunk().ok_or(NamesError::Truncated)?;
@@ -136,7 +136,7 @@ fn add(names: &mut BTreeMap<u16, String>, number: u32, name: &[u8]) -> Result<()
         });
     };
     let known = names.entry(region).or_insert_with(|| name.to_owned());
-    // A header that several source files include names its regions in each.
+    // If several source files include a header that names regions, its entries are repeated.
     if known != name {
         return Err(NamesError::TwoNames {
             region,
@@ -151,7 +151,7 @@ fn add(names: &mut BTreeMap<u16, String>, number: u32, name: &[u8]) -> Result<()
 mod tests {
     use super::*;
 
-    /// An entry of the section.
+    /// Returns an entry of the section.
     fn entry(number: u32, name: &[u8]) -> Vec<u8> {
         [&number.to_le_bytes(), name, b"\0"].concat()
     }
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// Whatever is wrong is said in one short line of plain text.
+    /// Every error is one short line of plain text.
     #[test]
     fn what_is_wrong_is_a_short_line() {
         for section in [
@@ -242,7 +242,8 @@ mod tests {
         }
     }
 
-    /// This test's own program has no such section: one is put behind it, at the place of one that it has.
+    /// This test's own program has no such section: one is appended, and replaces an existing one in the section
+    /// headers.
     #[test]
     fn a_program_has_a_section_of_names_or_none() {
         let own = std::fs::read("/proc/self/exe").unwrap();
@@ -262,7 +263,8 @@ mod tests {
             let texts = [b"\0", SECTION, b"\0"].concat();
             let mut file = own[..64].to_vec();
             let place = 64 + 3 * 64;
-            // The table of sections: where, the size of each, how many, and which has their names.
+            // The section header table: its offset, the size of an entry, their number, and the index of the string
+            // table.
             file[40..48].copy_from_slice(&64u64.to_le_bytes());
             file[58..64].copy_from_slice(&[64, 0, 3, 0, 1, 0]);
             file.extend(header(0, 0, 0, 0, 0));
@@ -301,7 +303,7 @@ mod tests {
             other: 2,
         };
         assert_eq!(found, Err(two));
-        // No beginning of such a file makes the reader panic.
+        // No truncation of such a file makes the reader panic.
         let whole = program(0, size, 0, &content);
         for length in 0..whole.len() {
             let _ = of_program(&whole[..length]);

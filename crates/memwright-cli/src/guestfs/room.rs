@@ -1,57 +1,58 @@
-//! How much memory a guest needs for what it was asked for, before its program runs.
+//! Calculates how much memory a guest needs for its configuration, before its program runs.
 //!
-//! The figures are generous: a guest that passes boots, and one that does not would have next to nothing left.
+//! The figures are generous: a guest that passes the check boots, and one that fails it would have almost no memory
+//! left.
 
 use crate::guestfs::tree::{Node, Tree};
 use crate::model::size::{SwapKind, SwapSize};
 
-/// What the kernel itself takes: image, first tables, heap.
+/// Bytes that the kernel itself takes: image, first tables, heap.
 const KERNEL: u64 = 8 << 20;
-/// What each further CPU takes: stacks, and lists of its own.
+/// Bytes that each further CPU takes: stacks, and per-CPU lists.
 const CPU: u64 = 170 << 10;
-/// What the frame allocator keeps for each page of memory.
+/// Bytes of metadata per page in the frame allocator.
 const PAGE_RECORD: u64 = 72;
-/// What a file, folder or link takes beside its contents, in the tree and in its folder.
+/// Bytes of a file, folder or link in addition to its contents, in the tree and in its folder.
 const NODE: u64 = 1100;
-/// Files, folders and devices that a guest has by itself, with some to spare.
+/// The number of files, folders and devices that every guest has, rounded up.
 const OWN_NODES: u64 = 100;
-/// What each page of a swap device takes while nothing is there: records, and for compressed memory where it is kept.
+/// Bytes that each page of an empty swap device takes: metadata, and for compressed memory its index.
 const SLOT_OF_DISK: u64 = 11;
 const SLOT_OF_ZRAM: u64 = 33;
-/// One page in so many is kept from the pool of huge pages, between these bounds.
+/// One page in this many is reserved outside the hugetlb pool, between these bounds.
 const RESERVE_SHARE: u64 = 64;
 const LEAST_RESERVE: u64 = 1 << 20;
 const MOST_RESERVE: u64 = 16 << 20;
 
 const PAGE: u64 = 4096;
 
-/// What a guest was asked for.
+/// The requested configuration of a guest.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     /// Its files.
     pub files: Files,
     /// Its CPUs.
     pub cpus: u8,
-    /// Bytes of its pool of huge pages.
+    /// Bytes of its hugetlb pool.
     pub pool: u64,
     /// Its swap devices.
     pub swap: &'a [SwapSize],
 }
 
 impl Wanted<'_> {
-    /// Whether this much memory is enough.
+    /// Returns whether this much memory is enough.
     pub fn fits(&self, memory: u64) -> bool {
         self.missing(memory) == 0
     }
 
-    /// Bytes that this much memory lacks.
+    /// Returns the number of bytes that are missing.
     fn missing(&self, memory: u64) -> u64 {
         let files = &self.files;
-        // The file system takes half of the frames at most, and has a node for every two (mm/shmem.c,
+        // The file system takes at most half of the frames, and has one inode for two frames (mm/shmem.c,
         // `shmem_default_max_blocks` and `shmem_default_max_inodes`).
         let halves = files.pages.max(files.nodes.saturating_add(OWN_NODES));
         let halves = halves.saturating_mul(2 * PAGE);
-        // The kernel's heap takes half of the frames at most, too.
+        // The kernel's heap also takes at most half of the frames.
         let heap = files
             .nodes
             .saturating_mul(NODE)
@@ -61,17 +62,17 @@ impl Wanted<'_> {
         self.bytes().max(halves).saturating_sub(usable)
     }
 
-    /// The least MiB of memory that are enough.
+    /// Returns the smallest memory that is enough, in MiB.
     pub fn mebibytes(&self) -> u64 {
         let mut memory: u64 = 0;
-        // What is missing needs records itself, a fraction of it: this ends after a few steps.
+        // The added memory needs metadata itself, a fraction of its size: this ends after a few steps.
         while memory < u64::MAX && !self.fits(memory) {
             memory = memory.saturating_add(self.missing(memory).max(PAGE));
         }
         memory.div_ceil(1 << 20)
     }
 
-    /// Bytes of the records of swap devices.
+    /// Returns the bytes of swap device metadata.
     fn slots(&self) -> u64 {
         let slots = |swap: &SwapSize| {
             let each = match swap.kind {
@@ -83,7 +84,7 @@ impl Wanted<'_> {
         self.swap.iter().map(slots).sum()
     }
 
-    /// Bytes that do not depend on the size of memory.
+    /// Returns the bytes that do not depend on the size of memory.
     fn bytes(&self) -> u64 {
         let swap = self.slots();
         let cpus = CPU * u64::from(self.cpus.saturating_sub(1));
@@ -98,7 +99,7 @@ impl Wanted<'_> {
             .fold(KERNEL, u64::saturating_add)
     }
 
-    /// What of this much memory is left for [`Wanted::bytes`].
+    /// Returns the bytes of this much memory that are left for [`Wanted::bytes`].
     fn usable(&self, memory: u64) -> u64 {
         let records = memory / PAGE * PAGE_RECORD;
         let reserve = match self.pool {
@@ -109,19 +110,19 @@ impl Wanted<'_> {
     }
 }
 
-/// The files of a guest, in the archive and as they come out of it.
+/// The sizes of a guest's files, in the archive and unpacked.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Files {
     /// Bytes of the archive.
     pub archived: u64,
-    /// Pages of contents.
+    /// Pages of their contents.
     pub pages: u64,
-    /// Files, folders and links.
+    /// The number of files, folders and links.
     pub nodes: u64,
 }
 
 impl Files {
-    /// Those of a tree.
+    /// Returns the sizes of a tree.
     pub fn of(tree: &Tree) -> Self {
         let mut files = Self::default();
         for (path, node) in tree.nodes() {
@@ -134,7 +135,7 @@ impl Files {
                     (size, size.div_ceil(PAGE))
                 }
             };
-            // A header of 110 bytes, and what fills the name and the contents up to multiples of four.
+            // A header of 110 bytes, and padding of the name and the contents to multiples of four.
             let name = path.as_os_str().len() as u64 + 120;
             let archived = name.saturating_add(contents);
             files.archived = files.archived.saturating_add(archived);
@@ -202,7 +203,7 @@ mod tests {
         }
         tree.add_text("/one", 0o644, "x");
         let files = Files::of(&tree);
-        // The root is one too.
+        // The root is counted too.
         assert_eq!((files.pages, files.nodes), (1, 1002));
         assert!((122_000..125_000).contains(&files.archived), "{files:?}");
         for (nodes, pages, least) in [

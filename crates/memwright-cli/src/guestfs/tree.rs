@@ -1,4 +1,4 @@
-//! The guest's file tree as it is put together on the host.
+//! The guest's file tree, assembled on the host.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,17 +14,17 @@ use rustix::io::Errno;
 
 use crate::host::host_file::other_kind;
 
-/// Most links followed while one path is resolved, as on Linux (fs/namei.c, MAXSYMLINKS).
+/// The maximum number of links that are followed while one path is resolved, as on Linux (fs/namei.c, MAXSYMLINKS).
 const MOST_LINKS: usize = 40;
 
-/// What stands at a path of the guest.
+/// The entry at a path of the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
     /// A folder and its permission bits.
     Folder { mode: u32 },
     /// A copy of a file of the host.
     HostFile { mode: u32, path: PathBuf, size: u64 },
-    /// A file made here.
+    /// A generated file.
     Text { mode: u32, contents: Vec<u8> },
     /// A symbolic link.
     Link { target: PathBuf },
@@ -38,12 +38,12 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Adds the file or folder at an absolute path of the host at the same path of the guest, with every link that
-    /// the path passes through, so that it resolves in the guest as it does here. A folder comes with its contents.
-    /// Returns the path without links.
+    /// Adds the file or folder at an absolute path of the host at the same path of the guest, with every link along the
+    /// path, so that it resolves in the guest as it does here. A folder is added with its contents. Returns the path
+    /// without links.
     ///
     /// # Errors
-    /// Those of looking at the host's files; `NotFound` is kept as the cause.
+    /// I/O errors of reading the host's files; `NotFound` is kept as the cause.
     pub fn add_host_path(&mut self, path: &Path) -> anyhow::Result<PathBuf> {
         let resolved = self
             .add_links(path)
@@ -55,10 +55,10 @@ impl Tree {
     /// Adds a file or folder of the host at another path of the guest.
     ///
     /// # Errors
-    /// Those of looking at the host's files.
+    /// I/O errors of reading the host's files.
     pub fn add_copy(&mut self, host: &Path, guest: &Path) -> anyhow::Result<()> {
         if let Some(own) = filled_by_kernel(guest) {
-            // What cannot be copied at all is reported first.
+            // An entry that cannot be copied at all is reported first.
             copied_kind(host)?;
             bail!(
                 "{}: the guest's kernel fills {} itself, no file of the host can be there",
@@ -72,7 +72,7 @@ impl Tree {
     /// Adds a file at a path that is reserved for the command itself, such as a module that the guest's kernel loads.
     ///
     /// # Errors
-    /// Those of looking at the host's files.
+    /// I/O errors of reading the host's files.
     pub fn add_own_copy(&mut self, host: &Path, guest: &Path) -> anyhow::Result<()> {
         let about = copied_kind(host)?;
         if about.is_dir() {
@@ -82,7 +82,7 @@ impl Tree {
         }
     }
 
-    /// Adds a file with the given contents, unless one stands there already.
+    /// Adds a file with the given contents, unless the path exists already.
     pub fn add_text(&mut self, guest: &str, mode: u32, contents: &str) {
         if self.add_parents(Path::new(guest)).is_ok() {
             let node = Node::Text {
@@ -93,30 +93,30 @@ impl Tree {
         }
     }
 
-    /// Adds a file with these bytes, unless one stands there already.
+    /// Adds a file with these bytes, unless the path exists already.
     pub fn add_bytes(&mut self, guest: &Path, mode: u32, contents: Vec<u8>) {
         let node = Node::Text { mode, contents };
         self.nodes.entry(guest.to_owned()).or_insert(node);
     }
 
-    /// Adds a folder, unless something stands there already.
+    /// Adds a folder, unless the path exists already.
     pub fn add_empty_folder(&mut self, guest: &Path, mode: u32) {
         self.nodes
             .entry(guest.to_owned())
             .or_insert(Node::Folder { mode });
     }
 
-    /// Every node in the order of paths, parents before their contents.
+    /// Returns every node in the order of paths, parents before their contents.
     pub fn nodes(&self) -> impl Iterator<Item = (&Path, &Node)> {
         self.nodes.iter().map(|(path, node)| (path.as_path(), node))
     }
 
-    /// What was left out of folders, and why.
+    /// Returns the entries of folders that were skipped, and why.
     pub fn skipped(&self) -> &[(PathBuf, String)] {
         &self.skipped
     }
 
-    /// Bytes of all files.
+    /// Returns the total size of all files in bytes.
     pub fn size(&self) -> u64 {
         self.nodes
             .values()
@@ -128,17 +128,17 @@ impl Tree {
             .sum()
     }
 
-    /// Adds an empty folder where the host has one, with the folders and links on the way to it.
+    /// Adds an empty folder at the path of a host folder, with the folders and links along the path.
     ///
     /// # Errors
-    /// Those of walking there.
+    /// I/O errors of walking the path.
     pub fn add_host_folder(&mut self, path: &Path) -> anyhow::Result<()> {
         self.add_links(path)
             .map(drop)
             .with_context(|| path.display().to_string())
     }
 
-    /// Walks `path` on the host; adds the folders and links on the way; returns where it leads.
+    /// Walks `path` on the host and adds the folders and links along it; returns the path without links.
     fn add_links(&mut self, path: &Path) -> anyhow::Result<PathBuf> {
         let mut rest: Vec<PathBuf> = components(path);
         let mut resolved = PathBuf::from("/");
@@ -169,7 +169,7 @@ impl Tree {
                 resolved = PathBuf::from("/");
             }
             rest.extend(components(&target));
-            // Links of /proc and /dev are the kernel's own, here and in the guest.
+            // Links in /proc and /dev belong to the kernel, here and in the guest.
             if filled_by_kernel(&next).is_none() {
                 self.place(&next, Node::Link { target })?;
             }
@@ -177,7 +177,7 @@ impl Tree {
         Ok(resolved)
     }
 
-    /// Makes the folders above a guest path.
+    /// Adds the parent folders of a guest path.
     fn add_parents(&mut self, guest: &Path) -> anyhow::Result<()> {
         for parent in guest.ancestors().skip(1) {
             match self.nodes.get(parent) {
@@ -185,7 +185,7 @@ impl Tree {
                 Some(Node::Folder { .. }) => {}
                 Some(Node::HostFile { .. } | Node::Text { .. } | Node::Link { .. }) => {
                     bail!(
-                        "{}: {} is no folder in the guest",
+                        "{}: {} is not a folder in the guest",
                         guest.display(),
                         parent.display()
                     );
@@ -195,7 +195,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Puts a node at a path, in place of a file or link there; a folder that holds something stays one.
+    /// Puts a node at a path, and replaces a file or link there; a folder with contents is not replaced.
     fn place(&mut self, guest: &Path, node: Node) -> anyhow::Result<()> {
         check_length(guest).with_context(|| guest.display().to_string())?;
         self.add_parents(guest)?;
@@ -215,7 +215,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether anything is below a path.
+    /// Returns whether anything is below a path.
     fn has_contents(&self, guest: &Path) -> bool {
         let behind = (Bound::Excluded(guest), Bound::Unbounded);
         let mut behind = self.nodes.range::<Path, _>(behind);
@@ -224,7 +224,7 @@ impl Tree {
             .is_some_and(|(path, _)| path.starts_with(guest))
     }
 
-    /// Adds a folder and all that is below it.
+    /// Adds a folder and everything below it.
     fn add_folder(&mut self, host: &Path, guest: &Path) -> anyhow::Result<()> {
         let mut waiting = vec![(host.to_owned(), guest.to_owned())];
         while let Some((host, guest)) = waiting.pop() {
@@ -248,7 +248,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Adds what stands in a folder and is none itself.
+    /// Adds an entry of a folder that is not itself a folder.
     fn add_entry(&mut self, host: PathBuf, guest: &Path) -> anyhow::Result<()> {
         let context = || host.display().to_string();
         let about = fs::symlink_metadata(&host).with_context(context)?;
@@ -273,10 +273,10 @@ impl Tree {
     }
 }
 
-/// Looks at a file or folder that is to be copied into the guest.
+/// Returns the metadata of a file or folder that is to be copied into the guest.
 ///
 /// # Errors
-/// Those of the look, and what is neither.
+/// I/O errors, and an error for anything that is neither.
 fn copied_kind(host: &Path) -> anyhow::Result<fs::Metadata> {
     let about = fs::metadata(host).with_context(|| host.display().to_string())?;
     match other_kind(about.file_type()).filter(|_| !about.is_dir()) {
@@ -285,8 +285,8 @@ fn copied_kind(host: &Path) -> anyhow::Result<fs::Metadata> {
     }
 }
 
-/// The folder of the guest that its kernel fills, if a path is in one: files that the archive has there are hidden, or
-/// are what the command says to the kernel.
+/// Returns the folder that the guest's kernel fills, if the path is in one: files of the archive there would be hidden,
+/// or are parameters from the command to the kernel.
 fn filled_by_kernel(guest: &Path) -> Option<&'static Path> {
     let own = ["/dev", "/proc", "/sys", "/.memwright"];
     own.into_iter()
@@ -294,7 +294,7 @@ fn filled_by_kernel(guest: &Path) -> Option<&'static Path> {
         .find(|own| guest.starts_with(own))
 }
 
-/// Refuses a path that is longer than the guest's kernel takes: PATH_MAX with the NUL, and NAME_MAX for each name.
+/// Refuses a path that is longer than the guest's kernel accepts: PATH_MAX with the NUL, and NAME_MAX for each name.
 fn check_length(path: &Path) -> io::Result<()> {
     let too_long = |name: &OsStr, most: usize| name.as_bytes().len() > most;
     let is_long = too_long(path.as_os_str(), 4095) || path.iter().any(|name| too_long(name, 255));
@@ -304,7 +304,7 @@ fn check_length(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The parts of a path, last first, without `.` and the root.
+/// Returns the components of a path, last first, without `.` and the root.
 fn components(path: &Path) -> Vec<PathBuf> {
     let mut parts: Vec<PathBuf> = path
         .components()
@@ -446,7 +446,7 @@ mod tests {
             assert_eq!(added.is_ok(), allowed, "{guest}: {added:?}");
         }
         assert!(tree.add_host_path(Path::new("/proc/self/status")).is_err());
-        // A whole root comes without what the guest has by itself.
+        // If the complete root is added, the folders that the guest provides itself are left out.
         let mut tree = Tree::default();
         tree.add_copy(&host.path().join("root"), Path::new("/"))
             .unwrap();
@@ -470,7 +470,7 @@ mod tests {
         let mut why: Vec<_> = tree.skipped().iter().map(|(_, why)| why.as_str()).collect();
         why.sort_unstable();
         assert_eq!(why, ["is a named pipe", "is a socket"]);
-        // A loop of links stays one; what follows it fails.
+        // A loop of links is copied as it is; resolving it fails.
         assert_eq!((tree.nodes().count(), tree.size()), (4, 1));
         for path in [&*pipe, &host.path().join("loop"), Path::new("/dev/zero")] {
             assert!(tree.add_copy(path, Path::new("/x")).is_err(), "{path:?}");

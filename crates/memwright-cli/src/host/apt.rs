@@ -1,4 +1,5 @@
-//! Packages of Debian's archive, downloaded by apt's own means and unpacked into a private folder, never installed.
+//! Downloads packages of Debian's archive with apt's own tools and unpacks them into a private folder; nothing is
+//! installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,10 +7,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 
-/// Signs Debian's archive; part of Debian itself.
+/// The keyring that signs Debian's archive, itself part of Debian.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// One suite of the archive. Lists, settings and downloads of apt are inside the folder.
+/// One suite of the archive. Package lists, settings and downloads of apt are inside the folder.
 #[derive(Debug)]
 pub struct Archive<'a> {
     work: &'a Path,
@@ -17,10 +18,10 @@ pub struct Archive<'a> {
 }
 
 impl<'a> Archive<'a> {
-    /// Reads the suite's list of packages.
+    /// Downloads the suite's package lists.
     ///
     /// # Errors
-    /// One line when apt-get is missing or fails.
+    /// One line if apt-get is missing or fails.
     pub fn open(work: &'a Path, mirror: &str, suite: &'a str) -> anyhow::Result<Self> {
         for name in ["lists/partial", "archives/partial", "root"] {
             fs::create_dir_all(work.join(name))?;
@@ -32,10 +33,10 @@ impl<'a> Archive<'a> {
         Ok(archive)
     }
 
-    /// What apt-cache says of a package.
+    /// Returns the output of `apt-cache show` for a package.
     ///
     /// # Errors
-    /// One line when the suite does not have it.
+    /// One line if the suite does not have it.
     pub fn show(&self, package: &str) -> anyhow::Result<String> {
         let name = format!("{package}/{}", self.suite);
         self.apt("apt-cache", &["show".to_owned(), name])
@@ -44,7 +45,7 @@ impl<'a> Archive<'a> {
     /// Downloads packages and unpacks them into the folder `root`.
     ///
     /// # Errors
-    /// One line when a program is missing or fails.
+    /// One line if a program is missing or fails.
     pub fn unpack(&self, packages: &[&str]) -> anyhow::Result<()> {
         let mut download = vec!["download".to_owned()];
         let names = packages.iter();
@@ -70,10 +71,10 @@ impl<'a> Archive<'a> {
         Ok(())
     }
 
-    /// Downloads a package and writes the one file of it whose path matches `pattern`, as tar's wildcards do, to `place`.
+    /// Downloads a package and extracts its single file whose path matches `pattern`, with tar's wildcards, to `place`.
     ///
     /// # Errors
-    /// One line when a program is missing or fails, or the package has no such file.
+    /// One line if a program is missing or fails, or the package has no such file.
     pub fn unpack_one(&self, package: &str, pattern: &str, place: &Path) -> anyhow::Result<()> {
         let name = format!("{package}/{}", self.suite);
         self.apt("apt-get", &["download".to_owned(), name])?;
@@ -88,7 +89,7 @@ impl<'a> Archive<'a> {
             .arg(&path)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // It complains where tar reads no further.
+            // It reports an error when tar stops reading early.
             .stderr(Stdio::null())
             .spawn()
             .context("dpkg cannot be started")?;
@@ -99,7 +100,7 @@ impl<'a> Archive<'a> {
             .stdout(fs::File::create(place)?)
             .status()
             .context("tar cannot be started")?;
-        // It may end before all is read.
+        // It may exit before its input is read completely.
         let _ = unpack.wait();
         fs::remove_file(&path)?;
         let length = fs::metadata(place)?.len();
@@ -110,7 +111,7 @@ impl<'a> Archive<'a> {
         Ok(())
     }
 
-    /// Runs one of apt's programs with everything it reads and writes inside the folder.
+    /// Runs one of apt's programs with all its state inside the folder.
     fn apt(&self, program: &str, arguments: &[String]) -> anyhow::Result<String> {
         let work = self.work;
         let mut command = Command::new(program);
@@ -131,25 +132,25 @@ impl<'a> Archive<'a> {
     }
 }
 
-/// The mirror of Debian's archive that this machine uses for a release.
+/// Returns the mirror of Debian's archive that this machine uses for a release.
 ///
 /// # Errors
-/// One line when there is none.
+/// One line if there is none.
 pub fn mirror_of(release: &str) -> anyhow::Result<String> {
     let mirror = choose_mirror(&targets()?, release).map(str::to_owned);
     mirror.with_context(|| format!("apt knows no mirror of Debian {release} (apt-get update?)"))
 }
 
-/// The mirror of Debian's archive that this machine uses, for whichever release.
+/// Returns the mirror of Debian's archive that this machine uses for any release.
 ///
 /// # Errors
-/// One line when there is none.
+/// One line if there is none.
 pub fn mirror() -> anyhow::Result<String> {
     let mirror = choose_any_mirror(&targets()?).map(str::to_owned);
     mirror.context("apt knows no mirror of Debian (apt-get update?)")
 }
 
-/// Lines `label|codename|address` of what apt reads.
+/// Returns lines `label|codename|address` of apt's configured sources.
 fn targets() -> anyhow::Result<String> {
     finish(Command::new("apt-get").args([
         "indextargets",
@@ -170,10 +171,10 @@ fn choose_any_mirror(listing: &str) -> Option<&str> {
     found.next().map(|(_, address)| address)
 }
 
-/// Runs a command to its end and returns its output; its errors become one line.
+/// Runs a command to its end and returns its output; on failure, its messages become one line.
 ///
 /// # Errors
-/// When it cannot be started, or fails.
+/// If it cannot be started, or fails.
 pub fn finish(command: &mut Command) -> anyhow::Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command

@@ -1,7 +1,7 @@
-//! Asks another program for something, within a time and an amount of output.
+//! Runs another program with a limit on its time and its output.
 //!
-//! The program can be anything that has the right name in `PATH`: one that never ends, or never stops printing, must not
-//! hold the command up.
+//! The program can be anything with the right name in `PATH`: one that never exits, or never stops printing, must not
+//! block the command.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// How long a program may take to say its version or its options.
+/// How long a program may take to print its version or its options.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a program may take to answer where the whole command may take `limit`: the shorter of both.
+/// Returns how long a program may take to answer if the complete command may take `limit`: the shorter of both.
 pub fn patience(limit: Option<Duration>) -> Duration {
     limit.map_or(PATIENCE, |limit| limit.min(PATIENCE))
 }
 
-/// How much it may say.
+/// The maximum size of its output in bytes.
 pub const LONGEST_ANSWER: usize = 1 << 20;
 
 /// Why a program gave no answer.
@@ -28,9 +28,9 @@ pub const LONGEST_ANSWER: usize = 1 << 20;
 pub enum Unanswered {
     /// It could not be started, or its output could not be read.
     Failed(io::Error),
-    /// It did not end in this time.
+    /// It did not exit within this time.
     Late(Duration),
-    /// It printed more than an answer can have.
+    /// It printed more than the maximum.
     Endless,
 }
 
@@ -56,7 +56,7 @@ impl From<io::Error> for Unanswered {
 
 /// Runs a program that takes no input to its end and returns what it printed.
 ///
-/// The program gets a process group of its own. When it fails to answer, that group is killed.
+/// The program runs in a new process group. If it fails to answer, the group is killed.
 ///
 /// # Errors
 /// See [`Unanswered`].
@@ -75,7 +75,7 @@ pub fn output(command: &mut Command, limit: Duration) -> Result<Output, Unanswer
     ];
     let [stdout, stderr] = streams.map(|stream| receive(&stream, end, limit));
     let (stdout, stderr) = (stdout?, stderr?);
-    // A program can close its output long before it ends.
+    // A program can close its output long before it exits.
     while group.0.try_wait()?.is_none() {
         if Instant::now() >= end {
             return Err(Unanswered::Late(limit));
@@ -90,7 +90,7 @@ pub fn output(command: &mut Command, limit: Duration) -> Result<Output, Unanswer
     })
 }
 
-/// A program, and whatever it started. They end with this value.
+/// A program and its descendants. Dropping this value kills them.
 struct Group(Child);
 
 impl Drop for Group {
@@ -100,7 +100,7 @@ impl Drop for Group {
         }
         let id = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
         if let Some(id) = id {
-            // The group is there as long as its first process was not waited for.
+            // The group exists as long as its first process has not been waited for.
             let _ = kill_process_group(id, Signal::KILL);
         }
         let _ = self.0.wait();
@@ -109,7 +109,7 @@ impl Drop for Group {
 
 type Collected = Result<Vec<u8>, Unanswered>;
 
-/// Reads a stream in a thread of its own, which ends when the stream does or has given too much.
+/// Reads a stream in a thread, which ends at the end of the stream or at the maximum size.
 fn collect(stream: Option<impl Read + Send + 'static>) -> Receiver<Collected> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -123,7 +123,7 @@ fn collect(stream: Option<impl Read + Send + 'static>) -> Receiver<Collected> {
             Ok(_) => Ok(data),
             Err(error) => Err(error.into()),
         };
-        // The receiver is gone when the program was too late.
+        // The receiver is gone if the program was too late.
         let _ = sender.send(collected);
     });
     receiver

@@ -1,4 +1,4 @@
-//! Builds C programs on the user's machine, once each, in the cache.
+//! Builds C programs on the user's machine and keeps them in the cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,24 +13,24 @@ use crate::host::cache;
 use crate::host::folder::PrivateFolder;
 use crate::model::hash::hash_part;
 
-/// How long a compiler may take for one of the small programs here.
+/// How long a compiler may take for one of these small programs.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// A C compiler that is there.
+/// An installed C compiler.
 #[derive(Debug, Clone)]
 pub struct Compiler {
     name: &'static str,
     version: String,
 }
 
-/// A name and contents of a source.
+/// The name and contents of a source.
 pub type Source = (&'static str, &'static str);
 
 impl Compiler {
-    /// The first of these that answers.
+    /// Returns the first of these that works.
     ///
     /// # Errors
-    /// One line when none does.
+    /// One line if none does.
     pub fn first_of(names: &[&'static str]) -> anyhow::Result<Self> {
         names
             .iter()
@@ -45,16 +45,16 @@ impl Compiler {
             })
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The folder in the cache whose name comes from these sources and the compiler, so that equal ones are built once, and
-    /// lie at the same path each time: a program's own path is in its memory.
+    /// Returns the folder in the cache that is named after the hash of these sources and the compiler. Equal programs
+    /// are built once, and always have the same path: a program's own path is in its memory.
     ///
     /// # Errors
-    /// When there is no home for a cache, or the folder cannot be made.
+    /// If there is no home for a cache, or the folder cannot be created.
     pub fn folder(&self, kind: &str, parts: &[&str]) -> anyhow::Result<PathBuf> {
         let mut hash = Sha256::new();
         for part in parts.iter().chain(&[self.name, &*self.version]) {
@@ -70,10 +70,10 @@ impl Compiler {
         Ok(folder)
     }
 
-    /// Builds `folder`/`name` from the sources whose names end in `.c`, unless it is there.
+    /// Builds `folder`/`name` from the sources whose names end in `.c`, unless it exists.
     ///
     /// # Errors
-    /// When the compiler refuses it; those of writing files.
+    /// If the compiler rejects the source; I/O errors of writing files.
     pub fn build(
         &self,
         folder: &Path,
@@ -85,7 +85,7 @@ impl Compiler {
         if program.exists() {
             return Ok(program);
         }
-        // Another command may build at the same time: each works in a folder of its own, the last rename stands.
+        // Another command may build at the same time: each works in a private folder, and the last rename wins.
         let work = PrivateFolder::within(folder)
             .with_context(|| format!("cannot write to {}", folder.display()))?;
         for (name, text) in sources {
@@ -94,7 +94,7 @@ impl Compiler {
         }
         let names = sources.iter().map(|(name, _)| name);
         let units = names.filter(|name| name.ends_with(".c"));
-        // With relative names, so that the binary does not name the folder.
+        // The names are relative, so that the binary does not contain the folder.
         let mut command = Command::new(self.name);
         command
             .args(flags)
@@ -113,7 +113,7 @@ impl Compiler {
     }
 }
 
-/// What the compiler says of itself, if it is there.
+/// Returns the version text of a compiler, if it is installed.
 fn version(compiler: &str) -> Option<String> {
     let output = bounded::output(Command::new(compiler).arg("--version"), PATIENCE).ok()?;
     let text = || String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,5 +1,5 @@
-//! Folders that go with the command that made them, the removal of those whose command was killed before it could, and the
-//! folder that `--keep` names.
+//! Temporary folders that are removed with the command that created them, the removal of those left by killed commands,
+//! and the folder of `--keep`.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,18 +11,19 @@ use tempfile::TempDir;
 
 use crate::host::host_file;
 
-/// How the names of all of them begin.
+/// The prefix of their names.
 const PREFIX: &str = "memwright-";
-/// The file that is locked while the command lives. A folder without it is not ours, whatever its name.
+/// The file that is locked while the command lives. A folder without it is not one of ours, whatever its name.
 const LOCK: &str = "memwright.lock";
-/// What that file is called before it is locked: a command that finds the lock by its name knows that it was taken.
+/// The name of that file before it is locked: a command that finds the file under its final name knows that it was
+/// locked.
 const UNLOCKED: &str = "memwright.lock.new";
-/// The longest path of a socket (sun_path of unix(7) is 108 bytes with its end).
+/// The maximum length of a socket's path (sun_path of unix(7) is 108 bytes with the terminator).
 pub const LONGEST_SOCKET: usize = 107;
-/// The longest name of a socket in the folder, with its slash.
+/// The longest name of a socket in the folder, including the slash.
 const SOCKET_NAME: usize = "/control.sock".len();
 
-/// A temporary folder that only this user can enter. It is locked as long as the command lives, however that ends.
+/// A temporary folder that only this user can enter. It is locked until the command exits or is killed.
 #[derive(Debug)]
 pub struct PrivateFolder {
     directory: TempDir,
@@ -30,10 +31,10 @@ pub struct PrivateFolder {
 }
 
 impl PrivateFolder {
-    /// Makes a folder within `parent`, and removes those there that a killed command left.
+    /// Creates a folder within `parent`, and removes folders there that killed commands left.
     ///
     /// # Errors
-    /// Those of making and locking it; what cannot be removed stays.
+    /// I/O errors of creating and locking it. A folder that cannot be removed is left behind.
     pub fn within(parent: &Path) -> io::Result<Self> {
         remove_abandoned(parent);
         let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
@@ -47,13 +48,13 @@ impl PrivateFolder {
         })
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
 }
 
-/// Removes the folders of commands that no longer live. Another user's cannot be opened, and stay.
+/// Removes the folders of commands that have exited. Another user's folders cannot be opened, and stay.
 fn remove_abandoned(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
@@ -62,7 +63,7 @@ fn remove_abandoned(parent: &Path) {
         if entry.file_name().to_string_lossy().starts_with(PREFIX)
             && is_abandoned(&entry.path()).unwrap_or(false)
         {
-            // Another command may be removing it as well.
+            // Another command may be removing it at the same time.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -72,15 +73,15 @@ fn is_abandoned(folder: &Path) -> io::Result<bool> {
     if !fs::symlink_metadata(folder)?.is_dir() {
         return Ok(false);
     }
-    // In a folder that everybody can write to, another user's folder can hold anything under that name.
+    // In a world-writable folder, another user's folder can contain anything under that name.
     let (lock, _) = host_file::open(&folder.join(LOCK))?;
     Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
 
-/// A folder for as long as its value lives; in /tmp when TMPDIR is too deep for a socket.
+/// Returns a folder that exists as long as its value; in /tmp if TMPDIR is too deep for a socket.
 ///
 /// # Errors
-/// Those of making it.
+/// I/O errors of creating it.
 pub fn private_folder() -> std::io::Result<PrivateFolder> {
     let folder = PrivateFolder::within(&std::env::temp_dir())?;
     if folder.path().as_os_str().len() + SOCKET_NAME <= LONGEST_SOCKET {
@@ -89,10 +90,10 @@ pub fn private_folder() -> std::io::Result<PrivateFolder> {
     PrivateFolder::within(Path::new("/tmp"))
 }
 
-/// The folder of `--keep`, made when it is missing, as an absolute path.
+/// Returns the folder of `--keep` as an absolute path, after creating it if it is missing.
 ///
 /// # Errors
-/// Those of making it.
+/// I/O errors of creating it.
 pub fn kept_folder(path: &Path) -> anyhow::Result<PathBuf> {
     let context = || format!("cannot make the folder {}", path.display());
     fs::create_dir_all(path).with_context(context)?;
@@ -131,7 +132,7 @@ mod tests {
         fs::write(host.path().join("memwright-file"), "x").unwrap();
         let living = PrivateFolder::within(host.path()).unwrap();
         let name = living.path().file_name().unwrap().to_str().unwrap();
-        // Making another folder is what removes the abandoned ones.
+        // Creating another folder removes the abandoned ones.
         drop(PrivateFolder::within(host.path()).unwrap());
         let mut expected = vec![
             name,

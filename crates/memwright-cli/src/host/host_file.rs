@@ -1,8 +1,8 @@
-//! The files of the host that the command reads.
+//! Opens the host's files that the command reads.
 //!
-//! A path can name something that has no end (`/dev/zero`), that waits for another process (a named pipe), or whose
-//! opening has an effect of its own (a tape). Every file of a user is therefore opened here: only a regular file is
-//! accepted, opening it never waits, and no more of it is read than the caller has room for.
+//! A path can name a file that has no end (`/dev/zero`), that blocks until another process opens it (a named pipe), or
+//! that acts on being opened (a tape). Every file of a user is therefore opened here: only a regular file is accepted,
+//! opening never blocks, and a read is limited to the size that the caller accepts.
 
 use std::fs::{self, File, FileType, Metadata};
 use std::io::{self, ErrorKind, Read};
@@ -17,12 +17,12 @@ use crate::model::hash::hexadecimal_hash;
 use crate::model::hashed_file::HashedFile;
 use crate::model::size::in_mebibytes;
 
-/// The largest kernel image: with debug information, a `vmlinux` takes hundreds of megabytes.
+/// The maximum size of a kernel image: with debug information, a `vmlinux` takes hundreds of megabytes.
 pub const LARGEST_IMAGE: u64 = 4 << 30;
-/// The largest JSON document, and the largest file of settings.
+/// The maximum size of a JSON document, and of a settings file.
 pub const LARGEST_DOCUMENT: u64 = 64 << 20;
 
-/// What a path names that is no regular file, in words.
+/// Describes a file that is not a regular file, in words.
 ///
 /// Returns `None` for a regular file.
 pub fn other_kind(kind: FileType) -> Option<&'static str> {
@@ -44,12 +44,12 @@ pub fn other_kind(kind: FileType) -> Option<&'static str> {
 /// Opens a regular file for reading, through symbolic links.
 ///
 /// # Errors
-/// Those of opening; `IsADirectory` for a folder and `InvalidInput` for anything else that is no regular file.
+/// I/O errors of opening; `IsADirectory` for a folder and `InvalidInput` for anything else that is not a regular file.
 pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
-    // Opening a device can have an effect, so look first.
+    // Opening a device can have an effect, so check first.
     refuse_other_kinds(&fs::metadata(path)?)?;
-    // What the path names can change in between: then this open must not wait for the writer of a pipe, nor must a read
-    // of a file whose contents the kernel makes (/proc/kmsg).
+    // The path can change its meaning in between: this open must still not wait for the writer of a pipe, nor may a
+    // read of a file with contents that the kernel generates (/proc/kmsg).
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = File::options()
         .read(true)
@@ -75,17 +75,18 @@ fn refuse_other_kinds(about: &Metadata) -> io::Result<()> {
     ))
 }
 
-/// Reads a whole regular file of at most `most` bytes.
+/// Reads a complete regular file of at most `most` bytes.
 ///
 /// # Errors
-/// Those of [`open`] and of reading; `FileTooLarge` when the file has more bytes, or gets more while it is read.
+/// Those of [`open`], and I/O errors of reading; `FileTooLarge` if the file is larger, or grows beyond that while it is
+/// read.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let (file, about) = open(path)?;
     if about.len() > most {
         return Err(too_large(most));
     }
     let mut data = Vec::new();
-    // The length of files that the kernel makes is 0, and others can grow.
+    // Files that the kernel generates report a length of 0, and other files can grow.
     file.take(most.saturating_add(1)).read_to_end(&mut data)?;
     if data.len() as u64 > most {
         return Err(too_large(most));
@@ -93,21 +94,21 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(data)
 }
 
-/// Reads a regular file whose length was `size` when it was listed. One that grows since then is taken as it was.
+/// Reads a regular file whose length was `size` when it was listed. If it has grown since, only `size` bytes are read.
 ///
 /// # Errors
-/// Those of [`read`]; a file that became shorter meanwhile.
+/// Those of [`read`]; an error if the file has become shorter.
 pub fn read_listed(path: &Path, size: u64) -> io::Result<Vec<u8>> {
     if size == 0 {
         let data = read(path, LARGEST_DOCUMENT)?;
-        // A file of /proc has no length and contents nevertheless.
+        // A file of /proc has contents although its length is 0.
         let grew = fs::metadata(path)?.len() > 0;
         return Ok(if grew { Vec::new() } else { data });
     }
     let (file, _) = open(path)?;
     let mut data = Vec::new();
     (&file).take(size).read_to_end(&mut data)?;
-    // A file of /sys says that it has a page, and has less.
+    // A file of /sys reports a length of one page, and has less.
     if data.len() as u64 == size || file.metadata()?.len() == size {
         return Ok(data);
     }
@@ -124,17 +125,17 @@ fn too_large(most: u64) -> io::Error {
     )
 }
 
-/// The JSON of a file.
+/// Reads a JSON file.
 ///
 /// # Errors
-/// One line that says what is wrong with it.
+/// One line with the reason.
 pub fn read_json(path: &Path) -> anyhow::Result<serde_json::Value> {
     let context = || path.display().to_string();
     let text = read(path, LARGEST_DOCUMENT).with_context(context)?;
     serde_json::from_slice(&text).with_context(context)
 }
 
-/// Hashes a file; one that has gone meanwhile has no hash.
+/// Hashes a file; one that has been removed meanwhile has no hash.
 pub fn hashed_file(path: &Path) -> HashedFile {
     let sha256 = read(path, LARGEST_IMAGE)
         .map(|data| hexadecimal_hash(&data))
@@ -212,12 +213,12 @@ mod tests {
         for (most, fits) in [(0, false), (4, false), (5, true), (u64::MAX, true)] {
             assert_eq!(read(&path, most).is_ok(), fits, "{most}");
         }
-        // A hole takes no time: the length is looked at first.
+        // A sparse file would take long to read: the length is checked first.
         let sparse = File::create(host.path().join("sparse")).unwrap();
         sparse.set_len(1 << 42).unwrap();
         let error = read(&host.path().join("sparse"), 1 << 20).unwrap_err();
         assert_eq!(error.to_string(), "is larger than 1 MiB");
-        // The kernel says that this file has no bytes.
+        // The kernel reports a length of 0 for this file.
         assert!(read(Path::new("/proc/self/status"), 10).is_err());
         assert!(
             !read(Path::new("/proc/self/status"), 1 << 20)

@@ -1,4 +1,4 @@
-//! What this machine gives: files, folders, processes, signals, a cache, a C compiler, archives of packages.
+//! The host's resources: files, folders, processes, signals, the cache, the C compiler, package archives.
 
 pub mod apt;
 pub mod bounded;

@@ -1,4 +1,4 @@
-//! What the command itself writes to standard output and standard error.
+//! The command's own output to standard output and standard error.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,12 +9,12 @@ use crate::model::failure::Closed;
 /// Writes to standard output.
 ///
 /// # Errors
-/// [`Closed`], or those of writing.
+/// [`Closed`], or I/O errors of writing.
 pub fn print(text: &[u8]) -> anyhow::Result<()> {
     suspended(|| write_fully(io::stdout().as_fd(), text)).map_err(failed)
 }
 
-/// The error of a write to standard output that failed.
+/// Returns the error of a failed write to standard output.
 pub fn failed(error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Closed.into(),
@@ -22,20 +22,20 @@ pub fn failed(error: io::Error) -> anyhow::Error {
     }
 }
 
-/// Writes to standard error; one that is closed loses what is said there, as for any program.
+/// Writes to standard error. If it is closed, the text is lost, as for any program.
 pub fn show(text: &[u8]) {
     let _ = suspended(|| write_fully(io::stderr().as_fd(), text));
 }
 
-/// Says one line to the user, as [`show`] does: `eprintln!` would panic where standard error is closed.
+/// Prints one line for the user, like [`show`]: `eprintln!` would panic if standard error is closed.
 pub fn say(line: &str) {
     show(format!("memwright: {line}\n").as_bytes());
 }
 
-/// Writes everything, at once and unbuffered, also to a descriptor that someone made non-blocking.
+/// Writes all bytes at once and unbuffered, even if another process made the descriptor non-blocking.
 ///
 /// # Errors
-/// Those of write(2).
+/// The errors of write(2).
 pub fn write_fully(descriptor: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     use rustix::event::{PollFd, PollFlags, poll};
     while !bytes.is_empty() {
@@ -44,7 +44,7 @@ pub fn write_fully(descriptor: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<(
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::AGAIN) => {
                 let mut wait = [PollFd::from_borrowed_fd(descriptor, PollFlags::OUT)];
-                // An interrupted wait is repeated with the write.
+                // After an interrupted wait, the write is retried.
                 let _ = poll(&mut wait, None);
             }
             Err(error) => return Err(error.into()),

@@ -1,6 +1,6 @@
-//! What the command is doing: a spinner for each stage on a terminal, a line for each elsewhere.
+//! Progress of the command: a spinner for each stage on a terminal, a line for each stage elsewhere.
 //!
-//! A stage says how long it has taken, and how long it took the last time.
+//! A stage displays its elapsed time, and the time that it took on its last run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,16 +18,16 @@ use crate::host::output::say;
 
 /// The spinners of this command.
 static SPINNERS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
-/// How many are drawn.
+/// The number of spinners that are drawn.
 static DRAWN: AtomicUsize = AtomicUsize::new(0);
-/// How often a spinner turns.
+/// The interval at which a spinner is redrawn.
 const TURN: Duration = Duration::from_millis(120);
-/// Where it is kept how long stages took.
+/// The file with the times of stages.
 const TIMES: &str = "times.json";
-/// The most stages whose times are kept.
+/// The maximum number of stages whose times are kept.
 const MOST: usize = 1000;
 
-/// Something that takes a while. Its spinner goes with it.
+/// A stage that takes a while. Dropping it removes its spinner.
 #[must_use]
 pub struct Stage {
     name: String,
@@ -36,7 +36,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A stage begins. `name` says what is done, and on what; it also tells it from others where times are kept.
+    /// Begins a stage. `name` says what is done, and on what; it is also the key under which the time is kept.
     pub fn begin(name: &str) -> Self {
         let expected = file().and_then(|path| Times::read(&path).of(name));
         let is_terminal = io::stderr().is_terminal();
@@ -62,9 +62,9 @@ impl Stage {
         }
     }
 
-    /// The stage came to its end: the next one of its name is expected to take as long.
+    /// Ends the stage successfully: its time is the estimate for the next stage of this name.
     pub fn done(self) {
-        // Another command may write the same file; what is lost is an estimate.
+        // Another command may write the same file; at worst an estimate is lost.
         if let Some(path) = file() {
             let _ = Times::note(&path, &self.name, self.began.elapsed());
         }
@@ -80,7 +80,7 @@ impl Drop for Stage {
     }
 }
 
-/// Does something that writes to the terminal while no spinner is drawn.
+/// Runs a function that writes to the terminal while no spinner is drawn.
 pub fn suspended<T>(write: impl FnOnce() -> T) -> T {
     match DRAWN.load(Ordering::Relaxed) {
         0 => write(),
@@ -92,7 +92,7 @@ fn file() -> Option<PathBuf> {
     Some(cache::folder().ok()?.join(TIMES))
 }
 
-/// Seconds as people say them.
+/// Formats seconds for the user.
 fn words(time: Duration) -> String {
     match time.as_secs() {
         0..10 => format!("{:.1} s", time.as_secs_f64()),
@@ -101,12 +101,12 @@ fn words(time: Duration) -> String {
     }
 }
 
-/// How many milliseconds stages took, by name.
+/// The times of stages in milliseconds, by name.
 #[derive(Debug, Default)]
 struct Times(BTreeMap<String, u64>);
 
 impl Times {
-    /// What is kept; nothing where the file is missing or damaged.
+    /// Reads the kept times; none if the file is missing or damaged.
     fn read(path: &Path) -> Self {
         let bytes = host_file::read(path, LARGEST_DOCUMENT).unwrap_or_default();
         Self(serde_json::from_slice(&bytes).unwrap_or_default())
@@ -116,7 +116,7 @@ impl Times {
         self.0.get(name).copied().map(Duration::from_millis)
     }
 
-    /// Keeps how long a stage took. The threads of a command take turns.
+    /// Records the time of a stage. Threads of a command are serialized.
     fn note(path: &Path, name: &str, time: Duration) -> io::Result<()> {
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

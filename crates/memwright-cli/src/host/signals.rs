@@ -1,15 +1,15 @@
-//! The signals that end a command.
+//! The signals that end the command.
 
 use std::fs;
 use std::sync::OnceLock;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// SIGINT, SIGTERM and SIGHUP, without those that were ignored when the command started: a shell ignores SIGINT for a
-/// command that it starts with `&` in a script, and nohup(1) ignores SIGHUP. Such a command is not to be ended by them.
+/// Returns SIGINT, SIGTERM and SIGHUP, without those that were ignored when the command started: a shell ignores SIGINT
+/// for a command that a script starts with `&`, and nohup(1) ignores SIGHUP. They must not end such a command.
 pub fn ending() -> Vec<i32> {
     static ENDING: OnceLock<Vec<i32>> = OnceLock::new();
-    // Read once: a handler, once installed, takes the place of what was inherited.
+    // Read once: installing a handler replaces the inherited disposition.
     let found = ENDING.get_or_init(|| {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         without_ignored(&[SIGINT, SIGTERM, SIGHUP], ignored(&status))
@@ -17,7 +17,7 @@ pub fn ending() -> Vec<i32> {
     found.clone()
 }
 
-/// The mask of ignored signals in `/proc/PID/status` (proc_pid_status(5)): bit 0 is signal 1.
+/// Returns the mask of ignored signals in `/proc/PID/status` (proc_pid_status(5)): bit 0 is signal 1.
 fn ignored(status: &str) -> u64 {
     let mut lines = status.lines();
     let mask = lines.find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! The files that a command reads and writes.
+//! Tracks the files that a command reads and writes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
@@ -12,19 +12,19 @@ use anyhow::{Context, bail};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
-/// How long the reader of a named pipe may take to open it.
+/// How long to wait until the reader of a named pipe opens it.
 const READER_COMES: Duration = Duration::from_secs(10);
-/// How often it is looked for.
+/// The interval at which this is checked.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The files that a command reads or writes, so that it writes to none twice, and to none that it reads.
+/// The files that a command reads or writes. They ensure that it writes no file twice, and none that it reads.
 #[derive(Debug, Default)]
 pub struct Taken {
     files: BTreeMap<(u64, u64), String>,
 }
 
 impl Taken {
-    /// Notes a file that is read, and what it is for the user.
+    /// Records a file that is read, and its description for the user.
     pub fn read(&mut self, what: &str, about: &Metadata) {
         if let Some(identity) = identity(about) {
             self.files
@@ -33,22 +33,23 @@ impl Taken {
         }
     }
 
-    /// Notes the file at a path, if it is there.
+    /// Records the file at a path, if it exists.
     pub fn read_path(&mut self, what: &str, path: &Path) {
         if let Ok(about) = fs::metadata(path) {
             self.read(what, &about);
         }
     }
 
-    /// Notes all files that another command's part reads or writes.
+    /// Records all files that another part of the command reads or writes.
     pub fn extend(&mut self, other: Self) {
         self.files.extend(other.files);
     }
 
-    /// Makes the file of an option, or empties it.
+    /// Creates or truncates the file of an option.
     ///
     /// # Errors
-    /// Those of making it; one that the command reads, or that another option names too; a named pipe without a reader.
+    /// I/O errors of creating it; a file that the command reads, or that another option names too; a named pipe without
+    /// a reader.
     pub fn create(&mut self, option: &str, path: &Path) -> anyhow::Result<File> {
         let context = || format!("cannot write {}", path.display());
         self.check(path)?;
@@ -60,10 +61,10 @@ impl Taken {
         Ok(file)
     }
 
-    /// Refuses to write to a file that is taken.
+    /// Refuses to write to a recorded file.
     ///
     /// # Errors
-    /// When it is.
+    /// If it is recorded.
     pub fn check(&self, path: &Path) -> anyhow::Result<()> {
         let about = fs::metadata(path).ok();
         let identity = about.as_ref().and_then(identity);
@@ -74,13 +75,14 @@ impl Taken {
     }
 }
 
-/// What tells a file from every other, whatever its path is. Devices can be written to by several options.
+/// Returns an identity of the file that does not depend on its path. None for devices, to which several options can
+/// write.
 fn identity(about: &Metadata) -> Option<(u64, u64)> {
     let kind = about.file_type();
     (kind.is_file() || kind.is_fifo()).then(|| (about.dev(), about.ino()))
 }
 
-/// Opens a file for writing. A named pipe is opened once it has a reader.
+/// Opens a file for writing. Waits until a named pipe has a reader.
 fn open(path: &Path) -> io::Result<File> {
     let is_pipe = fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo());
     if !is_pipe {
@@ -95,7 +97,7 @@ fn open(path: &Path) -> io::Result<File> {
                 fcntl_setfl(&file, flags)?;
                 return Ok(file);
             }
-            // fifo(7): nothing has opened it for reading.
+            // fifo(7): no process has opened it for reading.
             Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
                 if Instant::now() >= end {
                     return Err(io::Error::other("nothing reads this named pipe"));

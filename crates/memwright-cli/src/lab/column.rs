@@ -1,4 +1,4 @@
-//! A column of a comparison, as the command line names it: a kernel image, and the options that are other ones for it.
+//! A column of a comparison as given on the command line: a kernel image, and the options that differ for it.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,21 +10,21 @@ use crate::model::change::{Change, KEYS, Key, derived_name};
 use crate::model::image::{Image, split_name};
 use crate::model::plan::ImagePlan;
 
-/// A kernel image, and what is changed for the runs on it.
+/// A kernel image, and the changed options of the runs on it.
 #[derive(Debug, Clone)]
 pub struct Column {
-    /// The image, under the name of the column.
+    /// The image; its name is that of the column.
     pub image: Image,
-    /// What is changed.
+    /// The changed options.
     pub changes: Vec<Change>,
 }
 
 impl Column {
-    /// Reads `[NAME=]IMAGE[,KEY=VALUE]...`, where IMAGE is a path or a name of `memwright kernels`. Without NAME the column
-    /// is called like the image, followed by what is changed.
+    /// Parses `[NAME=]IMAGE[,KEY=VALUE]...`, where IMAGE is a path or a name of `memwright kernels`. Without NAME, the
+    /// column is named after the image and the changes.
     ///
     /// # Errors
-    /// One line when there is no such image, or it is none; an unknown key. A value is judged by [`Column::plan`].
+    /// One line if there is no such image, or the file is not one; an unknown key. [`Column::plan`] checks the values.
     pub fn open(text: &str) -> anyhow::Result<Self> {
         let (named, changes) = split(text)?;
         let mut opened = image::open(named)?;
@@ -42,10 +42,10 @@ impl Column {
         })
     }
 
-    /// The plan of a command with what this column changes.
+    /// Returns the plan of a command with the changes of this column.
     ///
     /// # Errors
-    /// A value that its option would refuse.
+    /// A value that its option would reject.
     pub fn plan(&self, common: &ImagePlan) -> anyhow::Result<ImagePlan> {
         let mut plan = common.clone();
         for change in &self.changes {
@@ -56,7 +56,7 @@ impl Column {
         Ok(plan)
     }
 
-    /// This column with more words on its kernel's command line, and with them in its name.
+    /// Returns this column with more words on its kernel's command line and in its name.
     #[must_use]
     pub fn with(&self, words: &str) -> Self {
         let mut more = self.clone();
@@ -68,7 +68,7 @@ impl Column {
         more
     }
 
-    /// What is added to the kernel's command line; `None` where something else is changed too.
+    /// Returns what is added to the kernel's command line; `None` if another option is changed too.
     pub fn appended(&self) -> Option<String> {
         let words = self.changes.iter().map(|change| match change.key {
             Key::Append => Some(change.value.as_str()),
@@ -88,14 +88,14 @@ impl Column {
     }
 }
 
-/// The program that a column names in place of the command's. What is wrong with a column is for [`Column::open`] to say.
+/// Returns the program that a column runs instead of the command's. Errors of a column are left to [`Column::open`].
 pub fn other_program(text: &str) -> Option<OsString> {
     let (_, changes) = split(text).ok()?;
     let mut programs = changes.into_iter().filter(|one| one.key == Key::Program);
     programs.next_back().map(|one| OsString::from(one.value))
 }
 
-/// Takes `[NAME=]IMAGE[,KEY=VALUE]...` apart. A comma before something else than `KEY=` belongs to the image or the value.
+/// Splits `[NAME=]IMAGE[,KEY=VALUE]...`. A comma that is not followed by `KEY=` belongs to the image or the value.
 fn split(text: &str) -> anyhow::Result<(&str, Vec<Change>)> {
     let named = text.split_once('=').filter(|(name, _)| !name.contains(','));
     let path = named.map_or(text, |(_, path)| path);

@@ -20,10 +20,10 @@ use crate::model::plan::ImagePlan;
 use crate::model::words::ending;
 use crate::qemu::runs::Runs;
 
-/// Opens columns, each under a name of its own.
+/// Opens columns, each under a unique name.
 ///
 /// # Errors
-/// One that cannot be opened; two of one name.
+/// A column that cannot be opened; two columns of the same name.
 pub fn open(texts: &[String]) -> anyhow::Result<Vec<Column>> {
     let columns = texts.iter().map(|text| Column::open(text));
     let columns: Vec<Column> = columns.collect::<anyhow::Result<_>>()?;
@@ -31,10 +31,10 @@ pub fn open(texts: &[String]) -> anyhow::Result<Vec<Column>> {
     Ok(columns)
 }
 
-/// Checks that each column has a name of its own.
+/// Checks that each column has a unique name.
 ///
 /// # Errors
-/// Two of one name.
+/// Two columns of the same name.
 pub fn check_names(columns: &[Column]) -> anyhow::Result<()> {
     for (index, column) in columns.iter().enumerate() {
         let name = &column.image.name;
@@ -48,7 +48,7 @@ pub fn check_names(columns: &[Column]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Columns that one laboratory serves.
+/// Columns that share a laboratory.
 #[derive(Debug)]
 struct Group<'a> {
     system: System,
@@ -67,10 +67,11 @@ impl Group<'_> {
 pub struct Groups<'a>(Vec<Group<'a>>);
 
 impl<'a> Groups<'a> {
-    /// The plans of the columns, once for all that change the same. With `--keep` each has a folder in that one.
+    /// Returns the plans of the columns; columns with the same changes share a plan. With `--keep`, each plan has a
+    /// subfolder.
     ///
     /// # Errors
-    /// A change that its option would refuse.
+    /// A change that its option would reject.
     pub fn of(columns: &'a [Column], plan: &ImagePlan) -> anyhow::Result<Self> {
         let mut groups: Vec<Group<'_>> = Vec::new();
         for column in columns {
@@ -94,7 +95,7 @@ impl<'a> Groups<'a> {
     /// Opens a laboratory for each plan.
     ///
     /// # Errors
-    /// Those of [`Laboratory::open`].
+    /// The errors of [`Laboratory::open`].
     pub fn open(&self, input: &Input, dry_run: bool) -> Result<Vec<Laboratory<'_>>, Failure> {
         let mut laboratories = Vec::new();
         for group in &self.0 {
@@ -104,7 +105,7 @@ impl<'a> Groups<'a> {
         Ok(laboratories)
     }
 
-    /// The laboratory and the image of each column.
+    /// Returns the laboratory and the image of each column.
     pub fn guests<'l, 'p>(
         &self,
         columns: &'l [Column],
@@ -118,10 +119,11 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Runs the program on each image, as many at once as there are cores for, and returns what came of it in their order.
+/// Runs the program on each image, with one guest per core at the same time, and returns the results in the order of
+/// the images.
 ///
 /// # Errors
-/// When a guest gives no result.
+/// If a guest gives no result.
 pub fn measure(
     guests: &[(&Laboratory<'_>, &Image)],
     runs: &Runs,
@@ -155,8 +157,8 @@ pub fn measure(
     Ok(all)
 }
 
-/// Says how the program ended on a kernel, where it did not exit with 0: its counts are then of something else than they
-/// seem. `place` says which run that was, among several.
+/// Prints how the program ended on a kernel if it did not exit with 0: its counts may then not be those of the intended
+/// work. `place` identifies the run among several.
 pub fn say_ending(document: &Document, place: &str) {
     match document.outcome {
         Ending::Exited(0) => {}

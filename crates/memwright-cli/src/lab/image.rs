@@ -9,10 +9,10 @@ use crate::memwright::kernel;
 use crate::model::hash::hexadecimal_hash;
 use crate::model::image::{Image, MEMWRIGHT, System, split_name};
 
-/// Reads `[NAME=]IMAGE`, where IMAGE is a path, a name of `memwright kernels`, or [`MEMWRIGHT`].
+/// Parses `[NAME=]IMAGE`, where IMAGE is a path, a name of `memwright kernels`, or [`MEMWRIGHT`].
 ///
 /// # Errors
-/// One line when there is no such image, or it is none.
+/// One line if there is no such image, or the file is not one.
 pub fn open(text: &str) -> anyhow::Result<Image> {
     let context = || format!("--kernel {text}");
     let (name, image) = split_name(text);

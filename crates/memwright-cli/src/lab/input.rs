@@ -1,4 +1,4 @@
-//! Standard input of the runs of a command.
+//! Standard input for the runs of a command.
 
 use std::io::{self, IsTerminal};
 use std::sync::OnceLock;
@@ -12,17 +12,17 @@ use crate::memwright::input::Source;
 use crate::model::failure::{Failure, TIMEOUT};
 use crate::model::size::{MemorySize, in_mebibytes};
 
-/// Standard input, which is read once for all guests of a command.
+/// Standard input, read once for all guests of a command.
 #[derive(Debug, Default)]
 pub struct Input(OnceLock<Vec<u8>>);
 
 impl Input {
-    /// No input, whatever standard input has.
+    /// Returns an empty input, whatever standard input contains.
     pub fn none() -> Self {
         Self(OnceLock::from(Vec::new()))
     }
 
-    /// What a guest of Memwright's kernel reads, which asks for it piece by piece. A terminal gives nothing.
+    /// Returns the input of a guest of Memwright's kernel, which requests it piece by piece. A terminal gives no input.
     pub fn source(&self) -> Source {
         match self.0.get() {
             Some(bytes) => Source::Bytes(bytes.clone()),
@@ -31,10 +31,10 @@ impl Input {
         }
     }
 
-    /// The whole of it. A terminal gives none: standard input is a file in the guest, whatever it is here.
+    /// Reads all of it. A terminal gives none: in the guest, standard input is a file.
     ///
     /// # Errors
-    /// Input that has no end within `limit`, or does not fit into the memory of the guest.
+    /// Input that does not end within `limit`, or does not fit into the memory of the guest.
     pub fn read(&self, memory: MemorySize, limit: Duration) -> Result<Vec<u8>, Failure> {
         let input = match self.0.get() {
             Some(input) => input,
@@ -51,7 +51,7 @@ impl Input {
     }
 }
 
-/// The whole of standard input, which must fit into the guest and end within the time that a run may take.
+/// Reads all of standard input, which must fit into the guest and end within the time limit of a run.
 fn read_input(memory: MemorySize, limit: Duration) -> Result<Vec<u8>, Failure> {
     let end = Instant::now() + limit;
     let stdin = rustix::stdio::stdin();
@@ -68,7 +68,7 @@ fn read_input(memory: MemorySize, limit: Duration) -> Result<Vec<u8>, Failure> {
                 "--timeout expired: standard input has no end yet".to_owned(),
             ));
         }
-        // What cannot be waited for is read at once and says why not.
+        // If polling fails, the read reports the error.
         let got = retry_on_intr(|| rustix::io::read(stdin, &mut piece[..]));
         let got = got.context("cannot read standard input")?;
         if got == 0 {

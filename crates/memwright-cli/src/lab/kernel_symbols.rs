@@ -1,7 +1,7 @@
-//! The names of a kernel's functions: from the image itself, or from `/proc/kallsyms` of a boot of its own.
+//! The names of a kernel's functions: from the image itself, or from `/proc/kallsyms` in a separate boot.
 //!
-//! The boot is not the one that is counted: what a program reads changes counts. Its list is kept in the cache under the
-//! image's hash; `nokaslr` makes its addresses those of every boot.
+//! The boot is not the one that is counted, because reading the file changes counts. Its list is kept in the cache
+//! under the image's hash; with `nokaslr`, its addresses are those of every boot.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,9 +29,9 @@ use crate::states::State;
 
 /// The list of a kernel's functions, and its hash.
 pub struct Names {
-    /// The functions, with debug information where that was asked for.
+    /// The functions, with debug information if it was requested.
     pub source: Source,
-    /// SHA-256 of the list; `None` where there are no functions.
+    /// SHA-256 of the list; `None` if there are no functions.
     pub sha256: Option<String>,
 }
 
@@ -45,10 +45,10 @@ impl Names {
     }
 }
 
-/// Where the debug information of an image is: kept with it, or in it.
+/// Returns the path of an image's debug information: kept next to the image, or inside it.
 ///
 /// # Errors
-/// When there is none.
+/// If there is none.
 pub fn debug_file(image: &Image) -> anyhow::Result<PathBuf> {
     kept::debug_file(&image.path).with_context(|| {
         let name = &image.name;
@@ -56,19 +56,20 @@ pub fn debug_file(image: &Image) -> anyhow::Result<PathBuf> {
     })
 }
 
-/// Finds the functions of Memwright's kernel, which is this file.
+/// Reads the functions of Memwright's kernel from its image.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If the image cannot be read.
 pub fn of_own_kernel(path: &Path) -> anyhow::Result<Names> {
     let bytes = host_file::read(path, LARGEST_IMAGE).with_context(|| path.display().to_string())?;
     Ok(Names::new(Symbols::of_elf(&bytes), &bytes))
 }
 
-/// Finds the functions of an image. `guest` is one like those that are counted, `state` what these start from.
+/// Finds the functions of an image. `guest` is configured like the guests that are counted, and `state` is the saved
+/// state from which these start.
 ///
 /// # Errors
-/// When the image cannot be read, or a boot that is needed gives no result.
+/// If the image cannot be read, or a required boot gives no result.
 pub fn find(
     image: &Image,
     guest: &Guest,
@@ -119,7 +120,7 @@ fn boot(guest: &Guest, state: Option<&State>, runs: &Runs) -> anyhow::Result<Vec
     let said = linux_run::run(&guest, runs, state)?;
     match said.outcome {
         Outcome::Exited(0) => Ok(said.output),
-        // A kernel without the file: there are no names.
+        // The kernel lacks the file, so there are no names.
         Outcome::Exited(_) | Outcome::Killed(_) | Outcome::NotStarted(_) => Ok(Vec::new()),
     }
 }
@@ -137,7 +138,7 @@ fn write_archive(archive: &Path) -> anyhow::Result<()> {
     initrd::write(archive, &manifest, &tree).map(drop)
 }
 
-/// Writes the list where other commands find it whole or not at all.
+/// Writes the list atomically: other commands find the complete list or none.
 fn keep(place: &Path, text: &[u8]) -> anyhow::Result<()> {
     let parent = place.parent().context("the cache has no folder")?;
     fs::create_dir_all(parent)?;

@@ -1,4 +1,5 @@
-//! What every kernel of one command has in common: the program and its files, the machine, the QEMU, the plugin.
+//! Everything that the runs of one command share on every kernel: the program and its files, the machine, the QEMU, the
+//! plugin.
 
 use crate::count::tree;
 use crate::guestfs;
@@ -49,20 +50,20 @@ use crate::qemu::runs::Runs;
 use crate::qemu::version::{self, Version};
 use crate::states::{self, State};
 
-/// The guest's first process, built with this command: it takes no compiler where the command runs, and is the same bytes
-/// wherever that is. Empty where it could not be built.
+/// The guest's first process, built with this command: the user's machine needs no compiler for it, and it is the same
+/// bytes everywhere. Empty if it could not be built.
 static INIT: &[u8] = include_bytes!(env!("MEMWRIGHT_GUEST_INIT"));
-/// Where the guest's first process looks for its own files.
+/// The folder in which the guest's first process looks for its own files.
 const OWN: &str = "/.memwright";
-/// The archive that every image without modules boots from.
+/// The archive from which every image without modules boots.
 const BOOT: &str = "initrd.cpio";
 /// The archive of the program and its files.
 const PROGRAM: &str = "program.cpio";
 /// Memwright's kernel.
 const KERNEL: &str = "kernel";
-/// Where a dry run says that the files would be.
+/// The folder that a dry run names in place of the real one.
 const DRY: &str = "/tmp/memwright-run";
-/// How long guests may take where nothing is said.
+/// The default time limit of guests.
 pub const USUAL_LIMIT: Duration = Duration::from_secs(900);
 
 /// A program that is ready to run on any Linux kernel, or on Memwright's.
@@ -76,36 +77,37 @@ pub struct Laboratory<'a> {
     files: PathBuf,
     swap: Option<u64>,
     names: RegionNames,
-    // Of which a profile is made, where that is not the whole run.
+    // The region that is profiled, if it is not the complete run.
     region: Option<u16>,
     machine: Machine,
     qemu: OsString,
     qemu_sha256: OnceLock<String>,
     version: Version,
     counting: Counting,
-    // Removed when this value goes.
+    // Removed when this value is dropped.
     _folder: PrivateFolder,
 }
 
-/// A profile, and the names of all functions of its kernel as [`Measured::names`] has them.
+/// A profile, and the names of all functions of its kernel as in [`Measured::names`].
 type Named = (Profile, Option<BTreeSet<String>>);
 
-/// What a program did on one kernel.
+/// The results of a program on one kernel.
 pub struct Measured {
     /// The first run.
     pub said: Said,
-    /// The account of it.
+    /// The account of the first run.
     pub document: Document,
-    /// The names of the kernel's functions; `None` where inlined functions are counted by themselves too, so that a name
-    /// that one kernel lacks is a difference.
+    /// The names of the kernel's functions; `None` if inlined functions are counted separately, so that a name that one
+    /// kernel lacks is a difference.
     pub names: Option<BTreeSet<String>>,
 }
 
 impl<'a> Laboratory<'a> {
-    /// Finds QEMU, builds what is needed, and packs the guest's files. For a `dry_run` nothing is packed without `--keep`.
+    /// Finds QEMU, builds what is needed, and packs the guest's files. In a `dry_run`, nothing is packed without
+    /// `--keep`.
     ///
     /// # Errors
-    /// The program is missing or none; something that is needed is missing here.
+    /// The program is missing or cannot be run; a required tool is missing.
     pub fn open(
         plan: &'a ImagePlan,
         input: &Input,
@@ -207,14 +209,14 @@ impl<'a> Laboratory<'a> {
         })
     }
 
-    /// The files that a guest of this image is made of: none is to be written over.
+    /// Returns the files of a guest of this image: none of them may be overwritten.
     pub fn taken(&self, image: &Image) -> Taken {
         let mut taken = self.prepared.taken();
         taken.read_path("a kernel image", &image.path);
         taken
     }
 
-    /// The QEMU line for an image, as a shell takes it.
+    /// Returns the QEMU command line for an image, quoted for a shell.
     pub fn line(&self, image: &Image) -> String {
         let line = match self.system {
             System::Linux => {
@@ -229,10 +231,10 @@ impl<'a> Laboratory<'a> {
         shell_line(&self.qemu, &line)
     }
 
-    /// Runs the program on an image, twice unless that was not wanted.
+    /// Runs the program on an image, twice unless verification is off.
     ///
     /// # Errors
-    /// When a guest gives no result.
+    /// If a guest gives no result.
     pub fn measure(&self, image: &Image, runs: &Runs) -> Result<Measured, Failure> {
         if self.plan.care.verbose {
             say(&format!("QEMU {}: {}", self.version, self.line(image)));
@@ -262,7 +264,7 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// What the runs on an image came to. The first is the one that counts; another one verifies it.
+    /// Combines the runs on an image. The first is the result; another one verifies it.
     fn conclude(
         &self,
         image: &Image,
@@ -291,29 +293,29 @@ impl<'a> Laboratory<'a> {
         })
     }
 
-    /// The names that the program gives its regions.
+    /// Returns the names that the program gives its regions.
     pub fn names(&self) -> &RegionNames {
         &self.names
     }
 
-    /// SHA-256 of QEMU's executable.
+    /// Returns the SHA-256 of QEMU's executable.
     fn qemu_sha256(&self) -> &str {
         self.qemu_sha256.get_or_init(|| version::hash(&self.qemu))
     }
 
-    /// How many guests run at once for an image: a second one verifies the first.
+    /// Returns how many guests run at once for an image: a second one verifies the first.
     pub fn guests_of_an_image(&self) -> usize {
         if self.plan.verify { 2 } else { 1 }
     }
 
-    /// What runs on this image, in words.
+    /// Returns a heading for the runs on this image.
     pub fn heading(&self, image: &Image) -> String {
         format!("{} on {}", self.plan.setup.command[0].display(), image.name)
     }
 
-    /// The state that runs on this image start from, if they do not boot.
+    /// Returns the saved state from which runs on this image start, unless they boot.
     fn state(&self, image: &Image, runs: &Runs) -> anyhow::Result<Option<State>> {
-        // Where CPUs take turns, the first turns after a restore depend on the host.
+        // If CPUs run in turns, the first turns after a restore depend on the host.
         if self.machine.cpus > 1 {
             return Ok(None);
         }
@@ -326,10 +328,10 @@ impl<'a> Laboratory<'a> {
         states::of(&guest, image, &qemu, self.plan.cold, runs)
     }
 
-    /// The guests that may run at once end when a signal comes or the time is over.
+    /// Returns the set of guests that run at the same time and are ended by a signal or the time limit.
     ///
     /// # Errors
-    /// Those of installing signal handlers.
+    /// Errors of installing signal handlers.
     pub fn runs(&self) -> anyhow::Result<Runs> {
         Runs::start(self.plan.care.timeout.unwrap_or(USUAL_LIMIT)).context("cannot receive signals")
     }
@@ -347,7 +349,7 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// What a guest boots from: an archive of its own for an image whose modules are in it.
+    /// Returns the archive from which a guest boots: a separate one for an image that comes with modules.
     fn boot(&self, image: &Image) -> PathBuf {
         match self.swap {
             Some(_) => self.files.join(format!("initrd-{}.cpio", image.sha256)),
@@ -367,7 +369,7 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// The region of which there is to be a profile.
+    /// Returns the region to profile.
     fn profiled(&self) -> Option<u16> {
         match self.plan.measure {
             Measure::Nothing | Measure::Events => None,
@@ -375,7 +377,7 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// Makes the archive of an image that brings the modules for swap.
+    /// Creates the archive of an image that comes with the modules for swap.
     fn add_modules(&self, image: &Image, archive: &Path) -> anyhow::Result<()> {
         if self.swap.is_none() {
             return Ok(());
@@ -388,7 +390,7 @@ impl<'a> Laboratory<'a> {
         initrd::write_tree(archive, &tree)
     }
 
-    /// What the plugin counted by address, by name, and all names.
+    /// Symbolizes the plugin's profile; also returns the names of all functions.
     fn profile(
         &self,
         image: &Image,
@@ -442,7 +444,7 @@ impl<'a> Laboratory<'a> {
         Ok(Some((profile, names.source.names())))
     }
 
-    /// Whether debug information is needed, and whether for lines too.
+    /// Returns whether debug information is needed, and whether for lines too.
     fn by_source(&self) -> Option<bool> {
         match self.plan.measure {
             Measure::Functions { detail, .. } => match detail {
@@ -454,7 +456,7 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// What else the guest was told, as documents have it.
+    /// Returns the other settings of the guest, for documents.
     fn settings(&self) -> Vec<String> {
         let input = hexadecimal_hash(&self.input);
         let Setup { policies, .. } = &self.plan.setup;
@@ -517,7 +519,7 @@ impl<'a> Laboratory<'a> {
     }
 }
 
-/// Runs so many guests side by side.
+/// Runs `count` guests in parallel.
 fn run(count: usize, one: impl Fn() -> anyhow::Result<Said> + Sync) -> Vec<anyhow::Result<Said>> {
     thread::scope(|scope| {
         let threads: Vec<_> = (0..count).map(|_| scope.spawn(&one)).collect();
@@ -530,7 +532,7 @@ fn run(count: usize, one: impl Fn() -> anyhow::Result<Said> + Sync) -> Vec<anyho
     })
 }
 
-/// Refuses options that Memwright's kernel does not have.
+/// Refuses options that Memwright's kernel does not support.
 fn own_kernel_takes(setup: &Setup) -> anyhow::Result<()> {
     if !setup.append.is_empty() {
         return Err(anyhow!(
@@ -546,7 +548,7 @@ fn write_kernel(place: &Path) -> anyhow::Result<()> {
     std::fs::write(place, kernel::image()?).with_context(context)
 }
 
-/// The bytes of the one device of compressed memory that a Linux guest can have.
+/// Returns the size of the one device of compressed memory that a Linux guest can have.
 fn swap_bytes(wanted: &[SwapSize]) -> anyhow::Result<Option<u64>> {
     match wanted {
         [] => Ok(None),
@@ -556,7 +558,7 @@ fn swap_bytes(wanted: &[SwapSize]) -> anyhow::Result<Option<u64>> {
     }
 }
 
-/// The files that a guest boots from.
+/// Returns the files from which a guest boots.
 fn first_process() -> Tree {
     let mut tree = Tree::default();
     tree.add_empty_folder(Path::new(OWN), 0o700);
@@ -564,7 +566,7 @@ fn first_process() -> Tree {
     tree
 }
 
-/// Puts the program's input, its arguments and what swap it has into a Linux guest's files.
+/// Adds the program's input, its arguments and the size of swap to a Linux guest's files.
 fn put_input(prepared: &mut Prepared, swap: Option<u64>, input: &[u8]) {
     let place = Path::new(OWN).join("input");
     prepared.tree.add_bytes(&place, 0o600, input.to_vec());
@@ -585,7 +587,7 @@ fn put_input(prepared: &mut Prepared, swap: Option<u64>, input: &[u8]) {
     };
 }
 
-/// The plugin for this QEMU.
+/// Builds the plugin for this QEMU.
 fn plugin(qemu: &OsString, version: Version) -> anyhow::Result<Counting> {
     match version::takes_plugins(qemu) {
         true => plugin::build(version).map(Counting::Plugin),
@@ -593,8 +595,8 @@ fn plugin(qemu: &OsString, version: Version) -> anyhow::Result<Counting> {
     }
 }
 
-/// The plugin for this QEMU. Where it cannot be built, or QEMU takes none, the rows that it feeds are not measured, and that
-/// is said.
+/// Builds the plugin for this QEMU. If it cannot be built, or QEMU does not support plugins, prints that the rows that
+/// need it are not measured.
 fn plugin_or_say(qemu: &OsString, version: Version) -> Counting {
     plugin(qemu, version).unwrap_or_else(|error| {
         say(&format!(
@@ -604,11 +606,11 @@ fn plugin_or_say(qemu: &OsString, version: Version) -> Counting {
     })
 }
 
-/// Memory of a guest from which on Linux leaves transparent huge pages on: it wants 512 MiB beside what the kernel itself takes
-/// (`mm/huge_memory.c`, `hugepage_init`).
+/// The memory of a guest from which on Linux enables transparent huge pages: it needs 512 MiB beyond what the kernel
+/// itself takes (`mm/huge_memory.c`, `hugepage_init`).
 const HUGE_PAGES_FROM: u64 = 576 << 20;
 
-/// Says that Linux has no transparent huge pages in this guest, where they were asked for by name.
+/// Prints that Linux has no transparent huge pages in this guest, if they were requested explicitly.
 fn say_where_huge_pages_are_off(setup: &Setup) {
     let is_asked = setup.thp == "always" || !setup.thp_sizes.is_empty();
     if is_asked && setup.memory().bytes() < HUGE_PAGES_FROM {
@@ -618,7 +620,7 @@ fn say_where_huge_pages_are_off(setup: &Setup) {
     }
 }
 
-/// The names that a program gives its regions. Where something is wrong with them, the regions have none, and that is said.
+/// Reads the names that a program gives its regions. If they are invalid, prints why, and the regions have none.
 fn region_names_or_say(program: &Path) -> RegionNames {
     guestfs::region_names::read(program).unwrap_or_else(|error| {
         say(&format!(
@@ -629,7 +631,7 @@ fn region_names_or_say(program: &Path) -> RegionNames {
     })
 }
 
-/// What the options say to the kernel.
+/// Returns the words that options add to the kernel's command line.
 fn append(setup: &Setup) -> String {
     let mut words = vec![format!("transparent_hugepage={}", setup.thp)];
     if !setup.thp_sizes.is_empty() {

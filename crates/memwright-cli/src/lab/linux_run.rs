@@ -21,10 +21,10 @@ use crate::qemu::process::Process;
 use crate::qemu::runs::Runs;
 use crate::states::{Listener, State};
 
-/// Runs the program, from a saved state where there is one, and returns what came of it.
+/// Runs the program, from a saved state if there is one, and returns the outcome.
 ///
 /// # Errors
-/// When the guest gives no result: one line that says what is known of it.
+/// If the guest gives no result: one line that says what is known about it.
 pub fn run(guest: &Guest, runs: &Runs, state: Option<&State>) -> anyhow::Result<Said> {
     let folder = private_folder().context("cannot make a folder for the guest")?;
     let (serial, errors) = (folder.path().join("serial"), folder.path().join("qemu.log"));

@@ -1,4 +1,4 @@
-//! A program on any kernel image, Linux's or Memwright's, counted from outside.
+//! Runs a program on any kernel image, Linux's or Memwright's, counted from outside.
 
 pub mod column;
 pub mod columns;

@@ -1,4 +1,4 @@
-//! Runs a plan, and answers with its document.
+//! Runs a plan, and returns its document.
 
 use anyhow::anyhow;
 use memwright_linux::channel::{NO_ROOM, Outcome};
@@ -22,9 +22,9 @@ pub enum Ready<'a> {
     Image(Box<Laboratory<'a>>, &'a Image),
 }
 
-/// What a run came to.
+/// The result of a run.
 pub struct Answer {
-    /// What was counted.
+    /// The document with the counts.
     pub document: Saved,
     /// How the program ended.
     pub outcome: Outcome,
@@ -35,10 +35,10 @@ pub struct Answer {
 }
 
 impl<'a> Ready<'a> {
-    /// Finds the program and what it takes to run it. For a `dry_run` nothing is packed without `--keep`.
+    /// Finds the program and everything that it needs to run. In a `dry_run`, nothing is packed without `--keep`.
     ///
     /// # Errors
-    /// The program is missing or none; something that is needed is missing here.
+    /// The program is missing or cannot be run; a required tool is missing.
     pub fn open(plan: &'a Plan, input: &'a Input, dry_run: bool) -> Result<Self, Failure> {
         Ok(match plan {
             Plan::Own(plan) => Self::Own(Box::new(Run::open(plan)?), input),
@@ -49,10 +49,10 @@ impl<'a> Ready<'a> {
         })
     }
 
-    /// The QEMU line, as a shell takes it.
+    /// Returns the QEMU command line, quoted for a shell.
     ///
     /// # Errors
-    /// When it cannot be said.
+    /// If it cannot be determined.
     pub fn line(&self) -> anyhow::Result<String> {
         match self {
             Self::Own(run, _) => run.line(),
@@ -60,10 +60,10 @@ impl<'a> Ready<'a> {
         }
     }
 
-    /// Runs it, and keeps back what the program prints.
+    /// Runs it, and captures the program's output.
     ///
     /// # Errors
-    /// When a guest gives no result.
+    /// If a guest gives no result.
     pub fn run(&self, runs: &Runs) -> Result<Answer, Failure> {
         match self {
             Self::Own(run, input) => own(run, input, runs),

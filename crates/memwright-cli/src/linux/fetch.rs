@@ -1,4 +1,4 @@
-//! Keeps a kernel image under a name: one of Debian's packages, or a copy of the user's own.
+//! Stores a kernel image under a name: from a Debian package, or a copy of the user's own.
 
 use std::borrow::Cow;
 use std::fs;
@@ -18,10 +18,10 @@ use crate::model::failure::Failure;
 use crate::model::hash::hexadecimal_hash;
 use crate::model::image::split_name;
 
-/// The package that depends on the newest image.
+/// The package that depends on the newest image package.
 const PACKAGE: &str = "linux-image-cloud-amd64";
-/// Modules that are kept beside the image: what Linux needs for swap in compressed memory, in the order in which they
-/// are loaded. A kernel lacks those that are built in, or that it has no use for.
+/// Modules that are kept with the image: those that Linux needs for swap in compressed memory, in the order in which
+/// they are loaded. A kernel lacks modules that are built in, or that it does not need.
 const MODULES: [&str; 6] = [
     "lib/lz4/lz4_compress",
     "lib/lz4/lz4hc_compress",
@@ -31,8 +31,8 @@ const MODULES: [&str; 6] = [
     "drivers/block/zram/zram",
 ];
 
-/// Keeps an image under a name. One that is not what the user said is usage; whatever keeps it from being fetched or kept
-/// is missing here.
+/// Stores an image under a name. An image that is not as described is a usage error; if it cannot be fetched or stored,
+/// the environment lacks something.
 ///
 /// # Errors
 /// Usage; apt, the cache.
@@ -60,14 +60,14 @@ pub fn add(text: &str, debug: Option<&Option<PathBuf>>) -> Result<Kept, Failure>
     keep(&fresh, &name, source, &bytes).map_err(Failure::Environment)
 }
 
-/// A folder in which an image is made ready: nothing half-made gets a name.
+/// Returns a folder in which an image is prepared: an incomplete one never gets its name.
 fn work_folder() -> anyhow::Result<PrivateFolder> {
     let parent = folder()?;
     fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
     PrivateFolder::within(&parent).with_context(|| format!("cannot write to {}", parent.display()))
 }
 
-/// Describes what is ready, and gives it its name.
+/// Describes the prepared image, and gives it its name.
 fn keep(fresh: &Path, name: &str, source: String, bytes: &[u8]) -> anyhow::Result<Kept> {
     let configuration = host_file::read(&fresh.join(CONFIGURATION), LARGEST_DOCUMENT).ok();
     let kept = Kept {
@@ -127,8 +127,8 @@ fn fetch(suite: &str, work: &Path, fresh: &Path, debug: bool) -> anyhow::Result<
     Ok(format!("{package} {version}"))
 }
 
-/// Moves the image and its configuration out of an unpacked package: from `/boot`, or from beside the modules, where Debian
-/// has them since 7.2.
+/// Moves the image and its configuration out of an unpacked package: from `/boot`, or from the folder of the modules,
+/// where Debian has them since 7.2.
 fn keep_image(root: &Path, fresh: &Path) -> anyhow::Result<()> {
     let mut folders = vec![root.join("boot")];
     let modules = fs::read_dir(root.join("usr/lib/modules"));
@@ -148,7 +148,7 @@ fn keep_image(root: &Path, fresh: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The packages that the first stanza's image is spread over beside its own, where it is.
+/// Returns the further packages over which the first stanza's image is split, if it is.
 fn parts(shown: &str) -> Vec<String> {
     let depends = shown
         .lines()
@@ -162,7 +162,7 @@ fn parts(shown: &str) -> Vec<String> {
     names.collect()
 }
 
-/// Copies the modules that an unpacked package has to `folder`, with names that sort as they are to be loaded.
+/// Copies the modules of an unpacked package to `folder`, with names that sort in the order of loading.
 fn keep_modules(root: &Path, folder: &Path) -> anyhow::Result<()> {
     fs::create_dir(folder)?;
     for parent in ["usr/lib/modules", "lib/modules"] {
@@ -182,7 +182,7 @@ fn keep_modules(root: &Path, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The image that the first stanza depends on, and its version.
+/// Returns the image package on which the first stanza depends, and its version.
 fn newest(shown: &str) -> Option<(String, String)> {
     let value = |field: &str| shown.lines().find_map(|line| line.strip_prefix(field));
     let depends = value("Depends: ")?.split(',');

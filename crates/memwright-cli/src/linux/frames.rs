@@ -1,14 +1,14 @@
-//! What the guest's first process hands over, in frames.
+//! Parses the frames that the guest's first process writes.
 
 use memwright_linux::channel::Outcome;
 
 use crate::count::said::Said;
 use crate::model::hash::hexadecimal;
 
-/// What the first process says last where it cannot unpack the program: an empty frame.
+/// The last frame of the first process if it cannot unpack the program: an empty one.
 pub const NOT_UNPACKED: &[u8] = b"f\0\0\0\0";
 
-/// What the first process handed over; `None` if a part is missing.
+/// Parses what the first process wrote; `None` if a part is missing.
 pub fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
     let (mut output, mut errors, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
     let mut notes = Vec::new();
@@ -22,7 +22,7 @@ pub fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
             b'e' => errors.extend_from_slice(body),
             b'w' => warnings.extend_from_slice(body),
             b'b' => notes.extend_from_slice(body),
-            // What its clock read where it could be saved.
+            // The value of its clock when its state could be saved.
             b'r' => {}
             b'n' => refusal = Some(number()?),
             b'x' => status = Some(number()?),
@@ -48,7 +48,7 @@ pub fn parse_frames(mut bytes: &[u8]) -> Option<Said> {
     })
 }
 
-/// The build ID among the notes of an ELF file: of type 3, by GNU.
+/// Returns the build ID from the notes of an ELF file: type 3, owner GNU.
 fn build_id(mut notes: &[u8]) -> Option<String> {
     let whole = |length: u32| Some(usize::try_from(length).ok()?.next_multiple_of(4));
     loop {

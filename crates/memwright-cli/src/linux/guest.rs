@@ -1,4 +1,4 @@
-//! One boot of a Linux kernel image that runs one program: what goes in, and what comes out.
+//! One boot of a Linux kernel image that runs one program: its inputs and outputs.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -10,47 +10,48 @@ use crate::model::machine::Machine;
 use crate::qemu::command::{machine_arguments, option};
 use crate::qemu::nodes::Backing;
 
-/// No mitigation of hardware that TCG is not, and no random layout: runs repeat, and the paths are the bare ones.
+/// No mitigations for hardware bugs that TCG does not have, and no randomized layout: runs repeat, and the code paths
+/// have no extra steps.
 const COMMAND_LINE: &str =
     "mitigations=off nokaslr norandmaps quiet panic=-1 console=ttyS0 rdinit=/.memwright/init";
 
-/// A kernel, a program and a machine, the same for every run of them.
+/// A kernel, a program and a machine, the same for every run.
 #[derive(Debug, Clone)]
 pub struct Guest {
     /// The QEMU to use.
     pub qemu: OsString,
     /// The kernel: a bzImage, or a vmlinux.
     pub image: PathBuf,
-    /// The archive that it boots from: the first process, and modules.
+    /// The archive from which it boots: the first process, and modules.
     pub boot: PathBuf,
     /// The archive of the program and its files, which the first process unpacks.
     pub program: PathBuf,
-    /// Added to the kernel's command line.
+    /// Words that are appended to the kernel's command line.
     pub append: String,
     /// The machine.
     pub machine: Machine,
-    /// What counts.
+    /// The means by which it is counted.
     pub counting: Counting,
-    /// The region, or [`THE_RUN`](memwright_linux::channel::THE_RUN), of which the plugin makes a profile.
+    /// The region, or [`THE_RUN`](memwright_linux::channel::THE_RUN), that the plugin profiles.
     pub profile: Option<u16>,
 }
 
-/// How a guest starts, and what becomes of it at the point where nothing depends on the program yet.
+/// How a guest starts, and what happens at the last point that does not depend on the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start<'a> {
-    /// It boots, and goes on.
+    /// It boots, and continues.
     Boot,
     /// It boots, and stops there; QEMU connects its monitor to this socket.
     Stop { monitor: &'a Path },
-    /// It goes on from there with a state that it gets by its monitor.
+    /// It continues from there with a saved state, which it receives through its monitor.
     Saved { monitor: &'a Path },
 }
 
-/// Bytes of a command line that x86-64 kernels read (COMMAND_LINE_SIZE, without the end): they leave out the rest, and say
-/// nothing.
+/// The number of bytes of a command line that x86-64 kernels read (COMMAND_LINE_SIZE, without the terminator): they
+/// silently ignore the rest.
 const LONGEST_COMMAND_LINE: usize = 2047;
 
-/// The kernel's command line with what is appended.
+/// Returns the kernel's command line with the appended words.
 fn command_line(append: &str) -> String {
     match append {
         "" => COMMAND_LINE.to_owned(),
@@ -61,7 +62,7 @@ fn command_line(append: &str) -> String {
 /// Checks that a kernel reads all of its command line.
 ///
 /// # Errors
-/// One line that says how long it is.
+/// One line with the length.
 pub fn check_command_line(append: &str) -> anyhow::Result<()> {
     let length = command_line(append).len();
     anyhow::ensure!(
@@ -72,7 +73,7 @@ pub fn check_command_line(append: &str) -> anyhow::Result<()> {
 }
 
 impl Guest {
-    /// QEMU's arguments, with the guest's serial line in this file. A run of this command adds [`Wires`].
+    /// Returns QEMU's arguments, with the guest's serial line in this file. A run by this command adds [`Wires`].
     pub fn arguments(
         &self,
         serial: &Path,
@@ -101,10 +102,10 @@ impl Guest {
         line
     }
 
-    /// The arguments that depend on how the guest starts.
+    /// Returns the arguments that depend on how the guest starts.
     fn start(&self, start: Start<'_>) -> Vec<OsString> {
         let program = match start {
-            // Every guest has the file; a state is the same whatever the program is.
+            // Every guest has the file, so that a state does not depend on the program.
             Start::Stop { .. } => "name=opt/memwright/program,string=none".into(),
             Start::Boot | Start::Saved { .. } => {
                 option("name=opt/memwright/program,file=", &self.program)
@@ -132,7 +133,7 @@ impl Guest {
         line
     }
 
-    /// The kernel's command line.
+    /// Returns the kernel's command line.
     pub fn command_line(&self) -> String {
         command_line(&self.append)
     }

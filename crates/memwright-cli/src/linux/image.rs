@@ -1,4 +1,4 @@
-//! A Linux kernel image: where it is, what it must look like, and what it says of itself.
+//! A Linux kernel image: its path, its format and its version.
 
 use std::{fmt, io};
 
@@ -6,7 +6,7 @@ use object::LittleEndian;
 use object::elf::{ELFMAG, FileHeader64, NoteType};
 use object::read::elf::{FileHeader, ProgramHeader};
 
-/// A file that is no kernel image which QEMU boots.
+/// A file that is not a kernel image that QEMU boots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotBootable(String);
 
@@ -18,29 +18,29 @@ impl fmt::Display for NotBootable {
 
 impl std::error::Error for NotBootable {}
 
-/// Whether an image is absent or cannot boot, as after a build that failed; other errors of opening one do not come from
-/// what was built.
+/// Returns whether an image is absent or cannot boot, as after a failed build; other errors of opening one are not
+/// caused by the build.
 pub fn is_absent_or_broken(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     kind == Some(io::ErrorKind::NotFound) || error.is::<NotBootable>()
 }
 
-/// Where the boot header's magic number is, and the number (Documentation/arch/x86/boot.rst).
+/// The offset of the magic number in the boot header, and the number (Documentation/arch/x86/boot.rst).
 const MAGIC: (std::ops::Range<usize>, &[u8]) = (0x202..0x206, b"HdrS");
-/// Where the header points to the version's text, from the end of the first sector.
+/// The field of the header that points to the version text, relative to the end of the first sector.
 const VERSION: std::ops::Range<usize> = 0x20e..0x210;
 const SECTOR: usize = 0x200;
 
-/// What an uncompressed image says of itself begins so, with a digit behind it (init/version.c).
+/// The beginning of the version text of an uncompressed image, before a digit (init/version.c).
 const BANNER: &[u8] = b"Linux version ";
-/// The owner and type of the note by which QEMU boots one: where it is entered in 32-bit mode
+/// The owner and type of the note by which QEMU boots an ELF file: it has the 32-bit entry point
 /// (include/xen/interface/elfnote.h).
 const PVH_NOTE: (&[u8], NoteType) = (b"Xen", NoteType(18));
 
-/// Checks that bytes are a bzImage, or a vmlinux that QEMU boots; `what` names them in the message.
+/// Checks that the bytes are a bzImage, or a vmlinux that QEMU boots; `what` names them in the message.
 ///
 /// # Errors
-/// One line when they are not.
+/// One line if they are not.
 pub fn check(bytes: &[u8], what: &str) -> Result<(), NotBootable> {
     let refused = |why: &str| Err(NotBootable(format!("{what}: {why}")));
     if bytes.starts_with(&ELFMAG) && banner(bytes).is_some() {
@@ -55,7 +55,7 @@ pub fn check(bytes: &[u8], what: &str) -> Result<(), NotBootable> {
     }
 }
 
-/// Whether a segment of notes holds that of the entry.
+/// Returns whether a note segment has the note of the entry point.
 fn has_entry_note(bytes: &[u8]) -> object::Result<bool> {
     let header = FileHeader64::<LittleEndian>::parse(bytes)?;
     for segment in header.program_headers(LittleEndian, bytes)? {
@@ -71,7 +71,7 @@ fn has_entry_note(bytes: &[u8]) -> object::Result<bool> {
     Ok(false)
 }
 
-/// What an uncompressed image says of itself, behind the words that every version has.
+/// Returns the version text of an uncompressed image, after the words that every version has.
 fn banner(bytes: &[u8]) -> Option<String> {
     let mut places = bytes.windows(BANNER.len() + 1);
     let at = places.position(|place| {
@@ -82,7 +82,7 @@ fn banner(bytes: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(&text[..end]).into_owned())
 }
 
-/// The version's text: release, builder and time of the build.
+/// Returns the version text: release, builder and time of the build.
 pub fn version(bytes: &[u8]) -> String {
     if bytes.starts_with(&ELFMAG) {
         return banner(bytes).unwrap_or_default();

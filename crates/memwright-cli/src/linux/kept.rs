@@ -10,38 +10,38 @@ use crate::host::cache;
 use crate::host::host_file::{self, LARGEST_DOCUMENT};
 use crate::model::image::MEMWRIGHT;
 
-/// What a name begins with that stands for a package.
+/// The prefix of names that refer to a package.
 pub const DEBIAN: &str = "debian:";
-/// The image.
+/// The file name of the image.
 pub const IMAGE: &str = "vmlinuz";
-/// Its configuration.
+/// The file name of its configuration.
 pub const CONFIGURATION: &str = "config";
-/// What is known of it.
+/// The file name of its description.
 pub const ABOUT: &str = "about.json";
-/// The folder of the modules that are kept beside the image.
+/// The folder of the modules that are kept with the image.
 pub const MODULE_FOLDER: &str = "modules";
-/// The kernel with its debug information, where that was fetched.
+/// The kernel with its debug information, if that was fetched.
 pub const DEBUG: &str = "vmlinux.debug";
 
-/// What is known of a kept image.
+/// The description of a kept image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// Its name on the command line.
     pub name: String,
-    /// The package and its version, or the path it was copied from.
+    /// The package and its version, or the path from which it was copied.
     pub source: String,
     /// SHA-256 of the image.
     pub sha256: String,
-    /// SHA-256 of its configuration, where that came with it.
+    /// SHA-256 of its configuration, if the package had one.
     pub config_sha256: Option<String>,
-    /// What the image says of itself.
+    /// The version text of the image.
     pub version: String,
 }
 
-/// An image on the command line: a path, else the name of a kept one.
+/// Resolves an image on the command line: a path, or the name of a kept image.
 ///
 /// # Errors
-/// One line when it is neither: an [`io::Error`] of the kind `NotFound`, but for a name of Debian's.
+/// One line if it is neither: an [`io::Error`] of the kind `NotFound`, unless it is a name of Debian's.
 pub fn resolve(text: &str) -> anyhow::Result<(PathBuf, Option<Kept>)> {
     let path = Path::new(text);
     if path.is_file() || text.contains('/') {
@@ -62,18 +62,18 @@ pub fn resolve(text: &str) -> anyhow::Result<(PathBuf, Option<Kept>)> {
     }
 }
 
-/// The folder of all kept images.
+/// Returns the folder of all kept images.
 ///
 /// # Errors
-/// One line when there is no home for a cache.
+/// One line if there is no home for a cache.
 pub fn folder() -> anyhow::Result<PathBuf> {
     Ok(cache::folder()?.join("kernels"))
 }
 
-/// The folder of a name, which must be one that a folder can have.
+/// Returns the folder of a name, which must be valid as a folder name.
 ///
 /// # Errors
-/// Another name; no home for a cache.
+/// An invalid name; no home for a cache.
 pub fn place(name: &str) -> anyhow::Result<PathBuf> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:+~".contains(&byte);
     ensure!(
@@ -89,7 +89,7 @@ fn read(folder: &Path) -> Option<Kept> {
     serde_json::from_slice(&text.ok()?).ok()
 }
 
-/// Where the debug information of an image may be: beside it, or in it where it is an ELF file.
+/// Returns the possible path of an image's debug information: next to it, or the image itself if it is an ELF file.
 pub fn debug_file(image: &Path) -> Option<PathBuf> {
     let beside = image.with_file_name(DEBUG);
     if beside.is_file() {
@@ -101,10 +101,10 @@ pub fn debug_file(image: &Path) -> Option<PathBuf> {
     (magic == object::elf::ELFMAG).then(|| image.to_owned())
 }
 
-/// The modules that are kept beside an image, in the order in which they are loaded.
+/// Returns the modules that are kept with an image, in the order in which they are loaded.
 ///
 /// # Errors
-/// One that cannot be read.
+/// A module that cannot be read.
 pub fn modules(image: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let folder = image.with_file_name(MODULE_FOLDER);
     let Ok(entries) = fs::read_dir(&folder) else {
@@ -118,10 +118,10 @@ pub fn modules(image: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Every kept image, by name.
+/// Returns every kept image, by name.
 ///
 /// # Errors
-/// One line when there is no home for a cache.
+/// One line if there is no home for a cache.
 pub fn all() -> anyhow::Result<Vec<Kept>> {
     let entries = fs::read_dir(folder()?).into_iter().flatten().flatten();
     let mut kept: Vec<Kept> = entries.filter_map(|entry| read(&entry.path())).collect();
@@ -132,7 +132,7 @@ pub fn all() -> anyhow::Result<Vec<Kept>> {
 /// Removes a kept image.
 ///
 /// # Errors
-/// No kernel of this name; those of removing a folder.
+/// No kernel of this name; I/O errors of removing a folder.
 pub fn remove(name: &str) -> anyhow::Result<()> {
     let folder = place(name)?;
     ensure!(

@@ -1,4 +1,4 @@
-//! Linux kernels as guests: images, and what goes into a guest and comes out.
+//! Linux kernels as guests: images, and the inputs and outputs of a guest.
 
 pub mod fetch;
 pub mod frames;

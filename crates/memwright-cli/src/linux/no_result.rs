@@ -1,4 +1,4 @@
-//! Why a guest gave no result, from what it and QEMU said last.
+//! Determines why a guest gave no result, from its last output and QEMU's.
 
 use std::fmt;
 use std::fs;
@@ -7,18 +7,18 @@ use std::path::Path;
 /// Why a guest gave no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoResult {
-    /// The kernel panicked: its words.
+    /// The kernel panicked, with this message.
     Panicked(String),
-    /// QEMU said this and the kernel nothing: it failed before the kernel ran.
+    /// QEMU printed this and the kernel nothing: QEMU failed before the kernel ran.
     QemuFailed(String),
-    /// The kernel ended without a panic: the last that it said.
+    /// The kernel ended without a panic, after this last line.
     Ended(String),
     /// Neither QEMU nor the kernel printed anything.
     Silent,
 }
 
 impl NoResult {
-    /// Reads the guest's serial line and QEMU's standard error. `signal` is the signal that killed QEMU, if one did.
+    /// Reads the guest's serial output and QEMU's standard error. `signal` is the signal that killed QEMU, if any.
     pub fn read(serial: &Path, errors: &Path, signal: Option<i32>) -> Self {
         let read = |path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
         Self::of(&read(serial), &read(errors), signal)
@@ -35,7 +35,7 @@ impl NoResult {
         match (panic, signal, last(serial), last(errors)) {
             (Some(panic), ..) => Self::Panicked(panic.to_owned()),
             (None, Some(signal), ..) => Self::QemuFailed(format!("killed by signal {signal}")),
-            // Where the kernel spoke, QEMU ran it: what QEMU said is a warning.
+            // If the kernel printed something, QEMU ran it, so QEMU's message is a warning.
             (None, None, Some(line), _) => Self::Ended(line),
             (None, None, None, Some(line)) => Self::QemuFailed(line),
             (None, None, None, None) => Self::Silent,

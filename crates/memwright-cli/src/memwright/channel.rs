@@ -1,4 +1,4 @@
-//! Reads the frames that the guest announces on its debug console. docs/protocol.md describes them.
+//! Reads the frames that the guest sends on its debug console. docs/protocol.md describes them.
 
 use std::io::{self, Read};
 
@@ -10,7 +10,7 @@ use crate::memwright::window::Window;
 /// Decodes the payload of a result frame into the outcome and its text.
 ///
 /// # Errors
-/// When it is too short or of an unknown kind.
+/// If it is too short or of an unknown kind.
 pub fn decode_result(payload: &[u8]) -> anyhow::Result<(Outcome, String)> {
     let Some(outcome) = Outcome::decode(payload) else {
         bail!(
@@ -23,7 +23,7 @@ pub fn decode_result(payload: &[u8]) -> anyhow::Result<(Outcome, String)> {
     Ok((outcome, String::from_utf8_lossy(text).trim_end().to_owned()))
 }
 
-/// Takes a stream apart into frames.
+/// Splits a stream into frames.
 #[derive(Debug)]
 pub struct Frames<R> {
     input: R,
@@ -32,7 +32,7 @@ pub struct Frames<R> {
 }
 
 impl<R: Read> Frames<R> {
-    /// Reads frames from `input` and their payloads from the window. `input` may be buffered, with no more than
+    /// Reads frames from `input` and their payloads from the window. `input` may be buffered, with at most
     /// [`STREAM_BUFFER`](memwright_linux::channel::STREAM_BUFFER) bytes.
     pub fn new(input: R, window: Window) -> Self {
         Self {
@@ -42,10 +42,10 @@ impl<R: Read> Frames<R> {
         }
     }
 
-    /// The next frame; `None` at the end of the stream.
+    /// Returns the next frame; `None` at the end of the stream.
     ///
     /// # Errors
-    /// When the stream ends within a frame or holds something else than frames.
+    /// If the stream ends within a frame or contains something other than frames.
     pub fn next(&mut self) -> anyhow::Result<Option<(Channel, &[u8])>> {
         let mut header = [0; FRAME_HEADER];
         let got = read_up_to(&mut self.input, &mut header).context("cannot read from QEMU")?;
@@ -86,7 +86,7 @@ impl<R: Read> Frames<R> {
     }
 }
 
-/// Fills `buffer` unless the end comes first; returns how much there is.
+/// Fills `buffer` unless the input ends first; returns the number of bytes read.
 pub fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
@@ -104,7 +104,7 @@ pub fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize>
 mod tests {
     use super::*;
 
-    /// What a guest puts on its debug console for a frame.
+    /// Returns what a guest writes to its debug console for a frame.
     fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
         let mut bytes = vec![kind];
         bytes.extend((payload.len() as u32).to_le_bytes());
@@ -116,7 +116,7 @@ mod tests {
         bytes
     }
 
-    /// A window in which these payloads stand.
+    /// Returns a window that contains these payloads.
     fn window(payloads: &[&[u8]]) -> Window {
         use std::os::unix::fs::FileExt;
         let folder = tempfile::tempdir().unwrap();
@@ -127,7 +127,7 @@ mod tests {
         window
     }
 
-    /// Hands out a stream in pieces of one size.
+    /// Returns a stream in pieces of one size.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {

@@ -1,4 +1,4 @@
-//! The account of a run as a document.
+//! Creates the document with the account of a run.
 
 use std::borrow::Cow;
 
@@ -35,7 +35,7 @@ impl Hashes {
     }
 }
 
-/// The document of a run. `input` is the hash of the standard input that the program was given.
+/// Returns the document of a run. `input` is the hash of the program's standard input.
 pub fn document(
     plan: &OwnPlan,
     machine: &Machine,

@@ -1,4 +1,4 @@
-//! One guest with Memwright's kernel, from the start of QEMU to its end.
+//! Runs one guest with Memwright's kernel, from the start of QEMU to its end.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,7 +18,7 @@ use crate::qemu::command::Places;
 use crate::qemu::launch;
 use crate::qemu::process::{Cut, Process};
 
-/// What a guest is started from, and where goes what it says.
+/// The inputs of a guest, and the destinations of its output.
 pub struct Drive<'a> {
     /// The QEMU to use.
     pub qemu: &'a OsString,
@@ -26,43 +26,44 @@ pub struct Drive<'a> {
     pub line: &'a [OsString],
     /// The files and sockets that the arguments name.
     pub places: &'a Places,
-    /// What QEMU's standard input is: a pipe where it writes its log into one.
+    /// QEMU's standard input: a pipe if QEMU writes its log into one.
     pub stdin: Stdio,
     /// The file of QEMU's standard error.
     pub errors: &'a Path,
-    /// Where the program's standard input comes from.
+    /// The source of the program's standard input.
     pub source: Source,
-    /// Where its output goes.
+    /// The destination of its output.
     pub streams: Streams,
-    /// Names functions in backtraces.
+    /// The symbols for backtraces.
     pub symbols: &'a Symbols,
     /// The `--trace` file.
     pub trace: Option<TraceFile>,
-    /// The log that `--keep` keeps.
+    /// The log file that `--keep` keeps.
     pub kept_log: Option<File>,
     /// Whether the kernel's log goes to standard error.
     pub verbose: bool,
-    /// Gets a message for every backtrace, and is dropped when the run is over.
+    /// Receives a message for every backtrace, and is dropped when the run is over.
     pub progress: Sender<()>,
 }
 
-/// What became of a guest.
+/// The outcome of a guest.
 pub struct Driven {
-    /// What it said.
+    /// Its output and result.
     pub report: Report,
     /// Why it was cut short, if it was.
     pub cut: Option<Cut>,
-    /// SHA-256 of what the program was given.
+    /// SHA-256 of the input that the program was given.
     pub input: String,
     /// Whether a terminal was read.
     pub was_live: bool,
 }
 
 impl Drive<'_> {
-    /// Starts QEMU and stays with it to its end. `attend` gets the process as soon as there is one, and who serves its input.
+    /// Starts QEMU and waits for its end. `attend` receives the process as soon as it exists, and the server of its
+    /// input.
     ///
     /// # Errors
-    /// When QEMU cannot be started, or what the guest says is damaged. QEMU has ended then.
+    /// If QEMU cannot be started, or the guest's output is damaged. QEMU has ended by then.
     pub fn run(self, attend: impl FnOnce(&Arc<Process>, &InputServer)) -> anyhow::Result<Driven> {
         let window =
             Window::create(&self.places.window).context("cannot make the window to the guest")?;

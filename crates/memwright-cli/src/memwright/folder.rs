@@ -1,4 +1,4 @@
-//! The folder of one run: a private one that goes with the run, or the one that `--keep` names.
+//! The folder of one run: a private one that is removed after the run, or the one that `--keep` names.
 
 use std::path::{Path, PathBuf};
 
@@ -10,20 +10,20 @@ use crate::qemu::command::Places;
 /// The files that `--keep` keeps.
 pub const KEPT: [&str; 5] = ["kernel", "initrd.cpio", "log", "qemu.log", "command"];
 
-/// Where the files and sockets of a run are.
+/// The paths of the files and sockets of a run.
 #[derive(Debug)]
 pub struct RunFolder {
     places: Places,
     keep: Option<PathBuf>,
-    // Removed when this value goes.
+    // Removed when this value is dropped.
     private: PrivateFolder,
 }
 
 impl RunFolder {
-    /// Makes the folders.
+    /// Creates the folders.
     ///
     /// # Errors
-    /// Those of making folders.
+    /// I/O errors of creating folders.
     pub fn create(keep: Option<&Path>) -> anyhow::Result<Self> {
         let private = private_folder().context("cannot make a temporary folder")?;
         let keep = keep.map(kept_folder).transpose()?;
@@ -35,17 +35,17 @@ impl RunFolder {
         })
     }
 
-    /// The files and sockets.
+    /// Returns the paths of the files and sockets.
     pub fn places(&self) -> &Places {
         &self.places
     }
 
-    /// A file that lives on only with `--keep`.
+    /// Returns the path of a file that outlives the run only with `--keep`.
     pub fn kept(&self, name: &str) -> Option<PathBuf> {
         Some(self.keep.as_ref()?.join(name))
     }
 
-    /// A file for as long as the run lasts.
+    /// Returns the path of a file that exists as long as the run.
     pub fn file(&self, name: &str) -> PathBuf {
         self.keep
             .as_deref()

@@ -1,4 +1,4 @@
-//! `--gdb`: the port, and the line that a user types.
+//! `--gdb`: the port, and the command line for the user.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -7,13 +7,13 @@ use anyhow::Context;
 
 use crate::model::shell::shell_line;
 
-/// The port that gdb stubs usually have.
+/// The default port of gdb stubs.
 pub const USUAL_PORT: u16 = 1234;
 
-/// A port of this machine that is free now: the usual one if possible.
+/// Returns a port of this machine that is free now, the default port if possible.
 ///
 /// # Errors
-/// When there is none.
+/// If there is none.
 pub fn free_port() -> anyhow::Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", USUAL_PORT))
         .or_else(|_| TcpListener::bind(("127.0.0.1", 0)))
@@ -21,7 +21,7 @@ pub fn free_port() -> anyhow::Result<u16> {
     Ok(listener.local_addr().context("no port for gdb")?.port())
 }
 
-/// The line that starts gdb with the kernel's symbols and connects it.
+/// Returns the command line that starts gdb with the kernel's symbols and connects it.
 pub fn line(kernel: &Path, port: u16) -> String {
     let arguments = [
         kernel.as_os_str().to_owned(),

@@ -1,4 +1,4 @@
-//! One run of a program on Memwright's kernel, counted as a run on any other kernel is.
+//! One run of a program on Memwright's kernel, counted like a run on any other kernel.
 
 use crate::memwright::drive::Drive;
 use std::ffi::OsString;
@@ -27,7 +27,7 @@ use crate::qemu::command::{Places, arguments};
 use crate::qemu::nodes::Backing;
 use crate::qemu::runs::Runs;
 
-/// A program and a machine, the same for every run of them.
+/// A program and a machine, the same for every run.
 #[derive(Debug)]
 pub struct OwnGuest<'a> {
     /// The QEMU to use.
@@ -36,18 +36,18 @@ pub struct OwnGuest<'a> {
     pub kernel: PathBuf,
     /// The archive of the program and its files.
     pub initrd: PathBuf,
-    /// What the program reads from standard input.
+    /// The program's standard input.
     pub input: &'a [u8],
     /// The machine.
     pub machine: Machine,
-    /// What counts.
+    /// The means by which it is counted.
     pub counting: Counting,
-    /// The region, or [`THE_RUN`](memwright_linux::channel::THE_RUN), of which the plugin makes a profile.
+    /// The region, or [`THE_RUN`](memwright_linux::channel::THE_RUN), that the plugin profiles.
     pub profile: Option<u16>,
 }
 
 impl OwnGuest<'_> {
-    /// QEMU's arguments. A run of this command adds [`Wires`].
+    /// Returns QEMU's arguments. A run by this command adds [`Wires`].
     pub fn arguments(&self, places: &Places, wires: Option<&Wires>) -> Vec<OsString> {
         let memory = wires.map(Wires::memory_paths);
         let backing = Backing::of(memory.as_deref());
@@ -58,7 +58,7 @@ impl OwnGuest<'_> {
         line
     }
 
-    /// Where the files and sockets of a run are, whose own are in this folder.
+    /// Returns the paths of the files and sockets of a run. All but the kernel and the archive are in this folder.
     pub fn places(&self, folder: &Path) -> Places {
         Places {
             kernel: self.kernel.clone(),
@@ -67,10 +67,10 @@ impl OwnGuest<'_> {
         }
     }
 
-    /// Runs the program and returns what came of it.
+    /// Runs the program and returns the outcome.
     ///
     /// # Errors
-    /// When the guest gives no result: one line that says what is known of it.
+    /// If the guest gives no result: one line that says what is known about it.
     pub fn run(&self, runs: &Runs) -> anyhow::Result<Said> {
         let folder = private_folder().context("cannot make a folder for the guest")?;
         let places = self.places(folder.path());
@@ -118,10 +118,10 @@ impl OwnGuest<'_> {
     }
 }
 
-/// How the program ended.
+/// Returns how the program ended.
 ///
 /// # Errors
-/// The guest did not say so, after which `errors` is what QEMU said; or it had no room to start.
+/// If the guest did not report it, with QEMU's messages in `errors`; or if it had no memory to start.
 fn outcome(report: &Report, errors: &str) -> anyhow::Result<Outcome> {
     match &report.outcome {
         Some((Outcome::NotStarted(NO_ROOM), text)) => {

@@ -1,9 +1,9 @@
 //! Answers the guest's requests for input from the command's own standard input.
 //!
-//! The guest stands still until the answer has come, so how long it takes cannot be noticed in there. From a pipe or
-//! file the answer is as long as was asked for, unless the end comes first: the same bytes in the same pieces on every
-//! run. From a terminal it is a line, as a terminal's own reads are; then the run does not repeat. After Ctrl-C a request
-//! that still waits is withdrawn, so that the guest can go on and PROGRAM gets its signal.
+//! The guest stands still until the answer has arrived, so it cannot notice how long that takes. From a pipe or file,
+//! the answer is as long as requested, unless the input ends first: the same bytes in the same pieces on every run.
+//! From a terminal it is a line, like a read of the terminal itself; the run then does not repeat. After Ctrl-C a
+//! pending request is withdrawn, so that the guest can continue and PROGRAM gets its signal.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -20,10 +20,10 @@ use sha2::{Digest, Sha256};
 use crate::memwright::window::AnswerArea;
 use crate::model::hash::hexadecimal;
 
-/// Where the program's standard input comes from.
+/// The source of the program's standard input.
 #[derive(Debug)]
 pub enum Source {
-    /// This command's own.
+    /// This command's standard input.
     Descriptor,
     /// These bytes.
     Bytes(Vec<u8>),
@@ -39,10 +39,10 @@ pub struct InputServer {
 }
 
 impl InputServer {
-    /// Starts a server that puts answers into the window and their lengths into the socket of COM1.
+    /// Starts a server that writes answers into the window and their lengths into the socket of COM1.
     ///
     /// # Errors
-    /// Those of making a pair of sockets.
+    /// Errors of creating a pair of sockets.
     pub fn start(socket: PathBuf, area: AnswerArea, source: Source) -> io::Result<Self> {
         let (requests, waiting) = mpsc::channel::<u32>();
         let (waker, woken) = UnixStream::pair()?;
@@ -51,7 +51,7 @@ impl InputServer {
         let told = live.clone();
         let given = Arc::new(Mutex::new(Sha256::new()));
         let hash = given.clone();
-        // The thread may sit in a read when the run ends; the end of the process ends it.
+        // The thread may block in a read when the run ends; the exit of the process ends it.
         thread::spawn(move || {
             let is_descriptor = matches!(source, Source::Descriptor);
             let (taken, ended) = match source {
@@ -68,12 +68,12 @@ impl InputServer {
                 let terminal = is_descriptor && io::stdin().is_terminal();
                 told.fetch_or(terminal, Ordering::Relaxed);
                 let answer = server.answer(wanted as usize, terminal);
-                // A panic elsewhere is no reason to forget what was given.
+                // A panic elsewhere must not lose the hash of the given input.
                 let mut hash = hash.lock().unwrap_or_else(PoisonError::into_inner);
                 hash.update(answer.as_deref().unwrap_or_default());
                 drop(hash);
                 if send(&socket, &mut connection, &area, answer.as_deref()).is_err() {
-                    // A guest that has gone needs no answers.
+                    // A guest that has exited needs no answers.
                     return;
                 }
             }
@@ -86,26 +86,26 @@ impl InputServer {
         })
     }
 
-    /// Passes on a request for at most so many bytes.
+    /// Sends a request for at most `wanted` bytes.
     pub fn request(&self, wanted: u32) {
-        // The server ends before its requests do only when QEMU has gone.
+        // The server ends before its requests do only if QEMU has exited.
         let _ = self.requests.send(wanted.min(INPUT_AREA as u32));
     }
 
-    /// What withdraws a request that still waits; it does nothing to later ones.
+    /// Returns a function that withdraws a pending request; it does not affect later requests.
     pub fn withdrawer(&self) -> impl Fn() + Send + use<> {
         let waker = self.waker.clone();
-        // The other end goes only with the server.
+        // The other end is closed only with the server.
         move || drop((&*waker).write_all(&[0]))
     }
 
-    /// SHA-256 of what the guest has been given.
+    /// Returns the SHA-256 of the input that the guest has been given.
     pub fn hash(&self) -> String {
         let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
         hexadecimal(&given.clone().finalize())
     }
 
-    /// Whether a terminal has been asked for input.
+    /// Returns whether input was requested from a terminal.
     pub fn was_live(&self) -> bool {
         self.live.load(Ordering::Relaxed)
     }
@@ -114,20 +114,20 @@ impl InputServer {
 /// The answering end.
 struct Server {
     woken: UnixStream,
-    /// What is there for requests: all of it, or what was read for a request that was withdrawn.
+    /// Bytes for the next requests: the complete input, or bytes that were read for a request that was withdrawn.
     taken: Vec<u8>,
     ended: bool,
 }
 
 impl Server {
-    /// At most `wanted` bytes of standard input; none at its end, or where it cannot be read. `None` when the request is
-    /// withdrawn.
+    /// Reads at most `wanted` bytes of standard input; none at its end, or if it cannot be read. `None` if the request
+    /// is withdrawn.
     fn answer(&mut self, wanted: usize, terminal: bool) -> Option<Vec<u8>> {
         self.forget_wakes();
         loop {
             if self.taken.len() >= wanted || self.ended || terminal && !self.taken.is_empty() {
                 let rest = self.taken.split_off(self.taken.len().min(wanted));
-                // Behind an end typed at a terminal more may come.
+                // After an end that was typed at a terminal, more input may follow.
                 self.ended &= !terminal;
                 return Some(std::mem::replace(&mut self.taken, rest));
             }
@@ -136,7 +136,7 @@ impl Server {
             }
             let start = self.taken.len();
             self.taken.resize(wanted, 0);
-            // Not `io::stdin()`, which reads ahead: what PROGRAM leaves unread belongs to whoever comes after.
+            // Not `io::stdin()`, which reads ahead: input that PROGRAM does not read is left to the next reader.
             let got = rustix::io::retry_on_intr(|| {
                 rustix::io::read(rustix::stdio::stdin(), &mut self.taken[start..])
             });
@@ -146,13 +146,13 @@ impl Server {
         }
     }
 
-    /// Waits until something can be read; false when the request is withdrawn first.
+    /// Waits until input is available; false if the request is withdrawn first.
     fn wait(&mut self) -> bool {
         let mut events = [
             PollFd::new(&self.woken, PollFlags::IN),
             PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::IN),
         ];
-        // What cannot be waited for is read at once and says why not.
+        // If polling fails, the read reports the error.
         let waited = rustix::io::retry_on_intr(|| poll(&mut events, None));
         waited.is_err() || events[0].revents().is_empty()
     }

@@ -1,4 +1,4 @@
-//! The kernel image: the one embedded, or another that the environment names.
+//! The kernel image: the embedded one, or the one that the environment names.
 
 use std::borrow::Cow;
 use std::env;
@@ -9,26 +9,26 @@ use anyhow::{Context, bail};
 
 use crate::host::host_file::{self, LARGEST_IMAGE};
 
-/// Built for bare metal by the build script; empty when that was told to leave it out.
+/// Built for bare metal by the build script; empty if `MEMWRIGHT_BUILD_KERNEL` is 0.
 static EMBEDDED: &[u8] = include_bytes!(env!("MEMWRIGHT_KERNEL_IMAGE"));
 
 /// The environment variable that names another image.
 const VARIABLE: &str = "MEMWRIGHT_KERNEL";
 
-/// The image that the environment names.
+/// Returns the image that the environment names.
 fn named() -> Option<OsString> {
     env::var_os(VARIABLE).filter(|path| !path.is_empty())
 }
 
-/// Where the image is; the command itself, where it is the embedded one.
+/// Returns the path of the image; of the command itself if the image is embedded.
 pub fn path() -> PathBuf {
     named().map_or_else(|| env::current_exe().unwrap_or_default(), PathBuf::from)
 }
 
-/// The image to boot: `MEMWRIGHT_KERNEL`, else the embedded one.
+/// Returns the image to boot: `MEMWRIGHT_KERNEL`, or the embedded one.
 ///
 /// # Errors
-/// When the file cannot be read, or when there is neither.
+/// If the file cannot be read, or there is neither.
 pub fn image() -> anyhow::Result<Cow<'static, [u8]>> {
     if let Some(path) = named() {
         let data = host_file::read(Path::new(&path), LARGEST_IMAGE)

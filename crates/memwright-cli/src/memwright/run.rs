@@ -1,4 +1,4 @@
-//! A run on Memwright's kernel, which says itself what it counted.
+//! A run on Memwright's kernel, which reports its own counts.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -44,15 +44,16 @@ pub struct Run<'a> {
     prepared: Prepared,
 }
 
-/// Who ends a run before its time.
+/// What may end a run early.
 pub enum Attendance<'a> {
-    /// It is alone: the first SIGINT goes to PROGRAM, and when `--timeout` expires the guest says where its CPUs are.
+    /// A single run: the first SIGINT is passed to PROGRAM, and when `--timeout` expires the guest prints backtraces of
+    /// its CPUs.
     Alone(&'a SignalWatch),
-    /// It is one of several guests, which end together.
+    /// One of several guests, which are ended together.
     Among(&'a Runs),
 }
 
-/// Where a run's input comes from, and where its output goes.
+/// The source of a run's input, and the destination of its output.
 pub struct Wiring<'a> {
     /// The program's standard input.
     pub source: Source,
@@ -60,15 +61,15 @@ pub struct Wiring<'a> {
     pub streams: Streams,
     /// The file of `--trace`.
     pub trace: Option<TraceFile>,
-    /// The files that must not be written over.
+    /// The files that must not be overwritten.
     pub taken: &'a Taken,
 }
 
-/// What a run came to.
+/// The result of a run.
 pub struct Finished {
-    /// The account; one of a guest that did not say how it ended may have no rows.
+    /// The account. That of a guest that did not report how it ended may have no rows.
     pub document: Document,
-    /// What the guest said.
+    /// The guest's output and result.
     pub report: Report,
     /// Why the run was cut short, if it was.
     pub cut: Option<Cut>,
@@ -80,7 +81,7 @@ impl<'a> Run<'a> {
     /// Finds the program, and collects the guest's files.
     ///
     /// # Errors
-    /// The program is missing or none; a machine that this kernel cannot have; files without room.
+    /// The program is missing or cannot be run; a machine that this kernel does not support; files that do not fit.
     pub fn open(plan: &'a OwnPlan) -> Result<Self, Failure> {
         prepare::check_swap(&plan.setup.swap)?;
         let told = KernelOptions {
@@ -97,20 +98,20 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// The files that the guest is made of: none is to be written over.
+    /// Returns the files of the guest: none of them may be overwritten.
     pub fn taken(&self) -> Taken {
         self.prepared.taken()
     }
 
-    /// The program on this machine.
+    /// Returns the path of the program on this machine.
     pub fn program(&self) -> &Path {
         &self.prepared.program.path
     }
 
-    /// Finds QEMU, and checks that it is one that can run this guest.
+    /// Finds QEMU, and checks that it can run this guest.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     pub fn check_qemu(&self) -> anyhow::Result<(OsString, Version)> {
         let patience = bounded::patience(self.plan.care.timeout);
         let qemu = version::program(&self.machine, patience)?;
@@ -118,10 +119,10 @@ impl<'a> Run<'a> {
         Ok((qemu, version))
     }
 
-    /// The QEMU line. With `--keep` the files are there, so that it can be run.
+    /// Returns the QEMU command line. With `--keep` its files exist, so that it can be run.
     ///
     /// # Errors
-    /// When no QEMU is known; those of writing the files.
+    /// If no QEMU is found; I/O errors of writing the files.
     pub fn line(&self) -> anyhow::Result<String> {
         const DRY: &str = "/tmp/memwright-run";
         let patience = bounded::patience(self.plan.care.timeout);
@@ -143,7 +144,7 @@ impl<'a> Run<'a> {
     /// Runs the program to its end, or until the run is cut short.
     ///
     /// # Errors
-    /// Everything that keeps the program from running; what happens inside the guest is in [`Finished`].
+    /// Anything that prevents the run; what happens inside the guest is in [`Finished`].
     pub fn run(
         &self,
         attendance: &Attendance<'_>,
@@ -156,7 +157,7 @@ impl<'a> Run<'a> {
             let path = folder.kept(name);
             path.map_or(Ok(()), |path| wiring.taken.check(&path))?;
         }
-        // Asking QEMU its version takes as long as packing, and hashing as long as a short run: side by side.
+        // Querying QEMU's version takes as long as packing, and hashing as long as a short run: do both in parallel.
         let (packed, checked) = thread::scope(|scope| {
             let checking = scope.spawn(|| self.check_qemu());
             (self.pack(folder.places(), &image), checking.join())
@@ -208,7 +209,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Starts the guest and stays with it to its end.
+    /// Starts the guest and waits for its end.
     fn drive(
         &self,
         attendance: &Attendance<'_>,
@@ -249,7 +250,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Says what is being run, where that is asked for.
+    /// Prints the QEMU command line with `--verbose`, and writes it to a file with `--keep`.
     fn announce(&self, folder: &RunFolder, line: &str, version: Version) -> anyhow::Result<()> {
         if self.plan.care.verbose {
             say(&format!("QEMU {version}: {line}"));
@@ -261,7 +262,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Writes what QEMU boots.
+    /// Writes the files that QEMU boots.
     fn pack(&self, places: &Places, image: &[u8]) -> anyhow::Result<()> {
         fs::write(&places.kernel, image)
             .with_context(|| format!("cannot write {}", places.kernel.display()))?;
@@ -275,10 +276,10 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Makes the file of the disk, which goes with the run. It takes room only where the guest writes.
+/// Creates the sparse file of the disk, which is removed after the run.
 ///
 /// # Errors
-/// Those of making a file.
+/// I/O errors of creating a file.
 pub fn make_disk(path: &Path, size: MemorySize) -> io::Result<()> {
     File::create_new(path)?.set_len(size.bytes())
 }

@@ -18,54 +18,54 @@ use crate::memwright::window::Window;
 use crate::model::account::Account;
 use crate::qemu::process::{Cut, Process};
 
-/// Where the program's output goes.
+/// The destination of the program's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streams {
-    /// To this command's own, at once.
+    /// This command's own output, immediately.
     Forward,
-    /// Into the [`Report`].
+    /// The [`Report`].
     Keep,
 }
 
-/// Where the guest's frames go.
+/// The destinations of the guest's frames.
 pub struct Session<'a> {
     /// The process to end when standard output is closed.
     pub process: &'a Process,
     /// Answers input requests.
     pub input: &'a InputServer,
-    /// Where the program's output goes.
+    /// The destination of the program's output.
     pub streams: Streams,
-    /// Names functions in backtraces.
+    /// The symbols for backtraces.
     pub symbols: &'a Symbols,
     /// The `--trace` file.
     pub trace: Option<TraceFile>,
-    /// The log that `--keep` keeps.
+    /// The log file that `--keep` keeps.
     pub kept_log: Option<File>,
     /// Whether the kernel's log goes to standard error.
     pub verbose: bool,
-    /// Told of every backtrace, and by its end that the run is over.
+    /// Receives a message for every backtrace; dropping it signals the end of the run.
     pub progress: Sender<()>,
 }
 
-/// What a run left behind.
+/// The output and result of a run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// How PROGRAM ended, with the guest's words; none when it did not say.
+    /// How PROGRAM ended, with the guest's text; none if the guest did not report it.
     pub outcome: Option<(Outcome, String)>,
-    /// What the guest counted.
+    /// The guest's account.
     pub account: Account,
-    /// The end of the kernel's log, for a run that fails.
+    /// The tail of the kernel's log, for a run that fails.
     pub log: Vec<u8>,
     /// Whether the kernel panicked or printed backtraces.
     pub backtrace: bool,
-    /// What the program printed, where that is kept.
+    /// The program's standard output, if it is captured.
     pub output: Vec<u8>,
-    /// What it printed to standard error, likewise.
+    /// The program's standard error, if it is captured.
     pub errors: Vec<u8>,
 }
 
 impl Report {
-    /// What became of a guest that did not say how it ended.
+    /// Describes what happened to a guest that did not report how it ended.
     pub fn silence(&self) -> &'static str {
         match self.backtrace {
             true => "the kernel panicked",
@@ -74,14 +74,14 @@ impl Report {
     }
 }
 
-/// How much of the log is worth showing after a failure.
+/// How many bytes of the log are printed after a failure.
 const LOG_TAIL: usize = 4096;
 
 impl Session<'_> {
     /// Forwards frames until the guest's output ends.
     ///
     /// # Errors
-    /// When the stream is damaged, or a file cannot be written. The caller ends QEMU then.
+    /// If the stream is damaged, or a file cannot be written. The caller then ends QEMU.
     pub fn run(mut self, output: impl Read, window: Window) -> anyhow::Result<Report> {
         let report = self.forward(output, window)?;
         self.trace.map_or(Ok(()), TraceFile::end)?;
@@ -130,7 +130,7 @@ impl Session<'_> {
                 let text = self.symbols.annotate(&String::from_utf8_lossy(payload));
                 show(text.as_bytes());
                 self.keep(text.as_bytes())?;
-                // Nobody listens without a timeout.
+                // Without a timeout, there is no receiver.
                 let _ = self.progress.send(());
             }
             Channel::Result => report.outcome = Some(decode_result(payload)?),
@@ -143,7 +143,7 @@ impl Session<'_> {
             return;
         }
         if let Err(error) = write_fully(io::stdout().as_fd(), payload) {
-            // A closed reader ends the run as SIGPIPE ends a program; a full disk is a failure.
+            // A closed reader ends the run like SIGPIPE ends a program; a full disk is a failure.
             self.process.cut(match error.raw_os_error() {
                 Some(number) if number != Errno::PIPE.raw_os_error() => Cut::OutputFailed(number),
                 Some(_) | None => Cut::OutputClosed,

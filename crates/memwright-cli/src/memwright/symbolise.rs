@@ -1,4 +1,4 @@
-//! Names the kernel's functions in backtraces.
+//! Symbolizes addresses of the kernel in backtraces.
 
 use object::LittleEndian;
 use object::elf::{self, FileHeader64};
@@ -18,14 +18,14 @@ struct Function {
 }
 
 impl Symbols {
-    /// Reads the symbol table of an ELF image; one without a table, or damaged, yields no symbols.
+    /// Reads the symbol table of an ELF image; without a valid table there are no symbols.
     pub fn read(image: &[u8]) -> Self {
         let mut functions = read_functions(image).unwrap_or_default();
         functions.sort_by_key(|function| function.start);
         Self { functions }
     }
 
-    /// Adds `function+offset` behind the address of every line that reads `  at 0x...`.
+    /// Appends `function+offset` to the address of every line that reads `  at 0x...`.
     pub fn annotate(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len() * 2);
         for line in text.split_inclusive('\n') {
@@ -40,14 +40,14 @@ impl Symbols {
         out
     }
 
-    /// `function+offset` for an address inside a function.
+    /// Returns `function+offset` for an address inside a function.
     pub fn name(&self, address: u64) -> Option<String> {
         let after = self
             .functions
             .partition_point(|function| function.start <= address);
         let function = &self.functions[after.checked_sub(1)?];
         let offset = address - function.start;
-        // A return address may be just behind a function that ends in a call.
+        // A return address may be directly after a function that ends in a call.
         (offset <= function.size)
             .then(|| format!("{:#}+{offset:#x}", rustc_demangle::demangle(&function.name)))
     }

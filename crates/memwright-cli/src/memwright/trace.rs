@@ -8,18 +8,18 @@ use anyhow::Context;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// What stands before the first Chrome event.
+/// The text before the first Chrome event.
 const BEGINNING: &str = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
-/// What stands behind the last.
+/// The text after the last.
 const END: &str = "\n]}\n";
 
-/// A trace that is being written. Dropping it ends a JSON document that is still open, so that the file of a run that
-/// fails can be parsed too.
+/// A trace that is being written. Dropping it completes a JSON document that is still open, so that the file of a
+/// failed run can be parsed too.
 #[derive(Debug)]
 pub struct TraceFile {
     file: File,
     format: TraceFormat,
-    /// What a Chrome event is separated by from what stands before it.
+    /// The text between the previous Chrome event and the next.
     separator: &'static str,
     ended: bool,
 }
@@ -28,7 +28,7 @@ impl TraceFile {
     /// Begins a trace in an empty file.
     ///
     /// # Errors
-    /// Those of writing.
+    /// I/O errors of writing.
     pub fn begin(file: File, format: TraceFormat) -> anyhow::Result<Self> {
         let mut trace = Self {
             file,
@@ -47,7 +47,7 @@ impl TraceFile {
     /// that it has received.
     ///
     /// # Errors
-    /// Those of writing; with Chrome's format, a line that is not an event.
+    /// I/O errors of writing; with Chrome's format, a line that is not an event.
     pub fn write(&mut self, lines: &[u8]) -> anyhow::Result<()> {
         match self.format {
             TraceFormat::Jsonl => {
@@ -71,7 +71,7 @@ impl TraceFile {
     /// Ends the trace.
     ///
     /// # Errors
-    /// Those of writing.
+    /// I/O errors of writing.
     pub fn end(mut self) -> anyhow::Result<()> {
         self.close().context(CANNOT_WRITE)
     }
@@ -93,12 +93,12 @@ impl TraceFile {
 
 impl Drop for TraceFile {
     fn drop(&mut self) {
-        // The command reports the failure that brought it here.
+        // The command reports the failure that led here.
         let _ = self.close();
     }
 }
 
-/// The context of an error of writing.
+/// The context of I/O errors of writing.
 const CANNOT_WRITE: &str = "cannot write the trace";
 
 /// A line of the guest's trace.
@@ -114,7 +114,7 @@ struct Event {
 /// Converts one event to a Chrome trace event: an instant, since events have no duration.
 ///
 /// # Errors
-/// When the text is not a JSON object with a clock and a name.
+/// If the text is not a JSON object with a clock and a name.
 fn chrome_event(line: &[u8]) -> serde_json::Result<String> {
     let Event {
         clock,

@@ -1,4 +1,4 @@
-//! The two threads beside a run: one for signals, one for `--timeout`.
+//! The two threads that watch a run: one for signals, one for `--timeout`.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -19,27 +19,27 @@ use crate::model::failure::{Failure, TIMEOUT, signal_code};
 use crate::qemu::process::{Cut, Process};
 use crate::qemu::qmp;
 
-/// How long the guest may take to begin its backtraces.
+/// How long to wait for the guest's first backtrace.
 const FIRST_BACKTRACE: Duration = Duration::from_secs(5);
-/// Silence after which they are complete.
+/// Backtraces are complete after this time without output.
 const BACKTRACES_END: Duration = Duration::from_millis(300);
 
-/// Time in which what the guest wrote before its end is read by whatever reads the output of the command.
+/// How long to wait until the guest's output has been read by the reader of the command's output.
 const OUTPUT_PASSES: Duration = Duration::from_secs(10);
 
-/// Time in which QEMU passes on a control byte.
+/// How long QEMU takes to deliver a control byte.
 const CONTROL_ARRIVES: Duration = Duration::from_millis(50);
 
-/// Receives the command's signals, from before there is anything to tidy up.
+/// Receives the command's signals, from before any file needs to be cleaned up.
 pub struct SignalWatch {
     handle: Handle,
     state: Arc<Mutex<State>>,
 }
 
-/// What a signal finds.
+/// The state that a signal handler uses.
 #[derive(Default)]
 struct State {
-    /// The signal that came before there was a guest.
+    /// The signal that arrived before there was a guest.
     early: Option<i32>,
     guest: Option<Running>,
     forwarded: bool,
@@ -50,15 +50,16 @@ struct Running {
     process: Arc<Process>,
     control: PathBuf,
     withdraw_input: Box<dyn Fn() + Send>,
-    // The connection must stay open until the guest has taken the control byte.
+    // The connection must stay open until the guest has received the control byte.
     connection: Option<UnixStream>,
 }
 
 impl SignalWatch {
-    /// From now on signals end the command in order: it tidies up first. A second one ends it at once.
+    /// Starts to handle signals: from now on the first signal ends the command after it has cleaned up, and a second
+    /// one ends it at once.
     ///
     /// # Errors
-    /// Those of installing signal handlers.
+    /// Errors of installing signal handlers.
     pub fn start() -> io::Result<Self> {
         let mut signals = Signals::new(signals::ending())?;
         let handle = signals.handle();
@@ -72,7 +73,7 @@ impl SignalWatch {
         Ok(Self { handle, state })
     }
 
-    /// From now on the first SIGINT goes to PROGRAM; the second, SIGTERM and SIGHUP end the run.
+    /// From now on, the first SIGINT goes to PROGRAM; the second, SIGTERM and SIGHUP end the run.
     pub fn watch(
         &self,
         process: &Arc<Process>,
@@ -91,7 +92,7 @@ impl SignalWatch {
         });
     }
 
-    /// Fails if a signal came already.
+    /// Fails if a signal has arrived.
     ///
     /// # Errors
     /// [`Failure::Ended`].
@@ -105,7 +106,7 @@ impl SignalWatch {
         }
     }
 
-    /// Whether PROGRAM was interrupted, so that the run does not repeat.
+    /// Returns whether PROGRAM was interrupted, so that the run does not repeat.
     pub fn was_used(&self) -> bool {
         hold(&self.state).forwarded
     }
@@ -120,17 +121,18 @@ impl State {
             return;
         };
         if guest.process.was_cut().is_some() {
-            // The command was to end before, and cannot: its output is not read. QEMU ends with it.
+            // The command was already ended, but is blocked because its output is not read. QEMU exits with it.
             exit(signal_code(signal).into());
         }
         let first = !std::mem::replace(&mut self.forwarded, true);
         if signal == SIGINT && first {
             guest.connection = interrupt_program(&guest.control);
-            // The control byte comes first; a guest that waits for input stands still until the request is withdrawn.
+            // The control byte must arrive first; a guest that waits for input stands still until the request is
+            // withdrawn.
             thread::sleep(CONTROL_ARRIVES);
             (guest.withdraw_input)();
         }
-        // QEMU that does not listen yet has started no PROGRAM either.
+        // A QEMU that does not listen yet has not started PROGRAM either.
         if signal != SIGINT || !first || guest.connection.is_none() {
             guest.process.cut(Cut::Signalled(signal));
         }
@@ -143,7 +145,7 @@ impl Drop for SignalWatch {
     }
 }
 
-/// A panic elsewhere must not keep QEMU alive.
+/// Locks the state. A panic elsewhere must not keep QEMU alive.
 fn hold(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -155,9 +157,9 @@ fn interrupt_program(control: &PathBuf) -> Option<UnixStream> {
     Some(stream)
 }
 
-/// Ends the run when the time is over: asks the guest for its backtraces, lets them come, kills QEMU.
+/// Ends the run when its time is over: requests the guest's backtraces, waits for them, kills QEMU.
 ///
-/// `progress` carries a message for every backtrace; its other end goes when the run is over.
+/// `progress` receives a message for every backtrace; its sender is dropped when the run is over.
 pub fn start_timeout(
     limit: Duration,
     process: Arc<Process>,

@@ -1,4 +1,5 @@
-//! The window: a file that is memory of the guest too. The guest's payloads stand in it, and answers to its requests.
+//! The window: a file that is mapped into the guest's memory. It contains the guest's payloads, and answers to its
+//! requests.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +8,7 @@ use std::path::Path;
 
 use memwright_linux::channel::{OUTPUT_RING, WINDOW};
 
-/// The file, and how far the ring in it has been read.
+/// The file, and the read position in its ring.
 #[derive(Debug)]
 pub struct Window {
     file: File,
@@ -15,10 +16,10 @@ pub struct Window {
 }
 
 impl Window {
-    /// Makes the file, with all its room taken: QEMU could not report a full disk.
+    /// Creates the file and allocates all of its space: QEMU could not report a full disk.
     ///
     /// # Errors
-    /// Those of writing a file.
+    /// I/O errors of writing a file.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = File::options()
             .read(true)
@@ -30,10 +31,10 @@ impl Window {
         Ok(Self { file, at: 0 })
     }
 
-    /// Takes the next payload, which is as long as `payload`.
+    /// Reads the next payload, which is as long as `payload`.
     ///
     /// # Errors
-    /// Those of reading the file.
+    /// I/O errors of reading the file.
     pub fn take(&mut self, payload: &mut [u8]) -> io::Result<()> {
         let (first, rest) = payload.split_at_mut(payload.len().min(OUTPUT_RING - self.at));
         self.file.read_exact_at(first, self.at as u64)?;
@@ -42,10 +43,10 @@ impl Window {
         Ok(())
     }
 
-    /// What answers are put with.
+    /// Returns the area for answers.
     ///
     /// # Errors
-    /// When there are no more descriptors.
+    /// If there are no more descriptors.
     pub fn answers(&self) -> io::Result<AnswerArea> {
         self.file.try_clone().map(AnswerArea)
     }
@@ -56,10 +57,10 @@ impl Window {
 pub struct AnswerArea(File);
 
 impl AnswerArea {
-    /// Puts an answer there, at most as long as the area.
+    /// Writes an answer, at most as long as the area.
     ///
     /// # Errors
-    /// Those of writing the file.
+    /// I/O errors of writing the file.
     pub fn put(&self, answer: &[u8]) -> io::Result<()> {
         self.0.write_all_at(answer, OUTPUT_RING as u64)
     }
@@ -69,7 +70,7 @@ impl AnswerArea {
 mod tests {
     use super::*;
 
-    /// What a guest does.
+    /// Writes a payload like a guest.
     fn put(path: &Path, at: &mut usize, payload: &[u8]) {
         let file = File::options().write(true).open(path).unwrap();
         for byte in payload {
@@ -83,7 +84,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("window");
         let mut window = Window::create(&path).unwrap();
-        // Just before the end, as if a guest had come so far.
+        // Just before the end, as after many payloads.
         let mut at = OUTPUT_RING - 3;
         window.at = at;
         for text in ["abc", "", "defgh", "i"] {

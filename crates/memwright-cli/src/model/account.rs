@@ -1,4 +1,4 @@
-//! What the guest counted, as its account frames say.
+//! The guest's account, parsed from its account frames.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum Value {
     /// A count.
     Count(u64),
-    /// What this machine cannot show.
+    /// A count that this machine cannot observe.
     #[serde(
         serialize_with = "unobservable",
         deserialize_with = "read_unobservable"
@@ -16,7 +16,7 @@ pub enum Value {
     Unobservable,
 }
 
-/// How a value that cannot be shown reads, in the table and in the JSON.
+/// The text of such a value, in the table and in the JSON.
 pub const UNOBSERVABLE: &str = "not observable under TCG";
 
 fn unobservable<S: serde::Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
@@ -36,15 +36,15 @@ fn read_unobservable<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Resul
 pub struct Account {
     /// Rows by name.
     pub rows: Vec<(String, Value)>,
-    /// System calls that returned success without effect, and how often.
+    /// System calls that returned success without effect, and their counts.
     pub stubs: Vec<(String, u64)>,
-    /// System calls that Memwright does not have, and how often.
+    /// System calls that Memwright does not have, and their counts.
     pub unknown: Vec<(String, u64)>,
 }
 
 impl Account {
     /// Adds the lines of one account frame: `NAME VALUE`, `stub NAME COUNT` or `unknown NAME COUNT`. Lines of another
-    /// form are kept out: a kernel that is newer than the command may say more.
+    /// form are ignored: a kernel that is newer than the command may send more.
     pub fn add_lines(&mut self, text: &str) {
         for line in text.lines() {
             let words: Vec<&str> = line.split_ascii_whitespace().collect();

@@ -1,4 +1,4 @@
-//! What a bench found, as a document: what `--json` writes.
+//! The results of a bench as a document, which `--json` writes.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,13 +6,13 @@ use crate::model::kernel_run::Qemu;
 use crate::model::pairs;
 use crate::model::records::Record;
 
-/// Version of the document's form: a higher one when a name changes its meaning or goes. New names keep it.
+/// The version of the document's form. It is raised when a name is removed or changes its meaning, not for new names.
 pub const SCHEMA: u32 = 2;
 
-/// What says that a document is one of these.
+/// The value of `kind` in such a document.
 pub const KIND: &str = "bench";
 
-/// The document. It holds nothing of this machine: equal runs give equal bytes everywhere.
+/// The document. It contains nothing of this machine: equal runs give equal bytes everywhere.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Document {
     /// [`SCHEMA`].
@@ -25,19 +25,19 @@ pub struct Document {
     pub experiments: Vec<Measured>,
 }
 
-/// A kernel that the experiments ran on.
+/// A kernel on which the experiments ran.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Kernel {
-    /// What its column is called.
+    /// The name of its column.
     pub name: String,
     /// SHA-256 of its image.
     pub sha256: String,
-    /// What the image says of itself: release, builder, time.
+    /// The version text of the image: release, builder, time.
     pub version: String,
-    /// What was added to a Linux kernel's command line; absent where nothing was.
+    /// Words that were added to a Linux kernel's command line; absent if none were.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub append: String,
-    /// SHA-256 of its configuration, where that is known.
+    /// SHA-256 of its configuration, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_sha256: Option<String>,
 }
@@ -47,7 +47,7 @@ pub struct Kernel {
 pub struct Measured {
     /// Its name.
     pub experiment: String,
-    /// What it asks.
+    /// Its question.
     pub question: String,
     /// SHA-256 of the program that every column ran.
     pub program_sha256: String,
@@ -58,29 +58,29 @@ pub struct Measured {
 /// One run of an experiment, in every column.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct MeasuredRun {
-    /// What distinguishes it.
+    /// Distinguishes the run from the experiment's other runs.
     pub label: String,
     /// The program's arguments.
     pub arguments: Vec<String>,
     /// CPUs of the guest.
     pub cpus: u8,
-    /// Its nodes; absent where there is one.
+    /// The number of NUMA nodes; absent if it is one.
     #[serde(default = "single", skip_serializing_if = "is_single")]
     pub nodes: u8,
     /// Its memory in bytes.
     pub memory: u64,
-    /// Swap of the guest, as for `--swap`; absent where it has none.
+    /// Swap of the guest in the syntax of `--swap`; absent if it has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub swap: String,
     /// The emulator.
     pub qemu: Qemu,
-    /// Whether second runs were the same in every column; absent where there were none.
+    /// Whether second runs were the same in every column; absent if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<bool>,
-    /// What was different in second runs: column, case and measure.
+    /// The differences of second runs: column, case and measure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differs: Vec<String>,
-    /// What the program printed, by column.
+    /// The program's records, by column.
     #[serde(with = "pairs")]
     pub records: Vec<(String, Vec<Record>)>,
 }
@@ -94,7 +94,7 @@ fn single() -> u8 {
 }
 
 impl Document {
-    /// Whether a run was not the same twice.
+    /// Returns whether a run did not repeat.
     pub fn differs(&self) -> bool {
         let mut runs = self.experiments.iter().flat_map(|one| &one.runs);
         runs.any(|run| run.repeats == Some(false))

@@ -11,10 +11,10 @@ use crate::model::policy::parse_policy;
 use crate::model::size::{parse_huge_pages, parse_memory_size, parse_swap};
 use crate::model::thp::parse_thp_size;
 
-/// An option that has another value in one column.
+/// An option with a different value in one column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Which.
+    /// The option.
     pub key: Key,
     /// Its value, as it was given.
     pub value: String,
@@ -27,7 +27,7 @@ pub enum Key {
     Append,
     /// CPUs.
     Cpus,
-    /// Memory set aside for huge pages.
+    /// Memory reserved for hugetlb pages.
     Hugetlb,
     /// Memory.
     Memory,
@@ -46,7 +46,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// Why a kernel of this kind does not have the option, if so.
+    /// Returns why this kind of kernel does not support the option, if it does not.
     pub const fn is_refused_by(self, system: System) -> Option<&'static str> {
         match (self, system) {
             (Self::Append, System::Memwright) => Some("Memwright's kernel has no command line"),
@@ -68,7 +68,7 @@ impl Key {
     }
 }
 
-/// What they are called. All but `program` are options of the command too.
+/// The names of the options. All but `program` are options of the command too.
 pub const KEYS: [(&str, Key); 10] = [
     ("append", Key::Append),
     ("cpus", Key::Cpus),
@@ -81,7 +81,7 @@ pub const KEYS: [(&str, Key); 10] = [
     ("thp", Key::Thp),
     ("thp-size", Key::ThpSize),
 ];
-/// The key of another program.
+/// The key of a different program.
 pub const PROGRAM: &str = "program";
 
 impl fmt::Display for Change {
@@ -97,10 +97,10 @@ impl fmt::Display for Change {
 }
 
 impl Change {
-    /// Changes the option.
+    /// Applies the change.
     ///
     /// # Errors
-    /// What is wrong with the value.
+    /// The reason why the value is invalid.
     pub fn apply(&self, setup: &mut Setup) -> Result<(), String> {
         let value = self.value.as_str();
         match self.key {
@@ -142,19 +142,19 @@ impl Change {
     }
 }
 
-/// What a column without a name is called.
+/// Returns the name of a column without NAME.
 pub fn derived_name(image: &str, changes: &[Change]) -> String {
     let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
     format!("{image} {}", changes.join(" "))
 }
 
-/// Whether a column's name is that of its image, or made of it by [`derived_name`].
+/// Returns whether a column's name is that of its image, or was built from it by [`derived_name`].
 pub fn is_derived(name: &str, image: &str) -> bool {
     let rest = name.strip_prefix(image);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
-/// Whether a column can change this option.
+/// Returns whether a column can change this option.
 pub fn can_change(option: &str) -> bool {
     KEYS.iter().any(|(name, _)| *name == option)
 }

@@ -1,18 +1,18 @@
-//! What is counted of a guest from outside.
+//! The counts of a guest from outside.
 
 use serde::{Deserialize, Serialize};
 
-/// Counts since some moment, or between two.
+/// Counts up to some point in time, or between two.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Page faults in user mode.
     pub user_faults: Faults,
-    /// Page faults in kernel mode: in system calls that copy from or to a program, nearly all.
+    /// Page faults in kernel mode: nearly all of them in system calls that copy from or to user memory.
     pub kernel_faults: Faults,
-    /// Loads of CR3 with the value that it had: everything is flushed. Absent where it is not told which CPU loads.
+    /// Loads of CR3 with its current value, which flush everything. Absent if the loading CPU is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_flushes: Option<u64>,
-    /// Loads of CR3 with another value; absent likewise.
+    /// Loads of CR3 with another value; absent in the same case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switches: Option<u64>,
     /// CR4 writes: a change of its global bit flushes everything. Absent without the plugin.
@@ -24,25 +24,26 @@ pub struct Counts {
     /// INVPCID; absent without the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invpcid: Option<u64>,
-    /// Interrupts by the vectors that Linux calls functions of other CPUs by, shootdowns of translations above all.
+    /// Interrupts with Linux's vectors for function calls on other CPUs, mostly TLB shootdowns.
     pub call_interrupts: u64,
     /// All other interrupts from devices, timers and CPUs.
     pub other_interrupts: u64,
-    /// Instructions; absent where they were not counted.
+    /// Instructions; absent if they were not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<Instructions>,
 }
 
-/// Instructions that completed, by the half of the address space that they lie in; of the kernel's those in interrupts apart.
+/// Instructions that completed, by the half of the address space that contains them; kernel instructions in interrupts
+/// are counted separately.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instructions {
     /// Those in the lower half.
     pub user: u64,
-    /// Those in the upper half, outside interrupts where these are counted.
+    /// Those in the upper half, outside interrupts if these are counted.
     pub kernel: u64,
-    /// Those in the upper half from the first of an interrupt's handler to the return from it, with those of the kernel's
-    /// threads that run before; where another program runs before, to the switch to that. Absent where the handlers are
-    /// not known.
+    /// Those in the upper half from the first instruction of an interrupt's handler to the return from it, including
+    /// kernel threads that run before the return; if another program runs before the return, up to the switch to it.
+    /// Absent if the handlers are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<u64>,
 }
@@ -50,23 +51,23 @@ pub struct Instructions {
 /// Page faults by cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Faults {
-    /// Reads where no entry is present.
+    /// Reads with no entry present.
     pub read: u64,
-    /// Writes where no entry is present.
+    /// Writes with no entry present.
     pub write: u64,
-    /// Fetches of an instruction where no entry is present.
+    /// Instruction fetches with no entry present.
     pub fetch: u64,
-    /// Writes to a present page that may not be written.
+    /// Writes to a present page that is not writable.
     pub write_protect: u64,
-    /// Other accesses to a present page that refuses them.
+    /// Other accesses that a present page does not permit.
     pub refused: u64,
 }
 
-/// Linux's vectors for calls of functions on other CPUs (arch/x86/include/asm/irq_vectors.h).
+/// Linux's vectors for function calls on other CPUs (arch/x86/include/asm/irq_vectors.h).
 const CALL_VECTORS: [u8; 2] = [0xfb, 0xfc];
-/// The first vector that is no exception.
+/// The first vector that is not an exception.
 pub const FIRST_INTERRUPT: u8 = 32;
-/// A page fault's.
+/// The vector of a page fault.
 pub const PAGE_FAULT: u8 = 14;
 
 /// Bits of a page fault's error code (Intel SDM volume 3, 5.7).
@@ -101,17 +102,18 @@ impl Counts {
         }
     }
 
-    /// What was counted from `before` to this.
+    /// Returns the counts from `before` to this.
     pub fn since(self, before: Self) -> Self {
         self.by(before, |now, before| now - before)
     }
 
-    /// The sum of both.
+    /// Returns the sum of both.
     pub fn plus(self, other: Self) -> Self {
         self.by(other, |one, other| one + other)
     }
 
-    /// Combines each row with the same row of `other`; a row that one of them did not measure is not measured.
+    /// Combines each row with the same row of `other`; a row that one of them did not measure is not measured in the
+    /// result.
     pub fn by(self, other: Self, combine: impl Fn(u64, u64) -> u64) -> Self {
         let mut values = self.values();
         for (value, other) in values.iter_mut().zip(other.values()) {
@@ -120,7 +122,7 @@ impl Counts {
         Self::of_values(values)
     }
 
-    /// The values of the rows, in the order of [`Counts::rows`].
+    /// Returns the values of the rows, in the order of [`Counts::rows`].
     pub fn values(&self) -> [Option<u64>; ROWS] {
         let (user, kernel) = (&self.user_faults, &self.kernel_faults);
         let instructions = self.instructions;
@@ -148,7 +150,7 @@ impl Counts {
         ]
     }
 
-    /// The counts whose [`Counts::values`] these are. Rows that are always measured are 0 where there is no value.
+    /// Returns the counts with these [`Counts::values`]. Rows that are always measured are 0 if they have no value.
     pub fn of_values(values: [Option<u64>; ROWS]) -> Self {
         let faults = |first: usize| {
             let value = |place: usize| values[first + place].unwrap_or_default();
@@ -179,7 +181,7 @@ impl Counts {
         }
     }
 
-    /// The rows of reports: group, title and value.
+    /// Returns the rows of reports: group, title and value.
     pub fn rows(&self) -> [(&'static str, &'static str, Option<u64>); ROWS] {
         let mut rows = TITLES.map(|(group, title)| (group, title, None));
         for (row, value) in rows.iter_mut().zip(self.values()) {
@@ -189,7 +191,7 @@ impl Counts {
     }
 }
 
-/// How many rows there are.
+/// The number of rows.
 pub const ROWS: usize = 20;
 /// Group and title of each.
 const TITLES: [(&str, &str); ROWS] = [
@@ -282,7 +284,7 @@ mod tests {
         assert_eq!(one.plus(one).since(one), one);
     }
 
-    /// Each row has a value of its own, or none where it need not be measured.
+    /// Each row has a different value, or none if it need not be measured.
     #[test]
     fn values_are_those_of_the_counts() {
         let mut values = [None; ROWS];

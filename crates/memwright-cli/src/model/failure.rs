@@ -1,4 +1,4 @@
-//! What can go wrong before and around a run, and the exit code of each.
+//! The failures of a command, and the exit code of each.
 
 use std::fmt;
 
@@ -10,22 +10,22 @@ pub const TIMEOUT: u8 = 124;
 pub const BROKEN: u8 = 125;
 /// Exit code when PROGRAM cannot be executed.
 pub const NOT_EXECUTABLE: u8 = 126;
-/// Exit code when PROGRAM, or a file that it cannot start without, was not found.
+/// Exit code when PROGRAM, or a file without which it cannot start, was not found.
 pub const NOT_FOUND: u8 = 127;
-/// Added to a signal's number.
+/// The offset of a signal's number in exit codes.
 pub const SIGNAL_BASE: u8 = 128;
 
-/// The exit code of a command that a signal ended.
+/// Returns the exit code of a command that a signal ended.
 pub fn signal_code(signal: i32) -> u8 {
     SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(0))
 }
 
-/// SIGPIPE's number: a run whose output is read no more ends like a program that got this signal.
+/// SIGPIPE's number: a run whose output has no reader ends like a program that got this signal.
 pub const SIGPIPE: u8 = 13;
-/// ENOENT, when PROGRAM vanished or names a missing interpreter.
+/// ENOENT: PROGRAM was removed, or names a missing interpreter.
 const NO_ENTRY: i32 = 2;
 
-/// The exit code for what became of PROGRAM.
+/// Returns the exit code for PROGRAM's outcome.
 pub fn exit_code(outcome: Outcome) -> u8 {
     match outcome {
         // An exit status has eight bits, as for wait(2).
@@ -36,24 +36,24 @@ pub fn exit_code(outcome: Outcome) -> u8 {
     }
 }
 
-/// Exit code of the other commands: something was found that they look for, a difference above all.
+/// Exit code of the other commands: a difference was found.
 pub const DIFFERENCE: u8 = 1;
 /// Exit code of the other commands: usage.
 pub const USAGE: u8 = 2;
 /// Exit code of the other commands: QEMU, a compiler or another tool is missing.
 pub const ENVIRONMENT: u8 = 3;
-/// Exit code of the other commands: nothing can be claimed.
+/// Exit code of the other commands: no claim is possible.
 pub const SKIPPED: u8 = 4;
 /// Exit code of the other commands: a guest crashed, or gave no result in time.
 pub const GUEST: u8 = 5;
-/// Exit code of the other commands: the program ended otherwise, or printed something else.
+/// Exit code of the other commands: the program ended differently, or its output differs.
 pub const OTHER_PROGRAM: u8 = 6;
-/// Exit code of the other commands: the program's memory was mapped otherwise at a mark, or its marks came otherwise.
+/// Exit code of the other commands: the program's memory was mapped differently at a mark, or its marks differ.
 pub const OTHER_STATE: u8 = 7;
 /// Exit code of the other commands: any other failure.
 pub const INTERNAL: u8 = 70;
 
-/// The reader of standard output has gone: the command ends as a program does that gets SIGPIPE.
+/// The reader of standard output is gone: the command ends like a program that gets SIGPIPE.
 #[derive(Debug)]
 pub struct Closed;
 
@@ -65,14 +65,14 @@ impl fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
-/// A run that could not happen. Each displays as one line.
+/// A run that failed. Each failure displays as one line.
 #[derive(Debug)]
 pub enum Failure {
     /// PROGRAM, its interpreter or a library is missing.
     NotFound(String),
     /// PROGRAM exists and cannot be executed.
     NotExecutable(String),
-    /// What was asked for makes no sense.
+    /// The options make no sense.
     Usage(anyhow::Error),
     /// A kernel image is absent, or cannot boot.
     NoImage(anyhow::Error),
@@ -80,16 +80,16 @@ pub enum Failure {
     Environment(anyhow::Error),
     /// A guest gave no result.
     Guest(anyhow::Error),
-    /// The guests were ended: the exit code of `run`, and why.
+    /// The guests were ended: the exit code of `run`, and the reason.
     Ended(u8, String),
-    /// Nothing can be said.
+    /// No claim is possible.
     Skipped(String),
     /// Anything else.
     Broken(anyhow::Error),
 }
 
 impl Failure {
-    /// Whether the reader of standard output has gone: the command then ends without a message.
+    /// Returns whether the reader of standard output is gone: the command then ends without a message.
     pub fn is_closed_output(&self) -> bool {
         match self {
             Self::Usage(error)
@@ -103,7 +103,7 @@ impl Failure {
         }
     }
 
-    /// The exit code of `memwright run`, whose codes are otherwise PROGRAM's.
+    /// Returns the exit code of `memwright run`, whose other codes are PROGRAM's.
     pub fn exit_code_of_run(&self) -> u8 {
         match self {
             Self::NotFound(_) => NOT_FOUND,
@@ -118,7 +118,7 @@ impl Failure {
         }
     }
 
-    /// The exit code of every other command.
+    /// Returns the exit code of every other command.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotFound(_) | Self::NotExecutable(_) | Self::Usage(_) | Self::NoImage(_) => USAGE,

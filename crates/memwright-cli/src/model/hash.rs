@@ -1,19 +1,19 @@
-//! SHA-256 as documents have it.
+//! SHA-256 in the form used in documents.
 
 use sha2::{Digest, Sha256};
 
-/// Adds one of several parts to a hash, behind its length: no two lists of parts give the same bytes.
+/// Adds one of several parts to a hash, preceded by its length: different lists of parts never hash the same bytes.
 pub fn hash_part(hash: &mut Sha256, part: &[u8]) {
     hash.update((part.len() as u64).to_le_bytes());
     hash.update(part);
 }
 
-/// SHA-256 of bytes, as hexadecimal digits.
+/// Returns the SHA-256 of bytes, as hexadecimal digits.
 pub fn hexadecimal_hash(bytes: &[u8]) -> String {
     hexadecimal(&Sha256::digest(bytes))
 }
 
-/// Bytes as hexadecimal digits.
+/// Returns bytes as hexadecimal digits.
 pub fn hexadecimal(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::new(), |mut text, byte| {

@@ -1,8 +1,8 @@
-//! A file of the host that a run took.
+//! A file of the host that a run used.
 
 use serde::{Deserialize, Serialize};
 
-/// A file of the host that ran.
+/// A file of the host that a run used.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HashedFile {
     /// Its path, here and in the guest.

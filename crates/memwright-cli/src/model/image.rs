@@ -1,8 +1,8 @@
-//! Kernel images, as the command line names them.
+//! Kernel images, as named on the command line.
 
 use std::path::PathBuf;
 
-/// The kernel that an image is.
+/// The kind of a kernel image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum System {
     /// A Linux kernel.
@@ -11,27 +11,27 @@ pub enum System {
     Memwright,
 }
 
-/// A kernel image of the command line.
+/// A kernel image given on the command line.
 #[derive(Debug, Clone)]
 pub struct Image {
-    /// What kernel it is.
+    /// Its kind.
     pub system: System,
-    /// What it is called in reports.
+    /// Its name in reports.
     pub name: String,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// SHA-256 of it.
     pub sha256: String,
-    /// SHA-256 of its configuration, where that is known.
+    /// SHA-256 of its configuration, if known.
     pub config_sha256: Option<String>,
-    /// What it says of itself.
+    /// Its version text.
     pub version: String,
 }
 
 /// The name of Memwright's own kernel among images; a file of that name is `./memwright`.
 pub const MEMWRIGHT: &str = "memwright";
 
-/// Takes `[NAME=]PATH` apart. What stands before the sign is no name where it is empty or has a slash.
+/// Splits `[NAME=]PATH`. The text before the sign is not a name if it is empty or contains a slash.
 pub fn split_name(text: &str) -> (Option<&str>, &str) {
     match text.split_once('=') {
         Some((name, path)) if !name.is_empty() && !name.contains('/') => (Some(name), path),

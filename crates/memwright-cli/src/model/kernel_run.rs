@@ -8,12 +8,13 @@ use crate::model::memwright_run::Ending;
 use crate::model::profile::Profile;
 use crate::model::region::Region;
 
-/// Version of the document's form: a higher one when a name changes its meaning or goes. New names keep it.
+/// The version of the document's form. It is raised when a name is removed or changes its meaning, not for new names.
 pub const SCHEMA: u32 = 2;
-/// What says that a document is one of these.
+/// The value of `kind` in such a document.
 pub const KIND: &str = "kernel-run";
 
-/// One program on one kernel. But for `host` it holds nothing of this machine: equal runs give equal bytes everywhere.
+/// One program on one kernel. Except for `host`, it contains nothing of this machine: equal runs give equal bytes
+/// everywhere.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Document {
     /// [`SCHEMA`].
@@ -24,11 +25,11 @@ pub struct Document {
     pub program: HashedFile,
     /// Its arguments, its name first.
     pub arguments: Vec<String>,
-    /// Interpreters and libraries that came with it.
+    /// Interpreters and libraries that the program needs.
     pub companions: Vec<HashedFile>,
     /// The kernel.
     pub kernel: Kernel,
-    /// SHA-256 of the guest's first process, which is this command's.
+    /// SHA-256 of the guest's first process, which is part of this command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub init_sha256: Option<String>,
     /// The emulator.
@@ -37,38 +38,38 @@ pub struct Document {
     pub memory: u64,
     /// The guest's CPUs.
     pub cpus: u8,
-    /// What else the guest was told: `NAME=VALUE` for each of these options.
+    /// The guest's other settings: `NAME=VALUE` for each of these options.
     #[serde(default)]
     pub settings: Vec<String>,
     /// How PROGRAM ended.
     pub outcome: Ending,
-    /// SHA-256 of what it wrote to standard output; absent in documents of earlier versions.
+    /// SHA-256 of the program's standard output; absent in documents of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_sha256: Option<String>,
-    /// SHA-256 of what it wrote to standard error; absent likewise.
+    /// SHA-256 of the program's standard error; absent in documents of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errors_sha256: Option<String>,
-    /// Whether a second run was the same; absent where there was none.
+    /// Whether a second run was the same; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<bool>,
-    /// What was different in the second run: the titles of rows.
+    /// The differences of the second run: the titles of rows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differs: Vec<String>,
-    /// What was counted from the program's exec to its exit; absent where nothing could count.
+    /// The counts from the program's exec to its exit; absent if nothing could be counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Counts>,
-    /// What was counted in each region that the program marked.
+    /// The counts of each region that the program marked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regions: Option<Vec<Region>>,
-    /// The kernel's instructions by function, where that was asked for.
+    /// The kernel's instructions by function, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub functions: Option<Profile>,
-    /// What belongs to this machine alone.
+    /// Properties of this machine alone.
     pub host: Host,
 }
 
 impl Document {
-    /// Whether the run repeats, in words.
+    /// Returns whether the run repeats, in words.
     pub fn repetition(&self) -> String {
         match self.repeats {
             Some(true) => "repeats: a second run was the same, byte for byte".to_owned(),
@@ -81,17 +82,17 @@ impl Document {
 /// The kernel that ran.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Kernel {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// SHA-256 of its image.
     pub sha256: String,
-    /// The build ID that it tells its programs (`/sys/kernel/notes`), where it does.
+    /// The build ID that it reports to its programs (`/sys/kernel/notes`), if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build_id: Option<String>,
-    /// SHA-256 of its configuration, where that is known.
+    /// SHA-256 of its configuration, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_sha256: Option<String>,
-    /// What the image says of itself: release, builder, time.
+    /// The version text of the image: release, builder, time.
     pub version: String,
     /// Its command line.
     pub command_line: String,
@@ -106,11 +107,11 @@ pub struct Qemu {
     pub sha256: String,
 }
 
-/// What another machine need not have in common.
+/// Properties that may differ on another machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Host {
-    /// Where the image was.
+    /// The path of the image.
     pub image: String,
-    /// The whole command, for a shell.
+    /// The complete command, quoted for a shell.
     pub command: String,
 }

@@ -1,16 +1,16 @@
-//! The machine that a run asks for: memory, CPUs, and the clock that they run by.
+//! The machine of a run: memory, CPUs, and their clock.
 
 use crate::model::nodes::Nodes;
 use crate::model::plan::Setup;
 use crate::model::size::{MemorySize, SwapKind};
 
-/// The most CPUs of a guest.
+/// The maximum number of CPUs of a guest.
 pub const MOST_CPUS: u8 = 64;
 
-/// Accepts a number of CPUs.
+/// Parses a number of CPUs.
 ///
 /// # Errors
-/// Another text, with what is expected.
+/// What is expected instead.
 pub fn parse_cpus(text: &str) -> Result<u8, String> {
     match text.parse::<u8>() {
         Ok(count) if (1..=MOST_CPUS).contains(&count) => Ok(count),
@@ -18,7 +18,7 @@ pub fn parse_cpus(text: &str) -> Result<u8, String> {
     }
 }
 
-/// What a guest's machine is made of.
+/// The components of a guest's machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Machine {
     /// Its memory.
@@ -27,37 +27,37 @@ pub struct Machine {
     pub cpus: u8,
     /// Its nodes.
     pub nodes: Nodes,
-    /// What its time is.
+    /// Its clock.
     pub clock: Clock,
-    /// How its CPUs speak to their interrupt controllers.
+    /// The mode of its CPUs' local APICs.
     pub apic: Apic,
     /// Its disk.
     pub disk: Option<MemorySize>,
 }
 
-/// What a guest's time is.
+/// The clock of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
-    /// Retired instructions. Several CPUs take turns, in the same order on every run.
+    /// Retired instructions. Several CPUs run in turns, in the same order on every run.
     Instructions,
     /// The host's time. CPUs run in parallel.
     Host,
 }
 
-/// A way to reach the local interrupt controller.
+/// The mode of a local APIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Apic {
-    /// By a page of registers.
+    /// Registers in memory.
     Xapic,
-    /// By model-specific registers.
+    /// Model-specific registers.
     X2apic,
 }
 
 impl Apic {
-    /// The policy that chooses.
+    /// The policy that selects the mode.
     pub const KEY: &str = "apic";
 
-    /// The one that a policy's value names.
+    /// Returns the mode that a policy's value names.
     pub fn from_value(value: &str) -> Option<Self> {
         match value {
             "xapic" => Some(Self::Xapic),
@@ -68,8 +68,8 @@ impl Apic {
 }
 
 impl Machine {
-    /// The machine of a guest. Without a policy it has an x2APIC exactly where it needs a QEMU that has one
-    /// anyway, so that the machine does not depend on the QEMU that is found.
+    /// Returns the machine of a guest. Without a policy it has an x2APIC exactly if it needs a QEMU that supports one
+    /// anyway, so that the machine does not depend on the installed QEMU.
     pub fn of(setup: &Setup, clock: Clock) -> Self {
         let chosen = setup
             .policies
@@ -97,7 +97,7 @@ impl Machine {
         }
     }
 
-    /// The machine of every column of a bench.
+    /// Returns the machine of every column of a bench.
     pub fn of_bench(cpus: u8, nodes: u8, memory: MemorySize) -> Self {
         Self {
             memory,
@@ -109,7 +109,7 @@ impl Machine {
         }
     }
 
-    /// Why two runs of this machine are not the same, if they need not be. What QEMU does for a disk can end a CPU's turn.
+    /// Returns why two runs of this machine may differ, if they may. QEMU's work for a disk can end a CPU's turn.
     pub fn not_repeatable(&self) -> Option<&'static str> {
         match (self.cpus, self.clock, self.disk) {
             (_, Clock::Host, _) => Some("parallel CPUs"),
@@ -118,8 +118,8 @@ impl Machine {
         }
     }
 
-    /// What needs a later QEMU than the oldest that is supported, if anything does, in words: earlier ones have no x2APIC
-    /// under TCG, and can starve a CPU of several that count instructions.
+    /// Returns what needs a newer QEMU than the oldest supported one, if anything does: earlier ones have no x2APIC
+    /// under TCG, and can starve one of several CPUs under the instruction clock.
     pub fn needs_newer(&self) -> Option<&'static str> {
         match (self.cpus, self.clock, self.apic) {
             (2.., Clock::Instructions, _) => Some("several CPUs without --parallel"),

@@ -1,6 +1,7 @@
-//! The account of a run as a document: what `--json` writes, and what the table is printed from.
+//! The account of a run as a document, which `--json` writes and from which the table is printed.
 //!
-//! It holds nothing of this machine but paths: no QEMU version, no host time. Equal runs give equal bytes everywhere.
+//! It contains nothing of this machine except paths: no QEMU version, no host time. Equal runs give equal bytes
+//! everywhere.
 
 use std::borrow::Cow;
 
@@ -11,10 +12,10 @@ use crate::model::account::Value;
 use crate::model::hashed_file::HashedFile;
 use crate::model::pairs;
 
-/// Version of the document's form: a higher one when a name changes its meaning or goes. New names keep it.
+/// The version of the document's form. It is raised when a name is removed or changes its meaning, not for new names.
 pub const SCHEMA: u32 = 2;
 
-/// The document. What one that is read does not say is empty, so that it equals nothing of a run.
+/// The document. A field that is missing in a parsed document is empty, so that it equals no field of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Document {
@@ -24,7 +25,7 @@ pub struct Document {
     pub program: HashedFile,
     /// Its arguments, its name first.
     pub arguments: Vec<String>,
-    /// Interpreters and libraries that came with it.
+    /// Interpreters and libraries that the program needs.
     pub companions: Vec<HashedFile>,
     /// SHA-256 of the kernel image.
     pub kernel_sha256: String,
@@ -32,11 +33,11 @@ pub struct Document {
     pub memory: u64,
     /// The guest's CPUs.
     pub cpus: u8,
-    /// What its time was.
+    /// Its clock.
     pub clock: Cow<'static, str>,
-    /// What `--policy` said.
+    /// The values of `--policy`.
     pub policies: Vec<String>,
-    /// What else the guest was told: `NAME=VALUE` for each of these options.
+    /// The guest's other settings: `NAME=VALUE` for each of these options.
     pub settings: Vec<String>,
     /// How PROGRAM ended.
     pub outcome: Option<Ending>,
@@ -51,10 +52,10 @@ pub struct Document {
     /// The rows.
     #[serde(with = "pairs")]
     pub account: Vec<(String, Value)>,
-    /// System calls that returned success without effect, by name, and how often.
+    /// System calls that returned success without effect, by name, and their counts.
     #[serde(with = "pairs")]
     pub stubs: Vec<(String, u64)>,
-    /// System calls that Memwright does not have, and how often.
+    /// System calls that Memwright does not have, and their counts.
     #[serde(with = "pairs")]
     pub unknown: Vec<(String, u64)>,
 }
@@ -82,7 +83,7 @@ impl From<Outcome> for Ending {
 }
 
 impl Document {
-    /// Whether a row is marked as one that repeats.
+    /// Returns whether a row is marked as one that repeats.
     pub fn repeats(&self, name: &str) -> bool {
         self.repeating
             .iter()

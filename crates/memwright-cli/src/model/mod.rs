@@ -1,4 +1,4 @@
-//! What can be asked of the command, and the documents that it answers with: data alone, without effects.
+//! The requests to the command, and the documents that it returns: pure data, without side effects.
 
 pub mod account;
 pub mod bench;

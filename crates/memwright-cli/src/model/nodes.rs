@@ -1,21 +1,21 @@
-//! The nodes of a guest.
+//! The NUMA nodes of a guest.
 
 use crate::model::machine::MOST_CPUS;
 use crate::model::size::{MemorySize, parse_memory_size};
 use std::fmt;
 
-/// The most nodes of a guest.
+/// The maximum number of nodes.
 const MOST: usize = 8;
 
-/// The nodes of a guest.
+/// The NUMA nodes of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nodes {
     count: u8,
-    /// What each has, if they do not share evenly.
+    /// The memory and CPUs of each, unless they share evenly.
     each: Option<[Node; MOST]>,
 }
 
-/// What a node has.
+/// The memory and CPUs of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node {
     /// MiB of memory.
@@ -25,7 +25,7 @@ pub struct Node {
 }
 
 impl fmt::Display for Nodes {
-    /// As the option has it.
+    /// Formats the nodes in the syntax of the option.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(each) = self.each() else {
             return write!(formatter, "{}", self.count);
@@ -39,12 +39,12 @@ impl fmt::Display for Nodes {
 }
 
 impl Nodes {
-    /// So many, which share evenly.
+    /// Returns `count` nodes that share memory and CPUs evenly.
     pub const fn even(count: u8) -> Self {
         Self { count, each: None }
     }
 
-    /// Whether there is one, that says nothing of itself.
+    /// Returns whether there is one node without explicit memory and CPUs.
     pub fn is_single(&self) -> bool {
         self.count == 1
     }
@@ -54,25 +54,25 @@ impl Nodes {
         Some(&each[..usize::from(self.count)])
     }
 
-    /// The memory of all of them, if they say.
+    /// Returns the memory of all nodes together, if given explicitly.
     pub fn memory(&self) -> Option<MemorySize> {
         let each = self.each()?;
         let sum = each.iter().map(|node| node.memory).sum();
         Some(MemorySize::from_mebibytes(sum))
     }
 
-    /// The CPUs of all of them, if they say.
+    /// Returns the CPUs of all nodes together, if given explicitly.
     pub fn cpus(&self) -> Option<u8> {
         Some(self.each()?.iter().map(|node| node.cpus).sum())
     }
 
-    /// What each has, of a guest of so much memory and so many CPUs.
+    /// Returns the share of each node in a guest with this memory and these CPUs.
     pub fn shares(&self, memory: MemorySize, cpus: u8) -> Vec<Node> {
         if let Some(each) = self.each() {
             return each.to_vec();
         }
         let count = u64::from(self.count);
-        // Whole pages of 2 MiB; the last has what is left.
+        // In complete 2 MiB pages; the last node gets the remainder.
         let part = (memory.mebibytes() / count) & !1;
         let first =
             |number: u8| (u16::from(cpus) * u16::from(number) / u16::from(self.count)) as u8;
@@ -87,17 +87,17 @@ impl Nodes {
         (0..self.count).map(share).collect()
     }
 
-    /// The bytes of memory of each, of a guest of so much.
+    /// Returns the bytes of memory of each node in a guest with this memory.
     pub fn sizes(&self, memory: MemorySize) -> Vec<u64> {
         let shares = self.shares(memory, 1).into_iter();
         shares.map(|node| node.memory << 20).collect()
     }
 }
 
-/// Accepts a number of nodes, or the memory and the CPUs of each.
+/// Parses a number of nodes, or the memory and the CPUs of each.
 ///
 /// # Errors
-/// What is wrong with the text, in words.
+/// The reason why the text is invalid.
 pub fn parse_nodes(text: &str) -> Result<Nodes, String> {
     if let Ok(count) = text.parse::<u8>() {
         return if (1..=MOST as u8).contains(&count) {
@@ -126,7 +126,7 @@ pub fn parse_nodes(text: &str) -> Result<Nodes, String> {
         count += 1;
     }
     let cpus: u32 = each.iter().map(|node| u32::from(node.cpus)).sum();
-    // The first node has the CPU that boots.
+    // The first node has the boot CPU.
     if each[0].cpus == 0 || cpus > u32::from(MOST_CPUS) {
         return Err(format!(
             "expected CPUs on the first node, and {MOST_CPUS} at most"

@@ -1,29 +1,29 @@
-//! What a program's page tables hold, by kind of entry.
+//! A summary of a program's page tables, by kind of entry.
 
 use serde::{Deserialize, Serialize};
 
-/// What the lower half of an address space maps, by kind of entry.
+/// The mappings of the lower half of an address space, by kind of entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageTables {
-    /// Frames of tables, the root included.
+    /// Page-table frames, including the root.
     pub tables: u64,
-    /// 4 KiB pages that may be written.
+    /// Writable 4 KiB pages.
     pub small_writable: u64,
-    /// 4 KiB pages that may not.
+    /// Read-only 4 KiB pages.
     pub small_read_only: u64,
-    /// Those of both that are dirty, by the bit of hardware or by the one in which Linux keeps it.
+    /// Those of both that are dirty, by the hardware's bit or by Linux's software bit.
     pub small_dirty: u64,
-    /// 2 MiB pages that may be written.
+    /// Writable 2 MiB pages.
     pub large_writable: u64,
-    /// 2 MiB pages that may not.
+    /// Read-only 2 MiB pages.
     pub large_read_only: u64,
     /// Those of both that are dirty.
     pub large_dirty: u64,
     /// 1 GiB pages.
     pub giant: u64,
-    /// Entries that are neither empty nor present: swapped pages, markers, pages that may not be accessed.
+    /// Entries that are neither empty nor present: swap entries, markers, inaccessible pages.
     pub not_present: u64,
-    /// 4 KiB pages of the vDSO and of its data, which the kernel maps and none of the rows above counts.
+    /// 4 KiB pages of the vDSO and its data, which the kernel maps and which no row above counts.
     #[serde(default)]
     pub vdso: u64,
 }
@@ -35,17 +35,17 @@ pub struct TableRow {
     pub title: &'static str,
     /// The count.
     pub value: u64,
-    /// Whether it counts what the program has mapped: if it differs, the kernels did not do the same work. The others are
-    /// the kernel's choice.
+    /// Whether it counts mappings of the program: if it differs, the kernels did not do the same work. The other rows
+    /// depend on the kernel.
     pub of_program: bool,
 }
 
-/// The row of pages that may not be written. A kernel chooses how many pages of a file it maps around a fault, so what was
-/// there before a region differs between kernels: of this row the change between a region's marks is compared.
+/// The row of read-only pages. A kernel chooses how many pages of a file it maps around a fault, so the number before a
+/// region differs between kernels: of this row, the change between a region's marks is compared.
 pub const SMALL_READ_ONLY: &str = "4 KiB, read-only";
 
 impl PageTables {
-    /// The rows of reports.
+    /// Returns the rows of reports.
     pub fn rows(&self) -> [TableRow; 10] {
         let row = |of_program| {
             move |title, value| TableRow {

@@ -1,4 +1,4 @@
-//! Pairs as a JSON object in their own order, for `#[serde(with = "pairs")]`.
+//! Pairs as a JSON object that keeps their order, for `#[serde(with = "pairs")]`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 /// Writes pairs as an object.
 ///
 /// # Errors
-/// Those of the serializer.
+/// Errors of the serializer.
 pub fn serialize<S: Serializer, V: Serialize>(
     pairs: &[(String, V)],
     serializer: S,
@@ -20,7 +20,7 @@ pub fn serialize<S: Serializer, V: Serialize>(
 /// Reads an object as pairs.
 ///
 /// # Errors
-/// Those of the deserializer.
+/// Errors of the deserializer.
 pub fn deserialize<'de, D: Deserializer<'de>, V: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<(String, V)>, D::Error> {

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The most points of a sweep: the product of the numbers of values.
+/// The maximum number of points of a sweep: the product of the numbers of values.
 pub const MOST_POINTS: usize = 10_000;
 
 /// A parameter and its values.
@@ -43,7 +43,7 @@ impl FromStr for Parameter {
 }
 
 impl Parameter {
-    /// What stands for it in a word of the command.
+    /// Returns its placeholder in a word of the command.
     fn placeholder(&self) -> String {
         format!("{{{}}}", self.name)
     }
@@ -52,12 +52,12 @@ impl Parameter {
 /// Checks that parameters fit the command, and that there are not too many points.
 ///
 /// # Errors
-/// Two of one name; one that no word of the command uses; too many points.
+/// Two parameters of the same name; one that no word of the command uses; too many points.
 pub fn check(parameters: &[Parameter], command: &[OsString]) -> Result<(), String> {
     for (index, one) in parameters.iter().enumerate() {
         let name = &one.name;
         if parameters[..index].iter().any(|other| other.name == *name) {
-            return Err(format!("-L {name} is there twice"));
+            return Err(format!("-L {name} is given twice"));
         }
         let placeholder = one.placeholder();
         let uses = |word: &OsString| {
@@ -79,8 +79,8 @@ pub fn check(parameters: &[Parameter], command: &[OsString]) -> Result<(), Strin
     }
 }
 
-/// The points of a sweep: every combination of values, the last parameter's changing fastest. One without values where there
-/// is no parameter.
+/// Returns the points of a sweep: every combination of values, with the last parameter changing fastest. Without
+/// parameters there is one point without values.
 pub fn points(parameters: &[Parameter]) -> Vec<Vec<String>> {
     let mut points = vec![Vec::new()];
     for parameter in parameters {
@@ -95,7 +95,7 @@ pub fn points(parameters: &[Parameter]) -> Vec<Vec<String>> {
     points
 }
 
-/// The command at a point. A value is taken as it is: braces in it stand for nothing.
+/// Returns the command at a point. Braces in a value are not replaced.
 pub fn command(words: &[OsString], parameters: &[Parameter], point: &[String]) -> Vec<OsString> {
     let placeholders: Vec<(Vec<u8>, &String)> = parameters
         .iter()
@@ -125,7 +125,7 @@ pub fn command(words: &[OsString], parameters: &[Parameter], point: &[String]) -
     words.iter().map(word).collect()
 }
 
-/// A point in words: `pages=16 mode=x`.
+/// Formats a point: `pages=16 mode=x`.
 pub fn title(parameters: &[Parameter], point: &[String]) -> String {
     let pairs = parameters.iter().zip(point);
     let pairs = pairs.map(|(parameter, value)| format!("{}={value}", parameter.name));

@@ -1,4 +1,5 @@
-//! The single passes of a region: what the first counted, and the least, the median and the most of each row.
+//! The single passes of a region: the counts of the first pass, and the minimum, the median and the maximum of each
+//! row.
 
 use std::array;
 use std::collections::BTreeMap;
@@ -8,24 +9,25 @@ use serde::{Deserialize, Serialize};
 use crate::model::counts::{Counts, ROWS};
 use crate::model::statistic::Pass;
 
-/// Statistics of the passes of a region. Each row has its own: the least of one row and that of another need not be of the
-/// same pass.
+/// Statistics of the passes of a region. They are taken row by row: the minimum of two rows need not come from the same
+/// pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Each {
-    /// What the first pass counted.
+    /// The counts of the first pass.
     pub first: Counts,
-    /// The least of each row.
+    /// The minimum of each row.
     #[serde(rename = "min")]
     pub least: Counts,
-    /// The median of each row; of an even number of passes the lower one of the two in the middle, which a pass did count.
+    /// The median of each row; for an even number of passes the lower of the two in the middle, which is the count of a
+    /// pass.
     pub median: Counts,
-    /// The most of each row.
+    /// The maximum of each row.
     #[serde(rename = "max")]
     pub most: Counts,
 }
 
 impl Each {
-    /// The counts of a statistic.
+    /// Returns the counts of a statistic.
     pub fn of(&self, pass: Pass) -> Counts {
         match pass {
             Pass::First => self.first,
@@ -36,21 +38,22 @@ impl Each {
     }
 }
 
-/// The passes of a region as they come.
+/// Collects the passes of a region.
 ///
-/// What is kept of a row is how often it had each value that differs from the first pass's. A row that is the same in every
-/// pass takes no memory, however many there are. Different values are few, because they add up: n of them to (n² - n) / 2 or
-/// more. In a guest that executes 10^12 instructions, a row has less than 1.5 million of them.
+/// For each row, only the number of occurrences of each value that differs from the first pass's is stored. A row that
+/// is the same in every pass takes no memory, however many passes there are. Distinct values are few, because they add
+/// up: n of them to (n² - n) / 2 or more. In a guest that executes 10^12 instructions, a row has less than 1.5 million
+/// of them.
 #[derive(Debug, Default)]
 pub struct Passes {
     first: Option<Counts>,
     rows: [Row; ROWS],
 }
 
-/// What a row had in the passes.
+/// The values of a row in the passes.
 #[derive(Debug, Default)]
 struct Row {
-    // Passes with the value of the first.
+    // Passes with the same value as the first.
     same: u64,
     others: BTreeMap<u64, u64>,
     // Whether a pass did not measure it.
@@ -58,7 +61,7 @@ struct Row {
 }
 
 impl Passes {
-    /// Takes a pass.
+    /// Adds a pass.
     pub fn add(&mut self, counted: Counts) {
         let first = *self.first.get_or_insert(counted);
         let values = first.values().into_iter().zip(counted.values());
@@ -71,7 +74,7 @@ impl Passes {
         }
     }
 
-    /// What the passes came to; `None` of fewer than two.
+    /// Returns the statistics; `None` for fewer than two passes.
     pub fn each(&self) -> Option<Each> {
         let first = self.first?;
         let passes = self.rows.iter().map(Row::passes).max()?;
@@ -97,7 +100,7 @@ impl Row {
         self.same + self.others.values().sum::<u64>()
     }
 
-    /// How often the row had each value; `None` where a pass did not measure it.
+    /// Returns how often each value occurred; `None` if a pass did not measure the row.
     fn values(&self, first: u64) -> Option<BTreeMap<u64, u64>> {
         let mut values = self.others.clone();
         values.insert(first, self.same);
@@ -105,7 +108,7 @@ impl Row {
     }
 }
 
-/// The value in the middle of all in order, of an even number the lower one of the two.
+/// Returns the median; for an even number of values the lower of the two in the middle.
 fn lower_median(values: &BTreeMap<u64, u64>) -> Option<u64> {
     let half = values.values().sum::<u64>().div_ceil(2);
     let mut seen = 0;
@@ -136,7 +139,7 @@ mod tests {
             (&[][..], None),
             (&[7], None),
             (&[7, 7], Some([7, 7, 7, 7])),
-            // Of an even number the lower one.
+            // For an even number, the lower one.
             (&[1, 2], Some([1, 1, 1, 2])),
             (&[2, 1], Some([2, 1, 1, 2])),
             (&[9, 1, 4], Some([9, 1, 4, 9])),
@@ -188,7 +191,7 @@ mod tests {
         }
     }
 
-    /// However many passes there are, only different values are kept, each once.
+    /// However many passes there are, only distinct values are stored, each once.
     #[test]
     fn passes_take_memory_by_their_values() {
         let counts = |value: u64| Counts {

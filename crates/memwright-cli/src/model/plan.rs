@@ -1,4 +1,4 @@
-//! What can be asked of a run: the program, its guest, and what is to be counted.
+//! The description of a run: the program, its guest, and what is counted.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,23 +16,23 @@ use crate::model::size::{
 };
 use crate::model::thp::{ThpSize, parse_thp_size};
 
-/// A run of a program, of which one document is made.
+/// A run of a program, which results in one document.
 #[derive(Debug, Clone)]
 pub enum Plan {
-    /// On Memwright's kernel, which counts.
+    /// On Memwright's kernel, which counts itself.
     Own(OwnPlan),
     /// On a kernel image, counted from outside.
     Image(ImagePlan, Image),
 }
 
-/// A run on Memwright's kernel, which counts and says what it counted.
+/// A run on Memwright's kernel, which counts itself and reports its counts.
 #[derive(Debug, Clone)]
 pub struct OwnPlan {
     /// The program and its guest.
     pub setup: Setup,
-    /// How the run is attended.
+    /// How the run is supervised.
     pub care: Care,
-    /// What time is in the guest.
+    /// The guest's clock.
     pub clock: Clock,
     /// Which of the guest's descriptors 0 to 2 are terminals.
     pub terminals: Terminals,
@@ -42,12 +42,12 @@ pub struct OwnPlan {
     pub strace: bool,
     /// Whether the guest waits for gdb.
     pub gdb: bool,
-    /// What the kernel does in place of the program, for its own tests.
+    /// The self-test that the kernel runs in place of the program.
     pub selftest: Option<String>,
 }
 
 impl OwnPlan {
-    /// A run without a terminal, of which the account alone is wanted.
+    /// Returns a run without a terminal, of which only the account is used.
     pub fn new(setup: Setup, care: Care) -> Self {
         Self {
             setup,
@@ -67,13 +67,13 @@ impl OwnPlan {
 pub struct ImagePlan {
     /// The program and its guest.
     pub setup: Setup,
-    /// How the run is attended.
+    /// How the run is supervised.
     pub care: Care,
     /// What is counted.
     pub measure: Measure,
     /// Whether a second run is compared with the first.
     pub verify: bool,
-    /// Whether the kernel boots although a state is saved, and none is kept.
+    /// Whether the kernel boots even if a state is saved, and no state is saved.
     pub cold: bool,
 }
 
@@ -86,14 +86,14 @@ pub enum Measure {
     Events,
     /// Events, and instructions by function.
     Functions {
-        /// Of this region; of the whole run where there is none.
+        /// Of this region; of the complete run if there is none.
         region: Option<RegionId>,
-        /// What has a row of its own.
+        /// What is listed separately.
         detail: Detail,
     },
 }
 
-/// What has a row of its own in a profile.
+/// What is listed separately in a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// Functions as the compiler emitted them.
@@ -113,12 +113,12 @@ pub struct Terminals {
     pub stdout: bool,
     /// Standard error.
     pub stderr: bool,
-    /// Columns and rows, where one of them knows its size.
+    /// Columns and rows, if one of them knows its size.
     pub size: Option<(u16, u16)>,
 }
 
 impl Terminals {
-    /// The names of the descriptors, and whether each is a terminal.
+    /// Returns the names of the descriptors, and whether each is a terminal.
     pub fn descriptors(&self) -> [(&'static str, bool); 3] {
         [
             ("stdin", self.stdin),
@@ -128,8 +128,8 @@ impl Terminals {
     }
 }
 
-/// How `--trace` writes events. A help text of a value would turn the whole `--help` into its long form, and the option says
-/// what the values are.
+/// The format of `--trace`. A help text of a value would turn the complete `--help` into its long form, so the option
+/// explains the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TraceFormat {
     /// One JSON object per line.
@@ -157,31 +157,32 @@ pub struct Setup {
         allow_hyphen_values = true, value_parser = parse_memory_size)]
     pub memory: MemorySize,
 
-    /// CPUs of the guest, 1 to 64. With several, they take turns by the instruction clock.
+    /// CPUs of the guest, 1 to 64. Several CPUs run in turns by the instruction clock.
     #[arg(long, value_name = "N", default_value_t = 1,
         allow_hyphen_values = true, value_parser = parse_cpus)]
     pub cpus: u8,
 
-    /// Which anonymous memory gets 2 MiB pages: all, what asks for them by madvise, or none.
+    /// Which anonymous memory gets 2 MiB pages: all, areas with MADV_HUGEPAGE, or none.
     #[arg(long, value_name = "WHICH", default_value = "madvise",
         value_parser = ["always", "madvise", "never"])]
     pub thp: String,
 
-    /// Which anonymous memory gets pages of one size from 16K to 2M: WHICH is always, madvise, never, or inherit, as
-    /// --thp says (repeatable).
+    /// Which anonymous memory gets pages of one size from 16K to 2M: WHICH is always, madvise, never, or inherit, which
+    /// means the value of --thp (repeatable).
     #[arg(long = "thp-size", value_name = "SIZE:WHICH", value_parser = parse_thp_size)]
     pub thp_sizes: Vec<ThpSize>,
 
-    /// Give the guest swap: zram:SIZE, compressed memory for SIZE of pages, or disk:SIZE, one disk (repeatable).
+    /// Add swap to the guest: zram:SIZE is compressed memory for SIZE of pages, disk:SIZE is a disk, at most one
+    /// (repeatable).
     #[arg(long, value_name = "KIND:SIZE", value_parser = parse_swap)]
     pub swap: Vec<SwapSize>,
 
-    /// Memory set aside for huge pages by name (MAP_HUGETLB): a number with K, M or G, rounded up to 2 MiB.
+    /// Memory reserved for hugetlb pages: a number with K, M or G, rounded up to 2 MiB.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = parse_huge_pages)]
     pub hugetlb: Option<HugePages>,
 
-    /// Nodes of the guest: how many, which share CPUs and memory evenly, or the memory and the CPUs of each,
-    /// separated by commas.
+    /// NUMA nodes of the guest: their number, sharing CPUs and memory evenly, or the memory and CPUs of each, separated
+    /// by commas.
     #[arg(long, value_name = "N|SIZE:CPUS", default_value = "1",
         allow_hyphen_values = true, value_parser = parse_nodes)]
     pub numa: Nodes,
@@ -204,7 +205,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// The usual guest with this program.
+    /// Returns the default guest with this program.
     pub fn of(command: Vec<OsString>) -> Self {
         Self {
             append: Vec::new(),
@@ -222,17 +223,18 @@ impl Setup {
         }
     }
 
-    /// The guest's memory.
+    /// Returns the guest's memory.
     pub fn memory(&self) -> MemorySize {
         self.numa.memory().unwrap_or(self.memory)
     }
 
-    /// The guest's CPUs.
+    /// Returns the number of the guest's CPUs.
     pub fn cpus(&self) -> u8 {
         self.numa.cpus().unwrap_or(self.cpus)
     }
 
-    /// What else the guest is, beside its memory, its CPUs and its policies: names of options, and their values.
+    /// Returns the guest's settings other than its memory, its CPUs and its policies: names of options, and their
+    /// values.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         let mut settings = vec![("thp", self.thp.clone())];
         let sizes = self.thp_sizes.iter();
@@ -245,10 +247,10 @@ impl Setup {
     }
 }
 
-/// How a run is attended. Nothing of it changes a count.
+/// How a run is supervised. None of these options changes a count.
 #[derive(Debug, Clone, Args)]
 pub struct Care {
-    /// Host seconds; on expiry print every CPU's backtrace, then exit 124.
+    /// Time limit in host seconds; on expiry, print every CPU's backtrace and exit with 124.
     #[arg(long, value_name = "SECS", allow_hyphen_values = true, value_parser = parse_seconds)]
     pub timeout: Option<Duration>,
 
@@ -261,7 +263,7 @@ pub struct Care {
     pub verbose: bool,
 }
 
-/// Accepts `K=V` with a name before the sign.
+/// Parses `K=V` with a non-empty name.
 fn parse_assignment(text: &str) -> Result<String, String> {
     match text.split_once('=') {
         Some((name, _)) if !name.is_empty() => Ok(text.to_owned()),
@@ -269,13 +271,13 @@ fn parse_assignment(text: &str) -> Result<String, String> {
     }
 }
 
-/// Accepts a positive number of seconds, fractions included.
+/// Parses a positive number of seconds, including fractions.
 ///
 /// # Errors
-/// Another text, with what is expected.
+/// What is expected instead.
 pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
-        // Less than a nanosecond is no time at all.
+        // Less than a nanosecond would round to zero.
         Ok(seconds) if (1e-9..=1e9).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         Ok(_) | Err(_) => Err("expected a positive number of seconds".to_owned()),
     }
@@ -287,7 +289,7 @@ pub mod tests {
 
     use super::*;
 
-    /// The options of a guest, and one that another requires.
+    /// The options of a guest, and the option that one of them requires.
     #[derive(Debug, Parser)]
     struct Options {
         #[arg(long)]
@@ -296,7 +298,7 @@ pub mod tests {
         setup: Setup,
     }
 
-    /// The setup of a command line with `x` as the program.
+    /// Returns the setup of a command line with `x` as the program.
     pub fn setup(options: &str) -> Setup {
         let words = format!("memwright --kernel k {options} x");
         let words = words.split_ascii_whitespace();

@@ -1,13 +1,13 @@
-//! The policies that `--policy` chooses.
+//! The policies that `--policy` selects.
 
 use memwright::{Policy, PolicyError};
 
 use crate::model::machine::Apic;
 
-/// Accepts a policy list, whole.
+/// Checks a complete policy list.
 ///
 /// # Errors
-/// What is wrong with one of it.
+/// The reason why an entry is invalid.
 pub fn parse_policies(text: &str) -> Result<String, String> {
     text.split(',')
         .map(parse_policy)
@@ -15,10 +15,10 @@ pub fn parse_policies(text: &str) -> Result<String, String> {
         .map(|policies| policies.join(","))
 }
 
-/// Accepts one `K=V` of a policy list that this build knows.
+/// Checks one `K=V` of a policy list.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why it is invalid.
 pub fn parse_policy(text: &str) -> Result<String, String> {
     let Some((key, value)) = text.split_once('=') else {
         return Err("expected K=V, for example aslr=7".to_owned());

@@ -1,10 +1,10 @@
-//! A profile by function: the tree of calls, with what each function of it executed itself.
+//! A profile by function: the call tree, with the instructions that each function in it executed itself.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::region_names;
 
-/// What is in no function that has a name.
+/// The name of all code that is not in a named function.
 pub const UNATTRIBUTED: &str = "[unattributed]";
 
 /// Instructions of a kernel by function, for a run or a region.
@@ -13,40 +13,40 @@ pub struct Profile {
     /// The region; absent for the whole run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<u16>,
-    /// What the program calls it; absent where it gives no name.
+    /// The name that the program gives it; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region_name: Option<String>,
     /// All instructions of the kernel, counted without regard to functions.
     pub total: u64,
     /// Frames that ended without a return.
     pub mismatches: u64,
-    /// SHA-256 of the list of functions; absent where the kernel has none.
+    /// SHA-256 of the list of functions; absent if the kernel has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub symbols_sha256: Option<String>,
     /// The names of functions that were executed, in order.
     pub functions: Vec<String>,
-    /// The tree of calls; each node comes behind the one that called it.
+    /// The call tree; each node comes after its caller.
     pub calls: Vec<Call>,
-    /// Instructions by line of the source, where that was asked for.
+    /// Instructions by source line, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<Line>,
 }
 
-/// A line of the source in one function.
+/// A source line in one function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
-    /// The function that it is written in.
+    /// The function in whose source it is.
     pub function: String,
-    /// The file, from the top of the source, and the number of the line.
+    /// The file, relative to the root of the source, and the line number.
     pub place: String,
     /// Instructions that were executed for it.
     pub instructions: u64,
 }
 
-/// A function at one place of the tree of calls.
+/// A function at one node of the call tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    /// The index of the caller in the tree; absent for what the kernel was entered by.
+    /// The index of the caller in the tree; absent for an entry to the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<u32>,
     /// The index of its name.
@@ -54,14 +54,14 @@ pub struct Call {
     /// Whether it was entered by an interrupt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupt: bool,
-    /// How often it was called here.
+    /// How often it was called at this node.
     pub count: u64,
     /// The instructions that it executed itself.
     pub instructions: u64,
 }
 
 impl Profile {
-    /// What it is of, for people.
+    /// Describes what the profile covers.
     pub fn subject(&self) -> String {
         match self.region {
             Some(region) => region_names::title(region, self.region_name.as_deref()),
@@ -69,7 +69,7 @@ impl Profile {
         }
     }
 
-    /// What was executed at each place and below it.
+    /// Returns the instructions that were executed at each node and below it.
     pub fn inclusive_places(&self) -> Vec<u64> {
         let mut sums: Vec<u64> = self.calls.iter().map(|call| call.instructions).collect();
         for (index, call) in self.calls.iter().enumerate().rev() {
@@ -80,7 +80,7 @@ impl Profile {
         sums
     }
 
-    /// Instructions without a function's name.
+    /// Returns the instructions without a function name.
     pub fn unattributed(&self) -> u64 {
         let own = self
             .calls
@@ -89,7 +89,7 @@ impl Profile {
         own.map(|call| call.instructions).sum()
     }
 
-    /// Whether the names of the chain above a place have this function too.
+    /// Returns whether this function also occurs among the callers of a node.
     fn is_recursive(&self, place: usize) -> bool {
         let function = self.calls[place].function;
         let mut above = self.calls[place].caller;
@@ -103,7 +103,7 @@ impl Profile {
         false
     }
 
-    /// Each function once: what it executed itself, and with what it called.
+    /// Returns each function once, with its own instructions and those including its callees.
     pub fn rows(&self) -> Vec<FunctionRow> {
         let mut rows: Vec<FunctionRow> = self
             .functions
@@ -133,35 +133,35 @@ impl Profile {
 pub struct FunctionRow {
     /// Its name.
     pub name: String,
-    /// How often it was called, by a jump too.
+    /// How often it was called, including by jumps.
     pub calls: u64,
-    /// Instructions of its own ("self").
+    /// Its own instructions ("self").
     pub own: u64,
-    /// With those of the functions that it called ("children").
+    /// Its instructions including those of its callees ("children").
     pub with_callees: u64,
 }
 
-/// Reads a percentage.
+/// Parses a percentage.
 ///
 /// # Errors
-/// One that is no number from 0 to 100.
+/// A text that is not a number from 0 to 100.
 pub fn parse_percent(text: &str) -> Result<f64, String> {
     let percent = text.parse().ok();
     let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
     percent.ok_or_else(|| "not a number from 0 to 100".to_owned())
 }
 
-/// What is printed of a profile, and in which order.
+/// Which functions of a profile are printed, and in which order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Order {
-    /// By what functions executed with those that they called.
+    /// Whether to sort by instructions including callees.
     pub children: bool,
-    /// Functions with a smaller part of all instructions are summed up in one row.
+    /// Functions with a smaller percentage of all instructions are summed up in one row.
     pub percent_limit: f64,
 }
 
 impl Order {
-    /// The figure that decides.
+    /// Returns the figure by which rows are sorted.
     pub fn figure(self, row: &FunctionRow) -> u64 {
         if self.children {
             row.with_callees
@@ -170,7 +170,7 @@ impl Order {
         }
     }
 
-    /// Whether so many instructions of `total` are worth a row.
+    /// Returns whether this number of instructions out of `total` is printed as a row.
     pub fn is_shown(self, instructions: u64, total: u64) -> bool {
         instructions as f64 * 100.0 >= self.percent_limit * total as f64
     }
@@ -180,7 +180,7 @@ impl Order {
 pub mod tests {
     use super::*;
 
-    /// A tree of `caller index, function, instructions`, of functions a, b and c.
+    /// Returns a tree of `caller index, function, instructions`, of functions a, b and c.
     pub fn profile(calls: &[(Option<u32>, u32, u64)]) -> Profile {
         let call = |(caller, function, instructions): &(Option<u32>, u32, u64)| Call {
             caller: *caller,

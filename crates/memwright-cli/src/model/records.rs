@@ -1,4 +1,4 @@
-//! What an experiment's program prints: one record per measure.
+//! The output of an experiment's program: one record per measure.
 
 use anyhow::{anyhow, bail};
 use serde::{Deserialize, Serialize, Serializer};
@@ -12,14 +12,14 @@ pub struct Record {
     pub case: String,
     /// What was measured.
     pub measure: String,
-    /// What its values count.
+    /// The unit of its values.
     pub unit: String,
     /// The value, or the statistics of several.
     #[serde(flatten)]
     pub found: Found,
 }
 
-/// What a measure gave.
+/// The result of a measure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Found {
@@ -31,23 +31,23 @@ pub enum Found {
     },
     /// Several values. Those of a ratio are ratios of the same statistics.
     Series {
-        /// The least.
+        /// The minimum.
         #[serde(serialize_with = "plain")]
         minimum: f64,
-        /// The middle one; of a long series that of values evenly spaced in it.
+        /// The median; for a long series, that of values evenly spaced in it.
         #[serde(serialize_with = "plain")]
         median: f64,
         /// The arithmetic mean.
         #[serde(serialize_with = "plain")]
         mean: f64,
-        /// The largest.
+        /// The maximum.
         #[serde(serialize_with = "plain")]
         maximum: f64,
     },
 }
 
 impl Found {
-    /// The statistics that tables have of it.
+    /// Returns the statistics of it that tables show.
     pub fn statistics(&self) -> &'static [Statistic] {
         match self {
             Self::Value { .. } => &[Statistic::Value],
@@ -55,7 +55,7 @@ impl Found {
         }
     }
 
-    /// One of them.
+    /// Returns one of them.
     pub fn get(&self, wanted: Statistic) -> Option<f64> {
         match (*self, wanted) {
             (Self::Value { value }, Statistic::Value) => Some(value),
@@ -69,9 +69,9 @@ impl Found {
     }
 }
 
-/// Writes a whole number without a fraction.
+/// Serializes a whole number without a fraction.
 fn plain<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    // Every integer up to there is a value of its own.
+    // Every integer up to this one is represented exactly.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if value.fract() == 0.0 && value.abs() < EXACT {
         return serializer.serialize_i64(*value as i64);
@@ -79,16 +79,16 @@ fn plain<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(*value)
 }
 
-/// Reads a program's output.
+/// Parses a program's output.
 ///
 /// # Errors
-/// A line that is no record, or no record at all where no note says what the kernel lacks.
+/// A line that is not a record, or no record at all unless a note says what the kernel lacks.
 pub fn parse(output: &str) -> anyhow::Result<Vec<Record>> {
     let (notes, lines): (Vec<&str>, Vec<&str>) =
         output.lines().partition(|line| line.starts_with("note\t"));
     let records: Vec<Record> = lines
         .into_iter()
-        .map(|line| parse_line(line).ok_or_else(|| anyhow!("no record: {line:?}")))
+        .map(|line| parse_line(line).ok_or_else(|| anyhow!("not a record: {line:?}")))
         .collect::<Result<_, _>>()?;
     if records.is_empty() && notes.is_empty() {
         bail!("the program printed no record");
@@ -96,7 +96,7 @@ pub fn parse(output: &str) -> anyhow::Result<Vec<Record>> {
     Ok(records)
 }
 
-/// What two runs do not have in common: case, measure, statistic, and both values.
+/// Returns the differences of two runs: case, measure, statistic, and both values.
 pub fn differences(one: &[Record], other: &[Record]) -> Vec<String> {
     let names = |records: &[Record]| -> Vec<(String, String)> {
         let names = records
@@ -111,7 +111,7 @@ pub fn differences(one: &[Record], other: &[Record]) -> Vec<String> {
     pairs.map(|(one, other)| difference(one, other)).collect()
 }
 
-/// The first statistic that differs; the largest value is none of the tables'.
+/// Returns the first statistic that differs; tables do not show the maximum.
 fn difference(one: &Record, other: &Record) -> String {
     let place = format!("{}: {}", one.case, one.measure);
     for statistic in one.found.statistics() {
@@ -166,7 +166,7 @@ fn parse_line(line: &str) -> Option<Record> {
     let [case, measure, unit] = names else {
         return None;
     };
-    // A figure without a unit says nothing.
+    // A figure without a unit is meaningless.
     if unit.is_empty() {
         return None;
     }

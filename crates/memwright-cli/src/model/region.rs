@@ -1,4 +1,4 @@
-//! A region that a program marks, and what was counted in it.
+//! A region that a program marks, and its counts.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,55 +7,55 @@ use crate::model::page_tables::PageTables;
 use crate::model::passes::Each;
 use crate::model::region_names;
 
-/// Everything counted between the marks of a region.
+/// The counts between the marks of a region.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
     /// The region's number.
     pub region: u16,
-    /// What the program calls it; absent where it gives no name.
+    /// The name that the program gives it; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How its marks came.
+    /// Its marks.
     #[serde(flatten)]
     pub marks: Marks,
-    /// The sum of what was counted in all passes.
+    /// The sum of the counts of all passes.
     pub counts: Counts,
-    /// What was counted in single passes; absent where there was at most one.
+    /// The counts of single passes; absent if there was at most one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub each: Option<Each>,
-    /// What the page tables held where it first began; absent where they were not read.
+    /// The page tables at its first beginning; absent if they were not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_beginning: Option<PageTables>,
-    /// What they held where it first ended.
+    /// The page tables at its first end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_end: Option<PageTables>,
 }
 
 impl Region {
-    /// What reports call it.
+    /// Returns its title in reports.
     pub fn title(&self) -> String {
         region_names::title(self.region, self.name.as_deref())
     }
 }
 
-/// How the marks of a region came: a pass is a beginning and the next end.
+/// The marks of a region: a pass is a begin mark and the next end mark.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marks {
-    /// Passes.
+    /// The number of passes.
     pub passes: u64,
-    /// Beginnings while the region was open: it is counted from the last of them.
+    /// Begin marks while the region was open: it is counted from the last of them.
     #[serde(default)]
     pub begun_again: u64,
-    /// Ends while the region was not open: nothing is counted.
+    /// End marks while the region was not open: nothing is counted.
     #[serde(default)]
     pub not_begun: u64,
-    /// Beginnings without an end before the run's: nothing is counted.
+    /// Begin marks without an end mark before the end of the run: nothing is counted.
     #[serde(default)]
     pub not_ended: u64,
 }
 
 impl Marks {
-    /// The rows of reports.
+    /// Returns the rows of reports.
     pub fn rows(&self) -> [(&'static str, u64); 4] {
         [
             ("passes", self.passes),

@@ -8,14 +8,14 @@ use memwright_linux::channel::THE_RUN;
 
 use crate::model::region::Region;
 
-/// The longest name.
+/// The maximum length of a name.
 pub const LONGEST: usize = 64;
 
 /// The names of regions, by their numbers. No two regions have the same name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RegionNames(BTreeMap<u16, String>);
 
-/// A region as options name it.
+/// A region as an option names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RegionId {
     /// By its number.
@@ -39,17 +39,17 @@ impl FromStr for RegionId {
     }
 }
 
-/// A name that no program gave a region, or that programs gave different ones.
+/// A name that no program gives to a region, or that programs give to different ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UnknownRegion {
-    /// No program has it.
+    /// No program uses it.
     Unknown {
         /// The name.
         name: String,
-        /// The names that there are.
+        /// The names in use.
         known: Vec<String>,
     },
-    /// Programs that are compared call different regions by it.
+    /// Programs that are compared use it for different regions.
     Ambiguous {
         /// The name.
         name: String,
@@ -84,7 +84,8 @@ impl fmt::Display for UnknownRegion {
 
 impl std::error::Error for UnknownRegion {}
 
-/// Whether a text can be a region's name: it is part of the names of rows, which have dots, `*` and `=` between the parts.
+/// Returns whether a text is valid as a region's name: it becomes part of the names of rows, which contain dots, `*`
+/// and `=`.
 pub fn is_name(text: &str) -> bool {
     let mut letters = text.bytes();
     let is_start = letters
@@ -94,7 +95,7 @@ pub fn is_name(text: &str) -> bool {
     is_start && text.len() <= LONGEST && letters.all(is_part)
 }
 
-/// A region for people: its number, and its name where it has one.
+/// Formats a region for the user: its number, and its name if it has one.
 pub fn title(region: u16, name: Option<&str>) -> String {
     match name {
         Some(name) => format!("region {region} ({name})"),
@@ -102,16 +103,16 @@ pub fn title(region: u16, name: Option<&str>) -> String {
     }
 }
 
-/// Takes `region.NAME.REST` apart: NAME and REST. A number, or a pattern, is no name.
+/// Splits `region.NAME.REST` into NAME and REST. A number or a pattern is not a name.
 pub fn named(row: &str) -> Option<(&str, &str)> {
     let (name, rest) = row.strip_prefix("region.")?.split_once('.')?;
     is_name(name).then_some((name, rest))
 }
 
-/// The name of a row, or a pattern of such names, with the number of a region in place of its name.
+/// Returns the name of a row, or a pattern of such names, with a region's name replaced by its number.
 ///
 /// # Errors
-/// A name that none of the programs gives a region, or by which they call different ones.
+/// A name that none of the programs gives to a region, or that they give to different ones.
 pub fn numbered(row: &str, programs: &[RegionNames]) -> Result<String, UnknownRegion> {
     match named(row) {
         Some((name, rest)) => Ok(format!("region.{}.{rest}", find(name, programs)?)),
@@ -119,10 +120,10 @@ pub fn numbered(row: &str, programs: &[RegionNames]) -> Result<String, UnknownRe
     }
 }
 
-/// The rows of `--rows`, each as [`numbered`] has it.
+/// Applies [`numbered`] to the rows of `--rows`.
 ///
 /// # Errors
-/// As those of [`numbered`].
+/// The errors of [`numbered`].
 pub fn all_numbered(
     rows: &[String],
     programs: &[RegionNames],
@@ -130,10 +131,10 @@ pub fn all_numbered(
     rows.iter().map(|row| numbered(row, programs)).collect()
 }
 
-/// The number of a region that an option names.
+/// Returns the number of a region that an option names.
 ///
 /// # Errors
-/// As those of [`numbered`].
+/// The errors of [`numbered`].
 pub fn number(region: &RegionId, programs: &[RegionNames]) -> Result<u16, UnknownRegion> {
     match region {
         RegionId::Number(number) => Ok(*number),
@@ -141,7 +142,7 @@ pub fn number(region: &RegionId, programs: &[RegionNames]) -> Result<u16, Unknow
     }
 }
 
-/// The region that programs call by a name.
+/// Returns the region to which programs give a name.
 fn find(name: &str, programs: &[RegionNames]) -> Result<u16, UnknownRegion> {
     let all = || programs.iter().flat_map(|names| &names.0);
     let mut numbers: Vec<u16> = all()
@@ -169,23 +170,23 @@ fn find(name: &str, programs: &[RegionNames]) -> Result<u16, UnknownRegion> {
 }
 
 impl RegionNames {
-    /// These names, by the numbers of their regions, each of which has another.
+    /// Returns these names by the numbers of their regions. The names are distinct.
     pub fn new(names: BTreeMap<u16, String>) -> Self {
         Self(names)
     }
 
-    /// The names in documents: of those regions alone that the program marked.
+    /// Returns the names in documents: those of regions that the program marked.
     pub fn of_regions<'a>(regions: impl Iterator<Item = &'a Region>) -> Self {
         let named = regions.filter_map(|one| Some((one.region, one.name.clone()?)));
         Self(named.collect())
     }
 
-    /// The name of a region, where it has one.
+    /// Returns the name of a region, if it has one.
     pub fn get(&self, region: u16) -> Option<&str> {
         self.0.get(&region).map(String::as_str)
     }
 
-    /// A region for people.
+    /// Formats a region for the user.
     pub fn title(&self, region: u16) -> String {
         title(region, self.get(region))
     }

@@ -1,4 +1,4 @@
-//! Documents of runs that were saved, of either kind.
+//! Saved documents of runs, of either kind.
 
 use anyhow::{Context, anyhow};
 use serde::Serialize;
@@ -19,14 +19,14 @@ pub enum Saved {
     Kernel(Box<Document>),
 }
 
-/// What a program printed, as hashes; absent where the document does not tell.
+/// The hashes of a program's output; absent if the document does not record them.
 pub type Printed<'a> = (Option<&'a str>, Option<&'a str>);
 
 impl Saved {
-    /// The document of a run in JSON.
+    /// Parses the document of a run.
     ///
     /// # Errors
-    /// When it is none, or one of another version.
+    /// If it is not such a document, or has another version.
     pub fn parse(value: Value) -> anyhow::Result<Self> {
         if value["kind"] == KIND && value["schema"] == document::SCHEMA {
             let document = serde_json::from_value(value).context("damaged")?;
@@ -36,10 +36,10 @@ impl Saved {
             let document = serde_json::from_value(value).context("damaged")?;
             return Ok(Self::Memwright(document));
         }
-        Err(anyhow!("no account that memwright run --json wrote"))
+        Err(anyhow!("not an account written by memwright run --json"))
     }
 
-    /// Whether another run was the same; `None` where that was not looked at.
+    /// Returns whether another run was the same; `None` if that was not checked.
     pub fn repeats(&self) -> Option<bool> {
         match self {
             Self::Memwright(document) => Some(document.repeatable),
@@ -47,7 +47,7 @@ impl Saved {
         }
     }
 
-    /// The names that the program gave the regions which it marked.
+    /// Returns the names that the program gave to the regions that it marked.
     pub fn region_names(&self) -> RegionNames {
         match self {
             Self::Memwright(_) => RegionNames::default(),
@@ -55,7 +55,7 @@ impl Saved {
         }
     }
 
-    /// How the program ended.
+    /// Returns how the program ended.
     pub fn outcome(&self) -> Option<Ending> {
         match self {
             Self::Memwright(document) => document.outcome,
@@ -63,7 +63,7 @@ impl Saved {
         }
     }
 
-    /// What the program printed.
+    /// Returns the hashes of the program's output.
     pub fn printed(&self) -> Printed<'_> {
         match self {
             Self::Memwright(_) => (None, None),

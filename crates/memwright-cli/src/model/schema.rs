@@ -1,4 +1,4 @@
-//! The published schemas, and whether a document fits one.
+//! Validates documents against the published schemas.
 
 use jsonschema::Registry;
 use serde_json::Value;
@@ -24,7 +24,7 @@ const PUBLISHED: [(&str, &str); 5] = [
     ),
 ];
 
-/// A published schema.
+/// Returns a published schema.
 pub fn published(name: &str) -> Value {
     let (_, text) = PUBLISHED
         .iter()
@@ -33,7 +33,7 @@ pub fn published(name: &str) -> Value {
     serde_json::from_str(text).expect("it is JSON")
 }
 
-/// What is wrong with a document, by the schema of that name: a line for each fault.
+/// Returns a line for each fault of a document, according to the schema of that name.
 pub fn faults(name: &str, value: &Value) -> Vec<String> {
     let mut registry = Registry::new();
     for (file, _) in PUBLISHED {
@@ -51,12 +51,12 @@ pub fn faults(name: &str, value: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Where a schema would be, for the references of one to another.
+/// Returns the address of a schema, for references from one to another.
 fn address(file: &str) -> String {
     format!("schema:/{file}")
 }
 
-/// A schema that says less than it seems to would pass everything.
+/// A schema with a mistake could accept everything.
 #[test]
 fn every_schema_is_valid_and_refuses_something() {
     for (file, _) in PUBLISHED {

@@ -1,11 +1,10 @@
-//! What documents say of everything that a guest was told beside its memory, its CPUs and its policies, and that can shift a
-//! count.
+//! The settings in documents that can shift a count, other than the guest's memory, its CPUs and its policies.
 
 use crate::model::hash::hexadecimal_hash;
 use crate::model::plan::{Setup, Terminals};
 
-/// The settings of a guest, as `NAME=VALUE`. `files` is what `--file` put there, `input` the hash of standard input, `on` names
-/// what the kernel does beside its work.
+/// Returns the settings of a guest, as `NAME=VALUE`. `files` describes the files of `--file`, `input` is the hash of
+/// standard input, `on` names extra work of the kernel such as tracing.
 pub fn settings(setup: &Setup, files: &[String], input: &str, on: &[&'static str]) -> Vec<String> {
     let mut settings = setup.settings();
     let repeated = |name: &'static str, values: &[String]| {
@@ -23,12 +22,12 @@ pub fn settings(setup: &Setup, files: &[String], input: &str, on: &[&'static str
         .collect()
 }
 
-/// The setting of a program that read nothing from standard input, or was given nothing.
+/// Returns the setting of a program that read nothing from standard input, or had none.
 pub fn empty_input() -> String {
     format!("stdin=sha256 {}", hexadecimal_hash(&[]))
 }
 
-/// What a document says of the guest's terminals: programs do something else there.
+/// Returns the settings of the guest's terminals: programs behave differently on them.
 pub fn terminals(terminals: &Terminals) -> Vec<String> {
     let descriptors = terminals.descriptors().into_iter();
     let names = descriptors

@@ -1,8 +1,8 @@
-//! Commands as a shell takes them.
+//! Quotes commands for a shell.
 
 use std::ffi::{OsStr, OsString};
 
-/// A command as one line that a shell takes as it is meant.
+/// Returns a command as one line, quoted for a shell.
 pub fn shell_line(program: &OsStr, arguments: &[OsString]) -> String {
     let mut line = shell_word(program);
     for argument in arguments {

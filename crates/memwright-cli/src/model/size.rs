@@ -1,4 +1,4 @@
-//! Sizes as people write them.
+//! Parses and formats sizes.
 
 use std::fmt;
 
@@ -6,49 +6,49 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemorySize(u64);
 
-/// The least memory that the kernel boots with.
+/// The minimum with which the kernel boots.
 pub const LEAST: u64 = 16 << 20;
-/// The most: frames are numbered with 32 bits, and QEMU's low memory map is simple below this.
+/// The maximum: frames are numbered with 32 bits, and QEMU's low memory map is simple below this.
 pub const MOST: u64 = 1 << 40;
 
 impl MemorySize {
-    /// The least that there is.
+    /// Returns the minimum.
     #[cfg(test)]
     pub const fn least() -> Self {
         Self(LEAST)
     }
 
-    /// What a guest has where nothing is said.
+    /// Returns the default.
     pub const fn usual() -> Self {
         Self(512 << 20)
     }
 
-    /// What a guest of a bench has: room for a mapping of 1 GiB on any kernel.
+    /// Returns the memory of a guest of a bench: room for a mapping of 1 GiB on any kernel.
     pub const fn of_bench() -> Self {
         Self(2 << 30)
     }
 
-    /// The same with room for a mapping of 4 GiB.
+    /// Returns the memory of a guest of a bench with room for a mapping of 4 GiB.
     pub const fn of_large_bench() -> Self {
         Self(5 << 30)
     }
 
-    /// What a guest of a bench has whose program wants more.
+    /// Returns the memory of a guest of a bench for a program that needs more than this.
     pub const fn of_small_bench() -> Self {
         Self(128 << 20)
     }
 
-    /// So many MiB.
+    /// Returns a size in MiB.
     pub const fn from_mebibytes(mebibytes: u64) -> Self {
         Self(mebibytes << 20)
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub fn bytes(self) -> u64 {
         self.0
     }
 
-    /// Number of MiB.
+    /// Returns the number of MiB.
     pub fn mebibytes(self) -> u64 {
         self.0 >> 20
     }
@@ -63,10 +63,10 @@ impl fmt::Display for MemorySize {
 /// Parses `512M`, `1G`, `262144K` or a number of bytes; a unit may end in `B` or `iB`, in either case.
 ///
 /// # Errors
-/// What is wrong with the text, in words.
+/// The reason why the text is invalid.
 pub fn parse_memory_size(text: &str) -> Result<MemorySize, String> {
     let bytes = parse_bytes(text)?;
-    // First, because who forgot the unit has far too little.
+    // Checked first, because a size with a forgotten unit is far too small.
     if !(LEAST..=MOST).contains(&bytes) {
         return Err(format!(
             "expected at least {}M and at most {}G",
@@ -80,26 +80,26 @@ pub fn parse_memory_size(text: &str) -> Result<MemorySize, String> {
     Ok(MemorySize(bytes))
 }
 
-/// A number of huge pages of 2 MiB.
+/// A number of 2 MiB huge pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HugePages(u64);
 
 impl HugePages {
-    /// How many.
+    /// Returns their number.
     pub fn count(self) -> u64 {
         self.0
     }
 
-    /// Their bytes.
+    /// Returns their size in bytes.
     pub fn bytes(self) -> u64 {
         self.0.saturating_mul(2 << 20)
     }
 }
 
-/// Parses a size as [`parse_memory_size`] does, and rounds it up to huge pages.
+/// Parses a size like [`parse_memory_size`], and rounds it up to huge pages.
 ///
 /// # Errors
-/// What is wrong with the text, in words.
+/// The reason why the text is invalid.
 pub fn parse_huge_pages(text: &str) -> Result<HugePages, String> {
     Ok(HugePages(parse_bytes(text)?.div_ceil(2 << 20)))
 }
@@ -125,7 +125,7 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "expected a number with K, M or G, for example 512M".to_owned())
 }
 
-/// What keeps the pages of a swap device.
+/// The backing of a swap device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SwapKind {
     /// The guest's memory, compressed.
@@ -134,27 +134,27 @@ pub enum SwapKind {
     Disk,
 }
 
-/// The most bytes of a swap device: one piece of the kernel's heap holds a bit for each of its pages.
+/// The maximum size of a swap device in bytes: its bitmap of pages must fit in one piece of the kernel's heap.
 const MOST_SWAP: u64 = 63 << 30;
 
-/// A swap device of the guest, for so many bytes of pages.
+/// A swap device of the guest, and its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SwapSize {
-    /// What keeps them.
+    /// Its backing.
     pub kind: SwapKind,
-    /// How many.
+    /// Its size.
     pub size: MemorySize,
 }
 
 impl SwapSize {
-    /// Bytes of pages that go out to it.
+    /// Returns the number of bytes that can be swapped out to it.
     pub fn bytes(self) -> u64 {
         self.size.bytes()
     }
 }
 
 impl fmt::Display for SwapSize {
-    /// As the kernel reads it.
+    /// Formats it in the kernel's syntax.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
             SwapKind::Zram => "zram",
@@ -167,7 +167,7 @@ impl fmt::Display for SwapSize {
 /// Parses `zram:256M` or `disk:1G`.
 ///
 /// # Errors
-/// What is wrong with the text, in words.
+/// The reason why the text is invalid.
 pub fn parse_swap(text: &str) -> Result<SwapSize, String> {
     let (kind, size) = match text.split_once(':') {
         Some(("zram", size)) => (SwapKind::Zram, size),
@@ -183,7 +183,7 @@ pub fn parse_swap(text: &str) -> Result<SwapSize, String> {
     Ok(SwapSize { kind, size })
 }
 
-/// Bytes as MiB, rounded up, for messages.
+/// Formats bytes as MiB, rounded up, for messages.
 pub fn in_mebibytes(bytes: u64) -> String {
     format!("{} MiB", bytes.div_ceil(1 << 20))
 }

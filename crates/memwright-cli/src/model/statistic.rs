@@ -1,13 +1,13 @@
-//! What a figure says of several values.
+//! The statistics of measured values.
 
-/// What a figure says of the values that were measured.
+/// The statistic that a figure is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Statistic {
     /// The only value.
     Value,
-    /// The least of several.
+    /// The minimum.
     Minimum,
-    /// The middle one.
+    /// The median.
     Median,
     /// The arithmetic mean.
     Mean,
@@ -15,16 +15,16 @@ pub enum Statistic {
     Pass(Pass),
 }
 
-/// What a figure says of the passes of a region.
+/// The statistic of a region's passes that a figure is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
     /// The first pass.
     First,
-    /// The least of all passes.
+    /// The minimum of all passes.
     Least,
-    /// The median, of an even number of passes the lower one in the middle.
+    /// The median; for an even number of passes the lower of the two in the middle.
     Median,
-    /// The most of all passes.
+    /// The maximum of all passes.
     Most,
 }
 
@@ -32,7 +32,7 @@ impl Pass {
     /// All of them, in the order of reports.
     pub const ALL: [Self; 4] = [Self::First, Self::Least, Self::Median, Self::Most];
 
-    /// Its name in JSON, in the names of rows and in the headings of tables.
+    /// Returns its name in JSON, in the names of rows and in the headings of tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::First => "first",
@@ -42,7 +42,7 @@ impl Pass {
         }
     }
 
-    /// What it adds to the title of a row that stands alone.
+    /// Returns what it adds to the title of a row that stands alone.
     pub fn suffix(self) -> &'static str {
         match self {
             Self::First => "first pass",
@@ -54,7 +54,7 @@ impl Pass {
 }
 
 impl Statistic {
-    /// Its name in tables and exports.
+    /// Returns its name in tables and exports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Value => "value",
@@ -65,7 +65,7 @@ impl Statistic {
         }
     }
 
-    /// Whether a chart draws it: one bar stands for a series.
+    /// Returns whether a chart draws it: a series has one bar.
     pub fn is_drawn(self) -> bool {
         match self {
             Self::Value | Self::Median => true,
@@ -73,7 +73,7 @@ impl Statistic {
         }
     }
 
-    /// Whether tables have it in a column of its own.
+    /// Returns whether tables have a separate column for it.
     pub fn has_column(self) -> bool {
         match self {
             Self::Value | Self::Minimum | Self::Median | Self::Mean => true,

@@ -1,13 +1,13 @@
-//! What a bench of the user's own program found, as a document.
+//! The results of a bench of the user's own program, as a document.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::kernel_run;
 use crate::model::parameter::Parameter;
 
-/// Version of the document's form: a higher one when a name changes its meaning or goes. New names keep it.
+/// The version of the document's form. It is raised when a name is removed or changes its meaning, not for new names.
 pub const SCHEMA: u32 = 1;
-/// What says that a document is one of these.
+/// The value of `kind` in such a document.
 pub const KIND: &str = "sweep";
 
 /// A program on several kernels, once for each combination of its parameters.
@@ -21,7 +21,7 @@ pub struct Document {
     pub command: Vec<String>,
     /// The parameters, of which the last changes fastest.
     pub parameters: Vec<Parameter>,
-    /// What was counted at each point.
+    /// The counts at each point.
     pub points: Vec<Point>,
 }
 
@@ -30,12 +30,12 @@ pub struct Document {
 pub struct Point {
     /// The values, in the order of the parameters.
     pub values: Vec<String>,
-    /// What was counted on each kernel.
+    /// The counts on each kernel.
     pub columns: Vec<kernel_run::Document>,
 }
 
 impl Document {
-    /// Whether no second run was another; also where there was none.
+    /// Returns whether no second run differed; also true if there was none.
     pub fn repeats(&self) -> bool {
         let mut columns = self.points.iter().flat_map(|point| &point.columns);
         columns.all(|one| one.repeats != Some(false))

@@ -3,16 +3,16 @@
 use memwright::{LARGEST_ORDER, SMALLEST_ORDER, SizeMode};
 use std::fmt;
 
-/// What holds for pages of one size.
+/// The setting for pages of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThpSize {
-    /// The size is 4 KiB, so many times doubled.
+    /// The size is 4 KiB shifted left by this.
     order: u8,
     mode: SizeMode,
 }
 
 impl ThpSize {
-    /// As our kernel reads it: the order and the mode.
+    /// Returns the setting in the syntax of Memwright's kernel: the order and the mode.
     pub fn for_manifest(self) -> String {
         format!("{}:{}", self.order, self.word())
     }
@@ -25,7 +25,7 @@ impl ThpSize {
 }
 
 impl fmt::Display for ThpSize {
-    /// As the option has it, and Linux's `thp_anon` (since 6.12).
+    /// Formats it in the syntax of the option, and of Linux's `thp_anon` (since 6.12).
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kibibytes = 4 << self.order;
         if kibibytes % 1024 == 0 {
@@ -39,7 +39,7 @@ impl fmt::Display for ThpSize {
 /// Parses `64K:always`.
 ///
 /// # Errors
-/// What is wrong with the text, in words.
+/// The reason why the text is invalid.
 pub fn parse_thp_size(text: &str) -> Result<ThpSize, String> {
     let expected = || {
         "expected SIZE:WHICH, a size from 16K to 2M and always, inherit, madvise or never"

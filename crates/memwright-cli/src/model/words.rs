@@ -1,8 +1,8 @@
-//! Values in words, as all reports have them.
+//! Formats values in words, as in all reports.
 
 use crate::model::memwright_run::Ending;
 
-/// How many CPUs, in words.
+/// Returns the number of CPUs in words.
 pub fn cpus(count: u8) -> String {
     match count {
         1 => "1 CPU".to_owned(),
@@ -10,7 +10,7 @@ pub fn cpus(count: u8) -> String {
     }
 }
 
-/// How the program ended, in words.
+/// Returns how the program ended, in words.
 pub fn ending(outcome: Option<Ending>) -> String {
     match outcome {
         Some(Ending::Exited(code)) => format!("exited with code {code}"),
@@ -20,7 +20,7 @@ pub fn ending(outcome: Option<Ending>) -> String {
     }
 }
 
-/// A number with commas between thousands.
+/// Formats a number with commas between thousands.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);

@@ -1,8 +1,9 @@
 //! A newer QEMU from Debian's backports, unpacked into a private cache.
 //!
-//! Debian 12 has QEMU 7.2, under which a CPU may starve when several count instructions. Its backports hold a later one
-//! whose libraries are those of the installed package. The packages are unpacked and never installed: nothing outside the
-//! cache folder changes, and no right beyond reading the archive is needed. A run that needs it takes it by itself.
+//! Debian 12 has QEMU 7.2, under which one of several CPUs may starve under the instruction clock. Its backports
+//! contain a later QEMU that uses the same installed libraries. The packages are unpacked and never installed: nothing
+//! outside the cache folder changes, and no permission beyond reading the archive is needed. A run that needs the later
+//! QEMU fetches it automatically.
 
 use std::fs;
 use std::io::Write;
@@ -16,43 +17,43 @@ use crate::host::cache;
 use crate::host::folder::PrivateFolder;
 use crate::host::output::say;
 
-/// The value of `MEMWRIGHT_QEMU` that asks for this one.
+/// The value of `MEMWRIGHT_QEMU` that selects this QEMU.
 pub const NAME: &str = "backports";
-/// The suite that has it.
+/// The suite that contains it.
 const SUITE: &str = "bookworm-backports";
-/// What is unpacked: the emulator, its data, its firmware.
+/// The packages to unpack: the emulator, its data, its firmware.
 const PACKAGES: [&str; 4] = [
     "qemu-system-x86",
     "qemu-system-common",
     "qemu-system-data",
     "seabios",
 ];
-/// The release that the suite belongs to: the machine's own mirror of it has the suite too.
+/// The release to which the suite belongs: the machine's mirror for it has the suite too.
 const RELEASE: &str = "bookworm";
 /// The script in the cache that starts the emulator with its own firmware.
 const STARTER: &str = "qemu-system-x86_64";
 
-/// Where the unpacked QEMU is, or will be.
+/// Returns the path of the unpacked QEMU, whether or not it exists.
 ///
 /// # Errors
-/// One line when there is no home for a cache.
+/// One line if there is no home for a cache.
 pub fn place() -> anyhow::Result<PathBuf> {
     Ok(cache::folder()?.join(format!("qemu-{SUITE}")).join(STARTER))
 }
 
-/// The emulator itself, which the starter starts.
+/// Returns the path of the emulator that the script starts.
 ///
 /// # Errors
-/// One line when there is no home for a cache.
+/// One line if there is no home for a cache.
 pub fn executable() -> anyhow::Result<PathBuf> {
     let folder = cache::folder()?.join(format!("qemu-{SUITE}"));
     Ok(folder.join("root/usr/bin/qemu-system-x86_64"))
 }
 
-/// The path of the unpacked QEMU; unpacks it first when the cache does not have it.
+/// Returns the path of the unpacked QEMU; unpacks it first if it is not in the cache.
 ///
 /// # Errors
-/// One line when there is no home for a cache, or apt-get or dpkg is missing or fails.
+/// One line if there is no home for a cache, or apt-get or dpkg is missing or fails.
 pub fn obtain() -> anyhow::Result<PathBuf> {
     let cache = cache::folder()?;
     let folder = cache.join(format!("qemu-{SUITE}"));
@@ -61,7 +62,7 @@ pub fn obtain() -> anyhow::Result<PathBuf> {
         return Ok(starter);
     }
     fs::create_dir_all(&cache).with_context(|| format!("cannot create {}", cache.display()))?;
-    // Another command may unpack at the same time: each works in a folder of its own, the first to finish names it.
+    // Another command may unpack at the same time: each works in a private folder, and the first to finish renames it.
     let work = PrivateFolder::within(&cache)
         .with_context(|| format!("cannot write to {}", cache.display()))?;
     let fresh = work.path().join("fresh");
@@ -88,7 +89,7 @@ fn fetch(work: &Path) -> anyhow::Result<()> {
     archive.unpack(&PACKAGES)
 }
 
-/// Writes the script that starts the emulator with the data and firmware beside it.
+/// Writes the script that starts the emulator with the unpacked data and firmware.
 fn write_starter(work: &Path, folder: &Path) -> anyhow::Result<()> {
     let root = folder.join("root/usr");
     let path = work.join(STARTER);

@@ -1,4 +1,4 @@
-//! The QEMU command line. Everything that a guest could observe is pinned, so that runs repeat on every machine.
+//! The QEMU command line. Everything that a guest could observe is fixed, so that runs repeat on every machine.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,14 +11,14 @@ use crate::qemu::nodes::{self, Backing};
 
 /// The oldest machine of the oldest supported QEMU: its defaults never change.
 const MACHINE: &str = "pc-i440fx-7.2";
-/// One CPU model and what separates it from what TCG offers in every supported version. `enforce` makes QEMU refuse
-/// to start rather than leave a feature out. ERMS stays away: TCG counts each byte of `rep stosb`.
+/// A CPU model, reduced to the features that TCG supports in every QEMU version. `enforce` makes QEMU refuse to start
+/// instead of dropping a feature. ERMS is off: TCG counts each byte of `rep stosb`.
 const CPU_WITH_XAPIC: &str = "Haswell-v4,-pcid,-x2apic,-tsc-deadline,-invpcid,-spec-ctrl,-erms,\
     +smap,+pku,+pdpe1gb,+umip,+adx,+clflushopt,+clwb,+xgetbv1,enforce";
-/// The same with an x2APIC, which later versions offer.
+/// The same with an x2APIC, which later versions support.
 const CPU_WITH_X2APIC: &str = "Haswell-v4,-pcid,+x2apic,-tsc-deadline,-invpcid,-spec-ctrl,-erms,\
     +smap,+pku,+pdpe1gb,+umip,+adx,+clflushopt,+clwb,+xgetbv1,enforce";
-/// The time at which [`crate::guestfs::initrd::EPOCH`] is.
+/// The guest time of [`crate::guestfs::initrd::EPOCH`].
 const CLOCK: &str = "base=2026-01-01T00:00:00,clock=vm";
 
 /// The files and sockets of one run.
@@ -41,7 +41,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// The usual names in a folder for files and one for sockets.
+    /// Returns the default names in a folder for files and one for sockets.
     pub fn within(files: &Path, sockets: &Path) -> Self {
         Self {
             kernel: files.join("kernel"),
@@ -55,7 +55,7 @@ impl Places {
     }
 }
 
-/// The arguments that make the machine, whatever kernel it boots: the same for every guest that is to be compared.
+/// Returns the arguments that define the machine, whatever kernel it boots: the same for all guests that are compared.
 pub fn machine_arguments(machine: &Machine, backing: &Backing<'_>) -> Vec<OsString> {
     let mut line: Vec<OsString> = Vec::new();
     let mut add = |words: &[&OsStr]| line.extend(words.iter().map(|word| (*word).to_owned()));
@@ -90,7 +90,7 @@ pub fn machine_arguments(machine: &Machine, backing: &Backing<'_>) -> Vec<OsStri
     line
 }
 
-/// QEMU's arguments for Memwright's kernel. With `gdb`, QEMU waits for a debugger on that port of this machine.
+/// Returns QEMU's arguments for Memwright's kernel. With `gdb`, QEMU waits for a debugger on that port of this machine.
 pub fn arguments(
     places: &Places,
     machine: &Machine,
@@ -112,7 +112,7 @@ pub fn arguments(
         let drive = "if=none,id=disk,format=raw,cache=unsafe,aio=threads,file=";
         add(&[word("-drive"), &option(drive, &places.disk)]);
         let device = "virtio-blk-pci,drive=disk,disable-legacy=off,disable-modern=on,num-queues=1";
-        // By default QEMU stops the machine for good where the host has no room left.
+        // By default QEMU stops the machine for ever if the host's disk is full.
         let device = format!("{device},werror=report,rerror=report");
         let device = format!("{device},queue-size={DISK_QUEUE},addr={DISK_SLOT}");
         add(&[word("-device"), word(&device)]);
@@ -139,12 +139,12 @@ pub fn arguments(
     line
 }
 
-/// A socket that QEMU listens on without waiting for anyone.
+/// Returns the option for a socket on which QEMU listens without waiting for a connection.
 fn socket(name: &str, path: &Path) -> OsString {
     option(&format!("socket,id={name},server=on,wait=off,path="), path)
 }
 
-/// An option that ends in a path; commas in that are doubled.
+/// Returns an option that ends in a path; commas in the path are doubled.
 pub fn option(before: &str, path: &Path) -> OsString {
     let mut text = before.as_bytes().to_vec();
     for byte in path.as_os_str().as_bytes() {

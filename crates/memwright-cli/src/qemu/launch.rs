@@ -1,7 +1,7 @@
 //! Starts QEMU so that it never outlives the command.
 //!
-//! The command starts itself with a hidden subcommand; that process asks the kernel for a signal at its parent's death,
-//! which `execve` keeps, and becomes QEMU. So that ends even when the command is killed outright.
+//! The command starts itself with a hidden subcommand. That process requests a signal for the death of its parent,
+//! which `execve` preserves, and execs QEMU. QEMU therefore exits even if the command is killed.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader};
@@ -13,24 +13,24 @@ use clap::Args;
 use memwright_linux::channel::STREAM_PIPE;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-/// Name of the hidden subcommand.
+/// The name of the hidden subcommand.
 pub const SUBCOMMAND: &str = "__launch";
 
-/// What the hidden launcher takes: the program to become, then its arguments.
+/// The arguments of the hidden launcher: the program to exec, and its arguments.
 #[derive(Debug, Args)]
 pub struct LaunchArgs {
-    /// Process that must still be the parent.
+    /// The process that must still be the parent.
     pub parent: i32,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true)]
     pub command: Vec<OsString>,
 }
 
-/// Starts `program` in a process group of its own (a terminal's Ctrl-C is for the guest to receive, not for QEMU), with
-/// its output in a small pipe. To be called by the thread that stays to the end: the death signal is tied to it.
+/// Starts `program` in a new process group (a terminal's Ctrl-C is for the guest, not for QEMU), with its output in a
+/// small pipe. Must be called by the thread that lives longest: the death signal is tied to it.
 ///
 /// # Errors
-/// Those of making the pipe and of starting the command itself again.
+/// Errors of creating the pipe and of starting the command itself again.
 pub fn start(
     program: &OsString,
     arguments: &[OsString],
@@ -38,7 +38,7 @@ pub fn start(
     errors: Stdio,
 ) -> anyhow::Result<(PipeReader, Child)> {
     let (output, writer) = io::pipe().context("cannot make a pipe")?;
-    // The guest counts on QEMU's waiting when it is full.
+    // The guest relies on QEMU waiting when the pipe is full.
     let size = rustix::pipe::fcntl_setpipe_size(&output, STREAM_PIPE);
     let size = size.context("cannot size a pipe")?;
     ensure!(size <= STREAM_PIPE, "a pipe holds {size} bytes at least");
@@ -57,12 +57,12 @@ pub fn start(
     Ok((output, child))
 }
 
-/// The hidden subcommand: becomes the program, or returns why not.
+/// Execs the program for the hidden subcommand, or returns why it could not.
 pub fn become_program(args: &LaunchArgs) -> anyhow::Error {
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         return io::Error::from(error).into();
     }
-    // The parent may have died before the request was in place.
+    // The parent may have died before the death signal was requested.
     if i64::from(parent_id()) != i64::from(args.parent) {
         return anyhow::anyhow!("the command that started this one is gone");
     }

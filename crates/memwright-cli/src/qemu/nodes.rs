@@ -1,9 +1,9 @@
-//! QEMU's options for the nodes of a guest and the memory backend of each.
+//! QEMU's options for the NUMA nodes of a guest and the memory backend of each.
 
 use crate::model::nodes::Nodes;
 use crate::model::size::MemorySize;
 
-/// One option of QEMU's.
+/// An option of QEMU.
 pub struct NodeOption {
     /// Its name.
     pub name: &'static str,
@@ -11,22 +11,22 @@ pub struct NodeOption {
     pub value: String,
 }
 
-/// What keeps a guest's memory.
+/// The backing of a guest's memory.
 #[derive(Debug, Clone, Copy)]
 pub enum Backing<'a> {
-    /// QEMU itself.
+    /// Memory of QEMU itself.
     Own,
-    /// A file for each node, by the path by which QEMU opens it.
+    /// A file for each node, at the path by which QEMU opens it.
     Files(&'a [String]),
 }
 
 impl<'a> Backing<'a> {
-    /// These files; QEMU itself where there are none.
+    /// Returns the backing by these files, or by QEMU itself if there are none.
     pub fn of(files: Option<&'a [String]>) -> Self {
         files.map_or(Self::Own, Self::Files)
     }
 
-    /// The object that is so many MiB of node `number`.
+    /// Returns the memory object of node `number`, of `size` MiB.
     fn object(&self, name: &str, size: u64, number: usize) -> String {
         match self {
             Self::Own => format!("memory-backend-ram,id={name},size={size}M"),
@@ -38,7 +38,7 @@ impl<'a> Backing<'a> {
     }
 }
 
-/// The options for a guest of so much memory and so many CPUs.
+/// Returns the options for a guest with this memory and these CPUs.
 pub fn options(
     nodes: Nodes,
     memory: MemorySize,
@@ -48,7 +48,7 @@ pub fn options(
     let mut options = Vec::new();
     let mut option = |name, value| options.push(NodeOption { name, value });
     if nodes.is_single() {
-        // QEMU's own needs no word.
+        // QEMU's default backing needs no option.
         if let Backing::Files(_) = backing {
             option("-object", backing.object("ram", memory.mebibytes(), 0));
             option("-machine", "memory-backend=ram".to_owned());

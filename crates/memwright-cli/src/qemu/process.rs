@@ -1,4 +1,4 @@
-//! The running QEMU: one owner waits for it, anyone may end it and say why.
+//! The running QEMU: one owner waits for it, and any thread may end it with a reason.
 
 use std::io;
 use std::process::{Child, ExitStatus};
@@ -9,15 +9,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub enum Cut {
     /// `--timeout` expired.
     TimedOut,
-    /// This signal asked the command to end.
+    /// This signal was sent to the command to end it.
     Signalled(i32),
-    /// The reader of standard output has gone.
+    /// The reader of standard output is gone.
     OutputClosed,
     /// Standard output could not be written, with this error number.
     OutputFailed(i32),
 }
 
-/// A QEMU process. It is killed when this value goes.
+/// A QEMU process. It is killed when this value is dropped.
 #[derive(Debug)]
 pub struct Process {
     child: Mutex<Child>,
@@ -25,7 +25,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Takes over a started process.
+    /// Takes ownership of a started process.
     pub fn new(child: Child) -> Self {
         Self {
             child: Mutex::new(child),
@@ -33,32 +33,32 @@ impl Process {
         }
     }
 
-    /// Notes why the run is being cut short; the first reason stands. The process goes on.
+    /// Records why the run is being cut short; only the first reason is kept. The process continues.
     pub fn note(&self, cut: Cut) {
         hold(&self.cut).get_or_insert(cut);
     }
 
-    /// Ends the process for that reason.
+    /// Kills the process for that reason.
     pub fn cut(&self, cut: Cut) {
         self.note(cut);
         self.kill();
     }
 
-    /// Why it was ended, if it was.
+    /// Returns why it was killed, if it was.
     pub fn was_cut(&self) -> Option<Cut> {
         *hold(&self.cut)
     }
 
-    /// Kills the process if it still runs.
+    /// Kills the process if it is still running.
     pub fn kill(&self) {
-        // A process that has ended already needs no killing; other errors cannot happen to a child.
+        // A process that has exited needs no killing; other errors cannot happen to a child.
         let _ = hold(&self.child).kill();
     }
 
-    /// Waits for the end. Its output has ended before, so it takes no time.
+    /// Waits for the process to exit. Its output has ended before, so this takes no time.
     ///
     /// # Errors
-    /// Those of waiting.
+    /// Errors of waiting.
     pub fn wait(&self) -> io::Result<ExitStatus> {
         hold(&self.child).wait()
     }
@@ -71,7 +71,7 @@ impl Drop for Process {
     }
 }
 
-/// A panic elsewhere must not keep QEMU alive.
+/// Locks a mutex. A panic elsewhere must not keep QEMU alive.
 fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! QEMU's monitor protocol, as far as a run needs it.
+//! The part of QEMU's monitor protocol that a run needs.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 /// How long QEMU may take to answer while a guest runs.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Why a command was not done.
+/// Why a command failed.
 #[derive(Debug)]
 pub enum QmpError {
-    /// The socket failed; `UnexpectedEof` when QEMU has ended.
+    /// The socket failed; `UnexpectedEof` if QEMU has exited.
     Io(io::Error),
-    /// What QEMU sent is no JSON.
+    /// QEMU sent something other than JSON.
     Parse(serde_json::Error),
-    /// QEMU refused the command, with these words.
+    /// QEMU refused the command with this message.
     Refused(String),
 }
 
@@ -52,7 +52,7 @@ pub struct Event {
     /// Its name.
     #[serde(rename = "event")]
     pub name: String,
-    /// What belongs to it.
+    /// Its data.
     #[serde(default)]
     pub data: Value,
 }
@@ -62,7 +62,7 @@ pub struct Event {
 pub struct Monitor {
     stream: UnixStream,
     lines: BufReader<UnixStream>,
-    // Events that came while an answer was awaited, oldest first.
+    // Events that arrived while an answer was awaited, oldest first.
     events: Vec<Event>,
 }
 
@@ -70,7 +70,7 @@ impl Monitor {
     /// Negotiates on a connected socket.
     ///
     /// # Errors
-    /// Those of the socket; what does not speak the protocol.
+    /// I/O errors of the socket; a peer that does not speak the protocol.
     pub fn open(stream: UnixStream) -> Result<Self, QmpError> {
         let lines = BufReader::new(stream.try_clone()?);
         let mut monitor = Self {
@@ -86,7 +86,7 @@ impl Monitor {
     /// Executes a command and returns its answer.
     ///
     /// # Errors
-    /// Those of the socket, and QEMU's refusal.
+    /// I/O errors of the socket, and QEMU's refusal.
     pub fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, QmpError> {
         let line = json!({ "execute": command, "arguments": arguments });
         self.stream.write_all(format!("{line}\n").as_bytes())?;
@@ -106,7 +106,7 @@ impl Monitor {
     /// Waits for the first event that `wanted` accepts, and returns it. Earlier events are dropped.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// I/O errors of the socket.
     pub fn wait_for(&mut self, wanted: impl Fn(&Event) -> bool) -> Result<Event, QmpError> {
         loop {
             for event in std::mem::take(&mut self.events) {
@@ -131,7 +131,7 @@ impl Monitor {
 /// Injects a non-maskable interrupt into the guest's CPUs.
 ///
 /// # Errors
-/// Those of the socket; `TimedOut` or `WouldBlock` when QEMU does not answer; its refusal.
+/// I/O errors of the socket; `TimedOut` or `WouldBlock` if QEMU does not answer; its refusal.
 pub fn inject_nmi(socket: &Path) -> Result<(), QmpError> {
     let stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use std::thread;
 
-    /// A monitor whose other end sends these lines, one for each that it receives after the greeting.
+    /// Returns a monitor whose peer sends these lines, one for each line that it receives after the greeting.
     fn monitor(answers: &'static [&'static str]) -> (Monitor, thread::JoinHandle<Vec<Value>>) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let served = thread::spawn(move || {
@@ -183,7 +183,7 @@ mod tests {
             received[2],
             json!({ "execute": "migrate", "arguments": { "uri": "x" } })
         );
-        // The other end has gone.
+        // The peer is gone.
         let error = monitor.wait_for(|_| true).unwrap_err();
         assert!(matches!(error, QmpError::Io(_)), "{error}");
     }

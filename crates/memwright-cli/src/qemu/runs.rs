@@ -1,4 +1,4 @@
-//! The guests that run side by side, and what ends them all: a signal, or the end of their time.
+//! The guests that run in parallel, and what ends all of them: a signal, or the time limit.
 
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -12,26 +12,26 @@ use crate::host::signals;
 use crate::model::failure::{Failure, TIMEOUT, signal_code};
 use crate::qemu::process::{Cut, Process};
 
-/// What can end the guests.
+/// The state of what can end the guests.
 #[derive(Debug, Default)]
 struct Shared {
     cut: Option<Cut>,
     processes: Vec<Arc<Process>>,
 }
 
-/// The guests of a command. When it goes, nobody listens for signals any more.
+/// The guests of a command. Dropping it stops the handling of signals.
 pub struct Runs {
     shared: Arc<Mutex<Shared>>,
     signals: Handle,
-    // A message begins the time anew; its end ends the thread that waits for it to pass.
+    // A message restarts the time limit; dropping the sender ends the thread that waits for it.
     time: Sender<()>,
 }
 
 impl Runs {
-    /// From now on SIGINT, SIGTERM, SIGHUP and the passing of `limit` end every guest.
+    /// Starts to handle signals: SIGINT, SIGTERM, SIGHUP and the expiry of `limit` end every guest.
     ///
     /// # Errors
-    /// Those of installing signal handlers.
+    /// Errors of installing signal handlers.
     pub fn start(limit: Duration) -> io::Result<Self> {
         let shared = Arc::new(Mutex::new(Shared::default()));
         let mut signals = Signals::new(signals::ending())?;
@@ -60,7 +60,7 @@ impl Runs {
         })
     }
 
-    /// Adds a guest; one that comes too late ends at once.
+    /// Adds a guest; one that is added too late is ended at once.
     pub fn add(&self, process: &Arc<Process>) {
         let mut shared = hold(&self.shared);
         if let Some(cut) = shared.cut {
@@ -69,13 +69,13 @@ impl Runs {
         shared.processes.push(process.clone());
     }
 
-    /// Begins the time anew, for the guests of the next run.
+    /// Restarts the time limit, for the guests of the next run.
     pub fn renew(&self) {
-        // The thread ends before this value only when the time is over.
+        // The thread ends before this value only when the time has expired.
         let _ = self.time.send(());
     }
 
-    /// Fails once the guests were ended.
+    /// Fails if the guests were ended.
     ///
     /// # Errors
     /// [`Failure::Ended`].
@@ -93,7 +93,7 @@ impl Runs {
         }
     }
 
-    /// Why the guests were ended, if they were.
+    /// Returns why the guests were ended, if they were.
     pub fn was_cut(&self) -> Option<Cut> {
         hold(&self.shared).cut
     }
@@ -113,7 +113,7 @@ fn cut(shared: &Mutex<Shared>, reason: Cut) {
     }
 }
 
-/// A panic elsewhere must not keep a guest alive.
+/// Locks the state. A panic elsewhere must not keep a guest alive.
 fn hold(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

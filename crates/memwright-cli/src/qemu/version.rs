@@ -14,7 +14,7 @@ use crate::model::hash::hexadecimal_hash;
 use crate::model::machine::Machine;
 use crate::qemu::backports;
 
-/// The program to look for where nothing else is said.
+/// The default program name.
 const USUAL: &str = "qemu-system-x86_64";
 
 /// A version of QEMU.
@@ -26,7 +26,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// A version by its numbers.
+    /// Returns a version from its numbers.
     pub const fn new(major: u32, minor: u32, micro: u32) -> Self {
         Self {
             major,
@@ -35,13 +35,13 @@ impl Version {
         }
     }
 
-    /// The oldest with the pinned machine type and AVX2 under TCG.
+    /// The oldest version with the fixed machine type and AVX2 under TCG.
     pub const OLDEST: Self = Self {
         major: 7,
         minor: 2,
         micro: 0,
     };
-    /// One in which several CPUs that count instructions take fair turns, with an x2APIC under TCG.
+    /// A version in which several CPUs run in fair turns under the instruction clock, with an x2APIC under TCG.
     pub const NEWER: Self = Self {
         major: 10,
         minor: 0,
@@ -55,16 +55,16 @@ impl fmt::Display for Version {
     }
 }
 
-/// The QEMU that somebody chose by `MEMWRIGHT_QEMU`.
+/// Returns the QEMU that `MEMWRIGHT_QEMU` selects.
 fn chosen() -> Option<OsString> {
     std::env::var_os("MEMWRIGHT_QEMU").filter(|path| !path.is_empty())
 }
 
-/// The QEMU to use: `MEMWRIGHT_QEMU`, else the one in PATH. The word `backports` stands for a newer one in a private
-/// cache, which is also taken where the machine needs a newer one than that in PATH.
+/// Returns the QEMU to use: `MEMWRIGHT_QEMU`, or the one in PATH. The value `backports` selects a newer one in a
+/// private cache, which is also used if the machine needs a newer one than that in PATH.
 ///
 /// # Errors
-/// Those of fetching the one from backports.
+/// Errors of fetching the one from backports.
 pub fn program(machine: &Machine, limit: Duration) -> anyhow::Result<OsString> {
     match chosen() {
         Some(word) if word == backports::NAME => Ok(backports::obtain()?.into()),
@@ -82,10 +82,10 @@ pub fn program(machine: &Machine, limit: Duration) -> anyhow::Result<OsString> {
     }
 }
 
-/// The QEMU that `program` would give, as far as that can be said without fetching one.
+/// Returns the QEMU that `program` would return, as far as that is known without fetching one.
 ///
 /// # Errors
-/// When there is no home for a cache.
+/// If there is no home for a cache.
 pub fn program_to_name(machine: &Machine, limit: Duration) -> anyhow::Result<OsString> {
     match chosen() {
         Some(path) if path != backports::NAME => Ok(path),
@@ -94,10 +94,10 @@ pub fn program_to_name(machine: &Machine, limit: Duration) -> anyhow::Result<OsS
     }
 }
 
-/// The QEMU that runs of one CPU use, and its version.
+/// Returns the QEMU for runs of one CPU, and its version.
 ///
 /// # Errors
-/// One line when it is missing or too old.
+/// One line if it is missing or too old.
 pub fn usual() -> anyhow::Result<(OsString, Version)> {
     let program = match chosen() {
         Some(word) if word == backports::NAME => backports::place()?.into(),
@@ -108,7 +108,7 @@ pub fn usual() -> anyhow::Result<(OsString, Version)> {
     Ok((program, version))
 }
 
-/// The version of the QEMU in PATH if the machine needs a newer one. A missing QEMU is not an older one.
+/// Returns the version of the QEMU in PATH if the machine needs a newer one. A missing QEMU does not count as older.
 fn usual_is_older(machine: &Machine, limit: Duration) -> Option<Version> {
     machine.needs_newer()?;
     check(&USUAL.into(), Version::OLDEST, "", limit)
@@ -116,7 +116,7 @@ fn usual_is_older(machine: &Machine, limit: Duration) -> Option<Version> {
         .filter(|version| *version < Version::NEWER)
 }
 
-/// Whether a QEMU was built so that it takes plugins: then its log can hold what they say.
+/// Returns whether a QEMU was built with plugin support, so that its log can contain their output.
 pub fn takes_plugins(program: &OsString) -> bool {
     let answer = bounded::output(
         Command::new(program).args(["-d", "help"]),
@@ -128,11 +128,11 @@ pub fn takes_plugins(program: &OsString) -> bool {
     })
 }
 
-/// Asks a QEMU for its version, and whether it has what this machine needs. It may take `limit` to answer, and
-/// [`bounded::PATIENCE`] at most.
+/// Queries a QEMU's version, and checks that it supports this machine. It may take `limit` to answer, and at most
+/// [`bounded::PATIENCE`].
 ///
 /// # Errors
-/// One line when it is missing, does not answer as QEMU does, or is too old.
+/// One line if it is missing, does not answer like QEMU, or is too old.
 pub fn check_for(
     program: &OsString,
     machine: &Machine,
@@ -162,7 +162,7 @@ fn check(
             return Err(error).with_context(|| format!("QEMU cannot be started: {name}"));
         }
         Err(unanswered @ (Unanswered::Late(_) | Unanswered::Endless)) => {
-            bail!("{name} is no QEMU: {name} --version {unanswered}")
+            bail!("{name} is not QEMU: {name} --version {unanswered}")
         }
     };
     let text = String::from_utf8_lossy(&output.stdout);
@@ -174,7 +174,7 @@ fn check(
             .chars()
             .take(80)
             .collect();
-        bail!("{name} is no QEMU: --version printed {line:?}");
+        bail!("{name} is not QEMU: --version printed {line:?}");
     };
     if version < oldest {
         bail!("QEMU is too old: {name} is version {version}, {oldest} or later is needed{reason}");
@@ -182,7 +182,8 @@ fn check(
     Ok(version)
 }
 
-/// SHA-256 of the executable that a name stands for, through the script of an unpacked one; empty where it cannot be read.
+/// Returns the SHA-256 of the executable of a name, also for the script of an unpacked QEMU; empty if it cannot be
+/// read.
 pub fn hash(program: &OsString) -> String {
     let path = match locate(program) {
         Some(path) if backports::place().is_ok_and(|place| place == path) => {
@@ -195,7 +196,7 @@ pub fn hash(program: &OsString) -> String {
     bytes.map_or_else(|_| String::new(), |bytes| hexadecimal_hash(&bytes))
 }
 
-/// The file that a command's name stands for.
+/// Returns the file of a command's name.
 fn locate(program: &OsString) -> Option<PathBuf> {
     if Path::new(program).components().count() > 1 {
         return Some(program.into());
@@ -206,7 +207,7 @@ fn locate(program: &OsString) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Reads `QEMU emulator version 7.2.22 (...)`.
+/// Parses `QEMU emulator version 7.2.22 (...)`.
 fn parse(text: &str) -> Option<Version> {
     let rest = text
         .lines()
@@ -271,7 +272,7 @@ mod tests {
             check(&"/bin/true".into(), Version::OLDEST, "", bounded::PATIENCE)
                 .unwrap_err()
                 .to_string()
-                .contains("is no QEMU")
+                .contains("is not QEMU")
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The account as people read it, on standard error after the run.
+//! Renders the complete account for the user, on standard error after the run.
 
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
@@ -10,17 +10,17 @@ use crate::model::settings::empty_input;
 use crate::model::size::in_mebibytes;
 use crate::model::words::{cpus, ending, grouped};
 
-/// How wide the column of counts is.
+/// The width of the column of counts.
 const COUNT_WIDTH: usize = 24;
-/// Marks a count that repeats, where that does not go without saying.
+/// Marks a count that repeats, if not all counts do.
 const REPEATS: char = '=';
 
-/// Whether the terminal may be sent styles: standard error is one, and `NO_COLOR` is not set.
+/// Returns whether styles may be used: standard error is a terminal, and `NO_COLOR` is not set.
 pub fn styled() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// The whole account as text.
+/// Returns the complete account as text.
 pub fn render(document: &Document, styled: bool) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "\nMemory account of {}", document.arguments.join(" "));
@@ -101,7 +101,7 @@ pub fn render(document: &Document, styled: bool) -> String {
     out
 }
 
-/// What the guest was told beside that, where it is not the usual.
+/// Returns the guest's other settings that differ from the defaults.
 fn settings(all: &[String]) -> String {
     let empty = empty_input();
     let usual = ["thp=madvise", "numa=1", &empty];

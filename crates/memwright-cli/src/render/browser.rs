@@ -1,4 +1,5 @@
-//! The page in a real browser, where there is one: that everything on it can be read, on a telephone and on paper too.
+//! Tests the page in a real browser, if one is installed: that everything on it is readable, also on a phone and on
+//! paper.
 
 #[path = "../../tests/skipped/mod.rs"]
 mod skipped;
@@ -14,7 +15,8 @@ use crate::sheet::value::Value as Measured;
 
 const BROWSER: &str = "/usr/bin/chromium";
 
-/// Looks at the page from inside a frame: what was fetched, what cannot be seen or read, what lies over something else.
+/// Inspects the page from inside a frame: what was fetched, what is invisible or unreadable, what overlaps something
+/// else.
 const LOOK: &str = r#"
 const seen = { fetched: performance.getEntriesByType("resource").length, hidden: [], outside: [], over: [], small: [] };
 seen.width = innerWidth;
@@ -53,7 +55,7 @@ pre.textContent = JSON.stringify(seen);
 parent.document.body.append(pre);
 "#;
 
-/// A page in a frame of this width: the window of a browser without a screen cannot be as narrow as a telephone's.
+/// Returns a page in a frame of this width: the window of a headless browser cannot be as narrow as a phone's.
 fn framed(page: &str, width: usize) -> String {
     let looking = format!("<script>{LOOK}</script></body>");
     let page = page.replace("</body>", &looking);
@@ -64,7 +66,7 @@ fn framed(page: &str, width: usize) -> String {
     )
 }
 
-/// What the page looks like in a frame of this width.
+/// Returns what the page looks like in a frame of this width.
 fn seen(page: &str, width: usize) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("page.html");
@@ -113,7 +115,7 @@ fn a_browser_shows_all_of_it() {
     sheet.sections[0].rows[0].cells[0] = Some(Measured::Count(112_870_416_681_868_251));
     sheet.notes = vec![format!("sha256 {}", "0123456789abcdef".repeat(4))];
     let page = html("memwright compare", &[sheet, with_figures()]);
-    // What a printer would get, seen on a screen as wide as a sheet of A4 between its margins.
+    // The printed page, on a screen as wide as an A4 sheet between its margins.
     let printed = page.replace("@media print", "@media all");
     for (page, width, is_narrow, is_paper) in [
         (&page, 420, true, false),
@@ -131,13 +133,14 @@ fn a_browser_shows_all_of_it() {
         assert_eq!(seen["fetched"], 0, "{width}: {seen}");
         assert_eq!(seen["wide"], false, "{width}: {seen}");
         assert_eq!(seen["style"], true, "{width}: {seen}");
-        // Where the head of a table has no room each cell names its column.
+        // If the table head does not fit, each cell names its column.
         assert_eq!(seen["named"], is_narrow, "{width}: {seen}");
-        // Nothing is behind a bar to scroll by, which paper does not have.
+        // Nothing requires scrolling, which is impossible on paper.
         if is_narrow || is_paper {
             assert_eq!(seen["cut"], 0, "{width}: {seen}");
         }
-        // A chart of the two rows that changed, of both columns, and one of a median and a value that one column lacks.
+        // A chart of the two rows that changed, with both columns, and one of a median and a value that one column
+        // lacks.
         assert_eq!(
             (&seen["bars"], &seen["keys"], &seen["marks"]),
             (&(4 + 3).into(), &(2 + 2).into(), &(4 + 4).into()),

@@ -1,11 +1,11 @@
-//! A profile in the format of callgrind (version 1, Callgrind Format Specification of Valgrind's manual).
+//! Renders a profile in the format of callgrind (version 1, Callgrind Format Specification of Valgrind's manual).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::model::profile::Profile;
 
-/// The profile as `callgrind_annotate` and KCachegrind read it. There are no source lines: every cost is of line 0.
+/// Returns the profile for `callgrind_annotate` and KCachegrind. There are no source lines: every cost is on line 0.
 pub fn text(profile: &Profile, command: &str) -> String {
     let sums = profile.inclusive_places();
     let mut calls: BTreeMap<(u32, u32), [u64; 2]> = BTreeMap::new();

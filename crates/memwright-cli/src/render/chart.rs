@@ -1,35 +1,35 @@
-//! Bar charts, narrow enough for a telephone.
+//! Bar charts, narrow enough for a phone.
 
 use std::fmt::Write;
 
 use crate::render::html::escaped;
 use crate::sheet::{Row, Value, cell_text};
 
-/// The colours of columns, in turn: told apart also by readers who see few colours.
+/// The colours of columns, in turn; they are distinguishable for colour-blind readers too.
 const COLOURS: [&str; 6] = [
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
 ];
-/// Measures in pixels. The whole is as wide as a screen of 420 pixels has room.
+/// Sizes in pixels. The chart fits on a screen of 420 pixels.
 const WIDTH: usize = 388;
 const LONGEST: usize = 210;
 const LINE: usize = 17;
 const BAR: usize = 14;
 const GAP: usize = 8;
-/// So many letters fit into a line.
+/// The number of characters that fit into a line.
 const FITS: usize = 54;
 
-/// The bars of one row: one for each column.
+/// The bars of one row, one for each column.
 pub struct Bars<'a> {
-    /// The heading that it stands under; may be empty.
+    /// The heading of its group; may be empty.
     pub group: &'a str,
-    /// What stands above the bars.
+    /// The label above the bars.
     pub label: String,
     /// The values.
     pub row: &'a Row,
 }
 
-/// A chart of the rows that have a value above 0: each bar is as long as its share of the row's largest value. Nothing if
-/// there is no such row.
+/// Returns a chart of the rows that have a value above 0: each bar is as long as its share of the row's largest value.
+/// Empty if there is no such row.
 pub fn chart(title: &str, columns: &[String], rows: &[Bars<'_>]) -> String {
     let rows: Vec<(&Bars<'_>, f64)> = rows
         .iter()
@@ -80,7 +80,7 @@ pub fn chart(title: &str, columns: &[String], rows: &[Bars<'_>]) -> String {
     out
 }
 
-/// The axis above the bars, with a line down to the end of the chart at each mark.
+/// Draws the axis above the bars, with a line down to the end of the chart at each mark.
 fn draw_axis(out: &mut String, legend: usize, axis: usize, height: usize) {
     let _ = writeln!(
         out,
@@ -98,7 +98,7 @@ fn draw_axis(out: &mut String, legend: usize, axis: usize, height: usize) {
     }
 }
 
-/// The bars of a row, its label above them and their values behind.
+/// Draws the bars of a row, with its label above them and their values after them.
 fn draw(out: &mut String, bars: &Bars<'_>, largest: f64, top: usize) {
     let _ = writeln!(
         out,
@@ -129,7 +129,7 @@ fn largest(row: &Row) -> Option<f64> {
     values.map(Value::approximate).reduce(f64::max)
 }
 
-/// A label that fits into a line.
+/// Returns a label that fits into a line.
 fn shortened(text: &str) -> String {
     if text.chars().count() <= FITS {
         return text.to_owned();
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
     use crate::sheet::tests::{counts, with_figures};
 
-    /// The lengths of the bars.
+    /// Returns the lengths of the bars.
     fn lengths(chart: &str) -> Vec<&str> {
         let bars = chart.split("<rect class=\"bar\"").skip(1);
         bars.filter_map(|bar| bar.split("width=\"").nth(1)?.split('"').next())

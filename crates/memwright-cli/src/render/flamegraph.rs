@@ -3,11 +3,11 @@
 use anyhow::{Context, ensure};
 use inferno::flamegraph::{self, Options};
 
-/// Draws folded stacks as SVG. With two counts a line it is a differential flame graph: the width is the second count, and
-/// red is more than the first.
+/// Draws folded stacks as SVG. With two counts per line it is a differential flame graph: the width is the second
+/// count, and red means more than the first.
 ///
 /// # Errors
-/// When there is no stack, or inferno refuses one.
+/// If there is no stack, or inferno rejects one.
 pub fn svg(lines: &[String], title: &str, subtitle: &str) -> anyhow::Result<Vec<u8>> {
     ensure!(
         !lines.is_empty(),
@@ -17,7 +17,7 @@ pub fn svg(lines: &[String], title: &str, subtitle: &str) -> anyhow::Result<Vec<
     title.clone_into(&mut options.title);
     options.subtitle = Some(subtitle.to_owned());
     options.count_name = "instructions".to_owned();
-    // Equal counts are equal bytes.
+    // Equal counts give equal bytes.
     options.hash = true;
     let mut drawn = Vec::new();
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut drawn)

@@ -1,10 +1,10 @@
-//! Profiles as folded stacks, one chain of calls a line, which flame graphs are made of.
+//! Renders profiles as folded stacks, one call chain per line, from which flame graphs are drawn.
 
 use std::collections::BTreeMap;
 
 use crate::model::profile::Profile;
 
-/// Chains of calls with the instructions of the last function of each: `f;g;h`, and how many.
+/// Returns call chains with the own instructions of the last function of each: `f;g;h`, and the count.
 fn stacks(profile: &Profile) -> BTreeMap<String, u64> {
     let mut chains: Vec<String> = Vec::with_capacity(profile.calls.len());
     let mut stacks = BTreeMap::new();
@@ -22,7 +22,7 @@ fn stacks(profile: &Profile) -> BTreeMap<String, u64> {
     stacks
 }
 
-/// Lines `f;g;h COUNT`.
+/// Returns lines `f;g;h COUNT`.
 pub fn lines(profile: &Profile) -> Vec<String> {
     let stacks = stacks(profile).into_iter();
     stacks
@@ -30,7 +30,7 @@ pub fn lines(profile: &Profile) -> Vec<String> {
         .collect()
 }
 
-/// Lines `f;g;h BEFORE AFTER`.
+/// Returns lines `f;g;h BEFORE AFTER`.
 pub fn lines_of_two(before: &Profile, after: &Profile) -> Vec<String> {
     let mut both: BTreeMap<String, [u64; 2]> = BTreeMap::new();
     for (index, profile) in [before, after].into_iter().enumerate() {

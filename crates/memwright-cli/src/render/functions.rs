@@ -1,11 +1,11 @@
-//! The functions of one profile, for people.
+//! Renders the functions of one profile for the user.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
 use crate::model::profile::{Order, Profile};
 use crate::model::words::grouped;
 
-/// The profile as text: largest first, all rows of the column "self" being the total.
+/// Returns the profile as text: largest first; the rows of the column "self" add up to the total.
 pub fn text(profile: &Profile, order: Order) -> String {
     let mut rows = profile.rows();
     rows.sort_by_key(|row| (std::cmp::Reverse(order.figure(row)), row.name.clone()));
@@ -54,7 +54,7 @@ pub fn text(profile: &Profile, order: Order) -> String {
     out
 }
 
-/// What is to be said of a profile beside its rows.
+/// Returns the notes below the rows of a profile.
 pub fn notes(profile: &Profile) -> Vec<String> {
     vec![
         format!("unattributed: {}", grouped(profile.unattributed())),

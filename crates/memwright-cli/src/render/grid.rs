@@ -1,11 +1,11 @@
-//! The table of a section, as all formats for people have it.
+//! The table of a section, shared by all formats for the user.
 
 use crate::model::statistic::Pass;
 use crate::sheet::{Row, Section, Sheet, cell_text};
 
 /// A table.
 pub struct Grid<'a> {
-    /// The headings of its columns, behind that of the label.
+    /// The headings of its columns, after that of the label.
     pub headings: Vec<String>,
     /// Its lines.
     pub lines: Vec<Line<'a>>,
@@ -13,16 +13,16 @@ pub struct Grid<'a> {
 
 /// A line of a table.
 pub struct Line<'a> {
-    /// The row that it shows.
+    /// The row that it presents.
     pub row: &'a Row,
-    /// Whether it is about single passes of a region, and the line of their sum is above.
+    /// Whether it is about single passes of a region, and the line of their sum is above it.
     is_below: bool,
     /// The texts under the headings.
     pub texts: Vec<String>,
 }
 
 impl Line<'_> {
-    /// What it is called below the heading of its group, indented where it belongs to the line above.
+    /// Returns its title below the heading of its group, indented if it belongs to the line above.
     pub fn title(&self) -> String {
         match self.row.pass().filter(|_| self.is_below) {
             Some(pass) => format!("  {}", pass.name()),
@@ -32,10 +32,10 @@ impl Line<'_> {
 }
 
 impl Sheet {
-    /// The table of a section.
+    /// Returns the table of a section.
     ///
-    /// What single passes of a region counted stands behind their sum where there is one column, and below it where there
-    /// are several. What is 0 in all of them is left out.
+    /// The counts of single passes of a region are after their sum if there is one column, and below it if there are
+    /// several. Those that are 0 in all passes are omitted.
     pub fn grid<'a>(&self, section: &'a Section) -> Grid<'a> {
         let has_one_column = self.columns.len() == 1;
         let mut headings = self.headings();
@@ -90,7 +90,7 @@ pub mod tests {
     use crate::render::{csv, html, mail, markdown, text};
     use crate::sheet::tests::{counts, example};
 
-    /// A row about the passes of a region.
+    /// Returns a row about the passes of a region.
     fn of_passes(pass: Pass, title: &str, cells: &[Option<u64>]) -> Row {
         Row {
             statistic: Some(Statistic::Pass(pass)),
@@ -102,7 +102,7 @@ pub mod tests {
         }
     }
 
-    /// A region that both columns passed several times: only the largest pass is another, one row is 0.
+    /// Returns a region that both columns passed several times: only the largest pass differs, and one row is 0.
     fn passed() -> Sheet {
         let mut sheet = example();
         let mut rows = vec![counts("region.1.write", "write", &[Some(10), Some(12)])];
@@ -125,7 +125,7 @@ pub mod tests {
         sheet
     }
 
-    /// Titles and texts of a table's lines.
+    /// Returns titles and texts of a table's lines.
     fn lines(sheet: &Sheet) -> Vec<String> {
         let grid = sheet.grid(&sheet.sections[0]);
         let line = |line: &Line<'_>| format!("{}|{}", line.title(), line.texts.join("|"));
@@ -191,7 +191,7 @@ pub mod tests {
         }
     }
 
-    /// What changed is said in every format; of one account, every format has the passes.
+    /// Every format has the changes; for one account, every format has the passes.
     #[test]
     fn every_format_has_the_passes() {
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,15 +1,15 @@
-//! A sheet for a mail: plain text of 72 columns, to stand under a patch.
+//! Renders a sheet for a mail: plain text of 72 columns, to paste under a patch.
 
 use crate::sheet::change::Changed;
 use crate::sheet::{Row, Section, Sheet};
 
-/// The longest line, as mailing lists expect it.
+/// The maximum length of a line on mailing lists.
 const WIDTH: usize = 72;
-/// How far the lines below another are indented.
+/// The indentation of continuation lines.
 const INDENT: &str = "    ";
 
-/// The sheet as text for a mail: what changed, or all rows of a sheet that compares nothing, then remarks, versions and
-/// hashes, and the commands that make it again.
+/// Returns the sheet as text for a mail: the changes, or all rows of a sheet without a comparison, then notes, versions
+/// and hashes, and the commands that reproduce it.
 pub fn mail(sheet: &Sheet, all: bool) -> String {
     let mut out = wrapped("", &sheet.heading);
     out.push('\n');
@@ -54,7 +54,7 @@ pub fn mail(sheet: &Sheet, all: bool) -> String {
     out
 }
 
-/// A row of a table: its label, then its numbers.
+/// A line of a table: its label, then its numbers.
 struct Line {
     label: String,
     texts: Vec<String>,
@@ -67,7 +67,7 @@ fn changed_line(changed: &Changed<'_>) -> Line {
     }
 }
 
-/// What a row is called, with its statistic where tables have a column for that.
+/// Returns the label of a row, with its statistic if tables have a column for it.
 fn label(section: &Section, row: &Row) -> String {
     match row.statistic.filter(|one| one.has_column()) {
         Some(statistic) => format!(
@@ -81,8 +81,8 @@ fn label(section: &Section, row: &Row) -> String {
     }
 }
 
-/// Numbers under their headings. A label that does not fit before them has a line of its own; numbers that do not fit
-/// into a line go on in the next.
+/// Returns numbers under their headings. A label that does not fit before them has a separate line; numbers that do not
+/// fit into a line continue on the next.
 fn table(headings: &[String], lines: &[Line]) -> String {
     let width = |column: usize| {
         let texts = lines.iter().filter_map(|line| line.texts.get(column));
@@ -103,7 +103,7 @@ fn table(headings: &[String], lines: &[Line]) -> String {
     out
 }
 
-/// A label to the left and numbers to the right of as many lines as they need.
+/// Returns a label on the left and numbers on the right, in as many lines as they need.
 fn placed(label: &str, numbers: &[String]) -> String {
     let mut rows: Vec<String> = vec![String::new()];
     for number in numbers {
@@ -132,8 +132,7 @@ fn placed(label: &str, numbers: &[String]) -> String {
     out
 }
 
-/// Text in lines of [`WIDTH`], broken at spaces, the lines behind the first indented. A longer word is broken where it
-/// must be.
+/// Wraps text to [`WIDTH`] at spaces, with continuation lines indented. A word that is longer than a line is broken.
 fn wrapped(indent: &str, text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
@@ -167,8 +166,8 @@ fn wrapped(indent: &str, text: &str) -> String {
     lines.into_iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// A command for a shell in lines of [`WIDTH`], each but the last with a backslash at its end. A word that is longer than
-/// a line is broken inside, which a shell joins again; one with quotes cannot be, and stays whole.
+/// Wraps a shell command to [`WIDTH`], with a backslash at the end of each line but the last. A word that is longer
+/// than a line is broken inside, which a shell joins again; a word with quotes cannot be, and stays complete.
 fn command_lines(command: &str) -> String {
     let most = WIDTH - " \\".len();
     let mut lines: Vec<String> = Vec::new();
@@ -204,7 +203,7 @@ fn command_lines(command: &str) -> String {
     lines.into_iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// The words of a shell's command, quotes and all.
+/// Splits a shell command into words, including their quotes.
 fn words(command: &str) -> Vec<&str> {
     let (mut words, mut start, mut quote) = (Vec::new(), 0, None);
     for (at, letter) in command.char_indices() {
@@ -261,7 +260,7 @@ after: 6.12.57+deb13-cloud-amd64 (debian-kernel@lists.debian.org) #1 SMP
     0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef)
 ";
         assert!(text.starts_with(shown), "{text}");
-        // A shell reads the words that the command has.
+        // A shell parses the wrapped command to the same words.
         let shown = text.split_once("To reproduce:\n\n").unwrap().1;
         let joined = shown.replace("\\\n", "");
         let joined: Vec<&str> = words(joined.trim());

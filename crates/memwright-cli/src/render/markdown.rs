@@ -1,8 +1,9 @@
-//! A sheet to be pasted into a web page or a message that shows Markdown.
+//! Renders a sheet in Markdown, to be pasted into a web page or a message.
 
 use crate::sheet::{Section, Sheet};
 
-/// The sheet in Markdown. Of a comparison the rows that changed lead; the tables of all rows follow if `all` is set.
+/// Returns the sheet in Markdown. In a comparison, the rows that changed come first; the tables of all rows follow if
+/// `all` is set.
 pub fn markdown(sheet: &Sheet, all: bool) -> String {
     let mut out = format!("### {}\n", escaped(&sheet.heading));
     if sheet.compares {
@@ -36,7 +37,7 @@ pub fn markdown(sheet: &Sheet, all: bool) -> String {
     out
 }
 
-/// The head of a table whose first columns, so many as `words` says, are of words.
+/// Returns the head of a table whose first `words` columns are text.
 fn head(words: usize, headings: &[String]) -> String {
     format!(
         "\n{}|---|{}{}\n",
@@ -58,7 +59,7 @@ fn line(label: &str, texts: &[String]) -> String {
     out
 }
 
-/// What Markdown would read as more than text.
+/// Escapes characters that have a meaning in Markdown.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for letter in text.chars() {

@@ -1,4 +1,4 @@
-//! Sheets and profiles in the formats that people read and other tools open. Each format is a pure function.
+//! Renders sheets and profiles in formats for the user and for other tools. Each format is a pure function.
 
 pub mod account;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where a command's result goes beside the text for people: files, or standard output, in every format.
+//! The outputs of a command's result in addition to the text: files, or standard output, in every format.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -13,10 +13,10 @@ use crate::host::taken::Taken;
 use crate::model::failure::Failure;
 use crate::sheet::Sheet;
 
-/// Options of the formats, JSON apart.
+/// The options of the formats, except JSON.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Formats {
-    /// Write one page with charts, readable without a network ("-" for standard output).
+    /// Write one self-contained HTML page with charts ("-" for standard output).
     #[arg(long, value_name = "PATH")]
     pub html: Option<PathBuf>,
 
@@ -24,29 +24,30 @@ pub struct Formats {
     #[arg(long, value_name = "PATH")]
     pub csv: Option<PathBuf>,
 
-    /// Write Markdown, to be pasted ("-" for standard output).
+    /// Write Markdown ("-" for standard output).
     #[arg(long, value_name = "PATH")]
     pub md: Option<PathBuf>,
 
-    /// Write plain text of 72 columns, to stand under a patch ("-" for standard output).
+    /// Write plain text of 72 columns, to paste under a patch ("-" for standard output).
     #[arg(long, value_name = "PATH")]
     pub mail: Option<PathBuf>,
 }
 
-/// Which rows of a comparison are compared and shown.
+/// Which rows of a comparison are compared and printed.
 #[derive(Debug, Default, Args)]
 pub struct Shown {
     /// Show all rows, not only those that changed.
     #[arg(long)]
     pub all: bool,
 
-    /// Compare and show these rows alone, by name, in which * stands for any characters, or by group (repeatable). The
-    /// names are those of --csv: run.instructions.kernel, region.1.user_faults.write.
+    /// Compare and show only these rows, by name (* matches any characters) or by group (repeatable). The names are
+    /// those of --csv: run.instructions.kernel, region.1.user_faults.write.
     #[arg(long, value_name = "PATTERN")]
     pub rows: Vec<String>,
 }
 
-/// Where results go. Every file is opened before anything runs: one that cannot be written is found then, not after hours.
+/// The destinations of results. Every file is opened before anything runs: one that cannot be written is detected then,
+/// not after hours.
 pub struct Outputs {
     json: Option<Target>,
     csv: Option<Target>,
@@ -86,7 +87,7 @@ impl Outputs {
     /// Opens the files.
     ///
     /// # Errors
-    /// One that cannot be written, or is read too; two formats for one file, or for standard output.
+    /// A file that cannot be written, or is also read; two formats for one file, or for standard output.
     pub fn open(
         json: Option<&Path>,
         formats: &Formats,
@@ -121,17 +122,17 @@ impl Outputs {
         all.into_iter().flatten()
     }
 
-    /// Whether standard output is taken by one of the formats, so that no tables for people go there.
+    /// Returns whether one of the formats uses standard output, so that no text tables are printed there.
     pub fn on_output(&self) -> bool {
         self.targets()
             .any(|target| matches!(target, Target::Output))
     }
 
-    /// Writes sheets, and the document that they were made of, to wherever they are wanted. `all` is whether rows that did
-    /// not change belong into formats for people.
+    /// Writes sheets, and the document from which they were made, to all destinations. `all` says whether formats for
+    /// the user include rows that did not change.
     ///
     /// # Errors
-    /// Those of writing.
+    /// I/O errors of writing.
     pub fn write(
         &self,
         title: &str,

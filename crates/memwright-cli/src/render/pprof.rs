@@ -1,4 +1,5 @@
-//! A profile in the format of pprof (proto/profile.proto of github.com/google/pprof): `go tool pprof` reads it.
+//! Renders a profile in the format of pprof (proto/profile.proto of github.com/google/pprof), which `go tool pprof`
+//! reads.
 
 use prost::Message;
 
@@ -57,7 +58,7 @@ struct Function {
     name: i64,
 }
 
-/// The profile as bytes of that format. A function has one location, whose number is one more than the function's.
+/// Returns the profile in that format. A function has one location, whose number is one more than the function's.
 pub fn bytes(profile: &Profile) -> Vec<u8> {
     let mut strings = vec![String::new(), "instructions".to_owned(), "count".to_owned()];
     let first_name = strings.len() as i64;
@@ -87,7 +88,7 @@ pub fn bytes(profile: &Profile) -> Vec<u8> {
     .encode_to_vec()
 }
 
-/// The locations of a place and of those above it.
+/// Returns the locations of a node and of its callers.
 fn chain(profile: &Profile, place: usize) -> Vec<u64> {
     let mut locations = Vec::new();
     let mut next = Some(place);

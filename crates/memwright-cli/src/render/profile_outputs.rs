@@ -1,4 +1,4 @@
-//! Where profiles go beside the table: files that other tools open.
+//! The outputs of profiles in addition to the table: files that other tools open.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -14,15 +14,16 @@ use crate::model::failure::Failure;
 use crate::model::profile::Profile;
 use crate::render::{callgrind, flamegraph, folded, pprof};
 
-/// Where a profile goes beside the table.
+/// The output files of profiles.
 #[derive(Debug, Clone, Args)]
 pub struct ProfileFormats {
-    /// With --functions: write folded stacks, one chain of calls a line; of compare with the counts of the first kernel and
-    /// the last.
+    /// With --functions: write folded stacks, one call chain per line; compare writes the counts of the first and the
+    /// last kernel.
     #[arg(long, value_name = "PATH", requires = "functions")]
     pub folded: Option<PathBuf>,
 
-    /// With --functions: write a flame graph (SVG); of compare a differential one, of the last kernel against the first.
+    /// With --functions: write a flame graph (SVG); compare writes a differential one, of the last kernel against the
+    /// first.
     #[arg(long, value_name = "PATH", requires = "functions")]
     pub flamegraph: Option<PathBuf>,
 
@@ -35,7 +36,7 @@ pub struct ProfileFormats {
     pub pprof: Option<PathBuf>,
 }
 
-/// The files, opened before anything runs.
+/// The open files, opened before anything runs.
 #[derive(Debug)]
 pub struct ProfileOutputs {
     folded: Option<File>,
@@ -48,7 +49,7 @@ impl ProfileOutputs {
     /// Opens the files.
     ///
     /// # Errors
-    /// One that cannot be written, or that the command reads or writes otherwise.
+    /// A file that cannot be written, or that the command also reads or writes otherwise.
     pub fn open(formats: &ProfileFormats, taken: &mut Taken) -> Result<Self, Failure> {
         let mut open = |option: &str, path: Option<&Path>| {
             let file = path.map(|path| taken.create(&format!("the file of {option}"), path));
@@ -62,10 +63,10 @@ impl ProfileOutputs {
         })
     }
 
-    /// Writes one profile. `kernel` names it, `command` is what ran.
+    /// Writes one profile. `kernel` names its kernel, `command` is the command that ran.
     ///
     /// # Errors
-    /// Those of writing; no flame graph without an instruction.
+    /// I/O errors of writing; a profile without instructions has no flame graph.
     pub fn write(&self, profile: &Profile, kernel: &str, command: &str) -> anyhow::Result<()> {
         let lines = folded::lines(profile);
         put(self.folded.as_ref(), || Ok(text_of(&lines)))?;
@@ -78,10 +79,10 @@ impl ProfileOutputs {
         put(self.pprof.as_ref(), || Ok(pprof::bytes(profile)))
     }
 
-    /// Writes what two kernels have in common and what not. `kernels` names them.
+    /// Writes the comparison of two kernels. `kernels` names them.
     ///
     /// # Errors
-    /// Those of [`Self::write`].
+    /// The errors of [`Self::write`].
     pub fn write_two(
         &self,
         [before, after]: [&Profile; 2],

@@ -1,4 +1,4 @@
-//! The account of a run in 80 columns and 24 lines: what most people look for first. `--full` prints every row.
+//! Renders the account of a run in 80 columns and 24 lines, with the most important rows. `--full` prints every row.
 
 use crate::compare::rows;
 use crate::model::account::Value;
@@ -12,12 +12,12 @@ use crate::model::words::{cpus, ending, grouped};
 /// The lines of a terminal, and its columns.
 const LINES: usize = 24;
 const COLUMNS: usize = 80;
-/// How wide the column of counts is.
+/// The width of the column of counts.
 const COUNT: usize = 16;
-/// The fewest kinds of page faults that are named.
+/// The minimum number of fault kinds that are listed.
 const LEAST_KINDS: usize = 2;
 
-/// The rows that are shown behind the faults where they are not 0, in this order.
+/// The rows after the faults, in this order, each if it is not 0.
 const USUAL: [&str; 12] = [
     "fault_around",
     "flush_local",
@@ -32,12 +32,12 @@ const USUAL: [&str; 12] = [
     "instructions_kernel",
     "instructions_interrupts",
 ];
-/// Those that tell of a failure.
+/// The rows that report a failure.
 const FAILURES: [&str; 2] = ["oom_kills", "audit_findings"];
 /// The last line.
 const MORE: &str = "  all rows, versions and hashes: --full";
 
-/// The account of a run on Memwright.
+/// Returns the account of a run on Memwright.
 pub fn own(document: &Document) -> String {
     let mut lines = vec![
         String::new(),
@@ -54,7 +54,7 @@ pub fn own(document: &Document) -> String {
         let mut known = document.account.iter();
         let value = known.find(|(row, _)| row == name).map(|(_, value)| *value);
         match value {
-            // What this machine cannot show is among all rows.
+            // Rows that this machine cannot observe are listed only with `--full`.
             Some(Value::Count(0) | Value::Unobservable) | None => {}
             Some(Value::Count(count)) => last.push(row(count, rows::title(name))),
         }
@@ -85,7 +85,8 @@ pub fn own(document: &Document) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The kinds of faults, the most frequent first, in so many lines; the last has the sum of those that have no line.
+/// Returns the kinds of faults, the most frequent first, in at most `room` lines; the last line sums up those that are
+/// not listed.
 fn faults(document: &Document, room: usize) -> Vec<String> {
     let is_kind = |name: &str| name.starts_with("fault_") && name != "fault_around";
     let mut kinds: Vec<(u64, &str)> = document
@@ -126,7 +127,7 @@ fn guest(document: &Document) -> String {
     )
 }
 
-/// The account of a run on a kernel image: the rows that are not 0 of the run and, beside it, of the regions that fit.
+/// Returns the account of a run on a kernel image: the rows of the run that are not 0, with those regions that fit.
 pub fn image(document: &kernel_run::Document) -> String {
     let kernel = &document.kernel.name;
     let mut lines = vec![
@@ -165,13 +166,13 @@ pub fn image(document: &kernel_run::Document) -> String {
     lines.join("\n") + "\n"
 }
 
-/// How many regions stand beside the run, and how wide each column is.
+/// The number of regions next to the run, and the width of each column.
 const REGIONS: usize = 2;
 const CELL: usize = 16;
-/// How wide the titles of rows are.
+/// The width of the titles of rows.
 const TITLE: usize = COLUMNS - (REGIONS + 1) * CELL - 2;
 
-/// What stands above a region: its title, or its name alone where that does not fit.
+/// Returns the heading of a region: its title, or only its name if the title does not fit.
 fn heading_of(region: &Region) -> String {
     let title = region.title();
     match &region.name {
@@ -180,7 +181,7 @@ fn heading_of(region: &Region) -> String {
     }
 }
 
-/// The line above the first group of rows, with the titles of the columns.
+/// Returns the line above the first group of rows, with the titles of the columns.
 fn heading(group: &str, columns: &[(String, Option<Counts>)]) -> String {
     let mut line = format!("  {group:TITLE$}");
     for (title, _) in columns {
@@ -190,7 +191,7 @@ fn heading(group: &str, columns: &[(String, Option<Counts>)]) -> String {
     line
 }
 
-/// A line for each row that is not 0 in all columns, below the name of its group.
+/// Returns a line for each row that is not 0 in all columns, below the name of its group.
 fn count_rows(columns: &[(String, Option<Counts>)]) -> Vec<String> {
     let values: Vec<_> = columns
         .iter()
@@ -223,7 +224,7 @@ fn count_rows(columns: &[(String, Option<Counts>)]) -> Vec<String> {
     lines
 }
 
-/// What must not be overlooked: counts that nothing made, regions that have no column, marks that came in disorder.
+/// Returns warnings: rows that were not measured, regions without a column, unpaired marks.
 fn problems(document: &kernel_run::Document, shown: usize) -> Vec<String> {
     let mut lines = Vec::new();
     if document.run.is_none() {
@@ -251,7 +252,7 @@ fn row(count: u64, title: &str) -> String {
     format!("{:>COUNT$}  {title}", grouped(count))
 }
 
-/// A line as far as a terminal shows it.
+/// Truncates a line to the width of a terminal.
 fn cut(line: &str) -> String {
     let line: String = line.replace(char::is_control, " ");
     if line.chars().count() <= COLUMNS {
@@ -275,7 +276,7 @@ mod tests {
         }
     }
 
-    /// Whatever is counted, the account fits, and it says what it leaves out.
+    /// Whatever is counted, the account fits, and it says what it omits.
     #[test]
     fn the_fullest_account_fits() {
         let names = |count: usize| {

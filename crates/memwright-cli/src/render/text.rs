@@ -1,10 +1,11 @@
-//! A sheet for people at a terminal.
+//! Renders a sheet for a terminal.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
 use crate::sheet::{Section, Sheet};
 
-/// The sheet as text. Of a comparison the rows that changed lead; the tables of all rows follow if `all` is set.
+/// Returns the sheet as text. In a comparison, the rows that changed come first; the tables of all rows follow if `all`
+/// is set.
 pub fn text(sheet: &Sheet, all: bool) -> String {
     let mut out = format!("\n{}\n", sheet.heading);
     if sheet.compares {
@@ -24,7 +25,7 @@ pub fn text(sheet: &Sheet, all: bool) -> String {
     out
 }
 
-/// The rows that changed, as one table.
+/// Returns the rows that changed, as one table.
 fn changes(sheet: &Sheet) -> String {
     let changed = sheet.changed();
     if changed.is_empty() {
@@ -38,7 +39,7 @@ fn changes(sheet: &Sheet) -> String {
     format!("\n{}", indented(&table))
 }
 
-/// All rows of a section.
+/// Returns all rows of a section.
 fn table(sheet: &Sheet, section: &Section) -> String {
     let mut table = empty();
     let grid = sheet.grid(section);
@@ -71,7 +72,7 @@ fn indented(table: &Table) -> String {
         .collect()
 }
 
-/// A label and texts: the first of them, so many as `words` says, to the left, as numbers to the right.
+/// Returns a label and texts: the first `words` texts left-aligned, the rest right-aligned as numbers.
 fn line(label: &str, words: usize, texts: &[String]) -> Vec<Cell> {
     let cell = |(index, text): (usize, &String)| {
         Cell::new(text).set_alignment(if index < words {

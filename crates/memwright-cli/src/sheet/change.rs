@@ -5,17 +5,17 @@ use std::cmp::Ordering;
 use crate::sheet::value::{Share, percent_text};
 use crate::sheet::{Row, Section, Sheet, cell_text};
 
-/// A row that differs in some column from the first.
+/// A row that differs from the first column in some column.
 #[derive(Debug, Clone, Copy)]
 pub struct Changed<'a> {
-    /// The section that it is in.
+    /// Its section.
     pub section: &'a Section,
     /// The row.
     pub row: &'a Row,
 }
 
 impl Changed<'_> {
-    /// The row's largest relative change.
+    /// Returns the row's largest relative change.
     fn share(&self) -> Option<Share> {
         let share = |column: usize| {
             let (first, _) = self.row.pair(column)?;
@@ -27,7 +27,7 @@ impl Changed<'_> {
             .max_by(|one, other| one.order(*other))
     }
 
-    /// What the row is called away from its section.
+    /// Returns the label of the row outside its section.
     pub fn label(&self) -> String {
         let title = self.section.label(self.row);
         match self.section.title.as_str() {
@@ -36,12 +36,12 @@ impl Changed<'_> {
         }
     }
 
-    /// The label with the unit behind it.
+    /// Returns the label followed by the unit.
     pub fn label_with_unit(&self) -> String {
         with_unit(&self.label(), &self.row.unit)
     }
 
-    /// The row's texts under [`Sheet::change_headings`].
+    /// Returns the row's texts under [`Sheet::change_headings`].
     pub fn texts(&self) -> Vec<String> {
         let mut texts = vec![self.row.unit.clone()];
         for (column, cell) in self.row.cells.iter().enumerate() {
@@ -54,7 +54,7 @@ impl Changed<'_> {
         texts
     }
 
-    /// The change of a column in percent, for people.
+    /// Formats the change of a column in percent.
     pub fn percent(&self, column: usize) -> String {
         let pair = self.row.pair(column).zip(self.row.difference(column));
         pair.map_or_else(String::new, |((first, _), difference)| {
@@ -64,7 +64,7 @@ impl Changed<'_> {
 }
 
 impl Section {
-    /// What a row is called away from its group: with the group where the title alone is ambiguous in the section.
+    /// Returns the label of a row outside its group: with the group if the title alone is ambiguous in the section.
     pub fn label(&self, row: &Row) -> String {
         let label = row.label();
         let same = self.rows.iter().filter(|other| other.label() == label);
@@ -76,7 +76,7 @@ impl Section {
     }
 }
 
-/// A label with its unit, where it does not say that itself.
+/// Appends the unit to a label, unless the label contains it.
 pub fn with_unit(label: &str, unit: &str) -> String {
     if label.contains(unit) {
         return label.to_owned();
@@ -89,7 +89,7 @@ impl Sheet {
         self.sections.iter().filter(|section| !section.is_ranked)
     }
 
-    /// The rows that differ, largest relative change first; equal changes stay in the order of the sheet.
+    /// Returns the rows that differ, largest relative change first; equal changes stay in the order of the sheet.
     pub fn changed(&self) -> Vec<Changed<'_>> {
         let rows = self
             .unranked()
@@ -106,7 +106,7 @@ impl Sheet {
         changed.into_iter().map(|(_, changed)| changed).collect()
     }
 
-    /// One line: how many rows changed, of how many, and how many could not be compared.
+    /// Returns one line with the number of rows that changed, of all rows, and of those that could not be compared.
     pub fn change_summary(&self) -> String {
         let rows = || self.unranked().flat_map(|section| &section.rows);
         let changed = match (self.changed().len(), rows().count()) {
@@ -123,8 +123,8 @@ impl Sheet {
         }
     }
 
-    /// The headings of a table of changes, behind that of the label: the unit, then each column, with its difference and
-    /// its relative change.
+    /// Returns the headings of a table of changes, after that of the label: the unit, then each column, with its
+    /// difference and its relative change.
     pub fn change_headings(&self) -> Vec<String> {
         let mut headings = vec!["unit".to_owned()];
         for (index, name) in self.columns.iter().enumerate() {

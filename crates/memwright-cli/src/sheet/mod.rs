@@ -1,4 +1,4 @@
-//! A result as a sheet: measures down, columns across, in sections.
+//! A result as a sheet: a row per measure, a column per kernel or run, in sections.
 
 pub mod change;
 pub mod select;
@@ -9,37 +9,37 @@ pub use value::Value;
 
 use crate::model::statistic::{Pass, Statistic};
 
-/// What nothing could count.
+/// The text of a cell that was not measured.
 pub const NOT_MEASURED: &str = "not measured";
 
-/// A value; `None` where nothing measured it.
+/// A value; `None` if it was not measured.
 pub type Cell = Option<Value>;
 
-/// A whole result.
+/// A complete result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sheet {
-    /// What it is about, in one line.
+    /// Its subject, in one line.
     pub heading: String,
-    /// What the columns are called.
+    /// The names of the columns.
     pub columns: Vec<String>,
     /// Whether the columns are compared with the first.
     pub compares: bool,
     /// Its parts.
     pub sections: Vec<Section>,
-    /// Remarks, versions and hashes, one line each.
+    /// Notes, versions and hashes, one line each.
     pub notes: Vec<String>,
-    /// The commands that made it.
+    /// The commands that reproduce it.
     pub commands: Vec<String>,
 }
 
 /// A part of a sheet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Section {
-    /// What it is about; may be empty.
+    /// Its subject; may be empty.
     pub title: String,
-    /// A remark that belongs to the title; may be empty.
+    /// A remark about the title; may be empty.
     pub remark: String,
-    /// Whether its rows are in an order of their own and stand together, also where only changes are wanted.
+    /// Whether its rows have their own order and are listed together, even if only changes are printed.
     pub is_ranked: bool,
     /// Its rows.
     pub rows: Vec<Row>,
@@ -48,30 +48,29 @@ pub struct Section {
 /// One measure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// What programs know it by: the name in JSON and CSV, which stays the same from version to version.
+    /// Its identifier: the name in JSON and CSV, which does not change between versions.
     pub name: String,
-    /// The heading that it stands under, with its neighbours of the same heading.
+    /// The heading of its group, which it shares with adjacent rows.
     pub group: String,
     /// What was measured.
     pub title: String,
-    /// What is counted.
+    /// The unit of its values.
     pub unit: String,
-    /// Which statistic of several values it is.
+    /// The statistic that it is, if it is one.
     pub statistic: Option<Statistic>,
-    /// Whether it counts what the program did, not how the kernel did it: if it differs, the columns did not do the same
-    /// work.
+    /// Whether it counts work of the program, not of the kernel: if it differs, the columns did not do the same work.
     pub is_state: bool,
     /// One cell for each column.
     pub cells: Vec<Cell>,
 }
 
-/// A cell for people.
+/// Formats a cell.
 pub fn cell_text(cell: Cell) -> String {
     cell.map_or_else(|| NOT_MEASURED.to_owned(), Value::text)
 }
 
 impl Section {
-    /// Title and remark.
+    /// Returns title and remark.
     pub fn heading(&self) -> String {
         match self.remark.as_str() {
             "" => self.title.clone(),
@@ -81,7 +80,7 @@ impl Section {
 }
 
 impl Row {
-    /// What it is called in its group: the title, and which of the passes of a region it is about.
+    /// Returns its label in its group: the title, and the pass statistic if it has one.
     pub fn label(&self) -> String {
         match self.pass() {
             Some(pass) => format!("{}, {}", self.title, pass.suffix()),
@@ -89,7 +88,7 @@ impl Row {
         }
     }
 
-    /// Which of the passes of a region it is about, if it is about those.
+    /// Returns the pass statistic of a region that it is, if it is one.
     pub fn pass(&self) -> Option<Pass> {
         match self.statistic {
             Some(Statistic::Pass(pass)) => Some(pass),
@@ -98,7 +97,7 @@ impl Row {
         }
     }
 
-    /// Whether it is 0 in every column.
+    /// Returns whether it is 0 in every column.
     pub fn is_idle(&self) -> bool {
         let is_zero = |cell: &Cell| match cell {
             Some(Value::Count(count)) => *count == 0,
@@ -107,19 +106,19 @@ impl Row {
         self.cells.iter().all(is_zero)
     }
 
-    /// The first cell and that of a column, where both were measured.
+    /// Returns the first cell and that of a column, if both were measured.
     fn pair(&self, column: usize) -> Option<(Value, Value)> {
         let cell = |column: usize| self.cells.get(column).copied().flatten();
         cell(0).zip(cell(column))
     }
 
-    /// How a column differs from the first; `None` where it does not, or one of them was not measured.
+    /// Returns how a column differs from the first; `None` if it does not, or if one of them was not measured.
     pub fn difference(&self, column: usize) -> Option<value::Difference> {
         let (first, other) = self.pair(column)?;
         other.difference(first)
     }
 
-    /// The difference of a column for people: "=" where there is none, nothing where one of them was not measured.
+    /// Formats the difference of a column: "=" if there is none, empty if one of them was not measured.
     pub fn delta(&self, column: usize) -> String {
         match (self.pair(column), self.difference(column)) {
             (None, _) => String::new(),
@@ -128,33 +127,33 @@ impl Row {
         }
     }
 
-    /// Whether a column has another value than the first.
+    /// Returns whether a column has a different value than the first.
     pub fn differs(&self) -> bool {
         (1..self.cells.len()).any(|column| self.difference(column).is_some())
     }
 }
 
 impl Sheet {
-    /// Whether any column has another value than the first.
+    /// Returns whether any column has a different value than the first.
     pub fn differs(&self) -> bool {
         self.sections
             .iter()
             .any(|section| section.rows.iter().any(Row::differs))
     }
 
-    /// Whether tables have a column for the unit and one for the statistic.
+    /// Returns whether tables have columns for the unit and the statistic.
     pub fn has_statistics(&self) -> bool {
         let mut rows = self.sections.iter().flat_map(|section| &section.rows);
         rows.any(|row| row.statistic.is_some_and(Statistic::has_column))
     }
 
-    /// How many of [`Sheet::headings`] are of words, not of numbers.
+    /// Returns how many of [`Sheet::headings`] are of text columns.
     pub fn words(&self) -> usize {
         if self.has_statistics() { 2 } else { 0 }
     }
 
-    /// The headings of the columns: unit and statistic where the rows have them, then the kernels, with one for the
-    /// difference after each but the first where they are compared.
+    /// Returns the headings of the columns: unit and statistic if the rows have them, then the kernels; if they are
+    /// compared, each after the first is followed by its difference.
     pub fn headings(&self) -> Vec<String> {
         let mut headings = Vec::new();
         if self.has_statistics() {
@@ -169,7 +168,7 @@ impl Sheet {
         headings
     }
 
-    /// The texts of a row under [`Sheet::headings`].
+    /// Returns the texts of a row under [`Sheet::headings`].
     pub fn texts(&self, row: &Row) -> Vec<String> {
         let mut texts = Vec::new();
         if self.has_statistics() {
@@ -191,7 +190,7 @@ impl Sheet {
 pub mod tests {
     use super::*;
 
-    /// A row of counts.
+    /// Returns a row of counts.
     pub fn counts(name: &str, title: &str, cells: &[Option<u64>]) -> Row {
         Row {
             name: name.to_owned(),
@@ -204,7 +203,7 @@ pub mod tests {
         }
     }
 
-    /// A sheet with everything that a sheet can have.
+    /// Returns a sheet with every optional part.
     pub fn example() -> Sheet {
         let section = |title: &str, rows| Section {
             title: title.to_owned(),
@@ -247,7 +246,7 @@ pub mod tests {
         }
     }
 
-    /// A sheet whose rows are statistics: a series of two kernels, and a count that one of them lacks.
+    /// Returns a sheet whose rows are statistics: a series of two kernels, and a count that one of them lacks.
     pub fn with_figures() -> Sheet {
         let row = |title: &str, unit: &str, statistic, values: [Option<f64>; 2]| Row {
             name: String::new(),

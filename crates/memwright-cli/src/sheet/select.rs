@@ -1,20 +1,20 @@
-//! The rows that a user names: `--rows PATTERN`.
+//! Selects rows by the user's patterns: `--rows PATTERN`.
 
 use std::fmt;
 
 use crate::sheet::{Section, Sheet};
 
-/// The most names that an error suggests.
+/// The maximum number of names that an error suggests.
 const MOST_CLOSE: usize = 3;
-/// How alike a name must be to be suggested, from 0 to 1.
+/// The minimum similarity of a suggested name, from 0 to 1.
 const ALIKE: f64 = 0.6;
 
-/// A pattern that names no row.
+/// A pattern that matches no row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownRow {
     /// The pattern.
     pub pattern: String,
-    /// Names that are like it, the closest first.
+    /// Similar names, the closest first.
     pub close: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for UnknownRow {
 
 impl std::error::Error for UnknownRow {}
 
-/// Whether a name fits a pattern, in which `*` stands for any characters.
+/// Returns whether a name matches a pattern, in which `*` matches any characters.
 pub fn fits(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -49,10 +49,10 @@ pub fn fits(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Checks that a pattern names one of these rows, each a name and its group.
+/// Checks that a pattern matches one of these rows, each given by its name and its group.
 ///
 /// # Errors
-/// [`UnknownRow`], with names that are close.
+/// [`UnknownRow`], with similar names.
 pub fn check<'a>(
     pattern: &str,
     rows: impl Iterator<Item = (&'a str, &'a str)> + Clone,
@@ -76,7 +76,8 @@ pub fn check<'a>(
     })
 }
 
-/// The names that are like a pattern: those that end with it or hold it, then those of a few other letters.
+/// Returns the names that are similar to a pattern: those that end with it or contain it, then those that differ in a
+/// few letters.
 fn close(pattern: &str, names: &[&str]) -> Vec<String> {
     let plain = pattern.replace('*', "");
     let alike = |name: &str| {
@@ -101,10 +102,11 @@ fn close(pattern: &str, names: &[&str]) -> Vec<String> {
 }
 
 impl Sheet {
-    /// The sheet with the rows alone that a pattern names, by the row's name or by its group. Without patterns all stay.
+    /// Returns the sheet with only the rows that match a pattern, by their name or group. Without patterns, all rows
+    /// stay.
     ///
     /// # Errors
-    /// A pattern that names no row: a comparison of nothing must not pass.
+    /// A pattern that matches no row: a comparison of nothing must not succeed.
     pub fn select(mut self, patterns: &[String]) -> Result<Self, UnknownRow> {
         if patterns.is_empty() {
             return Ok(self);

@@ -1,4 +1,4 @@
-//! Values of a sheet, and exact arithmetic on them.
+//! The values of a sheet, and exact arithmetic on them.
 
 use std::cmp::Ordering;
 
@@ -13,16 +13,16 @@ pub enum Value {
     Statistic(f64),
 }
 
-/// What a value has more or less than another.
+/// The difference of two values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Difference {
-    /// Whether it is less.
+    /// Whether it is negative.
     pub is_less: bool,
-    /// By how much.
+    /// Its absolute value.
     pub size: Value,
 }
 
-/// A difference as a share of the value that it starts from.
+/// A difference relative to the first value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Share {
     /// The first value is 0.
@@ -39,7 +39,7 @@ pub enum Share {
 }
 
 impl Value {
-    /// The value as a floating-point number, for charts and percentages. A count above 2^53 is rounded.
+    /// Returns the value as a floating-point number, for charts and percentages. A count above 2^53 is rounded.
     pub fn approximate(self) -> f64 {
         match self {
             Self::Count(count) => count as f64,
@@ -47,7 +47,7 @@ impl Value {
         }
     }
 
-    /// The order of two values; counts are compared as integers.
+    /// Compares two values; counts are compared as integers.
     pub fn order(self, other: Self) -> Ordering {
         match (self, other) {
             (Self::Count(one), Self::Count(other)) => one.cmp(&other),
@@ -59,7 +59,7 @@ impl Value {
         }
     }
 
-    /// How this value differs from `first`; `None` if they are equal.
+    /// Returns how this value differs from `first`; `None` if they are equal.
     pub fn difference(self, first: Self) -> Option<Difference> {
         let is_less = match self.order(first) {
             Ordering::Equal => return None,
@@ -75,7 +75,7 @@ impl Value {
         Some(Difference { is_less, size })
     }
 
-    /// The value for people: thousands set apart, and two decimals where it is no whole number.
+    /// Formats the value for the user: with separated thousands, and two decimals if it is not a whole number.
     pub fn text(self) -> String {
         match self {
             Self::Count(count) => grouped(count),
@@ -83,7 +83,7 @@ impl Value {
         }
     }
 
-    /// The value for programs: digits alone.
+    /// Formats the value for programs: digits alone.
     pub fn plain(self) -> String {
         match self {
             Self::Count(count) => count.to_string(),
@@ -93,13 +93,13 @@ impl Value {
 }
 
 impl Difference {
-    /// The difference with its sign.
+    /// Formats the difference with its sign.
     pub fn text(&self) -> String {
         let sign = if self.is_less { '-' } else { '+' };
         format!("{sign}{}", self.size.text())
     }
 
-    /// The difference as a share of `first`.
+    /// Returns the difference relative to `first`.
     pub fn share(&self, first: Value) -> Share {
         match (self.size, first) {
             (_, Value::Count(0)) => Share::FromZero,
@@ -113,7 +113,7 @@ impl Difference {
 }
 
 impl Share {
-    /// The share in percent; infinite from zero.
+    /// Returns the share in percent; infinite from zero.
     pub fn percent(self) -> f64 {
         match self {
             Self::FromZero => f64::INFINITY,
@@ -122,7 +122,7 @@ impl Share {
         }
     }
 
-    /// The order of two shares; those of counts are compared exactly.
+    /// Compares two shares; those of counts are compared exactly.
     pub fn order(self, other: Self) -> Ordering {
         match (self, other) {
             (
@@ -143,7 +143,7 @@ impl Share {
     }
 }
 
-/// A percentage for people, signed: one decimal, or two digits of a small one. From zero there is none.
+/// Formats a signed percentage: one decimal, or two significant digits of a small one. From zero there is none.
 pub fn percent_text(difference: &Difference, first: Value) -> String {
     let share = difference.share(first);
     let percent = match share {
@@ -154,13 +154,13 @@ pub fn percent_text(difference: &Difference, first: Value) -> String {
     if percent >= 0.1 {
         return format!("{sign}{percent:.1} %");
     }
-    // The first digit that is not 0 is so far behind the point.
+    // The position of the first nonzero digit after the point.
     let digits = (-percent.log10()).ceil().clamp(1.0, 20.0) as usize + 1;
     format!("{sign}{percent:.digits$} %")
 }
 
-/// A statistic with thousands set apart and up to two decimals: as exact as the programs print it, so that published
-/// figures can be compared with measured ones.
+/// Formats a statistic with separated thousands and up to two decimals: as exact as the programs print it, so that
+/// published figures can be compared with measured ones.
 fn number(value: f64) -> String {
     let hundredths = (value.abs() * 100.0).round() as u64;
     let mut text = if value < 0.0 { "-" } else { "" }.to_owned();
@@ -226,7 +226,7 @@ mod tests {
         for (one, other, expected) in [
             (share(0, 1), share(1, 100), Ordering::Greater),
             (share(2, 1), share(4, 2), Ordering::Equal),
-            // As floating-point numbers both are 1.
+            // As floating-point numbers, both are 1.
             (
                 share(LARGE, 2 * LARGE + 1),
                 share(LARGE, 2 * LARGE),

@@ -1,24 +1,24 @@
-//! The clock in a saved machine.
+//! Sets the clock in a saved machine.
 //!
-//! While CPUs stop, QEMU may take them for idle and advance the clock to the next timer (`icount_start_warp_timer` in its
-//! icount.c), or not: that depends on which of its threads runs first. A machine that was not saved sees no such jump. So the
-//! guest says what the clock read just before it stopped, and the saved clock is set to that.
+//! When the CPUs stop, QEMU may consider them idle and advance the clock to the next timer (`icount_start_warp_timer`
+//! in its icount.c), or not: that depends on which of its threads runs first. A machine that is not saved has no such
+//! jump. The guest therefore reports its clock just before it stops, and the saved clock is set to that value.
 
 use std::fmt;
 
 /// Instructions from the RDTSC of the guest's first process (`stand_still` in programs/lab/init.c) to the stop.
 const BEFORE_STOP: i64 = 20;
-/// How the part of the stream begins that holds the clock: the mark of a subsection, its name behind its length, and its
-/// version. Two numbers follow, eight bytes each with the highest first: nanoseconds to be added to the instructions, and the
-/// instructions.
+/// The beginning of the part of the stream that contains the clock: the mark of a subsection, its name preceded by its
+/// length, and its version. Two big-endian numbers of eight bytes follow: the nanoseconds that are added to the
+/// instructions, and the instructions.
 const CLOCK: &[u8] = b"\x05\x0ctimer/icount\x00\x00\x00\x01";
 
 /// Why the clock cannot be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClockError {
-    /// The stream has no clock of instructions, or more than one.
+    /// The stream has no instruction clock, or more than one.
     NotFound,
-    /// The clock is earlier than the guest says that it was.
+    /// The clock is earlier than the guest reported.
     Early,
 }
 
@@ -33,10 +33,10 @@ impl fmt::Display for ClockError {
 
 impl std::error::Error for ClockError {}
 
-/// Sets the clock to what it read when the machine stopped; `time` is what the guest read just before.
+/// Sets the clock to its value when the machine stopped; `time` is the value that the guest read just before.
 ///
 /// # Errors
-/// The stream is not as QEMU writes it.
+/// The stream does not have the form that QEMU writes.
 pub fn set(stream: &mut [u8], time: u64) -> Result<(), ClockError> {
     let mut places = stream
         .windows(CLOCK.len())
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn a_jump_of_the_clock_is_taken_back() {
         for (added, instructions, time, expected) in [
-            // No jump, one of 2,662,067 ns, and a clock that stood still.
+            // No jump, a jump of 2,662,067 ns, and a clock that stood still.
             (1000, 500, 1480, Ok(1000)),
             (2_663_067, 500, 1480, Ok(1000)),
             (999, 500, 1480, Err(ClockError::Early)),

@@ -1,8 +1,8 @@
 //! The file of a saved machine.
 //!
-//! A word that says what it is; the length of the stream of devices in eight bytes, lowest first, and the stream; pieces of
-//! memory, each with its node in four bytes, its length in four, its offset in eight, and its bytes; a piece of no length; a
-//! CRC-32 of everything before. Pages of zeros are left out.
+//! The format: a magic word; the length of the device stream (8 bytes, little-endian), and the stream; pieces of
+//! memory, each with its node (4 bytes), its length (4 bytes), its offset (8 bytes) and its contents; a piece of length
+//! 0; a CRC-32 of everything before. Zero-filled pages are omitted.
 
 use std::fmt;
 use std::fs::File;
@@ -17,11 +17,11 @@ use crate::count::tables::Part;
 
 const MAGIC: &[u8; 16] = b"memwright state\x01";
 const PAGE: usize = 4096;
-/// The longest piece of memory.
+/// The maximum length of a piece of memory.
 const PIECE: usize = 1 << 20;
-/// Bytes before each piece.
+/// Bytes of the header of a piece.
 const HEADER: usize = 16;
-/// The longest stream of devices: one of QEMU 10 with 64 CPUs has less than 2 MiB.
+/// The maximum length of the device stream: QEMU 10 with 64 CPUs writes less than 2 MiB.
 const MOST_DEVICES: u64 = 64 << 20;
 
 /// Why a file cannot be used.
@@ -29,7 +29,7 @@ const MOST_DEVICES: u64 = 64 << 20;
 pub enum StateError {
     /// It cannot be read.
     Io(io::Error),
-    /// It is cut short, or holds other bytes than were written.
+    /// It is truncated, or its checksum is wrong.
     Damaged,
 }
 
@@ -58,15 +58,15 @@ impl From<io::Error> for StateError {
 pub struct State {
     file: File,
     devices: Vec<u8>,
-    // Where the pieces of memory begin.
+    // The offset of the first piece of memory.
     memory: u64,
 }
 
 impl State {
-    /// Reads the devices, and checks the whole file.
+    /// Reads the devices, and checks the complete file.
     ///
     /// # Errors
-    /// Those of reading; a damaged file.
+    /// I/O errors of reading; a damaged file.
     pub fn open(mut file: File) -> Result<Self, StateError> {
         check(&mut file)?;
         let mut magic = [0; MAGIC.len()];
@@ -87,7 +87,7 @@ impl State {
         })
     }
 
-    /// What QEMU saved of everything but memory.
+    /// Returns everything that QEMU saved except memory.
     pub fn devices(&self) -> &[u8] {
         &self.devices
     }
@@ -95,7 +95,7 @@ impl State {
     /// Writes the memory into empty files, one for each node.
     ///
     /// # Errors
-    /// Those of reading and writing; a file that is not as [`write()`] writes it.
+    /// I/O errors of reading and writing; a file that does not have the form that [`write()`] writes.
     pub fn fill(&self, parts: &[Part]) -> Result<(), StateError> {
         for part in parts {
             part.file.set_len(part.size)?;
@@ -120,7 +120,7 @@ impl State {
     }
 }
 
-/// Reads the whole file and compares its checksum.
+/// Reads the complete file and compares its checksum.
 fn check(file: &mut File) -> Result<(), StateError> {
     let length = file.metadata()?.len();
     let body = length.checked_sub(4).ok_or(StateError::Damaged)?;
@@ -150,14 +150,14 @@ fn encode(part: usize, length: usize, offset: u64) -> [u8; HEADER] {
     header
 }
 
-/// Node, length and offset of a piece.
+/// Decodes the node, the length and the offset of a piece.
 fn decode(header: &[u8; HEADER]) -> (usize, usize, u64) {
     let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
     let offset = u64::from(word(8)) | u64::from(word(12)) << 32;
     (word(0) as usize, word(4) as usize, offset)
 }
 
-/// Writes everything, and computes its checksum.
+/// Writes data, and computes its checksum.
 struct Summing<W> {
     output: W,
     hash: Hasher,
@@ -170,10 +170,10 @@ impl<W: Write> Summing<W> {
     }
 }
 
-/// Writes a machine whose memory is in these files, and returns it as it can be read.
+/// Writes a machine whose memory is in these files, and returns it opened for reading.
 ///
 /// # Errors
-/// Those of reading and writing.
+/// I/O errors of reading and writing.
 pub fn write(file: File, devices: Vec<u8>, parts: &[Part]) -> io::Result<State> {
     write_all(&file, &devices, parts)?;
     let memory = (MAGIC.len() + 8 + devices.len()) as u64;
@@ -221,7 +221,7 @@ fn write_part(output: &mut Summing<impl Write>, node: usize, file: &File) -> io:
     Ok(())
 }
 
-/// The next part of a sparse file that is no hole.
+/// Returns the next data range of a sparse file.
 fn next_data(file: &File, at: u64) -> io::Result<Option<(u64, u64)>> {
     let begin = match rustix::fs::seek(file, SeekFrom::Data(at)) {
         Ok(begin) => begin,
@@ -234,7 +234,7 @@ fn next_data(file: &File, at: u64) -> io::Result<Option<(u64, u64)>> {
     )))
 }
 
-/// Where pages stand that are not all zero, adjacent ones together.
+/// Returns the ranges of adjacent pages that are not zero-filled.
 fn runs(piece: &[u8]) -> Vec<std::ops::Range<usize>> {
     let mut found: Vec<std::ops::Range<usize>> = Vec::new();
     for (index, page) in piece.chunks(PAGE).enumerate() {
@@ -287,7 +287,7 @@ mod tests {
         for (one, other) in parts.iter().zip(&empty) {
             assert!(bytes(one) == bytes(other));
         }
-        // Zeros take no room.
+        // Zero-filled pages take no space.
         let length = path.as_file().metadata().unwrap().len();
         assert!(length < 12 * PAGE as u64, "{length}");
     }

@@ -1,13 +1,13 @@
-//! Which saved machines stay in the cache.
+//! Limits the saved machines in the cache.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// The most bytes that saved machines take together.
+/// The maximum total size of saved machines in bytes.
 pub const MOST: u64 = 2 << 30;
-/// How their files' names end.
+/// The suffix of their files' names.
 pub const SUFFIX: &str = ".state";
 
 /// A file of the cache.
@@ -18,7 +18,7 @@ struct Kept {
     used: SystemTime,
 }
 
-/// The names of the files that must go for the rest to fit: the least recently used first.
+/// Returns the names of the files to remove so that the rest fits: the least recently used first.
 fn excess(mut files: Vec<Kept>, most: u64) -> Vec<String> {
     let mut total: u64 = files.iter().map(|file| file.size).sum();
     files.sort_by(|one, other| (one.used, &one.name).cmp(&(other.used, &other.name)));
@@ -33,10 +33,10 @@ fn excess(mut files: Vec<Kept>, most: u64) -> Vec<String> {
     gone
 }
 
-/// Removes the least recently used states of a folder until those that stay take `most` bytes at most.
+/// Removes the least recently used states of a folder until the rest takes at most `most` bytes.
 ///
 /// # Errors
-/// Those of listing the folder. Another command may be removing the same files.
+/// I/O errors of listing the folder. Another command may be removing the same files.
 pub fn bound(folder: &Path, most: u64) -> io::Result<()> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)?.flatten() {

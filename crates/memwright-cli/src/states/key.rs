@@ -1,4 +1,4 @@
-//! What a saved machine depends on.
+//! The key of a saved machine: everything on which it depends.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +10,15 @@ use crate::host::host_file::{self, LARGEST_IMAGE};
 use crate::linux::guest::{Guest, Start};
 use crate::model::hash::{hash_part, hexadecimal};
 
-/// Counts up when what is saved changes its meaning.
+/// Incremented when the meaning of the saved data changes.
 const FORM: &str = "1";
 
-/// The name of a guest's state in the cache: SHA-256 of the kernel's image, the first process with its modules, QEMU, and
-/// all options of the machine and words of the kernel's command line. Neither the program nor the plugin is part of it.
+/// Returns the name of a guest's state in the cache: the SHA-256 of the kernel's image, the first process with its
+/// modules, QEMU, and all options of the machine and words of the kernel's command line. Neither the program nor the
+/// plugin is part of it.
 ///
 /// # Errors
-/// Those of reading the first process.
+/// I/O errors of reading the first process.
 pub fn name(guest: &Guest, image_sha256: &str, qemu_sha256: &str) -> anyhow::Result<String> {
     let boot = host_file::read(&guest.boot, LARGEST_IMAGE);
     let boot = boot.with_context(|| guest.boot.display().to_string())?;

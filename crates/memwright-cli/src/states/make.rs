@@ -1,4 +1,4 @@
-//! Boots a guest to the point where nothing depends on the program yet, and takes its state.
+//! Boots a guest to the last point that does not depend on the program, and saves its state.
 
 use std::fs::File;
 use std::io::{self, PipeReader, Read};
@@ -21,15 +21,15 @@ use crate::qemu::runs::Runs;
 use crate::states::clock;
 use crate::states::monitor::Listener;
 
-/// What was taken of a machine: its devices, and the wires that hold its memory.
+/// The saved parts of a machine: its devices, and the wires with its memory.
 pub type Taken = (Vec<u8>, Wires);
 
 /// Why there is no state.
 #[derive(Debug)]
 pub enum Unmade {
-    /// The guest did not come to that point: one line that says what is known of it.
+    /// The guest did not reach that point: one line that says what is known about it.
     Guest(anyhow::Error),
-    /// It did, and cannot be saved.
+    /// The guest reached that point, but could not be saved.
     Saving(anyhow::Error),
 }
 
@@ -39,7 +39,7 @@ impl From<anyhow::Error> for Unmade {
     }
 }
 
-/// Boots the guest, which must count nothing.
+/// Boots the guest, which must not count anything.
 ///
 /// # Errors
 /// See [`Unmade`].
@@ -71,9 +71,9 @@ pub fn boot(guest: &Guest, runs: &Runs) -> Result<Taken, Unmade> {
         .map_err(|_| anyhow!("reading from QEMU panicked"))?
         .context("cannot read from QEMU")?;
     let status = process.wait().context("cannot wait for QEMU")?;
-    // A kernel that panics may stop the machine by the same device.
+    // A kernel that panics may stop the machine through the same device.
     let Some(time) = time_of(&said) else {
-        // Where saving failed, QEMU was killed here.
+        // If saving failed, QEMU was killed here.
         let signal = status.signal().filter(|_| taken.is_ok());
         let why = NoResult::read(&serial, &errors, signal);
         return Err(Unmade::Guest(why.into()));
@@ -89,13 +89,13 @@ fn read(mut output: &PipeReader) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What the guest's clock read before it stopped; `None` if it wrote anything else than that.
+/// Returns the guest's clock before it stopped; `None` if it wrote anything else.
 fn time_of(said: &[u8]) -> Option<u64> {
     let time = said.strip_prefix(b"r\x08\0\0\0")?;
     Some(u64::from_le_bytes(time.try_into().ok()?))
 }
 
-/// Waits for the guest to stop, and takes everything but its memory. QEMU then ends.
+/// Waits for the guest to stop, and saves everything except its memory. QEMU then exits.
 fn take(listener: &Listener, stream: &Listener, output: &PipeReader) -> anyhow::Result<Vec<u8>> {
     let mut monitor = Monitor::open(listener.accept(output)?)?;
     monitor.wait_for(|event| event.name == "STOP")?;
@@ -106,13 +106,13 @@ fn take(listener: &Listener, stream: &Listener, output: &PipeReader) -> anyhow::
     stream.accept(output)?.read_to_end(&mut devices)?;
     finish(&mut monitor)?;
     match monitor.execute("quit", &json!({})) {
-        // It may be gone before it answers.
+        // QEMU may exit before it answers.
         Ok(_) | Err(QmpError::Io(_)) => Ok(devices),
         Err(error) => bail!(error),
     }
 }
 
-/// Memory stays in its files, and the end of the stream is reported.
+/// Configures the migration: memory stays in its files, and the end of the stream is reported.
 pub fn prepare(monitor: &mut Monitor) -> Result<(), QmpError> {
     let on = |name: &str| json!({ "capability": name, "state": true });
     let capabilities = [on("x-ignore-shared"), on("events")];

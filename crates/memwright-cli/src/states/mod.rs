@@ -1,11 +1,11 @@
-//! A guest saved after its boot, from which later runs start.
+//! Saves a guest after its boot, so that later runs start from that state.
 //!
-//! The guest's first process comes to a point at which nothing depends on the program, and stops the machine there. QEMU's
-//! devices are saved by its migration, memory from the files that it is in. A run then starts from these, and gets the
-//! program after that. Only the boot is kept, never a result.
+//! The guest's first process reaches a point at which nothing depends on the program yet, and stops the machine there.
+//! QEMU's devices are saved by its migration, memory by copying its backing files. A run then starts from this state,
+//! and receives the program afterwards. Only the boot is saved, never a result.
 //!
-//! A command that is to boot (`--cold`) saves and restores as well, and keeps nothing: a QEMU that goes on has another
-//! sequence of random numbers for RDRAND than one that starts, and Linux's random numbers decide where its slabs lie.
+//! A command that has to boot (`--cold`) also saves and restores, but keeps nothing: a QEMU that continues has another
+//! sequence of random numbers for RDRAND than one that starts, and Linux's random numbers decide where it places slabs.
 
 mod clock;
 mod file;
@@ -38,26 +38,26 @@ use crate::states::file::StateError;
 use crate::states::make::{Taken, Unmade, finish, prepare};
 pub use crate::states::monitor::Listener;
 
-/// A saved machine, from which several runs may start at once.
+/// A saved machine, from which several runs may start at the same time.
 #[derive(Debug)]
 pub struct State {
     saved: file::State,
     told: Once,
 }
 
-/// Where states are kept: `states` in the cache.
+/// Returns the folder of states: `states` in the cache.
 ///
 /// # Errors
-/// One line when there is no home for a cache.
+/// One line if there is no home for a cache.
 pub fn folder() -> anyhow::Result<PathBuf> {
     Ok(cache::folder()?.join("states"))
 }
 
-/// The state of a guest, which counts nothing: the kept one, else that of a boot, which is then kept. With `cold`, that of a
-/// boot, and it is not kept. `None`, after a line that says why, where QEMU cannot save it.
+/// Returns the state of a guest that counts nothing: the kept one, or that of a boot, which is then kept. With `cold`,
+/// it is that of a boot, and not kept. `None`, after a message, if QEMU cannot save it.
 ///
 /// # Errors
-/// A guest that does not come to the point where it is saved: one line that says what is known of it.
+/// A guest that does not reach the point at which it is saved: one line that says what is known about it.
 pub fn of(
     guest: &Guest,
     image: (&str, &str),
@@ -90,7 +90,7 @@ pub fn of(
             Ok(Some(keep(name, place.as_ref(), &taken)?))
         }
         Err(Unmade::Guest(error)) => Err(error),
-        // The end of the runs is no failure to save, and is reported elsewhere.
+        // If the runs were ended, that is not a failure to save, and is reported elsewhere.
         Err(Unmade::Saving(_)) if runs.was_cut().is_some() => Ok(None),
         Err(Unmade::Saving(error)) => {
             say(&format!(
@@ -101,7 +101,7 @@ pub fn of(
     }
 }
 
-/// Keeps a state in its place, or in memory as long as the command lives where there is none, or no room.
+/// Keeps a state in its place; without a place or enough space, in memory as long as the command lives.
 fn keep(name: &str, place: Option<&Place>, taken: &Taken) -> anyhow::Result<State> {
     if let Some(place) = place {
         match place.keep(taken) {
@@ -122,22 +122,22 @@ fn say_not_kept(name: &str, error: &anyhow::Error) {
     ));
 }
 
-/// Opens a kept state, and notes its use.
+/// Opens a kept state, and records its use.
 fn open(path: &Path) -> Result<State, StateError> {
     let file = File::open(path)?;
-    // Where the time cannot be set, another state may be removed before this one.
+    // If the time cannot be set, this state may be removed too early.
     let _ = file.set_modified(SystemTime::now());
     Ok(State::new(file::State::open(file)?))
 }
 
-/// Where a state is, or will be.
+/// The path of a state, whether or not it exists.
 struct Place {
     folder: PathBuf,
     path: PathBuf,
 }
 
 impl Place {
-    /// The place of a name. The folder is made: one that cannot be is no place.
+    /// Returns the place of a name, after creating the folder; fails if it cannot be created.
     fn of(folder: &Path, name: &str) -> anyhow::Result<Self> {
         fs::create_dir_all(folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
@@ -147,7 +147,7 @@ impl Place {
         })
     }
 
-    /// The state that is here. One that cannot be used is removed, after a line that says so.
+    /// Returns the state at this place. One that cannot be used is removed, with a message.
     fn look(&self, name: &str) -> Option<State> {
         let error = match open(&self.path) {
             Ok(state) => return Some(state),
@@ -161,10 +161,10 @@ impl Place {
         None
     }
 
-    /// Writes a state, under its name when it is whole.
+    /// Writes a state, and gives it its name when it is complete.
     fn keep(&self, (devices, wires): &Taken) -> anyhow::Result<State> {
         let context = || format!("cannot write {}", self.path.display());
-        // Another command may write the same state: each works in a folder of its own, the last rename stands.
+        // Another command may write the same state: each works in a private folder, and the last rename wins.
         let work = PrivateFolder::within(&self.folder).with_context(context)?;
         let fresh = work.path().join("state");
         let mut options = File::options();
@@ -188,17 +188,17 @@ impl State {
     /// Writes its memory into empty files.
     ///
     /// # Errors
-    /// Those of reading and writing.
+    /// I/O errors of reading and writing.
     pub fn fill(&self, memory: &[Part]) -> anyhow::Result<()> {
         self.saved
             .fill(memory)
             .context("cannot read the saved state")
     }
 
-    /// Lets a QEMU that waits for a machine go on with this one.
+    /// Resumes a QEMU that waits for an incoming machine with this one.
     ///
     /// # Errors
-    /// Those of the sockets, and QEMU's refusal.
+    /// I/O errors of the sockets, and QEMU's refusal.
     pub fn resume(&self, stream: UnixStream, folder: &Path) -> anyhow::Result<()> {
         let mut monitor = Monitor::open(stream)?;
         prepare(&mut monitor)?;
@@ -213,7 +213,7 @@ impl State {
         Ok(())
     }
 
-    /// Says that a run could not start from it, once.
+    /// Prints once that a run could not start from it.
     pub fn say_unusable(&self, error: &anyhow::Error) {
         self.told.call_once(|| {
             say(&format!(

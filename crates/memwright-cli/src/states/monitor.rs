@@ -1,4 +1,4 @@
-//! The socket on which this command waits for QEMU's monitor, and for the stream of a machine that is saved.
+//! The socket on which this command waits for QEMU's monitor, and for the stream of a saved machine.
 
 use std::io::{self, PipeReader};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 
-/// A socket that QEMU connects to.
+/// A socket to which QEMU connects.
 #[derive(Debug)]
 pub struct Listener {
     listener: UnixListener,
@@ -15,28 +15,28 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Makes the socket.
+    /// Creates the socket.
     ///
     /// # Errors
-    /// Those of binding it.
+    /// Errors of binding it.
     pub fn bind(path: PathBuf) -> io::Result<Self> {
         let listener = UnixListener::bind(&path)?;
         Ok(Self { listener, path })
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Waits for QEMU to connect; `output` is the pipe that it holds while it lives.
+    /// Waits for QEMU to connect; `output` is the pipe that QEMU holds open while it lives.
     ///
     /// # Errors
-    /// Those of the socket; `UnexpectedEof` when QEMU has ended.
+    /// I/O errors of the socket; `UnexpectedEof` if QEMU has exited.
     pub fn accept(&self, output: &PipeReader) -> io::Result<UnixStream> {
         let mut events = [
             PollFd::new(&self.listener, PollFlags::IN),
-            // Its end alone is reported, not what there is to read.
+            // Only its end is reported, not available data.
             PollFd::new(output, PollFlags::empty()),
         ];
         retry_on_intr(|| poll(&mut events, None))?;

@@ -1,4 +1,4 @@
-//! Another machine, as far as one can be another: its command in another place, another user with another home, cache and
+//! Simulates another machine as far as possible: the command at another path, another user with another home, cache and
 //! temporary folder, another time zone and language, and one CPU.
 
 use std::fs;
@@ -6,10 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Nobody, as every Debian has him.
+/// The user `nobody` of every Debian.
 const NOBODY: &str = "65534";
 
-/// The command as it is started there; `room` is a folder of its own.
+/// Returns the command as it is started there; `room` is a private folder.
 pub fn command(room: &Path) -> Command {
     let open = |path: &Path| {
         fs::create_dir_all(path).unwrap();

@@ -1,4 +1,4 @@
-//! Inputs, outputs and surroundings that are not what a command hopes for: each ends with a message and a code, none hangs.
+//! Unusual inputs, outputs and environments: each results in a message and an exit code, and none hangs.
 
 use crate::support::{
     described, ends, first_line, has_ended, run, run_true, start, within, within_to,
@@ -59,7 +59,7 @@ fn executable(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A file that passes for a kernel image.
+/// Returns a file that is accepted as a kernel image.
 fn image(folder: &TempDir) -> PathBuf {
     let path = folder.path().join("image");
     let mut bytes = vec![0; 0x400];
@@ -91,7 +91,7 @@ fn no_input_is_a_pipe_or_a_device() {
         for (words, code) in bad {
             let (found, stdout, stderr) = within(memwright(words).env("XDG_CACHE_HOME", cache));
             assert_eq!((found, stdout.as_str()), (*code, ""), "{words:?}: {stderr}");
-            // A kernel's name is looked up only where no path is given.
+            // A kernel's name is looked up only if no path is given.
             assert!(
                 stderr.contains(path) && stderr.contains(kind),
                 "{words:?}: {stderr}"
@@ -150,7 +150,7 @@ fn an_endless_standard_input_is_bounded() {
         .arg("/bin/true")
         .stdin(fs::File::open("/dev/zero").unwrap());
     let (code, _, stderr) = within(&mut endless);
-    // A slow machine does not come to 16 MiB in a second.
+    // A slow machine does not read 16 MiB in a second.
     assert!(code == 125 || code == 124, "{stderr}");
     assert!(stderr.contains("standard input"), "{stderr}");
     let (_reader, writer) = std::io::pipe().unwrap();
@@ -196,11 +196,11 @@ fn full() -> Stdio {
 }
 
 fn closed() -> Stdio {
-    // The other end goes at once.
+    // The other end is closed at once.
     std::io::pipe().unwrap().1.into()
 }
 
-/// Commands that print something, and their code where that fails.
+/// Commands that print something, and their exit code if printing fails.
 const PRINTING: &[(&[&str], i32)] = &[
     (&["--help"], 70),
     (&["--version"], 70),
@@ -320,7 +320,7 @@ fn commands_side_by_side_leave_nothing() {
     assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
 }
 
-/// A command whose guest hangs, started with SIGINT as it is by default or ignored, and the process of its QEMU.
+/// Starts a command whose guest hangs, with SIGINT at its default or ignored; also returns the process of its QEMU.
 fn hanging(words: &[&str], host: &TempDir, interrupt: &str) -> (Child, String) {
     let file = host.path().join("pid");
     let _ = fs::remove_file(&file);
@@ -343,7 +343,7 @@ fn hanging(words: &[&str], host: &TempDir, interrupt: &str) -> (Child, String) {
     (start(&mut command), appearing(&file))
 }
 
-/// The text of a file that is to appear.
+/// Waits for a file and returns its text.
 fn appearing(file: &Path) -> String {
     let patience = Instant::now() + Duration::from_secs(120);
     loop {
@@ -356,7 +356,7 @@ fn appearing(file: &Path) -> String {
     }
 }
 
-/// Signals end a command, its guest with it, and leave no file.
+/// Signals end a command and its guest, and no file is left.
 fn ends_by_signals(words: &[&str], host: &TempDir) {
     for (sent, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let (child, process) = hanging(words, host, "default");
@@ -413,7 +413,7 @@ fn surroundings_that_are_missing_are_named() {
     let file = host.path().join("file");
     fs::write(&file, "").unwrap();
     let file = file.to_str().unwrap();
-    // In a folder that nothing can be written to, and without a home.
+    // In a read-only folder, and without a home.
     let mut command = run_true("exited 0");
     let (code, _, stderr) = within(command.current_dir("/proc").env_remove("HOME"));
     assert_eq!(code, 0, "{stderr}");
@@ -435,7 +435,7 @@ fn surroundings_that_are_missing_are_named() {
             "/etc",
             &["QEMU cannot be started", "/etc", "denied"],
         ),
-        ("MEMWRIGHT_QEMU", "/bin/false", &["/bin/false is no QEMU"]),
+        ("MEMWRIGHT_QEMU", "/bin/false", &["/bin/false is not QEMU"]),
         (
             "MEMWRIGHT_KERNEL",
             "/no/such/image",
@@ -540,7 +540,7 @@ fn files_that_no_guest_can_have_are_refused() {
         ),
         (
             &[format!("{file}:/a"), format!("{file}:/a/b")],
-            "/a is no folder in the guest",
+            "/a is not a folder in the guest",
         ),
         (&[format!("{file}/x:/a")], "Not a directory"),
         (&["/proc/self/mem:/mem".to_owned()], "/proc/self/mem"),
@@ -585,7 +585,7 @@ fn what_has_no_room_is_refused_before_it_boots() {
     );
 }
 
-/// The pipe is full, and what holds its other end does not read.
+/// The pipe is full, and the process at its other end does not read.
 fn an_output_that_is_not_read_holds_no_command_up() {
     let flooding = |options: &[&str]| start(run("flood").args(options).arg("/bin/true"));
     let patient = |child: &mut Child| {

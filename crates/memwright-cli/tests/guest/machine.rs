@@ -1,4 +1,4 @@
-//! CPUs and clock: which QEMU they need, and what the account says of them.
+//! CPUs and clock: which QEMU they need, and what the account reports about them.
 
 use crate::support::{ends, run};
 use libtest_mimic::Trial;

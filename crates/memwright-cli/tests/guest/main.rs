@@ -1,5 +1,5 @@
-//! The command against a guest that a stand-in for QEMU plays. The stand-in is this very executable: where the variable
-//! that holds the guest's lines is set, it was started in QEMU's place.
+//! Tests the command with a stand-in for QEMU that plays the guest. The stand-in is this very executable: if the
+//! variable with the guest's lines is set, it was started in place of QEMU.
 
 mod account;
 mod hostile;
@@ -11,7 +11,7 @@ mod trace;
 
 use std::process::ExitCode;
 
-/// Functions as trials of the same names.
+/// Defines functions as trials of the same names.
 macro_rules! trials {
     ($($name:ident,)*) => {
         vec![$(libtest_mimic::Trial::test(stringify!($name), || {

@@ -1,4 +1,4 @@
-//! What the command forwards, answers and returns.
+//! Tests what the command forwards, answers and returns.
 
 use libtest_mimic::Trial;
 use memwright_linux::channel::INPUT_AREA;
@@ -147,7 +147,7 @@ fn what_the_program_leaves_is_not_read() {
 }
 
 fn a_large_input_and_output_pass_whole() {
-    // More than once around the window.
+    // More than the window holds.
     const ANSWERS: usize = 40;
     let input: Vec<u8> = (0..(ANSWERS * INPUT_AREA) as u32)
         .map(|index| b'a' + (index % 26) as u8)

@@ -1,11 +1,13 @@
-//! A stand-in for QEMU in tests: it takes QEMU's arguments and plays a guest whose lines are in `STAND_IN`.
+//! A stand-in for QEMU in tests: it accepts QEMU's arguments and plays a guest whose lines are in `STAND_IN`.
 //!
-//! One step per line, a word and what it needs:
-//! `stdout`, `stderr`, `log`, `account`, `trace`, `strace`, `panic TEXT` (frames, `\n` in them is a line's end),
-//! `exited N`, `killed N`, `not-started N TEXT` (a result frame), `raw HEX` (bytes outside any frame), `piecemeal` (from
-//! now on one byte per write), `ask N` (request input and show what came), `control` (wait for a control byte), `nmi`
-//! (wait for the monitor's inject-nmi, then print a backtrace), `flood` (write standard output until it is closed),
-//! `pid FILE`, `hang`, `status N` (end with that exit status).
+//! One step per line, a word and its arguments: `stdout`, `stderr`, `log`, `account`, `trace`, `strace`, `panic TEXT`
+//! (frames, `
+//!
+//! ` in them is a line's end), `exited N`, `killed N`, `not-started N TEXT` (a result frame), `raw
+//! HEX` (bytes outside any frame), `piecemeal` (from now on one byte per write), `ask
+//! N` (request input and print it), `control` (wait for a control byte), `nmi` (wait for the monitor's inject-nmi, then
+//! print a backtrace), `flood` (write standard output until it is closed), `pid FILE`, `hang`, `status N` (exit with
+//! that status).
 
 use memwright_linux::channel::{INPUT_AREA, LONGEST_FRAME, OUTPUT_RING, PACE};
 use std::fs::File;
@@ -39,7 +41,7 @@ struct Guest {
     control: Socket,
     monitor: Socket,
     window: File,
-    /// Where in the window the next payload goes.
+    /// The offset of the next payload in the window.
     at: usize,
     piecemeal: bool,
 }
@@ -107,7 +109,7 @@ impl Guest {
         }
     }
 
-    /// Puts a payload into the window.
+    /// Writes a payload to the window.
     fn put(&mut self, payload: &[u8]) {
         let (first, rest) = payload.split_at(payload.len().min(OUTPUT_RING - self.at));
         for (at, part) in [(self.at, first), (0, rest)] {
@@ -176,7 +178,7 @@ impl Guest {
     }
 }
 
-/// The file that is memory of the guest too.
+/// Opens the file that is mapped into the guest's memory.
 fn window(arguments: &[String]) -> File {
     let path = arguments
         .iter()
@@ -190,7 +192,7 @@ fn window(arguments: &[String]) -> File {
         .expect("the window is there")
 }
 
-/// A socket of which at most one connection is taken, when it is first needed.
+/// A socket of which at most one connection is accepted, when it is first needed.
 struct Socket {
     listener: UnixListener,
     stream: Option<UnixStream>,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Holds the lines that the stand-in plays.
 pub const GUEST_LINES: &str = "STAND_IN";
 
-/// A run whose guest plays these steps.
+/// Returns a run whose guest plays these steps.
 pub fn run(steps: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_memwright"));
     command
@@ -25,14 +25,14 @@ pub fn run(steps: &str) -> Command {
     command
 }
 
-/// The same with a program that every machine has.
+/// Like [`run`], with a program that every machine has.
 pub fn run_true(steps: &str) -> Command {
     let mut command = run(steps);
     command.arg("/bin/true");
     command
 }
 
-/// Gives the command its standard input and waits for its end.
+/// Writes the command's standard input and waits for the command to exit.
 pub fn with_input(mut command: Command, input: &[u8]) -> Output {
     let mut child = start(command.stdin(Stdio::piped()));
     let mut pipe = child.stdin.take().expect("it is a pipe");
@@ -50,12 +50,12 @@ pub fn start(command: &mut Command) -> Child {
         .expect("the command starts")
 }
 
-/// Exit code, standard output and standard error of a run.
+/// Returns the exit code, standard output and standard error of a run.
 pub fn ends(command: &mut Command) -> (i32, String, String) {
     described(command.output().expect("the command starts"))
 }
 
-/// The same for a run that has ended.
+/// Returns the same for a run that has ended.
 pub fn described(output: Output) -> (i32, String, String) {
     let text = |bytes| String::from_utf8(bytes).expect("text");
     (
@@ -65,12 +65,12 @@ pub fn described(output: Output) -> (i32, String, String) {
     )
 }
 
-/// How a command ended that must not hang: after two minutes it is killed, and the test fails.
+/// Returns the outcome of a command that must not hang: after two minutes it is killed, and the test fails.
 pub fn within(command: &mut Command) -> (i32, String, String) {
     within_to(command, Stdio::piped())
 }
 
-/// As [`within`], with another standard output.
+/// Like [`within`], with another standard output.
 pub fn within_to(command: &mut Command, output: Stdio) -> (i32, String, String) {
     let mut child = command
         .stdout(output)
@@ -88,7 +88,7 @@ pub fn within_to(command: &mut Command, output: Stdio) -> (i32, String, String) 
     described(child.wait_with_output().expect("it has ended"))
 }
 
-/// Waits until the guest's first line has come.
+/// Waits for the guest's first line.
 pub fn first_line(output: &mut impl Read) -> String {
     let mut line = String::new();
     let mut byte = [0];
@@ -98,7 +98,7 @@ pub fn first_line(output: &mut impl Read) -> String {
     line
 }
 
-/// Whether a process has ended; one that was not waited for yet has.
+/// Returns whether a process has exited, including a zombie.
 pub fn has_ended(process: &str) -> bool {
     match std::fs::read_to_string(Path::new("/proc").join(process).join("stat")) {
         Ok(text) => text
@@ -109,7 +109,7 @@ pub fn has_ended(process: &str) -> bool {
     }
 }
 
-/// Resets the signals that end a command to their defaults: the tests may have been started with some ignored.
+/// Resets the signals that end a command to their defaults: the tests may have been started with some of them ignored.
 pub fn interruptible(command: &Command) -> Command {
     let mut same = Command::new("env");
     same.arg("--default-signal=INT,HUP,TERM")

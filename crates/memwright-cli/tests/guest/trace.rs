@@ -1,4 +1,4 @@
-//! What `--trace` leaves behind.
+//! Tests the files that `--trace` writes.
 
 use std::fs;
 
@@ -62,7 +62,7 @@ fn a_chrome_trace_is_whole_however_the_run_ends() {
         ("", 125),
         ("exited 0", 0),
         ("killed 9", 137),
-        // A frame that is cut off, one of no kind, and a line that is not an event.
+        // A truncated frame, a frame of an unknown kind, and a line that is not an event.
         ("raw 05ff", 125),
         ("raw 7700000000", 125),
         ("trace {\"clock\":1}", 125),
@@ -78,7 +78,7 @@ fn a_chrome_trace_is_whole_however_the_run_ends() {
         let found = names(&fs::read_to_string(&path).unwrap());
         assert_eq!(found, ["fork", "map"], "{steps}");
     }
-    // QEMU that is too old ends the command before there is a guest.
+    // A QEMU that is too old ends the command before there is a guest.
     let mut command = run("exited 0");
     command.env("STAND_IN_VERSION", "1.0.0");
     command.arg("--trace").arg(&path);

@@ -1,10 +1,10 @@
-//! Kernel images that are kept on this machine.
+//! Kernel images in the cache of this machine.
 
 use std::process::{Command, Stdio};
 
 use crate::skipped;
 
-/// Whether a kernel image is kept under this name; if not, the caller's test is reported as skipped.
+/// Returns whether a kernel image is kept under this name; if not, reports the caller's test as skipped.
 pub fn has_kernel(name: &str) -> bool {
     let has = Command::new(env!("CARGO_BIN_EXE_memwright"))
         .args(["run", "--kernel", name, "--dry-run", "/bin/true"])

@@ -1,4 +1,4 @@
-//! `memwright bench`: figures that repeat, of programs that measure themselves; and what cannot be measured.
+//! `memwright bench`: repeatable figures of programs that measure themselves; and figures that cannot be measured.
 
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
@@ -34,7 +34,7 @@ fn json(arguments: &[&str]) -> Result<String, Failed> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The figure that a column's record has in the first run: its value, or the mean of a series.
+/// Returns the figure of a column's record in the first run: its value, or the mean of a series.
 fn average(document: &Value, column: &str, case: &str, measure: &str) -> Result<f64, Failed> {
     average_of(
         &document["experiments"][0]["runs"][0],
@@ -54,12 +54,12 @@ fn average_of(run: &Value, column: &str, case: &str, measure: &str) -> Result<f6
         .ok_or_else(|| format!("no {measure:?} of {case:?} in column {column:?}").into())
 }
 
-/// The value of a record, or the mean of a series.
+/// Returns the value of a record, or the mean of a series.
 fn figure(record: &Value) -> Option<f64> {
     record.get("value").or_else(|| record.get("mean"))?.as_f64()
 }
 
-/// The most that any case has of a measure on average.
+/// Returns the maximum over all cases of a measure's average.
 fn worst_of(run: &Value, column: &str, measure: &str) -> Result<f64, Failed> {
     let records = run["records"][column].as_array().into_iter().flatten();
     records
@@ -69,7 +69,7 @@ fn worst_of(run: &Value, column: &str, measure: &str) -> Result<f64, Failed> {
         .ok_or_else(|| format!("no {measure:?} in column {column:?}").into())
 }
 
-/// Experiment, which of its runs, case, measure, and how much it may be on average.
+/// Experiment, index of the run, case, measure, and the maximum of its average.
 #[rustfmt::skip]
 const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("basics", 0, "system call", "getppid", 150.0),
@@ -84,7 +84,7 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("protect-loop", 0, "4 KiB, whole mapping, without the write", "mprotect(RW)", 862.0),
     ("protect-loop", 0, "4 KiB, inside a mapping, with the write", "mprotect(R)", 1900.0),
     ("protect-loop", 0, "4 KiB, inside a mapping, with the write", "mprotect(RW)", 1900.0),
-    // With another CPU busy: 400 more than alone, and no CPU is interrupted but by the first of the two.
+    // With another CPU busy: 400 more than alone, and no interrupts except by the first of the two.
     ("protect-loop", 1, "4 KiB, whole mapping, with the write", "mprotect(R)", 1256.0),
     ("protect-loop", 1, "4 KiB, whole mapping, with the write", "mprotect(RW)", 1250.0),
     ("protect-loop", 1, "4 KiB, whole mapping, with the write", "CPUs interrupted", 1.0),
@@ -118,7 +118,7 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("swapin-reuse", 0, "pages that do not compress", "read pass, per page", 4100.0),
     ("swapin-reuse", 0, "pages that do not compress", "read pass: major faults", 64.0),
     ("swapin-reuse", 0, "pages that do not compress", "then write pass: minor faults", 0.0),
-    // A quarter of the faults and half of the instructions that Linux 6.12 takes; at random no more faults.
+    // A quarter of the faults and half of the instructions of Linux 6.12; at random, no more faults.
     ("swap", 0, "one end to the other, loads", "per access", 18_658.0),
     ("swap", 0, "one end to the other, loads", "faults, both kinds", 12_288.0),
     ("swap", 0, "one end to the other, stores", "per access", 18_541.0),
@@ -134,7 +134,7 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("wp-unpopulated", 0, "10240 MiB, huge pages, WP_UNPOPULATED", "arming", 3000.0),
     ("wp-unpopulated", 0, "10240 MiB, huge pages, no alignment, WP_UNPOPULATED", "arming", 12_000.0),
     ("wp-unpopulated", 0, "40960 MiB, sparse file, async", "arming", 3000.0),
-    // Tables of which little is filled cost by what is in them.
+    // Sparsely filled tables cost by their contents.
     ("wp-unpopulated", 0, "10240 MiB, DEFAULT", "un-protect", 400_000.0),
     ("wp-unpopulated", 0, "10240 MiB, DEFAULT", "munmap", 150_000.0),
     ("write-after-clear", 0, EVERY, "write after clear: faults", 0.0),
@@ -143,9 +143,9 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("async-scan", 0, "nothing touched", "scan and re-protect", 12_000.0),
     ("async-scan", 0, "1 %, clustered", "scan and re-protect", 250_000.0),
     ("async-scan", 0, "1 %, random", "scan and re-protect", 1_700_000.0),
-    // A fifth of what Linux takes.
+    // A fifth of the cost on Linux.
     ("async-scan", 0, "1 %, random", "whole round", 1_794_000.0),
-    // 25.0 before flushes that were elided were counted one by one.
+    // 25.0 before elided flushes were counted one by one.
     ("async-scan", 0, "pages of 2 MiB", "arming, per page", 25.1),
     ("async-scan", 0, "pages of 2 MiB", "faults per 2 MiB page written", 1.0),
     ("async-scan", 0, "pages of 2 MiB", "written, per 2 MiB page written", 1.0),
@@ -153,19 +153,19 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("unprotect", 0, EVERY, "write after un-protect / second write", 1.0),
     ("snapshot-pause", 0, "64 MiB populated", "pause, per populated page", 25.0),
     ("snapshot-pause", 0, "4096 MiB populated", "pause, per populated page", 25.0),
-    // It costs by what is populated, not by what is mapped.
+    // The cost depends on what is populated, not on what is mapped.
     ("snapshot-pause", 0, "1024 MiB mapped, 16 populated", "pause", 300_000.0),
     ("snapshot-pause", 0, "65536 MiB mapped, 16 populated", "pause", 300_000.0),
-    // Pages and holes take turns: still less than Linux 6.12 takes, as for what follows.
+    // Pages and holes alternate: still cheaper than Linux 6.12, as are the following.
     ("live-snapshot", 0, "256 MiB, half of it touched", "pause", 6_000_000.0),
     ("incremental-checkpoint", 0, "64 MiB, soft-dirty", "asking what was written", 2_500_000.0),
     ("incremental-checkpoint", 0, "64 MiB, PAGEMAP_SCAN", "asking what was written", 600_000.0),
 ];
 
-/// Whatever the case: the worst counts.
+/// For every case: the worst one counts.
 const EVERY: &str = "every case";
 
-/// Counts of instructions repeat, so that they can be held to: whatever is added stays off these paths.
+/// Counts of instructions repeat, so they can have budgets: additions must stay off these paths.
 fn budgets() -> Result<(), Failed> {
     let mut names: Vec<&str> = BUDGETS.iter().map(|budget| budget.0).collect();
     names.dedup();
@@ -208,14 +208,14 @@ fn repeats() -> Result<(), Failed> {
         average(&document, "memwright", case, "mprotect")?,
         average(&document, "memwright", case, "faults")?,
     );
-    // 64 areas cannot be changed in fewer instructions than there are areas; an mprotect faults nowhere.
+    // 64 areas cannot be changed in fewer instructions than areas; an mprotect never faults.
     if calls > 64.0 && faults == 0.0 {
         return Ok(());
     }
     Err(format!("{calls} instructions, {faults} faults").into())
 }
 
-/// The rule for write permission, and what its absence costs: a fault for each page.
+/// The rule for write permission, and the cost of its absence: a fault for each page.
 fn policies() -> Result<(), Failed> {
     let policy = ["--policy", "write-upgrade=off"];
     let document: Value =
@@ -244,8 +244,8 @@ fn policies() -> Result<(), Failed> {
     Err(format!("the second write costs {second}, the one after mprotect {third}").into())
 }
 
-/// The parent's pages are its own again when the child is gone: at once where mprotect may say so, else by
-/// a fault each.
+/// After the child has exited, the parent's pages are exclusive again: at once if mprotect may decide so, else with a
+/// fault each.
 fn forks() -> Result<(), Failed> {
     let off = ["--policy", "write-upgrade=off"];
     let dirty = ["--policy", "write-upgrade=dirty"];
@@ -270,7 +270,7 @@ fn forks() -> Result<(), Failed> {
     Ok(())
 }
 
-/// One figure of a run, compared with what it is to be.
+/// Compares one figure of a run with its expected value.
 fn expect(run: &Value, column: &str, case: &str, measure: &str, wanted: f64) -> Result<(), Failed> {
     let found = average_of(run, column, case, measure)?;
     if found == wanted {
@@ -285,8 +285,8 @@ fn runs_of(document: &Value) -> Result<&[Value], Failed> {
     Ok(runs.ok_or("no runs")?.as_slice())
 }
 
-/// A hint fault gives the right to write back, also of a page that moves or cannot; without the rule a load leaves the
-/// store after it a fault of its own.
+/// A NUMA hint fault restores write permission, also for a page that is migrated or cannot be. Without the rule, a
+/// store after a load takes a fault of its own.
 fn hints() -> Result<(), Failed> {
     let off = "memwright write-upgrade=off";
     let policy = ["numa-hint", "--policy", "write-upgrade=off"];
@@ -304,7 +304,7 @@ fn hints() -> Result<(), Failed> {
             }
             let hints = average_of(run, column, case, "hint faults")?;
             let refused = average_of(run, column, case, "migrations refused")?;
-            // Memory that is where it is used is asked for seldom.
+            // Memory on the right node gets hint entries rarely.
             let most = if case == "own" { 3.5 } else { 6.0 };
             let enough = (2.0 * pages..most * pages).contains(&hints);
             if !enough || (case == "full") != (refused >= pages) {
@@ -319,7 +319,7 @@ fn hints() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Half of the memory is on the wrong node at first, and none in the end.
+/// At first half of the memory is on the wrong node, at the end none.
 fn follows() -> Result<(), Failed> {
     let document: Value = serde_json::from_str(&json(&["autonuma"])?)?;
     for (run, case) in runs_of(&document)?.iter().zip(["numa01", "numa02"]) {
@@ -333,7 +333,7 @@ fn follows() -> Result<(), Failed> {
     Ok(())
 }
 
-/// All of them, in one round but for the first look; a write takes one fault.
+/// All pages are merged in one round after the first scan; a write takes one fault.
 fn merges() -> Result<(), Failed> {
     let document: Value = serde_json::from_str(&json(&["merge"])?)?;
     let run = &runs_of(&document)?[0];
@@ -367,7 +367,7 @@ fn not_a_kernel() -> Result<(), Failed> {
 fn does_not_boot() -> Result<(), Failed> {
     let image = tempfile::NamedTempFile::new()?;
     let mut bytes = vec![0xf4; 1 << 16];
-    // A boot header of protocol 2.0 with one sector of set-up code, which ends QEMU by the port for that.
+    // A boot header of protocol 2.0 with one sector of set-up code, which ends QEMU through its exit port.
     bytes[0x1f1] = 1;
     bytes[0x200..0x202].copy_from_slice(&[0xeb, 0x66]);
     bytes[0x268..0x26c].copy_from_slice(&[0xb0, 0, 0xe6, 0xf4]);

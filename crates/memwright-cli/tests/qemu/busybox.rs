@@ -72,7 +72,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// The script gives the same output here and there.
+/// The script gives the same output in the guest as on the host.
 fn same(script: &str) -> Result<(), Failed> {
     let reference = Command::new(prepare::busybox())
         .args(["sh", "-c", script])
@@ -113,7 +113,7 @@ fn stdin_from_a_file() -> Result<(), Failed> {
     ending.expect_code(0)
 }
 
-/// The guest's world.
+/// Checks the guest's environment.
 fn environment() -> Result<(), Failed> {
     let script = "echo $PATH $HOME $TERM $EXTRA; pwd; id -u; hostname; uname -r; echo $$ $PPID; umask; \
                   ulimit -s; cat /etc/passwd | cut -d: -f1; test -t 0 || echo no terminal; cat /proc/sys/vm/overcommit_memory";

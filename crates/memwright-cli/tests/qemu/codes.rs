@@ -1,10 +1,10 @@
-//! Exit codes, and what becomes of programs that break the rules.
+//! Exit codes, and the outcome of programs that misbehave.
 
 use crate::guest::Guest;
 use crate::prepare::program;
 use libtest_mimic::{Failed, Trial};
 
-/// What `bad` is asked to do, and the exit code of the run.
+/// The argument of `bad`, and the exit code of the run.
 const ENDINGS: &[(&str, i32)] = &[
     ("exit 0", 0),
     ("exit 1", 1),
@@ -43,7 +43,7 @@ fn bad(words: &[&str]) -> Guest {
     Guest::new(program("musl-static", "bad"), words)
 }
 
-/// ENOMEM or the kill of the largest process, said in a line; never a hang.
+/// ENOMEM or the OOM kill of the largest process, with a message; never a hang.
 fn exhausted_memory() -> Result<(), Failed> {
     let ending = bad(&["exhaust"])
         .option("--memory", "64M")
@@ -56,7 +56,7 @@ fn exhausted_memory() -> Result<(), Failed> {
     ending.expect_line(&["memory"])
 }
 
-/// The time of the host; the run cannot be repeated exactly.
+/// The time limit is in host time, so the run is not exactly repeatable.
 fn timeout() -> Result<(), Failed> {
     let guest = Guest::shell("while :; do :; done").option("--timeout", "2");
     let ending = guest.run_once(std::path::Path::new(env!("CARGO_BIN_EXE_memwright")))?;
@@ -67,7 +67,7 @@ fn timeout() -> Result<(), Failed> {
     ending.expect_line(&["timeout"])
 }
 
-/// The run ends with PROGRAM; what still lives is counted.
+/// The run ends with PROGRAM; processes that are still alive are counted.
 fn daemon() -> Result<(), Failed> {
     let ending = Guest::shell("(sleep 1000) & (sleep 1000) & echo started; exit 3").run()?;
     ending.expect_code(3)?;

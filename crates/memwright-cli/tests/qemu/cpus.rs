@@ -1,11 +1,11 @@
-//! Programs on several CPUs, which take turns by the instruction clock.
+//! Programs on several CPUs that run in turns by the instruction clock.
 
 use crate::guest::Guest;
 use crate::prepare::later_qemu;
 use crate::shared::{Boot, interleaved};
 use libtest_mimic::{Completion, Failed, Trial};
 
-/// Programs that ask nothing of one CPU, and give the same there and on several.
+/// Programs that do not depend on the number of CPUs, and give the same output on one and on several.
 const PROGRAMS: &[&str] = &[
     "hello",
     "fork_protect",
@@ -57,7 +57,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Whoever reads standard input sleeps until it comes, while the others stand still: its bytes must wake that CPU.
+/// A reader of standard input sleeps until it arrives, while the other CPUs stand still: its bytes must wake that CPU.
 fn input_for_the_second() -> Result<Completion, Failed> {
     if !later_qemu() {
         return Ok(Completion::ignored_with("no later QEMU"));

@@ -1,5 +1,5 @@
-//! Threads that change one address space all the time, on several CPUs: by turns, and on more parallel CPUs than a small
-//! host has cores.
+//! Threads that continuously change one address space, on several CPUs: in turns, and on more parallel CPUs than a
+//! small host has cores.
 
 use crate::guest::Ending;
 use crate::shared::{Boot, boot, interleaved};
@@ -13,7 +13,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// The program ends, and CPUs that waited long halted: where eight share fewer cores, one that is waited for does not
+/// The program terminates, and CPUs that waited long halted: if eight share fewer cores, the CPU they wait for does not
 /// always run.
 fn parallel_cpus_halt() -> Result<(), Failed> {
     let guest = boot("musl-static", &["crowd 300"]);

@@ -1,4 +1,4 @@
-//! Which error a memory call gives for each reason to fail, and for each two: Memwright's answers beside Linux's.
+//! Compares Memwright's error of each memory call, for each cause of failure and each pair of causes, with Linux's.
 
 use crate::{guest::Guest, prepare};
 use libtest_mimic::{Failed, Trial};
@@ -9,7 +9,7 @@ pub fn trials() -> Vec<Trial> {
     vec![Trial::test("errors::as_linux", as_linux)]
 }
 
-/// Every line that `errors.c` prints is Linux's, or stands with a reason in `errors.differs`.
+/// Every line that `errors.c` prints is Linux's, or has a reason in `errors.differs`.
 fn as_linux() -> Result<(), Failed> {
     let read = |name: &str| fs::read_to_string(prepare::workspace().join("programs").join(name));
     let expected = expected(&read("errors.linux")?, &read("errors.differs")?)?;
@@ -22,10 +22,10 @@ fn as_linux() -> Result<(), Failed> {
     ending.expect_output(expected.as_bytes())
 }
 
-/// Linux's answers, but for the rows that differ.
+/// Returns Linux's results, with the rows that differ replaced.
 ///
 /// # Errors
-/// A row that differs is not among Linux's, or does not differ.
+/// A row that is not among Linux's, or does not differ.
 fn expected(linux: &str, differs: &str) -> Result<String, Failed> {
     let row_of = |line: &str| line.rsplit_once(": ").map(|(row, _)| row.to_owned());
     let mut ours = HashMap::new();

@@ -1,4 +1,4 @@
-//! One run of `memwright run`, made twice.
+//! One run of `memwright run`, repeated and compared.
 
 use crate::{prepare, tier};
 use libtest_mimic::Failed;
@@ -9,10 +9,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Host seconds after which a run has hung.
+/// Host seconds after which a run counts as hung.
 const TIMEOUT: &str = "600";
 
-/// A run to be made.
+/// A run.
 #[derive(Clone)]
 pub struct Guest {
     options: Vec<OsString>,
@@ -24,7 +24,7 @@ pub struct Guest {
     qemu: Option<&'static str>,
 }
 
-/// Where the program's standard input comes from.
+/// The source of the program's standard input.
 #[derive(Clone)]
 enum Input {
     Nothing,
@@ -32,7 +32,7 @@ enum Input {
     File(PathBuf),
 }
 
-/// How a run ended.
+/// The outcome of a run.
 pub struct Ending {
     /// The exit code of the command.
     pub code: Option<i32>,
@@ -60,7 +60,7 @@ impl Ending {
             .map_err(|error| format!("the account is no JSON: {error}").into())
     }
 
-    /// Everything that helps to see why a run failed.
+    /// Returns everything that helps to find out why a run failed.
     pub fn report(&self) -> String {
         let tail = |text: &str| {
             let lines: Vec<&str> = text.lines().collect();
@@ -109,7 +109,7 @@ impl Ending {
         .into())
     }
 
-    /// Fails unless a line on standard error holds every word, and nothing panicked.
+    /// Fails unless a line on standard error contains every word, and nothing panicked.
     pub fn expect_line(&self, words: &[&str]) -> Result<(), Failed> {
         let told = |line: &str| words.iter().all(|word| line.contains(word));
         if !self.stderr.lines().any(told) {
@@ -156,25 +156,25 @@ impl Guest {
         self
     }
 
-    /// So many CPUs, which take turns by the instruction clock.
+    /// Sets the number of CPUs, which run in turns by the instruction clock.
     pub fn cpus(self, count: u8) -> Guest {
         self.option("--cpus", count.to_string())
     }
 
-    /// CPUs that run in parallel: `run` makes one run, which none repeats.
+    /// Makes the CPUs run in parallel: `run` then makes one run, and does not repeat it.
     pub fn parallel(mut self) -> Guest {
         self.options.push("--parallel".into());
         self.parallel = true;
         self
     }
 
-    /// One more word of the command line, before the program.
+    /// Adds a word to the command line, before the program.
     pub fn word(mut self, word: &str) -> Guest {
         self.options.push(word.into());
         self
     }
 
-    /// A file of the host, at a place in the guest.
+    /// Adds a file of the host, at a path in the guest.
     pub fn file(self, host: &Path, guest: &str) -> Guest {
         let mut value = host.as_os_str().to_owned();
         value.push(":");
@@ -182,7 +182,7 @@ impl Guest {
         self.option("--file", value)
     }
 
-    /// Standard input from a pipe that holds these bytes.
+    /// Sets standard input to a pipe with these bytes.
     pub fn pipe(mut self, bytes: &[u8]) -> Guest {
         self.input = Input::Pipe(bytes.to_vec());
         self
@@ -194,25 +194,25 @@ impl Guest {
         self
     }
 
-    /// The kernel that the command embeds.
+    /// Uses the kernel that the command embeds.
     pub fn embedded_kernel(mut self) -> Guest {
         self.embedded_kernel = true;
         self
     }
 
-    /// The kernel's log on standard error.
+    /// Prints the kernel's log to standard error.
     pub fn verbose(mut self) -> Guest {
         self.options.push("--verbose".into());
         self
     }
 
-    /// No trace of the first two runs, for programs with very many events.
+    /// Makes no trace of the first two runs, for programs with very many events.
     pub fn untraced(mut self) -> Guest {
         self.traced = false;
         self
     }
 
-    /// Another QEMU than the one in PATH, as `MEMWRIGHT_QEMU` names it.
+    /// Uses another QEMU than the one in PATH, in the syntax of `MEMWRIGHT_QEMU`.
     pub fn qemu(mut self, name: &'static str) -> Guest {
         self.qemu = Some(name);
         self
@@ -236,7 +236,7 @@ impl Guest {
         command
     }
 
-    /// One run.
+    /// Makes one run.
     fn once(&self, trace: Option<&Path>) -> Result<Ending, Failed> {
         let folder = tempfile::tempdir()?;
         let json = folder.path().join("account.json");
@@ -265,13 +265,13 @@ impl Guest {
         let mut child = command.spawn()?;
         if let (Input::Pipe(bytes), Some(mut pipe)) = (&self.input, child.stdin.take()) {
             let bytes = bytes.clone();
-            // A program that ends before its input is no failure.
+            // A program that exits before it has read its input is not a failure.
             std::thread::spawn(move || drop(pipe.write_all(&bytes)));
         }
         Ok(child.wait_with_output()?)
     }
 
-    /// One run whose repetition is not looked at, by another binary than the one under test.
+    /// Makes one run without checking its repetition, with another binary than the one under test.
     pub fn run_once(&self, binary: &Path) -> Result<Ending, Failed> {
         let output = self.start(binary)?;
         Ok(Ending {
@@ -282,7 +282,7 @@ impl Guest {
         })
     }
 
-    /// The words of the command line, with paths cut to the names of files: those of temporary folders differ.
+    /// Returns the words of the command line, with paths reduced to file names: the paths of temporary folders differ.
     fn words(&self) -> Vec<String> {
         let words = self.options.iter().chain(&self.command);
         let name = |word: &OsString| match Path::new(word).file_name() {
@@ -292,11 +292,11 @@ impl Guest {
         words.map(name).collect()
     }
 
-    /// Runs twice, compares, checks the audit, and returns the first run. Parallel CPUs run once, and so do runs that the
-    /// tier does not repeat.
+    /// Runs twice, compares, checks the audit, and returns the first run. Parallel CPUs run once, and so do runs that
+    /// the tier does not repeat.
     ///
     /// # Errors
-    /// When the runs differ, with the first event that does, or the audit found something.
+    /// If the runs differ, with the first event that does, or the audit found something.
     pub fn run(&self) -> Result<Ending, Failed> {
         if self.parallel || !tier::repeats(&self.words()) {
             let ending = self.once(None)?;
@@ -306,17 +306,17 @@ impl Guest {
         self.run_beside(self)
     }
 
-    /// Runs, and runs `other`, which must give the same; checks the audit, and returns the first run.
+    /// Makes this run and the run `other`, which must give the same; checks the audit, and returns the first run.
     ///
     /// # Errors
-    /// As for `run`.
+    /// The errors of `run`.
     pub fn run_beside(&self, other: &Guest) -> Result<Ending, Failed> {
         let folder = tempfile::tempdir()?;
         let traces = [folder.path().join("first"), folder.path().join("second")];
         let trace = |run: usize| self.traced.then_some(traces[run].as_path());
         let (first, second) = (self.once(trace(0))?, other.once(trace(1))?);
         if let Some(difference) = self.difference(&first, &second) {
-            // The trace was not kept, or a run that wrote none is to be explained: look again.
+            // The trace was not kept, or a run without one needs to be explained: run again.
             if !self.traced {
                 self.once(Some(&traces[0]))?;
                 other.once(Some(&traces[1]))?;
@@ -338,7 +338,7 @@ impl Guest {
         Ok(first)
     }
 
-    /// The first thing in which two runs differ.
+    /// Returns the first difference of two runs.
     fn difference(&self, first: &Ending, second: &Ending) -> Option<String> {
         if first.code != second.code {
             return Some(format!("exit codes {:?} and {:?}", first.code, second.code));
@@ -371,7 +371,7 @@ impl Guest {
     }
 }
 
-/// The first event of two traces that is not the same.
+/// Returns the first event that differs between two traces.
 fn first_difference(first: &Path, second: &Path) -> String {
     let lines = |path: &Path| fs::read_to_string(path).unwrap_or_default();
     let (one, other) = (lines(first), lines(second));
@@ -396,7 +396,7 @@ fn first_difference(first: &Path, second: &Path) -> String {
     }
 }
 
-/// Fails unless the kernel's audit at the end of the run found everything back in its place.
+/// Fails unless the kernel's audit at the end of the run found no leak and no contradiction.
 fn clean_audit(ending: &Ending) -> Result<(), Failed> {
     if ending.json.is_none() {
         return Ok(());

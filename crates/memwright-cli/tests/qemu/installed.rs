@@ -1,4 +1,4 @@
-//! The command that `cargo install` makes: one file, which needs nothing of the checkout.
+//! The command that `cargo install` creates: one file, which does not need the checkout.
 
 use crate::guest::Guest;
 use crate::prepare;

@@ -1,4 +1,4 @@
-//! Ctrl-C, and readers that go away.
+//! Ctrl-C, and readers that are closed.
 
 use crate::guest::Guest;
 use libtest_mimic::{Failed, Trial};
@@ -95,7 +95,7 @@ fn twice() -> Result<(), Failed> {
     expect(child, 128 + 2)
 }
 
-/// As in `memwright run ... | head -1`.
+/// Like `memwright run ... | head -1`.
 fn closed_output() -> Result<(), Failed> {
     let (child, output) = start("echo ready; while :; do echo more; done")?;
     drop(output);

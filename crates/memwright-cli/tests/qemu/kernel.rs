@@ -1,4 +1,4 @@
-//! The kernel's tests of itself, and the reports of its failures.
+//! The kernel's self-tests, and the reports of its failures.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{self, later_qemu};
@@ -54,7 +54,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A test of several CPUs that take turns.
+/// A test of several CPUs that run in turns.
 fn in_turns(name: &str, test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
     Trial::ignorable_test(name, || {
         if !later_qemu() {
@@ -86,7 +86,7 @@ fn tests_itself(embedded: bool, options: &[(&str, &str)]) -> Result<(), Failed> 
     all_passed(&run("1", embedded, &words)?)
 }
 
-/// On CPUs that run at the same time. Where they meet differs from run to run.
+/// On parallel CPUs. Their interleaving differs from run to run.
 fn in_parallel(cpus: u8) -> Result<(), Failed> {
     all_passed(&run(
         "1",
@@ -100,7 +100,7 @@ fn all_passed(ending: &Ending) -> Result<(), Failed> {
     ending.expect_line(&["selftest:", "passed, 0 failed"])
 }
 
-/// The report says why, shows registers, and names the function that was asked to fail.
+/// The report gives the reason, prints registers, and names the function that was made to fail.
 fn report(what: &str, why: &str) -> Result<(), Failed> {
     let ending = run(what, false, &[])?;
     ending.expect_code(125)?;
@@ -120,7 +120,8 @@ fn timeout() -> Result<(), Failed> {
     ending.expect_line(&["rip 0000000000400005"])
 }
 
-/// The first CPU fails; the others show where they were: in user mode, in the kernel with a lock, idle.
+/// The first CPU fails; the reports of the other CPUs say where they were: in user mode, in the kernel with a lock,
+/// idle.
 fn panic_on_several(words: &[&str]) -> Result<(), Failed> {
     let ending = run("panic", false, words)?;
     ending.expect_code(125)?;
@@ -131,20 +132,20 @@ fn panic_on_several(words: &[&str]) -> Result<(), Failed> {
 fn timeout_on_several(words: &[&str]) -> Result<(), Failed> {
     let ending = run("spin", false, &[words, &["--timeout", "5"]].concat())?;
     ending.expect_code(124)?;
-    // Both are in user mode for ever, but for the ticks of the clock, in which one of them may be found.
+    // Both are in user mode for ever, except during timer ticks, in which one of them may be caught.
     let in_user_mode = |cpu: u8| ending.expect_line(&[&format!("CPU {cpu} in user mode:")]);
     in_user_mode(0).or_else(|_| in_user_mode(1))?;
     expect_places(&ending)
 }
 
-/// Whether a CPU was found in the first two instructions of a function, `push rbp` and `mov rbp, rsp`: it has no frame yet,
-/// and the chain of frames goes past its caller.
+/// Returns whether a CPU was in the first two instructions of a function, `push rbp` and `mov rbp, rsp`: the function
+/// has no frame yet, so the frame chain skips its caller.
 fn was_just_called(part: &[&str]) -> bool {
     let innermost = part.iter().find(|line| line.starts_with("  at "));
     innermost.is_some_and(|line| line.ends_with("+0x0") || line.ends_with("+0x1"))
 }
 
-/// Each CPU's part of a report stands by itself.
+/// Each CPU's part of a report is contiguous.
 fn expect_places(ending: &Ending) -> Result<(), Failed> {
     let lines: Vec<&str> = ending.stderr.lines().collect();
     let part = |start: &str| -> Result<&[&str], Failed> {

@@ -18,7 +18,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The same output here and there, on four CPUs and twice.
+/// The output in the guest, on four CPUs and in both runs, is that of the host.
 fn same(program: &Path, arguments: &[&str], files: &[PathBuf]) -> Result<Completion, Failed> {
     if !later_qemu() {
         return Ok(Completion::ignored_with("no later QEMU"));
@@ -37,7 +37,7 @@ fn same(program: &Path, arguments: &[&str], files: &[PathBuf]) -> Result<Complet
     Ok(Completion::Completed)
 }
 
-/// What a command of the host prints.
+/// Returns the output of a command on the host.
 fn output(command: &mut Command) -> Result<Vec<u8>, Failed> {
     let output = command.output()?;
     if !output.status.success() {

@@ -1,8 +1,9 @@
 //! The tests that boot the kernel under QEMU.
 //!
-//! Two boots at a time; every run but those of parallel CPUs is made twice and compared, and ends with a clean audit. The
-//! kernel here has debug assertions on; one test runs the image that the command embeds. Under `cargo xtask test` and
-//! `cargo xtask ci` a part of the programs is run, and a part of the runs repeated: see `tier.rs`.
+//! Two guests boot at a time. Every run except those of parallel CPUs is repeated and compared, and ends with a clean
+//! audit. The kernel here has debug assertions enabled; one test runs the image that the command embeds. Under
+//! `cargo xtask test` and `cargo xtask ci`, a part of the programs is run, and a part of the runs repeated: see
+//! `tier.rs`.
 
 mod bench;
 mod busybox;

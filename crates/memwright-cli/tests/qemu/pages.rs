@@ -1,5 +1,5 @@
-//! Whether each error that a page of manpages-dev lists is one that `errors.c` provokes, or stands with the reason why no
-//! program can provoke it in `errors.unreachable`.
+//! Checks that each error that a page of manpages-dev lists is one that `errors.c` provokes, or is in
+//! `errors.unreachable` with the reason why no program can provoke it.
 
 use crate::prepare;
 use libtest_mimic::{Completion, Failed, Trial};
@@ -54,7 +54,7 @@ fn as_listed() -> Result<Completion, Failed> {
             wrong.push(format!("neither file has {missing:?} of {call}"));
         }
     }
-    // The oldest pages that have all that is asked here, 6.03, are of more calls than this.
+    // Even the oldest supported pages, 6.03, cover more calls than this.
     if with_page < 40 {
         wrong.push(format!("only {with_page} calls have a page"));
     }
@@ -65,7 +65,8 @@ fn as_listed() -> Result<Completion, Failed> {
     }
 }
 
-/// What the rows of `errors.linux` provoke. A row begins with the call, perhaps with what it is made on before it.
+/// Returns the errors that the rows of `errors.linux` provoke. A row begins with the call, perhaps after the object of
+/// the call.
 fn provoked(rows: &str) -> Result<Errors, Failed> {
     let mut all = Errors::new();
     for row in rows.lines() {
@@ -104,7 +105,7 @@ fn unreachable(lines: &str) -> Result<Errors, Failed> {
     Ok(all)
 }
 
-/// The folder of the pages of section 2: `MEMWRIGHT_MANPAGES` names another release's than the system's.
+/// The folder of the pages of section 2: `MEMWRIGHT_MANPAGES` selects another release than the installed one.
 struct Pages(PathBuf);
 
 impl Pages {
@@ -113,10 +114,10 @@ impl Pages {
         Pages(Path::new(&folder).join("man2"))
     }
 
-    /// Reads a page, or the one that it names.
+    /// Reads a page, or the page to which it refers.
     fn read(&self, name: &str) -> Result<Option<String>, Failed> {
         let mut name = name.to_owned();
-        // A page names another one that has the text.
+        // A page can refer to another one that has the text.
         for _ in 0..2 {
             let paths = ["2", "2const"].map(|suffix| self.0.join(format!("{name}.{suffix}.gz")));
             let Some(path) = paths.into_iter().find(|path| path.is_file()) else {
@@ -135,14 +136,14 @@ impl Pages {
         Ok(None)
     }
 
-    /// The errors that the page of a call lists, if it has one.
+    /// Returns the errors that the page of a call lists, if it has one.
     fn errors(&self, call: &str) -> Result<Option<BTreeSet<String>>, Failed> {
         if let Some(text) = self.read(call)? {
             return Ok(Some(
                 section(&text, ".SH ERRORS").map(tags).unwrap_or_default(),
             ));
         }
-        // Older pages have all commands of a userfaultfd together.
+        // Older releases document all commands of userfaultfd on one page.
         let together = self.read("ioctl_userfaultfd")?;
         let of_command = together.and_then(|text| {
             let part = section(&text, &format!(".SS {call}"))?;
@@ -160,7 +161,7 @@ fn unpack(path: &Path) -> Result<String, Failed> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// What stands below a heading, up to the next of its kind or above.
+/// Returns the text below a heading, up to the next heading of its level or above.
 fn section<'a>(page: &'a str, heading: &str) -> Option<&'a str> {
     let at = page.find(&format!("\n{heading}\n"))? + 1 + heading.len();
     let rest = &page[at..];
@@ -172,7 +173,7 @@ fn section<'a>(page: &'a str, heading: &str) -> Option<&'a str> {
     Some(&rest[..end.unwrap_or(rest.len())])
 }
 
-/// The errors that are tags of paragraphs, not those in the text.
+/// Returns the errors that are tags of paragraphs, not those in the text.
 fn tags(section: &str) -> BTreeSet<String> {
     let mut errors = BTreeSet::new();
     // The first paragraph may lack its macro.
@@ -201,7 +202,7 @@ fn is_error(word: &str) -> bool {
             .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
 }
 
-/// Tags are found, and what only looks like one is not.
+/// Tags are found, and text that only resembles one is not.
 fn tags_of_pages() -> Result<(), Failed> {
     let page = "\n.SH RETURN VALUE\n.TP\n.B ENOSYS\nNone.\n.SH ERRORS\n.B EAGAIN\nLater.\n.TP\n.BR EBADF \" or \" EINVAL\n\
                 A file.\n.B EIO\nin the text.\n.TP\n.\\\" A comment.\n.B E2BIG\nLong.\n.SS Of others\n.TP\n.B EPERM\n.SH NOTES\n\

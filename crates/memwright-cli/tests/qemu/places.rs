@@ -1,4 +1,5 @@
-//! Where the command and its user are: what the program sees of it, and that the account is the same from elsewhere.
+//! The location of the command and its user: what the program sees of them, and that the account does not depend on
+//! them.
 
 use crate::elsewhere;
 use crate::guest::Guest;
@@ -21,7 +22,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// It starts in the folder from which it was named, and starts itself again by the name that it was given.
+/// The program starts in the folder relative to which it was given, and executes itself by the given name.
 fn relative() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let inside = folder.path().join("inside");
@@ -48,7 +49,7 @@ fn relative() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A folder of the host with 1,500 folders in each other is there, and leaves nothing behind.
+/// A host folder with 1,500 nested folders is copied, and leaves nothing behind.
 fn deep_folder() -> Result<(), Failed> {
     const DEPTH: usize = 1500;
     let room = tempfile::tempdir()?;
@@ -62,7 +63,7 @@ fn deep_folder() -> Result<(), Failed> {
     ending.expect_output(b"innermost\n")
 }
 
-/// The bytes of the JSON, which holds nothing of this machine.
+/// The bytes of the JSON contain nothing of this machine.
 fn from_elsewhere() -> Result<(), Failed> {
     let room = tempfile::tempdir()?;
     let kernel = room.path().join("kernel");

@@ -1,4 +1,4 @@
-//! Policies: a program starts and ends under each value of each, and a random layout is another one for each seed.
+//! Policies: a program runs under each value of each policy, and a random layout differs for each seed.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::busybox;
@@ -20,7 +20,7 @@ fn run(policy: &str, arguments: &[&str]) -> Result<Ending, Failed> {
     Ok(ending)
 }
 
-/// The values that a help text begins with: words before the colon, apart by commas and "or".
+/// Returns the values with which a help text begins: the words before the colon, separated by commas and "or".
 fn values(help: &str) -> Vec<&str> {
     let list = help.split_once(": ").map_or("", |(list, _)| list);
     let words = list.split([',', ' ']);

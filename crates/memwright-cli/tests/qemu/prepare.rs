@@ -1,10 +1,10 @@
-//! What the tests run: the C programs, and a kernel with debug assertions on.
+//! What the tests need: the C programs, and a kernel with debug assertions enabled.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Builds what is not up to date, by the task that also does it for a user; unless that task started this process.
+/// Builds what is not up to date, with the same task that users run; unless that task started this process.
 pub fn prepare() {
     if std::env::var_os("MEMWRIGHT_PREPARED").is_some() {
         return;
@@ -18,12 +18,12 @@ pub fn prepare() {
     assert!(status.success(), "`cargo xtask guest` failed");
 }
 
-/// Whether the later QEMU of Debian's backports can be had. Where it cannot, the reason is printed once, and the tests that
-/// need it are ignored.
+/// Returns whether the later QEMU of Debian's backports is available. If it is not, the reason is printed once, and the
+/// tests that need it are ignored.
 pub fn later_qemu() -> bool {
     static THERE: OnceLock<bool> = OnceLock::new();
     *THERE.get_or_init(|| {
-        // `cargo xtask` asks once for all processes.
+        // `cargo xtask` checks once for all processes.
         if let Ok(answer) = std::env::var("MEMWRIGHT_LATER_QEMU") {
             return answer == "yes";
         }

@@ -1,11 +1,11 @@
-//! The C programs of `programs/` on one CPU, linked in four ways; one boot runs all of one way.
+//! The C programs of `programs/` on one CPU, linked in four ways; one boot runs all programs of one way.
 
 use crate::shared::{Boot, boot, interleaved};
 use libtest_mimic::{Failed, Trial};
 
 const VARIANTS: &[&str] = &["glibc-static", "musl-static", "static-pie", "dynamic"];
 
-/// The programs, and the arguments of those that take some.
+/// The programs, with their arguments.
 const PROGRAMS: &[&str] = &[
     "hello",
     "fork_protect",
@@ -84,16 +84,16 @@ const PROGRAMS: &[&str] = &[
     "many_processes",
 ];
 
-/// Those that build what lies in itself as deep as they like.
+/// Programs that nest objects in one another as deeply as possible.
 const NESTING: &[&str] = &["nested_sockets", "deep_folders"];
 
-/// Those that have a small machine's kernel hold more than it has memory for.
+/// Programs that make the kernel of a small machine hold more than fits in its memory.
 const FILLING: &[&str] = &["socket_cycles", "kernel_memory", "kernel_lists"];
 
-/// Those that leave it for the end of the run.
+/// Programs that leave their objects for the end of the run.
 const LEAVING: &[&str] = &["deep_folders leave 20000"];
 
-/// Those that watch stores, with what they ask where a store that is watched faults.
+/// Programs that track stores, with the argument for kernels on which a tracked store faults.
 const TRACKED_BY_FAULTS: &[&str] = &[
     "soft_dirty faults",
     "userfault",
@@ -103,10 +103,10 @@ const TRACKED_BY_FAULTS: &[&str] = &[
     "userfault_matrix faults",
 ];
 
-/// Those that ask for as much as a program can: areas, arguments, descriptors, directories in directories.
+/// Programs that request as much as possible: areas, arguments, descriptors, nested directories.
 const LARGE: &[&str] = &["large_proc", "large_exec", "large_poll", "deep_paths"];
 
-/// Those that want swap, and some whose memory is the same with it.
+/// Programs that need swap, and some whose memory contents must not depend on it.
 const SWAPPING: &[&str] = &[
     "swap",
     "swap_shared",
@@ -136,7 +136,7 @@ pub fn trials() -> Vec<Trial> {
             "swap_calls 128",
         ];
         if cpus > 1 {
-            // One CPU is the other process's most of the time.
+            // The other process keeps one CPU busy most of the time.
             programs.push("swap_during 24");
         }
         Boot::of("pressure", "musl-static", &programs)
@@ -171,13 +171,13 @@ pub fn trials() -> Vec<Trial> {
     };
     let boots = boots.chain([by_faults, swapping, pressed(1), pressed(4), failing]);
     let boots = boots.chain([grouped(1), grouped(4)]);
-    // It changes settings of the whole system.
+    // It changes system-wide settings.
     let sleeping = Boot::of("khugepaged", "musl-static", &["khugepaged_sleep"]);
     let boots = boots.chain([sleeping]);
     let counting = Boot::of("counts", "musl-static", &["fault_counts"])
         .option("--thp", "madvise")
         .option("--hugetlb", "8M");
-    // It merges pages of the whole system.
+    // It merges pages system-wide.
     let events = Boot::of("events", "musl-static", &["event_counts"]).option("--swap", "zram:64M");
     let boots = boots.chain([counting, events]);
     let large = Boot::of("large", "musl-static", LARGE);
@@ -201,21 +201,21 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Every event of programs that share, protect, copy and move memory comes in the same order each time.
+/// The events of programs that share, protect, copy and move memory occur in the same order each time.
 fn same_trace() -> Result<(), Failed> {
     let programs = ["fork_protect", "faults", "advise", "files", "fpu"];
     boot("musl-static", &programs).run()?.expect_code(0)
 }
 
-/// Hundreds of threads that find no memory at the same time come to an end: before, each scanned all memory in its turn.
+/// Hundreds of threads that find no memory at the same time terminate: previously, each scanned all memory in turn.
 fn fork_storm() -> Result<(), Failed> {
     let guest = boot("musl-static", &["fork_storm"]);
     let guest = guest.option("--swap", "zram:64M");
     guest.option("--memory", "48M").run()?.expect_code(0)
 }
 
-/// Four processes on four CPUs use twice the memory for a minute of the guest's time: every byte is right, and every
-/// scan tells what was written.
+/// Four processes on four CPUs use twice the memory for a minute of guest time: every byte is right, and every scan
+/// reports the pages that were written.
 fn swap_for_a_minute() -> Result<(), Failed> {
     let guest = boot("musl-static", &["swap_tracked 4 32 60"]);
     let guest = guest

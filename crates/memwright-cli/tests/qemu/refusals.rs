@@ -1,4 +1,4 @@
-//! Bad input: one clear line and its code each, and no panic.
+//! Bad input: a clear message of one line and an exit code each, and no panic.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{busybox, program};
@@ -28,7 +28,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Runs a file with this content as a program.
+/// Runs a file with these contents as a program.
 fn run_file(content: &[u8], mode: u32) -> Result<Ending, Failed> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("program");
@@ -122,7 +122,7 @@ fn unknown_option() -> Result<(), Failed> {
     ending.expect_line(&["--nonsense"])
 }
 
-/// Runs busybox with a PATH that holds only this folder.
+/// Runs busybox with a PATH of only this folder.
 fn with_path(path: &Path) -> Result<Ending, Failed> {
     let output = Guest::new(busybox(), &["true"])
         .command(Path::new(env!("CARGO_BIN_EXE_memwright")))
@@ -138,7 +138,7 @@ fn with_path(path: &Path) -> Result<Ending, Failed> {
     })
 }
 
-/// A folder with a program of QEMU's name that is this script.
+/// Returns a folder in which a program with QEMU's name is this script.
 fn fake_qemu(script: &str) -> Result<(tempfile::TempDir, PathBuf), Failed> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("qemu-system-x86_64");
@@ -184,7 +184,7 @@ fn dry_run() -> Result<(), Failed> {
     Err(format!("--dry-run printed {line:?}, {}", output.status).into())
 }
 
-/// Messages to a pipe that nobody reads are lost; the run is not.
+/// Messages to a pipe without a reader are lost; the run is not.
 fn unread_error() -> Result<(), Failed> {
     let (reader, writer) = std::io::pipe()?;
     drop(reader);
@@ -198,7 +198,7 @@ fn unread_error() -> Result<(), Failed> {
     Err(format!("with standard error closed: {status}").into())
 }
 
-/// Found before the program runs, not after.
+/// Detected before the program runs, not after.
 fn unwritable_json() -> Result<(), Failed> {
     let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
         .args(["run", "--json", "/nowhere/account.json"])

@@ -1,10 +1,10 @@
-//! The rows that the personality and the kernel add to the account, against numbers known in advance.
+//! Checks the account rows of the personality and the kernel against numbers that are known in advance.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{later_qemu, program};
 use libtest_mimic::{Completion, Failed, Trial};
 
-/// Every such row, and the test that holds it to a number: a line of it, and its source.
+/// Every such row, and the test that checks it: a line of the test, and its source.
 const HELD: &[(&str, &str, &str)] = &[
     (
         "instructions_user",
@@ -62,7 +62,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Of processes: three that end, two that outlive the program, one that takes all memory.
+/// Processes: three that exit, two that outlive the program, one that takes all memory.
 fn processes() -> Result<(), Failed> {
     let ending = Guest::new(program("musl-static", "left_behind"), &["3", "2", "1"])
         .option("--memory", "64M")
@@ -86,8 +86,8 @@ fn processes() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The account of a run on several CPUs, which has every row, has none that is not the memory manager's, whose own tests
-/// name every row of its own, and that is not held to a number here.
+/// Every row of the account of a run on several CPUs is checked here or belongs to the memory manager, whose own tests
+/// name each of its rows.
 fn each_is_held() -> Result<Completion, Failed> {
     if !later_qemu() {
         return Ok(Completion::ignored_with("no later QEMU"));

@@ -1,5 +1,6 @@
-//! What threads and processes with memory of their own have in common, at 1 to 8 CPUs: `docs/scaling.md` has the figures, one
-//! line for each of these tests. `MEMWRIGHT_UPDATE_DOCS=1 cargo test -p memwright-cli --test qemu -- scale::` writes them anew.
+//! Measures what threads and processes share when each works on its own memory, at 1 to 8 CPUs: `docs/scaling.md` has
+//! the figures, one line for each of these tests. `MEMWRIGHT_UPDATE_DOCS=1 cargo test -p memwright-cli --test qemu --
+//! scale::` rewrites them.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{self, later_qemu};
@@ -14,26 +15,28 @@ const CPUS: [u8; 4] = [1, 2, 4, 8];
 const MOST_CPUS: u8 = 8;
 const ROUNDS: u64 = 4;
 
-/// A program, and what several CPUs may write although they use memory of their own. All else must be written by one.
+/// A program, and what several CPUs may write although they work on private memory. Everything else must be written by
+/// one CPU.
 struct Program {
     name: &'static str,
     /// Ranks of locks.
     locks: &'static [&'static str],
     /// Kinds of lines.
     lines: &'static [&'static str],
-    /// Operations of a round that take something away: each may interrupt every other CPU once.
+    /// Operations of a round that remove pages or permissions: each may interrupt every other CPU once.
     shrinking: u64,
 }
 
 const PROGRAMS: &[Program] = &[
-    // Faults, and pages given back: nothing at all.
+    // Faults, and freed pages: nothing is shared.
     Program {
         name: "fault",
         locks: &[],
         lines: &[],
         shrinking: 1,
     },
-    // Who changes areas has the lock of the space for itself. Where no table is, the one above is locked.
+    // A CPU that changes areas holds the address space's lock exclusively. If a table is missing, the one above is
+    // locked.
     Program {
         name: "mmap",
         locks: &["space", "table"],
@@ -46,8 +49,8 @@ const PROGRAMS: &[Program] = &[
         lines: &[],
         shrinking: 1,
     },
-    // Tables that come and go are entries of one table above them; a new area's first page is noted in the area,
-    // which lies beside others.
+    // Creating and freeing tables changes entries of one table above them; the first page of a new area is noted in the
+    // area, which is adjacent to other areas.
     Program {
         name: "unmap",
         locks: &["space", "table"],
@@ -56,12 +59,12 @@ const PROGRAMS: &[Program] = &[
     },
 ];
 
-/// Who does the operations.
+/// What performs the operations.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Workers {
-    /// Of one process: they have a table and a map of areas in common.
+    /// Threads of one process: they share a page table and a map of areas.
     Threads,
-    /// They have nothing in common, whatever they do, and interrupt nobody.
+    /// They share nothing, whatever they do, and never interrupt each other.
     Processes,
 }
 
@@ -101,7 +104,7 @@ fn check(program: &Program, workers: Workers, cpus: u8) -> Result<(), Failed> {
         }
         let permitted = match kind.as_str() {
             "lock" => common.contains(&name.as_str()),
-            // The lines of locks: as many as the words, or two words are beside each other.
+            // The lines of locks: there are as many as words, or two words share a line.
             _ => lines.contains(&name.as_str()) || name == "lock",
         };
         if counts.bounced + counts.shared > 0 && !permitted {
@@ -122,7 +125,7 @@ fn check(program: &Program, workers: Workers, cpus: u8) -> Result<(), Failed> {
         Workers::Processes => 0,
     };
     let interrupted = statistics.interrupted;
-    // Of two that ask a CPU at the same time, one interrupts it.
+    // If two CPUs send a request to a CPU at the same time, one of them interrupts it.
     if interrupted > most || (interrupted == 0) != (most == 0) {
         let text = format!("{interrupted} CPUs were interrupted, at most {most} may be");
         return Err(format!("{text}\n{}", ending.report()).into());
@@ -149,10 +152,10 @@ struct Counts {
     shared: u64,
 }
 
-/// What a program printed of its counted rounds.
+/// The statistics that a program printed for its counted rounds.
 struct Statistics {
     operations: u64,
-    /// CPUs, each time they were.
+    /// Interrupted CPUs, each time counted.
     interrupted: u64,
     counts: BTreeMap<(String, String), Counts>,
 }
@@ -197,7 +200,7 @@ impl Statistics {
         counts.ok_or_else(|| format!("no row {kind} {name}").into())
     }
 
-    /// The counts of a kind together, without those that are not about sharing.
+    /// Returns the sum of the counts of a kind, without those that are not about sharing.
     fn sum(&self, kind: &str) -> Counts {
         let mut sum = Counts::default();
         for ((of, name), counts) in &self.counts {
@@ -210,7 +213,7 @@ impl Statistics {
         sum
     }
 
-    /// Which words, or lines, several CPUs wrote, and how many.
+    /// Returns which words or lines several CPUs wrote, and how many.
     fn shared(&self, kind: &str) -> String {
         let shared: Vec<String> = self
             .counts
@@ -229,11 +232,11 @@ impl Statistics {
 
 /// A line of `docs/scaling.md`.
 struct Row {
-    /// What the figures are of.
+    /// The columns that identify the measurement.
     beginning: String,
-    /// Figures that depend on what the program asks for alone.
+    /// Figures that depend only on the program's requests.
     exact: String,
-    /// Figures that depend on who comes first, and so on the length of every path.
+    /// Figures that depend on the order in which CPUs arrive, and so on the length of every path.
     rest: String,
 }
 
@@ -260,13 +263,13 @@ impl Row {
     }
 }
 
-/// A count for each operation, to two places.
+/// Formats a count per operation, to two places.
 fn each(count: u64, operations: u64) -> String {
     let hundredths = (count * 100 + operations / 2) / operations;
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
-/// The page's line must say what was measured, where that is exact; or is made to.
+/// Checks the exact figures of the page's line, or rewrites the line.
 fn compare(row: &Row) -> Result<(), Failed> {
     static PAGE: Mutex<()> = Mutex::new(());
     let _alone = PAGE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Long sequences of mostly right calls on live descriptors, memory and children (`programs/sequences.c`): a part of what
-//! `cargo xtask fuzz --target sequences` runs, from a seed that does not change.
+//! Long sequences of mostly valid calls on live descriptors, memory and children (`programs/sequences.c`): a part of
+//! `cargo xtask fuzz --target sequences`, from a fixed seed.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{later_qemu, program};
@@ -7,14 +7,14 @@ use crate::stretches::bounded_run;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::path::Path;
 
-/// Calls of one run, about.
+/// The approximate number of calls of one run.
 const CALLS: u64 = 24_000;
-/// Of a million calls so many must be successes of each call that is counted.
+/// The minimum number of successes of each counted call in a million calls.
 const LEAST_OF_A_MILLION: u64 = 1000;
-/// What lists of free frames and the kernel's heap may keep after the first half of a run.
+/// KiB that lists of free frames and the kernel's heap may keep after the first half of a run.
 const KEPT_KIB: i64 = 512;
 
-/// Where the sequences run: CPUs and memory.
+/// The guests that run the sequences: CPUs and memory.
 const MACHINES: &[(&str, u8, &str)] = &[
     ("on_1", 1, "256M"),
     ("on_4", 4, "256M"),
@@ -32,13 +32,13 @@ pub fn trials() -> Vec<Trial> {
                 .option("--memory", memory)
                 .option("--swap", "zram:32M")
                 .untraced();
-            // A run on one CPU is not told how many it has.
+            // The number of CPUs is not set for a run on one CPU.
             let guest = if cpus > 1 { guest.cpus(cpus) } else { guest };
             judge(&guest.run()?).map(|()| Completion::Completed)
         })
     };
-    // What is checked as it runs does many times the work: the kernel as shipped has the bound to keep. Instructions are
-    // counted on one CPU.
+    // Checks at run time multiply the work, so the bound applies to the kernel as shipped. Instructions are counted on
+    // one CPU.
     let as_shipped = |&(name, _, memory): &'static (&str, u8, &'static str)| {
         Trial::test(format!("sequences::as_shipped::{name}"), move || {
             let options = ["--memory", memory, "--swap", "zram:32M"];
@@ -51,8 +51,8 @@ pub fn trials() -> Vec<Trial> {
     checked.chain(alone.map(as_shipped)).collect()
 }
 
-/// No worker hung or died, every call succeeded often enough, and what was free is free again. The audit is clean
-/// already.
+/// Checks that no worker hung or crashed, every call succeeded often enough, and all memory was freed. The audit has
+/// been checked already.
 fn judge(ending: &Ending) -> Result<(), Failed> {
     ending.expect_code(0)?;
     let text = ending.text();
@@ -78,7 +78,7 @@ fn judge(ending: &Ending) -> Result<(), Failed> {
         .filter(|row| row.iter().any(|word| word == "free:"))
         .flat_map(|row| row.iter().filter_map(|word| word.parse().ok()))
         .collect();
-    // Calls, workers, and KiB that were free after the first half and at the end.
+    // Calls, workers, and free KiB after the first half and at the end.
     let [_, _, before, after] = free[..] else {
         return Err(format!("no line of totals:\n{}", ending.report()).into());
     };

@@ -1,4 +1,4 @@
-//! Boots that run several programs one after another, and are looked at by one test for each.
+//! Boots that run several programs one after another, with one test for each program.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{later_qemu, program};
@@ -6,30 +6,31 @@ use crate::tier;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::sync::{Arc, OnceLock};
 
-/// A boot to be made by whichever of its tests comes first: twice and compared, unless the CPUs run in parallel. It has no
-/// trace, because some programs fork thousands of times.
+/// A boot that is made by the first of its tests: twice and compared, unless the CPUs run in parallel. It has no trace,
+/// because some programs fork thousands of times.
 pub struct Boot {
     label: String,
     guest: Guest,
     content: Content,
-    /// Finds in the boot's output whether the program of this name passed.
+    /// Checks in the boot's output whether the program of this name passed.
     judge: Judge,
     /// Whether it needs the later QEMU.
     later: bool,
 }
 
-/// What a boot runs.
+/// The contents of a boot.
 enum Content {
-    /// Programs, each with its arguments, linked in this way. Those of tests that are not asked for are left out.
+    /// Programs, each with its arguments, linked in this way. Those whose tests are not selected are omitted.
     Programs(String, Vec<&'static str>),
-    /// What the guest's command line says; it tells of each of these.
+    /// A fixed command line of the guest, with the names that its output reports.
     Fixed(Vec<&'static str>),
 }
 
 type Judge = fn(&Ending, &str) -> Result<(), Failed>;
 
 impl Boot {
-    /// The boot of these programs, each with its arguments, on one CPU. Tests are called `GROUP::VARIANT::PROGRAM`.
+    /// Returns the boot of these programs, each with its arguments, on one CPU. Tests are called
+    /// `GROUP::VARIANT::PROGRAM`.
     pub fn of(group: &str, variant: &str, programs: &[&'static str]) -> Boot {
         Boot {
             label: format!("{group}::{variant}"),
@@ -40,7 +41,7 @@ impl Boot {
         }
     }
 
-    /// Any run whose output tells of each of `names`. Tests are called `LABEL::NAME`.
+    /// Returns a boot of any run whose output reports on each of `names`. Tests are called `LABEL::NAME`.
     pub fn custom(label: &str, guest: Guest, names: Vec<&'static str>, judge: Judge) -> Boot {
         Boot {
             label: label.to_owned(),
@@ -51,7 +52,7 @@ impl Boot {
         }
     }
 
-    /// The same on so many CPUs, which take turns. Tests are called `GROUP::VARIANT::on_N::PROGRAM`.
+    /// Runs the boot on `count` CPUs in turns. Tests are called `GROUP::VARIANT::on_N::PROGRAM`.
     pub fn cpus(mut self, count: u8) -> Boot {
         self.label.push_str(&format!("::on_{count}"));
         self.guest = self.guest.cpus(count);
@@ -59,14 +60,14 @@ impl Boot {
         self
     }
 
-    /// The same on so many CPUs in parallel. Tests are called `GROUP::VARIANT::parallel_on_N::PROGRAM`.
+    /// Runs the boot on `count` parallel CPUs. Tests are called `GROUP::VARIANT::parallel_on_N::PROGRAM`.
     pub fn parallel(mut self, count: u8) -> Boot {
         self.label.push_str(&format!("::parallel_on_{count}"));
         self.guest = self.guest.parallel().cpus(count);
         self
     }
 
-    /// The same under a policy. Tests are called `GROUP::VARIANT::POLICY::PROGRAM`.
+    /// Runs the boot under a policy. Tests are called `GROUP::VARIANT::POLICY::PROGRAM`.
     pub fn policy(mut self, policy: &str) -> Boot {
         self.label.push_str(&format!("::{policy}"));
         self.option("--policy", policy)
@@ -78,7 +79,7 @@ impl Boot {
         self
     }
 
-    /// One test for each program.
+    /// Returns one test for each program.
     pub fn trials(self) -> Vec<Trial> {
         let made: Arc<OnceLock<Result<Ending, Failed>>> = Arc::default();
         let (later, judge, label) = (self.later, self.judge, self.label);
@@ -105,14 +106,14 @@ impl Boot {
                 let ending = made.get_or_init(|| guest.run()).as_ref();
                 judge(ending.map_err(Clone::clone)?, name).map(|()| Completion::Completed)
             };
-            // `cargo xtask` reads in the list which tests share a boot, and runs them in one process.
+            // `cargo xtask` reads from the list which tests share a boot, and runs them in one process.
             Trial::ignorable_test(format!("{label}::{name}"), test).with_kind("boot")
         };
         names.into_iter().map(trial).collect()
     }
 }
 
-/// The tests of several boots, such that those next to one another wait for different ones.
+/// Returns the tests of several boots, ordered such that adjacent tests wait for different boots.
 pub fn interleaved(boots: Vec<Boot>) -> Vec<Trial> {
     let mut lists: Vec<_> = boots
         .into_iter()
@@ -132,7 +133,7 @@ fn name_of(words: &str) -> &str {
     words.split(' ').next().unwrap_or(words)
 }
 
-/// A run of these programs, each with its arguments, one after another.
+/// Returns a run of these programs, each with its arguments, one after another.
 pub fn boot(variant: &str, programs: &[&str]) -> Guest {
     with_programs(
         Guest::new(program(variant, "suite"), &[]),
@@ -152,7 +153,7 @@ fn with_programs(mut guest: Guest, variant: &str, programs: &[&str]) -> Guest {
     guest
 }
 
-/// What was written from the line `# begin NAME` to the next such line.
+/// Returns the output from the line `# begin NAME` to the next such line.
 pub fn part_of(ending: &Ending, name: &str) -> Result<String, Failed> {
     let text = ending.text();
     let begin = format!("# begin {name}\n");
@@ -162,7 +163,7 @@ pub fn part_of(ending: &Ending, name: &str) -> Result<String, Failed> {
     Ok(rest.split("# begin ").next().unwrap_or(rest).to_owned())
 }
 
-/// Whether the boot's output says that this C program passed.
+/// Checks in the boot's output that this C program passed.
 fn passed(ending: &Ending, name: &str) -> Result<(), Failed> {
     let own = part_of(ending, name)?;
     if own.lines().any(|line| line == format!("ok {name}")) {

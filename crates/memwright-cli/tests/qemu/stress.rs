@@ -1,4 +1,4 @@
-//! Debian's stress-ng, dynamically linked, on four CPUs: it checks what it does by itself.
+//! Debian's stress-ng, dynamically linked, on four CPUs: it verifies its own operations.
 
 use crate::guest::{Ending, Guest};
 use crate::shared::{Boot, part_of};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 const PROGRAM: &str = "/usr/bin/stress-ng";
 
-/// What is stressed, and how much.
+/// The stressors, and their amount.
 const LINES: &[(&str, &str)] = &[
     ("mmap", "--mmap 2 --mmap-bytes 16M --mmap-ops 50 --verify"),
     ("vm", "--vm 2 --vm-bytes 64M --vm-ops 20 --verify"),
@@ -23,7 +23,7 @@ pub fn trials() -> Vec<Trial> {
         .trials()
 }
 
-/// One boot for all lines.
+/// Returns one boot for all lines.
 fn guest() -> Guest {
     let commands: Vec<String> = LINES
         .iter()
@@ -37,7 +37,7 @@ fn guest() -> Guest {
         .untraced()
 }
 
-/// It ended well and told of no failure.
+/// Checks that it ended successfully and reported no failure.
 fn judge(ending: &Ending, name: &str) -> Result<(), Failed> {
     let own = part_of(ending, name)?;
     let failed = |line: &str| line.contains("fail:") || line.contains("unsuccessful");

@@ -1,13 +1,12 @@
-//! No program makes the kernel run for long without a scheduling point, as shipped: what is checked as it runs does many
-//! times the work. Each long operation of `programs/stretches.c` runs alone, and the account says how long the longest
-//! stretch was.
+//! No program makes the kernel as shipped run for long without a scheduling point; checks at run time multiply the
+//! work. Each long operation of `programs/stretches.c` runs alone, and the account reports the longest stretch.
 
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The most kernel instructions between two scheduling points.
+/// The maximum number of kernel instructions between two scheduling points.
 const BOUND: u64 = 2_000_000;
 
 /// The operations that the program knows.
@@ -95,7 +94,7 @@ fn bounded(options: &[&str], operation: &str) -> Result<(), Failed> {
     bounded_run(options, &program(), &[operation])
 }
 
-/// Runs a program on the kernel as shipped, and fails if it does, or a stretch was too long.
+/// Runs a program on the kernel as shipped, and fails if the program fails, or a stretch was too long.
 pub fn bounded_run(options: &[&str], program: &Path, arguments: &[&str]) -> Result<(), Failed> {
     let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
         .args(["run", "--verbose", "--json", "-"])
@@ -118,7 +117,7 @@ pub fn bounded_run(options: &[&str], program: &Path, arguments: &[&str]) -> Resu
     }
 }
 
-/// The program, which runs on the host too, knows the same operations.
+/// The program, which also runs on the host, has the same list of operations.
 fn all_are_listed() -> Result<(), Failed> {
     let output = Command::new(program()).arg("list").output()?;
     let known = String::from_utf8(output.stdout)?;

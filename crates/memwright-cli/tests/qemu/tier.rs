@@ -1,4 +1,4 @@
-//! What of the tests `cargo xtask` asks for: a part of the tests, and of the runs that are repeated.
+//! Which part of the tests `cargo xtask` selects: a part of the tests, and of the runs that are repeated.
 
 use std::env;
 
@@ -19,15 +19,16 @@ pub fn tier() -> Tier {
     }
 }
 
-/// The names of the tests that this process runs, from the file that `MEMWRIGHT_TESTS` names; all without it.
+/// Returns the names of the tests that this process runs, from the file that `MEMWRIGHT_TESTS` names; without it, all
+/// run.
 pub fn chosen() -> Option<Vec<String>> {
     let path = env::var_os("MEMWRIGHT_TESTS")?;
     let text = std::fs::read_to_string(&path).expect("the list of tests can be read");
     Some(text.lines().map(str::to_owned).collect())
 }
 
-/// Whether a run of this command line is made a second time, to be compared: of every fourth in the first tier, of every
-/// second in `cargo xtask ci`. Which ones depends on the words alone.
+/// Returns whether a run of this command line is repeated and compared: every fourth in the first tier, every second in
+/// `cargo xtask ci`. The choice depends on the words alone.
 pub fn repeats(words: &[String]) -> bool {
     let one_of = match tier() {
         Tier::Test => 4,

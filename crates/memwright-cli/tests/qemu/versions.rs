@@ -1,10 +1,10 @@
-//! The same numbers on another QEMU: the one in PATH beside the later one of Debian's backports.
+//! Compares the numbers on the QEMU in PATH with those on the later one of Debian's backports.
 
 use crate::guest::Guest;
 use crate::prepare;
 use libtest_mimic::{Completion, Failed, Trial};
 
-/// Takes forks, signals, pipes, timers, faults while the kernel copies, and vector registers across versions.
+/// Exercises forks, signals, pipes, timers, faults during kernel copies, and vector registers on both versions.
 const SCRIPTS: &[(&str, &str)] = &[
     (
         "pipeline",

@@ -1,4 +1,4 @@
-//! A stand-in for QEMU that does what a kernel image of a few bytes says, so that what is made of counts can be tested
+//! A stand-in for QEMU that interprets a kernel image of a few bytes, so that the processing of counts can be tested
 //! without a kernel.
 
 use std::fs;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The image holds variables of a shell behind its first KiB: `mode`, and what a run is to count. The lines are those of
+/// After its first KiB, the image contains shell variables: `mode`, and the counts of a run. The lines are those of
 /// QEMU's log (`-d int`) and of the plugin.
 const QEMU: &str = r#"#!/bin/sh
 case $1 in
@@ -67,13 +67,13 @@ mark 65535 $user $((100 + kernel))
 printf "x\004\000\000\000\000\\$(printf %03o "$status")\000\000"
 "#;
 
-/// A folder with the stand-in for QEMU in it.
+/// A folder that contains the stand-in for QEMU.
 pub struct Stub {
     folder: tempfile::TempDir,
 }
 
 impl Stub {
-    /// Makes one.
+    /// Creates one.
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let qemu = folder.path().join("qemu");
@@ -83,12 +83,12 @@ impl Stub {
         Self { folder }
     }
 
-    /// A place in the folder.
+    /// Returns a path in the folder.
     pub fn at(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Makes a kernel image that does what these variables say.
+    /// Creates a kernel image with these variables.
     pub fn image(&self, name: &str, does: &str) -> PathBuf {
         let mut bytes = vec![0; 1024];
         bytes[0x202..0x206].copy_from_slice(b"HdrS");
@@ -98,7 +98,7 @@ impl Stub {
         path
     }
 
-    /// Lets a command use the stand-in.
+    /// Makes a command use the stand-in.
     pub fn set(&self, command: &mut Command) {
         command
             .current_dir(self.folder.path())
@@ -107,7 +107,7 @@ impl Stub {
             .stdin(Stdio::null());
     }
 
-    /// This command with arguments, which a blank divides.
+    /// Returns this command with arguments, separated by spaces.
     pub fn memwright(&self, arguments: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_memwright"));
         command.args(arguments.split_ascii_whitespace());
@@ -115,19 +115,19 @@ impl Stub {
         command
     }
 
-    /// What this command prints, on both outputs, and its exit code.
+    /// Returns the output of this command, of both streams, and its exit code.
     pub fn said(&self, arguments: &str) -> (String, i32) {
         said(&mut self.memwright(arguments))
     }
 
-    /// Whether nothing is left of what ran.
+    /// Returns whether a run left nothing behind.
     pub fn is_tidy(&self) -> bool {
         let is_empty = |path: &Path| fs::read_dir(path).unwrap().next().is_none();
         is_empty(&self.at("tmp"))
     }
 }
 
-/// What a command prints, on both outputs, and its exit code.
+/// Returns the output of a command, of both streams, and its exit code.
 pub fn said(command: &mut Command) -> (String, i32) {
     let output = command.output().unwrap();
     let text = [output.stdout, output.stderr].concat();

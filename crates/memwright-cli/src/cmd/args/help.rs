@@ -1,9 +1,9 @@
-//! What the help of each command says below its options.
+//! The text that the help of each command prints after its options.
 
-/// Below the help of `run`.
+/// The text after the help of `run`.
 pub const AFTER_HELP: &str = "\
 Exit codes:
-  0 to 123  PROGRAM's own code (as are larger ones that PROGRAM itself chose)
+  0 to 123  PROGRAM's exit code (larger codes may also be PROGRAM's own)
   124       --timeout expired
   125       Memwright failed: usage, QEMU missing or too old, kernel panic, no result
   126       PROGRAM cannot be executed
@@ -13,9 +13,9 @@ Exit codes:
 Environment:
   MEMWRIGHT_QEMU    QEMU to use instead of qemu-system-x86_64 (7.2 or later; 10.0 or later for
                     several CPUs without --parallel); \"backports\" is the newer one of Debian's
-                    backports, unpacked to a private cache: also the one that several CPUs get
-                    where qemu-system-x86_64 is older
-  MEMWRIGHT_KERNEL  image of Memwright to use instead of the embedded one
+                    backports, unpacked to a private cache, which is also used for several CPUs
+                    if qemu-system-x86_64 is older
+  MEMWRIGHT_KERNEL  kernel image of Memwright to use instead of the embedded one
   NO_COLOR          plain text even on a terminal
 
 Examples:
@@ -26,7 +26,7 @@ Examples:
   memwright run --cpus 4 --timeout 60 ./threads
   memwright run --kernel ./bzImage ./program";
 
-/// The exit codes of commands that find differences, with what stands for the code 1.
+/// The exit codes of commands that find differences, with the meaning of code 1.
 macro_rules! codes {
     ($difference:literal) => {
         concat!(
@@ -36,36 +36,36 @@ Exit codes:
   1   difference: ",
             $difference,
             "
-  2   usage, also a PROGRAM that is missing or cannot be executed
-  3   something is missing here: QEMU, a C compiler (memwright doctor says what)
-  4   skipped: nothing can be claimed, because a run does not repeat or runs are not comparable
-  5   a guest crashed or was not done in time
-  6   the program ended otherwise, or printed something else
-  7   not the same state: the program had its memory mapped otherwise, or passed its marks otherwise
+  2   usage, including a PROGRAM that is missing or cannot be executed
+  3   a tool is missing: QEMU, a C compiler (see memwright doctor)
+  4   skipped: no claim is possible, because a run does not repeat or runs are not comparable
+  5   a guest crashed or timed out
+  6   the program ended differently, or its output differs
+  7   not the same state: the program's memory was mapped differently, or its marks differ
   70  internal error
-Of several differences the code is the first of 4, 6, 7, 1."
+If there are several differences, the code is the first of 4, 6, 7, 1."
         )
     };
 }
 
-/// Below that of `compare` and `report`.
+/// The text after the help of `compare` and `report`.
 pub const CODES_HELP: &str = codes!("a count changed");
 
-/// Below that of `check`.
+/// The text after the help of `check`.
 pub const CHECK_HELP: &str = concat!(
     codes!("a count changed, or exceeds its limit"),
     "
 
 Exit codes with --bisect:
-  0         good: every limit holds
-  1         bad: a limit does not hold (with --panic bad also: the kernel panicked)
+  0         good: no limit is exceeded
+  1         bad: a limit is exceeded (with --panic bad also: the kernel panicked)
   125       skip: the image is absent, does not boot, or panics
-  128 + N   signal N ended the command; this and all codes below end the bisection
+  128 + N   signal N ended the command; this and all codes below stop the bisection
   194       usage
-  195       something is missing here, or QEMU failed
-  196       nothing can be claimed: the counts do not repeat, or are not comparable
+  195       a tool is missing, or QEMU failed
+  196       no claim is possible: the counts do not repeat, or are not comparable
   197       --timeout expired
-  198       anything else, a full disk for example
+  198       any other error, a full disk for example
 
 Examples:
   memwright check --baseline base.json --vary kernel --kernel ./bzImage ./program
@@ -73,7 +73,7 @@ Examples:
   git bisect run sh -c 'rm -f bzImage; make bzImage; memwright check --bisect --limit run.invlpg=9 --kernel ./bzImage ./prog'"
 );
 
-/// Below that of `bench`.
+/// The text after the help of `bench`.
 pub const BENCH_HELP: &str = "\
 Each experiment is a C program, built here with musl-gcc or cc; every column runs the same binary on the same machine:
 2 GiB, one clock tick for each retired instruction. A measure of many values has a row each for the minimum, the median
@@ -83,10 +83,10 @@ Every run is made twice, at the same time, and the two are compared.
 
 Exit codes:
   0   every run gave its figures
-  1   difference: a second run gave other figures
+  1   difference: a second run gave different figures
   2   usage
-  3   something is missing here: a C compiler (memwright doctor says what)
-  5   a run gave none: the guest crashed, or was not done in time
+  3   a tool is missing: a C compiler (see memwright doctor)
+  5   a run gave no figures: the guest crashed or timed out
   70  internal error
 
 Examples:

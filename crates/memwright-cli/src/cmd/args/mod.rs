@@ -1,4 +1,4 @@
-//! The command line: what may be asked, and how the help reads.
+//! The command line: its options and their help.
 
 mod help;
 
@@ -29,33 +29,33 @@ use crate::render::outputs::{Formats, Shown};
 #[derive(Debug, Parser)]
 #[command(name = "memwright", version, about, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub action: Action,
 }
 
-/// The commands.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Action {
     /// Run a Linux program on Memwright under QEMU and account for its memory.
     Run(Box<RunArgs>),
-    /// Run the experiments on Memwright, and on Linux kernels beside it, and print a table for each.
+    /// Run the experiments on Memwright and on Linux kernels, and print a table for each.
     Bench(Box<BenchArgs>),
-    /// Run a program on several Linux kernels and print what each counted, side by side.
+    /// Run a program on several Linux kernels and print their counts side by side.
     Compare(Box<CompareArgs>),
     /// Re-run a baseline and fail if its counts changed, or run a program and fail if a count exceeds a limit.
     Check(Box<CheckArgs>),
     /// Render saved JSON documents in another format, or compare several, without running anything.
     Report(ReportArgs),
-    /// Keep Linux kernel images under names, for `--kernel`.
+    /// Manage named Linux kernel images for `--kernel`.
     Kernels(KernelsArgs),
-    /// Say what is here, what is missing, and the command that mends it; 3 where something needed is missing.
+    /// Check required tools and show how to install them; exits with 3 if one is missing.
     Doctor,
     /// Print completions for a shell.
     Completions(CompletionsArgs),
     /// Write manual pages into a folder.
     Manual(ManualArgs),
-    /// Become QEMU; `run` starts itself this way so that QEMU ends when it does.
+    /// Exec QEMU; `run` starts itself this way so that QEMU exits when it does.
     #[command(name = crate::qemu::launch::SUBCOMMAND, hide = true)]
     Launch(LaunchArgs),
 }
@@ -68,19 +68,19 @@ pub enum Action {
     args_override_self = true
 )]
 pub struct RunArgs {
-    /// Run on this Linux kernel instead, counted from outside, twice: a bzImage, a vmlinux, or a name of `memwright kernels`.
-    /// Behind the image, ,K=V changes an option for it alone: append, cpus, hugetlb, memory, numa, policy, program, swap, thp,
-    /// thp-size. The image memwright is Memwright's own kernel, counted in the same way.
+    /// Run on this Linux kernel instead, counted from outside, twice: a bzImage, a vmlinux, or a name of `memwright
+    /// kernels`. After the image, ,K=V changes an option for this column alone: append, cpus, hugetlb, memory, numa,
+    /// policy, program, swap, thp, thp-size. The image memwright is Memwright's own kernel, counted in the same way.
     #[arg(long, visible_alias = "column", value_name = "[NAME=]IMAGE[,K=V]",
         conflicts_with_all = ["parallel", "tty", "trace", "strace", "policies", "gdb", "selftest"])]
     pub kernel: Vec<String>,
 
-    /// Run on this machine itself, with its own counters where it has any: to see what a count means in time.
+    /// Run on this machine itself, with its perf counters if available, to relate counts to time.
     #[arg(long, conflicts_with_all = ["kernel", "parallel", "swap", "tty", "trace", "strace", "policies", "gdb", "selftest", "keep", "files", "json",
         "memory", "cpus", "thp", "thp_sizes", "hugetlb", "numa", "environment", "timeout", "dry_run", "verbose", "full", "html", "csv", "md", "mail"])]
     pub native: bool,
 
-    /// Take options, columns and PROGRAM from this file (TOML); options that follow count more.
+    /// Take options, columns and PROGRAM from this file (TOML); later options override it.
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
 
@@ -88,41 +88,41 @@ pub struct RunArgs {
     #[arg(long, requires = "kernel")]
     pub no_verify: bool,
 
-    /// With --kernel: boot the kernel, use no saved state, and keep none.
+    /// With --kernel: boot the kernel, and neither use nor save a state.
     #[arg(long, requires = "kernel")]
     pub cold: bool,
 
-    /// With --kernel: count nothing from outside, which takes less time.
+    /// With --kernel: do not count from outside, which is faster.
     #[arg(long, requires = "kernel")]
     pub no_count: bool,
 
-    /// With --kernel: count the kernel's instructions by function too.
+    /// With --kernel: also count the kernel's instructions by function.
     #[arg(long, requires = "kernel", conflicts_with = "no_count")]
     pub functions: bool,
 
-    /// With --functions: of this region that the program marks, by its number or by its name, not of the whole run.
+    /// With --functions: count only this marked region, given by number or name, instead of the whole run.
     #[arg(long, value_name = "N|NAME", requires = "functions")]
     pub region: Option<RegionId>,
 
-    /// With --functions: count functions that the compiler inlined as functions of their own; needs debug information
-    /// (memwright kernels add NAME --debug).
+    /// With --functions: list inlined functions separately; needs debug information (memwright kernels add NAME
+    /// --debug).
     #[arg(long, requires = "functions")]
     pub inlined: bool,
 
-    /// With --functions: count by line of the source too, and functions as with --inlined.
+    /// With --functions: also count by source line; implies --inlined.
     #[arg(long, requires = "functions")]
     pub lines: bool,
 
-    /// With --functions: sort by what a function executed with those that it called, not by its own.
+    /// With --functions: sort by instructions including callees, not by a function's own.
     #[arg(long, requires = "functions")]
     pub children: bool,
 
-    /// With --functions: leave out functions with less than this part of all instructions.
+    /// With --functions: group functions with less than this percentage of all instructions in one row.
     #[arg(long, value_name = "PERCENT", requires = "functions", default_value = "0.5",
         allow_hyphen_values = true, value_parser = parse_percent)]
     pub percent_limit: f64,
 
-    /// Files of --functions.
+    /// The output files of --functions.
     #[command(flatten)]
     pub profiles: ProfileFormats,
 
@@ -130,11 +130,11 @@ pub struct RunArgs {
     #[command(flatten)]
     pub setup: Setup,
 
-    /// How the run is attended.
+    /// How the run is supervised.
     #[command(flatten)]
     pub care: Care,
 
-    /// Run the CPUs in parallel and by the host's clock: no two runs need be the same.
+    /// Run the CPUs in parallel on the host's clock: runs do not repeat.
     #[arg(long)]
     pub parallel: bool,
 
@@ -146,15 +146,15 @@ pub struct RunArgs {
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,
 
-    /// Files for the result.
+    /// Output files for the result.
     #[command(flatten)]
     pub formats: Formats,
 
-    /// Give the program the terminal as its standard input, where it is one; else that is a pipe.
+    /// Connect the program's standard input to the terminal, if there is one, instead of a pipe.
     #[arg(long)]
     pub tty: bool,
 
-    /// Write every memory event, with the instruction clock.
+    /// Write every memory event to this file, with the instruction clock.
     #[arg(long, value_name = "PATH")]
     pub trace: Option<PathBuf>,
 
@@ -180,8 +180,8 @@ pub struct RunArgs {
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Instead of the program: the kernel's tests of itself (1), or a failure whose report is to be seen (panic,
-    /// fault, overflow), or user mode for ever (spin).
+    /// Run the kernel's self-tests (1) instead of the program, or provoke a failure to see its report (panic, fault,
+    /// overflow), or loop in user mode for ever (spin).
     #[arg(long, value_name = "WHAT", hide = true)]
     pub selftest: Option<String>,
 }
@@ -194,19 +194,19 @@ pub struct RunArgs {
     mut_arg("rows", |arg| arg.requires("program"))
 )]
 pub struct BenchArgs {
-    /// Experiments to run; all without a name.
+    /// Experiments to run; without a name, all.
     #[arg(value_name = "EXPERIMENT")]
     pub experiments: Vec<String>,
 
-    /// Take options, columns and PROGRAM from this file (TOML); options that follow count more.
+    /// Take options, columns and PROGRAM from this file (TOML); later options override it.
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
 
-    /// Run this program in place of experiments, counted from outside.
+    /// Run this program instead of experiments, counted from outside.
     #[arg(last = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
 
-    /// Run PROGRAM once with each of these values in place of {NAME} in its words (repeatable: all combinations).
+    /// Run PROGRAM once for each value, which replaces {NAME} in its command line (repeatable: all combinations).
     #[arg(
         short = 'L',
         long = "parameter",
@@ -215,12 +215,12 @@ pub struct BenchArgs {
     )]
     pub parameters: Vec<Parameter>,
 
-    /// Which rows of PROGRAM's counts.
+    /// Selects rows of PROGRAM's counts.
     #[command(flatten)]
     pub shown: Shown,
 
-    /// Add a column: this Linux kernel (a bzImage, a vmlinux, or a name of `memwright kernels`), in the same QEMU (repeatable).
-    /// For PROGRAM, with the keys of compare.
+    /// Add a column: this Linux kernel (a bzImage, a vmlinux, or a name of `memwright kernels`), in the same QEMU
+    /// (repeatable). With PROGRAM, the keys of compare are accepted.
     #[arg(
         long = "kernel",
         visible_alias = "column",
@@ -241,11 +241,11 @@ pub struct BenchArgs {
     )]
     pub append: Vec<String>,
 
-    /// Of experiments with several runs, make only the one of this label (repeatable).
+    /// Of experiments with several runs, make only the one with this label (repeatable).
     #[arg(long = "run", value_name = "LABEL")]
     pub labels: Vec<String>,
 
-    /// Host seconds for each run, after which the bench fails.
+    /// Time limit of each run in host seconds, after which the bench fails.
     #[arg(long, value_name = "SECS", default_value = "900",
         allow_hyphen_values = true, value_parser = parse_seconds)]
     pub timeout: Duration,
@@ -254,7 +254,7 @@ pub struct BenchArgs {
     #[arg(long)]
     pub no_verify: bool,
 
-    /// Boot Linux kernels for each run, use no saved states, and keep none.
+    /// Boot Linux kernels for each run, and neither use nor save a state.
     #[arg(long)]
     pub cold: bool,
 
@@ -266,7 +266,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,
 
-    /// Files for the result.
+    /// Output files for the result.
     #[command(flatten)]
     pub formats: Formats,
 
@@ -280,7 +280,7 @@ pub struct BenchArgs {
 #[command(
     override_usage = "memwright compare --kernel NAME=IMAGE --kernel NAME=IMAGE [OPTIONS] PROGRAM [ARGS]...",
     after_help = CODES_HELP,
-    // What conflicts with `--kernel` as it is, and what has no meaning here.
+    // Options that conflict with `--kernel`, and options that have no meaning here.
     mut_arg("native", |arg| arg.hide(true)),
     mut_arg("full", |arg| arg.hide(true).conflicts_with("kernel")),
     mut_arg("parallel", |arg| arg.hide(true)),
@@ -295,11 +295,11 @@ pub struct BenchArgs {
     mut_arg("gdb", |arg| arg.hide(true))
 )]
 pub struct CompareArgs {
-    /// With --functions: show the functions that not every kernel has below the one that they are counted with.
+    /// With --functions: list functions that some kernels lack below the function with which they are counted.
     #[arg(long, requires = "functions")]
     pub ungroup: bool,
 
-    /// Which rows of the result.
+    /// Selects rows of the result.
     #[command(flatten)]
     pub shown: Shown,
     /// The program and its guest.
@@ -313,7 +313,7 @@ pub struct CompareArgs {
     override_usage = "memwright check --baseline FILE [OPTIONS] PROGRAM [ARGS]...\n       \
         memwright check --bisect --limit ROW=N|+P% [--baseline FILE] --kernel IMAGE [OPTIONS] PROGRAM [ARGS]...",
     after_help = CHECK_HELP,
-    // A check that left out what it was asked for would say something else than it seems to.
+    // A check that ignored one of these options would claim something else than the user requested.
     mut_arg("native", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("full", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
     mut_arg("parallel", |arg| arg.hide(true).conflicts_with_all(JUDGES)),
@@ -336,7 +336,7 @@ pub struct CompareArgs {
     mut_arg("dry_run", |arg| arg.hide(true).conflicts_with_all(JUDGES))
 )]
 pub struct CheckArgs {
-    /// What `memwright run --json FILE` wrote, with --kernel or without.
+    /// A document written by `memwright run --json FILE`, with or without --kernel.
     #[arg(long, value_name = "FILE", required_unless_present = "limits")]
     pub baseline: Option<PathBuf>,
 
@@ -350,17 +350,17 @@ pub struct CheckArgs {
     )]
     pub fail_on: FailOn,
 
-    /// What a row may be at most: a count, or so much more than the baseline's. Then nothing else of the counts makes the
+    /// Upper limit of a row: a count, or a percentage above the baseline's. With limits, other counts do not make the
     /// check fail (repeatable).
     #[arg(long = "limit", value_name = "ROW=N|+P%")]
     pub limits: Vec<Limit>,
 
-    /// Exit as `git bisect run` expects: 0 good, 1 bad, 125 if the image is absent, does not boot or panics, 128 or more
-    /// for anything else, which ends the bisection.
+    /// Exit as `git bisect run` expects: 0 good, 1 bad, 125 if the image is absent, does not boot or panics, 128 or
+    /// more for anything else, which stops the bisection.
     #[arg(long, requires = "limits", requires = "kernel")]
     pub bisect: bool,
 
-    /// With --bisect: what a kernel panic makes of a commit.
+    /// With --bisect: how to judge a commit if its kernel panics.
     #[arg(
         long,
         value_name = "WHAT",
@@ -370,11 +370,11 @@ pub struct CheckArgs {
     )]
     pub panic: OnPanic,
 
-    /// What may be another than the baseline's: what is being tested (repeatable).
+    /// What may differ from the baseline: the subject of the test (repeatable).
     #[arg(long, value_name = "WHAT", value_enum)]
     pub vary: Vec<Vary>,
 
-    /// Which rows of the result.
+    /// Selects rows of the result.
     #[command(flatten)]
     pub shown: Shown,
 
@@ -383,24 +383,24 @@ pub struct CheckArgs {
     pub run: RunArgs,
 }
 
-/// What a check judges by.
+/// The options that a check judges by.
 const JUDGES: [&str; 2] = ["baseline", "limits"];
 
-/// What a kernel panic says of a commit.
+/// How `check --bisect` judges a commit if its kernel panics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnPanic {
-    /// Nothing: the commit is skipped.
+    /// Skip the commit.
     Skip,
-    /// It is bad.
+    /// The commit is bad.
     Bad,
 }
 
-/// What makes a check fail.
+/// Which counts make a check fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
-    /// A count that is larger than it was.
+    /// A count that is larger than the baseline's.
     Increase,
-    /// A count that is not what it was.
+    /// A count that differs from the baseline's.
     Difference,
 }
 
@@ -408,7 +408,7 @@ pub enum FailOn {
 #[derive(Debug, Args)]
 #[command(after_help = CODES_HELP)]
 pub struct ReportArgs {
-    /// What --json wrote: of run or check, of either kind, of compare, of bench. Several documents of run are compared.
+    /// Documents written by --json of run, check, compare or bench. Several documents of run are compared.
     #[arg(required = true, value_name = "[NAME=]FILE")]
     pub files: Vec<String>,
 
@@ -416,11 +416,11 @@ pub struct ReportArgs {
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,
 
-    /// Files for the result.
+    /// Output files for the result.
     #[command(flatten)]
     pub formats: Formats,
 
-    /// Which rows of it.
+    /// Selects rows of the result.
     #[command(flatten)]
     pub shown: Shown,
 }
@@ -428,29 +428,29 @@ pub struct ReportArgs {
 /// `memwright kernels`.
 #[derive(Debug, Args)]
 pub struct KernelsArgs {
-    /// What to do with them.
+    /// The action.
     #[command(subcommand)]
     pub action: KernelsAction,
 }
 
-/// What can be done with kernel images.
+/// The actions on kernel images.
 #[derive(Debug, Subcommand)]
 pub enum KernelsAction {
-    /// Add one: debian:SUITE (the newest of that suite, fetched through apt), or [NAME=]IMAGE.
+    /// Add an image: debian:SUITE (the newest kernel of that suite, fetched through apt), or [NAME=]IMAGE.
     Add {
         /// For example debian:trixie, debian:bookworm-backports, debian:unstable, patched=./bzImage.
         #[arg(value_name = "debian:SUITE|[NAME=]IMAGE")]
         name: String,
-        /// Fetch its debug information too, several hundred megabytes; of an IMAGE of your own, keep this vmlinux of the
-        /// same build.
+        /// Also fetch its debug information, several hundred megabytes; for an IMAGE of your own, keep this vmlinux of
+        /// the same build.
         #[arg(long, value_name = "VMLINUX", num_args = 0..=1, require_equals = true)]
         debug: Option<Option<PathBuf>>,
     },
-    /// List them: name, beginning of the hash, version.
+    /// List the images: name, beginning of the hash, version.
     List,
-    /// Remove one.
+    /// Remove an image.
     Remove {
-        /// Its name.
+        /// The name of the image.
         name: String,
     },
 }
@@ -458,7 +458,7 @@ pub enum KernelsAction {
 /// `memwright completions`.
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
-    /// Which one.
+    /// The shell.
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
 }
@@ -466,12 +466,12 @@ pub struct CompletionsArgs {
 /// `memwright manual`.
 #[derive(Debug, Args)]
 pub struct ManualArgs {
-    /// The folder, made where it is missing.
+    /// The folder; created if it is missing.
     pub folder: PathBuf,
 }
 
 impl RunArgs {
-    /// What time is in the guest.
+    /// Returns the guest's clock.
     pub fn clock(&self) -> Clock {
         match self.parallel {
             true => Clock::Host,
@@ -479,7 +479,7 @@ impl RunArgs {
         }
     }
 
-    /// The run on Memwright's kernel that they ask for.
+    /// Returns the run on Memwright's kernel that the options describe.
     pub fn own_plan(&self) -> OwnPlan {
         OwnPlan {
             clock: self.clock(),
@@ -492,7 +492,7 @@ impl RunArgs {
         }
     }
 
-    /// The run on a kernel image that they ask for.
+    /// Returns the run on a kernel image that the options describe.
     pub fn image_plan(&self) -> ImagePlan {
         let detail = match (self.lines, self.inlined) {
             (true, _) => Detail::Lines,
@@ -515,7 +515,7 @@ impl RunArgs {
         }
     }
 
-    /// Which functions are shown of a profile, and in which order.
+    /// Returns which functions of a profile are printed, and in which order.
     pub fn order(&self) -> Order {
         Order {
             children: self.children,
@@ -524,7 +524,8 @@ impl RunArgs {
     }
 }
 
-/// Which of this command's descriptors 0 to 2 are terminals, standard input only with `--tty`: those are in the guest too.
+/// Returns which of this command's descriptors 0 to 2 are terminals, and so are terminals in the guest too; standard
+/// input counts only with `--tty`.
 fn terminals(tty: bool) -> Terminals {
     let is = [
         tty && io::stdin().is_terminal(),
@@ -544,7 +545,7 @@ fn terminals(tty: bool) -> Terminals {
         stdin,
         stdout,
         stderr,
-        // A terminal that does not know its size says 0.
+        // A terminal of unknown size reports 0.
         size: size
             .map(|size| (size.ws_col, size.ws_row))
             .filter(|(columns, rows)| *columns > 0 && *rows > 0),

@@ -22,28 +22,28 @@ use crate::model::size::parse_swap;
 use crate::model::words;
 use crate::qemu::runs::Runs;
 
-/// A kernel that the experiments run on.
+/// A kernel on which the experiments run.
 #[derive(Debug, Clone)]
 pub enum Column {
     /// The kernel of this command, with these policies.
     Memwright {
-        /// As for `--policy`; may be empty.
+        /// The policies in the syntax of `--policy`; may be empty.
         policies: String,
     },
     /// A Linux kernel image.
     Linux {
         /// The image.
         image: Image,
-        /// What is added to its command line; may be empty.
+        /// Words appended to its command line; may be empty.
         append: String,
     },
 }
 
 impl Column {
-    /// Reads `[NAME=]IMAGE[,append=WORDS]...`, where IMAGE is a path or a name of `memwright kernels`.
+    /// Parses `[NAME=]IMAGE[,append=WORDS]...`, where IMAGE is a path or a name of `memwright kernels`.
     ///
     /// # Errors
-    /// A file that is no kernel image; a change of the machine, which each experiment chooses.
+    /// A file that is not a kernel image; a change of the machine, which each experiment chooses itself.
     pub fn of_image(text: &str) -> anyhow::Result<Self> {
         let named = Named::open(text)?;
         let append = named.appended();
@@ -55,7 +55,7 @@ impl Column {
         })
     }
 
-    /// This kernel with these words on its command line. Memwright's kernel has no command line.
+    /// Returns this kernel with these words on its command line. Memwright's kernel has no command line.
     #[must_use]
     pub fn with(&self, words: &str) -> Self {
         match self {
@@ -70,7 +70,7 @@ impl Column {
         }
     }
 
-    /// What stands above it.
+    /// Returns the heading of the column.
     pub fn title(&self) -> String {
         match self {
             Self::Memwright { policies } if policies.is_empty() => "memwright".to_owned(),
@@ -79,10 +79,10 @@ impl Column {
         }
     }
 
-    /// What is known of its kernel.
+    /// Returns what the document records about the kernel.
     ///
     /// # Errors
-    /// Those of reading the image.
+    /// I/O errors of reading the image.
     pub fn kernel(&self) -> anyhow::Result<Kernel> {
         let name = self.title();
         Ok(match self {
@@ -103,10 +103,11 @@ impl Column {
         })
     }
 
-    /// A run of a program on it. The program itself measures, so that nothing is counted from outside.
+    /// Returns the plan of a run of a program on this kernel. The program measures itself, so nothing is counted from
+    /// outside.
     ///
     /// # Errors
-    /// A run with swap that no guest has.
+    /// A swap setting that no guest can have.
     pub fn plan(
         &self,
         program: &Path,
@@ -156,10 +157,10 @@ impl Column {
     }
 }
 
-/// Runs a program that measures, and returns what it printed.
+/// Runs a program that measures itself, and returns the records that it printed.
 ///
 /// # Errors
-/// When the guest does not boot, or the program fails, with what it wrote to standard error.
+/// If the guest does not boot or the program fails; the error includes what the program wrote to standard error.
 pub fn records(ready: &Ready<'_>, runs: &Runs) -> Result<Vec<Record>, Failure> {
     let answer = ready.run(runs)?;
     let output = || {

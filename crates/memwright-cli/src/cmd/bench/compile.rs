@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use crate::cmd::bench::experiments::{EXPERIMENTS, Experiment, HEADERS};
 use crate::host::compile::{Compiler, Source};
 
-/// Compilers in the order of preference: the smaller library starts with fewer faults of its own.
+/// Compilers in the order of preference: the smaller C library takes fewer faults at start-up.
 pub const COMPILERS: &[&str] = &["musl-gcc", "cc"];
-/// How programs of a guest are built.
+/// The compiler flags for programs of a guest.
 pub const FLAGS: &[&str] = &["-std=gnu11", "-O2", "-static", "-pthread"];
 
-/// The folder of the programs.
+/// The folder in which programs are built.
 #[derive(Debug)]
 pub struct Workshop {
     folder: PathBuf,
@@ -18,10 +18,10 @@ pub struct Workshop {
 }
 
 impl Workshop {
-    /// Finds a compiler and makes the folder.
+    /// Finds a compiler and creates the folder.
     ///
     /// # Errors
-    /// One line when there is no C compiler or no home for a cache; those of writing files.
+    /// One line if there is no C compiler or no home for a cache; I/O errors of writing files.
     pub fn open() -> anyhow::Result<Self> {
         let compiler = Compiler::first_of(COMPILERS)?;
         let sources = EXPERIMENTS.iter().map(|one| one.source);
@@ -34,7 +34,7 @@ impl Workshop {
     /// Builds the program of an experiment.
     ///
     /// # Errors
-    /// When the compiler refuses it.
+    /// If the compiler rejects the program.
     pub fn experiment(&self, experiment: &Experiment) -> anyhow::Result<PathBuf> {
         let sources: Vec<Source> = HEADERS
             .iter()

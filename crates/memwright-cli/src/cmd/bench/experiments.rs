@@ -1,4 +1,4 @@
-//! The experiments: what each asks, its program, and how it is run.
+//! The experiments: the question of each, its program, and how it is run.
 
 use crate::model::size::MemorySize;
 
@@ -7,32 +7,32 @@ use crate::model::size::MemorySize;
 pub struct Experiment {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it asks, in one line.
+    /// The question, in one line.
     pub question: &'static str,
     /// The program's source.
     pub source: &'static str,
-    /// The runs that it takes.
+    /// Its runs.
     pub runs: &'static [Run],
 }
 
 /// One run of an experiment's program.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
-    /// What distinguishes it from the experiment's others; empty if there are none.
+    /// Distinguishes the run from the experiment's other runs; empty if there are none.
     pub label: &'static str,
     /// The program's arguments.
     pub arguments: &'static [&'static str],
     /// CPUs of the guest.
     pub cpus: u8,
-    /// Its nodes, which share CPUs and memory evenly.
+    /// The number of NUMA nodes, which share CPUs and memory evenly.
     pub nodes: u8,
     /// Its memory.
     pub memory: MemorySize,
-    /// Swap of the guest, as for `--swap`. Empty for none.
+    /// Swap of the guest in the syntax of `--swap`; empty for none.
     pub swap: &'static str,
 }
 
-/// The usual run.
+/// The default run.
 const RUN: Run = Run {
     label: "",
     arguments: &[],
@@ -62,13 +62,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "write-after-protect",
-        question: "What does a write cost after mprotect took the right and gave it back?",
+        question: "What does a write cost after mprotect removed and restored write permission?",
         source: include_str!("../../../../../programs/experiments/write_after_protect.c"),
         runs: ONCE,
     },
     Experiment {
         name: "protect-loop",
-        question: "What do mprotect(R), mprotect(RW) and a write cost, over and over?",
+        question: "What do mprotect(R), mprotect(RW) and a write cost, in a loop?",
         source: include_str!("../../../../../programs/experiments/protect_loop.c"),
         runs: &[
             Run {
@@ -86,13 +86,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "protect-bulk",
-        question: "What does mprotect cost for each page of a large populated mapping?",
+        question: "What does mprotect cost per page of a large populated mapping?",
         source: include_str!("../../../../../programs/experiments/protect_bulk.c"),
         runs: ONCE,
     },
     Experiment {
         name: "huge-protect",
-        question: "What does mprotect cost for each 2 MiB page, and is one split?",
+        question: "What does mprotect cost per 2 MiB page, and is one split?",
         source: include_str!("../../../../../programs/experiments/huge_protect.c"),
         runs: ONCE,
     },
@@ -104,37 +104,37 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "fork-reuse",
-        question: "Does the parent get its pages back when the child is gone?",
+        question: "Does the parent reuse its pages after the child has exited?",
         source: include_str!("../../../../../programs/experiments/fork_reuse.c"),
         runs: ONCE,
     },
     Experiment {
         name: "wp-unpopulated",
-        question: "What does it cost to write-protect 10 GiB that nobody touched, and what later?",
+        question: "What does it cost to write-protect 10 GiB of untouched memory, and to use it later?",
         source: include_str!("../../../../../programs/experiments/wp_unpopulated.c"),
         runs: ONCE,
     },
     Experiment {
         name: "write-after-clear",
-        question: "What does a write cost when the kernel was asked to notice it?",
+        question: "What does a write cost after the kernel starts to track writes?",
         source: include_str!("../../../../../programs/experiments/write_after_clear.c"),
         runs: ONCE,
     },
     Experiment {
         name: "async-scan",
-        question: "Which pages were written since: what does asking cost, and what does a write?",
+        question: "What does it cost to find the pages written since the last scan, and to write a page?",
         source: include_str!("../../../../../programs/experiments/async_scan.c"),
         runs: ONCE,
     },
     Experiment {
         name: "unprotect",
-        question: "What does a write cost after userfaultfd protected the page and gave it back?",
+        question: "What does a write cost after userfaultfd write-protected the page and removed the protection?",
         source: include_str!("../../../../../programs/experiments/unprotect.c"),
         runs: ONCE,
     },
     Experiment {
         name: "snapshot-pause",
-        question: "How long does a program stand still while its memory is write-protected?",
+        question: "How long is a program paused while its memory is write-protected?",
         source: include_str!("../../../../../programs/experiments/snapshot_pause.c"),
         runs: &[Run {
             memory: MemorySize::of_large_bench(),
@@ -143,25 +143,25 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "live-snapshot",
-        question: "What does it cost to save a running program as it was at one instant?",
+        question: "What does it cost to snapshot a running program at one instant?",
         source: include_str!("../../../../../programs/live_snapshot.c"),
         runs: ONCE,
     },
     Experiment {
         name: "write-watch",
-        question: "Which pages were written: what does it cost to ask as GetWriteWatch does?",
+        question: "What does it cost to query written pages like GetWriteWatch?",
         source: include_str!("../../../../../programs/write_watch.c"),
         runs: ONCE,
     },
     Experiment {
         name: "incremental-checkpoint",
-        question: "How much of a program is saved again, and does what is restored equal it?",
+        question: "How much of a program does each checkpoint save, and is the restored memory equal?",
         source: include_str!("../../../../../programs/incremental_checkpoint.c"),
         runs: ONCE,
     },
     Experiment {
         name: "swapin-reuse",
-        question: "A page comes back from swap by a load: does the store that follows fault again?",
+        question: "A load swaps a page in: does the following store fault again?",
         source: include_str!("../../../../../programs/experiments/swapin_reuse.c"),
         runs: &[Run {
             swap: "zram:256M",
@@ -170,7 +170,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "swap",
-        question: "What does a program pay that uses one and a half times the memory that there is?",
+        question: "What does a program pay that uses one and a half times the available memory?",
         source: include_str!("../../../../../programs/experiments/swap_scan.c"),
         runs: &[Run {
             memory: MemorySize::of_small_bench(),
@@ -180,7 +180,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "numa-hint",
-        question: "A program writes while it is asked who uses its pages: which faults does it pay?",
+        question: "A program writes while NUMA hint entries are installed: which faults does it take?",
         source: include_str!("../../../../../programs/experiments/numa_hint.c"),
         runs: &[
             Run {
@@ -202,7 +202,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "autonuma",
-        question: "Does memory follow the threads that use it, and twice the same?",
+        question: "Does memory follow the threads that use it, and do two runs agree?",
         source: include_str!("../../../../../programs/experiments/autonuma.c"),
         runs: &[
             Run {
@@ -221,13 +221,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "merge",
-        question: "What does it cost to merge 100 MiB of equal pages, and to write them again?",
+        question: "What does it cost to merge 100 MiB of equal pages, and to write to them again?",
         source: include_str!("../../../../../programs/experiments/merge_equal.c"),
         runs: ONCE,
     },
 ];
 
-/// What every program includes.
+/// The headers that every program includes.
 pub const HEADERS: &[(&str, &str)] = &[
     (
         "experiment.h",
@@ -255,10 +255,10 @@ pub const HEADERS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The experiments of these names, in the order of the list; all if there is none.
+/// Returns the experiments of these names, in the order of the list; all of them if no name is given.
 ///
 /// # Errors
-/// The first name that is no experiment's.
+/// The first name that is not an experiment.
 pub fn select(names: &[String]) -> Result<Vec<&'static Experiment>, String> {
     let known = |name: &String| EXPERIMENTS.iter().any(|one| one.name == name);
     if let Some(unknown) = names.iter().find(|name| !known(name)) {
@@ -275,14 +275,14 @@ pub fn select(names: &[String]) -> Result<Vec<&'static Experiment>, String> {
 }
 
 impl Experiment {
-    /// Its runs of these labels; all where none is named.
+    /// Returns the runs with these labels; all runs if no label is given.
     pub fn runs_of(&self, labels: &[String]) -> Vec<&'static Run> {
         let wanted = |run: &&Run| labels.is_empty() || labels.iter().any(|one| one == run.label);
         self.runs.iter().filter(wanted).collect()
     }
 }
 
-/// The first label that no run of these experiments has.
+/// Returns the first label that none of these experiments' runs has.
 pub fn unknown_label<'a>(chosen: &[&Experiment], labels: &'a [String]) -> Option<&'a String> {
     let is_known = |label: &String| {
         let mut runs = chosen.iter().flat_map(|one| one.runs);

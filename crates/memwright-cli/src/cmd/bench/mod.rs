@@ -33,7 +33,7 @@ use crate::qemu::version::{self, Version};
 use crate::render;
 use crate::render::outputs::Outputs;
 
-/// Runs the experiments that were asked for, and prints what they found.
+/// Runs the selected experiments, and prints their results.
 ///
 /// # Errors
 /// Usage; a run that gave no figures, with its experiment and column.
@@ -69,7 +69,7 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
         experiments: Vec::new(),
     };
     for run in chosen.iter().flat_map(|one| one.runs_of(&args.labels)) {
-        // A QEMU that has to be fetched first is fetched here, while signals still end the command at once.
+        // If QEMU has to be fetched, fetch it now, while signals still end the command at once.
         qemu(run, args)?;
     }
     let runs = Runs::start(args.timeout).context("cannot receive signals")?;
@@ -91,7 +91,7 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
     Ok(if document.differs() { DIFFERENCE } else { 0 })
 }
 
-/// Prints the QEMU line of every run.
+/// Prints the QEMU command line of every run.
 fn lines(
     workshop: &Workshop,
     chosen: &[&'static Experiment],
@@ -113,7 +113,8 @@ fn lines(
     Ok(0)
 }
 
-/// Memwright as it is and with each set of policies; each kernel image as it is and with each addition to its command line.
+/// Returns the columns: Memwright with its default policies and with each set of policies; each kernel image by itself
+/// and with each addition to its command line.
 fn columns(args: &BenchArgs) -> anyhow::Result<Vec<Column>> {
     let policies = std::iter::once(String::new()).chain(args.policies.iter().cloned());
     let mut columns: Vec<Column> = policies
@@ -130,7 +131,7 @@ fn columns(args: &BenchArgs) -> anyhow::Result<Vec<Column>> {
         let title = column.title();
         if columns[..index].iter().any(|other| other.title() == title) {
             return Err(match column {
-                Column::Memwright { policies } => anyhow!("--policy {policies} is there twice"),
+                Column::Memwright { policies } => anyhow!("--policy {policies} is given twice"),
                 Column::Linux { .. } => {
                     anyhow!("two columns are called {title}; name one: --kernel NAME=IMAGE")
                 }
@@ -163,7 +164,7 @@ fn measure(
     })
 }
 
-/// Makes one run in every column, twice at the same time unless that was not wanted.
+/// Makes one run in every column, twice at the same time unless `--no-verify` is given.
 fn measure_run(
     experiment: &Experiment,
     program: &Path,
@@ -227,7 +228,7 @@ fn measure_run(
     })
 }
 
-/// The QEMU of a run, which is fetched where it has to be, and its version.
+/// Returns the QEMU of a run, which is fetched if necessary, and its version.
 fn qemu(run: &Run, args: &BenchArgs) -> Result<(OsString, Version), Failure> {
     let machine = Machine::of_bench(run.cpus, run.nodes, run.memory);
     let patience = bounded::patience(Some(args.timeout));
@@ -236,7 +237,7 @@ fn qemu(run: &Run, args: &BenchArgs) -> Result<(OsString, Version), Failure> {
     Ok((qemu, version))
 }
 
-/// SHA-256 of a file.
+/// Returns the SHA-256 of a file.
 fn hash(path: &Path) -> anyhow::Result<String> {
     let bytes = host_file::read(path, LARGEST_IMAGE)
         .with_context(|| format!("cannot read {}", path.display()))?;

@@ -20,10 +20,10 @@ use crate::qemu::runs::Runs;
 use crate::render;
 use crate::render::outputs::Outputs;
 
-/// Runs the program at every point on every kernel, and prints what changes.
+/// Runs the program at every point on every kernel, and prints the rows that change.
 ///
 /// # Errors
-/// Usage; something is missing; a guest that gives no result.
+/// Usage; a missing tool; a guest that gives no result.
 pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
     check(args).map_err(Failure::Usage)?;
     let columns = columns(args).map_err(Failure::Usage)?;
@@ -93,7 +93,7 @@ pub fn bench(args: &BenchArgs) -> Result<u8, Failure> {
     })
 }
 
-/// What can be said against the options before anything runs.
+/// Checks the options before anything runs.
 fn check(args: &BenchArgs) -> anyhow::Result<()> {
     if let Some(name) = args.experiments.first() {
         return Err(anyhow!("{name}: a bench is of experiments or of a program"));
@@ -105,7 +105,8 @@ fn check(args: &BenchArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The columns: those of --kernel, with each --append, and Memwright's kernel with each --policy; without any Memwright's.
+/// Returns the columns: those of --kernel, with each --append, and Memwright's kernel with each --policy; without any
+/// of these, Memwright's kernel.
 fn columns(args: &BenchArgs) -> anyhow::Result<Vec<Column>> {
     let mut texts: Vec<String> = Vec::new();
     if args.kernels.is_empty() || !args.policies.is_empty() {

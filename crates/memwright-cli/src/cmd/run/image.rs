@@ -19,7 +19,7 @@ use crate::render::{self, functions, short};
 /// Runs the program on a kernel image.
 ///
 /// # Errors
-/// Everything that keeps it from running; what becomes of the program is an exit code.
+/// Anything that prevents the run; the fate of the program itself is an exit code.
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let [image] = args.kernel.as_slice() else {
         return Err(anyhow!("run takes one --kernel; memwright compare compares several").into());
@@ -44,7 +44,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// Prints what the program printed, then the account, and returns the exit code.
+/// Prints the program's output, then the account, and returns the exit code.
 fn conclude(measured: &Measured, args: &RunArgs, outputs: &Outputs) -> Result<u8, Failure> {
     let Measured { said, document, .. } = measured;
     show(&said.errors);

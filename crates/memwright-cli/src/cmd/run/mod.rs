@@ -7,10 +7,10 @@ mod own;
 use crate::cmd::args::RunArgs;
 use crate::model::failure::Failure;
 
-/// Runs PROGRAM where the command line says, prints its account, and returns the exit code.
+/// Runs PROGRAM on the selected kernel or machine, prints its account, and returns the exit code.
 ///
 /// # Errors
-/// Everything that keeps it from running; what becomes of the program is an exit code.
+/// Anything that prevents the run; the fate of the program itself is an exit code.
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     if args.native {
         return native::run(args);

@@ -1,4 +1,4 @@
-//! `memwright run --native`: the program on this machine itself: its time, and the counters that there are.
+//! `memwright run --native`: runs the program on this machine itself and prints its time and the available counters.
 
 use crate::render;
 use std::ffi::OsStr;
@@ -19,7 +19,7 @@ use crate::host::output::{say, show};
 use crate::model::failure::{Failure, SIGNAL_BASE};
 use crate::sheet::{Row, Section, Sheet, Value};
 
-/// What perf is asked for, and what kind of number each is.
+/// The events that perf counts, and the kind of each number.
 const EVENTS: &[(&str, &str, &str)] = &[
     ("minor-faults", "minor faults", KERNEL_COUNT),
     ("major-faults", "major faults", KERNEL_COUNT),
@@ -30,13 +30,13 @@ const EVENTS: &[(&str, &str, &str)] = &[
     ("cycles:k", "cycles, kernel", COUNTER),
     ("dTLB-load-misses", "dTLB load misses", COUNTER),
 ];
-/// The times that perf takes, in nanoseconds. Without them its own would be among the program's.
+/// The times that perf measures, in nanoseconds. They exclude perf's own time.
 const TIMES: [&str; 3] = ["duration_time", "user_time", "system_time"];
 const TIME: &str = "Time: no two runs need be the same";
 const KERNEL_COUNT: &str = "Counted by this machine's kernel: exact, but for what else runs here";
 const COUNTER: &str = "Hardware counters: no two runs need be the same";
 
-/// How long the program took.
+/// How long the program ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Times {
     wall: Duration,
@@ -44,7 +44,7 @@ struct Times {
     system: Duration,
 }
 
-/// Runs the program and prints its times and what perf counted; the exit code is the program's.
+/// Runs the program and prints its times and perf's counts; the exit code is the program's.
 ///
 /// # Errors
 /// The program is missing, or cannot be started.
@@ -74,7 +74,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     Ok(exit_code(status))
 }
 
-/// Runs the program and takes its time.
+/// Runs the program and measures its time.
 fn timed(command: &[&OsStr]) -> anyhow::Result<(ExitStatus, Times)> {
     let used = || getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot take the time");
     let before = used()?;
@@ -99,7 +99,7 @@ fn between(before: TimeVal, after: TimeVal) -> Duration {
     Duration::from_micros(microseconds(after).saturating_sub(microseconds(before)))
 }
 
-/// `perf stat` of a command, with its result in this file.
+/// Returns `perf stat` of a command, with its result in this file.
 fn perf(file: &Path, command: &[&OsStr]) -> Command {
     let events = EVENTS.iter().map(|(event, ..)| *event).chain(TIMES);
     let events: Vec<&str> = events.collect();
@@ -111,7 +111,7 @@ fn perf(file: &Path, command: &[&OsStr]) -> Command {
     perf
 }
 
-/// Whether perf is there and may count: where it may not, it does not run the program.
+/// Checks that perf is installed and permitted to count: if it is not permitted, it does not run the program.
 fn perf_works(file: &Path) -> Result<(), String> {
     let output = perf(file, &[OsStr::new("true")])
         .stdin(Stdio::null())
@@ -130,7 +130,7 @@ fn perf_works(file: &Path) -> Result<(), String> {
     }
 }
 
-/// The field of an event in `VALUE;UNIT;EVENT;...`.
+/// Returns the field of an event in `VALUE;UNIT;EVENT;...`.
 fn field<'a>(counted: &'a str, wanted: &str) -> Option<&'a str> {
     counted.lines().find_map(|line| {
         let mut fields = line.split(';');
@@ -139,10 +139,10 @@ fn field<'a>(counted: &'a str, wanted: &str) -> Option<&'a str> {
     })
 }
 
-/// The times that perf took; `None` where it took none.
+/// Returns the times that perf measured; `None` if it measured none.
 fn perf_times(counted: &str) -> Option<Times> {
     let time = |name: &str| match field(counted, name)? {
-        // The kernel saw the program in this mode at no tick.
+        // No tick found the program in this mode.
         "<not counted>" => Some(Duration::ZERO),
         value => value.parse().ok().map(Duration::from_nanos),
     };
@@ -154,7 +154,7 @@ fn perf_times(counted: &str) -> Option<Times> {
     })
 }
 
-/// The rows; what was not counted has no number.
+/// Returns the rows; one that was not counted has no number.
 fn sheet(heading: String, times: Option<Times>, counted: &str) -> Sheet {
     let row = |group: &str, title: &str, unit: &str, value| Row {
         name: String::new(),

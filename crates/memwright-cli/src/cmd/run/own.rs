@@ -1,4 +1,4 @@
-//! `memwright run` on Memwright's kernel: the program's output as it comes, then the account.
+//! `memwright run` on Memwright's kernel: passes the program's output through, then prints the account.
 
 use std::io;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::render::{account, short};
 /// Runs the program and returns the exit code.
 ///
 /// # Errors
-/// Everything that keeps it from running; what happens inside the guest is an exit code.
+/// Anything that prevents the run; what happens inside the guest is an exit code.
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let plan = args.own_plan();
     let run = Run::open(&plan)?;
@@ -50,10 +50,10 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     conclude(&finished, run.program(), args, &outputs)
 }
 
-/// Says how the run ended and returns the exit code.
+/// Prints how the run ended and returns the exit code.
 ///
 /// # Errors
-/// When the guest did not say how it ended: then Memwright failed.
+/// If the guest did not report how it ended: Memwright failed.
 fn conclude(
     run: &Finished,
     program: &Path,
@@ -89,7 +89,7 @@ fn conclude(
         show(text.as_bytes());
     }
     let Some((outcome, text)) = &report.outcome else {
-        // What there is to see of a guest that did not say how it ended.
+        // Print what is known about a guest that did not report how it ended.
         if !args.care.verbose {
             show(&report.log);
         }
