@@ -63,8 +63,9 @@ usage: cargo xtask TASK
             any bytes as system calls, or as a file that is executed, guided by coverage; with a nightly compiler
   fuzz --target sequences [--cpus N] [--memory SIZE] [--calls N] [--seed S]
             long sequences of mostly right system calls on live descriptors, memory and children, on Memwright
-  mutants [NAME]... | mutants --list
-            plant mistakes in the memory manager, each in turn, and show which test notices; or list them
+  mutants [NAME]... | mutants --list | mutants --check
+            plant mistakes in a copy of the memory manager, each in turn, and show which test notices; or list them; or
+            check that they can be planted in the source as it is
   miri      unit tests under an interpreter that finds undefined behaviour, if a nightly compiler has one
   unsafe    count the uses of unsafe, and check that each says why it is sound
   arrows    check that each folder refers to folders below it alone, by use and by method call; with rust-analyzer

@@ -9,7 +9,6 @@
 //! The function is pure: what it needs to know of the area is in [`View`], of the page in its bits.
 
 use memwright_table::Bits;
-use memwright_table::mistake::{Mistake, planted};
 
 use crate::policy::WriteUpgrade;
 use crate::vma::Rights;
@@ -86,11 +85,7 @@ pub fn writable(view: View, bits: Bits) -> Verdict {
 /// never exclusive. It may be clean (design rule 8).
 #[inline]
 fn private(bits: Bits) -> Verdict {
-    let exclusive = bits.contains(Bits::EXCLUSIVE) || planted(Mistake::WritableShared);
-    if planted(Mistake::WritableBorrowed) && bits.contains(Bits::BORROWED) {
-        return Verdict::Writable;
-    }
-    if exclusive && !bits.intersects(Bits::BORROWED.union(Bits::MERGED)) {
+    if bits.contains(Bits::EXCLUSIVE) && !bits.intersects(Bits::BORROWED.union(Bits::MERGED)) {
         Verdict::Writable
     } else {
         Verdict::NotExclusive
@@ -100,7 +95,7 @@ fn private(bits: Bits) -> Verdict {
 /// A shared page: unless the object must hear of the first store, which for a dirty page it has.
 #[inline]
 fn shared(view: View, bits: Bits) -> Verdict {
-    if view.notify && !bits.contains(Bits::DIRTY) && !planted(Mistake::NotifyForgotten) {
+    if view.notify && !bits.contains(Bits::DIRTY) {
         Verdict::MustNotify
     } else {
         Verdict::Writable

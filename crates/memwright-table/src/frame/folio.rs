@@ -33,7 +33,6 @@ use super::meta::{Meta, State, UNLINKED};
 use super::{FrameKind, FrameRef, Frames, Metas, add_references};
 use crate::addr::Frame;
 use crate::machine::Machine;
-use crate::mistake::{Mistake, planted};
 use crate::sync::Rank;
 
 /// The order of a folio: 2 MiB.
@@ -134,7 +133,7 @@ impl<M: Machine> Frames<M> {
     /// Turns a reference of the whole folio that `page` lies in into one of this frame alone, which is what a 4 KiB
     /// entry holds. A reference of a frame that lies in no folio stays as it is.
     pub fn for_entry<'a>(&'a self, page: FrameRef<'a, M>) -> FrameRef<'a, M> {
-        if page.is_whole() && !planted(Mistake::PartUncounted) {
+        if page.is_whole() {
             self.for_entry_of_part(&page)
         } else {
             page

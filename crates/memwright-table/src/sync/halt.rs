@@ -3,7 +3,6 @@
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::{GaveWay, Rank, Step, cpu, hooks, relax, stat, step};
-use crate::mistake::{Mistake, planted};
 
 /// Turns of a wait before it halts: longer than the short sections of this kernel on a CPU that runs.
 /// None where a scheduler tries every order: spinning longer is waiting, and adds no order.
@@ -102,7 +101,7 @@ impl Wait {
         halted.0.fetch_or(this, Ordering::SeqCst);
         // The announcement comes before the look, as in `wake` the release does.
         fence(Ordering::SeqCst);
-        if planted(Mistake::HaltUnchecked) || !over() {
+        if !over() {
             self.begin_halt();
             step(Step::Halt(cpu));
             // What the CPU's other threads wait for may end without a wake.

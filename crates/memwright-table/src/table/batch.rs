@@ -12,7 +12,6 @@ use crate::entry::{Bits, Change, Entry, Present};
 use crate::frame::FrameKind;
 use crate::gather::Gather;
 use crate::machine::Machine;
-use crate::mistake::{Mistake, planted};
 use crate::sync::{Step, step};
 
 /// What a rule wants of one entry.
@@ -62,10 +61,7 @@ impl<R: FnMut(Bits, PageSize) -> Edit> Editor<R> {
         gather: &Gather<'_, M>,
     ) -> (u64, Change) {
         let regained = if sole { Bits::EXCLUSIVE } else { Bits::empty() };
-        let mut edit = (self.rule)(x86_64::decode_present(old, 1).bits | regained, size);
-        if planted(Mistake::LoseDirty) {
-            edit.clear |= Bits::DIRTY;
-        }
+        let edit = (self.rule)(x86_64::decode_present(old, 1).bits | regained, size);
         let new = x86_64::edit(old, edit.set | regained, edit.clear);
         let what = x86_64::change(old, new);
         if matches!(what, Change::Shrank) && gather.takes_accessed() {
@@ -230,8 +226,7 @@ impl Alike {
         gather: &mut Gather<'_, M>,
     ) {
         if self.flip == 0 {
-            let relies = self.attributes & (x86_64::READ | x86_64::PRESERVED) != 0;
-            if relies && !planted(Mistake::ProtectIgnoresPending) {
+            if self.attributes & (x86_64::READ | x86_64::PRESERVED) != 0 {
                 gather.rely_on_pending();
             }
             return;
@@ -256,10 +251,6 @@ pub(super) fn could_regain(word: u64) -> bool {
 /// Writes `new` where `old` still is, so that nothing is lost of what hardware sets meanwhile.
 #[inline(always)]
 fn exchange(slot: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
-    if planted(Mistake::RebuildEntry) {
-        step(Step::Entry);
-        return Ok(slot.swap(new, Ordering::AcqRel));
-    }
     slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
 }
 
@@ -442,9 +433,7 @@ impl<M: Machine> Cursor<'_, M> {
             let sole = editor.regain && could_regain(old) && self.is_sole(old);
             let (new, what) = editor.decide(old, PageSize::Size4K, sole, gather);
             if new == old {
-                if !planted(Mistake::ProtectIgnoresPending) {
-                    gather.rely_on_pending();
-                }
+                gather.rely_on_pending();
                 return;
             }
             match exchange(slot, old, new) {
@@ -479,12 +468,7 @@ impl<M: Machine> Cursor<'_, M> {
     fn is_sole(&self, word: u64) -> bool {
         let frames = self.table.frames();
         let frame = x86_64::frame(word, x86_64::inverted(x86_64::attributes(word)));
-        let most = if planted(Mistake::RegainSharedProtect) {
-            2
-        } else {
-            1
-        };
-        matches!(frames.kind(frame), FrameKind::Anonymous) && frames.references(frame) <= most
+        matches!(frames.kind(frame), FrameKind::Anonymous) && frames.references(frame) <= 1
     }
 
     /// The same for the pages from the position to `end` in the locked lowest table.
@@ -603,9 +587,7 @@ impl<M: Machine> Cursor<'_, M> {
     ) -> u64 {
         // What another operation took out before, and has not flushed yet, is not to be seen by
         // anybody either when this one returns (rule 2).
-        if !planted(Mistake::ZapIgnoresPending) {
-            gather.rely_on_pending();
-        }
+        gather.rely_on_pending();
         let mut removed = 0;
         while self.position < self.range.end {
             if self.level == 1 {

@@ -2,7 +2,6 @@
 
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
-use crate::mistake::{Mistake, planted};
 use crate::sync::stat::{self, Line};
 
 /// One CPU's share of the counts of a table, in a cache line of its own: operations in different
@@ -72,9 +71,6 @@ impl CpuShare {
     /// One word answers both, so a CPU that comes or goes meanwhile is told, or finds that what it
     /// kept is stale.
     pub(super) fn make_stale(&self) -> bool {
-        if planted(Mistake::KeptBelieved) {
-            return self.cached.load(Ordering::SeqCst) == LOADED;
-        }
         let order = (Ordering::SeqCst, Ordering::SeqCst);
         match self
             .cached

@@ -1,7 +1,6 @@
 //! A fault at an entry that maps a page: spurious, a permission to grant, or a copy to make
 //! (Linux 7.2 `mm/memory.c`, `do_wp_page`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, Cursor, Entry, Invalidation, Machine, PageSize, Present};
 
 use super::{Fault, FaultKind};
@@ -91,10 +90,7 @@ impl<M: Machine> Fault<'_, M> {
         if page.size != PageSize::Size4K {
             return self.write_shared_folio(cursor, page);
         }
-        // Whatever shows one of these frames is one of several.
-        let common = page.bits.intersects(Bits::BORROWED | Bits::MERGED)
-            && !planted(Mistake::UnmergeInPlace);
-        if common || !self.is_reusable(page) {
+        if !self.is_reusable(page) {
             // A child shows its parent's merged frames without the mark of the entry.
             if !page.bits.contains(Bits::BORROWED) && self.core.is_merged(page) {
                 self.core.note_unmerged(self.cpu);
@@ -110,11 +106,9 @@ impl<M: Machine> Fault<'_, M> {
     /// reference of any kind of an anonymous frame.
     #[inline(always)]
     pub(super) fn is_reusable(&self, page: Present) -> bool {
-        planted(Mistake::UnmergeInPlace) && self.core.is_merged(page)
-            || !page.bits.intersects(Bits::BORROWED | Bits::MERGED)
-                && self.core.is_anonymous(page.frame)
-                && (self.core.memory.frames().references(page.frame) == 1
-                    || planted(Mistake::RegainShared))
+        !page.bits.intersects(Bits::BORROWED | Bits::MERGED)
+            && self.core.is_anonymous(page.frame)
+            && self.core.memory.frames().references(page.frame) == 1
     }
 
     /// The first store to a clean page of an object that must hear of it.

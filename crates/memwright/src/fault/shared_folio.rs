@@ -1,7 +1,6 @@
 //! A fault in an area that shows shared memory of which a setting says that pages come together: a folio fills the
 //! hole, and one fault maps all of its pages (Linux 7.2 `mm/memory.c`, `finish_fault`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, FOLIO_ORDER, Frame, Machine, Page, PageRange};
 
 use super::Fault;
@@ -74,11 +73,6 @@ fn shown_together(
     area: PageRange,
     is_watched: bool,
 ) -> Option<PageRange> {
-    let area = if planted(Mistake::SharedFolioBeyondArea) {
-        PageRange::new(Page::new(0), Page::new(u64::MAX))
-    } else {
-        area
-    };
     // What is mapped whole has been tried, and single pages are folios of one.
     if is_watched || order == 0 || order >= FOLIO_ORDER {
         return None;

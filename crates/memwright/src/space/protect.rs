@@ -3,7 +3,6 @@
 //! One pass over the areas, one gather over all their entries, one flush at the end. Write permission is
 //! granted at once wherever the rule grants it, so that the next store does not fault.
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Edit, Edited, Gather, Machine, Page, PageRange, VirtAddr};
 
@@ -391,11 +390,7 @@ fn edit_to(access: Bits, write: bool) -> Edit {
     let write = if write { Bits::WRITE } else { Bits::empty() };
     Edit {
         set: access | write,
-        clear: if planted(Mistake::HintKept) {
-            Bits::PROTECTION.difference(Bits::HINT)
-        } else {
-            Bits::PROTECTION
-        },
+        clear: Bits::PROTECTION,
     }
 }
 

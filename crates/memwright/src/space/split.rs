@@ -9,7 +9,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
     FOLIO_ORDER, Frame, Frames, Machine, OutOfMemory, Page, PageRange, PageSize, Present, TryPush,
 };
@@ -108,7 +107,7 @@ impl Folio {
     /// Whether somebody may read or write it at any time without asking (design rule 6).
     fn is_pinned<M: Machine>(self, frames: &Frames<M>) -> bool {
         let pinned = |number| frames.pins(Frame::new(number)) != 0;
-        self.frames().any(pinned) && !planted(Mistake::SplitPinned)
+        self.frames().any(pinned)
     }
 
     /// Tells the frames of it that they make up smaller folios, unless an entry shows it whole still, or it is no folio

@@ -8,7 +8,6 @@
 //! are asked for it page by page: aligned slots would win nothing, and would lose every run whose first slot is not the
 //! one that matches its address.
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{FolioPages, FrameKind, FrameRef, Machine, OutOfFrames};
 
 use super::MOST;
@@ -22,11 +21,7 @@ const LARGEST_ORDER: u8 = MOST.ilog2() as u8;
 /// The order of the folio with which `left` pages begin, the first of them with this number, if none is to be larger
 /// than `most`: 0 for a single page.
 fn order_at(number: u64, left: u64, most: u8) -> u8 {
-    let aligned = if planted(Mistake::SwapFolioMisaligned) {
-        LARGEST_ORDER.into()
-    } else {
-        number.trailing_zeros()
-    };
+    let aligned = number.trailing_zeros();
     let order = left.max(1).ilog2().min(aligned).min(most.into()) as u8;
     if order < SMALLEST_ORDER { 0 } else { order }
 }

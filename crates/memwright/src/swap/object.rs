@@ -6,7 +6,6 @@
 //! written is marked in the store, and whoever asks for it takes the mark away: then it stays. A page that came back
 //! has no slot any more, as on Linux.
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{FrameKind, FrameRef, Machine, OutOfMemory, Page, Shared, Slots};
 
 use super::{
@@ -51,8 +50,6 @@ struct OnItsWay<'a, M: Machine> {
 struct OnItsWayBack<'a, M: Machine> {
     index: u64,
     slot: u64,
-    /// A use of the slot is its reader's.
-    is_held: bool,
     /// What it is read into.
     frame: Option<FrameRef<'a, M>>,
     /// It is in the frame from now on, not in the slot.
@@ -129,9 +126,8 @@ impl<'a, M: Machine> Coming<'a, M> {
                 // The store's use.
                 swap.release(frames, way.slot);
             }
-            if way.is_held {
-                swap.release(frames, way.slot);
-            }
+            // That of the one that brought it back.
+            swap.release(frames, way.slot);
         }
     }
 }
@@ -185,15 +181,10 @@ impl<M: Machine> Store<M> {
             if state.pages.stored(index) != Some(Stored::InSwap(slot)) {
                 break;
             }
-            let is_held = !planted(Mistake::SharedSlotReused)
-                && (number == 0 || !planted(Mistake::SharedAroundReused));
-            if is_held {
-                swap.share(frames, slot);
-            }
+            swap.share(frames, slot);
             *way = Some(OnItsWayBack {
                 index,
                 slot,
-                is_held,
                 frame: None,
                 came: false,
             });
@@ -282,10 +273,8 @@ impl<M: Machine> Store<M> {
     ) -> Left {
         // Who finds a page from now on finds it again before it leaves, or is found out.
         mappings.stale();
-        if !planted(Mistake::SharedOutShown) {
-            for run in pages.runs() {
-                mappings.withdraw(run.start, run.end);
-            }
+        for run in pages.runs() {
+            mappings.withdraw(run.start, run.end);
         }
         self.write_out(memory, pages, payer)
     }
@@ -334,8 +323,7 @@ impl<M: Machine> Store<M> {
                 continue;
             };
             state.pages.part_at(index);
-            let held = frames.references(frame) != 1 || frames.pins(frame) != 0;
-            if held && !planted(Mistake::SharedOutShown) {
+            if frames.references(frame) != 1 || frames.pins(frame) != 0 {
                 continue;
             }
             let Some(slot) = swap.reserve(payer) else {

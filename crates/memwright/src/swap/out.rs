@@ -4,7 +4,6 @@
 //! device gets what is in the frames, and only then these are free. The table's lock is held meanwhile, so that
 //! nobody comes for a page that is not there yet.
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
     Bits, Cursor, Entry, FrameKind, Gather, Machine, Page, PageRange, PageSize, Present,
 };
@@ -32,10 +31,7 @@ struct Leaving {
 /// rule 9): nobody reads its dirty bit any more.
 fn carried(flags: AreaFlags, bits: Bits) -> Bits {
     let mut kept = bits & (Bits::EXCLUSIVE | Bits::SOFT_DIRTY | Bits::UFFD_WP | Bits::WATCHED);
-    if planted(Mistake::SwapForgetsProtection) {
-        kept -= Bits::UFFD_WP | Bits::WATCHED;
-    }
-    if bits.contains(Bits::DIRTY) && !planted(Mistake::SwapHidesStore) {
+    if bits.contains(Bits::DIRTY) {
         kept -= Bits::WATCHED;
         if !flags.contains(AreaFlags::WATCH_STORES) {
             kept |= Bits::SOFT_DIRTY;
@@ -47,10 +43,7 @@ fn carried(flags: AreaFlags, bits: Bits) -> Bits {
 impl<M: Machine> Core<M> {
     /// Whether pages of the area may leave memory.
     pub(crate) fn may_leave(&self, area: &Area<M>) -> bool {
-        let mut kept = AreaFlags::LOCKED | AreaFlags::SECRET | AreaFlags::SHARED;
-        if planted(Mistake::SwapLocked) {
-            kept -= AreaFlags::LOCKED;
-        }
+        let kept = AreaFlags::LOCKED | AreaFlags::SECRET | AreaFlags::SHARED;
         !area.flags().intersects(kept)
     }
 
@@ -191,13 +184,8 @@ impl<M: Machine> Core<M> {
             };
             count += 1;
         }
-        if !planted(Mistake::WriteBeforeFlush) {
-            gather.flush();
-        }
+        gather.flush();
         let out = went + self.write_out(cursor, &leaving[..count], effort, gather);
-        if planted(Mistake::WriteBeforeFlush) {
-            gather.flush();
-        }
         if next < last {
             cursor.seek(next);
         } else {
@@ -256,7 +244,7 @@ impl<M: Machine> Core<M> {
         let leaves = !page.bits.intersects(Bits::BORROWED | Bits::MERGED)
             && self.is_anonymous(page.frame)
             && frames.references(page.frame) == 1
-            && (frames.pins(page.frame) == 0 || planted(Mistake::SwapPinned));
+            && frames.pins(page.frame) == 0;
         if !leaves {
             return None;
         }
@@ -291,7 +279,7 @@ impl<M: Machine> Core<M> {
                     // The others would find no room either.
                     effort.look = 0;
                 }
-                taken.is_ok() || planted(Mistake::SwapRefusedLost)
+                taken.is_ok()
             };
             if kept {
                 gather.free(frames.adopt(one.old.frame));

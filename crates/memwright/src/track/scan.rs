@@ -7,7 +7,6 @@
 //! A second flush, of what it protected again, is made before it returns.
 
 use bitflags::bitflags;
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::PausePoints;
 use memwright_table::{
     Bits, Cursor, Entry, Extent, Gather, Machine, Marks, Page, PageRange, PageSize, Prepared,
@@ -402,9 +401,7 @@ impl<M: Machine> Core<M> {
             if look.scan.protect {
                 let mut done = 0;
                 if known.at_once {
-                    let more = planted(Mistake::ScanArmsUntaken);
-                    let pages = if more { run.pages } else { taken };
-                    done = cursor.edit_prepared(&run, pages, &known.arm, gather);
+                    done = cursor.edit_prepared(&run, taken, &known.arm, gather);
                 }
                 for page in done..taken {
                     cursor.seek(run.start.add(page));
@@ -430,9 +427,7 @@ impl<M: Machine> Core<M> {
     ) -> bool {
         match cursor.peek() {
             // Who has pinned a page writes it without the entry: it stays as it is (design rule 6).
-            Entry::Present(page) if self.is_pinned(page) && !planted(Mistake::ScanArmsPinned) => {
-                false
-            }
+            Entry::Present(page) if self.is_pinned(page) => false,
             Entry::Present(page) => {
                 let edit = arm_written(by_dirty, page.bits);
                 cursor.edit(edit.set, edit.clear, gather);
