@@ -64,8 +64,9 @@ usage: cargo xtask TASK
             run random bytes as system calls, or as an executable, guided by coverage; needs a nightly compiler
   fuzz --target sequences [--cpus N] [--memory SIZE] [--calls N] [--seed S]
             run long sequences of mostly valid system calls on live descriptors, memory and children, on Memwright
-  mutants [NAME]... | mutants --list
-            plant mistakes in the memory manager, one at a time, and print which test detects each; or list them
+  mutants [NAME]... | mutants --list | mutants --check
+            plant mistakes in a copy of the memory manager, one at a time, and print which test detects each; or list
+            them; or check that they can be planted in the source as it is
   miri      run unit tests under an interpreter that finds undefined behaviour, if a nightly compiler has one
   unsafe    count the uses of unsafe, and check that each has a comment on why it is sound
   arrows    check that each folder refers only to folders below it, by use and by method call; needs rust-analyzer

@@ -27,7 +27,6 @@ use crate::addr::{CpuSet, Frame, Page, PageSize};
 use crate::entry::Change;
 use crate::frame::{END, FOLIO_FRAMES, FrameRef, Frames, UNLINKED};
 use crate::machine::{Invalidation, Machine};
-use crate::mistake::{Mistake, planted};
 use crate::table::{CpuShare, Table};
 use send::send;
 
@@ -183,9 +182,6 @@ impl Pages {
     /// Adds `leaves` consecutive translations of `size` from `start` on.
     #[inline]
     fn add(&mut self, start: Page, leaves: u64, size: PageSize) {
-        if planted(Mistake::OnePageShort) && leaves > 1 {
-            return self.add(start, leaves - 1, size);
-        }
         // No table has so many entries that this wraps.
         self.count = self.count.wrapping_add(leaves);
         if self.is_many() {
@@ -322,18 +318,15 @@ impl<'t, M: Machine> Gather<'t, M> {
     pub(crate) fn record_run(&mut self, start: Page, size: PageSize, change: Change, entries: u64) {
         let changed = &mut self.counts.changed[change.index()];
         *changed = changed.wrapping_add(entries);
-        let change = mistaken(change);
         if !matches!(self.policy, FlushPolicy::ElideGrow) && change.needs_local() {
             self.record_older(start, size, change, entries);
         } else if change.needs_remote() {
             if matches!(change, Change::TableFreed) {
                 self.tables = true;
             } else {
-                let short = planted(Mistake::LargeRunShort) && size != PageSize::Size4K;
-                self.shrunk
-                    .add(start, if short { 1 } else { entries }, size);
+                self.shrunk.add(start, entries, size);
             }
-            if self.pending.is_none() && !planted(Mistake::PendingNotAnnounced) {
+            if self.pending.is_none() {
                 self.pending = Some(self.table.begin_pending());
             }
         } else if change.needs_local() {
@@ -379,9 +372,6 @@ impl<'t, M: Machine> Gather<'t, M> {
     /// must invalidate what it cached through the entry, at all levels (rule: fold-before-clearing).
     pub(crate) fn record_upper_cleared(&mut self) {
         self.counts.changed[Change::LostCachedBit.index()] += 1;
-        if planted(Mistake::QuietUnflushed) {
-            return;
-        }
         self.tables = true;
         if self.pending.is_none() {
             self.pending = Some(self.table.begin_pending());
@@ -403,7 +393,7 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
         self.counts.changed[change.index()] += entries;
         self.untouched = true;
-        self.relied |= !planted(Mistake::ElideIgnoresPending);
+        self.relied = true;
     }
 
     /// Whether a change that takes rights also clears the accessed bits, so that the next change of pages that are not
@@ -443,9 +433,6 @@ impl<'t, M: Machine> Gather<'t, M> {
     #[inline]
     pub(crate) fn hold(&mut self, frame: Frame) {
         let frames = self.table.frames();
-        if planted(Mistake::LeakFrame) {
-            return;
-        }
         let first = frames.first_frame(frame);
         if frames.meta(first).claim(self.held) {
             self.held = first.number();
@@ -528,9 +515,6 @@ impl<'t, M: Machine> Gather<'t, M> {
     /// empties the entry, flushes, and fills it (rule: flush-what-shrank).
     #[inline]
     pub fn flush(&mut self) {
-        if planted(Mistake::FreeBeforeFlush) && self.held_count > 0 {
-            self.release();
-        }
         if self.has_recorded() {
             self.invalidate_recorded();
             self.forget_recorded();
@@ -586,7 +570,7 @@ impl<'t, M: Machine> Gather<'t, M> {
     fn invalidate_grown_too(&mut self, loaded: CpuSet) {
         let machine = self.table.frames().machine();
         let Some(runs) = self.grown.few() else { return };
-        if !loaded.contains(machine.cpu()) || planted(Mistake::SkipFlush) {
+        if !loaded.contains(machine.cpu()) {
             return;
         }
         self.counts.local_pages += self.grown.count;
@@ -628,10 +612,7 @@ impl<'t, M: Machine> Gather<'t, M> {
     #[cold]
     fn invalidate_all(&mut self, loaded: CpuSet, stranger: bool) {
         self.counts.completed += u32::from(stranger);
-        if planted(Mistake::FullFlushForgotten) && self.shrunk.is_many() {
-            return;
-        }
-        let what = if self.tables && !planted(Mistake::TablesForgotten) {
+        let what = if self.tables {
             Invalidation::AllAndTables
         } else {
             Invalidation::All
@@ -685,9 +666,6 @@ impl<'t, M: Machine> Gather<'t, M> {
     /// used afterwards.
     #[inline]
     pub fn close(&mut self) -> &GatherCounts {
-        if planted(Mistake::FreeBeforeFlush) && self.held_count > 0 {
-            self.release();
-        }
         // Nothing more is recorded, so the record need not be reset.
         if self.has_recorded() {
             self.invalidate_recorded();
@@ -697,16 +675,6 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
         self.finished = true;
         &self.counts
-    }
-}
-
-/// Returns the change itself, unless a mistake is planted.
-#[inline(always)]
-fn mistaken(change: Change) -> Change {
-    match change {
-        Change::LostCachedBit if planted(Mistake::LostBitNotFlushed) => Change::Same,
-        Change::Shrank if planted(Mistake::ShrankAsGrew) => Change::Grew,
-        change => change,
     }
 }
 

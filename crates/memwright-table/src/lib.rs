@@ -122,8 +122,6 @@ pub mod gather;
 pub mod handle;
 pub mod linked;
 pub mod machine;
-#[doc(hidden)]
-pub mod mistake;
 mod rising;
 pub mod sync;
 pub mod table;

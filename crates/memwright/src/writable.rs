@@ -9,7 +9,6 @@
 //! The function is pure: what it needs to know of the area is in [`View`], and of the page in the entry's bits.
 
 use memwright_table::Bits;
-use memwright_table::mistake::{Mistake, planted};
 
 use crate::policy::WriteUpgrade;
 use crate::vma::Rights;
@@ -86,11 +85,7 @@ pub fn writable(view: View, bits: Bits) -> Verdict {
 /// page may be clean (rule: clean-writable-is-private).
 #[inline]
 fn private(bits: Bits) -> Verdict {
-    let exclusive = bits.contains(Bits::EXCLUSIVE) || planted(Mistake::WritableShared);
-    if planted(Mistake::WritableBorrowed) && bits.contains(Bits::BORROWED) {
-        return Verdict::Writable;
-    }
-    if exclusive && !bits.intersects(Bits::BORROWED.union(Bits::MERGED)) {
+    if bits.contains(Bits::EXCLUSIVE) && !bits.intersects(Bits::BORROWED.union(Bits::MERGED)) {
         Verdict::Writable
     } else {
         Verdict::NotExclusive
@@ -101,7 +96,7 @@ fn private(bits: Bits) -> Verdict {
 /// object was notified.
 #[inline]
 fn shared(view: View, bits: Bits) -> Verdict {
-    if view.notify && !bits.contains(Bits::DIRTY) && !planted(Mistake::NotifyForgotten) {
+    if view.notify && !bits.contains(Bits::DIRTY) {
         Verdict::MustNotify
     } else {
         Verdict::Writable

@@ -6,7 +6,6 @@ use super::source::Source;
 const WORDS: &[&str] = &[
     "anybody", "heir", "heirs", "lineage", "lineages", "nobody", "payer", "payers", "promise",
     "promised", "promises", "relieved", "somebody", "stranger", "told", "unshown", "who",
-    "whoever", "whom", "whose",
 ];
 /// Turns of the same kind. Words are lower-case and one space apart.
 const TURNS: &[&str] = &["now and then", "to be had", "the same and", "so many of"];

@@ -1,52 +1,72 @@
 //! `cargo xtask mutants`: every mistake that can be planted is noticed by the test that is named for it.
 //!
-//! The tests of `memwright-sim` and `memwright` are built once with the feature `mistakes`. Each runs without a mistake, and must
-//! pass; then with the mistake, and an assertion must fail.
+//! The source has no mistakes. Edits plant them in a copy of the tree, each behind a switch at run time, and the tests
+//! of `memwright-sim` and `memwright` are built there once. Each runs without a mistake, and must pass; then with the
+//! mistake, and an assertion must fail.
 
+mod edit;
 mod list;
+mod tokens;
+mod tree;
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use self::list::{MUTANTS, Mutant};
+use self::list::{List, Mistake};
 use self::verdict::{Ending, Exit, judge};
 use crate::shell;
 
 /// What one test may take. One that hangs has not noticed the mistake.
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// The tests of the copy with the mistakes.
+struct Tests {
+    tree: PathBuf,
+    /// Where each binary is, by its name.
+    binaries: BTreeMap<String, PathBuf>,
+}
+
 /// Plants every mistake in turn, or those that are named, and prints which test noticed.
 ///
 /// # Errors
 /// A mistake that goes unnoticed, or that its test notices by another failure than an assertion's; a test that fails
-/// without one; a build.
+/// without one; an edit that does not apply to the source; a build.
 pub fn run(arguments: &[&str]) -> Result<()> {
-    if arguments == ["--list"] {
-        print!("{}", list::table());
-        return Ok(());
+    let list = List::read()?;
+    match arguments {
+        ["--list"] => {
+            print!("{}", list.table());
+            Ok(())
+        }
+        ["--check"] => {
+            let files = list.edited(&shell::root())?.len();
+            let (edits, mistakes) = (list.edits.len(), list.mistakes.len());
+            println!("{edits} edits of {files} files plant {mistakes} mistakes");
+            Ok(())
+        }
+        names => plant(&list, names),
     }
-    let chosen: Vec<&Mutant> = MUTANTS
-        .iter()
-        .filter(|mutant| arguments.is_empty() || arguments.contains(&mutant.name))
-        .collect();
-    if let Some(unknown) = arguments
-        .iter()
-        .find(|name| !MUTANTS.iter().any(|mutant| mutant.name == **name))
-    {
-        bail!("no mistake is named {unknown}");
+}
+
+/// Plants the mistakes of these names in turn, or all if there are none.
+fn plant(list: &List, names: &[&str]) -> Result<()> {
+    let mut chosen = Vec::new();
+    for name in names {
+        let mistake = list.mistake(name);
+        chosen.push(mistake.with_context(|| format!("no mistake is named {name}"))?);
     }
-    let binaries = build()?;
-    let tests: BTreeSet<(&str, &str)> = chosen
-        .iter()
-        .map(|mutant| (mutant.binary, mutant.test))
-        .collect();
-    for (binary, test) in tests {
-        let ending = play(&binaries, binary, test, None)?;
+    if names.is_empty() {
+        chosen.extend(&list.mistakes);
+    }
+    let tests = build(tree::copy(list)?)?;
+    let named: BTreeSet<(&str, &str)> = chosen.iter().map(|mistake| mistake.test()).collect();
+    for (binary, test) in named {
+        let ending = play(&tests, (binary, test), None)?;
         ensure!(
             ending == Ending::Passed,
             "{binary}::{test} without a mistake: {ending:?}",
@@ -54,13 +74,14 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     }
     let mut unnoticed = 0;
     println!("{:<24} {:<60} noticed", "mistake", "test");
-    for mutant in &chosen {
-        let ending = play(&binaries, mutant.binary, mutant.test, Some(mutant.name))?;
+    for mistake in &chosen {
+        let (binary, test) = mistake.test();
+        let ending = play(&tests, (binary, test), Some(mistake))?;
         if !matches!(ending, Ending::Asserted(_)) {
             unnoticed += 1;
         }
-        let test = format!("{}::{}", mutant.binary, mutant.test);
-        println!("{:<24} {test:<60} {ending}", mutant.name);
+        let test = format!("{binary}::{test}");
+        println!("{:<24} {test:<60} {ending}", mistake.name);
     }
     println!(
         "{} mistakes, {} noticed",
@@ -73,8 +94,8 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Builds the tests and returns where each binary is.
-fn build() -> Result<BTreeMap<String, PathBuf>> {
+/// Builds the tests of the copy, in a folder of its own: the packages have the names of those of the source.
+fn build(tree: PathBuf) -> Result<Tests> {
     let mut command = shell::cargo([
         "test",
         "-q",
@@ -82,21 +103,26 @@ fn build() -> Result<BTreeMap<String, PathBuf>> {
         "memwright-sim",
         "-p",
         "memwright",
-        "--features",
-        "memwright-sim/mistakes",
         "--no-run",
         "--message-format=json",
     ]);
+    command
+        .current_dir(&tree)
+        .env("CARGO_TARGET_DIR", tree.with_file_name("build"));
     shell::step(&shell::line(&command));
     let output = command
         .stderr(Stdio::inherit())
         .output()
         .context("cannot start cargo")?;
-    ensure!(output.status.success(), "the tests do not build");
+    ensure!(
+        output.status.success(),
+        "the tests do not build in {}",
+        tree.display()
+    );
     let text = String::from_utf8_lossy(&output.stdout);
     let binaries: BTreeMap<String, PathBuf> = text.lines().filter_map(executable).collect();
     ensure!(!binaries.is_empty(), "cargo built no tests");
-    Ok(binaries)
+    Ok(Tests { tree, binaries })
 }
 
 /// The name and the executable of a test that a line of cargo's messages tells of.
@@ -112,26 +138,22 @@ fn executable(line: &str) -> Option<(String, PathBuf)> {
 }
 
 /// Runs one test, with a mistake or without.
-fn play(
-    binaries: &BTreeMap<String, PathBuf>,
-    binary: &str,
-    test: &str,
-    mistake: Option<&str>,
-) -> Result<Ending> {
-    let path = binaries
+fn play(tests: &Tests, (binary, test): (&str, &str), mistake: Option<&Mistake>) -> Result<Ending> {
+    let path = tests
+        .binaries
         .get(binary)
         .with_context(|| format!("there is no test binary {binary}"))?;
     let mut command = Command::new(path);
     command
         .args([test, "--exact", "--nocapture"])
-        .current_dir(shell::root().join("crates/memwright-sim"))
+        .current_dir(tests.tree.join("crates/memwright-sim"))
         .env("RUST_BACKTRACE", "0")
         .env_remove("MEMWRIGHT_MISTAKE")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    if let Some(name) = mistake {
-        command.env("MEMWRIGHT_MISTAKE", name);
+    if let Some(mistake) = mistake {
+        command.env("MEMWRIGHT_MISTAKE", &mistake.name);
     }
     let mut child = command
         .spawn()
@@ -157,9 +179,8 @@ fn play(
             .context("cannot read what the test wrote")?
     };
     let (stdout, stderr) = (text(stdout)?, text(stderr)?);
-    Ok(judge(exit, &stdout, &stderr, |file| {
-        std::fs::read_to_string(shell::root().join(file)).ok()
-    }))
+    let source = |file: &Path| std::fs::read_to_string(tests.tree.join(file)).ok();
+    Ok(judge(exit, &stdout, &stderr, source))
 }
 
 /// A thread that reads all that a process writes.

@@ -1,8 +1,12 @@
-//! Sets the clock in a saved machine.
+//! The clocks in a saved machine.
 //!
-//! When the CPUs stop, QEMU may consider them idle and advance the clock to the next timer (`icount_start_warp_timer`
-//! in its icount.c), or not: that depends on which of its threads runs first. A machine that is not saved has no such
-//! jump. The guest therefore reports its clock just before it stops, and the saved clock is set to that value.
+//! When the CPUs stop, QEMU may consider them idle, advance the clock to the next timer and run it
+//! (`icount_start_warp_timer` in its icount.c), or not: that depends on which of its threads runs first. A machine that is
+//! not saved has no such jump, and neither has a state that is used: after a jump, the guest boots again. Setting the clock
+//! back would not undo the timer's interrupt. The guest reports its clock just before it stops, which reveals the jump.
+//!
+//! QEMU also saves how long it ran by the host's clock, which no guest sees that counts instructions. That is set to 0, so
+//! that two states of a guest are equal byte for byte.
 
 use std::fmt;
 
@@ -13,7 +17,11 @@ const BEFORE_STOP: i64 = 20;
 /// instructions, and the instructions.
 const CLOCK: &[u8] = b"\x05\x0ctimer/icount\x00\x00\x00\x01";
 
-/// Why the clock cannot be set.
+/// The beginning of the part of the stream that contains the host's clocks: the name preceded by its length, its instance
+/// and its version. Ticks, eight unused bytes and nanoseconds follow, eight bytes each.
+const HOST_CLOCKS: &[u8] = b"\x05timer\x00\x00\x00\x00\x00\x00\x00\x02";
+
+/// Why the clock cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClockError {
     /// The stream has no instruction clock, or more than one.
@@ -33,34 +41,54 @@ impl fmt::Display for ClockError {
 
 impl std::error::Error for ClockError {}
 
-/// Sets the clock to its value when the machine stopped; `time` is the value that the guest read just before.
+/// Returns by how many nanoseconds the clock jumped when the machine stopped; `time` is the value that the guest read just
+/// before.
 ///
 /// # Errors
 /// The stream does not have the form that QEMU writes.
-pub fn set(stream: &mut [u8], time: u64) -> Result<(), ClockError> {
-    let mut places = stream
-        .windows(CLOCK.len())
-        .enumerate()
-        .filter(|(_, window)| *window == CLOCK)
-        .map(|(place, _)| place + CLOCK.len());
-    let (Some(place), None) = (places.next(), places.next()) else {
-        return Err(ClockError::NotFound);
-    };
+pub fn jump(stream: &[u8], time: u64) -> Result<u64, ClockError> {
+    let place = only_place_behind(CLOCK, stream)?;
     let number = |at: usize| {
         let bytes = stream.get(at..at + 8)?.try_into().ok()?;
         Some(i64::from_be_bytes(bytes))
     };
     let added = number(place).ok_or(ClockError::NotFound)?;
     let instructions = number(place + 8).ok_or(ClockError::NotFound)?;
+    let saved = added.checked_add(instructions);
     let stopped = i64::try_from(time)
         .ok()
         .and_then(|time| time.checked_add(BEFORE_STOP));
-    let wanted = stopped.and_then(|time| time.checked_sub(instructions));
-    let wanted = wanted
-        .filter(|wanted| *wanted <= added)
-        .ok_or(ClockError::Early)?;
-    stream[place..place + 8].copy_from_slice(&wanted.to_be_bytes());
+    saved
+        .zip(stopped)
+        .and_then(|(saved, stopped)| saved.checked_sub(stopped))
+        .and_then(|jump| u64::try_from(jump).ok())
+        .ok_or(ClockError::Early)
+}
+
+/// Sets the host's clocks to 0.
+///
+/// # Errors
+/// The stream does not have the form that QEMU writes.
+pub fn forget_host(stream: &mut [u8]) -> Result<(), ClockError> {
+    let place = only_place_behind(HOST_CLOCKS, stream)?;
+    let clocks = stream
+        .get_mut(place..place + 24)
+        .ok_or(ClockError::NotFound)?;
+    clocks.fill(0);
     Ok(())
+}
+
+/// Returns the place behind `beginning`, which occurs once.
+fn only_place_behind(beginning: &[u8], stream: &[u8]) -> Result<usize, ClockError> {
+    let mut places = stream
+        .windows(beginning.len())
+        .enumerate()
+        .filter(|(_, window)| *window == beginning)
+        .map(|(place, _)| place + beginning.len());
+    match (places.next(), places.next()) {
+        (Some(place), None) => Ok(place),
+        (Some(_), Some(_)) | (None, _) => Err(ClockError::NotFound),
+    }
 }
 
 #[cfg(test)]
@@ -73,28 +101,36 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_of_the_clock_is_taken_back() {
+    fn a_jump_of_the_clock_is_found() {
         for (added, instructions, time, expected) in [
-            // No jump, a jump of 2,662,067 ns, and a clock that stood still.
-            (1000, 500, 1480, Ok(1000)),
-            (2_663_067, 500, 1480, Ok(1000)),
+            (1000, 500, 1480, Ok(0)),
+            (2_663_067, 500, 1480, Ok(2_662_067)),
             (999, 500, 1480, Err(ClockError::Early)),
             (1000, 500, u64::MAX, Err(ClockError::Early)),
+            (i64::MAX, 1, 1480, Err(ClockError::Early)),
         ] {
-            let mut bytes = stream(added, instructions);
-            let result = set(&mut bytes, time);
-            let set_to =
-                result.map(|()| bytes == stream(expected.unwrap_or_default(), instructions));
-            assert_eq!(set_to, expected.map(|_| true), "{added} {time}");
+            let bytes = stream(added, instructions);
+            assert_eq!(jump(&bytes, time), expected, "{added} {time}");
         }
     }
 
     #[test]
-    fn only_one_whole_clock_is_set() {
+    fn only_one_whole_clock_is_read() {
         let whole = stream(1000, 500);
         let twice = [&*whole, &*whole].concat();
-        for mut bytes in [Vec::new(), twice, whole[..whole.len() - 7].to_vec()] {
-            assert_eq!(set(&mut bytes, 1480), Err(ClockError::NotFound));
+        for bytes in [Vec::new(), twice, whole[..whole.len() - 7].to_vec()] {
+            assert_eq!(jump(&bytes, 1480), Err(ClockError::NotFound));
         }
+    }
+
+    #[test]
+    fn what_the_host_counted_is_forgotten() {
+        let with =
+            |clocks: [u8; 24]| [b"x", HOST_CLOCKS, &clocks, b"\x05\x0ctimer/icount"].concat();
+        let mut bytes = with([7; 24]);
+        assert_eq!(forget_host(&mut bytes), Ok(()));
+        assert_eq!(bytes, with([0; 24]));
+        let mut truncated = HOST_CLOCKS.to_vec();
+        assert_eq!(forget_host(&mut truncated), Err(ClockError::NotFound));
     }
 }

@@ -34,7 +34,6 @@ use super::meta::{Meta, State, UNLINKED};
 use super::{FrameKind, FrameRef, Frames, Metas, add_references};
 use crate::addr::Frame;
 use crate::machine::Machine;
-use crate::mistake::{Mistake, planted};
 use crate::sync::Rank;
 
 /// The buddy order of a folio: 2 MiB.
@@ -136,7 +135,7 @@ impl<M: Machine> Frames<M> {
     /// Turns a whole-folio reference taken for `page` into a reference to this frame alone, which is what a 4 KiB entry
     /// holds. A reference to a frame outside of a folio is returned as it is.
     pub fn for_entry<'a>(&'a self, page: FrameRef<'a, M>) -> FrameRef<'a, M> {
-        if page.is_whole() && !planted(Mistake::PartUncounted) {
+        if page.is_whole() {
             self.for_entry_of_part(&page)
         } else {
             page

@@ -15,7 +15,6 @@ use super::meta::{END, Meta, UNLINKED};
 use super::{FOLIO_FRAMES, FOLIO_ORDER, FrameKind, FrameRef, Frames, NodeChoice};
 use crate::addr::Frame;
 use crate::machine::Machine;
-use crate::mistake::{Mistake, planted};
 
 /// The pool has no page to allocate or to reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,9 +141,6 @@ impl<M: Machine> Frames<M> {
 
     /// Releases the reservation of `pages` pages, and frees as many surplus pages (`return_unused_surplus_pages`).
     pub fn unreserve_huge(&self, pages: u64) {
-        if planted(Mistake::LeakReservation) {
-            return;
-        }
         let mut pool = self.pool.lock();
         pool.counts.reserved -= pages;
         for _ in 0..pages.min(pool.counts.surplus) {

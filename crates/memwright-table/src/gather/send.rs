@@ -3,7 +3,6 @@
 use super::GatherCounts;
 use crate::addr::CpuSet;
 use crate::machine::{Invalidation, Machine};
-use crate::mistake::{Mistake, planted};
 use crate::sync::{Step, step};
 use crate::table::Table;
 
@@ -21,9 +20,6 @@ pub(super) fn send<M: Machine>(
     let machine = table.frames().machine();
     let cpu = machine.cpu();
     step(Step::Invalidate);
-    if planted(Mistake::SkipFlush) {
-        return;
-    }
     let others = loaded.without(cpu);
     if others.is_empty() {
         if loaded.is_empty() {
@@ -38,7 +34,7 @@ pub(super) fn send<M: Machine>(
     }
     if !everywhere {
         counts.elided_grew += 1;
-    } else if !planted(Mistake::SkipRemote) {
+    } else {
         send_remote(table, counts, others, what);
     }
 }
@@ -51,9 +47,6 @@ fn send_here<M: Machine>(
     what: &[Invalidation],
     pages: u64,
 ) {
-    if planted(Mistake::SkipLocal) {
-        return;
-    }
     counts.local = counts.local.wrapping_add(1);
     counts.local_pages = counts.local_pages.wrapping_add(pages);
     for what in what {
@@ -71,10 +64,5 @@ fn send_remote<M: Machine>(
     counts.remote += 1;
     counts.interrupted += others.len();
     let machine = table.frames().machine();
-    let others = if planted(Mistake::OneCpuShort) {
-        CpuSet::from_bits(others.bits() & (others.bits() - 1))
-    } else {
-        others
-    };
     machine.invalidate_remote(others, table.root(), what);
 }

@@ -3,7 +3,6 @@
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::{GaveWay, Rank, Step, cpu, hooks, relax, stat, step};
-use crate::mistake::{Mistake, planted};
 
 /// The turns that a wait spins before it halts: longer than the short critical sections of this kernel on a running
 /// CPU. 0 where a test scheduler tries every order, because spinning longer adds no order.
@@ -102,7 +101,7 @@ impl Wait {
         halted.0.fetch_or(this, Ordering::SeqCst);
         // The announcement comes before the check, as in `wake` the release comes before the read.
         fence(Ordering::SeqCst);
-        if planted(Mistake::HaltUnchecked) || !over() {
+        if !over() {
             self.begin_halt();
             step(Step::Halt(cpu));
             // What the CPU's other threads wait for may end without a wake.

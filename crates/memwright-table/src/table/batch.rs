@@ -12,7 +12,6 @@ use crate::entry::{Bits, Change, Entry, Present};
 use crate::frame::FrameKind;
 use crate::gather::Gather;
 use crate::machine::Machine;
-use crate::mistake::{Mistake, planted};
 use crate::sync::{Step, step};
 
 /// The change that a rule decides for one entry.
@@ -64,10 +63,7 @@ impl<R: FnMut(Bits, PageSize) -> Edit> Editor<R> {
         gather: &Gather<'_, M>,
     ) -> (u64, Change) {
         let regained = if sole { Bits::EXCLUSIVE } else { Bits::empty() };
-        let mut edit = (self.rule)(x86_64::decode_present(old, 1).bits | regained, size);
-        if planted(Mistake::LoseDirty) {
-            edit.clear |= Bits::DIRTY;
-        }
+        let edit = (self.rule)(x86_64::decode_present(old, 1).bits | regained, size);
         let new = x86_64::edit(old, edit.set | regained, edit.clear);
         let what = x86_64::change(old, new);
         if matches!(what, Change::Shrank) && gather.takes_accessed() {
@@ -232,8 +228,7 @@ impl Alike {
         gather: &mut Gather<'_, M>,
     ) {
         if self.flip == 0 {
-            let relies = self.attributes & (x86_64::READ | x86_64::PRESERVED) != 0;
-            if relies && !planted(Mistake::ProtectIgnoresPending) {
+            if self.attributes & (x86_64::READ | x86_64::PRESERVED) != 0 {
                 gather.rely_on_pending();
             }
             return;
@@ -258,10 +253,6 @@ pub(super) fn could_regain(word: u64) -> bool {
 /// Stores `new` if the entry still is `old`, so that no bit is lost that hardware sets meanwhile.
 #[inline(always)]
 fn exchange(slot: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
-    if planted(Mistake::RebuildEntry) {
-        step(Step::Entry);
-        return Ok(slot.swap(new, Ordering::AcqRel));
-    }
     slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
 }
 
@@ -444,9 +435,7 @@ impl<M: Machine> Cursor<'_, M> {
             let sole = editor.regain && could_regain(old) && self.is_sole(old);
             let (new, what) = editor.decide(old, PageSize::Size4K, sole, gather);
             if new == old {
-                if !planted(Mistake::ProtectIgnoresPending) {
-                    gather.rely_on_pending();
-                }
+                gather.rely_on_pending();
                 return;
             }
             match exchange(slot, old, new) {
@@ -481,12 +470,7 @@ impl<M: Machine> Cursor<'_, M> {
     fn is_sole(&self, word: u64) -> bool {
         let frames = self.table.frames();
         let frame = x86_64::frame(word, x86_64::inverted(x86_64::attributes(word)));
-        let most = if planted(Mistake::RegainSharedProtect) {
-            2
-        } else {
-            1
-        };
-        matches!(frames.kind(frame), FrameKind::Anonymous) && frames.references(frame) <= most
+        matches!(frames.kind(frame), FrameKind::Anonymous) && frames.references(frame) <= 1
     }
 
     /// Edits the pages from the position to `end` in the locked last-level table.
@@ -605,9 +589,7 @@ impl<M: Machine> Cursor<'_, M> {
     ) -> u64 {
         // Pages that another operation removed before, and has not flushed yet, must not be accessible either when this
         // operation returns (rule: see-pending-flushes).
-        if !planted(Mistake::ZapIgnoresPending) {
-            gather.rely_on_pending();
-        }
+        gather.rely_on_pending();
         let mut removed = 0;
         while self.position < self.range.end {
             if self.level == 1 {

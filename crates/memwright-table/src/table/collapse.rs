@@ -10,7 +10,6 @@ use crate::entry::{Bits, Entry, Present};
 use crate::frame::{FOLIO_FRAMES, FrameRef, Meta};
 use crate::gather::Gather;
 use crate::machine::Machine;
-use crate::mistake::{Mistake, planted};
 use crate::sync::Rank;
 
 /// The result of a collapse.
@@ -51,9 +50,7 @@ impl<M: Machine> Table<M> {
         slot.store(0, Ordering::Release);
         below.owner.store(0, Ordering::Relaxed);
         gather.record_unlinked();
-        if !planted(Mistake::CollapseUnflushed) {
-            gather.flush();
-        }
+        gather.flush();
 
         let (collapsed, bits) = self.gather_pages(lower, folio.frame(), gather);
         let page = Present {

@@ -13,7 +13,6 @@ use crate::entry::{Bits, Change, Entry, Marker, Marks, Present, Swapped};
 use crate::frame::{END, Frames, OutOfFrames, add_references};
 use crate::gather::Gather;
 use crate::machine::Machine;
-use crate::mistake::{Mistake, planted};
 use crate::sync::{PausePoints, Step, step};
 
 /// How the entries of one area are copied: decided once per area, not per entry.
@@ -140,7 +139,6 @@ struct CopiedAlike {
 impl Alike {
     /// Decides for entries like `word`.
     fn decide(word: u64, rule: CopyRule) -> Self {
-        let rule = mistaken(rule);
         let attributes = x86_64::attributes(word);
         let present = x86_64::is_present(word);
         let lost = if present { word & rule.clear.bits() } else { 0 };
@@ -199,13 +197,11 @@ impl Alike {
                     (meta, pins) = metas.counted_in_block(number);
                 }
                 let pins = meta.pins.load(Ordering::Acquire) | pins;
-                if pins != 0 && exclusive && !planted(Mistake::PinnedAtFork) {
+                if pins != 0 && exclusive {
                     pinned = true;
                     break;
                 }
-                if !planted(Mistake::NoReferenceAtFork) {
-                    add_references(meta, 1);
-                }
+                add_references(meta, 1);
             }
             if CLEARS {
                 slots[count].fetch_and(kept_by_original, Ordering::AcqRel);
@@ -213,9 +209,6 @@ impl Alike {
                 // must know. The accessed bit now shows whether any CPU may have cached the right.
                 word = slots[count].load(Ordering::Acquire);
                 seen |= word;
-            }
-            if planted(Mistake::ChildExclusive) {
-                word |= x86_64::EXCLUSIVE;
             }
             targets[count].store(word & given, Ordering::Release);
             count += 1;
@@ -246,31 +239,12 @@ impl Alike {
                 let size = PageSize::Size4K;
                 tell(gather, start, size, Change::Shrank, elided, entries);
             }
-        } else if self.present
-            && !self.rule.clear.is_empty()
-            && !planted(Mistake::ForkIgnoresPending)
-        {
+        } else if self.present && !self.rule.clear.is_empty() {
             // Found without the right to write: another operation may not have flushed its loss yet (rule:
             // see-pending-flushes).
             gather.rely_on_pending();
         }
     }
-}
-
-/// Returns the rule itself, unless a mistake is planted.
-#[inline(always)]
-fn mistaken(rule: CopyRule) -> CopyRule {
-    let mut rule = rule;
-    if planted(Mistake::ExclusiveAtFork) {
-        rule.clear.remove(Bits::EXCLUSIVE);
-    }
-    if planted(Mistake::WritableAtFork) {
-        rule.clear.remove(Bits::WRITE);
-    }
-    if planted(Mistake::ChildExclusive) {
-        rule.withhold.remove(Bits::EXCLUSIVE);
-    }
-    rule
 }
 
 /// Copies an entry that is neither empty nor a page. A marker is copied, and so is a swap entry, which is no longer
@@ -282,7 +256,6 @@ fn copy_other<M: Machine>(
     rule: CopyRule,
     pass: &mut Pass,
 ) -> Option<CopyStop> {
-    let rule = mistaken(rule);
     match x86_64::decode(slot.load(Ordering::Relaxed), 1) {
         Entry::Marker(Marker { marks }) => {
             let kept = x86_64::encode(Entry::marker(marks.intersection(rule.marks)));
@@ -295,13 +268,9 @@ fn copy_other<M: Machine>(
                 let bits = page.bits.difference(lost);
                 x86_64::encode(Entry::Swapped(Swapped { bits, ..page }))
             };
-            if !planted(Mistake::SwapUncountedAtFork) {
-                frames.share_slot(page.slot);
-            }
+            frames.share_slot(page.slot);
             target.store(without(rule.withhold), Ordering::Release);
-            if !planted(Mistake::SwapExclusiveAtFork) {
-                slot.store(without(rule.clear), Ordering::Release);
-            }
+            slot.store(without(rule.clear), Ordering::Release);
             pass.swapped += 1;
             None
         }
@@ -471,11 +440,7 @@ impl<M: Machine> Cursor<'_, M> {
                 if counted {
                     frames.share_whole_raw(page.frame);
                 }
-                let mut clear = rule.clear;
-                if planted(Mistake::LargeExclusiveAtFork) {
-                    clear.remove(Bits::EXCLUSIVE);
-                }
-                let page = self.edit(Bits::empty(), clear, gather);
+                let page = self.edit(Bits::empty(), rule.clear, gather);
                 Entry::Present(Present {
                     bits: page.bits.difference(rule.withhold),
                     ..page
@@ -612,9 +577,7 @@ impl<M: Machine> Cursor<'_, M> {
         self.count(old, 0);
         let entry = x86_64::decode(old, self.level);
         let what = crate::entry::change(entry, Entry::Empty);
-        if !planted(Mistake::MoveNotFlushed) {
-            super::cursor::record(gather, self.slot_start(), self.size(), what, old);
-        }
+        super::cursor::record(gather, self.slot_start(), self.size(), what, old);
         if self.level == HUGE_LEVEL && is_page(entry) {
             let table = self.take_aside();
             self.table.frames().meta(table).set_link(*aside);
@@ -652,22 +615,12 @@ impl<M: Machine> Cursor<'_, M> {
 
 /// Returns the entry as it is at its new place.
 fn moved_entry(entry: Entry, keep_uffd_wp: bool) -> Entry {
-    let lost = if keep_uffd_wp || planted(Mistake::MoveKeepsProtection) {
+    let lost = if keep_uffd_wp {
         Bits::empty()
     } else {
         Bits::UFFD_WP.union(Bits::WATCHED)
     };
-    let lost = if planted(Mistake::MoveDirtyLost) {
-        lost | Bits::DIRTY
-    } else {
-        lost
-    };
-    let gained = if planted(Mistake::MoveNotSoftDirty) {
-        Bits::empty()
-    } else {
-        Bits::SOFT_DIRTY
-    };
-    let bits = |bits: Bits| bits.difference(lost) | gained;
+    let bits = |bits: Bits| bits.difference(lost) | Bits::SOFT_DIRTY;
     match entry {
         Entry::Empty => Entry::Empty,
         Entry::Marker(Marker { marks }) if keep_uffd_wp => Entry::marker(marks),

@@ -13,7 +13,6 @@ use crate::entry::{Bits, Change, Entry, Present, change};
 use crate::frame::{Meta, OutOfFrames};
 use crate::gather::Gather;
 use crate::machine::Machine;
-use crate::mistake::{Mistake, planted};
 use crate::sync::{Rank, Step, pause, pause_due, pause_point, step};
 
 /// What one slot covers.
@@ -496,7 +495,7 @@ pub(super) fn record<M: Machine>(
     what: Change,
     old: u64,
 ) {
-    if what.needs_local() && (old & x86_64::ACCESSED == 0 || planted(Mistake::ElideAccessed)) {
+    if what.needs_local() && old & x86_64::ACCESSED == 0 {
         gather.elide(page, size, what, 1);
     } else {
         gather.record(page, size, what);

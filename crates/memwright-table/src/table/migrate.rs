@@ -10,7 +10,6 @@ use crate::entry::{Bits, Change, Entry, Migrating, Present, change};
 use crate::frame::FrameRef;
 use crate::gather::Gather;
 use crate::machine::Machine;
-use crate::mistake::{Mistake, planted};
 
 impl<M: Machine> Cursor<'_, M> {
     /// Copies the page here into `target`, whose reference becomes the entry's, and maps that in its place: emptied,
@@ -49,9 +48,7 @@ impl<M: Machine> Cursor<'_, M> {
             "a borrowed frame has no place of its own"
         );
         record(gather, self.slot_start(), self.size(), Change::Freed, old);
-        if !planted(Mistake::MigrateUnflushed) {
-            gather.flush();
-        }
+        gather.flush();
         let frames = self.table.frames();
         let count = match page.size {
             PageSize::Size4K => 1,

@@ -36,7 +36,6 @@ use crate::entry::{Bits, Entry, Marker, Marks};
 use crate::frame::Meta;
 use crate::gather::Gather;
 use crate::machine::Machine;
-use crate::mistake::{Mistake, planted};
 use crate::sync::{Rank, Step, step};
 use crate::table::{Edit, Edited};
 
@@ -83,9 +82,7 @@ impl Meta {
     /// Makes a table no longer skippable, because software that locks it may write a page of it.
     #[inline(always)]
     pub(crate) fn disturb(&self) {
-        if !planted(Mistake::QuietDisturbed) {
-            self.quiet.store(0, Ordering::Relaxed);
-        }
+        self.quiet.store(0, Ordering::Relaxed);
     }
 }
 
@@ -201,7 +198,7 @@ impl<M: Machine> Cursor<'_, M> {
         self.level == 1
             && start.number() % TABLE_PAGES == 0
             && start.add(TABLE_PAGES) <= self.range().end
-            && (!gather.others_pending() || planted(Mistake::QuietBeforeFlush))
+            && !gather.others_pending()
     }
 
     /// Records, after a check of all of the locked last-level table, whether it is skippable: whether every entry is

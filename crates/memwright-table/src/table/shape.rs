@@ -12,7 +12,6 @@ use crate::entry::{Bits, Change, Entry, Marker, Marks, Migrating, Present};
 use crate::frame::OutOfFrames;
 use crate::gather::Gather;
 use crate::machine::Machine;
-use crate::mistake::{Mistake, planted};
 use crate::sync::stat::{self, Line};
 use crate::sync::{Step, step};
 
@@ -58,12 +57,6 @@ impl<M: Machine> Cursor<'_, M> {
             .allocate_table(self.slot_start(), self.level - 1)?;
         if repeated != 0 {
             self.populate(lower, |_| repeated);
-        }
-        if planted(Mistake::FillUnlocked) {
-            slot.store(x86_64::table(lower), Ordering::Release);
-            self.count(old, x86_64::table(lower));
-            self.walk();
-            return Ok(());
         }
         self.lock_unlinked(lower);
         let new = x86_64::table(lower);
@@ -149,7 +142,7 @@ impl<M: Machine> Cursor<'_, M> {
             record(gather, start, self.size(), Change::Resized, old);
             gather.flush();
         }
-        if let Some(folio) = counted.filter(|_| !planted(Mistake::SplitOneReference)) {
+        if let Some(folio) = counted {
             self.table.frames().part(folio);
         }
         // Hardware may have set accessed and dirty since `large` was read.

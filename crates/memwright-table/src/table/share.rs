@@ -2,7 +2,6 @@
 
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
-use crate::mistake::{Mistake, planted};
 use crate::sync::stat::{self, Line};
 
 /// One CPU's share of the counts of a table, on its own cache line: operations in different parts of a table, on
@@ -72,9 +71,6 @@ impl CpuShare {
     /// One word decides both, so that a CPU that loads or unloads the root meanwhile either receives the invalidation
     /// or finds that its kept translations are stale.
     pub(super) fn make_stale(&self) -> bool {
-        if planted(Mistake::KeptBelieved) {
-            return self.cached.load(Ordering::SeqCst) == LOADED;
-        }
         let order = (Ordering::SeqCst, Ordering::SeqCst);
         match self
             .cached

@@ -1,6 +1,5 @@
 //! A fault in private anonymous memory (Linux 7.2 `mm/memory.c`, `do_anonymous_page`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, Cursor, Entry, FrameKind, Machine, PageRange, PageSize};
 
 use super::{Fault, FaultKind};
@@ -83,11 +82,7 @@ impl<M: Machine> Fault<'_, M> {
         inherited: Bits,
     ) -> Result<FaultKind, FaultError> {
         let memory = &*self.core.memory;
-        let frame = if planted(Mistake::NotZeroed) {
-            memory.frames().allocate(0, FrameKind::Anonymous)?
-        } else {
-            memory.frames().allocate_zeroed(0, FrameKind::Anonymous)?
-        };
+        let frame = memory.frames().allocate_zeroed(0, FrameKind::Anonymous)?;
         self.note_private();
         let mut bits = access_bits(self.area.rights()) | NEW | inherited;
         if writable(self.area.view(), bits).is_writable() {

@@ -1,6 +1,5 @@
 //! Copy-on-write (Linux 7.2 `mm/memory.c`, `wp_page_copy` and `do_cow_fault`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, Cursor, Entry, Frame, FrameKind, Machine, OutOfFrames, Present};
 
 use super::anon::NEW;
@@ -27,9 +26,7 @@ impl<M: Machine> Fault<'_, M> {
             new
         } else {
             let new = frames.allocate(0, FrameKind::Anonymous)?;
-            if !planted(Mistake::CopyForgotten) {
-                frames.copy(page.frame, new.frame());
-            }
+            frames.copy(page.frame, new.frame());
             core.memory.count_on(self.cpu, Row::FramesCopied, 1);
             new
         };
@@ -38,9 +35,7 @@ impl<M: Machine> Fault<'_, M> {
         let mut gather = core.gather();
         cursor.remove(&mut gather);
         gather.note_replaced();
-        if !planted(Mistake::CopyUnflushed) {
-            gather.flush();
-        }
+        gather.flush();
         // The table exists, so setting the entry that was just emptied allocates nothing.
         let filled = self.fill_with(cursor, new.into_raw(), kept);
         core.note_resident(self.cpu, 1);

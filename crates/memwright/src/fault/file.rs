@@ -1,7 +1,6 @@
 //! A fault in an area that maps an object (Linux 7.2 `mm/memory.c`, `do_read_fault`, `do_cow_fault` and
 //! `do_shared_fault`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
     Bits, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, Page, PageRange, PageSize, Present,
 };
@@ -151,12 +150,7 @@ impl<M: Machine> Fault<'_, M> {
         cursor.seek(self.page);
         let entry = cursor.peek();
         let inherited = match self.check_fill(entry) {
-            Ok(inherited)
-                if object.mappings().generation() == generation
-                    || planted(Mistake::GenerationIgnored) =>
-            {
-                inherited
-            }
+            Ok(inherited) if object.mappings().generation() == generation => inherited,
             Ok(_) | Err(_) => {
                 drop(cursor);
                 around.release(self);

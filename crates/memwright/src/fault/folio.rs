@@ -1,7 +1,6 @@
 //! A first touch that maps a folio of several pages (Linux 7.2 `mm/memory.c`, `alloc_anon_folio`).
 
-use memwright_table::mistake::{Mistake, planted};
-use memwright_table::{Bits, Entry, FOLIO_ORDER, FolioPages, Machine, PageRange};
+use memwright_table::{Bits, Entry, FolioPages, Machine, PageRange};
 
 use super::anon::NEW;
 use super::{Fault, FaultKind};
@@ -16,12 +15,8 @@ impl<M: Machine> Fault<'_, M> {
     #[cold]
     #[inline(never)]
     pub(super) fn first_touch_folio(self) -> Option<FaultKind> {
-        let within = if planted(Mistake::FolioBeyondArea) {
-            folio_around(self.page, FOLIO_ORDER)
-        } else {
-            self.area.range()
-        };
-        let orders = self.core.folio_orders(self.area).around(self.page, within);
+        let orders = self.core.folio_orders(self.area);
+        let orders = orders.around(self.page, self.area.range());
         let largest = orders.largest_first().next()?;
         let empty = self.empty_around(folio_around(self.page, largest));
         let orders = orders.around(self.page, empty);

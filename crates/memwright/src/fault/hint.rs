@@ -1,6 +1,5 @@
 //! NUMA hint faults, which show which node accesses a page (Linux 7.2 `mm/memory.c`, `do_numa_page`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, Cursor, FrameKind, Machine, NodeChoice, NodeSet, PageSize, Present};
 
 use super::{Fault, FaultKind};
@@ -41,8 +40,7 @@ impl<M: Machine> Fault<'_, M> {
         let mut set = access_bits(self.area.rights()) | Bits::ACCESSED;
         let bits = (page.bits - Bits::HINT) | set;
         let policy = core.memory.policy().write_upgrade();
-        let grants = upgrade(self.area.view(), bits, policy).is_writable();
-        if (grants && !planted(Mistake::HintReadOnly)) || planted(Mistake::HintWritable) {
+        if upgrade(self.area.view(), bits, policy).is_writable() {
             set |= Bits::WRITE;
         }
         let mut gather = core.gather();

@@ -3,7 +3,6 @@
 
 use core::sync::atomic::Ordering;
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
     Bits, Cursor, Entry, FOLIO_ORDER, Frame, FrameKind, FrameRef, Machine, PageSize, Present,
 };
@@ -55,12 +54,7 @@ impl<M: Machine> Fault<'_, M> {
     fn huge_frame(&self) -> Option<FrameRef<'_, M>> {
         let memory = &*self.core.memory;
         let frames = memory.frames();
-        let folio = if planted(Mistake::HugeNotZeroed) {
-            frames.allocate(FOLIO_ORDER, FrameKind::Anonymous)
-        } else {
-            frames.allocate_zeroed(FOLIO_ORDER, FrameKind::Anonymous)
-        };
-        match folio {
+        match frames.allocate_zeroed(FOLIO_ORDER, FrameKind::Anonymous) {
             Ok(folio) => {
                 memory.count_on(self.cpu, Row::FramesZeroed, HUGE_PAGES);
                 Some(folio)
@@ -136,7 +130,7 @@ impl<M: Machine> Fault<'_, M> {
             }
         } else if !page.bits.contains(Bits::MERGED)
             && self.core.is_anonymous(page.frame)
-            && (frames.is_sole_whole(page.frame) || planted(Mistake::HugeRegainShared))
+            && frames.is_sole_whole(page.frame)
         {
             let access = access_bits(self.area.rights());
             self.grant(

@@ -23,7 +23,6 @@ mod swap_off;
 pub(crate) use anon::NEW;
 pub use gup::{FaultSink, FaultedIn};
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, CpuId, Entry, Machine, Marker, Marks, PageRange, PageSize, VirtAddr};
 
 use crate::error::FaultError;
@@ -431,9 +430,6 @@ impl<M: Machine> Fault<'_, M> {
                 self.note_private();
             }
             return Err(FaultError::Watched(WatchedFault::Missing));
-        }
-        if planted(Mistake::MarkerNotInherited) {
-            return Ok(Bits::empty());
         }
         if inherited.is_empty() || !self.access.write {
             self.place();

@@ -1,7 +1,6 @@
 //! Faults on an entry that maps a page: spurious, or to be resolved by a permission or a copy (Linux 7.2 `mm/memory.c`,
 //! `do_wp_page`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, Cursor, Entry, Invalidation, Machine, PageSize, Present};
 
 use super::{Fault, FaultKind};
@@ -91,10 +90,7 @@ impl<M: Machine> Fault<'_, M> {
         if page.size != PageSize::Size4K {
             return self.write_shared_folio(cursor, page);
         }
-        // The zero page and KSM pages are shared by other users.
-        let common = page.bits.intersects(Bits::BORROWED | Bits::MERGED)
-            && !planted(Mistake::UnmergeInPlace);
-        if common || !self.is_reusable(page) {
+        if !self.is_reusable(page) {
             // After a fork, entries of the child map KSM frames without the bit `MERGED`.
             if !page.bits.contains(Bits::BORROWED) && self.core.is_merged(page) {
                 self.core.note_unmerged(self.cpu);
@@ -110,11 +106,9 @@ impl<M: Machine> Fault<'_, M> {
     /// holds the lock of the entry, so no new reference can be taken through it.
     #[inline(always)]
     pub(super) fn is_reusable(&self, page: Present) -> bool {
-        planted(Mistake::UnmergeInPlace) && self.core.is_merged(page)
-            || !page.bits.intersects(Bits::BORROWED | Bits::MERGED)
-                && self.core.is_anonymous(page.frame)
-                && (self.core.memory.frames().references(page.frame) == 1
-                    || planted(Mistake::RegainShared))
+        !page.bits.intersects(Bits::BORROWED | Bits::MERGED)
+            && self.core.is_anonymous(page.frame)
+            && self.core.memory.frames().references(page.frame) == 1
     }
 
     /// Handles the first store to a clean page of an object that must be notified of it.

@@ -1,7 +1,6 @@
 //! Faults in shared memory for which a setting enables large folios: a folio fills the hole, and one fault maps all of
 //! its pages (Linux 7.2 `mm/memory.c`, `finish_fault`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, FOLIO_ORDER, Frame, Machine, Page, PageRange};
 
 use super::Fault;
@@ -75,11 +74,6 @@ fn shown_together(
     area: PageRange,
     is_watched: bool,
 ) -> Option<PageRange> {
-    let area = if planted(Mistake::SharedFolioBeyondArea) {
-        PageRange::new(Page::new(0), Page::new(u64::MAX))
-    } else {
-        area
-    };
     // A huge entry for the folio was tried before, and a single page is a folio of order 0.
     if is_watched || order == 0 || order >= FOLIO_ORDER {
         return None;

@@ -1,6 +1,5 @@
 //! A fault on a swap entry: swap-in (Linux 7.2 `mm/memory.c`, `do_swap_page`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
     Bits, Cursor, FrameKind, FrameRef, Machine, PageSize, Present, Slots, Swapped,
 };
@@ -85,13 +84,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         if stores {
             bits |= Bits::DIRTY | Bits::SOFT_DIRTY;
         }
-        let asked = if planted(Mistake::RuleBeforeProtection) {
-            bits - Bits::UFFD_WP
-        } else {
-            bits
-        };
         let reuses = stores || self.core.memory.policy().swapin_reuse() == SwapInReuse::On;
-        if reuses && writable(self.area.view(), asked).is_writable() {
+        if reuses && writable(self.area.view(), bits).is_writable() {
             bits |= Bits::WRITE;
             if !stores {
                 self.core.memory.count_on(self.cpu, Row::SwapReused, 1);
@@ -130,9 +124,7 @@ impl<'a, M: Machine> Fault<'a, M> {
             return Err(FaultError::Io);
         }
         memory.count_on(self.cpu, Row::SwapIn, 1);
-        let mut sole = swapped.bits.contains(Bits::EXCLUSIVE)
-            || uses == 1
-            || planted(Mistake::SwapInExclusive);
+        let mut sole = swapped.bits.contains(Bits::EXCLUSIVE) || uses == 1;
         if stores {
             // Other entries that name the slot still find the page there.
             swap.release(frames, swapped.slot);
@@ -161,9 +153,7 @@ impl<'a, M: Machine> Fault<'a, M> {
     ) -> Result<Back<'a, M>, FaultError> {
         let memory = &*self.core.memory;
         let (frames, swap) = (memory.frames(), memory.swap());
-        let sole = swapped.bits.contains(Bits::EXCLUSIVE)
-            || swap.is_of_one(frames, swapped.slot)
-            || planted(Mistake::SwapCachedExclusive);
+        let sole = swapped.bits.contains(Bits::EXCLUSIVE) || swap.is_of_one(frames, swapped.slot);
         let kind = FaultKind::SwapCached;
         if sole || !stores {
             swap.release(frames, swapped.slot);

@@ -1,7 +1,6 @@
 //! Swap readahead: pages that follow the one that faulted are read with it (Linux 7.2 `mm/swap_state.c`,
 //! `swap_vma_readahead`), into folios where they are aligned (`mm/memory.c`, `alloc_swap_folio`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
     Bits, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, OutOfFrames, Page, PageRange,
     PageSize, Present, Swapped,
@@ -167,14 +166,12 @@ impl<'a, M: Machine> Fault<'a, M> {
     fn await_others(self, run: &mut Run<'a, M>) -> [Option<Frame>; MOST as usize] {
         let memory = &*self.core.memory;
         let mut came = [None; MOST as usize];
-        let mut lost = false;
         let others = came.iter_mut().zip(&mut run.pages);
         for (number, (came, page)) in others.enumerate().take(run.count).skip(1) {
             let read = run.transfers.finish(memory.frames(), number);
-            if read.is_err() || (lost && planted(Mistake::SwapFolioLost)) {
+            if read.is_err() {
                 memory.count_on(self.cpu, Row::SwapFailed, 1);
                 *page = None;
-                lost = true;
             }
             *came = page.as_ref().map(|(_, frame)| frame.frame());
         }

@@ -3,7 +3,6 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{FOLIO_ORDER, FolioPages, FrameKind, Machine, OutOfFrames};
 
 use super::{FolioOrders, SizeCounts};
@@ -67,10 +66,9 @@ impl<M: Machine> Memory<M> {
         mut ahead: impl FnMut(u8),
     ) -> Option<(FolioPages<'_, M>, u8)> {
         let (frames, kind) = (self.frames(), purpose.kind());
-        let dirty = purpose == FolioUse::FirstTouch && planted(Mistake::FolioNotZeroed);
         for order in orders.largest_first() {
             ahead(order);
-            let pages = if purpose.is_zeroed() && !dirty {
+            let pages = if purpose.is_zeroed() {
                 frames.allocate_zeroed_pages(order, kind)
             } else {
                 frames.allocate_pages(order, kind)

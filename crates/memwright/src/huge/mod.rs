@@ -18,7 +18,6 @@ pub(crate) use sizes::block_around;
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{FOLIO_FRAMES, FOLIO_ORDER, Frame, FrameKind, Machine, Page, PageRange};
 
 use crate::memory::Memory;
@@ -549,8 +548,7 @@ impl<M: Machine> Core<M> {
         range: PageRange,
         asker: HugeAsker,
     ) -> bool {
-        let inside = area.start() <= range.start
-            && (range.end <= area.end() || planted(Mistake::HugeBeyondArea));
+        let inside = area.start() <= range.start && range.end <= area.end();
         if !inside || area.flags().intersects(SMALL_ONLY) {
             return false;
         }

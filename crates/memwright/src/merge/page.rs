@@ -1,7 +1,6 @@
 //! Merging one page: its entry is changed to map another frame with the same contents (Linux 7.2 `mm/ksm.c`,
 //! `write_protect_page` and `replace_page`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
     Bits, Cursor, Entry, Frame, FrameKind, Gather, Machine, Page, PageRange, PageSize, Present,
 };
@@ -53,15 +52,13 @@ impl<M: Machine> Core<M> {
     pub(super) fn may_merge(&self, entry: Present, page: Page) -> bool {
         let frames = self.memory.frames();
         let frame = entry.frame_of(page);
-        let own = entry.bits.contains(Bits::EXCLUSIVE);
         // An extra reference may access the frame without the entry: do not merge.
-        let lent = own
-            && !planted(Mistake::MergePinned)
+        let lent = entry.bits.contains(Bits::EXCLUSIVE)
             && match entry.size {
                 PageSize::Size4K => frames.references(frame) != 1,
                 PageSize::Size2M | PageSize::Size1G => !frames.is_sole_whole(entry.frame),
             };
-        let pinned = frames.pins(frame) != 0 && !planted(Mistake::MergePinned);
+        let pinned = frames.pins(frame) != 0;
         !entry.bits.intersects(Bits::BORROWED | Bits::MERGED)
             && frames.kind(frame) == FrameKind::Anonymous
             && !lent
@@ -172,11 +169,7 @@ impl<M: Machine> Core<M> {
             let Some(old) = cursor.peek().present() else {
                 continue;
             };
-            let believed = match target {
-                Target::Merged(_) | Target::Zero => planted(Mistake::MergeByDigest),
-                Target::Untouched => planted(Mistake::SplitZeroBySight),
-            };
-            if believed || self.has_contents_of(target, old.frame) {
+            if self.has_contents_of(target, old.frame) {
                 self.show(cursor, old.bits, target, gather);
                 shown += 1;
             } else if writable(area.view(), old.bits).is_writable() {
@@ -194,13 +187,7 @@ impl<M: Machine> Core<M> {
         target: Target,
         gather: &mut Gather<'_, M>,
     ) {
-        let mut bits = merged_bits(old, target);
-        if planted(Mistake::MergeForgetsProtection) {
-            bits -= Bits::UFFD_WP | Bits::WATCHED;
-        }
-        if planted(Mistake::MergeKeepsWriting) {
-            bits = old | Bits::WRITE | Bits::MERGED;
-        }
+        let bits = merged_bits(old, target);
         let frame = match target {
             Target::Merged(merged) => self.memory.frames().share(merged).into_raw(),
             Target::Zero | Target::Untouched => self.memory.zero_frame(),

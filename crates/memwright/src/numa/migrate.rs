@@ -1,6 +1,5 @@
 //! Migration of a page to another frame (Linux 7.2 `mm/migrate.c`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
     Bits, Cursor, Entry, FOLIO_ORDER, Frame, FrameKind, FrameRef, Gather, Machine, NodeChoice,
     Page, PageRange, PageSize, Present,
@@ -182,11 +181,6 @@ impl<M: Machine> Core<M> {
         let old = cursor.migrate(
             target,
             |bits| {
-                let bits = if planted(Mistake::MigrateLosesDirty) {
-                    bits - Bits::DIRTY
-                } else {
-                    bits
-                };
                 let grants = upgrade(view, bits, policy).is_writable();
                 if grants { bits | Bits::WRITE } else { bits }
             },
@@ -208,14 +202,14 @@ impl<M: Machine> Core<M> {
         if !self.is_anonymous(page.frame) {
             return Err(Unmoved::Object);
         }
-        if frames.pins(page.frame) > 0 && !planted(Mistake::MigratePinned) {
+        if frames.pins(page.frame) > 0 {
             return Err(Unmoved::Busy);
         }
         let alone = match page.size {
             PageSize::Size4K => frames.references(page.frame) == 1,
             PageSize::Size2M | PageSize::Size1G => frames.is_sole_whole(page.frame),
         };
-        if alone || planted(Mistake::MigrateShared) {
+        if alone {
             Ok(())
         } else if page.bits.contains(Bits::EXCLUSIVE) {
             // A temporary reference.

@@ -9,7 +9,6 @@
 
 use alloc::vec::Vec;
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::SpreadWriteGuard;
 use memwright_table::{
     Bits, Frame, FrameRef, Machine, NodeChoice, OutOfMemory, Page, PageRange, PageSize, Present,
@@ -201,37 +200,25 @@ fn carry<M: Machine>(
         PageSize::Size2M | PageSize::Size1G => frames.references_of_whole(shown.frame),
     };
     let known = places.len() as u32 + others;
-    let alone = references == Some(known) || planted(Mistake::MigrateReferenced);
-    if !alone || frames.pins(shown.frame) > 0 {
+    if references != Some(known) || frames.pins(shown.frame) > 0 {
         return Err(Unmoved::Busy);
     }
-    if !planted(Mistake::MigrateTogetherUnflushed) {
-        take_away(locked, places, shown.size);
-    }
+    take_away(locked, places, shown.size);
     for part in 0..shown.size.pages() as u32 {
         let part = |head: Frame| Frame::new(head.number() + part);
         frames.copy(part(shown.frame), part(target.frame()));
     }
     memory.count(Row::FramesCopied, shown.size.pages());
-    if planted(Mistake::MigrateTogetherUnflushed) {
-        take_away(locked, places, shown.size);
-    }
     let policy = memory.policy().write_upgrade();
     for place in places {
         let Some(old) = place.old else { continue };
         let shared = target.clone();
-        let exclusive = if planted(Mistake::MigrateTogetherExclusive) {
-            Bits::EXCLUSIVE
-        } else {
-            Bits::empty()
-        };
-        let bits = old.bits | exclusive;
-        let grants = upgrade(place.view, bits, policy).is_writable();
+        let grants = upgrade(place.view, old.bits, policy).is_writable();
         let write = if grants { Bits::WRITE } else { Bits::empty() };
         let new = Present {
             frame: shared.into_raw(),
             size: old.size,
-            bits: bits | write,
+            bits: old.bits | write,
         };
         let table = &locked[place.space].space.table;
         table

@@ -16,7 +16,6 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::ops::Range;
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::{Lock, LockGuard, Rank};
 use memwright_table::{
     FOLIO_ORDER, Frame, FrameKind, FrameRange, FrameRef, Machine, NoHugePage, OutOfMemory, PageSize,
@@ -550,9 +549,6 @@ impl<M: Machine> Memory<M> {
 
     /// Copies a huge page.
     pub(crate) fn copy_huge(&self, from: Frame, to: Frame) {
-        if planted(Mistake::HugetlbCopyForgotten) {
-            return;
-        }
         for part in 0..HUGE_PAGES as u32 {
             let part = |head: Frame| Frame::new(head.number() + part);
             self.frames().copy(part(from), part(to));

@@ -4,7 +4,6 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Frame, FrameKind, FrameRef, Frames, Machine, OutOfFrames};
 
 use super::Room;
@@ -132,11 +131,7 @@ impl<M: Machine> Pages<M> {
         let Stored::InMemory(frame) = decoded(value)? else {
             return None;
         };
-        let known = planted(Mistake::SharedOutAskedAgain) && value & ASKED != 0;
-        let mut found = value | mark;
-        if !known && !planted(Mistake::SharedOutAsked) {
-            found &= !LEAVING;
-        }
+        let found = (value | mark) & !LEAVING;
         if found != value {
             word.store(found, Ordering::Relaxed);
         }
@@ -260,12 +255,7 @@ impl<M: Machine> Pages<M> {
     pub fn insert_folio(&mut self, first: u64, head: Frame) -> Result<(), ObjectError> {
         debug_assert!(first % SLOTS == 0);
         let filled = self.lowest(first).map(|node| self.frames.owner(node).0);
-        let there = if planted(Mistake::RoomTakenTwice) {
-            0
-        } else {
-            filled.unwrap_or(0)
-        };
-        let more = SLOTS - there;
+        let more = SLOTS - filled.unwrap_or(0);
         self.take_room(more)?;
         self.drop_slots(first);
         let node = match self.lowest(first) {
@@ -323,9 +313,7 @@ impl<M: Machine> Pages<M> {
         self.part(node);
         self.set_slot(node, slot_at(index, 0), None);
         self.count -= 1;
-        if !planted(Mistake::RoomKept) {
-            self.give_room_back(1);
-        }
+        self.give_room_back(1);
         self.swapped -= u32::from(matches!(stored, Stored::InSwap(_)));
         self.prune(index);
         Some(stored)
@@ -473,7 +461,6 @@ impl<M: Machine> Pages<M> {
     fn give_up(&self, stored: Stored) {
         match stored {
             Stored::InMemory(frame) => drop(self.owned(frame)),
-            Stored::InSwap(_) if planted(Mistake::SharedSlotLeaked) => {}
             Stored::InSwap(slot) => self.frames.release_slot(slot),
         }
     }

@@ -7,7 +7,6 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::sync::atomic::Ordering;
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::pause_point;
 use memwright_table::{
     FOLIO_ORDER, Frame, FrameKind, Machine, OutOfMemory, PAGE_SIZE, PageSize, Shared,
@@ -450,7 +449,7 @@ impl<M: Machine> Shmem<M> {
             // The page was swapped out again.
             return Err(CollapseError::Busy);
         }
-        if in_use && !planted(Mistake::CollapseInUse) {
+        if in_use {
             // A page is being read or written, possibly by a device.
             return Err(CollapseError::Busy);
         }

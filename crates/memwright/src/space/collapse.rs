@@ -2,7 +2,6 @@
 
 use core::sync::atomic::Ordering;
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::pause_point;
 use memwright_table::{
     Bits, CpuId, Entry, FOLIO_ORDER, FrameKind, Machine, Page, PageRange, PageSize, Present,
@@ -291,7 +290,7 @@ impl<M: Machine> Core<M> {
         if frames.kind(page.frame) != FrameKind::Anonymous || page.bits.contains(Bits::MERGED) {
             return Err(CollapseFailure::Unfit);
         }
-        if frames.pins(page.frame) != 0 && !planted(Mistake::CollapsePinned) {
+        if frames.pins(page.frame) != 0 {
             return Err(CollapseFailure::Busy);
         }
         Ok(frames.references(page.frame) > 1)

@@ -1,7 +1,6 @@
 //! Discarding page contents: `MADV_DONTNEED`, `MADV_FREE`, `MADV_REMOVE` (Linux 7.2 `mm/madvise.c`,
 //! `madvise_dontneed_free` and `madvise_remove`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, Marks, PageRange, VirtAddr};
 
@@ -97,9 +96,7 @@ impl<M: Machine> Core<M> {
             check_discard(area, part, advice)?;
             let event = WatchEvent::Removed(part);
             let watcher = area.backing().watcher();
-            let watcher = watcher.filter(|watch| {
-                told <= part.start && watch.is_told_of(event) && !planted(Mistake::RemovalUntold)
-            });
+            let watcher = watcher.filter(|watch| told <= part.start && watch.is_told_of(event));
             if let Some(watch) = watcher.cloned() {
                 drop(areas);
                 witness(&watch, event);

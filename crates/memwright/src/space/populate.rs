@@ -1,7 +1,6 @@
 //! Populating areas ahead of access (Linux 7.2 `mm/gup.c`, `populate_vma_page_range`, and `__mm_populate` for the calls
 //! that populate as their last step).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::{PausePoints, pause_point};
 use memwright_table::{Bits, Machine, Page, PageRange, PageSize, VirtAddr};
 
@@ -118,9 +117,7 @@ impl<M: Machine> AddressSpace<M> {
         while let Err(stopped) = self.core.populate_range(rest.rest) {
             rest.rest.start = stopped.at.page();
             if let Some(awaited) = stopped.awaits() {
-                if !planted(Mistake::GrowthUnasked) {
-                    return Err(PopulateError::Watched(awaited));
-                }
+                return Err(PopulateError::Watched(awaited));
             }
             if stopped.error == FaultError::OutOfMemory {
                 return Err(PopulateError::OutOfMemory);

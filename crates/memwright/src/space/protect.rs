@@ -3,7 +3,6 @@
 //! A change makes one pass over the areas, collects all their entries in one gather, and flushes once at the end. Write
 //! permission is granted eagerly wherever the rule allows it, so that the next store does not fault.
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Edit, Edited, Gather, Machine, Page, PageRange, VirtAddr};
 
@@ -392,11 +391,7 @@ fn edit_to(access: Bits, write: bool) -> Edit {
     let write = if write { Bits::WRITE } else { Bits::empty() };
     Edit {
         set: access | write,
-        clear: if planted(Mistake::HintKept) {
-            Bits::PROTECTION.difference(Bits::HINT)
-        } else {
-            Bits::PROTECTION
-        },
+        clear: Bits::PROTECTION,
     }
 }
 

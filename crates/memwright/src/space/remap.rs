@@ -1,6 +1,5 @@
 //! Moving and resizing mappings (Linux 7.2 `mm/mremap.c`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Change, CpuId, Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
 
 use super::{AddressSpace, Area, Areas, Backing, Core, Mapped, ToPopulate, cuts_hugetlb};
@@ -345,9 +344,7 @@ impl<M: Machine> Core<M> {
             to: target,
             pages: old_pages,
         };
-        let told_last = planted(Mistake::MoveToldLast);
-        let place = if told_last { bin.notices.len() } else { before };
-        bin.notices.add_at(place, watcher, moved);
+        bin.notices.add_at(before, watcher, moved);
         self.settle(areas, old, new, keeps_old, bin);
         Ok(target)
     }

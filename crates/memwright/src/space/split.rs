@@ -10,7 +10,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
     FOLIO_ORDER, Frame, Frames, Machine, OutOfMemory, Page, PageRange, PageSize, Present, TryPush,
 };
@@ -110,7 +109,7 @@ impl Folio {
     /// Returns whether a pin may access the folio at any time without an entry (rule: exclusive-before-pin).
     fn is_pinned<M: Machine>(self, frames: &Frames<M>) -> bool {
         let pinned = |number| frames.pins(Frame::new(number)) != 0;
-        self.frames().any(pinned) && !planted(Mistake::SplitPinned)
+        self.frames().any(pinned)
     }
 
     /// Marks the frames as smaller folios. Returns false if an entry still maps the folio as one, or if the folio no

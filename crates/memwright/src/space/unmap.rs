@@ -1,6 +1,5 @@
 //! Unmapping (Linux 7.2 `mm/vma.c`, `do_vmi_munmap`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::PausePoints;
 use memwright_table::{CpuId, Machine, OutOfFrames, PageRange, VirtAddr};
 
@@ -211,7 +210,7 @@ impl<M: Machine> Core<M> {
             let area;
             (area, next) = areas.map.remove(position);
             areas.count_out(area.rights, area.flags, area.pages());
-            if area.flags.contains(AreaFlags::ACCOUNTED) && !planted(Mistake::LeakPromise) {
+            if area.flags.contains(AreaFlags::ACCOUNTED) {
                 self.memory.take_back(area.pages());
             }
             if area.flags.contains(AreaFlags::HUGETLB) {

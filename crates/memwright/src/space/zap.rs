@@ -1,6 +1,5 @@
 //! Operations that an object performs on the address spaces that map it.
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::pause_point;
 use memwright_table::{Bits, Cursor, Edit, Entry, Gather, Machine, Marks};
 
@@ -65,18 +64,14 @@ impl<M: Machine> Core<M> {
         let copies = taken == Taken::All;
         let left = |bits: Bits| {
             let protected = bits.intersects(Bits::UFFD_WP | Bits::WATCHED);
-            let keeps =
-                protected && keeps_protection(area) && !planted(Mistake::ZapForgetsProtection);
-            if keeps {
+            if protected && keeps_protection(area) {
                 Marks::UFFD_WP
             } else {
                 Marks::empty()
             }
         };
         // Entries that another operation has removed may not be flushed yet (rule: see-pending-flushes).
-        if !planted(Mistake::ZapIgnoresPending) {
-            gather.rely_on_pending();
-        }
+        gather.rely_on_pending();
         while let Some(extent) = cursor.next_filled() {
             match extent.entry {
                 // A poison marker is treated like a private copy.
@@ -116,10 +111,7 @@ impl<M: Machine> Core<M> {
     /// removes those whose entry here is accessed.
     pub(crate) fn keep_of_object(&self, mappings: &Mappings<M>, pages: &mut Cluster, unused: bool) {
         let areas = self.areas.read(self.cpu());
-        let mut kept = AreaFlags::LOCKED | AreaFlags::SECRET;
-        if planted(Mistake::SwapLocked) {
-            kept -= AreaFlags::LOCKED;
-        }
+        let kept = AreaFlags::LOCKED | AreaFlags::SECRET;
         for area in areas.map.iter().filter(|area| shows(area, mappings)) {
             for index in pages.iter() {
                 let page = area.pages_showing(index, index + 1);

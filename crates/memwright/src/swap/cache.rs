@@ -2,7 +2,6 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::pause_point;
 use memwright_table::{Frame, FrameRef, Frames, Machine, Slots};
 
@@ -96,7 +95,9 @@ impl<M: Machine> Swap<M> {
             self.cached.add(u64::from(!scarce));
             scarce
         });
-        self.end_keeping(frames, slot, scarce);
+        if scarce {
+            self.free(frames, slot);
+        }
     }
 
     /// Like `keep`, for the entries that named `first` and the slots that follow it. Slots for which
@@ -119,20 +120,10 @@ impl<M: Machine> Swap<M> {
             }
             scarce
         });
-        if scarce || planted(Mistake::FreeCleanSlot) {
-            for (place, _) in places() {
-                self.end_keeping(frames, place.slot(), scarce);
-            }
-        }
-    }
-
-    /// Frees a slot that does not keep its copy.
-    #[inline(always)]
-    fn end_keeping(&self, frames: &Frames<M>, slot: u64, scarce: bool) {
         if scarce {
-            self.free(frames, slot);
-        } else if planted(Mistake::FreeCleanSlot) {
-            self.device_of(slot).discard(frames, Place::of(slot).offset);
+            for (place, _) in places() {
+                self.free(frames, place.slot());
+            }
         }
     }
 
@@ -228,9 +219,7 @@ impl<M: Machine> Swap<M> {
                 frames.set_slot(frame, Some(slot));
                 // Entries that map the page again are clean, whatever was stored since it was lazily freed (Linux 7.2
                 // `folio_set_swapbacked` in `try_to_unmap_one`).
-                if !planted(Mistake::LazySharedOut) {
-                    frames.set_lazy(frame, false);
-                }
+                frames.set_lazy(frame, false);
                 self.cached.add(1);
             }
             first
@@ -265,9 +254,7 @@ impl<M: Machine> Swap<M> {
         let unshown = self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
             // A fault that finds the frame in the record takes a reference under the same lock.
-            let unshown = |frame: &Frame| {
-                record.uses > 0 && (frames.references(*frame) == 1 || planted(Mistake::ShedUsed))
-            };
+            let unshown = |frame: &Frame| record.uses > 0 && frames.references(*frame) == 1;
             let frame = record.frame().filter(unshown)?;
             let unwritten = record.is_unwritten().then(|| {
                 // Keeps the slot and the frame. Shows a fault on the page that it is not exclusive, and another owner

@@ -8,7 +8,6 @@
 //! devices are read page by page. Aligned slots would gain nothing, and would exclude every run whose first slot is not
 //! aligned like its address.
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{FolioPages, FrameKind, FrameRef, Machine, OutOfFrames};
 
 use super::MOST;
@@ -22,11 +21,7 @@ const LARGEST_ORDER: u8 = MOST.ilog2() as u8;
 /// Returns the order of the folio at page number `number`, the first of `left` pages, if it is to be at most `most`: 0
 /// for a single page.
 fn order_at(number: u64, left: u64, most: u8) -> u8 {
-    let aligned = if planted(Mistake::SwapFolioMisaligned) {
-        LARGEST_ORDER.into()
-    } else {
-        number.trailing_zeros()
-    };
+    let aligned = number.trailing_zeros();
     let order = left.max(1).ilog2().min(aligned).min(most.into()) as u8;
     if order < SMALLEST_ORDER { 0 } else { order }
 }

@@ -1,7 +1,6 @@
 //! Pages that may be discarded, and pages that are not needed soon (Linux 7.2 `mm/madvise.c`, `madvise_free_pte_range`
 //! and `madvise_cold`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
     Bits, Cursor, Edit, Entry, Gather, Machine, Marks, PageRange, PageSize, Present,
 };
@@ -43,9 +42,7 @@ impl<M: Machine> Core<M> {
                     let counted = !page.bits.contains(Bits::BORROWED);
                     pages += u64::from(counted) * extent.range.len();
                     if self.may_be_lost(page) {
-                        if !planted(Mistake::LazyKeepsSlot) {
-                            swap.forget(frames, page.frame);
-                        }
+                        swap.forget(frames, page.frame);
                         let edit = cleaned(area.flags(), page.bits);
                         cursor.edit(edit.set, edit.clear, &mut gather);
                         frames.set_lazy(page.frame, true);
@@ -93,7 +90,7 @@ impl<M: Machine> Core<M> {
         let frames = self.memory.frames();
         let dirty = |bits: Bits| bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
         let unneeded = frames.is_lazy(page.frame)
-            && (!dirty(page.bits) || planted(Mistake::LazyDropsWritten))
+            && !dirty(page.bits)
             && frames.references(page.frame) == 1
             && frames.pins(page.frame) == 0;
         if !unneeded {
@@ -103,7 +100,6 @@ impl<M: Machine> Core<M> {
         let kept = frames.share(page.frame);
         let old = cursor.remove(gather);
         let written = old.present().filter(|old| dirty(old.bits));
-        let written = written.filter(|_| !planted(Mistake::LazyDropsWritten));
         let Some(old) = written else {
             self.memory.count(Row::LazyDropped, 1);
             return true;

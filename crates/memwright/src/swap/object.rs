@@ -6,7 +6,6 @@
 //! frame becomes the page. A page that is being written is marked in the store. An access clears the mark, and the page
 //! then stays. As on Linux, a page that was swapped in has no slot any more.
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{FrameKind, FrameRef, Machine, OutOfMemory, Page, Shared, Slots};
 
 use super::{
@@ -51,8 +50,6 @@ struct OnItsWay<'a, M: Machine> {
 struct OnItsWayBack<'a, M: Machine> {
     index: u64,
     slot: u64,
-    /// This read holds a use of the slot.
-    is_held: bool,
     /// The frame that it is read into.
     frame: Option<FrameRef<'a, M>>,
     /// The store now has the page in the frame, not in the slot.
@@ -129,9 +126,8 @@ impl<'a, M: Machine> Coming<'a, M> {
                 // The use that the store held.
                 swap.release(frames, way.slot);
             }
-            if way.is_held {
-                swap.release(frames, way.slot);
-            }
+            // That of the one that brought it back.
+            swap.release(frames, way.slot);
         }
     }
 }
@@ -185,15 +181,10 @@ impl<M: Machine> Store<M> {
             if state.pages.stored(index) != Some(Stored::InSwap(slot)) {
                 break;
             }
-            let is_held = !planted(Mistake::SharedSlotReused)
-                && (number == 0 || !planted(Mistake::SharedAroundReused));
-            if is_held {
-                swap.share(frames, slot);
-            }
+            swap.share(frames, slot);
             *way = Some(OnItsWayBack {
                 index,
                 slot,
-                is_held,
                 frame: None,
                 came: false,
             });
@@ -287,10 +278,8 @@ impl<M: Machine> Store<M> {
         // A fault that found a page before this repeats the lookup; one that finds it later holds a reference or clears
         // the mark.
         mappings.stale();
-        if !planted(Mistake::SharedOutShown) {
-            for run in pages.runs() {
-                mappings.withdraw(run.start, run.end);
-            }
+        for run in pages.runs() {
+            mappings.withdraw(run.start, run.end);
         }
         self.write_out(memory, pages, payer)
     }
@@ -339,8 +328,7 @@ impl<M: Machine> Store<M> {
                 continue;
             };
             state.pages.part_at(index);
-            let held = frames.references(frame) != 1 || frames.pins(frame) != 0;
-            if held && !planted(Mistake::SharedOutShown) {
+            if frames.references(frame) != 1 || frames.pins(frame) != 0 {
                 continue;
             }
             let Some(slot) = swap.reserve(payer) else {

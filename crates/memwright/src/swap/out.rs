@@ -4,7 +4,6 @@
 //! of all CPUs, then the frames are written to the device, and only then they are freed. The lock of the table is held
 //! throughout, so that no fault finds a swap entry whose page is not written yet.
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
     Bits, Cursor, Entry, FrameKind, Gather, Machine, Page, PageRange, PageSize, Present,
 };
@@ -32,10 +31,7 @@ struct Leaving {
 /// not carried, so a dirty page is reported to the write tracking here (rule: fold-before-clearing).
 fn carried(flags: AreaFlags, bits: Bits) -> Bits {
     let mut kept = bits & (Bits::EXCLUSIVE | Bits::SOFT_DIRTY | Bits::UFFD_WP | Bits::WATCHED);
-    if planted(Mistake::SwapForgetsProtection) {
-        kept -= Bits::UFFD_WP | Bits::WATCHED;
-    }
-    if bits.contains(Bits::DIRTY) && !planted(Mistake::SwapHidesStore) {
+    if bits.contains(Bits::DIRTY) {
         kept -= Bits::WATCHED;
         if !flags.contains(AreaFlags::WATCH_STORES) {
             kept |= Bits::SOFT_DIRTY;
@@ -47,10 +43,7 @@ fn carried(flags: AreaFlags, bits: Bits) -> Bits {
 impl<M: Machine> Core<M> {
     /// Whether private pages of the area may be swapped out.
     pub(crate) fn may_leave(&self, area: &Area<M>) -> bool {
-        let mut kept = AreaFlags::LOCKED | AreaFlags::SECRET | AreaFlags::SHARED;
-        if planted(Mistake::SwapLocked) {
-            kept -= AreaFlags::LOCKED;
-        }
+        let kept = AreaFlags::LOCKED | AreaFlags::SECRET | AreaFlags::SHARED;
         !area.flags().intersects(kept)
     }
 
@@ -193,13 +186,8 @@ impl<M: Machine> Core<M> {
             };
             count += 1;
         }
-        if !planted(Mistake::WriteBeforeFlush) {
-            gather.flush();
-        }
+        gather.flush();
         let out = went + self.write_out(cursor, &leaving[..count], effort, gather);
-        if planted(Mistake::WriteBeforeFlush) {
-            gather.flush();
-        }
         if next < last {
             cursor.seek(next);
         } else {
@@ -258,7 +246,7 @@ impl<M: Machine> Core<M> {
         let leaves = !page.bits.intersects(Bits::BORROWED | Bits::MERGED)
             && self.is_anonymous(page.frame)
             && frames.references(page.frame) == 1
-            && (frames.pins(page.frame) == 0 || planted(Mistake::SwapPinned));
+            && frames.pins(page.frame) == 0;
         if !leaves {
             return None;
         }
@@ -293,7 +281,7 @@ impl<M: Machine> Core<M> {
                     // The device would refuse the other pages as well.
                     effort.look = 0;
                 }
-                taken.is_ok() || planted(Mistake::SwapRefusedLost)
+                taken.is_ok()
             };
             if kept {
                 gather.free(frames.adopt(one.old.frame));

@@ -24,7 +24,6 @@
 mod scan;
 mod soft_dirty;
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, Edit, PageSize};
 
 pub use scan::{Categories, Scan, Share};
@@ -60,41 +59,22 @@ fn fold_dirty(bits: Bits) -> Edit {
     if !bits.contains(Bits::DIRTY) {
         return Edit::NONE;
     }
-    let mut edit = Edit {
+    Edit {
         set: Bits::FOLDED_DIRTY | Bits::SOFT_DIRTY,
         clear: Bits::DIRTY | Bits::WATCHED,
-    };
-    if planted(Mistake::FoldHidesFromSoftDirty) {
-        edit.set -= Bits::SOFT_DIRTY;
     }
-    if planted(Mistake::FoldHidesFromScan) {
-        edit.clear -= Bits::WATCHED;
-    }
-    if planted(Mistake::FoldHidesFromSwap) {
-        edit.set -= Bits::FOLDED_DIRTY;
-    }
-    edit
 }
 
 /// Returns the edit that write-protects an entry with these bits. The next store is detected by its fault or, if
 /// `by_dirty`, by the dirty bit. Earlier stores no longer count.
 pub(crate) fn arm_written(by_dirty: bool, bits: Bits) -> Edit {
-    if !by_dirty && planted(Mistake::ArmedWritable) {
-        return Edit {
-            set: Bits::UFFD_WP,
-            clear: Bits::WATCHED,
-        };
-    }
     if !by_dirty {
         return Edit {
             set: Bits::UFFD_WP,
             clear: Bits::WRITE | Bits::WATCHED,
         };
     }
-    let mut folded = fold_dirty(bits);
-    if planted(Mistake::ArmedDirty) {
-        folded.clear -= Bits::DIRTY;
-    }
+    let folded = fold_dirty(bits);
     Edit {
         set: folded.set | Bits::WATCHED,
         clear: (folded.clear | Bits::UFFD_WP) - Bits::WATCHED,

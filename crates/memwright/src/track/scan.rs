@@ -7,7 +7,6 @@
 //! pages that it protects again, precedes its return.
 
 use bitflags::bitflags;
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::PausePoints;
 use memwright_table::{
     Bits, Cursor, Entry, Extent, Gather, Machine, Marks, Page, PageRange, PageSize, Prepared,
@@ -403,9 +402,7 @@ impl<M: Machine> Core<M> {
             if look.scan.protect {
                 let mut done = 0;
                 if known.at_once {
-                    let more = planted(Mistake::ScanArmsUntaken);
-                    let pages = if more { run.pages } else { taken };
-                    done = cursor.edit_prepared(&run, pages, &known.arm, gather);
+                    done = cursor.edit_prepared(&run, taken, &known.arm, gather);
                 }
                 for page in done..taken {
                     cursor.seek(run.start.add(page));
@@ -431,9 +428,7 @@ impl<M: Machine> Core<M> {
     ) -> bool {
         match cursor.peek() {
             // The owner of a pin writes without the entry: the page stays unprotected (rule: exclusive-before-pin).
-            Entry::Present(page) if self.is_pinned(page) && !planted(Mistake::ScanArmsPinned) => {
-                false
-            }
+            Entry::Present(page) if self.is_pinned(page) => false,
             Entry::Present(page) => {
                 let edit = arm_written(by_dirty, page.bits);
                 cursor.edit(edit.set, edit.clear, gather);

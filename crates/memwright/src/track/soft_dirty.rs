@@ -1,6 +1,5 @@
 //! Clearing soft-dirty (Linux 7.2 `fs/proc/task_mmu.c`, `clear_refs_write` with 4).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Edit, Machine, PageRange, Present};
 
@@ -70,8 +69,7 @@ impl<M: Machine> Core<M> {
 
 /// Returns the edit that arms an entry with these bits in an area with these flags.
 fn arm(flags: AreaFlags, bits: Bits) -> Edit {
-    let by_fault = !planted(Mistake::ClearedWritable);
-    let mut edit = if by_fault && flags.contains(AreaFlags::WATCH_STORES) {
+    let mut edit = if flags.contains(AreaFlags::WATCH_STORES) {
         Edit {
             set: Bits::empty(),
             clear: Bits::WRITE,

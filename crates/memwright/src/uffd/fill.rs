@@ -1,6 +1,5 @@
 //! Filling one page of a registered area (Linux 7.2 `mm/userfaultfd.c`, `mfill_atomic`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{
     Bits, Cursor, Entry, FrameKind, FrameRef, Machine, Marker, Marks, PAGE_SIZE, Page, PageRange,
 };
@@ -91,13 +90,11 @@ impl<M: Machine> Place<'_, M> {
         }
         let index = area.offset_of(self.fault.page);
         match area.object() {
-            Some(object) if !object.contains(index) && !planted(Mistake::FillBeyondObject) => {
-                Err(match fill {
-                    // Mapping a page beyond the end is an invalid request (`shmem_get_folio_gfp`).
-                    Fill::Object => FillError::Invalid,
-                    Fill::Bytes(_) | Fill::Zeroes | Fill::Poison => FillError::NotThere,
-                })
-            }
+            Some(object) if !object.contains(index) => Err(match fill {
+                // Mapping a page beyond the end is an invalid request (`shmem_get_folio_gfp`).
+                Fill::Object => FillError::Invalid,
+                Fill::Bytes(_) | Fill::Zeroes | Fill::Poison => FillError::NotThere,
+            }),
             Some(_) | None => Ok(()),
         }
     }
@@ -261,7 +258,7 @@ impl<M: Machine> Place<'_, M> {
         let core = self.fault.core;
         let shown = core.memory.frames().for_entry(frame);
         let mut cursor = self.vacancy(PAGE_OVER)?;
-        if object.mappings().generation() != generation && !planted(Mistake::GenerationIgnored) {
+        if object.mappings().generation() != generation {
             return Ok(false);
         }
         cursor.fill(Entry::page(shown.frame(), self.bits(state, stored)))?;

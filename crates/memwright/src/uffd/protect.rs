@@ -1,7 +1,6 @@
 //! Write-protecting and unprotecting pages (Linux 7.2 `mm/userfaultfd.c`, `mwriteprotect_range`, and `mm/mprotect.c`,
 //! `change_protection` with `MM_CP_UFFD_WP`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::{Bits, Edit, Gather, Machine, Marks, PageRange, PageSize, Present, VirtAddr};
 
 use super::{WatchError, pages};
@@ -68,18 +67,11 @@ impl<M: Machine> Core<M> {
         // A page of an object may be in memory without being mapped: its protection always needs a marker.
         let unpopulated = flags.contains(AreaFlags::UFFD_UNPOPULATED) || area.object().is_some();
         let mut range = range;
-        if planted(Mistake::ProtectBeforeMarkers) {
-            let arm = |bits, size| arm_written(is_by_dirty(flags, size), bits);
-            self.table
-                .cursor(range)
-                .pausing()
-                .edit_sized(range.end, arm, gather);
-        }
         if unpopulated {
             // Install the markers first: pages that a fault maps meanwhile inherit the protection. The second pass
             // protects pages that were mapped before.
             range = self.table.cursor(range).mark(Marks::UFFD_WP)?;
-            if range.is_empty() || planted(Mistake::ProtectBeforeMarkers) {
+            if range.is_empty() {
                 return Ok(());
             }
         }
@@ -162,8 +154,7 @@ fn unprotect(grant: Grant, bits: Bits) -> Edit {
     if !bits.intersects(PROTECTION) {
         return Edit::NONE;
     }
-    let allowed = grant.allows(bits - PROTECTION) || planted(Mistake::UnprotectGrants);
-    let granted = bits.contains(Bits::READ) && allowed;
+    let granted = bits.contains(Bits::READ) && grant.allows(bits - PROTECTION);
     Edit {
         set: if granted { Bits::WRITE } else { Bits::empty() },
         clear: PROTECTION,

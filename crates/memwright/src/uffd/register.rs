@@ -1,6 +1,5 @@
 //! Registering memory with a userfaultfd (Linux 7.2 `fs/userfaultfd.c`, `userfaultfd_register`).
 
-use memwright_table::mistake::{Mistake, planted};
 use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, PageRange, VirtAddr};
 
@@ -104,9 +103,7 @@ impl<M: Machine> Core<M> {
             }
             let mut position = position;
             if part != whole {
-                if !planted(Mistake::WatchUncut) {
-                    self.split_at_edges(part, Row::HugeSplitsAdvise);
-                }
+                self.split_at_edges(part, Row::HugeSplitsAdvise);
                 position = areas.cut(position, whole, part)?;
             }
             let area = areas.map.get_mut(position);

@@ -2,7 +2,6 @@
 //! `shmem_alloc_and_add_folio`).
 
 use memwright_table::Machine;
-use memwright_table::mistake::{Mistake, planted};
 
 use super::{Shmem, State};
 use crate::huge::{FolioOrders, FolioUse, block_around};
@@ -38,7 +37,7 @@ fn fitting<M: Machine>(state: &State<M>, index: u64, orders: FolioOrders, end: u
         let block = block_around(index, order);
         let next = state.pages.next(block.start);
         let is_hole = next.is_none_or(|(found, _)| found >= block.end);
-        let is_within = block.end <= end || planted(Mistake::FolioBeyondObject);
+        let is_within = block.end <= end;
         is_hole && is_within && state.pages.check_room(1 << order).is_ok()
     })
 }
