@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn each_use_is_found_with_its_reason() {
         let text = "\
-// SAFETY: nobody else has it.
+// SAFETY: no other code uses it.
 let value = unsafe { *pointer };
 let other =
     unsafe { *pointer };

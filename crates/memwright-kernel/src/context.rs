@@ -114,8 +114,8 @@ pub fn is_guard(address: u64) -> bool {
 
 global_asm!(
     r#"
-    // context_switch(save: *mut u64, next: *const u64): the load is the one by which Linux switches tasks, so that who
-    // counts instructions from outside knows it (plugin/count.c)
+    // context_switch(save: *mut u64, next: *const u64): the load is the one by which Linux switches tasks, so that a
+    // plugin that counts instructions from outside recognises it (plugin/count.c)
     .balign 32
     .globl context_switch
 context_switch:

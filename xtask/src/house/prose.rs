@@ -8,7 +8,7 @@ const WORDS: &[&str] = &[
     "promised", "promises", "relieved", "somebody", "stranger", "told", "unshown", "who",
 ];
 /// Turns of the same kind. Words are lower-case and one space apart.
-const TURNS: &[&str] = &["now and then", "to be had", "the same and", "so many of"];
+const TURNS: &[&str] = &["now and then", "to be had", "so many of"];
 
 /// The numbers, from 1, of the lines whose prose has such a word or turn.
 pub fn dialect_lines(source: &Source) -> Vec<usize> {
@@ -55,12 +55,18 @@ fn c_comment<'a>(line: &'a str, in_comment: &mut bool) -> Option<&'a str> {
 fn is_dialect(text: &str) -> bool {
     // What stands in backquotes is code.
     let plain: String = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");
-    let lower = plain.to_lowercase();
-    let words: Vec<&str> = lower
+    // What is in capitals is the name of a parameter.
+    let words: Vec<String> = plain
         .split(|letter: char| !letter.is_alphanumeric() && letter != '_')
-        .filter(|word| !word.is_empty())
+        .filter(|word| !word.is_empty() && (word.len() == 1 || *word != word.to_uppercase()))
+        .map(str::to_lowercase)
         .collect();
-    words.iter().any(|word| WORDS.contains(word))
+    let is_dialect = |(at, word): (usize, &String)| {
+        // A thread that runs "until told to stop" is good English.
+        let is_order = word == "told" && words.get(at + 1).is_some_and(|next| next == "to");
+        WORDS.contains(&&**word) && !is_order
+    };
+    words.iter().enumerate().any(is_dialect)
         || TURNS.iter().any(|turn| {
             let turn: Vec<&str> = turn.split(' ').collect();
             words.windows(turn.len()).any(|found| found == turn)
@@ -75,7 +81,9 @@ mod tests {
     fn dialect_is_found_in_prose_alone() {
         for (text, expected) in [
             ("Who needs a page waits.", true),
-            ("The same, and the areas have a key.", true),
+            ("It is told of the change.", true),
+            ("It runs until told to stop.", false),
+            ("the parameter WHO", false),
             ("Checked now and then.", true),
             ("The faulting CPU polls for completion.", false),
             ("`who` is a program", false),
@@ -88,10 +96,10 @@ mod tests {
     #[test]
     fn prose_is_comments_and_text_outside_of_blocks() {
         for (path, text, expected) in [
-            ("a.rs", "let who = 1; // nobody\n\"who\"", vec![1]),
+            ("a.rs", "let who = 1; // nobody waits\n\"who\"", vec![1]),
             (
                 "a.c",
-                "int who; /* told\n * whom\n */ who\n// who",
+                "int who; /* told\n * nobody\n */ who\n// who",
                 vec![1, 2, 4],
             ),
             ("a.md", "who\n```\nwho\n```\n    who\nwho", vec![1, 6]),

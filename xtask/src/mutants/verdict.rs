@@ -2,7 +2,7 @@
 //!
 //! A test notices by an assertion: a macro of the `assert` family anywhere, or `panic!` in the code of the tests, by which
 //! a checker reports what it found. An `unwrap` that finds an error, an index out of range, an abort and a test without an end
-//! are failures that the mistake may have caused, but nobody looked for.
+//! are failures that the mistake may have caused, but that no test checks for.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

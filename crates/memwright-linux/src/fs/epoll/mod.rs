@@ -57,7 +57,7 @@ pub struct Epoll {
     /// The epolls that watch this one, for the limits on nesting.
     watched: Watches,
     paths: PathCounts,
-    /// The user who created it: the entries are charged to this user.
+    /// The user that created it: the entries are charged to this user.
     user: Shared<User>,
 }
 
