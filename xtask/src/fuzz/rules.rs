@@ -7,38 +7,38 @@ use std::collections::BTreeMap;
 /// The reason why the two results of a line may differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// A store to a present page that is not write-protected by userfaultfd. Linux takes one fault, because a protection
-    /// change or the removal of a write protection left the entry read-only (`can_change_pte_writable` of Linux 7.2,
-    /// `mm/mprotect.c`, requires a dirty entry for shared memory). Memwright restores write permission at once and takes
-    /// no fault.
+    /// A store to a present page that is not write-protected by userfaultfd. Linux takes one fault, because a
+    /// protection change or the removal of a write protection left the entry read-only (`can_change_pte_writable` of
+    /// Linux 7.2, `mm/mprotect.c`, requires a dirty entry for shared memory). Memwright restores write permission at
+    /// once and takes no fault.
     RightsAtOnce,
     /// A store to an exclusive page that an asynchronous userfaultfd write-protected. Linux takes one fault. Memwright
     /// tracks the page by the dirty bit and takes none.
     TrackedWithoutFault,
     /// A store to a page that an asynchronous userfaultfd write-protected before it was populated: Linux maps the page
     /// write-protected, and removes the protection with a second fault. Or any access after the registration no longer
-    /// covers write protection: Linux clears the marker with a separate fault (`pte_marker_handle_uffd_wp` of Linux 7.2,
-    /// `mm/memory.c`). Memwright maps the page unprotected with one fault.
+    /// covers write protection: Linux clears the marker with a separate fault (`pte_marker_handle_uffd_wp` of Linux
+    /// 7.2, `mm/memory.c`). Memwright maps the page unprotected with one fault.
     MarkerWithoutProtection,
-    /// A scan covers absent pages that no userfaultfd tracks. Linux reports them as written if there is a page table for
-    /// them (`pagemap_page_category` of Linux 7.2, `fs/proc/task_mmu.c`). Memwright does not.
+    /// A scan covers absent pages that no userfaultfd tracks. Linux reports them as written if there is a page table
+    /// for them (`pagemap_page_category` of Linux 7.2, `fs/proc/task_mmu.c`). Memwright does not.
     NotThere,
-    /// Adjacent private areas with equal attributes, after a guard was installed. Until Linux 6.18, `madvise_guard_install`
-    /// (`mm/madvise.c`) gives the guarded area an `anon_vma`, as if it had pages, and `is_mergeable_anon_vma` keeps the
-    /// areas apart. Memwright merges them, as later Linux does.
+    /// Adjacent private areas with equal attributes, after a guard was installed. Until Linux 6.18,
+    /// `madvise_guard_install` (`mm/madvise.c`) gives the guarded area an `anon_vma`, as if it had pages, and
+    /// `is_mergeable_anon_vma` keeps the areas apart. Memwright merges them, as later Linux does.
     GuardedApart,
-    /// Adjacent private anonymous areas with equal attributes that are not writable, after a guard was installed. On Linux
-    /// 6.18 an untouched area with a guard has an `anon_vma`, so it stays accounted when it becomes read-only
-    /// (`mprotect_fixup` of 6.18, `mm/mprotect.c`), and merges with a neighbour that has pages. Memwright unaccounts it, as
-    /// later Linux does, and the areas differ.
+    /// Adjacent private anonymous areas with equal attributes that are not writable, after a guard was installed. On
+    /// Linux 6.18 an untouched area with a guard has an `anon_vma`, so it stays accounted when it becomes read-only
+    /// (`mprotect_fixup` of 6.18, `mm/mprotect.c`), and merges with a neighbour that has pages. Memwright unaccounts
+    /// it, as later Linux does, and the areas differ.
     GuardedPromised,
-    /// A part of an area that had a guard moves to the area's end, and its userfaultfd does not receive remap events. The
-    /// `anon_vma` of 6.18 keeps the two areas apart, so the userfaultfd receives an unmap event for the part and stays
-    /// registered for the rest. Memwright merges them, as later Linux does, and the merged area has no userfaultfd.
-    /// Everything after that may differ, so nothing after it is compared.
+    /// A part of an area that had a guard moves to the area's end, and its userfaultfd does not receive remap events.
+    /// The `anon_vma` of 6.18 keeps the two areas apart, so the userfaultfd receives an unmap event for the part and
+    /// stays registered for the rest. Memwright merges them, as later Linux does, and the merged area has no
+    /// userfaultfd. Everything after that may differ, so nothing after it is compared.
     GuardedGone,
-    /// A store to a page that a userfaultfd write-protected before it was registered again for fewer modes, so that it no
-    /// longer handles stores. Linux permits the store and leaves the entry's bit (`do_wp_page` of Linux 7.2,
+    /// A store to a page that a userfaultfd write-protected before it was registered again for fewer modes, so that it
+    /// no longer handles stores. Linux permits the store and leaves the entry's bit (`do_wp_page` of Linux 7.2,
     /// `mm/memory.c`, clears it only in areas registered for write protection), so the page counts as not written.
     /// Memwright removes the write protection with the store.
     StoreEndsProtection,
@@ -62,7 +62,9 @@ impl Rule {
         match self {
             Self::RightsAtOnce => "write permission restored at once: one fault fewer",
             Self::TrackedWithoutFault => "tracked by the dirty bit: one fault fewer",
-            Self::MarkerWithoutProtection => "write-protected before it was populated: one fault fewer",
+            Self::MarkerWithoutProtection => {
+                "write-protected before it was populated: one fault fewer"
+            }
             Self::NotThere => "absent, and not reported as written",
             Self::GuardedApart => "not merged because of a guard",
             Self::GuardedPromised => "accounted because of a guard",
@@ -76,8 +78,8 @@ impl Rule {
         self == Self::GuardedGone
     }
 
-    /// Returns the rule that predicts the guest's result from the referee's result and the results `before` it. Only the
-    /// rules about guards permit different userfaultfd events.
+    /// Returns the rule that predicts the guest's result from the referee's result and the results `before` it. Only
+    /// the rules about guards permit different userfaultfd events.
     pub fn of(before: &[String], referee: &str, guest: &str) -> Option<Self> {
         let ((referee, told), (guest, also_told)) = (without_told(referee), without_told(guest));
         if told != also_told {
@@ -240,7 +242,8 @@ impl Scan {
     }
 }
 
-/// Parses the result of a scan, `RUNS START-END:CATEGORIES ... until END`, into the categories of each page and the end.
+/// Parses the result of a scan, `RUNS START-END:CATEGORIES ... until END`, into the categories of each page and the
+/// end.
 fn scanned(said: &str) -> Option<(BTreeMap<u64, u64>, u64)> {
     let (runs, until) = said.split_once(" until ")?;
     let mut pages = BTreeMap::new();
@@ -294,8 +297,8 @@ fn of_scan(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     if differ == 0 && written {
         return (until == end).then_some(Rule::StoreEndsProtection);
     }
-    // A scan without room for a page that the other scan skips stops there. A scan that reported such pages has room for
-    // fewer others.
+    // A scan without room for a page that the other scan skips stops there. A scan that reported such pages has room
+    // for fewer others.
     let is_full = |pages: &BTreeMap<u64, u64>| differ > 0 && pages.len() as u64 == scan.most;
     let ends = match until.cmp(&end) {
         Ordering::Equal => differ > 0,
