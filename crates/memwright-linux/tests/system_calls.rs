@@ -73,9 +73,7 @@ fn write_stubs(text: &mut String) {
     text.push_str(
         "\n## Stubs in /proc and /sys\n\nThese values do not reflect kernel state. Every other ",
     );
-    text.push_str(
-        "value under `/proc` and `/sys` does. The\ntable is generated from ",
-    );
+    text.push_str("value under `/proc` and `/sys` does. The\ntable is generated from ");
     text.push_str("declarations next to the code that writes the files (`crates/memwright-linux/src/fs/procfs`).\n");
     text.push_str("\n| File | Field | Value | Reason |\n|---|---|---|---|\n");
     for stub in stub::all() {

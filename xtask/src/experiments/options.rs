@@ -23,10 +23,7 @@ const OPTIONS: [(&str, &str); 6] = [
         "offsets the kernel stack of every system call at random",
         "randomize_kstack_offset=off",
     ),
-    (
-        "zeroes the kernel's own allocations",
-        "init_on_alloc=0",
-    ),
+    ("zeroes the kernel's own allocations", "init_on_alloc=0"),
     ("charges pages to memory cgroups", "cgroup_disable=memory"),
     ("calls the hooks of Linux security modules", "lsm="),
     ("prepares to audit system calls", "audit=0"),
@@ -84,7 +81,9 @@ fn table(figures: &Figures) -> Result<String> {
     lines.push(("Memwright".to_owned(), String::new(), cells));
     let headings = MEASURES.map(|(_, heading)| heading).join(" | ");
     let rule = "--:|".repeat(MEASURES.len());
-    let mut text = format!("| work that Linux does | boot option that disables it | {headings} |\n|---|---|{rule}\n");
+    let mut text = format!(
+        "| work that Linux does | boot option that disables it | {headings} |\n|---|---|{rule}\n"
+    );
     for (what, option, cells) in lines {
         let option = format!("{option} ");
         let option = option.trim_start();
