@@ -1,8 +1,8 @@
-/* What does it cost a program that writes all the time that the kernel asks who uses its pages?
+/* What do NUMA hint entries cost a program that writes all the time?
  *
  * A thread on node 0 loads and stores a byte of each page, over and over, while another sleeps on node 1. The pages are on
  * the thread's own node, or on the other one, from which they are migrated, or cannot be, because the thread's own node is
- * full. A hint fault should be the only one: if it does not restore the right to write too, the store causes another.
+ * full. A hint fault should be the only one: if it does not restore write permission too, the store causes another.
  *
  * Usage: numa_hint own|other|full [MILLIONS_OF_INSTRUCTIONS [SIZE_IN_KIB]]
  */

@@ -1,4 +1,4 @@
-/* What does it cost to write-protect memory that nobody has touched, and what does it cost later?
+/* What does it cost to write-protect untouched memory, and to use it later?
  *
  * DEFAULT protects only populated pages. PRE-READ and MADV_POPULATE_READ map the zero page everywhere first. WP_UNPOPULATED
  * installs markers. Each range is protected once; then 64 pages all over it are read for the first time, and written for

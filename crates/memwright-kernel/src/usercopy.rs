@@ -18,7 +18,7 @@ use crate::percpu;
 
 global_asm!(
     r#"
-    // u64 user_copy(to, from, length): bytes that were not copied
+    // u64 user_copy(to, from, length): returns the number of bytes not copied
     .balign 32
     .globl user_copy
 user_copy:
@@ -35,11 +35,11 @@ user_copy_end:
     clac
     mov rax, rcx
     ret
-user_copy_words_failed:             // go on bytewise, up to the very byte that faults
+user_copy_words_failed:             // continue bytewise up to the faulting byte
     lea rcx, [rdx + rcx * 8]
     jmp user_copy_bytes
 
-    // u64 user_clear(to, length): bytes that were not cleared
+    // u64 user_clear(to, length): returns the number of bytes not cleared
     .balign 32
     .globl user_clear
 user_clear:
@@ -61,7 +61,7 @@ user_clear_words_failed:
     lea rcx, [rsi + rcx * 8]
     jmp user_clear_bytes
 
-    // u64 user_load(address): the word, or all ones
+    // u64 user_load(address): returns the word, or all ones on a fault
     .balign 32
     .globl user_load
 user_load:
@@ -71,7 +71,7 @@ user_load_word:
     clac
     ret
 
-    // u64 user_exchange(address, old, new): the word that was there, or all ones
+    // u64 user_exchange(address, old, new): returns the previous word, or all ones on a fault
     .balign 32
     .globl user_exchange
 user_exchange:
@@ -83,8 +83,8 @@ user_exchange_word:
     mov eax, eax
     ret
 
-    // u64 user_peek(address) and user_try_exchange(address, old, new): as the two above, but a
-    // fault is not resolved: the caller may hold locks
+    // u64 user_peek(address) and user_try_exchange(address, old, new): like the two above, but
+    // faults are not resolved, so the caller may hold locks
     .balign 32
     .globl user_peek
 user_peek:

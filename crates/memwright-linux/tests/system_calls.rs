@@ -1,4 +1,4 @@
-//! `docs/system-calls.md` says what the table of system calls and the stubs of `/proc` and `/sys` say.
+//! Generates `docs/system-calls.md` from the table of system calls and the stubs of `/proc` and `/sys`.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
 use memwright_linux::{
@@ -7,7 +7,7 @@ use memwright_linux::{
 };
 use std::{env, fmt::Write, fs, path::Path};
 
-/// The document for the table as it is.
+/// Returns the page for the present table.
 fn document() -> String {
     let names = |status: Status| {
         let calls = CALLS.iter().filter(|call| call.status == status);
@@ -22,10 +22,10 @@ fn document() -> String {
     );
     let mut listing = String::new();
     write_listing(&mut listing).expect("a string accepts everything");
-    let mut text = String::from("# System calls\n\nThe calls of x86-64 Linux 7.2, from the one ");
-    text.push_str("table that drives dispatch, `--strace` and the account\n");
+    let mut text = String::from("# System calls\n\nThe system calls of Linux 7.2 on x86-64. ");
+    text.push_str("This page is generated from the table that drives dispatch, `--strace`\n");
     text.push_str(
-        "(`crates/memwright-linux/src/syscall/table/`); a test keeps this page equal to it.\n",
+        "and the account (`crates/memwright-linux/src/syscall/table/`); a test compares the two.\n",
     );
     let sections = [
         (
@@ -57,7 +57,7 @@ fn document() -> String {
     }
     text.push_str("\n## The table\n\nNumber, name, state and arguments (`in:N` and `out:N` are ");
     text.push_str(
-        "N bytes read and written, `inbuffer:I` as many\nas argument I says).\n\n```text\n",
+        "N bytes read and written,\n`inbuffer:I` is a buffer whose length is argument I).\n\n```text\n",
     );
     for line in listing.lines().filter(|line| !line.ends_with(" missing")) {
         text.push_str(line);
@@ -68,22 +68,20 @@ fn document() -> String {
     text
 }
 
-/// The table of values under `/proc` and `/sys` that no state stands behind.
+/// Writes the table of values under `/proc` and `/sys` that do not reflect kernel state.
 fn write_stubs(text: &mut String) {
     text.push_str(
-        "\n## Stubs in /proc and /sys\n\nNo state stands behind these values. Every other ",
+        "\n## Stubs in /proc and /sys\n\nThese values do not reflect kernel state. Every other ",
     );
-    text.push_str(
-        "value under `/proc` and `/sys` is that of what it names. The\ntable is generated from ",
-    );
-    text.push_str("declarations beside the code that writes the files (`crates/memwright-linux/src/fs/procfs`).\n");
+    text.push_str("value under `/proc` and `/sys` does. The\ntable is generated from ");
+    text.push_str("declarations next to the code that writes the files (`crates/memwright-linux/src/fs/procfs`).\n");
     text.push_str("\n| File | Field | Value | Reason |\n|---|---|---|---|\n");
     for stub in stub::all() {
         let value = match stub.kind {
             Kind::Number(_) | Kind::Text(_) if stub.to_string().is_empty() => "empty".to_owned(),
             Kind::Number(_) | Kind::Text(_) => format!("`{stub}`"),
-            Kind::Copy(field) => format!("that of `{field}`"),
-            Kind::Unused => "what was written last".to_owned(),
+            Kind::Copy(field) => format!("value of `{field}`"),
+            Kind::Unused => "the last value written".to_owned(),
         };
         let field = match stub.field {
             "" => String::new(),
@@ -104,6 +102,6 @@ fn the_page_is_that_of_the_table() {
     let page = fs::read_to_string(&path).expect("docs/system-calls.md is there");
     assert!(
         page == document(),
-        "docs/system-calls.md is old: see this test's comment"
+        "docs/system-calls.md is stale: see this test's comment"
     );
 }

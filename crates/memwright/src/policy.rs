@@ -86,7 +86,7 @@ impl Policy {
         ),
         (
             "tlb",
-            "immediate, gather, elide or elide+grow: which changed entries are flushed, and when",
+            "immediate, gather, elide or elide+grow: which page-table changes are flushed from the TLB, and when",
         ),
         (
             "fault-around",
@@ -94,23 +94,23 @@ impl Policy {
         ),
         (
             "track",
-            "fault or dirty-bit: what tells of stores to private pages whose stores are tracked",
+            "fault or dirty-bit: how stores to tracked private pages are detected",
         ),
         (
             "locks",
-            "off or count: whether locks, and the words and lines that several CPUs write, are counted",
+            "off or count: whether locks, and the lock words and cache lines that several CPUs write, are counted",
         ),
         (
             "swapin-reuse",
-            "write-only or on: when a page that comes back from swap becomes writable without a write fault",
+            "write-only or on: when a page that is swapped in becomes writable without a write fault",
         ),
         (
             "swapin-around",
-            "off or on: whether pages next to the one that faulted come back from swap with it",
+            "off or on: whether the neighbours of the faulting page are swapped in with it",
         ),
         (
             "swap-errors",
-            "a number N: about one in N pages that go to a swap device or come back fails; 0 for none",
+            "a number N: about one in N transfers of a page to or from a swap device fails; 0 for none",
         ),
         (
             "thp",

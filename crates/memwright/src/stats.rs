@@ -78,7 +78,7 @@ rows! {
     FaultFile, "fault_file", Counted, "faults: file", "",
         "Page faults that mapped a 4 KiB page of a file or of shared memory.";
     FaultCopy, "fault_cow", Counted, "faults: copy-on-write", "",
-        "Write faults that gave a private mapping a page of its own: a copy, or a zeroed page in place of the zero page.";
+        "Write faults that mapped a new page in a private mapping: a copy, or a zeroed page in place of the zero page.";
     FaultWriteOnly, "fault_write_permission", Counted, "faults: write permission only", "pgreuse (without huge pages)",
         "Write faults that only made a present entry writable.";
     FaultReadExec, "fault_read_exec_permission", Counted, "faults: read or execute permission", "",
@@ -124,7 +124,7 @@ rows! {
     FlushLocalFull, "flush_local_all", Counted, "TLB flushes: local, full", "nr_tlb_local_flush_all",
         "Of these, flushes of all translations of the address space.";
     FlushLocalPages, "flush_local_pages", Counted, "TLB flushes: local, pages", "nr_tlb_local_flush_one",
-        "Translations that the other local flushes named, each of its own size.";
+        "Translations that the other local flushes invalidated one by one, each of its own page size.";
     FlushDropped, "flush_dropped_max", Counted, "TLB entries dropped by full flushes, at most", "",
         "Pages that the address space had mapped at each local full flush: an upper bound on the translations that were dropped.";
     FlushRemote, "flush_remote", Counted, "TLB shootdowns", "nr_tlb_remote_flush",
@@ -132,27 +132,27 @@ rows! {
     FlushCpusInterrupted, "flush_remote_cpus", Counted, "TLB shootdowns: CPUs interrupted", "nr_tlb_remote_flush_received",
         "CPUs that these interrupted, counted once for each shootdown.";
     FlushElidedGrew, "flush_elided_permissions_added", Counted, "TLB flushes elided: permissions added", "",
-        "Local flushes and shootdowns that were not made because entries only gained permissions.";
+        "Local flushes and shootdowns that were omitted because entries only gained permissions.";
     FlushElidedNotAccessed, "flush_elided_not_accessed", Counted, "TLB flushes elided: not accessed", "",
-        "Local flushes and shootdowns that were not made because no changed entry had been accessed.";
+        "Local flushes and shootdowns that were omitted because no changed entry had been accessed.";
     FlushElidedNotLoaded, "flush_elided_not_loaded", Counted, "TLB flushes elided: not loaded", "",
-        "Flushes that were not made because no CPU had the page tables loaded.";
+        "Flushes that were omitted because no CPU had the page tables loaded.";
     FlushEarly, "flush_early", Counted, "TLB flushes: early", "",
-        "Flushes made before the end of an operation because it held back as many pages as it can.";
+        "Flushes made before the end of an operation because it had deferred the maximum number of pages to free.";
     FramesZeroed, "frames_zeroed", Counted, "frames zeroed", "",
         "Frames that were filled with zeroes for a program, a file or shared memory.";
     FramesCopied, "frames_copied", Counted, "frames copied", "",
         "Frames whose contents were copied to another frame.";
     FramesPeak, "frames_peak", Sampled, "frames in use, peak", "",
-        "The most frames in use at one time by programs, files and page tables.";
+        "The maximum number of frames in use at one time by programs, files and page tables.";
     FramesInUse, "frames_in_use", Sampled, "frames in use", "",
         "Frames in use when the account was taken.";
     TableFrames, "page_tables", Sampled, "page tables", "nr_page_table_pages",
         "Frames that hold page tables when the account is taken.";
     TableFramesPeak, "page_tables_peak", Sampled, "page tables, peak", "",
-        "The most frames that held page tables at one time.";
+        "The maximum number of frames that held page tables at one time.";
     Forks, "forks", Counted, "forks", "",
-        "Address spaces that were created as a copy of another.";
+        "Address spaces that were created as copies of others.";
     ForkCopied, "fork_entries_copied", Counted, "fork: entries copied", "",
         "Page-table entries that forks copied to the child.";
     AreasSplit, "vmas_split", Counted, "VMAs split", "",
@@ -196,9 +196,9 @@ rows! {
     MergesZero, "ksm_merged_zero", Counted, "KSM: zero-filled pages merged", "",
         "Zero-filled pages that ksmd replaced by the shared zero page.";
     UnmergesWritten, "ksm_cow", Counted, "KSM: copy-on-write", "part of cow_ksm",
-        "KSM pages, zero-filled ones not counted, that a write replaced by a page of the writer's own.";
+        "KSM pages, zero-filled ones not counted, that a write replaced by a private copy.";
     UnmergesAsked, "ksm_unmerged", Counted, "KSM: pages unmerged", "part of cow_ksm",
-        "KSM pages, zero-filled ones not counted, that were replaced by pages of their own because they may not be merged any more.";
+        "KSM pages, zero-filled ones not counted, that were replaced by private copies because they may no longer be merged.";
     EntriesHinted, "numa_hints_installed", Counted, "NUMA hint entries installed", "numa_pte_updates",
         "Entries that NUMA balancing made inaccessible so that the next access faults.";
     HintLocal, "numa_hint_faults_local", Counted, "NUMA hint faults: local", "numa_hint_faults_local",
@@ -220,13 +220,13 @@ rows! {
     WrittenBack, "written_back", Counted, "file pages written back", "part of nr_written",
         "Dirty pages of files that were written back so that they could be reclaimed.";
     SwapRefused, "swap_write_failed", Counted, "swap: writes failed", "",
-        "Pages that a swap device did not take: they stayed in memory.";
+        "Pages whose write to a swap device failed: they stayed in memory.";
     SwapFailed, "swap_read_failed", Counted, "swap: reads failed", "",
-        "Pages that could not be read from a swap device: the access that needed one got SIGBUS, or its system call EIO.";
+        "Pages that could not be read from a swap device: the access that needed the page received SIGBUS, or its system call returned EIO.";
     SwapIn, "swap_read", Counted, "swap: pages read", "pswpin",
         "Pages that were read from a swap device.";
     SwapAround, "swap_readahead", Counted, "swap: readahead", "swap_ra",
-        "Of these, pages that no access asked for: they are next to one that an access did ask for.";
+        "Of these, pages that no access requested: they were read because a page next to them was.";
     SwapAroundHit, "swap_readahead_hit", Counted, "swap: readahead, used", "swap_ra_hit",
         "Of these, pages that were accessed before the next swap fault in their VMA, or the next read of a swapped page of their object.";
     SwapAroundWasted, "swap_readahead_unused", Counted, "swap: readahead, unused", "",
@@ -234,17 +234,17 @@ rows! {
     SwapFolios, "swap_folios", Counted, "swap: folios read", "",
         "Folios of 4 to 16 pages into which pages that were swapped out together were read.";
     SwapReused, "swap_in_writable", Counted, "swap: mapped writable by a read", "",
-        "Pages that a read fault brought back from swap and mapped writable: the first write does not fault.";
+        "Pages that a read fault swapped in and mapped writable: the first write does not fault.";
     SwapSlots, "swap_slots", Sampled, "swap slots in use", "",
         "Slots of swap devices in use when the account was taken.";
     LocksTaken, "locks_taken", Requested, "locks: acquisitions", "/proc/lock_stat: acquisitions",
-        "Locks that were acquired anywhere in the kernel; a writer of a lock with a word for each CPU acquires all of them.";
+        "Lock acquisitions anywhere in the kernel; a writer of a lock with one word per CPU acquires every word.";
     LocksBounced, "locks_bounced", Requested, "locks: acquisitions bounced", "/proc/lock_stat: acq-bounces",
-        "Locks whose word another CPU wrote last when they were acquired.";
+        "Acquisitions of a lock whose word another CPU wrote last.";
     LockWordsShared, "lock_words_shared", Requested, "lock words of several CPUs", "",
         "Lock words that more than one CPU wrote, each counted once.";
     LocksWaited, "locks_waited", Requested, "locks: contentions", "/proc/lock_stat: contentions",
-        "Locks that another CPU or thread held when they were to be acquired.";
+        "Acquisitions of a lock that another CPU or thread held at first.";
     LinesBounced, "lines_bounced", Requested, "cache lines: bounced", "",
         "Writes to a 64-byte line of counters, entries or metadata that another CPU wrote last; /proc/lock_stat lists these lines.";
     LinesShared, "lines_shared", Requested, "cache lines of several CPUs", "",

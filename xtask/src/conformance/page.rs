@@ -39,8 +39,8 @@ pub fn blocks(tests: &[Test], expected: &Expected) -> Vec<Block> {
         "Of [Linux's own mm selftests](docs/conformance.md), {passes} subtests are expected to pass: {sentence}."
     );
     let reference = format!(
-        "The reference is one run on Linux 7.2.13: {} subtests, of which {} passed, {} failed as their authors say that \
-         they must, {} were skipped and {} failed. {passes} are expected to pass on Memwright: {sentence}.",
+        "The reference is one run on Linux 7.2.13: {} subtests, of which {} passed, {} failed as the tests \
+         themselves expect, {} were skipped and {} failed. {passes} are expected to pass on Memwright: {sentence}.",
         grouped(all),
         of(Reference::Passed),
         of(Reference::FailedAsExpected),
@@ -51,8 +51,8 @@ pub fn blocks(tests: &[Test], expected: &Expected) -> Vec<Block> {
     let lines = in_slice.iter().flat_map(|test| expected.of(&test.name));
     let passing = lines.filter(|line| line.expectation == Expectation::Pass);
     let slice = format!(
-        "`cargo xtask test` and `cargo xtask ci` run the tests that say `yes` in the column `slice` of \
-         `conformance/tests.tsv`: {} tests, of which {} subtests are expected to pass.",
+        "`cargo xtask test` and `cargo xtask ci` run the tests with `yes` in the column `slice` of \
+         `conformance/tests.tsv`: {} tests, in which {} subtests are expected to pass.",
         in_slice.len(),
         grouped(passing.count() as u64),
     );

@@ -20,17 +20,14 @@ const END: &str = "<!-- end -->\n";
 /// What Linux does, and the boot option that disables it.
 const OPTIONS: [(&str, &str); 6] = [
     (
-        "moves the stack of every system call by a random offset",
+        "offsets the kernel stack of every system call at random",
         "randomize_kstack_offset=off",
     ),
-    (
-        "clears what the kernel allocates for itself",
-        "init_on_alloc=0",
-    ),
+    ("zeroes the kernel's own allocations", "init_on_alloc=0"),
     ("charges pages to memory cgroups", "cgroup_disable=memory"),
-    ("calls the hooks of security modules", "lsm="),
-    ("prepares the audit of system calls", "audit=0"),
-    ("asks whether to preempt in the kernel", "preempt=none"),
+    ("calls the hooks of Linux security modules", "lsm="),
+    ("prepares to audit system calls", "audit=0"),
+    ("checks for preemption in the kernel", "preempt=none"),
 ];
 
 /// The measures in the table, each with its heading.
@@ -72,7 +69,7 @@ fn table(figures: &Figures) -> Result<String> {
         .and_then(|note| note.split(['+', '-', ' ']).next())
         .context("the version of Linux")?;
     let all: Vec<&str> = OPTIONS.map(|(_, option)| option).to_vec();
-    let own = format!("Debian's {version} as every other page boots it");
+    let own = format!("Debian's {version}, booted as on every other page");
     let mut lines = vec![(own, String::new(), medians(table, linux)?)];
     for (what, option) in OPTIONS {
         let cells = medians(table, &format!("{linux} {option}"))?;
@@ -84,7 +81,9 @@ fn table(figures: &Figures) -> Result<String> {
     lines.push(("Memwright".to_owned(), String::new(), cells));
     let headings = MEASURES.map(|(_, heading)| heading).join(" | ");
     let rule = "--:|".repeat(MEASURES.len());
-    let mut text = format!("| Linux does | without it | {headings} |\n|---|---|{rule}\n");
+    let mut text = format!(
+        "| work that Linux does | boot option that disables it | {headings} |\n|---|---|{rule}\n"
+    );
     for (what, option, cells) in lines {
         let option = format!("{option} ");
         let option = option.trim_start();

@@ -1,42 +1,46 @@
-//! Where Memwright comes to something else than Linux on purpose: each rule says exactly what, from what stands in the
-//! results themselves. A difference that no rule predicts is a mistake.
+//! The deliberate differences between Memwright and Linux. Each rule predicts one exactly, from the results alone. A
+//! difference that no rule predicts is a bug.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// Why two results of one line may differ.
+/// The reason why the two results of a line may differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// A store to a page that is there, and no watcher's: Linux faults once, because a protection change or the end of a
-    /// protection left a page that may be written as it was (`can_change_pte_writable` of Linux 7.2, `mm/mprotect.c`,
-    /// wants a dirty entry of shared memory). Memwright gives rights back at once: no fault.
+    /// A store to a present page that is not write-protected by userfaultfd. Linux takes one fault, because a
+    /// protection change or the removal of a write protection left the entry read-only (`can_change_pte_writable` of
+    /// Linux 7.2, `mm/mprotect.c`, requires a dirty entry for shared memory). Memwright restores write permission at
+    /// once and takes no fault.
     RightsAtOnce,
-    /// A store to a page of one's own that is write-protected for a watcher who is not told: Linux faults once, Memwright
-    /// asks the dirty bit: no fault.
+    /// A store to an exclusive page that an asynchronous userfaultfd write-protected. Linux takes one fault. Memwright
+    /// tracks the page by the dirty bit and takes none.
     TrackedWithoutFault,
-    /// A store to what such a watcher protected before it was there: Linux maps a protected page, and takes its protection
-    /// by a second fault; or any access where nobody cares for the protection any more: Linux clears the marker by a fault
-    /// of its own (`pte_marker_handle_uffd_wp` of Linux 7.2, `mm/memory.c`). Memwright maps the page without.
+    /// A store to a page that an asynchronous userfaultfd write-protected before it was populated: Linux maps the page
+    /// write-protected, and removes the protection with a second fault. Or any access after the registration no longer
+    /// covers write protection: Linux clears the marker with a separate fault (`pte_marker_handle_uffd_wp` of Linux
+    /// 7.2, `mm/memory.c`). Memwright maps the page unprotected with one fault.
     MarkerWithoutProtection,
-    /// A scan finds pages that are not there, where nobody watches: Linux calls them written, if it has a page table for
-    /// them (`pagemap_page_category` of Linux 7.2, `fs/proc/task_mmu.c`).
+    /// A scan covers absent pages that no userfaultfd tracks. Linux reports them as written if there is a page table
+    /// for them (`pagemap_page_category` of Linux 7.2, `fs/proc/task_mmu.c`). Memwright does not.
     NotThere,
-    /// Private areas that touch and are alike, after a guard was put somewhere: until Linux 6.18 its area then had a reverse
-    /// map like one with pages of its own (`madvise_guard_install` of 6.18, `mm/madvise.c`), which keeps areas apart
-    /// (`is_mergeable_anon_vma`). Memwright has them as one, as later Linux does.
+    /// Adjacent private areas with equal attributes, after a guard was installed. Until Linux 6.18,
+    /// `madvise_guard_install` (`mm/madvise.c`) gives the guarded area an `anon_vma`, as if it had pages, and
+    /// `is_mergeable_anon_vma` keeps the areas apart. Memwright merges them, as later Linux does.
     GuardedApart,
-    /// Private anonymous areas that touch and are alike, not writable, after a guard was put somewhere: with its reverse map
-    /// a guarded area of Linux 6.18 that nobody has touched stays promised when it becomes read-only (`mprotect_fixup` of
-    /// 6.18, `mm/mprotect.c`), and is one with a neighbour that has pages. Memwright takes the promise back, as later
-    /// Linux does, and the areas differ.
+    /// Adjacent private anonymous areas with equal attributes that are not writable, after a guard was installed. On
+    /// Linux 6.18 an untouched area with a guard has an `anon_vma`, so it stays accounted when it becomes read-only
+    /// (`mprotect_fixup` of 6.18, `mm/mprotect.c`), and merges with a neighbour that has pages. Memwright unaccounts
+    /// it, as later Linux does, and the areas differ.
     GuardedPromised,
-    /// A part of an area that had a guard moves to its end, and its watcher is not told of moves: the reverse map of 6.18
-    /// keeps the two apart, so that he is told that the part is gone and watches what stays. Memwright has them as one, as
-    /// later Linux does, and nobody watches that. What comes of it differs: nothing after it is compared.
+    /// A part of an area that had a guard moves to the area's end, and its userfaultfd does not receive remap events.
+    /// The `anon_vma` of 6.18 keeps the two areas apart, so the userfaultfd receives an unmap event for the part and
+    /// stays registered for the rest. Memwright merges them, as later Linux does, and the merged area has no
+    /// userfaultfd. Everything after that may differ, so nothing after it is compared.
     GuardedGone,
-    /// A page whose watcher protected it, and then registered it for less: a store is no business of his any more. Linux
-    /// lets it through and leaves the entry's bit (`do_wp_page` of Linux 7.2, `mm/memory.c`, takes it where stores are
-    /// watched), so that the page passes for one that was not written. Memwright takes the protection with the store.
+    /// A store to a page that a userfaultfd write-protected before it was registered again for fewer modes, so that it
+    /// no longer handles stores. Linux permits the store and leaves the entry's bit (`do_wp_page` of Linux 7.2,
+    /// `mm/memory.c`, clears it only in areas registered for write protection), so the page counts as not written.
+    /// Memwright removes the write protection with the store.
     StoreEndsProtection,
 }
 
@@ -53,27 +57,29 @@ impl Rule {
         Self::StoreEndsProtection,
     ];
 
-    /// What it says, for the summary.
+    /// Returns the rule's name in the summary.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::RightsAtOnce => "rights given back at once: a fault less",
-            Self::TrackedWithoutFault => "tracked by the dirty bit: a fault less",
-            Self::MarkerWithoutProtection => "protected before it was there: a fault less",
-            Self::NotThere => "not there, and not called written",
-            Self::GuardedApart => "apart for a guard's sake",
-            Self::GuardedPromised => "promised for a guard's sake",
-            Self::GuardedGone => "gone from beside a guard, and watched there",
-            Self::StoreEndsProtection => "protected for nobody, and written",
+            Self::RightsAtOnce => "write permission restored at once: one fault fewer",
+            Self::TrackedWithoutFault => "tracked by the dirty bit: one fault fewer",
+            Self::MarkerWithoutProtection => {
+                "write-protected before it was populated: one fault fewer"
+            }
+            Self::NotThere => "absent, and not reported as written",
+            Self::GuardedApart => "not merged because of a guard",
+            Self::GuardedPromised => "accounted because of a guard",
+            Self::GuardedGone => "unmap event because of a guard",
+            Self::StoreEndsProtection => "unused write protection removed by a store",
         }
     }
 
-    /// Whether all that follows may differ too.
+    /// Whether everything after the difference may differ too.
     pub fn ends(self) -> bool {
         self == Self::GuardedGone
     }
 
-    /// The rule by which what the guest said follows from what the referee said, and did `before`. What watchers were
-    /// told is the same by every rule.
+    /// Returns the rule that predicts the guest's result from the referee's result and the results `before` it. Only
+    /// the rules about guards permit different userfaultfd events.
     pub fn of(before: &[String], referee: &str, guest: &str) -> Option<Self> {
         let ((referee, told), (guest, also_told)) = (without_told(referee), without_told(guest));
         if told != also_told {
@@ -86,20 +92,20 @@ impl Rule {
     }
 }
 
-/// A result, and apart from it what watchers were told.
+/// Returns a result without its userfaultfd events (the lines `told`), and the events.
 fn without_told(result: &str) -> (String, Vec<&str>) {
     let (told, rest): (Vec<&str>, Vec<&str>) =
         result.lines().partition(|line| line.starts_with("  told "));
     (rest.join("\n"), told)
 }
 
-/// An access that was done: `WHO write PAGE VALUE: BEFORE done faults COUNT`, or with what was read.
+/// A completed access: `PROCESS write PAGE VALUE: BEFORE done faults COUNT`; a read has the value instead of `done`.
 #[derive(Debug, PartialEq, Eq)]
 struct Done<'a> {
     line: &'a str,
-    /// What pagemap said of the page before.
+    /// The pagemap entry before the access.
     before: &'a str,
-    /// What was read.
+    /// The value that was read, or `done` for a store.
     value: &'a str,
     faults: u64,
 }
@@ -135,7 +141,7 @@ fn of_access(referee: &str, guest: &str) -> Option<Rule> {
     }
 }
 
-/// Whether a store to a write-protected page was done.
+/// Whether a store to `page` completed while its entry was write-protected.
 fn was_stored_to(before: &[String], page: u64) -> bool {
     before.iter().any(|result| {
         Done::parse(result).is_some_and(|done| {
@@ -146,14 +152,14 @@ fn was_stored_to(before: &[String], page: u64) -> bool {
     })
 }
 
-/// Whether what pagemap says of a page is the same but for a protection that a store took from the guest's.
+/// Whether the pagemap entries differ only in the write protection, which a store removed on the guest.
 fn is_protected_on(before: &[String], page: u64, referee: &str, guest: &str) -> bool {
     referee.strip_suffix('w') == Some(guest)
         && guest.starts_with(['p', 'f'])
         && was_stored_to(before, page)
 }
 
-/// What pagemap says of each page: a letter for where it is, and more of them for what else is true of it.
+/// Splits a line into the pagemap entries of its pages: a letter for the state of a page, followed by its flags.
 fn entries(said: &str) -> Vec<&str> {
     let starts: Vec<usize> = said
         .match_indices(['p', 'f', 's', '.'])
@@ -167,7 +173,7 @@ fn entries(said: &str) -> Vec<&str> {
         .collect()
 }
 
-/// What an access found, or what all pages are.
+/// Returns the rule for different pagemap entries, in the result of an access or of the command `pages`.
 fn of_entries(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     if let (Some(one), Some(other)) = (Done::parse(referee), Done::parse(guest)) {
         let page = one.line.split(' ').nth(2)?.parse().ok()?;
@@ -190,21 +196,21 @@ fn of_entries(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
 
 /// Categories of `PAGEMAP_SCAN` (include/uapi/linux/fs.h).
 const WRITTEN: u64 = 1 << 1;
-/// All that the interpreter is told, unless it asks for more.
+/// The categories that the interpreter requests in its return mask by default.
 const TOLD: u64 = 0x17f;
 
-/// What a scan asks for.
+/// The arguments of a scan.
 struct Scan {
     protects: bool,
     inverted: u64,
     all: u64,
     any: u64,
-    /// The most pages it tells of; 0 for any number.
+    /// The maximum number of pages to report; 0 for no limit.
     most: u64,
 }
 
 impl Scan {
-    /// From the line of the script.
+    /// Parses a line of the script.
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.split(' ').skip(1);
         let name = words.next()?;
@@ -228,7 +234,7 @@ impl Scan {
         }
     }
 
-    /// How a page with these categories is told, if it is.
+    /// Returns the categories that the scan reports for a page with these categories, if it reports the page.
     fn told(&self, categories: u64) -> Option<u64> {
         let seen = categories ^ self.inverted;
         let wanted = seen & self.all == self.all && (self.any == 0 || seen & self.any != 0);
@@ -236,7 +242,8 @@ impl Scan {
     }
 }
 
-/// What a scan found, page by page, and where it ended: `RUNS START-END:CATEGORIES ... until END`.
+/// Parses the result of a scan, `RUNS START-END:CATEGORIES ... until END`, into the categories of each page and the
+/// end.
 fn scanned(said: &str) -> Option<(BTreeMap<u64, u64>, u64)> {
     let (runs, until) = said.split_once(" until ")?;
     let mut pages = BTreeMap::new();
@@ -250,7 +257,8 @@ fn scanned(said: &str) -> Option<(BTreeMap<u64, u64>, u64)> {
     Some((pages, until.parse().ok()?))
 }
 
-/// Whether what a scan told of a page is the same but that it is written on the guest, whose protection a store took.
+/// Whether a scan's reports of a page differ only because it counts as written on the guest, where a store removed its
+/// write protection.
 fn is_written_on(
     before: &[String],
     page: u64,
@@ -289,7 +297,8 @@ fn of_scan(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     if differ == 0 && written {
         return (until == end).then_some(Rule::StoreEndsProtection);
     }
-    // Who has no room for a page that the other passes over ends there; who told of such pages has fewer left.
+    // A scan without room for a page that the other scan skips stops there. A scan that reported such pages has room
+    // for fewer others.
     let is_full = |pages: &BTreeMap<u64, u64>| differ > 0 && pages.len() as u64 == scan.most;
     let ends = match until.cmp(&end) {
         Ordering::Equal => differ > 0,
@@ -303,10 +312,10 @@ fn of_scan(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     ends.then_some(Rule::NotThere)
 }
 
-/// Puts a guard somewhere (`MADV_GUARD_INSTALL`).
+/// The advice `MADV_GUARD_INSTALL`, as scripts write it.
 const GUARD_INSTALL: &str = "102";
 
-/// Whether a guard was put somewhere.
+/// Whether a guard was installed anywhere.
 fn was_guarded(before: &[String]) -> bool {
     before.iter().any(|result| {
         let line = result.split(':').next().unwrap_or_default();
@@ -315,7 +324,7 @@ fn was_guarded(before: &[String]) -> bool {
     })
 }
 
-/// Of results that are the same but for what watchers were told, after a guard was put somewhere.
+/// Returns the rule for results that differ only in their userfaultfd events, after a guard was installed.
 fn of_told(
     before: &[String],
     (result, told): (&str, &[&str]),
@@ -335,7 +344,8 @@ fn of_told(
         .then_some(Rule::GuardedGone)
 }
 
-/// What watchers were told, with one line for memory that went in parts which touch: `  told WHO remove PAGE COUNT`.
+/// Returns the userfaultfd events with adjacent ranges of the same removal or unmap (`  told UFFD remove PAGE COUNT`)
+/// joined into one.
 fn whole_parts(told: &[&str]) -> Vec<String> {
     let parse = |line: &str| -> Option<(String, u64, u64)> {
         let (rest, count) = line.rsplit_once(' ')?;
@@ -373,7 +383,7 @@ fn of_areas(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     }
 }
 
-/// A result with the private areas of this kind joined that touch and are alike.
+/// Returns a result in which adjacent equal private areas are joined if `which` accepts the second of them.
 fn joined(result: &str, which: fn(&Area<'_>) -> bool) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in result.lines() {
@@ -395,7 +405,7 @@ fn joined(result: &str, which: fn(&Area<'_>) -> bool) -> String {
     lines.join("\n")
 }
 
-/// A line of the areas: pages, rights, bytes into the file, and the file's name or nothing.
+/// A line of `/proc/self/maps`: page numbers, permissions, offset in bytes, and the file's name, if any.
 #[derive(Debug, Clone, Copy)]
 struct Area<'a> {
     start: u64,
@@ -406,7 +416,7 @@ struct Area<'a> {
 }
 
 impl Area<'_> {
-    /// Whether what is promised tells such areas apart.
+    /// Whether the commit charge can keep such areas apart.
     fn is_promised_by_guard(&self) -> bool {
         self.path.is_empty() && !self.rights.contains('w')
     }
@@ -423,7 +433,7 @@ impl Area<'_> {
     }
 }
 
-/// The line of a private area.
+/// Parses the line of a private area; `None` for any other line.
 fn private(line: &str) -> Option<Area<'_>> {
     let mut words = line.strip_prefix("  ")?.splitn(4, ' ');
     let (start, end) = words.next()?.split_once('-')?;

@@ -8,9 +8,8 @@ use crate::tier::Tier;
 pub struct Rule {
     /// The test binary.
     binary: &'static str,
-    /// Prefixes of the tests' names. Where there are several, tests whose names differ only in the prefix ask the same
-    /// question on several machines or builds, and a tier runs a number of them; which ones depends on the rest of the
-    /// name.
+    /// Prefixes of the tests' names. Where there are several, tests whose names differ only in the prefix are the same
+    /// test on several machines or builds. A tier runs a number of them; which ones depends on the rest of the name.
     beginnings: &'static [&'static str],
     /// The number of alternatives: the prefixes, or, where there is one prefix, the parts into which its tests are
     /// divided by their names.
@@ -44,7 +43,7 @@ pub const RULES: &[Rule] = &[
         beginnings: &["rounds::offset_0::", "rounds::offset_1::", "rounds::offset_23::", "rounds::offset_1009::"],
         of: 4,
         runs: [1, 2],
-        what: "10,000 rounds of threads against one another, at four offsets",
+        what: "10,000 rounds of racing threads, at four offsets",
     },
     Rule {
         binary: QEMU,
@@ -58,49 +57,49 @@ pub const RULES: &[Rule] = &[
         beginnings: &["rounds::nodes::musl-static::parallel_on_4::"],
         of: 1,
         runs: [0, 0],
-        what: "rounds with pages that move, on parallel CPUs",
+        what: "rounds with page migration, on parallel CPUs",
     },
     Rule {
         binary: QEMU,
         beginnings: &["pressure::musl-static::on_4::swap_during"],
         of: 1,
         runs: [1, 1],
-        what: "one of those that follow, which runs on four CPUs only",
+        what: "a test of the next group that runs on four CPUs only",
     },
     Rule {
         binary: QEMU,
         beginnings: &["pressure::musl-static::on_1::", "pressure::musl-static::on_4::"],
         of: 2,
         runs: [1, 2],
-        what: "more memory in use than there is, on one CPU and on four",
+        what: "more memory in use than the machine has, on one CPU and on four",
     },
     Rule {
         binary: QEMU,
         beginnings: &["kernel::tests_itself_in_parallel_on_2", "kernel::tests_itself_in_parallel_on_4", "kernel::tests_itself_in_parallel_on_8"],
         of: 3,
         runs: [1, 2],
-        what: "the kernel's tests of itself on parallel CPUs",
+        what: "the kernel's self-tests on parallel CPUs",
     },
     Rule {
         binary: QEMU,
         beginnings: &["disk::musl-static::swap_calls"],
         of: 1,
         runs: [0, 1],
-        what: "on a disk what the first tier asks of compressed swap",
+        what: "on a swap disk, the test that the first tier runs on compressed swap",
     },
     Rule {
         binary: QEMU,
         beginnings: &["busybox::md5sum"],
         of: 1,
         runs: [0, 1],
-        what: "hashes of 16 MiB",
+        what: "MD5 sums of 16 MiB",
     },
     Rule {
         binary: QEMU,
         beginnings: &["programs::fork_storm"],
         of: 1,
         runs: [0, 0],
-        what: "hundreds of processes that want more memory than there is",
+        what: "hundreds of processes that need more memory than the machine has",
     },
     Rule {
         binary: QEMU,
@@ -114,63 +113,63 @@ pub const RULES: &[Rule] = &[
         beginnings: &["installed::works_outside_the_checkout"],
         of: 1,
         runs: [0, 1],
-        what: "`cargo install`, which builds the command once more",
+        what: "`cargo install`, which builds the command again",
     },
     Rule {
         binary: QEMU,
         beginnings: &["bench::figures_once_reached_hold"],
         of: 1,
         runs: [0, 1],
-        what: "two dozen experiments, whose figures may not grow",
+        what: "two dozen experiments whose figures must not increase",
     },
     Rule {
         binary: QEMU,
         beginnings: &["bench::hint_faults_are_the_only_ones"],
         of: 1,
         runs: [0, 1],
-        what: "an experiment on nodes, in which no fault is but for a hint",
+        what: "a NUMA experiment in which every fault is a hint fault",
     },
     Rule {
         binary: QEMU,
         beginnings: &["stretches::"],
         of: 1,
         runs: [0, 1],
-        what: "long operations, each with its scheduling points",
+        what: "long operations, checked for scheduling points",
     },
     Rule {
         binary: QEMU,
         beginnings: &["sequences::as_shipped::"],
         of: 1,
         runs: [0, 1],
-        what: "sequences of calls, each with its scheduling points",
+        what: "sequences of calls, checked for scheduling points",
     },
     Rule {
         binary: "memwright-sim/numa",
         beginnings: &["together::"],
         of: 1,
         runs: [0, 1],
-        what: "pages that migrate together, in every order",
+        what: "migration of pages with several owners, in all interleavings",
     },
     Rule {
         binary: "memwright-cli/one_instruction",
         beginnings: &[""],
         of: 1,
         runs: [0, 1],
-        what: "two of Debian's kernels, one of them an instruction longer",
+        what: "two of Debian's kernels, one of which executes one more instruction",
     },
     Rule {
         binary: "memwright-cli/exact",
         beginnings: &["linux_"],
         of: 1,
         runs: [0, 1],
-        what: "counts on Debian's kernel, held to those made by hand",
+        what: "counts on Debian's kernel, compared with counts made by hand",
     },
     Rule {
         binary: "memwright-cli/exact",
         beginnings: &["ticks_on_linux"],
         of: 1,
         runs: [0, 1],
-        what: "ticks on Debian's kernel, held to those counted by hand",
+        what: "ticks on Debian's kernel, compared with ticks counted by hand",
     },
     Rule {
         binary: "memwright-cli/settings",
@@ -198,7 +197,7 @@ pub const RULES: &[Rule] = &[
         beginnings: &[""],
         of: 3,
         runs: [1, 3],
-        what: "cases of which every order is tried",
+        what: "cases of which all interleavings are tried",
     },
 ];
 

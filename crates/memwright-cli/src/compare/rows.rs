@@ -30,27 +30,27 @@ const PERSONALITY: &[(&str, &str, &str)] = &[
     (
         "instructions_user",
         "instructions: user mode",
-        "Instructions that programs retired in user mode, from the start of PROGRAM to its end.",
+        "Instructions that programs retired in user mode, from the start of PROGRAM to its exit.",
     ),
     (
         "instructions_kernel",
         "instructions: kernel",
-        "Instructions that the kernel retired outside interrupts from the start of PROGRAM, its exec included, to its end, without those spent on the account itself and on waiting for input.",
+        "Instructions that the kernel retired outside interrupts from the start of PROGRAM, including its exec, to its exit, except those spent on the account itself and on waiting for input.",
     ),
     (
         "instructions_interrupts",
         "instructions: interrupts",
-        "Instructions that the kernel retired in interrupts that struck in user mode, timer ticks above all: from the interrupt's entry to the return to user mode, or to the switch to another thread.",
+        "Instructions that the kernel retired in interrupts that arrived in user mode, mostly timer ticks: from the interrupt's entry to the return to user mode, or to the switch to another thread.",
     ),
     (
         "instructions_stretch",
         "instructions: kernel, longest stretch",
-        "The most instructions that the kernel retired between two scheduling points: for so long at most a thread that became ready waited for the kernel. Runs below 500,000 are not all seen.",
+        "The maximum number of instructions that the kernel retired between two scheduling points, which bounds how long a runnable thread waited for the kernel. Stretches below 500,000 may be missed.",
     ),
     (
         "locks_contended",
         "waits for another CPU",
-        "Waits for a lock that another CPU held, or for something else that another CPU did. With several CPUs.",
+        "Waits for a lock that another CPU held, or for another action of a CPU; only with several CPUs.",
     ),
     (
         "locks_halted",
@@ -60,17 +60,17 @@ const PERSONALITY: &[(&str, &str, &str)] = &[
     (
         "flush_waits_halted",
         "TLB shootdowns: waits that halted",
-        "Long waits for the acknowledgement of a shootdown in which the CPU halted until the last of the other CPUs woke it. With several CPUs.",
+        "Long waits for the acknowledgement of a shootdown, in which the CPU halted until the last of the other CPUs woke it; only with several CPUs.",
     ),
     (
         "processes",
         "processes",
-        "Processes that were started: PROGRAM is counted, process 1 is not.",
+        "Processes that were started, including PROGRAM but not process 1.",
     ),
     (
         "processes_killed",
         "processes killed at the end",
-        "Processes that were still alive when PROGRAM ended, and were killed.",
+        "Processes that were still alive when PROGRAM exited, and were killed.",
     ),
     (
         "oom_kills",
@@ -80,7 +80,7 @@ const PERSONALITY: &[(&str, &str, &str)] = &[
     (
         "audit_findings",
         "audit findings",
-        "Contradictions between frames, page tables, references and VMAs that the audit found after the run: any but 0 is a bug of Memwright.",
+        "Inconsistencies between frames, page tables, references and VMAs that the audit found after the run: any value but 0 is a bug in Memwright.",
     ),
 ];
 

@@ -95,7 +95,7 @@ enter_user:
     push r13
     push r14
     push r15
-    push rdx                        // what `serve` is called with
+    push rdx                        // the argument of `serve`
     push rsi                        // `serve`
     push rdi                        // the state; the stack is aligned for a call
     jmp to_user
@@ -145,8 +145,8 @@ system_call_entry:
     cmp rax, gs:[{cpu_look_at}]
     ja 6f
     mov gs:[{cpu_changed}], rax
-    mov rcx, [rdi + {rip}]          // the last page of user addresses is never mapped: canonical
-    mov r11, [rdi + {flags}]        // as SYSCALL left them: interrupts are enabled
+    mov rcx, [rdi + {rip}]          // canonical: the last page of user addresses is never mapped
+    mov r11, [rdi + {flags}]        // as SYSCALL saved them: interrupts are enabled
     test r11d, {not_fast}
     jnz to_user
     mov rdx, [rdi + {rdx}]
@@ -166,7 +166,7 @@ to_user:
     mov rsi, [rdi + {rip}]
     mov rax, rsi
     shr rax, 47
-    jnz 3f                          // not a user address: it faults here, not in the IRET
+    jnz 3f                          // not a user address: report the fault here, not at IRET
     rdtsc
     shl rdx, 32
     lea rax, [rax + rdx + {exit_fast}]
@@ -241,7 +241,7 @@ leave_user:
     jz 8f
     cmp rax, gs:[{cpu_look_after}]
     ja 8f
-    add rax, {exit_interrupt}       // here an interrupt ends: what it took is counted to its IRET
+    add rax, {exit_interrupt}       // end of an interrupt: count its instructions up to the IRET
     mov gs:[{cpu_changed}], rax
     sub rax, rcx
     add gs:[{cpu_interrupts}], rax

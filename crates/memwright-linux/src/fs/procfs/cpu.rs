@@ -25,12 +25,12 @@ stubs! {
     WRITE_PROTECT: "/proc/cpuinfo" "wp" Text("yes"), "Every x86-64 CPU has it.";
     NICE: "/proc/stat" "cpu: nice" Number(0), "Every thread has the same priority.";
     WAIT: "/proc/stat" "cpu: iowait" Number(0), "A CPU that waits for a disk polls it.";
-    INTERRUPT: "/proc/stat" "cpu: irq" Number(0), "Time in interrupts counts as time in the kernel.";
-    SOFT_INTERRUPT: "/proc/stat" "cpu: softirq" Number(0), "There are no soft interrupts.";
+    INTERRUPT: "/proc/stat" "cpu: irq" Number(0), "Interrupt time counts as system time.";
+    SOFT_INTERRUPT: "/proc/stat" "cpu: softirq" Number(0), "There are no softirqs.";
     STOLEN: "/proc/stat" "cpu: steal" Number(0), "No hypervisor reports stolen time.";
-    GUEST: "/proc/stat" "cpu: guest" Number(0), "There are no guests.";
-    GUEST_NICE: "/proc/stat" "cpu: guest_nice" Number(0), "There are no guests.";
-    BLOCKED: "/proc/stat" "procs_blocked" Number(0), "A CPU that waits for a disk polls it: no thread sleeps for one.";
+    GUEST: "/proc/stat" "cpu: guest" Number(0), "There are no virtual machines.";
+    GUEST_NICE: "/proc/stat" "cpu: guest_nice" Number(0), "There are no virtual machines.";
+    BLOCKED: "/proc/stat" "procs_blocked" Number(0), "A CPU that waits for a disk polls it: no thread sleeps for I/O.";
 }
 
 /// Iterates over the CPUs by number.

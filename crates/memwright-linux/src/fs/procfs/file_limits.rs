@@ -16,7 +16,7 @@ use core::{
 };
 
 stubs! {
-    UNUSED_FILES: "/proc/sys/fs/file-nr" "unused" Number(0), "The number is a constant of Linux.";
+    UNUSED_FILES: "/proc/sys/fs/file-nr" "unused" Number(0), "The number is constant on Linux too.";
 }
 
 /// Defines the file of one limit.

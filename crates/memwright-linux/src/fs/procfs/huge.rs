@@ -22,7 +22,7 @@ stubs! {
     SCAN_DEFRAG_STUB: "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag" "" Unused,
         "No allocation of a huge page compacts or reclaims memory.";
     SIZE_STUB: "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size" "" Number(HUGE_BYTES),
-        "It is the size that a page-middle-directory entry of x86-64 maps.";
+        "A PMD entry of x86-64 maps this size.";
 }
 
 /// `/sys/kernel/mm`.

@@ -10,7 +10,7 @@ use memwright_table::sync::{
 
 stubs! {
     LINES_WAITED: "/proc/lock_stat" "line: waited" Number(0), "A CPU cannot count how often it waits for a cache line.";
-    MISSED_REST: "/proc/lock_stat" "line missed: bounced, shared and waited" Number(0), "The row has one count.";
+    MISSED_REST: "/proc/lock_stat" "line missed: bounced, shared and waited" Number(0), "The row has a single count.";
 }
 
 /// `/proc/lock_stat`: lock statistics. It has the purpose of its namesake in Linux 7.2

@@ -22,7 +22,7 @@ stubs! {
     OFFLINE: "/sys/devices/system/cpu/offline" "" Text(""), "No CPU can be taken offline.";
     POSSIBLE: "/sys/devices/system/cpu/possible" "" Copy("/sys/devices/system/cpu/online"), "No CPU can be added.";
     PRESENT: "/sys/devices/system/cpu/present" "" Copy("/sys/devices/system/cpu/online"), "No CPU can be added.";
-    HIGHEST: "/sys/devices/system/cpu/kernel_max" "" Number(CpuSet::from_bits(u64::MAX).bits().count_ones() as u64 - 1), "A set of CPUs has 64 bits.";
+    HIGHEST: "/sys/devices/system/cpu/kernel_max" "" Number(CpuSet::from_bits(u64::MAX).bits().count_ones() as u64 - 1), "A CPU mask has 64 bits.";
 }
 
 /// Writes the text of a file about a CPU.

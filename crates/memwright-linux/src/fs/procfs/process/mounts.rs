@@ -14,8 +14,8 @@ use alloc::sync::Arc;
 use core::fmt::{self, Write};
 
 stubs! {
-    DUMP: "/proc/PID/mounts" "fs_freq" Number(0), "The number is a constant of Linux.";
-    CHECK: "/proc/PID/mounts" "fs_passno" Number(0), "The number is a constant of Linux.";
+    DUMP: "/proc/PID/mounts" "fs_freq" Number(0), "The number is constant on Linux too.";
+    CHECK: "/proc/PID/mounts" "fs_passno" Number(0), "The number is constant on Linux too.";
 }
 
 /// Writes the source of a mount: the type of the file system, unless a program specified a source.

@@ -22,7 +22,7 @@ use memwright_table::{Page, PageRange, VirtAddr};
 
 stubs! {
     FILE_HUGE: "/proc/PID/smaps" "FilePmdMapped" Number(0), "Every file counts as shmem: see ShmemPmdMapped.";
-    MMU_PAGE_SIZE: "/proc/PID/smaps" "MMUPageSize" Copy("KernelPageSize"), "The two are one on x86-64.";
+    MMU_PAGE_SIZE: "/proc/PID/smaps" "MMUPageSize" Copy("KernelPageSize"), "The two sizes are equal on x86-64.";
 }
 
 /// An area and the sums over its pages.

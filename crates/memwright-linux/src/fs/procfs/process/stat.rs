@@ -17,20 +17,20 @@ stubs! {
     FLAGS: "/proc/PID/stat" "9 flags" Number(0), "They are internal to Linux.";
     PRIORITY: "/proc/PID/stat" "18 priority" Number(20), "Every thread has the same priority.";
     NICE: "/proc/PID/stat" "19 nice" Number(0), "Every thread has the same priority.";
-    INTERVAL: "/proc/PID/stat" "21 itrealvalue" Number(0), "The number is a constant of Linux.";
+    INTERVAL: "/proc/PID/stat" "21 itrealvalue" Number(0), "The number is constant on Linux too.";
     STACK_POINTER: "/proc/PID/stat" "29 kstkesp" Number(0), "Linux reports it only for a process that exits.";
     INSTRUCTION: "/proc/PID/stat" "30 kstkeip" Number(0), "Linux reports it only for a process that exits.";
-    WAIT_CHANNEL: "/proc/PID/stat" "35 wchan" Number(0), "The kernel does not note where a thread sleeps.";
-    SWAPPED: "/proc/PID/stat" "36 nswap" Number(0), "The number is a constant of Linux.";
-    CHILDREN_SWAPPED: "/proc/PID/stat" "37 cnswap" Number(0), "The number is a constant of Linux.";
+    WAIT_CHANNEL: "/proc/PID/stat" "35 wchan" Number(0), "The kernel does not record where a thread sleeps.";
+    SWAPPED: "/proc/PID/stat" "36 nswap" Number(0), "The number is constant on Linux too.";
+    CHILDREN_SWAPPED: "/proc/PID/stat" "37 cnswap" Number(0), "The number is constant on Linux too.";
     REAL_TIME: "/proc/PID/stat" "40 rt_priority" Number(0), "There are no real-time policies.";
-    POLICY: "/proc/PID/stat" "41 policy" Number(0), "Every thread is scheduled by SCHED_OTHER.";
+    POLICY: "/proc/PID/stat" "41 policy" Number(0), "Every thread has the policy SCHED_OTHER.";
     BLOCK_DELAY: "/proc/PID/stat" "42 delayacct_blkio_ticks" Number(0), "A CPU that waits for a disk polls it.";
-    GUEST: "/proc/PID/stat" "43 guest_time" Number(0), "There are no guests.";
-    CHILDREN_GUEST: "/proc/PID/stat" "44 cguest_time" Number(0), "There are no guests.";
+    GUEST: "/proc/PID/stat" "43 guest_time" Number(0), "There are no virtual machines.";
+    CHILDREN_GUEST: "/proc/PID/stat" "44 cguest_time" Number(0), "There are no virtual machines.";
     EXIT_CODE: "/proc/PID/stat" "52 exit_code" Number(0), "Only wait reports it, to the parent.";
-    LIBRARY_PAGES: "/proc/PID/statm" "5 lib" Number(0), "The number is a constant of Linux.";
-    DIRTY_PAGES: "/proc/PID/statm" "7 dt" Number(0), "The number is a constant of Linux.";
+    LIBRARY_PAGES: "/proc/PID/statm" "5 lib" Number(0), "The number is constant on Linux too.";
+    DIRTY_PAGES: "/proc/PID/statm" "7 dt" Number(0), "The number is constant on Linux too.";
 }
 
 /// `/proc/PID/stat` (`do_task_stat` in `fs/proc/array.c` of Linux 7.2). Fields for features that do not exist here
