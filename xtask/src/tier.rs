@@ -124,7 +124,7 @@ pub const STAGES: &[Row] = &[
     row(Stage::LinuxSlice,         "random programs, Linux",        [None,      Some(60),  Some(0)]),
     row(Stage::Miri,               "undefined behaviour",           [None,      Some(420), Some(0)]),
     row(Stage::FuzzTargets,        "targets of the fuzzer",         [None,      Some(240), Some(0)]),
-    row(Stage::Mistakes,           "planted mistakes",              [None,      Some(180), Some(0)]),
+    row(Stage::Mistakes,           "planted mistakes",              [None,      Some(200), Some(0)]),
     row(Stage::Figures,            "published figures",             [None,      Some(60),  Some(0)]),
     row(Stage::OldestCompiler,     "oldest compiler",               [None,      Some(60),  None]),
 ];
