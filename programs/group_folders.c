@@ -1,5 +1,5 @@
-/* Do files and folders created in a folder with the set-group-ID bit get the folder's group, and who may keep the bit, or
- * read a file without updating its access time?
+/* Do files and folders created in a folder with the set-group-ID bit get the folder's group, and which user may keep the bit,
+ * or read a file without updating its access time?
  */
 #include "check.h"
 #include <grp.h>

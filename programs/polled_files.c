@@ -85,7 +85,7 @@ static void mounts(void)
 	int file = open("/proc/self/mounts", O_RDONLY), set = epoll_create1(0);
 	NEED(file >= 0 && set >= 0 && watch(set, file) == 0);
 	if (mkdir("/tmp/polled", 0755) != 0 || mount("none", "/tmp/polled", "tmpfs", 0, NULL) != 0) {
-		/* A user who may not mount sees no change. */
+		/* A user without the right to mount sees no change. */
 		rmdir("/tmp/polled");
 		close(file);
 		close(set);

@@ -112,7 +112,7 @@ impl Room {
     }
 
     /// Returns how many guests were started since the last call: those that booted, whether one stopped to be saved, and
-    /// those that were restored. A guest whose clock jumps at the stop boots again, so that boots are not counted.
+    /// those that were restored. A guest may have to boot again before its state is taken, so that boots are not counted.
     fn started(&self) -> [usize; 3] {
         let text = fs::read_to_string(self.path("started")).unwrap();
         fs::write(self.path("started"), "").unwrap();

@@ -14,7 +14,7 @@ use crate::{
 };
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};
-use memwright::{Effort, SwapPayer, swap::ObjectPlace};
+use memwright::{Effort, Memcg, swap::ObjectPlace};
 use memwright_table::sync::pause_point;
 
 /// Nanoseconds between two checks of the number of free frames.
@@ -30,30 +30,30 @@ const MOST_ROUNDS: usize = 64;
 /// A position of the reclaim cursor: in the pages that processes map, then in those that are not mapped.
 #[derive(Clone, Copy, Default)]
 struct Position {
-    shown: hand::Position,
+    mapped: hand::Position,
     /// The position in the unmapped pages, while the cursor is there.
-    unshown: Option<ObjectPlace>,
+    unmapped: Option<ObjectPlace>,
 }
 
 impl Position {
     /// Continues to the end of the round, or until the scan control stops it. Scans pages of processes that are
-    /// `wanted`, and unmapped pages, only those charged to `payer` if that is given. Returns whether the round is
+    /// `wanted`, and unmapped pages, only those charged to `memcg` if that is given. Returns whether the round is
     /// complete.
     fn go_on(
         &mut self,
         kernel: &Kernel,
         wanted: &impl Fn(&Process) -> bool,
-        payer: Option<SwapPayer>,
+        memcg: Option<Memcg>,
         effort: &mut Effort,
     ) -> bool {
-        let shown = |space: &Space, page| space.reclaim(page, effort);
-        if self.unshown.is_none() && !self.shown.go_on(kernel, wanted, shown) {
+        let mapped = |space: &Space, page| space.reclaim(page, effort);
+        if self.unmapped.is_none() && !self.mapped.go_on(kernel, wanted, mapped) {
             return false;
         }
-        let mut place = self.unshown.take().unwrap_or_default();
-        let is_over = kernel.memory.reclaim_objects(&mut place, payer, effort);
+        let mut place = self.unmapped.take().unwrap_or_default();
+        let is_over = kernel.memory.reclaim_objects(&mut place, memcg, effort);
         if !is_over {
-            self.unshown = Some(place);
+            self.unmapped = Some(place);
         }
         is_over
     }
@@ -83,14 +83,14 @@ impl Clock {
         &self,
         kernel: &Kernel,
         wanted: &impl Fn(&Process) -> bool,
-        payer: Option<SwapPayer>,
+        memcg: Option<Memcg>,
         effort: &mut Effort,
     ) {
         let mut place = *self.place.lock();
         // The rest of the current round, one that ages pages and one that reclaims them.
         for _ in 0..3 {
             pause_point();
-            if !place.go_on(kernel, wanted, payer, effort) || effort.is_over() {
+            if !place.go_on(kernel, wanted, memcg, effort) || effort.is_over() {
                 break;
             }
         }
@@ -161,14 +161,14 @@ impl Reclaim {
     }
 
     /// Reclaims `pages` pages with the cursor `clock`: of the processes that are `wanted`, and of objects charged to
-    /// `payer`. Returns false if none could be reclaimed.
+    /// `memcg`. Returns false if none could be reclaimed.
     pub(crate) fn relieve_some(
         &self,
         kernel: &Kernel,
         clock: &Clock,
         pages: u64,
         wanted: impl Fn(&Process) -> bool,
-        payer: Option<SwapPayer>,
+        memcg: Option<Memcg>,
     ) -> bool {
         if !kernel.memory.swap().is_on() && !kernel.memory.may_lose_pages() {
             return false;
@@ -177,7 +177,7 @@ impl Reclaim {
             look: u64::MAX,
             wanted: pages,
         };
-        clock.go_round(kernel, &wanted, payer, &mut effort);
+        clock.go_round(kernel, &wanted, memcg, &mut effort);
         effort.wanted < pages
     }
 

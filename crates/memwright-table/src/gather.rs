@@ -543,9 +543,9 @@ impl<'t, M: Machine> Gather<'t, M> {
     fn invalidate_recorded(&mut self) {
         let loaded = self.table.make_stale();
         let own = u64::from(self.pending.is_some());
-        let stranger = self.relied && self.table.pending() > own;
-        if self.tables || stranger || self.shrunk.is_many() {
-            self.invalidate_all(loaded, stranger);
+        let others_pending = self.relied && self.table.pending() > own;
+        if self.tables || others_pending || self.shrunk.is_many() {
+            self.invalidate_all(loaded, others_pending);
         } else if !self.shrunk.is_empty() {
             let runs = self.shrunk.few().unwrap_or_default();
             let pages = self.shrunk.count;
@@ -608,10 +608,10 @@ impl<'t, M: Machine> Gather<'t, M> {
         1 + u32::from(loaded.contains(cpu))
     }
 
-    /// Makes a full invalidation. `stranger`: another gather has an unfinished flush that may cover an elided entry.
+    /// Makes a full invalidation. `others_pending`: another gather has an unfinished flush that may cover an elided entry.
     #[cold]
-    fn invalidate_all(&mut self, loaded: CpuSet, stranger: bool) {
-        self.counts.completed += u32::from(stranger);
+    fn invalidate_all(&mut self, loaded: CpuSet, others_pending: bool) {
+        self.counts.completed += u32::from(others_pending);
         let what = if self.tables {
             Invalidation::AllAndTables
         } else {

@@ -145,7 +145,7 @@
 //! | file fault, fault-around | mm/memory.c, mm/filemap.c | fault/file.rs | objects |
 //! | stack growth | mm/vma.c | fault/stack.rs | faults |
 //! | shared memory, tmpfs pages | mm/shmem.c | object/shmem.rs | objects |
-//! | swap of shared memory | mm/shmem.c, mm/rmap.c | swap/object.rs, swap/out_object.rs, swap/unshown.rs, object/store.rs | swap_shared, swap_objects |
+//! | swap of shared memory | mm/shmem.c, mm/rmap.c | swap/object.rs, swap/out_object.rs, swap/unmapped.rs, object/store.rs | swap_shared, swap_objects |
 //! | hugetlb | mm/hugetlb.c | object/huge_file.rs, fault/hugetlb.rs | hugetlb |
 //! | truncation | mm/memory.c, mm/truncate.c | object/mappings.rs, space/zap.rs | objects |
 //! | overcommit mode 0 | mm/util.c | commit.rs | limits |
@@ -205,8 +205,8 @@ pub use space::{
 pub use space::{Advice, Advised, Mapped, RemapRequest, Scanned, SyncFlags, ToPopulate};
 pub use stats::{Account, Definition, ROWS, Row, Source, Value};
 pub use swap::{
-    DeviceError, DeviceUse, Direction, Effort, MOST_PAYERS, Submission, Swap, SwapDevice,
-    SwapPayer, Ticket, Transfer,
+    DeviceError, DeviceUse, Direction, Effort, MAX_MEMCGS, Memcg, Submission, Swap, SwapDevice,
+    Ticket, Transfer,
 };
 pub use trace::{Event, TraceSink};
 pub use vma::{AreaFlags, Rights};

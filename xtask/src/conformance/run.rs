@@ -62,7 +62,7 @@ fn to_the_last_child(command: &mut Command, program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes busybox switch to the user, who is in the user list that it reads, and start the program.
+/// Makes busybox switch to the user, which must be in the user list that it reads, and start the program.
 fn as_user(command: &mut Command, user: u32, program: &Path) -> Result<()> {
     let busybox = shell::which("busybox").context("busybox is not in PATH")?;
     ensure!(user == NOBODY, "{PASSWD} has no user {user}");

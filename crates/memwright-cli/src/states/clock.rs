@@ -1,9 +1,9 @@
 //! The clocks in a saved machine.
 //!
 //! When the CPUs stop, QEMU may consider them idle, advance the clock to the next timer and run it
-//! (`icount_start_warp_timer` in its icount.c), or not: that depends on which of its threads runs first. A machine that is
-//! not saved has no such jump, and neither has a state that is used: after a jump, the guest boots again. Setting the clock
-//! back would not undo the timer's interrupt. The guest reports its clock just before it stops, which reveals the jump.
+//! (`icount_start_warp_timer` in its icount.c), or not: that depends on which of its threads runs first. The guest reports
+//! its clock just before it stops, which reveals the jump, and the saved clock is set to that value. The timer's interrupt
+//! stays pending, so that a guest that stopped without a jump, which is rarer, differs: it boots again.
 //!
 //! QEMU also saves how long it ran by the host's clock, which no guest sees that counts instructions. That is set to 0, so
 //! that two states of a guest are equal byte for byte.
@@ -41,12 +41,12 @@ impl fmt::Display for ClockError {
 
 impl std::error::Error for ClockError {}
 
-/// Returns by how many nanoseconds the clock jumped when the machine stopped; `time` is the value that the guest read just
-/// before.
+/// Sets the clock to its value when the machine stopped, of which `time`, which the guest read just before, tells. Returns
+/// by how many nanoseconds the clock had jumped.
 ///
 /// # Errors
 /// The stream does not have the form that QEMU writes.
-pub fn jump(stream: &[u8], time: u64) -> Result<u64, ClockError> {
+pub fn set(stream: &mut [u8], time: u64) -> Result<u64, ClockError> {
     let place = only_place_behind(CLOCK, stream)?;
     let number = |at: usize| {
         let bytes = stream.get(at..at + 8)?.try_into().ok()?;
@@ -54,15 +54,16 @@ pub fn jump(stream: &[u8], time: u64) -> Result<u64, ClockError> {
     };
     let added = number(place).ok_or(ClockError::NotFound)?;
     let instructions = number(place + 8).ok_or(ClockError::NotFound)?;
-    let saved = added.checked_add(instructions);
     let stopped = i64::try_from(time)
         .ok()
         .and_then(|time| time.checked_add(BEFORE_STOP));
-    saved
-        .zip(stopped)
-        .and_then(|(saved, stopped)| saved.checked_sub(stopped))
-        .and_then(|jump| u64::try_from(jump).ok())
-        .ok_or(ClockError::Early)
+    let wanted = stopped
+        .and_then(|time| time.checked_sub(instructions))
+        .ok_or(ClockError::Early)?;
+    let jump = added.checked_sub(wanted).ok_or(ClockError::Early)?;
+    let jump = u64::try_from(jump).map_err(|_| ClockError::Early)?;
+    stream[place..place + 8].copy_from_slice(&wanted.to_be_bytes());
+    Ok(jump)
 }
 
 /// Sets the host's clocks to 0.
@@ -101,25 +102,28 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_of_the_clock_is_found() {
+    fn a_jump_of_the_clock_is_found_and_taken_back() {
         for (added, instructions, time, expected) in [
             (1000, 500, 1480, Ok(0)),
             (2_663_067, 500, 1480, Ok(2_662_067)),
             (999, 500, 1480, Err(ClockError::Early)),
             (1000, 500, u64::MAX, Err(ClockError::Early)),
-            (i64::MAX, 1, 1480, Err(ClockError::Early)),
+            (i64::MAX, i64::MAX, 1480, Err(ClockError::Early)),
         ] {
-            let bytes = stream(added, instructions);
-            assert_eq!(jump(&bytes, time), expected, "{added} {time}");
+            let mut bytes = stream(added, instructions);
+            assert_eq!(set(&mut bytes, time), expected, "{added} {time}");
+            if expected.is_ok() {
+                assert_eq!(bytes, stream(1000, instructions));
+            }
         }
     }
 
     #[test]
-    fn only_one_whole_clock_is_read() {
+    fn only_one_whole_clock_is_set() {
         let whole = stream(1000, 500);
         let twice = [&*whole, &*whole].concat();
-        for bytes in [Vec::new(), twice, whole[..whole.len() - 7].to_vec()] {
-            assert_eq!(jump(&bytes, 1480), Err(ClockError::NotFound));
+        for mut bytes in [Vec::new(), twice, whole[..whole.len() - 7].to_vec()] {
+            assert_eq!(set(&mut bytes, 1480), Err(ClockError::NotFound));
         }
     }
 

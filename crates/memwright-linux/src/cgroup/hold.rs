@@ -86,9 +86,9 @@ impl Cgroup {
     /// can be reclaimed.
     fn send_out(&self, kernel: &Kernel, wanted: u64) -> bool {
         let has = |process: &Process| self.has(process);
-        let payer = Some(self.payer);
+        let memcg = Some(self.memcg);
         kernel
             .reclaim
-            .relieve_some(kernel, &self.clock, wanted, has, payer)
+            .relieve_some(kernel, &self.clock, wanted, has, memcg)
     }
 }

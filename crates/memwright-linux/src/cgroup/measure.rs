@@ -123,7 +123,7 @@ impl Cgroup {
                 let _ = spaces.try_push(space);
             }
         }
-        kernel.memory.visit_objects(self.payer, &mut |frame| {
+        kernel.memory.visit_objects(self.memcg, &mut |frame| {
             let first = u64::from(frame.number());
             measuring.charge.shared += measuring.seen.note(first, 1);
         });

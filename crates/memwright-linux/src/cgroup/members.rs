@@ -8,7 +8,7 @@ use crate::{
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use memwright::SwapPayer;
+use memwright::Memcg;
 
 /// The group of a process.
 #[derive(Clone, Default)]
@@ -30,10 +30,10 @@ impl Process {
     }
 
     /// Returns the owner that the swap slots of the process are charged to.
-    pub(crate) fn swap_payer(&self) -> SwapPayer {
+    pub(crate) fn memcg(&self) -> Memcg {
         let membership = self.membership.lock();
         let group = membership.group.as_ref();
-        group.map_or(SwapPayer::NOBODY, |group| group.payer)
+        group.map_or(Memcg::NOBODY, |group| group.memcg)
     }
 
     /// Puts a new process, none of whose threads runs yet, in the group of its parent.
@@ -44,13 +44,13 @@ impl Process {
         let Some(group) = parent.cgroup() else {
             return;
         };
-        let payer = group.payer;
+        let memcg = group.memcg;
         *self.membership.lock() = Membership {
             group: Some(group),
             before: [0; 2],
         };
         if let Some(space) = self.space() {
-            space.set_swap_payer(payer);
+            space.set_memcg(memcg);
         }
         self.mark_threads();
     }
@@ -118,9 +118,7 @@ pub(crate) fn enter(
         kernel.cgroups.get(group.id).ok_or(Errno::ENODEV)?;
         group.look_soon();
     }
-    let payer = group
-        .as_ref()
-        .map_or(SwapPayer::NOBODY, |group| group.payer);
+    let memcg = group.as_ref().map_or(Memcg::NOBODY, |group| group.memcg);
     {
         let mut membership = process.membership.lock();
         membership.settle(faults(&usage));
@@ -129,7 +127,7 @@ pub(crate) fn enter(
         drop(old);
     }
     if let Some(space) = process.space() {
-        space.set_swap_payer(payer);
+        space.set_memcg(memcg);
     }
     process.mark_threads();
     drop(tasks);

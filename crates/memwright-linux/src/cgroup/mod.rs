@@ -36,7 +36,7 @@ use crate::{
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicU64, Ordering};
-use memwright::{MOST_PAYERS, SwapPayer};
+use memwright::{MAX_MEMCGS, Memcg};
 use memwright_table::TryPush;
 
 /// No limit.
@@ -60,7 +60,7 @@ pub struct Cgroup {
     /// Its name.
     pub(crate) name: Box<[u8]>,
     /// The owner that its swap slots are charged to.
-    pub(crate) payer: SwapPayer,
+    pub(crate) memcg: Memcg,
     /// Memory limit in pages.
     most: AtomicU64,
     /// Swap limit in slots.
@@ -80,11 +80,11 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    fn new(id: u32, name: &[u8], payer: SwapPayer) -> Self {
+    fn new(id: u32, name: &[u8], memcg: Memcg) -> Self {
         Self {
             id,
             name: name.into(),
-            payer,
+            memcg,
             most: AtomicU64::new(UNLIMITED),
             most_slots: AtomicU64::new(UNLIMITED),
             look_at: AtomicU64::new(0),
@@ -120,7 +120,7 @@ impl Cgroup {
         // group.
         let _tasks = kernel.tasks.lock();
         if kernel.cgroups.get(self.id).is_some() {
-            kernel.memory.swap().limit_payer(self.payer, slots);
+            kernel.memory.swap().limit_memcg(self.memcg, slots);
         }
     }
 
@@ -219,20 +219,20 @@ impl Cgroups {
         }
         // The lock keeps other threads from creating a group.
         let _tasks = kernel.tasks.lock();
-        let payer = {
+        let memcg = {
             let groups = self.groups.lock();
             if groups.groups.iter().any(|group| &*group.name == name) {
                 return Err(Errno::EEXIST);
             }
-            let free = |payer: &SwapPayer| groups.groups.iter().all(|one| one.payer != *payer);
-            let mut all = (0..MOST_PAYERS).map(SwapPayer::new);
+            let free = |memcg: &Memcg| groups.groups.iter().all(|one| one.memcg != *memcg);
+            let mut all = (0..MAX_MEMCGS).map(Memcg::new);
             all.find(free).ok_or(Errno::EAGAIN)?
         };
-        let opened = kernel.memory.swap().open_payer(payer);
+        let opened = kernel.memory.swap().open_memcg(memcg);
         opened.map_err(|_| Errno::ENOMEM)?;
         let mut groups = self.groups.lock();
         groups.last += 1;
-        let group = Arc::new(Cgroup::new(groups.last, name, payer));
+        let group = Arc::new(Cgroup::new(groups.last, name, memcg));
         groups.groups.try_push(group).map_err(|_| Errno::ENOMEM)
     }
 

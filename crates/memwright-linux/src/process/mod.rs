@@ -238,7 +238,7 @@ impl Process {
         space: Arc<Space>,
         image: Arc<Image>,
     ) -> (Option<Arc<Space>>, Option<Arc<Image>>) {
-        space.set_swap_payer(self.swap_payer());
+        space.set_memcg(self.memcg());
         let old = self.image.lock().replace(image);
         (self.space.lock().replace(space), old)
     }

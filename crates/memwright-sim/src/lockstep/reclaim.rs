@@ -64,7 +64,7 @@ impl Lockstep {
         let memory = self.host.memory();
         memory.reclaim_objects(&mut place, None, &mut effort);
         if effort.wanted < u64::MAX {
-            let left = self.successes.entry("page that left unshown").or_default();
+            let left = self.successes.entry("page that left unmapped").or_default();
             *left += u64::MAX - effort.wanted;
         }
         drop(running);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use memwright::Advice;
-use memwright::swap::{Effort, ObjectPlace, SwapPayer};
+use memwright::swap::{Effort, Memcg, ObjectPlace};
 use memwright::uffd::WatchModes;
 use memwright_sim::HostSwap;
 use memwright_sim::process::{Process, Signal, Space};
@@ -56,7 +56,7 @@ fn swapped_shared() -> World {
 }
 
 /// A page of shared memory that the program has mapped but whose entry is zapped.
-fn unshown() -> World {
+fn unmapped() -> World {
     let world = sharing();
     let call = |space: &Space| space.advise(at(0), bytes(1), Advice::DontNeed);
     world.process().on(FIRST, call).expect("mapped");
@@ -65,7 +65,7 @@ fn unshown() -> World {
 
 /// Two pages of shared memory in adjacent slots, of which the program can map the first.
 fn swapped_together() -> World {
-    let world = unshown();
+    let world = unmapped();
     let running = world.host.machine().run_on(FIRST);
     assert_eq!(world.shared().set_size(bytes(2)), Ok(()));
     assert_eq!(world.shared().write_at(bytes(1), &[5]), Ok(1));
@@ -455,7 +455,7 @@ fn swapoff_and_fault_of_shared_memory() {
 #[test]
 fn reclaim_of_what_nobody_shows_and_call() {
     explore(
-        &unshown,
+        &unmapped,
         &[|world| reclaim(world, FIRST), call_twice],
         last_store_is_there,
     );
@@ -465,7 +465,7 @@ fn reclaim_of_what_nobody_shows_and_call() {
 #[test]
 fn reclaim_of_what_nobody_shows_and_fault() {
     explore(
-        &unshown,
+        &unmapped,
         &[|world| reclaim(world, FIRST), store_twice],
         last_store_is_there,
     );
@@ -530,7 +530,7 @@ fn swap_in_of_neighbours_and_punch() {
 
 /// Swapon while the first memcg is created that has a swap charge: slots of the new device are charged too.
 #[test]
-fn swapon_and_first_payer() {
+fn swapon_and_first_memcg() {
     let begin = || {
         World::new(2, 0, |host| {
             let process = program(host, 1, READ_WRITE);
@@ -547,18 +547,16 @@ fn swapon_and_first_payer() {
                 assert_eq!(added, Ok(Some(0)));
             },
             |world| {
-                let opened = world.host.memory().swap().open_payer(SwapPayer::new(0));
+                let opened = world.host.memory().swap().open_memcg(Memcg::new(0));
                 opened.expect("heap");
             },
         ],
         |world| {
-            let payer = SwapPayer::new(0);
-            world
-                .process()
-                .on(FIRST, |space| space.set_swap_payer(payer));
+            let memcg = Memcg::new(0);
+            world.process().on(FIRST, |space| space.set_memcg(memcg));
             page_out(&world, FIRST);
             let swap = world.host.memory().swap();
-            assert_eq!((swap.totals().1, swap.paid_by(payer)), (1, 1));
+            assert_eq!((swap.totals().1, swap.paid_by(memcg)), (1, 1));
             world.end()
         },
     );

@@ -30,7 +30,7 @@ use crate::space::{AddressSpace, Area, Areas, Core};
 use crate::stats::Row;
 use crate::trace::Event;
 use crate::uffd::WatchedFault;
-use crate::vma::{AreaFlags, Lineage, Rights};
+use crate::vma::{AnonVma, AreaFlags, Rights};
 
 /// The access that faulted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -369,15 +369,16 @@ impl<M: Machine> Fault<'_, M> {
     pub(crate) fn note_private(self) {
         // Test before storing: a store would take the cache line from the other CPUs at each fault.
         if !self.area.has_faulted() {
-            self.found_lineage();
+            self.prepare_anon_vma();
         }
     }
 
     #[cold]
-    fn found_lineage(self) {
-        let shared = self.areas.map.lineage_around(self.area);
-        let lineage = shared.unwrap_or_else(|| Lineage::founded(self.core.next_lineage(self.cpu)));
-        self.area.lineage.found(lineage);
+    fn prepare_anon_vma(self) {
+        let shared = self.areas.map.anon_vma_around(self.area);
+        let anon_vma =
+            shared.unwrap_or_else(|| AnonVma::founded(self.core.next_anon_vma(self.cpu)));
+        self.area.anon_vma.found(anon_vma);
     }
 
     /// Checks an entry that maps no page. Returns the bits that a page mapped here inherits, or an error if none may be

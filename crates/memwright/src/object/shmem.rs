@@ -22,7 +22,7 @@ use crate::huge::{FolioOrders, HUGE_PAGES, SharedMode, SharedSetting};
 use crate::memory::Memory;
 use crate::numa::PolicyId;
 use crate::stats::Row;
-use crate::swap::{MOST, SwapPayer};
+use crate::swap::{MOST, Memcg};
 
 /// The number of pages created or dropped between two scheduling points.
 const TOGETHER: u64 = 512;
@@ -121,12 +121,12 @@ impl<M: Machine> Shmem<M> {
         self.store.locked.store(on, Ordering::Relaxed);
     }
 
-    /// Charges the object to the memcg `payer`, unless it is already charged to one. The memcg is charged for the swap
+    /// Charges the object to the memcg `memcg`, unless it is already charged to one. The memcg is charged for the swap
     /// slots of pages that are swapped out while unmapped, and the resident pages count in its usage.
-    pub fn charge_to(&self, payer: SwapPayer) {
+    pub fn charge_to(&self, memcg: Memcg) {
         let mut state = self.store.lock();
-        if state.payer == SwapPayer::NOBODY {
-            state.payer = payer;
+        if state.memcg == Memcg::NOBODY {
+            state.memcg = memcg;
         }
     }
 
@@ -563,7 +563,7 @@ impl<M: Machine> Object<M> for Shmem<M> {
             return Left::default();
         }
         self.store
-            .send_out(memory, &self.mappings, pages, leaving.payer)
+            .send_out(memory, &self.mappings, pages, leaving.memcg)
     }
 
     fn cached(&self, _memory: &Memory<M>, index: u64) -> Option<Frame> {

@@ -9,7 +9,7 @@ use memwright_table::{Machine, OutOfMemory, Shared};
 use super::placed::Placed;
 use super::{ObjectError, Pages, Room, Stored};
 use crate::memory::Memory;
-use crate::swap::{SwapPayer, Window, WindowCell};
+use crate::swap::{Memcg, Window, WindowCell};
 
 /// The data that the lock of a store guards.
 pub(crate) struct State<M: Machine> {
@@ -21,7 +21,7 @@ pub(crate) struct State<M: Machine> {
     /// The position of the store in the list of stores with reclaimable pages, if it is in the list.
     pub(crate) listed: Option<u64>,
     /// The memcg that is charged for the swap slots of pages that are swapped out while unmapped.
-    pub(crate) payer: SwapPayer,
+    pub(crate) memcg: Memcg,
 }
 
 /// The pages of one object.
@@ -48,7 +48,7 @@ impl<M: Machine> Store<M> {
             size,
             placed: Placed::new(),
             listed: None,
-            payer: SwapPayer::NOBODY,
+            memcg: Memcg::NOBODY,
         };
         Shared::try_new(Self {
             state: Lock::new(Rank::Object, state),

@@ -15,7 +15,7 @@ use crate::huge::{HUGE_PAGES, HugeAsker, around};
 use crate::object::CollapseLimits;
 use crate::stats::Row;
 use crate::track::written;
-use crate::vma::{AreaFlags, Lineage};
+use crate::vma::{AnonVma, AreaFlags};
 use crate::writable::writable;
 
 /// The reason why pages were not collapsed.
@@ -318,9 +318,9 @@ impl<M: Machine> Core<M> {
             return Err(CollapseFailure::NoFrames);
         };
         if !area.has_faulted() {
-            let shared = areas.map.lineage_around(area);
-            let lineage = shared.unwrap_or_else(|| Lineage::founded(self.next_lineage(cpu)));
-            area.lineage.found(lineage);
+            let shared = areas.map.anon_vma_around(area);
+            let anon_vma = shared.unwrap_or_else(|| AnonVma::founded(self.next_anon_vma(cpu)));
+            area.anon_vma.found(anon_vma);
         }
         let mut gather = self.gather();
         let decide = |_| own_bits(area);

@@ -17,7 +17,7 @@ use crate::memory::Memory;
 use crate::merge::UNSCANNED;
 use crate::numa::Pace;
 use crate::stats::Row;
-use crate::swap::SwapPayer;
+use crate::swap::Memcg;
 use crate::trace::Event;
 use crate::vma::Rights;
 use crate::writable::View;
@@ -34,7 +34,7 @@ struct CpuResident {
     /// pages that were mapped by a trapped fault are not included.
     uncounted: AtomicU64,
     /// The number of anon_vmas that this CPU created.
-    lineages: AtomicU64,
+    anon_vmas: AtomicU64,
 }
 
 pub(crate) struct Core<M: Machine> {
@@ -56,7 +56,7 @@ pub(crate) struct Core<M: Machine> {
     /// Pages in swap.
     swapped: AtomicI64,
     /// The memcg that is charged for its swap slots.
-    payer: AtomicU8,
+    memcg: AtomicU8,
     /// Its number in the scan for equal pages (KSM).
     merge_number: AtomicU64,
     /// The rate at which its entries are turned into NUMA hints.
@@ -90,7 +90,7 @@ impl<M: Machine> Core<M> {
             pinned: AtomicBool::new(false),
             resident,
             swapped: AtomicI64::new(0),
-            payer: AtomicU8::new(SwapPayer::NOBODY.raw()),
+            memcg: AtomicU8::new(Memcg::NOBODY.raw()),
             merge_number: AtomicU64::new(UNSCANNED),
             pace: Pace::default(),
             pinned_pages: AtomicU64::new(0),
@@ -143,8 +143,8 @@ impl<M: Machine> Core<M> {
     }
 
     /// Returns the number of a new anon_vma. Each CPU counts separately to avoid sharing a cache line.
-    pub(crate) fn next_lineage(&self, cpu: CpuId) -> u64 {
-        let founded = &self.resident[cpu.index()].lineages;
+    pub(crate) fn next_anon_vma(&self, cpu: CpuId) -> u64 {
+        let founded = &self.resident[cpu.index()].anon_vmas;
         let round = founded.load(Ordering::Relaxed) + 1;
         founded.store(round, Ordering::Relaxed);
         round * self.resident.len() as u64 + cpu.index() as u64
@@ -236,12 +236,12 @@ impl<M: Machine> Core<M> {
     }
 
     /// Returns the memcg that is charged for its swap slots.
-    pub(crate) fn payer(&self) -> SwapPayer {
-        SwapPayer::from_raw(self.payer.load(Ordering::Relaxed))
+    pub(crate) fn memcg(&self) -> Memcg {
+        Memcg::from_raw(self.memcg.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn set_payer(&self, payer: SwapPayer) {
-        self.payer.store(payer.raw(), Ordering::Relaxed);
+    pub(crate) fn set_memcg(&self, memcg: Memcg) {
+        self.memcg.store(memcg.raw(), Ordering::Relaxed);
     }
 
     /// Returns the number of pages that are accounted as pinned for a long time.

@@ -21,7 +21,7 @@ use crate::stats::Row;
 use crate::swap::{Window, WindowCell};
 use crate::trace::Event;
 use crate::uffd::Watch;
-use crate::vma::{AreaFlags, Lineage, LineageCell};
+use crate::vma::{AnonVma, AnonVmaCell, AreaFlags};
 use crate::writable::writable;
 
 impl<M: Machine> AddressSpace<M> {
@@ -34,15 +34,15 @@ impl<M: Machine> AddressSpace<M> {
         self.fork_watched(&mut |_| None)
     }
 
-    /// Like [`fork`](Self::fork), and also calls `heir` with the userfaultfd context of each registered area. If it
+    /// Like [`fork`](Self::fork), and also calls `child_context` with the userfaultfd context of each registered area. If it
     /// returns a child context, the child's area is registered with that and keeps its write protection (rule:
-    /// uffd-wp-survives). `heir` runs with the address space locked.
+    /// uffd-wp-survives). `child_context` runs with the address space locked.
     ///
     /// # Errors
     /// See [`fork`](Self::fork).
     pub fn fork_watched(
         &self,
-        heir: &mut dyn FnMut(&Watch) -> Option<Watch>,
+        child_context: &mut dyn FnMut(&Watch) -> Option<Watch>,
     ) -> Result<AddressSpace<M>, ForkError> {
         let core = &*self.core;
         let cpu = core.cpu();
@@ -64,10 +64,10 @@ impl<M: Machine> AddressSpace<M> {
             .iter()
             .filter(|area| !area.flags.contains(AreaFlags::DONTFORK))
             .try_for_each(|area| {
-                let heir = area.backing().watcher().and_then(&mut *heir);
+                let child_context = area.backing().watcher().and_then(&mut *child_context);
                 // A child context without write-protect mode receives no events for stores: the protection is dropped.
-                let watched = heir.is_some() && area.flags.contains(AreaFlags::UFFD_WP);
-                copy_area(core, &child.core, cpu, &mut copies, (area, heir))?;
+                let watched = child_context.is_some() && area.flags.contains(AreaFlags::UFFD_WP);
+                copy_area(core, &child.core, cpu, &mut copies, (area, child_context))?;
                 if needs_entries(area, watched) {
                     entries += copy_entries(core, &child.core, cpu, (area, watched), &mut gather)?;
                 }
@@ -100,15 +100,15 @@ fn needs_entries<M: Machine>(area: &Area<M>, watched: bool) -> bool {
     !wiped && (area.has_faulted() || marked)
 }
 
-/// Adds the copy of an area to the child, registered with the child context `heir`, if any.
+/// Adds the copy of an area to the child, registered with the child context `child_context`, if any.
 fn copy_area<M: Machine>(
     core: &Core<M>,
     child: &Shared<Core<M>>,
     cpu: CpuId,
     copies: &mut Areas<M>,
-    (area, heir): (&Area<M>, Option<Watch>),
+    (area, child_context): (&Area<M>, Option<Watch>),
 ) -> Result<(), ForkError> {
-    let lost = if heir.is_some() {
+    let lost = if child_context.is_some() {
         AreaFlags::empty()
     } else {
         AreaFlags::UFFD
@@ -131,10 +131,10 @@ fn copy_area<M: Machine>(
             .map_err(|_| ForkError::Overcommit)?;
     }
     let wiped = area.flags.contains(AreaFlags::WIPEONFORK);
-    let lineage = if area.has_faulted() && !wiped {
-        Lineage::forked(child.next_lineage(cpu))
+    let anon_vma = if area.has_faulted() && !wiped {
+        AnonVma::forked(child.next_anon_vma(cpu))
     } else {
-        Lineage::NONE
+        AnonVma::NONE
     };
     let copy: Area<M> = Area {
         range: area.range,
@@ -144,9 +144,9 @@ fn copy_area<M: Machine>(
         rights: area.rights,
         max_rights: area.max_rights,
         placement: area.placement,
-        lineage: LineageCell::new(lineage),
+        anon_vma: AnonVmaCell::new(anon_vma),
         window: WindowCell::new(Window::NONE),
-        backing: backing.watched_by(heir),
+        backing: backing.watched_by(child_context),
     };
     copies.count_in(copy.rights, copy.flags, copy.pages());
     copies.map.insert(copy);

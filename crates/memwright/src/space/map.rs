@@ -13,7 +13,7 @@ use crate::object::{Attachment, HUGE_BYTES, Object};
 use crate::swap::{Window, WindowCell};
 use crate::trace::Event;
 use crate::uffd::{Watch, WatchEvent};
-use crate::vma::{AreaBin, AreaFlags, Lineage, LineageCell, Rights};
+use crate::vma::{AnonVma, AnonVmaCell, AreaBin, AreaFlags, Rights};
 
 /// What a request maps.
 pub enum MapKind<M: Machine> {
@@ -207,7 +207,7 @@ impl<M: Machine> AddressSpace<M> {
             rights: request.rights,
             max_rights: request.max_rights,
             placement: crate::numa::PolicyId::NONE,
-            lineage: LineageCell::new(Lineage::NONE),
+            anon_vma: AnonVmaCell::new(AnonVma::NONE),
             window: WindowCell::new(Window::NONE),
             backing,
         };

@@ -6,7 +6,7 @@ use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Entry, FrameKind, Machine, Page, PageRange, VirtAddr};
 
 use super::{AREAS, AddressSpace, Area, Core, Totals};
-use crate::swap::SwapPayer;
+use crate::swap::Memcg;
 use crate::vma::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
@@ -108,8 +108,8 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Sets the memcg that is charged for the swap slots of pages swapped out from now on.
-    pub fn set_swap_payer(&self, payer: SwapPayer) {
-        self.core.set_payer(payer);
+    pub fn set_memcg(&self, memcg: Memcg) {
+        self.core.set_memcg(memcg);
     }
 
     /// Returns the number of pages in swap (`VmSwap`).

@@ -9,7 +9,7 @@ use crate::stats::Row;
 use crate::swap::{Window, WindowCell};
 use crate::trace::Event;
 use crate::uffd::{Watch, WatchEvent, WatchEvents};
-use crate::vma::{AreaBin, AreaFlags, Lineage, LineageCell, Position};
+use crate::vma::{AnonVma, AnonVmaCell, AreaBin, AreaFlags, Position};
 
 /// The arguments of `mremap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -437,7 +437,7 @@ impl<M: Machine> Core<M> {
             rights,
             max_rights: area.max_rights,
             placement: area.placement,
-            lineage: LineageCell::new(area.lineage()),
+            anon_vma: AnonVmaCell::new(area.anon_vma()),
             window: WindowCell::new(Window::NONE),
             backing,
         };
@@ -566,7 +566,7 @@ fn leave_behind<M: Machine>(areas: &mut Areas<M>, old: PageRange) {
     let position = areas.map.at_or_after(old.start);
     let area = areas.map.get_mut(position.expect("the area was found"));
     if area.range() == old {
-        area.lineage.set(Lineage::NONE);
+        area.anon_vma.set(AnonVma::NONE);
     }
     let pages = area.pages();
     let was_locked = area.flags.contains(AreaFlags::LOCKED);

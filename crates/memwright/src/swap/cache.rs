@@ -6,7 +6,7 @@ use memwright_table::sync::pause_point;
 use memwright_table::{Frame, FrameRef, Frames, Machine, Slots};
 
 use super::slot::{Record, SlotMap};
-use super::{Place, Swap, SwapPayer};
+use super::{Memcg, Place, Swap};
 use crate::memory::Memory;
 use crate::stats::Row;
 
@@ -173,7 +173,7 @@ impl<M: Machine> Swap<M> {
         frames: &Frames<M>,
         frame: Frame,
         dirty: bool,
-        payer: SwapPayer,
+        memcg: Memcg,
     ) -> Option<Way> {
         let copy = self.with_copy(frames, frame, |copy| {
             debug_assert_eq!(copy.record.uses, 0, "the slot has a reference too");
@@ -187,7 +187,7 @@ impl<M: Machine> Swap<M> {
         match copy.flatten() {
             Some(slot) => Some(Way { slot, kept: !dirty }),
             None => Some(Way {
-                slot: self.reserve(payer)?,
+                slot: self.reserve(memcg)?,
                 kept: false,
             }),
         }
@@ -203,13 +203,13 @@ impl<M: Machine> Swap<M> {
         frames: &Frames<M>,
         frame: Frame,
         dirty: bool,
-        payer: SwapPayer,
+        memcg: Memcg,
     ) -> Option<u64> {
         if let Some(slot) = self.use_copy(frames, frame, dirty) {
             return Some(slot);
         }
         self.forget(frames, frame);
-        let slot = self.reserve(payer)?;
+        let slot = self.reserve(memcg)?;
         let published = self.with_slots(slot, |slots, offset| {
             // Another owner of the page may have been faster.
             let first = frames.slot_of(frame).is_none();
@@ -251,11 +251,11 @@ impl<M: Machine> Swap<M> {
     /// Frees the frame of a page that all of its owners have swapped out. Writes the page to the device first, if
     /// needed.
     pub(super) fn shed(&self, frames: &Frames<M>, slot: u64) -> Shed {
-        let unshown = self.with_slots(slot, |slots, offset| {
+        let unmapped = self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
             // A fault that finds the frame in the record takes a reference under the same lock.
-            let unshown = |frame: &Frame| record.uses > 0 && frames.references(*frame) == 1;
-            let frame = record.frame().filter(unshown)?;
+            let unmapped = |frame: &Frame| record.uses > 0 && frames.references(*frame) == 1;
+            let frame = record.frame().filter(unmapped)?;
             let unwritten = record.is_unwritten().then(|| {
                 // Keeps the slot and the frame. Shows a fault on the page that it is not exclusive, and another owner
                 // in `shed` that this one is writing.
@@ -267,7 +267,7 @@ impl<M: Machine> Swap<M> {
             }
             Some((frame, unwritten))
         });
-        match unshown {
+        match unmapped {
             None => Shed::default(),
             Some((_, Some(frame))) => self.shed_unwritten(frames, slot, &frame),
             Some((frame, None)) => {

@@ -7,10 +7,10 @@
 //! out.rs     swap-out                      ../fault/swap.rs  swap-in
 //! reclaim.rs which pages are swapped out when memory is short
 //! object.rs  pages of shared memory        out_object.rs  which of them leave, by the entries that map them
-//! unshown.rs object pages that no entry maps
+//! unmapped.rs object pages that no entry maps
 //! lazy.rs    MADV_FREE and MADV_COLD
 //! remove.rs  swapoff
-//! payer.rs   memcg charges of slots
+//! memcg.rs   memcg charges of slots
 //! transfers.rs  transfers to and from devices
 //! ```
 //!
@@ -31,23 +31,23 @@ mod cache;
 mod device;
 mod folio;
 mod lazy;
+mod memcg;
 mod object;
 mod out;
 mod out_object;
-mod payer;
 mod reclaim;
 mod remove;
 mod slot;
 mod transfers;
-mod unshown;
+mod unmapped;
 
 pub(crate) use around::{MOST, Window, WindowCell};
 pub(crate) use cache::Cached;
 use cache::CachedPages;
 pub use device::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
 pub(crate) use folio::ComingFrames;
+pub use memcg::{MAX_MEMCGS, Memcg};
 pub use object::{Leaving, Left, ObjectPlace};
-pub use payer::{MOST_PAYERS, SwapPayer};
 pub(crate) use reclaim::Choice;
 pub use reclaim::Effort;
 pub use slot::{MOST_DEVICES, Place};
@@ -59,7 +59,7 @@ use alloc::vec::Vec;
 use memwright_table::sync::{Lock, Rank};
 use memwright_table::{Frame, Frames, Machine, OutOfMemory, Rising, Shared, TryPush};
 
-use payer::Bills;
+use memcg::SwapCharges;
 use slot::{Record, SlotMap};
 
 /// Slots that are returned per acquisition of the lock.
@@ -103,7 +103,7 @@ pub struct DeviceUse {
 pub struct Swap<M: Machine> {
     devices: Lock<Vec<Option<Active<M>>>>,
     /// What is charged to each memcg.
-    bills: Bills,
+    bills: SwapCharges,
     /// Number of slots with a copy of their page in memory.
     cached: CachedPages,
     /// Objects with reclaimable pages.
@@ -116,7 +116,7 @@ impl<M: Machine> Swap<M> {
     pub(crate) fn new() -> Self {
         Self {
             devices: Lock::new(Rank::Swap, Vec::new()),
-            bills: Bills::new(),
+            bills: SwapCharges::new(),
             cached: CachedPages::new(),
             stores: Lock::new(Rank::ObjectRegistry, Rising::new()),
             shed_next: Lock::new(Rank::Swap, Place::default()),
@@ -134,9 +134,9 @@ impl<M: Machine> Swap<M> {
     ) -> Result<Option<usize>, OutOfMemory> {
         let mut slots = SlotMap::new(device.slots())?;
         let mut devices = self.devices.lock();
-        // `open_payer` allocates the charge records only of devices that exist when it is called.
+        // `open_memcg` allocates the charge records only of devices that exist when it is called.
         if self.bills.are_open() {
-            slots.note_payers()?;
+            slots.note_memcgs()?;
         }
         let new = Active {
             slots,
@@ -226,47 +226,47 @@ impl<M: Machine> Swap<M> {
         self.devices.lock().iter().any(Option::is_some)
     }
 
-    /// Counts the slots charged to `payer`.
-    pub fn paid_by(&self, payer: SwapPayer) -> u64 {
-        self.bills.slots(payer)
+    /// Counts the slots charged to `memcg`.
+    pub fn paid_by(&self, memcg: Memcg) -> u64 {
+        self.bills.slots(memcg)
     }
 
-    /// Counts how often `payer` was refused a slot because of its limit.
-    pub fn refused_to(&self, payer: SwapPayer) -> u64 {
-        self.bills.refused(payer)
+    /// Counts how often `memcg` was refused a slot because of its limit.
+    pub fn refused_to(&self, memcg: Memcg) -> u64 {
+        self.bills.refused(memcg)
     }
 
-    /// Counts how often `payer` got no slot because none was free.
-    pub fn full_for(&self, payer: SwapPayer) -> u64 {
-        self.bills.full(payer)
+    /// Counts how often `memcg` got no slot because none was free.
+    pub fn full_for(&self, memcg: Memcg) -> u64 {
+        self.bills.full(memcg)
     }
 
-    /// Limits `payer` to `most` slots from now on. Slots above the limit remain charged.
-    pub fn limit_payer(&self, payer: SwapPayer, most: u64) {
+    /// Limits `memcg` to `most` slots from now on. Slots above the limit remain charged.
+    pub fn limit_memcg(&self, memcg: Memcg, most: u64) {
         let _devices = self.devices.lock();
-        self.bills.limit(payer, most);
+        self.bills.limit(memcg, most);
     }
 
-    /// Resets `payer` for a new memcg, with no slots and no limit. Slots and objects that were charged to the previous
+    /// Resets `memcg` for a new memcg, with no slots and no limit. Slots and objects that were charged to the previous
     /// memcg of this number are charged to none from now on.
     ///
     /// # Errors
     /// There is no heap for the charge records.
-    pub fn open_payer(&self, payer: SwapPayer) -> Result<(), OutOfMemory> {
-        self.forgive_objects(payer);
+    pub fn open_memcg(&self, memcg: Memcg) -> Result<(), OutOfMemory> {
+        self.forgive_objects(memcg);
         let mut devices = self.devices.lock();
-        self.bills.open(payer);
+        self.bills.open(memcg);
         for active in devices.iter_mut().flatten() {
-            active.slots.forgive(payer);
-            active.slots.note_payers()?;
+            active.slots.forgive(memcg);
+            active.slots.note_memcgs()?;
         }
         Ok(())
     }
 
-    /// Allocates a slot with one use, charged to `payer`. Returns `None` if `payer` is at its limit or no slot is free.
-    fn reserve(&self, payer: SwapPayer) -> Option<u64> {
+    /// Allocates a slot with one use, charged to `memcg`. Returns `None` if `memcg` is at its limit or no slot is free.
+    fn reserve(&self, memcg: Memcg) -> Option<u64> {
         let mut devices = self.devices.lock();
-        if !self.bills.allows(payer) {
+        if !self.bills.allows(memcg) {
             return None;
         }
         let best = devices
@@ -276,13 +276,13 @@ impl<M: Machine> Swap<M> {
             .filter(|(_, active)| !active.slots.is_closed() && active.slots.free() > 0)
             .max_by_key(|(number, active)| (active.priority, core::cmp::Reverse(*number)));
         let Some((device, active)) = best else {
-            self.bills.note_full(payer);
+            self.bills.note_full(memcg);
             return None;
         };
         let offset = active.slots.take()?;
         active.slots.record(offset).uses = 1;
-        if active.slots.set_payer(offset, payer) {
-            self.bills.charge(payer);
+        if active.slots.set_memcg(offset, memcg) {
+            self.bills.charge(memcg);
         }
         Some(Place { device, offset }.slot())
     }
@@ -364,7 +364,7 @@ impl<M: Machine> Swap<M> {
         // No other thread can reach the slot before it is given back.
         self.device_of(slot).discard(frames, Place::of(slot).offset);
         self.with_slots(slot, |slots, offset| {
-            self.bills.release(slots.payer(offset));
+            self.bills.release(slots.memcg(offset));
             slots.give_back(offset);
         });
     }

@@ -8,9 +8,7 @@
 
 use memwright_table::{FrameKind, FrameRef, Machine, OutOfMemory, Page, Shared, Slots};
 
-use super::{
-    ComingFrames, DeviceError, Direction, MOST, Place, Swap, SwapPayer, Transfers, Window,
-};
+use super::{ComingFrames, DeviceError, Direction, MOST, Memcg, Place, Swap, Transfers, Window};
 use crate::error::ObjectError;
 use crate::memory::Memory;
 use crate::object::{CLUSTER, Cluster, Mappings, Store, Stored};
@@ -24,7 +22,7 @@ pub struct Leaving {
     /// Only those that were not accessed since the previous scan.
     pub unused: bool,
     /// The memcg charged for their slots.
-    pub payer: SwapPayer,
+    pub memcg: Memcg,
 }
 
 /// The result of swapping out pages of an object.
@@ -273,7 +271,7 @@ impl<M: Machine> Store<M> {
         memory: &Memory<M>,
         mappings: &Mappings<M>,
         pages: Cluster,
-        payer: SwapPayer,
+        memcg: Memcg,
     ) -> Left {
         // A fault that found a page before this repeats the lookup; one that finds it later holds a reference or clears
         // the mark.
@@ -281,12 +279,12 @@ impl<M: Machine> Store<M> {
         for run in pages.runs() {
             mappings.withdraw(run.start, run.end);
         }
-        self.write_out(memory, pages, payer)
+        self.write_out(memory, pages, memcg)
     }
 
     /// Like `send_out`, for pages that no entry maps.
-    pub(super) fn write_out(&self, memory: &Memory<M>, pages: Cluster, payer: SwapPayer) -> Left {
-        let (ways, mut is_full) = self.begin(memory, pages, payer);
+    pub(super) fn write_out(&self, memory: &Memory<M>, pages: Cluster, memcg: Memcg) -> Left {
+        let (ways, mut is_full) = self.begin(memory, pages, memcg);
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
         let mut transfers = Transfers::<M, CLUSTER>::new();
         for (number, way) in ways.iter().enumerate() {
@@ -318,7 +316,7 @@ impl<M: Machine> Store<M> {
         &self,
         memory: &'a Memory<M>,
         pages: Cluster,
-        payer: SwapPayer,
+        memcg: Memcg,
     ) -> ([Option<OnItsWay<'a, M>>; CLUSTER], bool) {
         let mut ways = [const { None }; CLUSTER];
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
@@ -331,7 +329,7 @@ impl<M: Machine> Store<M> {
             if frames.references(frame) != 1 || frames.pins(frame) != 0 {
                 continue;
             }
-            let Some(slot) = swap.reserve(payer) else {
+            let Some(slot) = swap.reserve(memcg) else {
                 return (ways, true);
             };
             state.pages.begin_leaving(index);
@@ -398,12 +396,12 @@ impl<M: Machine> Swap<M> {
         drop(listed);
     }
 
-    /// Drops the charges of all objects that are charged to `payer`.
-    pub(super) fn forgive_objects(&self, payer: SwapPayer) {
+    /// Drops the charges of all objects that are charged to `memcg`.
+    pub(super) fn forgive_objects(&self, memcg: Memcg) {
         for store in self.stores.lock().iter() {
             let mut state = store.lock();
-            if state.payer == payer {
-                state.payer = SwapPayer::NOBODY;
+            if state.memcg == memcg {
+                state.memcg = Memcg::NOBODY;
             }
         }
     }

@@ -220,7 +220,7 @@ impl<M: Machine> Core<M> {
     ) -> bool {
         let (frames, swap) = (self.memory.frames(), self.memory.swap());
         let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
-        let Some(slot) = swap.share_out(frames, page.frame, dirty, self.payer()) else {
+        let Some(slot) = swap.share_out(frames, page.frame, dirty, self.memcg()) else {
             return false;
         };
         let flags = area.flags();
@@ -252,7 +252,7 @@ impl<M: Machine> Core<M> {
         }
         let dirty = page.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
         let swap = self.memory.swap();
-        let way = swap.way_out(frames, page.frame, dirty, self.payer())?;
+        let way = swap.way_out(frames, page.frame, dirty, self.memcg())?;
         Some((way.slot, way.kept))
     }
 

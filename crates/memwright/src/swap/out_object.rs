@@ -57,7 +57,7 @@ impl<M: Machine> Core<M> {
             let leaving = Leaving {
                 pages: found.pages,
                 unused: choice == Choice::Unused,
-                payer: self.payer(),
+                memcg: self.memcg(),
             };
             let left = found.object.send_out(&self.memory, &leaving);
             effort.wanted = effort.wanted.saturating_sub(left.pages);

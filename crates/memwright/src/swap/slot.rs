@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use memwright_table::{Frame, OutOfMemory, TryPush};
 
-use super::payer::SwapPayer;
+use super::memcg::Memcg;
 
 /// Low bits of a slot's number in an entry that select the device, as in `/proc/PID/pagemap`.
 const DEVICE_BITS: u32 = 5;
@@ -107,7 +107,7 @@ pub(super) struct SlotMap {
     map: Vec<u64>,
     records: Vec<Vec<Record>>,
     /// The memcg charged for each slot; empty until the first memcg is opened.
-    payers: Vec<Vec<u8>>,
+    memcgs: Vec<Vec<u8>>,
     /// Where the search for a free slot continues, so that pages swapped out together get adjacent slots.
     next: u32,
     /// The device takes no more pages.
@@ -140,58 +140,56 @@ impl SlotMap {
             free: slots,
             map,
             records,
-            payers: Vec::new(),
+            memcgs: Vec::new(),
             next: 0,
             closed: false,
         })
     }
 
     /// Allocates the charge records.
-    pub(super) fn note_payers(&mut self) -> Result<(), OutOfMemory> {
-        if !self.payers.is_empty() {
+    pub(super) fn note_memcgs(&mut self) -> Result<(), OutOfMemory> {
+        if !self.memcgs.is_empty() {
             return Ok(());
         }
-        let mut payers = Vec::new();
-        payers.try_make_room(self.records.len())?;
+        let mut memcgs = Vec::new();
+        memcgs.try_make_room(self.records.len())?;
         for chunk in &self.records {
             let mut part = Vec::new();
             part.try_make_room(chunk.len())?;
             for _ in 0..chunk.len() {
-                part.try_push(SwapPayer::NOBODY.raw())?;
+                part.try_push(Memcg::NOBODY.raw())?;
             }
-            payers.try_push(part)?;
+            memcgs.try_push(part)?;
         }
-        self.payers = payers;
+        self.memcgs = memcgs;
         Ok(())
     }
 
     /// The memcg that is charged for a slot.
-    pub(super) fn payer(&self, slot: u32) -> SwapPayer {
+    pub(super) fn memcg(&self, slot: u32) -> Memcg {
         let slot = slot as usize;
-        let part = self.payers.get(slot / CHUNK);
-        part.map_or(SwapPayer::NOBODY, |part| {
-            SwapPayer::from_raw(part[slot % CHUNK])
-        })
+        let part = self.memcgs.get(slot / CHUNK);
+        part.map_or(Memcg::NOBODY, |part| Memcg::from_raw(part[slot % CHUNK]))
     }
 
-    /// Charges `payer` for a slot. Returns false if the charge cannot be recorded because there are no charge
+    /// Charges `memcg` for a slot. Returns false if the charge cannot be recorded because there are no charge
     /// records.
-    pub(super) fn set_payer(&mut self, slot: u32, payer: SwapPayer) -> bool {
+    pub(super) fn set_memcg(&mut self, slot: u32, memcg: Memcg) -> bool {
         let slot = slot as usize;
-        match self.payers.get_mut(slot / CHUNK) {
+        match self.memcgs.get_mut(slot / CHUNK) {
             Some(part) => {
-                part[slot % CHUNK] = payer.raw();
+                part[slot % CHUNK] = memcg.raw();
                 true
             }
-            None => payer == SwapPayer::NOBODY,
+            None => memcg == Memcg::NOBODY,
         }
     }
 
-    /// Drops the charges of all slots of `payer`.
-    pub(super) fn forgive(&mut self, payer: SwapPayer) {
-        let all = self.payers.iter_mut().flatten();
-        for noted in all.filter(|noted| **noted == payer.raw()) {
-            *noted = SwapPayer::NOBODY.raw();
+    /// Drops the charges of all slots of `memcg`.
+    pub(super) fn forgive(&mut self, memcg: Memcg) {
+        let all = self.memcgs.iter_mut().flatten();
+        for noted in all.filter(|noted| **noted == memcg.raw()) {
+            *noted = Memcg::NOBODY.raw();
         }
     }
 

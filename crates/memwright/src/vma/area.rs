@@ -3,7 +3,7 @@
 use bitflags::bitflags;
 use memwright_table::{Page, PageRange};
 
-use super::lineage::{Lineage, LineageCell};
+use super::anon_vma::{AnonVma, AnonVmaCell};
 use crate::numa::PolicyId;
 use crate::swap::WindowCell;
 
@@ -187,7 +187,7 @@ pub struct Area<B> {
     pub(crate) rights: Rights,
     pub(crate) max_rights: Rights,
     pub(crate) placement: PolicyId,
-    pub(crate) lineage: LineageCell,
+    pub(crate) anon_vma: AnonVmaCell,
     pub(crate) window: WindowCell,
     pub(crate) backing: B,
 }
@@ -257,11 +257,11 @@ impl<B: Backed> Area<B> {
     /// Returns whether an anonymous page was ever created here, that is, whether the area has an anon_vma.
     #[inline]
     pub fn has_faulted(&self) -> bool {
-        self.lineage.get().exists()
+        self.anon_vma.get().exists()
     }
 
-    pub(crate) fn lineage(&self) -> Lineage {
-        self.lineage.get()
+    pub(crate) fn anon_vma(&self) -> AnonVma {
+        self.anon_vma.get()
     }
 
     /// Returns whether `right`, which begins where `self` ends, may be merged with it (Linux 7.2 `mm/vma.c`,
@@ -269,7 +269,7 @@ impl<B: Backed> Area<B> {
     pub fn may_merge(&self, right: &Self) -> bool {
         self.rights == right.rights
             && self.is_kin(right)
-            && self.lineage().may_join(right.lineage())
+            && self.anon_vma().may_join(right.anon_vma())
     }
 
     /// Returns whether `right`, which begins where `self` ends, differs at most in rights other than the key, so that a
@@ -297,7 +297,7 @@ impl<B: Backed> Area<B> {
             rights: self.rights,
             max_rights: self.max_rights,
             placement: self.placement,
-            lineage: LineageCell::new(self.lineage()),
+            anon_vma: AnonVmaCell::new(self.anon_vma()),
             window: WindowCell::new(self.window.get()),
             backing: self.backing.clone(),
         }

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use memwright_table::sync::pause_point;
 use memwright_table::{OutOfMemory, Page, PageRange, TryPush};
 
+use super::anon_vma::AnonVma;
 use super::area::{Area, AreaFlags, Backed};
-use super::lineage::Lineage;
 
 /// The most areas in a chunk.
 pub(super) const CHUNK: usize = 32;
@@ -353,15 +353,15 @@ impl<B: Backed> AreaMap<B> {
 
     /// Returns the anon_vma to use for the first private page of `area`, which is in the map: that of a neighbour with
     /// which the area could merge, the upper one first (Linux 7.2 `mm/vma.c`, `find_mergeable_anon_vma`).
-    pub(crate) fn lineage_around(&self, area: &Area<B>) -> Option<Lineage> {
+    pub(crate) fn anon_vma_around(&self, area: &Area<B>) -> Option<AnonVma> {
         let here = self.at_or_after(area.range.start)?;
-        let shared = |kin: bool, lineage: Lineage| {
-            (kin && lineage.exists() && lineage.takes_in()).then_some(lineage)
+        let shared = |kin: bool, anon_vma: AnonVma| {
+            (kin && anon_vma.exists() && anon_vma.takes_in()).then_some(anon_vma)
         };
         let next = self.next(here).map(|next| self.get(next));
         let previous = self.previous(here).map(|previous| self.get(previous));
-        next.and_then(|next| shared(area.is_kin(next), next.lineage()))
-            .or_else(|| previous.and_then(|one| shared(one.is_kin(area), one.lineage())))
+        next.and_then(|next| shared(area.is_kin(next), next.anon_vma()))
+            .or_else(|| previous.and_then(|one| shared(one.is_kin(area), one.anon_vma())))
     }
 
     /// Moves the start of the area at `position` down to `start`, over unmapped pages.
@@ -397,7 +397,7 @@ impl<B: Backed> AreaMap<B> {
         area.range.end = right.range.end;
         area.flags |= right.flags & AreaFlags::STICKY;
         if !area.has_faulted() {
-            area.lineage = right.lineage;
+            area.anon_vma = right.anon_vma;
         }
         self.merges += 1;
     }

@@ -8,9 +8,9 @@ use memwright_table::{Page, PageRange};
 
 use crate::swap::{Window, WindowCell};
 
+use super::anon_vma::{AnonVma, AnonVmaCell};
 use super::area::{Area, AreaFlags, Backed, Rights};
 use super::bin::AreaBin;
-use super::lineage::{Lineage, LineageCell};
 use super::map::{AreaMap, CHUNK};
 use super::room::STACK_GUARD_PAGES;
 
@@ -39,7 +39,7 @@ fn area(start: u64, end: u64, backing: char) -> Area<char> {
         rights,
         max_rights: Rights::all(),
         placement: crate::numa::PolicyId::NONE,
-        lineage: LineageCell::new(Lineage::NONE),
+        anon_vma: AnonVmaCell::new(AnonVma::NONE),
         window: WindowCell::new(Window::NONE),
         backing: backing.to_ascii_lowercase(),
     }
@@ -162,8 +162,8 @@ fn what_keeps_two_areas_apart() {
         ("a guard",        |area| area.flags |= AreaFlags::GUARDED,        true),
         ("the offset",     |area| area.offset += 1,                        false),
         ("the backing",    |area| area.backing = 'b',                      false),
-        ("having faulted", |area| area.lineage.found(Lineage::founded(1)), true),
-        ("a fork",         |area| area.lineage.found(Lineage::forked(1)),  false),
+        ("having faulted", |area| area.anon_vma.found(AnonVma::founded(1)), true),
+        ("a fork",         |area| area.anon_vma.found(AnonVma::forked(1)),  false),
     ];
     for (name, change, merges) in changes {
         let mut changed = right();
@@ -178,7 +178,7 @@ fn a_merged_area_keeps_what_either_knew() {
     let mut map = map("aa|aa");
     let second = map.at_or_after(Page::new(2)).unwrap();
     map.get_mut(second).flags |= AreaFlags::GUARDED;
-    map.get(second).lineage.found(Lineage::founded(1));
+    map.get(second).anon_vma.found(AnonVma::founded(1));
     map.merge_around(second);
     let merged = map.find(Page::new(0)).unwrap();
     assert!(merged.has_faulted());
@@ -360,25 +360,25 @@ fn a_bin_keeps_the_near_and_the_far() {
 
 #[test]
 fn a_first_page_is_of_the_lineage_of_kin() {
-    let (own, child) = (Lineage::founded(7), Lineage::forked(8));
+    let (own, child) = (AnonVma::founded(7), AnonVma::forked(8));
     #[rustfmt::skip]
     let rows = [
         // map       of the lower  of the upper  for the middle
-        ("aa|AA|aa", Lineage::NONE, Lineage::NONE,       None),
-        ("aa|AA|aa", own,           Lineage::NONE,       Some(own)),
-        ("aa|AA|aa", own,           Lineage::founded(9), Some(Lineage::founded(9))),
+        ("aa|AA|aa", AnonVma::NONE, AnonVma::NONE,       None),
+        ("aa|AA|aa", own,           AnonVma::NONE,       Some(own)),
+        ("aa|AA|aa", own,           AnonVma::founded(9), Some(AnonVma::founded(9))),
         ("aa|AA|aa", own,           child,               Some(own)),
-        ("aa|AA|aa", child,         Lineage::NONE,       None),
+        ("aa|AA|aa", child,         AnonVma::NONE,       None),
         ("bb|AA|bb", own,           own,                 None),
         ("aa.AA.aa", own,           own,                 None),
     ];
     for (drawn, lower, upper, expected) in rows {
         let map = map(drawn);
         let areas: Vec<_> = map.iter().collect();
-        areas[0].lineage.found(lower);
-        areas[2].lineage.found(upper);
+        areas[0].anon_vma.found(lower);
+        areas[2].anon_vma.found(upper);
         assert_eq!(
-            map.lineage_around(areas[1]),
+            map.anon_vma_around(areas[1]),
             expected,
             "{drawn} {lower:?} {upper:?}"
         );

@@ -361,11 +361,11 @@ fn an_object_is_split_by_its_pages_and_with_all_others() {
     drop(process);
 
     let (anonymous, shown) = (filled(&world, 4), shared(&world));
-    let unshown = shared(&world);
+    let unmapped = shared(&world);
     let mut process = world.process();
     process.map_object(FIRST, HUGE, RW, &shown, true);
     process.store(FIRST, 1).unwrap();
-    process.map_object(FIRST + HUGE, HUGE, RW, &unshown, true);
+    process.map_object(FIRST + HUGE, HUGE, RW, &unmapped, true);
     process.store(FIRST + HUGE, 2).unwrap();
     process.unmap(FIRST + HUGE, HUGE);
     assert_eq!(world.frames.object_folios().0, 2);
@@ -376,8 +376,8 @@ fn an_object_is_split_by_its_pages_and_with_all_others() {
     assert_eq!(orders(&process), [0; HUGE as usize]);
     assert_eq!(anonymous.resident(), HUGE - HUGE / 4);
     let mut byte = [0];
-    assert_eq!(unshown.read_at(0, &mut byte), Ok(1));
-    assert_eq!((byte[0], unshown.resident()), (2, HUGE));
+    assert_eq!(unmapped.read_at(0, &mut byte), Ok(1));
+    assert_eq!((byte[0], unmapped.resident()), (2, HUGE));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use memwright::object::{Cluster, Leaving, Object, ObjectError, ObjectIdentity, Shmem};
-use memwright::swap::{Effort, ObjectPlace, SwapPayer};
+use memwright::swap::{Effort, Memcg, ObjectPlace};
 use memwright::{FaultError, FaultKind, Row, SharedMode, SharedSetting};
 use memwright_table::FrameKind;
 
@@ -30,7 +30,7 @@ fn around(slots: u32) -> Swapping {
 }
 
 /// Creates an object that no process maps, whose pages contain their number plus one.
-fn unshown(swapping: &Swapping, pages: u64) -> Arc<Memory> {
+fn unmapped(swapping: &Swapping, pages: u64) -> Arc<Memory> {
     let object = swapping.world.shmem(pages);
     for index in 0..pages {
         let bytes = [index as u8 + 1; PAGE as usize];
@@ -213,7 +213,7 @@ fn a_slot_that_is_read_unasked_is_given_to_no_other_page() {
         let leaving = Leaving {
             pages,
             unused: false,
-            payer: SwapPayer::NOBODY,
+            memcg: Memcg::NOBODY,
         };
         let left = other.send_out(&memory, &leaving);
         assert!(left.pages == 0 && left.is_full, "{left:?}");
@@ -226,7 +226,7 @@ fn a_slot_that_is_read_unasked_is_given_to_no_other_page() {
 #[test]
 fn what_nobody_shows_goes_when_nobody_asked_for_it_between_two_looks() {
     let swapping = Swapping::new();
-    let object = unshown(&swapping, 40);
+    let object = unmapped(&swapping, 40);
     let bytes = &mut [0; 1];
     // Pages that were created and not accessed since are not young from the beginning.
     for index in 10..40 {
@@ -243,7 +243,7 @@ fn what_nobody_shows_goes_when_nobody_asked_for_it_between_two_looks() {
         assert_eq!(byte(&object, index), Ok(index as u8 + 1));
     }
     // When the scan budget is used up, the cursor says where to continue, in this object or the next.
-    let second = unshown(&swapping, 10);
+    let second = unmapped(&swapping, 10);
     assert_eq!(round(&swapping), 10);
     for index in 0..10 {
         assert_eq!(byte(&second, index), Ok(index as u8 + 1));
@@ -268,7 +268,7 @@ fn what_nobody_shows_goes_when_nobody_asked_for_it_between_two_looks() {
 #[test]
 fn what_somebody_shows_holds_or_keeps_stays() {
     let swapping = Swapping::new();
-    let object = unshown(&swapping, 6);
+    let object = unmapped(&swapping, 6);
     let mut process = swapping.world.process();
     process.map_object(0, 3, RW, &object, true);
     swapping
@@ -301,7 +301,7 @@ fn what_somebody_shows_holds_or_keeps_stays() {
 #[test]
 fn who_asks_for_a_page_again_while_it_is_written_keeps_it() {
     let swapping = Swapping::new();
-    let object = unshown(&swapping, 4);
+    let object = unmapped(&swapping, 4);
     let mut process = swapping.world.process();
     process.map_object(0, 4, RW, &object, true);
     for index in 0..4 {
@@ -367,54 +367,54 @@ fn a_huge_page_that_nobody_shows_goes_in_parts() {
 fn an_object_is_paid_for_by_whoever_came_first() {
     let swapping = Swapping::new();
     let swap = swapping.world.memory.swap();
-    let payers = [SwapPayer::new(0), SwapPayer::new(1)];
-    for payer in payers {
-        swap.open_payer(payer).unwrap();
+    let memcgs = [Memcg::new(0), Memcg::new(1)];
+    for memcg in memcgs {
+        swap.open_memcg(memcg).unwrap();
     }
-    let objects = payers.map(|payer| {
-        let object = unshown(&swapping, 8);
-        object.charge_to(payer);
-        object.charge_to(payers[1]);
+    let objects = memcgs.map(|memcg| {
+        let object = unmapped(&swapping, 8);
+        object.charge_to(memcg);
+        object.charge_to(memcgs[1]);
         object
     });
-    swap.limit_payer(payers[0], 5);
-    let reclaim = |payer| {
+    swap.limit_memcg(memcgs[0], 5);
+    let reclaim = |memcg| {
         let mut effort = Effort {
             look: 100,
             wanted: 100,
         };
         let mut place = ObjectPlace::default();
         let memory = &swapping.world.memory;
-        assert!(memory.reclaim_objects(&mut place, Some(payer), &mut effort));
+        assert!(memory.reclaim_objects(&mut place, Some(memcg), &mut effort));
         100 - effort.wanted
     };
-    assert_eq!(reclaim(payers[0]), 5);
+    assert_eq!(reclaim(memcgs[0]), 5);
     assert_eq!(
         objects.each_ref().map(|object| places(object)),
         [(3, 5), (8, 0)]
     );
-    assert_eq!(payers.map(|payer| swap.paid_by(payer)), [5, 0]);
+    assert_eq!(memcgs.map(|memcg| swap.paid_by(memcg)), [5, 0]);
     // A group that has reached its limit does not affect the others.
     assert_eq!(round(&swapping), 8);
-    assert_eq!(payers.map(|payer| swap.paid_by(payer)), [5, 8]);
+    assert_eq!(memcgs.map(|memcg| swap.paid_by(memcg)), [5, 8]);
     // A later group that reuses the number of another inherits no charges.
-    let frames = |payer| {
+    let frames = |memcg| {
         let mut frames = 0;
         let memory = &swapping.world.memory;
-        memory.visit_objects(payer, &mut |_| frames += 1);
+        memory.visit_objects(memcg, &mut |_| frames += 1);
         frames
     };
     assert_eq!(byte(&objects[1], 0), Ok(1));
-    assert_eq!(payers.map(frames), [3, 1]);
-    swap.open_payer(payers[1]).unwrap();
-    assert_eq!((reclaim(payers[1]), reclaim(payers[1])), (0, 0));
-    assert_eq!(payers.map(frames), [3, 0]);
+    assert_eq!(memcgs.map(frames), [3, 1]);
+    swap.open_memcg(memcgs[1]).unwrap();
+    assert_eq!((reclaim(memcgs[1]), reclaim(memcgs[1])), (0, 0));
+    assert_eq!(memcgs.map(frames), [3, 0]);
 }
 
 #[test]
 fn locked_pages_stay_in_memory_mapped_or_not() {
     let swapping = Swapping::with_slots(256);
-    let object = unshown(&swapping, 20);
+    let object = unmapped(&swapping, 20);
     object.lock_pages(true);
     assert_eq!([round(&swapping), round(&swapping)], [0, 0]);
     assert_eq!(places(&object), (20, 0));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use memwright::object::{
     Cluster, CollapseLimits, Leaving, Object, ObjectError, ObjectIdentity, Shmem,
 };
-use memwright::swap::{ObjectPlace, SwapPayer};
+use memwright::swap::{Memcg, ObjectPlace};
 use memwright::uffd::{Fill, FillError, WatchModes, WatchedFault};
 use memwright::{Advice, AreaFlags, FaultError, FaultKind, Row, SharedMode, SharedSetting};
 use memwright_table::{Bits, CpuId, FrameKind, PageRange};
@@ -337,7 +337,7 @@ fn a_slot_that_is_read_is_given_to_no_other_page() {
         let leaving = Leaving {
             pages,
             unused: false,
-            payer: SwapPayer::NOBODY,
+            memcg: Memcg::NOBODY,
         };
         let left = other.send_out(&memory, &leaving);
         assert!(left.pages == 0 && left.is_full, "{left:?}");

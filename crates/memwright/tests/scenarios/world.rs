@@ -174,11 +174,14 @@ impl<'w> Process<'w> {
         }
     }
 
-    /// Forks the process; `heir` returns the child context of a userfaultfd context of the parent.
-    pub fn fork_watched(&self, heir: &mut dyn FnMut(&Watch) -> Option<Watch>) -> Process<'w> {
+    /// Forks the process; `child_context` returns the child context of a userfaultfd context of the parent.
+    pub fn fork_watched(
+        &self,
+        child_context: &mut dyn FnMut(&Watch) -> Option<Watch>,
+    ) -> Process<'w> {
         Process {
             world: self.world,
-            space: Arc::new(self.space.fork_watched(heir).unwrap()),
+            space: Arc::new(self.space.fork_watched(child_context).unwrap()),
             running: false,
         }
     }

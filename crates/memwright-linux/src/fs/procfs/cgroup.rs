@@ -122,7 +122,7 @@ static FILES: [GroupFile; 12] = [
     }),
     shown("memory.stat", statistics),
     shown("memory.swap.current", |context, group, text| {
-        let slots = context.kernel.memory.swap().paid_by(group.payer);
+        let slots = context.kernel.memory.swap().paid_by(group.memcg);
         writeln!(text, "{}", bytes_of(slots))
     }),
     told("memory.swap.events", swap_events, swap_failed),
@@ -410,7 +410,7 @@ fn happened(_kernel: &Kernel, group: &Cgroup) -> u64 {
 /// Returns the sum of the counters in `memory.swap.events`.
 fn swap_failed(kernel: &Kernel, group: &Cgroup) -> u64 {
     let swap = kernel.memory.swap();
-    2 * swap.refused_to(group.payer) + swap.full_for(group.payer)
+    2 * swap.refused_to(group.memcg) + swap.full_for(group.memcg)
 }
 
 fn state(context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
@@ -436,8 +436,8 @@ fn events(_context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Resul
 
 fn swap_events(context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Result {
     let swap = context.kernel.memory.swap();
-    let refused = swap.refused_to(group.payer);
-    let failed = refused + swap.full_for(group.payer);
+    let refused = swap.refused_to(group.memcg);
+    let failed = refused + swap.full_for(group.memcg);
     write!(text, "high {SWAP_HIGH}\nmax {refused}\nfail {failed}\n")
 }
 

@@ -200,7 +200,7 @@ impl Regular {
         let group = context.process().cgroup();
         if let (Contents::Small(pages), Some(group)) = (&self.pages, group) {
             if stores {
-                pages.charge_to(group.payer);
+                pages.charge_to(group.memcg);
             }
             group.note_called(bytes.div_ceil(PAGE_SIZE) as u64 + 1);
         }

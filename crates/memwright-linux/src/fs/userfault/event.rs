@@ -151,43 +151,45 @@ fn message_of(event: WatchEvent) -> Message {
 /// Those of [`AddressSpace::fork`](memwright::AddressSpace::fork).
 pub(crate) fn fork(context: &Context<'_>) -> Result<Arc<Space>, ForkError> {
     let kernel = context.kernel;
-    let mut heirs: Vec<Heir> = Vec::new();
+    let mut child_contexts: Vec<ChildContext> = Vec::new();
     let child = context.with_space(|space| {
         space.fork_watched(&mut |watch| {
             if !watch.events.contains(WatchEvents::FORK) {
                 return None;
             }
-            let known = heirs.iter().find(|heir| heir.parent.number == watch.number);
-            if let Some(heir) = known {
-                return Some(heir.watch.clone());
+            let known = child_contexts
+                .iter()
+                .find(|child_context| child_context.parent.number == watch.number);
+            if let Some(child_context) = known {
+                return Some(child_context.watch.clone());
             }
-            let heir = Heir::of(&kernel.userfaults, watch)?;
-            let watch = heir.watch.clone();
-            heirs.try_push(heir).ok()?;
+            let child_context = ChildContext::of(&kernel.userfaults, watch)?;
+            let watch = child_context.watch.clone();
+            child_contexts.try_push(child_context).ok()?;
             Some(watch)
         })
     })?;
     let child = Arc::new(child);
-    for heir in heirs {
-        heir.announce(context, &child);
+    for child_context in child_contexts {
+        child_context.announce(context, &child);
     }
     Ok(child)
 }
 
 /// A child context: registers a child's memory like its parent's. The parent context's commands fail until it has read
 /// the event.
-struct Heir {
+struct ChildContext {
     parent: Arc<Userfault>,
     watch: Watch,
 }
 
-impl Drop for Heir {
+impl Drop for ChildContext {
     fn drop(&mut self) {
         self.parent.changing.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl Heir {
+impl ChildContext {
     fn of(userfaults: &Userfaults, parent: &Watch) -> Option<Self> {
         let watch = Watch::try_new(Watcher {
             number: userfaults.next.fetch_add(1, Ordering::Relaxed),

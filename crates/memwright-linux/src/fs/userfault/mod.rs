@@ -205,11 +205,15 @@ impl UserfaultFile {
     }
 
     /// Installs the userfaultfd of a child's memory in the reader's descriptor table (`resolve_userfault_fork`).
-    fn give_heir(&self, context: &Context<'_>, heir: &Arc<OpenFile>) -> Result<Message, Errno> {
+    fn install_child_context(
+        &self,
+        context: &Context<'_>,
+        child_context: &Arc<OpenFile>,
+    ) -> Result<Message, Errno> {
         let status = self.userfault.opened_as.status;
         Ok(Message {
             event: raw::UFFD_EVENT_FORK as u8,
-            flags: context.add_descriptor(heir.clone(), status)?,
+            flags: context.add_descriptor(child_context.clone(), status)?,
             ..Message::default()
         })
     }
@@ -354,10 +358,12 @@ impl File for UserfaultFile {
                 Unread::Fault(message) => Ok(*message),
                 Unread::Event(event) => match &event.tidings {
                     Tidings::Message(message) => Ok(*message),
-                    Tidings::Fork(heir) => self.give_heir(context, heir).inspect_err(|_| {
-                        // The event stays unread, for a reader that has room for a descriptor.
-                        event.taken.store(false, Ordering::Relaxed);
-                    }),
+                    Tidings::Fork(child_context) => self
+                        .install_child_context(context, child_context)
+                        .inspect_err(|_| {
+                            // The event stays unread, for a reader that has room for a descriptor.
+                            event.taken.store(false, Ordering::Relaxed);
+                        }),
                 },
             };
             let message = match message {

@@ -12,9 +12,9 @@ use memwright_table::sync::stat::{self, Line};
 
 /// The number of an anon_vma: 0 before the first private page, else unique in the address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lineage(u64);
+pub(crate) struct AnonVma(u64);
 
-impl Lineage {
+impl AnonVma {
     /// No private page was ever created.
     pub(crate) const NONE: Self = Self(0);
     /// The bit that says that a fork created the area. The other bits are the number.
@@ -54,28 +54,28 @@ impl Lineage {
 
 /// The anon_vma of an area, which faults on several CPUs may set at the same time.
 #[derive(Debug)]
-pub(crate) struct LineageCell(AtomicU64);
+pub(crate) struct AnonVmaCell(AtomicU64);
 
-impl LineageCell {
-    pub(crate) const fn new(lineage: Lineage) -> Self {
-        Self(AtomicU64::new(lineage.0))
+impl AnonVmaCell {
+    pub(crate) const fn new(anon_vma: AnonVma) -> Self {
+        Self(AtomicU64::new(anon_vma.0))
     }
 
     #[inline]
-    pub(crate) fn get(&self) -> Lineage {
-        Lineage(self.0.load(Ordering::Relaxed))
+    pub(crate) fn get(&self) -> AnonVma {
+        AnonVma(self.0.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn set(&mut self, lineage: Lineage) {
-        *self.0.get_mut() = lineage.0;
+    pub(crate) fn set(&mut self, anon_vma: AnonVma) {
+        *self.0.get_mut() = anon_vma.0;
     }
 
     /// Sets the anon_vma of the area, unless another CPU already did.
-    pub(crate) fn found(&self, lineage: Lineage) {
-        let none = Lineage::NONE.0;
+    pub(crate) fn found(&self, anon_vma: AnonVma) {
+        let none = AnonVma::NONE.0;
         let (now, later) = (Ordering::Relaxed, Ordering::Relaxed);
         // A CPU that loses the race uses the stored value.
-        let _ = self.0.compare_exchange(none, lineage.0, now, later);
+        let _ = self.0.compare_exchange(none, anon_vma.0, now, later);
         stat::line(Line::Space, &self.0);
     }
 }
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn lineages_join_as_on_linux() {
-        let (none, own) = (Lineage::NONE, Lineage::founded);
-        let child = Lineage::forked;
+        let (none, own) = (AnonVma::NONE, AnonVma::founded);
+        let child = AnonVma::forked;
         #[rustfmt::skip]
         let rows = [
             ("both untouched",               none,     none,     true),
@@ -107,9 +107,9 @@ mod tests {
 
     #[test]
     fn the_first_to_found_a_lineage_wins() {
-        let cell = LineageCell::new(Lineage::NONE);
-        cell.found(Lineage::founded(3));
-        cell.found(Lineage::founded(4));
-        assert_eq!(cell.get(), Lineage::founded(3));
+        let cell = AnonVmaCell::new(AnonVma::NONE);
+        cell.found(AnonVma::founded(3));
+        cell.found(AnonVma::founded(4));
+        assert_eq!(cell.get(), AnonVma::founded(3));
     }
 }

@@ -7,23 +7,23 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The maximum number of memcgs that can be charged.
-pub const MOST_PAYERS: usize = 63;
+pub const MAX_MEMCGS: usize = 63;
 
 /// The memcg that is charged for the slots of an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SwapPayer(u8);
+pub struct Memcg(u8);
 
-impl SwapPayer {
+impl Memcg {
     /// No memcg: there is no limit.
     pub const NOBODY: Self = Self(0);
 
-    /// Returns the memcg with `number`, below [`MOST_PAYERS`].
+    /// Returns the memcg with `number`, below [`MAX_MEMCGS`].
     ///
     /// # Panics
     /// If `number` is not below that.
     #[must_use]
     pub const fn new(number: usize) -> Self {
-        assert!(number < MOST_PAYERS, "there are fewer payers");
+        assert!(number < MAX_MEMCGS, "there are fewer memcgs");
         Self(number as u8 + 1)
     }
 
@@ -37,7 +37,7 @@ impl SwapPayer {
 }
 
 /// The charge and the limit of one memcg. Changed under the lock of the devices.
-struct Bill {
+struct SwapCharge {
     slots: AtomicU64,
     most: AtomicU64,
     refused: AtomicU64,
@@ -46,16 +46,16 @@ struct Bill {
 }
 
 /// The charges of all memcgs.
-pub(super) struct Bills {
-    each: [Bill; MOST_PAYERS],
+pub(super) struct SwapCharges {
+    each: [SwapCharge; MAX_MEMCGS],
     /// Whether a memcg was ever opened.
     open: AtomicBool,
 }
 
-impl Bills {
+impl SwapCharges {
     pub(super) fn new() -> Self {
         Self {
-            each: core::array::from_fn(|_| Bill {
+            each: core::array::from_fn(|_| SwapCharge {
                 slots: AtomicU64::new(0),
                 most: AtomicU64::new(u64::MAX),
                 refused: AtomicU64::new(0),
@@ -70,13 +70,13 @@ impl Bills {
         self.open.load(Ordering::Relaxed)
     }
 
-    fn of(&self, payer: SwapPayer) -> Option<&Bill> {
-        self.each.get(usize::from(payer.0).wrapping_sub(1))
+    fn of(&self, memcg: Memcg) -> Option<&SwapCharge> {
+        self.each.get(usize::from(memcg.0).wrapping_sub(1))
     }
 
-    /// Whether one more slot may be charged to `payer`. Counts refusals.
-    pub(super) fn allows(&self, payer: SwapPayer) -> bool {
-        let Some(bill) = self.of(payer) else {
+    /// Whether one more slot may be charged to `memcg`. Counts refusals.
+    pub(super) fn allows(&self, memcg: Memcg) -> bool {
+        let Some(bill) = self.of(memcg) else {
             return true;
         };
         let allowed = bill.slots.load(Ordering::Relaxed) < bill.most.load(Ordering::Relaxed);
@@ -86,50 +86,50 @@ impl Bills {
         allowed
     }
 
-    pub(super) fn charge(&self, payer: SwapPayer) {
-        if let Some(bill) = self.of(payer) {
+    pub(super) fn charge(&self, memcg: Memcg) {
+        if let Some(bill) = self.of(memcg) {
             bill.slots.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn release(&self, payer: SwapPayer) {
-        if let Some(bill) = self.of(payer) {
+    pub(super) fn release(&self, memcg: Memcg) {
+        if let Some(bill) = self.of(memcg) {
             bill.slots.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn slots(&self, payer: SwapPayer) -> u64 {
-        self.of(payer)
+    pub(super) fn slots(&self, memcg: Memcg) -> u64 {
+        self.of(memcg)
             .map_or(0, |bill| bill.slots.load(Ordering::Relaxed))
     }
 
-    pub(super) fn refused(&self, payer: SwapPayer) -> u64 {
-        self.of(payer)
+    pub(super) fn refused(&self, memcg: Memcg) -> u64 {
+        self.of(memcg)
             .map_or(0, |bill| bill.refused.load(Ordering::Relaxed))
     }
 
-    /// Counts that no slot was free when `payer` needed one.
-    pub(super) fn note_full(&self, payer: SwapPayer) {
-        if let Some(bill) = self.of(payer) {
+    /// Counts that no slot was free when `memcg` needed one.
+    pub(super) fn note_full(&self, memcg: Memcg) {
+        if let Some(bill) = self.of(memcg) {
             bill.full.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn full(&self, payer: SwapPayer) -> u64 {
-        self.of(payer)
+    pub(super) fn full(&self, memcg: Memcg) -> u64 {
+        self.of(memcg)
             .map_or(0, |bill| bill.full.load(Ordering::Relaxed))
     }
 
-    pub(super) fn limit(&self, payer: SwapPayer, most: u64) {
-        if let Some(bill) = self.of(payer) {
+    pub(super) fn limit(&self, memcg: Memcg, most: u64) {
+        if let Some(bill) = self.of(memcg) {
             bill.most.store(most, Ordering::Relaxed);
         }
     }
 
-    /// Resets the charge, the limit and the counts of `payer`, for a new memcg.
-    pub(super) fn open(&self, payer: SwapPayer) {
+    /// Resets the charge, the limit and the counts of `memcg`, for a new memcg.
+    pub(super) fn open(&self, memcg: Memcg) {
         self.open.store(true, Ordering::Relaxed);
-        if let Some(bill) = self.of(payer) {
+        if let Some(bill) = self.of(memcg) {
             bill.slots.store(0, Ordering::Relaxed);
             bill.most.store(u64::MAX, Ordering::Relaxed);
             bill.refused.store(0, Ordering::Relaxed);
@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn a_payer_has_no_more_than_it_may() {
-        let bills = Bills::new();
-        let (one, other) = (SwapPayer::new(0), SwapPayer::new(MOST_PAYERS - 1));
+        let bills = SwapCharges::new();
+        let (one, other) = (Memcg::new(0), Memcg::new(MAX_MEMCGS - 1));
         bills.limit(one, 2);
         for (slots, allowed) in [(0, true), (1, true), (2, false)] {
             assert_eq!((bills.slots(one), bills.allows(one)), (slots, allowed));
@@ -155,13 +155,13 @@ mod tests {
         }
         assert_eq!((bills.refused(one), bills.refused(other)), (1, 0));
         bills.note_full(one);
-        bills.note_full(SwapPayer::NOBODY);
+        bills.note_full(Memcg::NOBODY);
         assert_eq!((bills.full(one), bills.full(other)), (1, 0));
-        assert!(bills.allows(other) && bills.allows(SwapPayer::NOBODY));
+        assert!(bills.allows(other) && bills.allows(Memcg::NOBODY));
         bills.release(one);
         assert!(bills.allows(one));
-        bills.charge(SwapPayer::NOBODY);
-        assert_eq!(bills.slots(SwapPayer::NOBODY), 0);
+        bills.charge(Memcg::NOBODY);
+        assert_eq!(bills.slots(Memcg::NOBODY), 0);
         bills.open(one);
         let now = (bills.slots(one), bills.refused(one), bills.full(one));
         assert_eq!(now, (0, 0, 0));

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 use memwright_table::sync::pause_point;
 use memwright_table::{Frame, Machine};
 
-use super::{Effort, ObjectPlace, SwapPayer};
+use super::{Effort, Memcg, ObjectPlace};
 use crate::memory::Memory;
 use crate::object::{Cluster, Store, Stored};
 
@@ -53,13 +53,13 @@ impl<M: Machine> Store<M> {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Calls `visit` with each frame of the objects that are charged to `payer`. The store's lock is held meanwhile.
-    pub fn visit_objects(&self, payer: SwapPayer, visit: &mut dyn FnMut(Frame)) {
+    /// Calls `visit` with each frame of the objects that are charged to `memcg`. The store's lock is held meanwhile.
+    pub fn visit_objects(&self, memcg: Memcg, visit: &mut dyn FnMut(Frame)) {
         let mut number = 0;
         while let Some((found, store)) = self.swap().listed(number) {
             number = found + 1;
             let state = store.lock();
-            let mut next = state.pages.next(0).filter(|_| state.payer == payer);
+            let mut next = state.pages.next(0).filter(|_| state.memcg == memcg);
             while let Some((index, stored)) = next {
                 if let Stored::InMemory(frame) = stored {
                     visit(frame);
@@ -70,7 +70,7 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Ages the pages of objects from `place` on, and swaps out those that no entry maps and that were not accessed
-    /// since the previous scan. With `payer`, only those of objects that are charged to it. Updates `place` to where to
+    /// since the previous scan. With `memcg`, only those of objects that are charged to it. Updates `place` to where to
     /// continue, and subtracts its work from `effort`. Returns whether the pass is complete or no slot is free.
     ///
     /// # Locks
@@ -78,16 +78,16 @@ impl<M: Machine> Memory<M> {
     pub fn reclaim_objects(
         &self,
         place: &mut ObjectPlace,
-        payer: Option<SwapPayer>,
+        memcg: Option<Memcg>,
         effort: &mut Effort,
     ) -> bool {
         while let Some((number, store)) = self.swap().listed(place.number) {
             if number != place.number {
                 *place = ObjectPlace { number, index: 0 };
             }
-            let pays = store.lock().payer;
+            let pays = store.lock().memcg;
             let locked = store.locked.load(Ordering::Relaxed);
-            let asked = !locked && payer.is_none_or(|payer| payer == pays);
+            let asked = !locked && memcg.is_none_or(|memcg| memcg == pays);
             let mut next = Some(place.index).filter(|_| asked);
             while let Some(from) = next {
                 place.index = from;
