@@ -1,8 +1,8 @@
-/* Runs the programs it is given, one after another, and says of each how it ended:
+/* Runs the programs it is given, one after another, and reports how each exited:
  *
  *   # begin NAME
- *   ok NAME    or    not ok NAME: exited 1    or    not ok NAME: killed by signal 11    or    not ok NAME: its end was
- *   not told: Bad address
+ *   ok NAME    or    not ok NAME: exited 1    or    not ok NAME: killed by signal 11
+ *   or    not ok NAME: no exit status: Bad address
  *
  * An argument with spaces is split into words. `suite --first PROGRAM...` is for a machine on which little works yet:
  * it ends after the first program that failed.
@@ -14,7 +14,7 @@ static void end_of(const char *name, int status)
 	if (exited(status, 0))
 		printf("ok %s\n", name);
 	else if (status == -1)
-		printf("not ok %s: its end was not told: %s\n", name, strerror(errno));
+		printf("not ok %s: no exit status: %s\n", name, strerror(errno));
 	else if (WIFEXITED(status))
 		printf("not ok %s: exited %d\n", name, WEXITSTATUS(status));
 	else

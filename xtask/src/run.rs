@@ -4,8 +4,8 @@ use crate::clock::{Begun, Took};
 use crate::suite::{self, Shard, Suite, Totals};
 use crate::tier::{HARD_LIMIT, Row, STAGES, Stage, Tier};
 use crate::{
-    arrows, cases, checks, conformance, experiments, fuzz, install, miri, mutants, room, shell,
-    unsafe_code,
+    arrows, cases, checks, conformance, experiments, fuzz, house, install, miri, mutants, room,
+    shell, unsafe_code,
 };
 use anyhow::{Context, Result, bail};
 use std::time::{Duration, Instant};
@@ -116,6 +116,7 @@ fn work(stage: Stage, state: &mut State) -> Result<Outcome> {
         }
         Stage::Unsafe => unsafe_code::run().map(|()| Outcome::Passed),
         Stage::Arrows => arrows::run().map(|()| Outcome::Passed),
+        Stage::House => house::run(&[]).map(|()| Outcome::Passed),
         Stage::Miri => Ok(match miri::run()? {
             miri::Outcome::Passed => Outcome::Passed,
             miri::Outcome::Skipped(why) => Outcome::Skipped(why.to_owned()),

