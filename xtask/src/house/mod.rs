@@ -3,6 +3,8 @@
 //! A figure above its ceiling fails the check. So does one below it, until the ceiling in [`CEILINGS`] is lowered to it: what
 //! was reached is kept.
 
+#[cfg(test)]
+mod locks;
 mod measure;
 mod prose;
 mod source;

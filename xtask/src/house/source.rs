@@ -23,6 +23,7 @@ const MEASURED: &[&str] = &[
     "programs",
     "include",
     "docs",
+    "ARCHITECTURE.md",
     "README.md",
     "CONTRIBUTING.md",
 ];

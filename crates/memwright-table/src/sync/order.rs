@@ -1,64 +1,64 @@
-//! The written order of locks, and its check in debug builds.
+//! The order of locks, and its check in debug builds.
 
-/// The rank of a lock. A thread of control takes locks in this order only; a lock of a rank that
-/// it holds already, or of an earlier one, is a bug that debug builds report.
+/// The rank of a lock. A thread acquires locks in this order only. To acquire a lock whose rank is held already, or comes
+/// before a rank that is held, is a bug that debug builds report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Rank {
-    /// The tree of processes, and one process.
+    /// The tree of processes; the state of one process that belongs to its threads together.
     Process,
     /// The signal state of a process.
     Signals,
     /// A table of file descriptors.
     FileTable,
-    /// Which open files lead to which others: epolls that watch one another, sockets that hold open files.
+    /// References between open files: epolls that watch one another, sockets that hold passed files.
     Links,
     /// Directories, mounts and inodes.
     FileSystem,
-    /// What covers one directory.
+    /// The mounts on one directory.
     Mount,
-    /// One open file, pipe or other thing behind a descriptor.
+    /// One open file, pipe, or other object behind a descriptor.
     File,
-    /// A scan of all address spaces, one at a time.
+    /// The scan of all address spaces, of which one runs at a time.
     Scan,
     /// The areas of an address space.
     Space,
     /// The areas of a second address space: the child's in a fork.
     SpaceChild,
-    /// Which address spaces map an object.
+    /// The list of address spaces that map an object.
     ObjectRegistry,
     /// The pages of an object.
     Object,
-    /// One page table.
+    /// The entries of one page table.
     Table,
-    /// A second page table: the child's in a fork, the lower one when it is freed.
+    /// The entries of a second page table: the child's in a fork, the lower one when a table is freed.
     TableChild,
-    /// The slots of swap devices, and what one device keeps.
+    /// The slots of the swap devices, and the state of one device.
     Swap,
-    /// The counts of a folio's parts.
+    /// The counts of the pages of a folio.
     Folio,
-    /// The pool of huge pages.
+    /// The hugetlb pool.
     Pool,
-    /// Lists that grow while they are locked: the heap may take frames for them.
+    /// Lists that grow while they are locked, so that the heap may take frames for them.
     Lists,
-    /// One CPU's cache of free frames.
+    /// The free frames that one CPU caches.
     FrameCache,
     /// The free frames of a node.
     Frames,
-    /// Run queues.
+    /// The run queues.
     Scheduler,
-    /// Wait queues and futex queues.
+    /// The wait queues, and the queues of futexes.
     Wait,
     /// The console.
     Console,
-    /// Locks under which nothing else is taken, and no memory is allocated.
+    /// State whose users acquire no other lock and allocate nothing while they hold it.
     Leaf,
-    /// The heap of an embedder: taken under any other lock.
+    /// An embedder's heap. It may be acquired under any other lock.
     Heap,
 }
 
 impl Rank {
-    /// Whether a thread may give its CPU away while it holds a lock of this rank, and while it waits for one.
+    /// Whether a thread may yield its CPU while it holds a lock of this rank, and while it waits for one.
     #[inline(always)]
     pub const fn sleeps(self) -> bool {
         matches!(
@@ -67,7 +67,7 @@ impl Rank {
         )
     }
 
-    /// The name used in reports.
+    /// Returns the name used in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Rank::Process => "process",
@@ -99,7 +99,7 @@ impl Rank {
     }
 }
 
-/// Every rank, in the order of locking.
+/// All ranks, in the order of locking.
 pub const RANKS: [Rank; 25] = [
     Rank::Process,
     Rank::Signals,
@@ -128,17 +128,17 @@ pub const RANKS: [Rank; 25] = [
     Rank::Heap,
 ];
 
-/// The most locks one CPU (one thread, on a host) may hold at a time.
+/// The maximum number of locks that one CPU (on a host: one thread) may hold at a time.
 pub const MAX_HELD: usize = 16;
 
-/// The locks that a CPU holds, in the order they were taken.
+/// The locks that a CPU holds, in the order in which they were acquired.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Held {
     ranks: [Option<Rank>; MAX_HELD],
 }
 
 impl Held {
-    /// The ranks, first taken first.
+    /// Returns the ranks in the order in which the locks were acquired.
     pub fn iter(&self) -> impl Iterator<Item = Rank> + '_ {
         self.ranks.iter().flatten().copied()
     }
@@ -188,7 +188,7 @@ mod checked {
         }
     }
 
-    /// One more than the last rank of which a lock is held, 0 if none is.
+    /// Returns one more than the highest rank of which a lock is held, or 0 if none is held.
     fn highest() -> Option<u8> {
         place::with(None, |slots| {
             slots
@@ -199,14 +199,14 @@ mod checked {
         })
     }
 
-    /// Panics unless the last lock taken is of `rank`, so that others of it may follow.
+    /// Panics unless the highest rank held is `rank`, so that another lock of it may follow.
     #[track_caller]
     pub(in crate::sync) fn check_beside(rank: Rank) {
         let first = highest().is_none_or(|highest| highest == rank as u8 + 1);
         assert!(first, "no {rank:?} beside which another may be taken");
     }
 
-    /// Panics if a lock of `rank` may not be taken now.
+    /// Panics if a lock of `rank` may not be acquired now.
     #[track_caller]
     pub(in crate::sync) fn check(rank: Rank) {
         if let Some(highest) = highest().filter(|&highest| highest > rank as u8) {
@@ -220,8 +220,8 @@ mod checked {
         }
     }
 
-    /// Panics, in debug builds, if the caller holds a lock that does not [sleep](Rank::sleeps): where the
-    /// thread may have to give way.
+    /// Panics, in debug builds, if the caller holds a lock that does not [sleep](Rank::sleeps). Called where the thread
+    /// may yield its CPU.
     ///
     /// # Panics
     /// If such a lock is held.
@@ -231,7 +231,7 @@ mod checked {
             for slot in slots {
                 let held = RANKS.get((slot.load(Ordering::Relaxed) as usize).wrapping_sub(1));
                 if let Some(rank) = held.filter(|rank| !rank.sleeps()) {
-                    panic!("{rank:?} is held where the thread may have to give way");
+                    panic!("{rank:?} is held where the thread may yield");
                 }
             }
         });
@@ -254,14 +254,14 @@ mod checked {
         }
     }
 
-    /// What the calling CPU holds, which its next thread does not.
+    /// Removes and returns the locks that the calling CPU holds, because its next thread does not hold them.
     pub(in crate::sync) fn take_held() -> [u8; MAX_HELD] {
         let take =
             |slots: &Slots| core::array::from_fn(|at: usize| slots[at].swap(0, Ordering::Relaxed));
         place::with(None, take).unwrap_or([0; MAX_HELD])
     }
 
-    /// The thread that held this goes on.
+    /// Restores the locks of a thread that continues.
     pub(in crate::sync) fn restore_held(held: [u8; MAX_HELD]) {
         place::with(None, |slots| {
             for (slot, rank) in slots.iter().zip(held) {
@@ -270,7 +270,7 @@ mod checked {
         });
     }
 
-    /// Notes that a lock of `rank` is held.
+    /// Records that a lock of `rank` is held.
     #[track_caller]
     pub(in crate::sync) fn acquired(rank: Rank) {
         place::with(None, |slots| {
@@ -280,7 +280,7 @@ mod checked {
         });
     }
 
-    /// Notes that a lock of `rank` is no longer held.
+    /// Records that a lock of `rank` is no longer held.
     pub(in crate::sync) fn released(rank: Rank) {
         place::with(None, |slots| {
             let wanted = rank as u8 + 1;
@@ -298,8 +298,8 @@ mod checked {
         });
     }
 
-    /// The locks that CPU `cpu` holds; with the feature `std`, those of the calling thread. For
-    /// panic reports: other CPUs may take and release locks meanwhile.
+    /// Returns the locks that CPU `cpu` holds; with the feature `std`, those of the calling thread. For panic reports:
+    /// other CPUs may acquire and release locks at the same time.
     pub fn held(cpu: usize) -> Held {
         let mut held = Held::default();
         place::with(Some(cpu), |slots| {
@@ -312,7 +312,7 @@ mod checked {
         held
     }
 
-    /// Panics, in debug builds, if the caller holds a lock: before it waits or goes to user mode.
+    /// Panics, in debug builds, if the caller holds a lock. Called before a wait and before the return to user mode.
     ///
     /// # Panics
     /// If a lock is held.
@@ -363,7 +363,7 @@ mod unchecked {
     #[inline(always)]
     pub(in crate::sync) fn released(_rank: Rank) {}
 
-    /// The locks that CPU `cpu` holds: not tracked in release builds.
+    /// Returns no locks: they are not tracked in release builds.
     pub fn held(_cpu: usize) -> Held {
         Held::default()
     }
