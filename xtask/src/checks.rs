@@ -1,6 +1,6 @@
 //! Checks of the source: format, lints, documentation, the oldest compiler.
 
-use crate::run::Outcome;
+use crate::tier::Outcome;
 use crate::{install, shell};
 use anyhow::Result;
 use std::process::Command;

@@ -69,7 +69,9 @@ usage: cargo xtask TASK
             them; or check that they can be planted in the source as it is
   miri      run unit tests under an interpreter that finds undefined behaviour, if a nightly compiler has one
   unsafe    count the uses of unsafe, and check that each has a comment on why it is sound
-  arrows    check that each folder refers only to folders below it, by use and by method call; needs rust-analyzer
+  arrows [--show SOURCE]
+            check that modules refer only to modules below them, by use and by method call, but for exceptions whose
+            number may only fall; or print those of one crate; needs rust-analyzer
   house [--show NAME]
             print figures of the structure and of the prose, which may only fall, beside their goals; or the places
             that one figure counts
@@ -105,7 +107,7 @@ fn main() -> ExitCode {
             miri::Outcome::Skipped(why) => println!("skipped: {why}"),
         }),
         ["unsafe"] => unsafe_code::run(),
-        ["arrows"] => arrows::run(),
+        ["arrows", rest @ ..] => arrows::run(rest),
         ["house", rest @ ..] => house::run(rest),
         ["programs"] => programs::build_all(),
         ["guest"] => guest::build(),

@@ -75,6 +75,13 @@ pub enum Stage {
     OldestCompiler,
 }
 
+/// How a stage ended.
+pub enum Outcome {
+    Passed,
+    Skipped(String),
+    Failed(String),
+}
+
 /// A stage, its name, and the seconds that it may take in each tier on two idle cores. A tier without a figure omits
 /// the stage. The full tier has no budgets: there a figure of 0 says that the stage runs.
 pub struct Row {
