@@ -72,9 +72,9 @@ usage: cargo xtask TASK
   arrows [--show SOURCE]
             check that modules refer only to modules below them, by use and by method call, but for exceptions whose
             number may only fall; or print those of one crate; needs rust-analyzer
-  house [--show NAME]
+  house [--show NAME | --draw]
             print figures of the structure and of the prose, which may only fall, beside their goals; or the places
-            that one figure counts
+            that one figure counts; or 60 paragraphs of the prose, which the commit chooses
   programs  build programs/*.c into programs/build
   guest     the same, and the kernel with debug assertions that the tests boot
 ";

@@ -3,6 +3,7 @@
 //! A figure above its ceiling fails the check. So does one below it, until the ceiling in [`CEILINGS`] is lowered to it: what
 //! was reached is kept.
 
+mod draw;
 #[cfg(test)]
 mod locks;
 mod measure;
@@ -40,7 +41,11 @@ const CEILINGS: &[Ceiling] = &[
     ceiling(Measure::LongFunctions, 21, 10),
 ];
 
-/// Prints each figure with its ceiling and its goal; with `--show NAME`, the places that one counts.
+/// The number of paragraphs in a sample.
+const SAMPLE: usize = 60;
+
+/// Prints each figure with its ceiling and its goal; with `--show NAME`, the places that one counts; with `--draw`, paragraphs
+/// of the prose that the commit chooses, for a reader who did not write them.
 ///
 /// # Errors
 /// A figure that is not at its ceiling; a file that cannot be read; arguments that are not known.
@@ -49,7 +54,13 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     match arguments {
         [] => check(&sources),
         ["--show", name] => show(&sources, name),
-        _ => bail!("house takes no argument, or --show NAME"),
+        ["--draw"] => {
+            for item in draw::draw(&sources, &source::commit()?, SAMPLE) {
+                println!("{}\n    {}", item.place, item.text);
+            }
+            Ok(())
+        }
+        _ => bail!("house takes no argument, --show NAME or --draw"),
     }
 }
 

@@ -59,6 +59,22 @@ pub fn all() -> Result<Vec<Source>> {
     Ok(sources)
 }
 
+/// Returns the hash of the commit that is checked out.
+///
+/// # Errors
+/// Git.
+pub fn commit() -> Result<String> {
+    let output = Command::new("git")
+        .current_dir(shell::root())
+        .args(["rev-parse", "HEAD"])
+        .output()
+        .context("cannot start git")?;
+    Ok(String::from_utf8(output.stdout)
+        .context("a commit is not text")?
+        .trim()
+        .to_owned())
+}
+
 fn is_measured(path: &str) -> bool {
     let kind = Path::new(path).extension().and_then(|kind| kind.to_str());
     matches!(kind, Some("rs" | "c" | "h" | "md"))
