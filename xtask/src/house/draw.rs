@@ -30,8 +30,7 @@ fn paragraphs(source: &Source) -> Vec<Item> {
     let mut previous = 0;
     for (line, text) in prose(source) {
         let text = text.trim_start_matches(['/', '!', '*', '#']).trim();
-        // Rows of tables and lines of code are no sentences.
-        if text.is_empty() || !text.contains(' ') || text.starts_with('|') {
+        if text.is_empty() || text.starts_with('|') {
             continue;
         }
         match items.last_mut() {
@@ -46,6 +45,8 @@ fn paragraphs(source: &Source) -> Vec<Item> {
         }
         previous = line;
     }
+    // A single word is no sentence.
+    items.retain(|item| item.text.contains(' '));
     items
 }
 
@@ -82,7 +83,7 @@ mod tests {
         };
         let all = paragraphs(&source);
         let texts: Vec<&str> = all.iter().map(|item| &*item.text).collect();
-        assert_eq!(texts, ["One two, three.", "Four five. Six seven."]);
+        assert_eq!(texts, ["One two, three.", "Four five. Six seven. word"]);
         assert_eq!(all[0].place, "a.rs:1");
         let sources = [source];
         assert_eq!(draw(&sources, "abc", 2), draw(&sources, "abc", 2));
