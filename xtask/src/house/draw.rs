@@ -25,7 +25,7 @@ pub fn draw(sources: &[Source], commit: &str, count: usize) -> Vec<Item> {
 }
 
 /// Returns the paragraphs of a file: lines of prose that follow each other without an empty one.
-fn paragraphs(source: &Source) -> Vec<Item> {
+pub fn paragraphs(source: &Source) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
     let mut previous = 0;
     for (line, text) in prose(source) {

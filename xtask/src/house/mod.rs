@@ -8,6 +8,8 @@ mod draw;
 mod locks;
 mod measure;
 mod prose;
+#[cfg(test)]
+mod rules;
 mod source;
 
 use anyhow::{Result, bail};

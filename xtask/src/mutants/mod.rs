@@ -31,6 +31,20 @@ struct Tests {
     binaries: BTreeMap<String, PathBuf>,
 }
 
+/// Returns the names of all mistakes.
+///
+/// # Errors
+/// A list that cannot be read.
+#[cfg(test)]
+pub fn names() -> Result<Vec<String>> {
+    let list = List::read()?;
+    Ok(list
+        .mistakes
+        .into_iter()
+        .map(|mistake| mistake.name)
+        .collect())
+}
+
 /// Plants every mistake in turn, or those that are named, and prints which test noticed.
 ///
 /// # Errors
