@@ -5,6 +5,8 @@
 
 mod draw;
 #[cfg(test)]
+mod links;
+#[cfg(test)]
 mod locks;
 mod measure;
 mod prose;

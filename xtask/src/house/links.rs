@@ -1,0 +1,102 @@
+//! Links between the pages.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+
+/// Returns the targets of the links in a page, outside of blocks of code.
+fn targets(page: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for text in page.split("```").step_by(2) {
+        // What stands in backquotes is code.
+        for plain in text.split('`').step_by(2) {
+            for (at, _) in plain.match_indices("](") {
+                let target = &plain[at + 2..];
+                if let Some((target, _)) = target.split_once(')') {
+                    found.push(target.trim());
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Returns the anchors of a page's headings, as the usual renderers form them.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let outside = page.split("\n```").step_by(2).flat_map(str::lines);
+    outside
+        .filter_map(|line| line.strip_prefix('#'))
+        .map(|line| {
+            let heading = line.trim_start_matches('#').trim().to_lowercase();
+            let kept = heading
+                .chars()
+                .filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
+            kept.map(|letter| if letter == ' ' { '-' } else { letter })
+                .collect()
+        })
+        .collect()
+}
+
+/// Resolves a relative path against the folder of a page, without the file system.
+fn resolve(page: &str, target: &str) -> PathBuf {
+    let mut path = Path::new(page).parent().unwrap_or(Path::new("")).to_owned();
+    for part in Path::new(target).components() {
+        match part {
+            Component::ParentDir => {
+                path.pop();
+            }
+            Component::Normal(name) => path.push(name),
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shell;
+    use std::fs;
+    use std::process::Command;
+
+    #[test]
+    fn links_and_headings_are_found() {
+        let page = "# A b: `c`\n[x](y.md#z) `[n](o)`\n```\n# no\n[n](o)\n```\n## D-e\n[u](../v)\n";
+        assert_eq!(targets(page), ["y.md#z", "../v"]);
+        assert_eq!(anchors(page), ["a-b-c", "d-e"].map(str::to_owned).into());
+        assert_eq!(resolve("docs/a.md", "../v"), Path::new("v"));
+        assert_eq!(resolve("docs/a.md", "b/c.md"), Path::new("docs/b/c.md"));
+    }
+
+    #[test]
+    fn every_link_between_pages_leads_somewhere() {
+        let output = Command::new("git")
+            .current_dir(shell::root())
+            // The head of a generated page is in the source.
+            .args(["ls-files", "--", "*.md", ":!crates/*/src"])
+            .output()
+            .expect("git");
+        let listed = String::from_utf8(output.stdout).expect("paths are text");
+        let read = |page: &Path| fs::read_to_string(shell::root().join(page));
+        let mut broken = Vec::new();
+        for page in listed.lines() {
+            let text = read(Path::new(page)).expect("a tracked page");
+            for target in targets(&text) {
+                if target.contains("://") || target.starts_with("mailto:") {
+                    continue;
+                }
+                let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+                let file = match path {
+                    "" => PathBuf::from(page),
+                    _ => resolve(page, path),
+                };
+                let leads = shell::root().join(&file).exists()
+                    && (anchor.is_empty()
+                        || read(&file).is_ok_and(|text| anchors(&text).contains(anchor)));
+                if !leads {
+                    broken.push(format!("{page}: {target}"));
+                }
+            }
+        }
+        assert!(broken.is_empty(), "{}", broken.join("\n"));
+    }
+}
