@@ -110,7 +110,7 @@ impl Default for Probes {
     fn default() -> Self {
         Self {
             count: AtomicUsize::new(0),
-            list: Lock::new(Rank::Leaf, Vec::new()),
+            list: Lock::new(Rank::Lists, Vec::new()),
         }
     }
 }

@@ -150,7 +150,7 @@ impl<M: Machine> Merging<M> {
                 },
             ),
             known: Lock::new(
-                Rank::Leaf,
+                Rank::Lists,
                 Known {
                     spaces: Vec::new(),
                     last_number: 0,

@@ -140,7 +140,7 @@ pub(crate) struct Policies(Lock<Vec<PlacePolicy>>);
 
 impl Policies {
     pub(crate) const fn new() -> Self {
-        Self(Lock::new(Rank::Leaf, Vec::new()))
+        Self(Lock::new(Rank::Lists, Vec::new()))
     }
 
     /// Returns the number of `policy`, and adds it if it is new.

@@ -12,7 +12,7 @@ pub(crate) struct Spaces<M: Machine>(Lock<Vec<Shared<Core<M>>>>);
 
 impl<M: Machine> Spaces<M> {
     pub(crate) const fn new() -> Self {
-        Self(Lock::new(Rank::Leaf, Vec::new()))
+        Self(Lock::new(Rank::Lists, Vec::new()))
     }
 
     /// Adds a new address space and assigns its number, which is unique and higher than that of every earlier address
