@@ -4,6 +4,7 @@
  * execve: what it keeps and what it drops.
  */
 #include "check.h"
+#include <elf.h>
 #include <sys/time.h>
 #include <time.h>
 
@@ -246,6 +247,51 @@ static void with_execve(void)
 	signal(SIGUSR2, SIG_DFL);
 }
 
+/* Writes an executable file and returns its name in `name`, which ends in six X. */
+static void executable(char *name, const void *contents, unsigned long size)
+{
+	int file = mkstemp(name);
+	NEED(file >= 0);
+	NEED(write(file, contents, size) == (ssize_t)size);
+	NEED(fchmod(file, 0755) == 0);
+	close(file);
+}
+
+/* An ELF file whose interpreter is no ELF image. */
+static void with_a_bad_interpreter(void)
+{
+	char *const words[] = { "wait", NULL };
+	char text[100], interpreter[] = "/tmp/interpreter-XXXXXX", program[] = "/tmp/program-XXXXXX";
+	struct {
+		Elf64_Ehdr header;
+		Elf64_Phdr parts[2];
+		char path[sizeof interpreter];
+	} image = { 0 };
+	memset(text, 'x', sizeof text);
+	executable(interpreter, text, sizeof text);
+	memcpy(image.header.e_ident, ELFMAG, SELFMAG);
+	image.header.e_ident[EI_CLASS] = ELFCLASS64;
+	image.header.e_ident[EI_DATA] = ELFDATA2LSB;
+	image.header.e_ident[EI_VERSION] = EV_CURRENT;
+	image.header.e_type = ET_DYN;
+	image.header.e_machine = EM_X86_64;
+	image.header.e_version = EV_CURRENT;
+	image.header.e_phoff = sizeof image.header;
+	image.header.e_ehsize = sizeof image.header;
+	image.header.e_phentsize = sizeof image.parts[0];
+	image.header.e_phnum = 2;
+	image.parts[0] = (Elf64_Phdr){ .p_type = PT_INTERP, .p_offset = sizeof image.header + sizeof image.parts,
+				       .p_filesz = sizeof interpreter, .p_memsz = sizeof interpreter };
+	image.parts[1] = (Elf64_Phdr){ .p_type = PT_LOAD, .p_flags = PF_R, .p_filesz = sizeof image,
+				       .p_memsz = sizeof image, .p_align = 4096 };
+	memcpy(image.path, interpreter, sizeof interpreter);
+	executable(program, &image, sizeof image);
+	CHECK_FAILS(execve(program, words, words), ELIBBAD);
+	CHECK_EQ(unlink(interpreter), 0);
+	CHECK_FAILS(execve(program, words, words), ENOENT);
+	CHECK_EQ(unlink(program), 0);
+}
+
 static void on_alarm(int signal)
 {
 	(void)signal;
@@ -284,6 +330,7 @@ int main(int argc, char **argv)
 	orphans();
 	with_vfork();
 	with_execve();
+	with_a_bad_interpreter();
 	timers();
 	return checked("wait");
 }

@@ -50,7 +50,7 @@ impl CallCounts {
     /// Returns counters that are all zero.
     pub(crate) fn new() -> Self {
         Self {
-            counts: Lock::new(Rank::Leaf, Counts::default()),
+            counts: Lock::new(Rank::Lists, Counts::default()),
         }
     }
 

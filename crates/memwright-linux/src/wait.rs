@@ -223,15 +223,18 @@ impl WaitQueue {
     /// # Errors
     /// [`OutOfMemory`]: programs determine how many observers a queue has.
     pub fn observe(&self, observer: Weak<dyn Observer>) -> Result<(), OutOfMemory> {
-        let mut waiters = lock_with_room(&self.waiters, |waiters| &mut waiters.observers)?;
-        let Waiters {
-            observers, sweep, ..
-        } = &mut *waiters;
-        if sweep.is_due(observers.len()) {
-            observers.retain(|observer| observer.strong_count() > 0);
-            sweep.done(observers.len());
+        {
+            let Waiters {
+                observers, sweep, ..
+            } = &mut *self.waiters.lock();
+            if sweep.is_due(observers.len()) {
+                observers.retain(|observer| observer.strong_count() > 0);
+                sweep.done(observers.len());
+            }
         }
-        observers.try_push(observer).map(drop)
+        // Room is found afterwards: dropping observers may also drop room.
+        let mut waiters = lock_with_room(&self.waiters, |waiters| &mut waiters.observers)?;
+        waiters.observers.try_push(observer).map(drop)
     }
 
     /// Drops the observers that no longer exist, and runs other threads in between. Called before a queue is dropped,

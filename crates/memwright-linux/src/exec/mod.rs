@@ -168,7 +168,7 @@ fn explain(errno: Errno) -> &'static str {
     match errno {
         Errno::ENOENT => "not found",
         Errno::EACCES => "permission denied",
-        Errno::ENOEXEC => "not a program for this machine",
+        Errno::ENOEXEC | Errno::ELIBBAD => "not a program for this machine",
         Errno::ENOMEM => "too large for the memory of the machine",
         Errno::E2BIG => "arguments and environment are too long",
         Errno::ELOOP => "too many levels of scripts or links",
@@ -316,13 +316,13 @@ fn open_interpreter(
     let opened = context
         .open_executable(&root, &path, LastLink::Follow)
         .and_then(|file| read_plan(context.kernel, &file).map(|plan| (Arc::new(file), plan)));
-    opened.map_err(|errno| {
-        // As in Linux, an invalid interpreter makes the call fail with ELIBBAD. Reporting ENOEXEC together with the
-        // interpreter's name would say more.
-        ExecError {
-            errno,
-            interpreter: Some(path),
-        }
+    opened.map_err(|errno| ExecError {
+        // A file that is no ELF image for this machine (Linux 7.3 `fs/binfmt_elf.c`, `load_elf_binary`).
+        errno: match errno {
+            Errno::ENOEXEC => Errno::ELIBBAD,
+            errno => errno,
+        },
+        interpreter: Some(path),
     })
 }
 

@@ -206,9 +206,10 @@ pub fn setgroups(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         let group = context.read_value(list.wrapping_add(index * 4))?;
         groups.try_push(group).map_err(|_| Errno::ENOMEM)?;
     }
+    let groups = Arc::new(groups);
     let old = {
         let mut credentials = context.process().credentials.lock();
-        credentials.groups.replace(Arc::new(groups))
+        credentials.groups.replace(groups)
     };
     drop(old);
     Ok(0)

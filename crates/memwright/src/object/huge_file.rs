@@ -479,7 +479,7 @@ impl<M: Machine> PrivateHuge<M> {
             object,
             reservation: Reservation {
                 memory,
-                pages: Lock::new(Rank::Leaf, pages),
+                pages: Lock::new(Rank::Lists, pages),
             },
         })
     }

@@ -208,7 +208,7 @@ impl Watches {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            items: Lock::new(Rank::Leaf, WatchList::new()),
+            items: Lock::new(Rank::Lists, WatchList::new()),
             mark: Mark::new(),
         }
     }
