@@ -11,7 +11,7 @@ use super::{Bits, Entry, Present};
 /// | `Shrank`, `LostCachedBit` | invalidate | invalidate | |
 /// | `Moved`, `Resized`, `Freed` | invalidate | invalidate | after both |
 /// | `TableFreed` | invalidate all, including upper levels | the same | after both |
-// In the order of what each needs, so that one comparison decides.
+// Ordered by the invalidations that each variant needs, so that one comparison decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Change {
     /// Nothing that hardware can see, or can have cached.
@@ -117,7 +117,7 @@ impl Change {
     }
 }
 
-/// Classifies the exchange of `old` for `new` in one slot by what it means to hardware.
+/// Classifies the replacement of `old` by `new` in one slot. The class decides what must be flushed.
 pub const fn change(old: Entry, new: Entry) -> Change {
     match (visible(old), visible(new)) {
         (None, None) => Change::Same,

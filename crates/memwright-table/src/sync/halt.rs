@@ -4,8 +4,8 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::{GaveWay, Rank, Step, cpu, hooks, relax, stat, step};
 
-/// The turns that a wait spins before it halts: longer than the short critical sections of this kernel on a running
-/// CPU. 0 where a test scheduler tries every order, because spinning longer adds no order.
+/// The number of turns that a wait spins before it halts. They take longer than a short critical section of this kernel
+/// on a running CPU. 0 where a test scheduler tries every order, because spinning longer adds no order.
 pub const SPINS: u32 = if cfg!(feature = "interleave") { 0 } else { 256 };
 /// The length of the first nap in nanoseconds. Each nap is twice as long as the one before, up to `LONGEST_NAP`.
 const FIRST_NAP: u32 = 16_384;
@@ -53,12 +53,12 @@ impl Wait {
     /// The nanoseconds of naps after which a lock counts as lost: five minutes.
     const MOST: u64 = 300_000_000_000;
 
-    /// A wait for something other than a lock, which wakes no CPU when it happens.
+    /// Creates a wait for an event other than the release of a lock. The event wakes no CPU.
     pub const fn new() -> Self {
         Self::of(None)
     }
 
-    /// A wait for a lock.
+    /// Creates a wait for a lock of `rank`.
     pub(super) const fn for_lock(rank: Rank) -> Self {
         Self::of(Some(rank))
     }
@@ -99,12 +99,13 @@ impl Wait {
         let this = 1 << (cpu % u64::BITS as usize);
         step(Step::Announce);
         halted.0.fetch_or(this, Ordering::SeqCst);
-        // The announcement comes before the check, as in `wake` the release comes before the read.
+        // Order the announcement before the check. `wake` orders the release before the read of the announcement.
         fence(Ordering::SeqCst);
         if !over() {
             self.begin_halt();
             step(Step::Halt(cpu));
-            // What the CPU's other threads wait for may end without a wake.
+            // If other threads of the CPU wait too, the halt is limited: the events that they wait for may not wake the
+            // CPU.
             let limit = self.accompanied.then(|| self.next_nap());
             (hooks().halt)(limit);
         }

@@ -55,7 +55,7 @@ const READERS: u32 = !(TAG | ALWAYS | CLOSED);
 /// A value behind a reader-writer lock with one reader word per CPU.
 pub struct SpreadLock<T> {
     rank: Rank,
-    /// Held by the writer. Its order is checked as part of this lock's.
+    /// Held by the writer. The lock-order check treats it and the reader words as one lock.
     writer: RawLock,
     /// The word of CPU 0.
     first: Word,
@@ -148,7 +148,7 @@ impl<T> SpreadLock<T> {
         self.close(self.rank, true)
     }
 
-    /// Waits for the readers to leave, with the writer lock held.
+    /// Closes all words and waits for the readers to leave. The caller holds the writer lock.
     #[inline(always)]
     fn close(&self, rank: Rank, beside: bool) -> SpreadWriteGuard<'_, T> {
         let before = self.first.0.fetch_add(CLOSED, Ordering::Acquire);
@@ -167,7 +167,8 @@ impl<T> SpreadLock<T> {
         }
     }
 
-    /// Waits for the readers of the first word, which is closed already, and closes the other words.
+    /// Waits for the readers of the first word, which is closed already, then closes the other words and waits for
+    /// their readers.
     #[inline(never)]
     fn close_to_others(&self, rank: Rank) {
         if self.first.0.load(Ordering::Acquire) & READERS != 0 {
@@ -231,7 +232,7 @@ fn enter_slowly(rank: Rank, word: &AtomicU32, halted: &Halted) {
 fn count(rank: Rank, word: &AtomicU32, waited: bool) {
     let old = word.load(Ordering::Relaxed);
     let tag = stat::taken(rank, word, old, waited);
-    // Other CPUs may open and close the word meanwhile, below the tag.
+    // Other CPUs can change the lower half of the word meanwhile.
     let retagged = |now: u32| Some(now & !TAG | tag);
     let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, retagged);
 }
