@@ -14,7 +14,7 @@ use crate::mmu::PageFault;
 pub type Space = AddressSpace<SimulatedMachine>;
 
 /// How often one access may fault before it counts as hanging. One fault populates the page, one grants the right to
-/// write it, one is due to a stale translation; the adversary and other CPUs may undo some.
+/// write it, one is due to a stale translation; the adversary and other CPUs can undo some of these.
 const MOST_FAULTS: usize = 32;
 
 /// The signal that ends a program after an invalid access.

@@ -15,7 +15,7 @@ impl Lockstep {
             .map_err(|difference| difference.at(&"after every exit"))
     }
 
-    /// Reads, in every process, each byte that it maps and a page beside each mapping.
+    /// Reads, in every process, each byte that it maps, and the pages before and after the arena.
     fn sweep(&mut self) -> Result<(), Difference> {
         let cpu = CpuId::new(0);
         let numbers: Vec<usize> = self.processes.keys().copied().collect();

@@ -1,7 +1,7 @@
 //! The order of locks, and its check in debug builds.
 
-/// The rank of a lock. A thread acquires locks in this order only. To acquire a lock whose rank is held already, or comes
-/// before a rank that is held, is a bug that debug builds report.
+/// The rank of a lock. A thread acquires locks in this order only. To acquire a lock whose rank is held already, or
+/// comes before a rank that is held, is a bug that debug builds report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Rank {

@@ -1,4 +1,4 @@
-//! The frame allocator: exact counts, determinism, and detection of misuse.
+//! Tests of the frame allocator: exact counts, determinism, and detection of misuse.
 
 use std::vec::Vec;
 
@@ -93,7 +93,7 @@ fn users_do_not_get_the_reserve_through_caches() {
 fn a_peak_is_no_more_than_there_is() {
     let frames = frames_with(400, 2);
     let machine = frames.machine().clone();
-    // One CPU frees what the other allocates: the sum of their own peaks is far above the real one.
+    // One CPU frees what the other allocates: the sum of the two CPUs' peaks is far above the real peak.
     for _ in 0..10 {
         machine.run_on(0);
         let held: Vec<_> = (0..100)
