@@ -174,7 +174,8 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Loads `root` on a CPU with `tags` tags. Its cached translations are kept if `keep` is true, else dropped.
+    /// Loads `root` on a CPU with `tags` tags. The translations that the CPU kept of `root` stay cached if `keep` is
+    /// true, and are dropped otherwise.
     fn load_root(&mut self, root: Frame, tags: usize, keep: bool) {
         let choice = self.tags.choose(root, tags.max(1), keep);
         std::mem::swap(&mut self.tlb, &mut self.kept[self.tag]);

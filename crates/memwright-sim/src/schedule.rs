@@ -8,8 +8,8 @@
 //! **The bound.** A run *deviates* where a thread that is ready is preempted by another one, or where hardware walks
 //! the tables first. All runs with up to a given number of deviations are made, at any step (Musuvathi and Qadeer:
 //! Iterative context bounding for systematic testing of multithreaded programs, 2007: most mistakes need one or two).
-//! Where a thread waits or ends, any other may run next without a deviation. A walk, an access of a user program and an
-//! update of a count are one step each, and are not divided.
+//! Where a thread waits or ends, any other thread can run next without a deviation. A walk, an access of a user program
+//! and an update of a count are one step each, and are not divided.
 //!
 //! A failure names its [`Schedule`], a short text, which [`replay`] runs again.
 

@@ -1,4 +1,4 @@
-//! The TLB gather: what an operation must invalidate, and what it may free only afterwards.
+//! The TLB gather: what an operation must invalidate, and what it is allowed to free only afterwards.
 //!
 //! An operation creates one [`Gather`], passes it to every cursor that changes entries, and finishes it. Finishing runs
 //! at most one invalidation on this CPU and sends at most one interrupt to each other CPU that may hold a stale
@@ -334,8 +334,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         } else if change.needs_local() {
             self.grown.add(start, entries, size);
         } else if matches!(change, Change::Same) {
-            // A right that this operation removes was already gone: the operation that removed it may not have flushed
-            // yet (rule: see-pending-flushes).
+            // Hardware sees no difference. A right that this operation removes can have been gone already, and the
+            // operation that removed it may not have flushed yet (rule: see-pending-flushes).
             self.relied = true;
         }
     }
@@ -612,7 +612,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         1 + u32::from(loaded.contains(cpu))
     }
 
-    /// Makes a full invalidation. `others_pending`: another gather has an unfinished flush that may cover an elided entry.
+    /// Makes a full invalidation. `others_pending`: whether another gather has an unfinished flush that may cover an
+    /// elided entry.
     #[cold]
     fn invalidate_all(&mut self, loaded: CpuSet, others_pending: bool) {
         self.counts.completed += u32::from(others_pending);

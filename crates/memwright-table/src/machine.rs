@@ -16,7 +16,7 @@ pub enum Invalidation {
         /// The size of each.
         stride: PageSize,
     },
-    /// Every translation of user memory. Cached upper-level entries may stay.
+    /// Every translation of user memory. Cached upper-level entries are allowed to stay.
     All,
     /// Every translation of user memory and every cached upper-level entry: a table was freed.
     AllAndTables,
@@ -47,7 +47,8 @@ pub unsafe trait Machine: Send + Sync + 'static {
     /// Whether all of `range` is memory that this crate is allowed to manage.
     fn has_memory(&self, range: FrameRange) -> bool;
 
-    /// The embedder's own root table, outside of what `has_memory` accepts. Its kernel half may be copied.
+    /// The embedder's own root table, outside of what `has_memory` accepts. Its kernel half can be copied into new
+    /// tables.
     fn template(&self) -> Option<Frame> {
         None
     }
@@ -66,7 +67,7 @@ pub unsafe trait Machine: Send + Sync + 'static {
     /// same frame.
     fn load_root(&self, root: Frame);
 
-    /// Whether a CPU may keep translations of a root that it no longer has loaded, by address-space tags such as the
+    /// Whether a CPU can keep translations of a root that it no longer has loaded, by address-space tags such as the
     /// PCIDs of x86-64. The answer never changes.
     fn keeps_translations(&self) -> bool {
         false

@@ -1,4 +1,4 @@
-//! The end of a script: all memory is read once more, and nothing may be left over.
+//! The end of a script: all memory is read once more, and no frame, slot or commit charge is allowed to remain.
 
 use memwright_table::{CpuId, FrameKind};
 

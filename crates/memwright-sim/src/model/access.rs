@@ -123,7 +123,8 @@ impl Model {
         })
     }
 
-    /// Returns whether a store needs its userfaultfd handler first, so that no entry may be writable.
+    /// Returns whether a store needs its userfaultfd handler first, so that no entry of the page is allowed to be
+    /// writable.
     #[must_use]
     pub fn refuses_stores(&self, process: usize, page: u64) -> bool {
         self.spaces[&process].pages[&page].is_protected()

@@ -41,7 +41,7 @@ pub struct Ended {
     pub stdout: Vec<u8>,
     /// The account, a line for each row; empty if all threads slept.
     pub account: String,
-    /// Operations that all programs performed, and the final steps of each.
+    /// The number of operations that all programs performed, including the final steps of each program.
     pub performed: u64,
     /// The system calls that the programs made, and how often.
     pub calls: Calls,
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_handler_runs_and_returns() {
-        // The addresses of the handler and of its restorer, in a page that may be executed.
+        // The addresses of the handler and of its restorer, in an executable page.
         let action = program::DATA + 0x8000;
         let ended = run_clean(vec![
             call(9, [ARENA, 0x1000, 7, 0x32, u64::MAX, 0]),

@@ -171,7 +171,8 @@ const fn change_visible(old: Present, new: Present) -> Change {
 #[inline(always)]
 pub(crate) const fn change_bits(old: Bits, new: Bits) -> Change {
     let (lost, gained) = (old.difference(new), new.difference(old));
-    // Neither of two protection keys permits more than the other: each CPU decides what they permit.
+    // A changed protection key counts as a lost right. Each CPU decides what a key permits, so no key permits more than
+    // another.
     if lost.intersects(Bits::PROTECTION) {
         Change::Shrank
     } else if lost.intersects(Bits::ACCESSED.union(Bits::DIRTY)) {

@@ -10,7 +10,8 @@ pub(super) const BATCH: u32 = 64;
 /// The largest number of frames in a cache: 1 MiB.
 const MOST: u32 = 4 * BATCH;
 
-/// A counter and its highest value. A CPU's share may be negative, because one CPU may free what another allocated.
+/// A counter and its highest value. A CPU's share can be negative, because a CPU can free frames that another CPU
+/// allocated.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) now: i64,

@@ -189,7 +189,7 @@ impl<M: Machine> Frames<M> {
     /// Drops a whole-folio reference to the folio that begins at `head`.
     ///
     /// # Panics
-    /// If there is none.
+    /// If the folio has no whole-folio reference.
     pub(crate) fn release_whole(&self, head: Frame) {
         let meta = self.meta(head);
         let before = meta.whole.fetch_sub(1, Ordering::AcqRel);

@@ -23,7 +23,7 @@ pub(crate) struct Meta {
     /// The previous block in a node's list, protected by the node's lock. In the head of a folio: the next folio in a
     /// gather's list.
     pub(crate) back: AtomicU32,
-    /// Pins: references through which devices or the kernel may write at any time (rule: exclusive-before-pin).
+    /// Pins: references through which devices or the kernel can write at any time (rule: exclusive-before-pin).
     pub(crate) pins: AtomicU32,
     /// The lock of a table. In the head of a folio: the lock for parting it.
     pub(crate) lock: RawLock,

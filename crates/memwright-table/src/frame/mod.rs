@@ -567,7 +567,8 @@ impl<M: Machine> Frames<M> {
             taken += block.1;
         }
         drop(node);
-        // The last frame pushed is popped first: preserve the order in which the node returned them.
+        // The frame that is pushed last is popped first. Push in reverse order, so that frames are allocated in the
+        // order in which the node returned them.
         for &(first, frames) in blocks[..count].iter().rev() {
             for number in (first.number()..first.number() + frames).rev() {
                 cache.push(Frame::new(number), metas.get(number));

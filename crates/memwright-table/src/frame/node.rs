@@ -187,7 +187,7 @@ impl Topology {
     }
 }
 
-/// Which nodes may serve an allocation, and in what order.
+/// Which nodes are allowed to serve an allocation, and in what order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeChoice {
     /// Nodes are tried in the order of their distance from this one.

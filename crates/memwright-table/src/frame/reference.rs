@@ -246,7 +246,7 @@ impl<M: Machine> Frames<M> {
         let mut number = metas.lowest;
         while let (1.., Some(meta)) = (left, metas.find(number)) {
             let state = meta.state();
-            // In a folio that is not parted, only the first frame has metadata.
+            // In a free block and in a folio that is not parted, only the metadata of the first frame is valid.
             let block =
                 state.has(State::LISTED) || state.has(State::FOLIO) && !state.has(State::PARTED);
             let frames = if block { 1 << state.order() } else { 1 };

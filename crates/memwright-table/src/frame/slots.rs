@@ -79,7 +79,7 @@ impl<M: Machine> Frames<M> {
         self.slots.set(keeper);
     }
 
-    /// Whether swap has been set up, so that pages may have copies in slots.
+    /// Whether swap has been set up, so that pages can have copies in slots.
     pub(crate) fn has_slots(&self) -> bool {
         self.slots.get().is_some()
     }

@@ -25,7 +25,7 @@ const fn nap_after(before: u32) -> u32 {
 /// One wait for another thread.
 ///
 /// In debug builds of a kernel, a wait for a lock panics if the lock is not released for minutes. On a host there is no
-/// limit, because a thread may sleep for any time.
+/// limit, because the host can suspend a thread for any time.
 #[derive(Debug)]
 #[must_use = "a wait does nothing until it takes turns"]
 pub struct Wait {
@@ -89,8 +89,8 @@ impl Wait {
         (hooks().halt)(Some(nap));
     }
 
-    /// Waits for a moment for something that ends with [`Halted::wake`]: spins at first, then halts until woken. `over`
-    /// returns whether it has ended.
+    /// Waits for a moment for a condition to end, which [`Halted::wake`] announces: spins at first, then halts until
+    /// woken. `over` returns whether the condition has ended.
     pub(super) fn turn_until(&mut self, halted: &Halted, over: impl Fn() -> bool) {
         if self.spin() || self.give_way() {
             return;

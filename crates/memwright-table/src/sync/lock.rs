@@ -37,7 +37,7 @@ impl RawLock {
     }
 
     /// Like [`lock`](Self::lock), but calls `wait` if the lock is not free; `wait` waits for the lock and acquires it.
-    /// It is out of line, so that what it needs does not burden the fast path.
+    /// The call is the slow path, so that the values that only `wait` uses do not slow down the fast path.
     #[inline]
     #[track_caller]
     pub(super) fn lock_or(&self, rank: Rank, wait: impl FnOnce()) {

@@ -21,15 +21,15 @@
 //! CPU serves them before it halts again.
 //!
 //! # What may be held across a halt, and across a thread switch
-//! A halt releases the host core, but not the CPU: the thread stays on it. Any lock may be held across a halt, as
-//! across a spin.
+//! A halt releases the host core, but not the CPU: the thread stays on it. A thread is allowed to hold any lock across
+//! a halt, as across a spin.
 //!
-//! A thread that yields its CPU to another thread may hold only locks that [sleep](Rank::sleeps), such as that of an
-//! address space or of a scan. A long operation on an address space checks at intervals whether it should yield
-//! ([`pause_due`]), and yields with the lock held ([`pause`]). A thread that waits for a sleeping lock may therefore
-//! wait for a thread of its own CPU. It first yields to the runnable threads, through [`Hooks::give_way`]. It halts
-//! only if all of those wait as well, and then only for a nap. A thread that acquires a sleeping lock must hold no lock
-//! of another kind, so that no thread waits for that one meanwhile; debug builds check it.
+//! A thread that yields its CPU to another thread is allowed to hold only locks that [sleep](Rank::sleeps), such as
+//! that of an address space or of a scan. A long operation on an address space checks at intervals whether it should
+//! yield ([`pause_due`]), and yields with the lock held ([`pause`]). A thread that waits for a sleeping lock may
+//! therefore wait for a thread of its own CPU. It first yields to the runnable threads, through [`Hooks::give_way`]. It
+//! halts only if all of those wait as well, and then only for a nap. A thread that acquires a sleeping lock must hold
+//! no lock of another kind, so that no thread waits for that one meanwhile; debug builds check it.
 
 mod halt;
 mod lock;

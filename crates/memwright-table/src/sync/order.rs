@@ -58,7 +58,7 @@ pub enum Rank {
 }
 
 impl Rank {
-    /// Whether a thread may yield its CPU while it holds a lock of this rank, and while it waits for one.
+    /// Whether a thread is allowed to yield its CPU while it holds a lock of this rank, and while it waits for one.
     #[inline(always)]
     pub const fn sleeps(self) -> bool {
         matches!(

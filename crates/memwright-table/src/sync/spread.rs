@@ -125,8 +125,9 @@ impl<T> SpreadLock<T> {
         self.write_as(self.rank)
     }
 
-    /// Acquires the lock for writing beside one of the same rank that is already held, with another rank: the child's
-    /// areas in a fork, with `Rank::SpaceChild`. No holder of this lock may wait for the other one.
+    /// Acquires the lock for writing as a lock of `rank`. A fork, which holds the lock of the parent's areas, acquires
+    /// the lock of the child's areas with `Rank::SpaceChild`. No holder of this lock is allowed to wait for the lock
+    /// that is held already.
     ///
     /// # Panics
     /// In debug builds, if a lock of `rank` or a later one is held.
@@ -323,7 +324,7 @@ impl<T> SpreadLock<T> {
 }
 
 impl<T> SpreadLock<T> {
-    /// Releases the lock of a writer where other CPUs may wait for it.
+    /// Releases the lock of a writer on a machine with several CPUs, and wakes the CPUs that are halted until then.
     #[inline(never)]
     fn release_to_others(&self, rank: Rank, beside: bool) {
         self.first.open();

@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::{RANKS, Rank, cpu};
 use crate::addr::MAX_CPUS;
 
-/// The contents of a line that many CPUs may write.
+/// The contents of a line that many CPUs can write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Line {
@@ -72,7 +72,7 @@ impl Line {
 pub struct Counts {
     /// Locks acquired, or lines written.
     pub taken: u64,
-    /// Those among them that another CPU wrote last.
+    /// The number of these whose word or line another CPU was the last to write.
     pub bounced: u64,
     /// Words, or lines, that more than one CPU wrote.
     pub shared: u64,

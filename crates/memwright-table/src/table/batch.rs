@@ -36,7 +36,7 @@ impl Edit {
 pub struct Edited {
     /// Entries changed.
     pub changed: u64,
-    /// 4 KiB pages whose entries became writable. All pages of a huge page count, because it may be split before it is
+    /// 4 KiB pages whose entries became writable. All pages of a huge page count, because it can be split before it is
     /// written.
     pub made_writable: u64,
 }
@@ -286,8 +286,8 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Edits every page from the position to `limit` or the end of the range, as `rule` decides; returns how many
-    /// entries changed. An entry for which the rule yields the same bits is not written. The cursor ends at `limit`. If
-    /// a huge page may extend beyond the range, call `split_edges` first.
+    /// entries changed. An entry for which the rule yields the same bits is not written. The cursor is at `limit`
+    /// afterwards. If a huge page can extend beyond the range, call `split_edges` first.
     ///
     /// # Panics
     /// In debug builds, if a huge page extends beyond the range.
@@ -449,7 +449,7 @@ impl<M: Machine> Cursor<'_, M> {
                     record(gather, page, PageSize::Size4K, what, old);
                     return;
                 }
-                // Hardware set accessed or dirty.
+                // Hardware set the accessed or dirty bit meanwhile: retry.
                 Err(now) => old = now,
             }
         }
@@ -558,7 +558,7 @@ impl<M: Machine> Cursor<'_, M> {
                         changed += 1;
                         break;
                     }
-                    // Hardware set accessed or dirty.
+                    // Hardware set the accessed or dirty bit meanwhile: retry.
                     Err(seen) => old = seen,
                 }
             }
@@ -568,7 +568,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Removes everything from the position to the end of the range; returns how many entries were removed. The gather
-    /// defers dropping their references. If a huge page or a marker may extend beyond the range, call `split_edges`
+    /// defers dropping their references. If a huge page or a marker can extend beyond the range, call `split_edges`
     /// first.
     ///
     /// # Panics

@@ -27,9 +27,9 @@ pub struct CopyRule {
 }
 
 impl CopyRule {
-    /// A private area: from now on neither side may write in place, or treat the page as exclusive. The copy is as
-    /// dirty as the original, because a clean page has a valid copy elsewhere. `MERGED` is not copied: the KSM scan
-    /// determines it for the copy.
+    /// A private area: from now on neither side is allowed to write in place, or to treat the page as exclusive. The
+    /// copy is as dirty as the original, because a clean page has a valid copy elsewhere. `MERGED` is not copied: the
+    /// KSM scan determines it for the copy.
     pub const PRIVATE: CopyRule = CopyRule {
         clear: Bits::EXCLUSIVE.union(Bits::WRITE),
         withhold: Bits::EXCLUSIVE
@@ -240,8 +240,8 @@ impl Alike {
                 tell(gather, start, size, Change::Shrank, elided, entries);
             }
         } else if self.present && !self.rule.clear.is_empty() {
-            // The entries had lost the right to write already: the operation that took it may not have flushed yet
-            // (rule: see-pending-flushes).
+            // The entries did not have the right to write. Another operation may have taken it, and not have flushed
+            // yet (rule: see-pending-flushes).
             gather.rely_on_pending();
         }
     }
@@ -467,8 +467,8 @@ const PREPARED: u32 = 512;
 impl<M: Machine> Table<M> {
     /// Moves the entries of `from`, with their references, to the pages from `to` on, where nothing is mapped. Moved
     /// pages become soft-dirty. They lose userfaultfd's write protection unless `keep_uffd_wp` (rule:
-    /// uffd-wp-survives). The ranges may share tables, but no page. The calling thread may yield. Returns how many
-    /// entries were moved.
+    /// uffd-wp-survives). The ranges can share tables, but must not share pages. The calling thread can yield. Returns
+    /// how many entries were moved.
     ///
     /// # Locks
     /// The caller holds the write lock of the address space and no other lock.
@@ -541,7 +541,7 @@ impl<M: Machine> Table<M> {
                 source.divide(gather)?;
                 continue;
             }
-            // One lock at a time: the old and the new place may share a table.
+            // Hold one lock at a time, because the old and the new place can share a table.
             let at = source.position();
             let level = source.level;
             drop(source);
@@ -569,8 +569,8 @@ impl<M: Machine> Table<M> {
 }
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Takes out the entry here. Its reference moves with it. The page table deposited for it is added to the list that
-    /// begins with `aside`.
+    /// Removes and returns the entry here. Its reference moves with it. The page table deposited for it is added to the
+    /// list that begins with `aside`.
     fn take_to_move(&mut self, aside: &mut u32, gather: &mut Gather<'_, M>) -> Entry {
         self.debug_check_whole();
         let old = self.slot_word().swap(0, Ordering::AcqRel);

@@ -89,7 +89,7 @@ impl<M: Machine> Cursor<'_, M> {
                     record(gather, page, self.size(), what, old);
                     return;
                 }
-                // Hardware set accessed or dirty.
+                // Hardware set the accessed or dirty bit meanwhile: retry.
                 Err(now) => old = now,
             }
         }

@@ -107,7 +107,7 @@ impl<M: Machine> Cursor<'_, M> {
                     record(gather, self.slot_start(), self.size(), what, old);
                     return page;
                 }
-                // Hardware set accessed or dirty.
+                // Hardware set the accessed or dirty bit meanwhile: retry.
                 Err(seen) => old = seen,
             }
         }

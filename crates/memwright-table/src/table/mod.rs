@@ -3,8 +3,8 @@
 //! # The protocol
 //! - **One lock per table**, a word in the metadata of its frame. A cursor holds the lock of the table that contains
 //!   its slot, at whatever level, from its creation until it moves to another table or is dropped. No other software
-//!   changes that table's entries meanwhile; hardware may set accessed and dirty bits. Every change is therefore one
-//!   atomic exchange, and what a cursor has decided after reading an entry stays right until it writes the entry.
+//!   changes that table's entries meanwhile; only hardware can set accessed and dirty bits. Every change is therefore
+//!   one atomic exchange, and what a cursor has decided after reading an entry stays right until it writes the entry.
 //! - **A walk takes no locks on its way down.** It reads the words of upper-level tables atomically until one does not
 //!   point to a table, locks the table that contains this word, and reads it again. If a lower table was linked
 //!   meanwhile, the walk continues into it. Faults in different last-level tables share no lock.
@@ -21,7 +21,7 @@
 //!   `Table`, the second, the child's or the lower one, with rank `TableChild`. While the first cursor of a fork moves,
 //!   the second holds no lock. A new table is locked, too, before it is linked. A move holds one lock at a time: the
 //!   write lock of the address space keeps other threads from looking up a page between its two places.
-//! - **Markers** may be in any entry up to 1 GiB and apply to everything below. [`Cursor::fill`] pushes a marker down
+//! - **Markers** can be in any entry up to 1 GiB and apply to everything below. [`Cursor::fill`] pushes a marker down
 //!   one level at a time. [`Cursor::split_edges`] pushes down a marker, or splits a huge page, that an edge of a range
 //!   cuts. After that every operation on the range works on whole slots and cannot fail.
 //! - **Huge pages.** For each 2 MiB page in a table, another page table is deposited, so that a split needs no memory

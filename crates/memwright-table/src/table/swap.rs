@@ -39,7 +39,7 @@ impl<M: Machine> Cursor<'_, M> {
                     record(gather, self.position, page.size, what, old);
                     return page;
                 }
-                // Hardware set accessed or dirty.
+                // Hardware set the accessed or dirty bit meanwhile: retry.
                 Err(seen) => old = seen,
             }
         }

@@ -67,7 +67,8 @@ fn users_do_not_get_the_reserve_through_caches() {
         let mut users = Vec::new();
         for round in 0..200 {
             machine.run_on((round % cpus) as u16);
-            // Kernel frames of a process that starts and exits: they come out of the reserve and go back to a cache.
+            // Kernel frames of a process that starts and exits: they are allocated from the reserve and freed to a
+            // cache.
             let kernel: Vec<_> = (0..8)
                 .map(|_| frames.allocate(0, FrameKind::Slab).unwrap())
                 .collect();
