@@ -92,8 +92,8 @@ fn target(memory: &Memory, address: u64) -> Option<Frame> {
 }
 
 /// Translates `page` by a walk from `root`, as the hardware of one CPU does. Starts from `tlb`'s paging-structure
-/// caches and caches upper levels. Sets accessed in every entry used and dirty in the leaf of a write, each with one
-/// atomic exchange that is repeated if the entry changed meanwhile.
+/// caches and caches upper levels. Sets the accessed bit in every entry used, and the dirty bit in the leaf of a write,
+/// each with one atomic exchange that is repeated if the entry changed meanwhile.
 ///
 /// The leaf itself is not cached: the caller does that with the returned translation.
 pub fn walk(memory: &Memory, root: Frame, page: u64, intent: Intent, tlb: &mut Tlb) -> Walk {

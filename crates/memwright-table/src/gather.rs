@@ -415,7 +415,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         *moved = moved.wrapping_add(1);
     }
 
-    /// Records that the operation found a right already gone and relies on that (rule: see-pending-flushes).
+    /// Records that the operation found a right already gone, so that the next flush covers what other operations have
+    /// pending (rule: see-pending-flushes).
     #[inline]
     pub fn rely_on_pending(&mut self) {
         self.relied = true;

@@ -264,7 +264,8 @@ pub struct NodeCounts {
     pub other: u64,
 }
 
-/// The running counters behind `NodeCounts`. Allocations served from CPU caches are added when the counts are read.
+/// The counters from which `NodeCounts` is computed. Allocations served from CPU caches are added when the counts are
+/// read.
 #[derive(Default)]
 pub(super) struct NodeTally {
     pub(super) total: AtomicU64,

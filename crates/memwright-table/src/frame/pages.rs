@@ -147,8 +147,8 @@ impl<M: Machine> Frames<M> {
         node.take(self.metas(), order)
     }
 
-    /// Returns the order of the folio that contains `frame`, whether huge entries or pages map the folio, or 0 for a
-    /// single page. The answer is out of date as soon as a page of the folio is freed.
+    /// Returns the order of the folio that contains `frame`, whether the folio is mapped by huge entries or by pages,
+    /// or 0 for a single page. The answer is out of date as soon as a page of the folio is freed.
     pub fn folio_order(&self, frame: Frame) -> u8 {
         let mut order = [0];
         self.folio_orders(frame.number(), &mut order);

@@ -180,7 +180,7 @@ impl<T> SpreadLock<T> {
         }
     }
 
-    /// Opens the other words. Not inlined, so that nothing of the loop burdens a machine with one CPU.
+    /// Opens the other words. It is not inlined, so that the loop adds nothing to the path of a machine with one CPU.
     #[inline(never)]
     fn open_others(&self) {
         for word in &self.others {

@@ -61,7 +61,8 @@ impl CopyRule {
         ..Self::SHARED
     };
 
-    /// Returns the rule with userfaultfd's write protection kept (rule: uffd-wp-survives; only with the fork event).
+    /// Returns the rule with userfaultfd's write protection kept, which a fork does only for a context with the fork
+    /// event (rule: uffd-wp-survives).
     #[must_use]
     pub const fn keep_uffd_wp(self) -> Self {
         Self {
@@ -286,7 +287,7 @@ impl<M: Machine> Cursor<'_, M> {
     /// added for each copied entry that holds one.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if there is no frame for a table of the other side. Entries that were copied before stay.
+    /// [`OutOfFrames`] if there is no frame for a table of `to`. Entries that were copied before stay.
     ///
     /// # Panics
     /// If the cursors are not at the same page.

@@ -214,9 +214,9 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Sets marks on everything unmapped in the range, from the position on, in as few and as high entries as possible.
-    /// What is mapped is left alone; returns the pages from the first mapped one to the last, an empty range if there
-    /// are none. Write protection is not added to a guard or poison marker, because every access to it faults already.
-    /// The cursor ends at the end of the range.
+    /// Mapped pages are left unchanged. Returns the range from the first mapped page to the last, or an empty range if
+    /// nothing is mapped. Write protection is not added to a guard or poison marker, because every access to it faults
+    /// already. The cursor ends at the end of the range.
     ///
     /// # Errors
     /// [`OutOfFrames`] if a table is needed where an edge cuts a slot. The pages before the cursor's position have been
