@@ -1,4 +1,4 @@
-//! What hardware may do at any moment, chosen by a seed.
+//! Actions that hardware can take at any moment, chosen by a seed.
 
 use memwright_table::CpuId;
 

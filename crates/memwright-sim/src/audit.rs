@@ -1,4 +1,4 @@
-//! Checks whether any CPU may still do what the page tables no longer permit.
+//! Checks whether any CPU can still make an access that the page tables no longer permit.
 
 use memwright_table::{CpuId, Frame, PageSize};
 
@@ -8,9 +8,9 @@ use crate::walk;
 
 /// A cached translation that permits more than the page tables do.
 ///
-/// Between operations none may exist (rule: flush-what-shrank). A translation may stay cached with fewer rights than
-/// the tables give by now. A translation that lost rights, moved, changed its size, was unmapped, or lost its dirty bit
-/// must be gone from every CPU.
+/// No such translation is allowed to exist between operations (rule: flush-what-shrank). A translation is allowed to
+/// stay cached with fewer rights than the tables grant by now. A translation that lost rights, moved, changed its size,
+/// was unmapped, or lost its dirty bit must be gone from every CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incoherence {
     /// No present entry translates the page any more.

@@ -34,13 +34,13 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Returns what was added since `earlier`.
+    /// Returns the counts since `earlier` was taken.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         self.combine(earlier, |now, then| now - then)
     }
 
-    /// Returns the sum of two accounts.
+    /// Returns the sum of both counts.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         self.combine(other, |one, two| one + two)

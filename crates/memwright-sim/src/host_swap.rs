@@ -55,12 +55,12 @@ impl HostSwap {
         self.depth.store(depth, Ordering::Relaxed);
     }
 
-    /// Calls `hook` before every write of a page, to stand for what other CPUs do at that moment.
+    /// Calls `hook` before every write of a page, to simulate an action of another CPU at that moment.
     pub fn before_write(&self, hook: impl Fn() + Send + 'static) {
         *locked(&self.before_write) = Some(Box::new(hook));
     }
 
-    /// Calls `hook` once, after the next read of a page, to stand for what other CPUs do at that moment.
+    /// Calls `hook` once, after the next read of a page, to simulate an action of another CPU at that moment.
     pub fn after_read(&self, hook: impl Fn() + Send + 'static) {
         *locked(&self.after_read) = Some(Box::new(hook));
     }

@@ -1,6 +1,6 @@
 //! Prevents a failed test from dropping the state that it broke.
 //!
-//! Dropping an address space in a broken state may fail another assertion. A panic during unwinding aborts the process,
+//! Dropping an address space in a broken state can fail another assertion. A panic during unwinding aborts the process,
 //! and the test then has no result.
 
 use std::sync::Arc;

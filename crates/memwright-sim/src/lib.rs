@@ -20,9 +20,9 @@
 //! - [`cost`]: walks, hits, invalidations and interrupts, per CPU.
 //! - [`schedule`]: runs a small case in every order of its threads' steps.
 //! - [`process`]: a user program on the machine: access, fault, retry.
-//! - [`model`]: what memory must contain and permit, stated slowly and obviously; [`lockstep`] runs a [`script`] on both
-//!   and compares. [`terms`] are what scripts and model have in common, [`noted_file`] is a file that must be notified of
-//!   first writes, [`host_swap`] a swap device.
+//! - [`model`]: what memory must contain and permit, computed in a slow but obvious way; [`lockstep`] runs a [`script`]
+//!   on both and compares. [`terms`] are what scripts and model have in common, [`noted_file`] is a file that must be
+//!   notified of first writes, [`host_swap`] a swap device.
 //! - [`personality`]: system calls and the loader, on a simulated machine instead of hardware.
 
 pub mod adversary;

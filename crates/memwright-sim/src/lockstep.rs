@@ -51,7 +51,7 @@ impl From<String> for Difference {
 }
 
 impl Difference {
-    /// Adds where the difference was found.
+    /// Adds the place where the difference was found.
     fn at(self, place: &dyn std::fmt::Display) -> Self {
         match self {
             Self::Disagreement(text) => Self::Disagreement(format!("{place}: {text}")),
@@ -88,9 +88,9 @@ pub struct Lockstep {
     watchers: Vec<(usize, Watcher, Watch)>,
     /// The swap device, and its number while it is in use.
     device: Option<(Arc<HostSwap>, Option<usize>)>,
-    /// A step that runs out of memory reclaims pages and is retried.
+    /// Whether a step that runs out of memory reclaims pages and is retried.
     reclaims: bool,
-    /// A process has cleared soft-dirty, so the soft-dirty state is compared.
+    /// Whether a process has cleared soft-dirty, so that the soft-dirty state is compared.
     clears: bool,
     /// How often each kind of step succeeded: a test that never reaches a case proves nothing.
     successes: BTreeMap<&'static str, u64>,
@@ -204,7 +204,7 @@ impl Lockstep {
         self
     }
 
-    /// Returns the machine, with what runs on it.
+    /// Returns the machine and the memory manager that runs on it.
     #[must_use]
     pub fn host(&self) -> &Arc<Host> {
         &self.host
@@ -245,7 +245,7 @@ impl Lockstep {
             if outcome == Err(Difference::Exhausted) {
                 exhausted += 1;
                 self.model = before;
-                // On failure, the areas below the failed one stay changed, as on Linux.
+                // If one of these steps fails, the areas below the one that failed stay changed, as on Linux.
                 let stands = matches!(
                     step.action,
                     Action::Protect(..)

@@ -1,6 +1,5 @@
 //! Physical memory, CPUs, and the `Machine` implementation that Memwright runs on. All `unsafe` code of the crate is
 //! here.
-//! here.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
@@ -95,14 +94,14 @@ impl Memory {
         unsafe { AtomicU8::from_ptr(self.base.as_ptr().add(offset)) }
     }
 
-    /// Copies bytes out of one frame, with a separate load for each.
+    /// Copies bytes out of one frame, with a separate load for each byte.
     pub fn load(&self, frame: Frame, offset: usize, into: &mut [u8]) {
         for (index, byte) in into.iter_mut().enumerate() {
             *byte = self.byte(frame, offset + index).load(Ordering::Relaxed);
         }
     }
 
-    /// Copies bytes into one frame, with a separate store for each.
+    /// Copies bytes into one frame, with a separate store for each byte.
     pub fn store(&self, frame: Frame, offset: usize, from: &[u8]) {
         for (index, byte) in from.iter().enumerate() {
             self.byte(frame, offset + index)
@@ -120,8 +119,8 @@ impl Drop for Memory {
 
 /// What a CPU does when its TLB holds a translation that forbids the access.
 ///
-/// The manual permits both ("4.10.4.3 Optional Invalidation" in editions before 2023): a processor may fault although
-/// the tables permit the access by now.
+/// The manual permits both ("4.10.4.3 Optional Invalidation" in editions before 2023): a processor is allowed to fault
+/// although the tables permit the access by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RightsMiss {
     /// It faults, and drops its cached entries for the address.
@@ -134,16 +133,18 @@ pub enum RightsMiss {
 /// The size and the behaviour of a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineOptions {
-    /// Frames of physical memory, from frame 0.
+    /// The number of frames of physical memory. They start at frame 0.
     pub frames: u32,
-    /// CPUs, at most [`MAX_CPUS`].
+    /// The number of CPUs, at most [`MAX_CPUS`].
     pub cpus: usize,
-    /// NUMA nodes, at least one. Frames and CPUs are divided evenly among them, the lowest to the first node.
+    /// The number of NUMA nodes, at least one. Frames and CPUs are divided evenly among them, the lowest to the first
+    /// node.
     pub nodes: usize,
     /// See [`RightsMiss`].
     pub rights_miss: RightsMiss,
-    /// Address-space tags of each CPU, such as the PCIDs of x86-64, at most [`MOST_TAGS`]: the number of roots,
-    /// including the loaded one, whose translations it keeps. With one or none, it keeps those of the loaded root only.
+    /// The number of address-space tags of each CPU, such as the PCIDs of x86-64, at most [`MOST_TAGS`]. This is the
+    /// number of roots, including the loaded one, whose translations a CPU keeps. With one or none, a CPU keeps the
+    /// translations of the loaded root only.
     pub tags: usize,
 }
 
@@ -173,7 +174,8 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Loads `root` on a CPU with `tags` tags. Its cached translations are kept if `keep` is true, else dropped.
+    /// Loads `root` on a CPU with `tags` tags. The translations that the CPU kept of `root` stay cached if `keep` is
+    /// true, and are dropped otherwise.
     fn load_root(&mut self, root: Frame, tags: usize, keep: bool) {
         let choice = self.tags.choose(root, tags.max(1), keep);
         std::mem::swap(&mut self.tlb, &mut self.kept[self.tag]);
@@ -190,14 +192,14 @@ impl Core {
 }
 
 /// Called for each target of a remote invalidation just before it takes effect there: the last moment at which that CPU
-/// may use what it has cached.
+/// can use its cached translations.
 type Window = dyn Fn(&SimulatedMachine, CpuId) + Send + Sync;
 
 struct Board {
     memory: Memory,
     options: MachineOptions,
     cores: Vec<Mutex<Core>>,
-    /// Whether `adversary` is set. Read at every step, so it has to be cheap.
+    /// Whether `adversary` is set. It is read at every step, so the read has to be cheap.
     provoked: AtomicBool,
     adversary: Mutex<Option<Adversary>>,
     mistake: Mutex<Option<Mistake>>,
@@ -256,8 +258,8 @@ static HOOKS: sync::Hooks = sync::Hooks {
     step: Some(step),
 };
 
-/// Gives the adversary a turn before every lock, entry access and invalidation: between any two of them, hardware may
-/// walk the tables. Then a [schedule] decides which thread runs next.
+/// Lets a [schedule] decide which thread runs next, before every lock, entry access and invalidation. Then gives the
+/// adversary a turn, because hardware can walk the tables between any two of these steps.
 fn step(step: sync::Step) {
     schedule::step(Point::Sync(step));
     MACHINE.with_borrow(|machine| {
@@ -267,8 +269,8 @@ fn step(step: sync::Step) {
     });
 }
 
-/// Takes a lock of the simulator itself, and ignores poisoning: a test that panics under the lock has failed already,
-/// and other threads continue.
+/// Acquires a lock of the simulator itself, and ignores poisoning: a test that panics under the lock has failed
+/// already, and other threads continue.
 pub(crate) fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -415,7 +417,8 @@ impl SimulatedMachine {
         if !self.board.provoked.load(Ordering::Relaxed) {
             return;
         }
-        // Taken out while it acts, so that no lock is held then and it cannot be called recursively.
+        // The adversary is removed while it acts, so that no lock is held meanwhile and it cannot be called
+        // recursively.
         let taken = locked(&self.board.adversary).take();
         if let Some(mut adversary) = taken {
             adversary.act(self);
@@ -531,7 +534,7 @@ unsafe impl Machine for SimulatedMachine {
         for cpu in self.cpus().filter(|&cpu| targets.contains(cpu)) {
             self.core(sender).cost.interrupts_sent += 1;
             self.core(cpu).cost.interrupts_taken += 1;
-            // The interrupt may arrive as late as this.
+            // The interrupt can arrive as late as here.
             schedule::step(Point::Arrival);
             self.provoke();
             if let Some(window) = &window {
@@ -575,12 +578,12 @@ unsafe impl Machine for SimulatedMachine {
 }
 
 /// A simulated machine together with other state, for callers that implement another trait than [`Machine`] on it. Its
-/// frame 0, which no allocator has, is the empty table from which others are created.
+/// frame 0, which belongs to no allocator, is the empty table from which others are created.
 #[derive(Debug)]
 pub struct Around<T> {
     /// The machine.
     pub machine: SimulatedMachine,
-    /// The state beside it.
+    /// The additional state.
     pub more: T,
 }
 

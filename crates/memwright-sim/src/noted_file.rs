@@ -22,7 +22,7 @@ pub struct NotedFile {
 }
 
 impl NotedFile {
-    /// Creates a file of zeroes, clean.
+    /// Creates a clean file of zeroes.
     ///
     /// # Panics
     /// If there is no heap memory.
@@ -84,7 +84,7 @@ impl NotedFile {
     pub fn clean(&self) -> usize {
         let dirty = std::mem::take(&mut *locked(&self.dirty));
         for &index in &dirty {
-            // Write-protected before it is copied: a write during the copy is announced again.
+            // Write-protect the page before it is copied, so that a write during the copy is announced again.
             let _ = self.pages.mappings().clean(index, index + 1);
             let contents = self.contents(index);
             locked(&self.written_back).insert(index, contents);

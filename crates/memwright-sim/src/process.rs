@@ -13,8 +13,8 @@ use crate::mmu::PageFault;
 /// An address space on the simulated machine.
 pub type Space = AddressSpace<SimulatedMachine>;
 
-/// How often one access may fault before it counts as hanging. One fault populates the page, one grants the right to
-/// write it, one is due to a stale translation; the adversary and other CPUs may undo some.
+/// The number of times that one access can fault before it counts as hanging. One fault populates the page, one grants
+/// the right to write it, one is due to a stale translation; the adversary and other CPUs can undo some of these.
 const MOST_FAULTS: usize = 32;
 
 /// The signal that ends a program after an invalid access.
@@ -164,7 +164,7 @@ impl Process {
         Self::with_space(host, space, CpuId::new(0))
     }
 
-    /// Creates a program in this address space that ends on the CPU where it ran last: no two host threads may act as
+    /// Creates a program in this address space that ends on the CPU where it ran last: two host threads must not act as
     /// one CPU at the same time.
     fn with_space(host: &Arc<Host>, space: Space, last: CpuId) -> Self {
         Self {

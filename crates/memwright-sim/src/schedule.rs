@@ -8,8 +8,8 @@
 //! **The bound.** A run *deviates* where a thread that is ready is preempted by another one, or where hardware walks
 //! the tables first. All runs with up to a given number of deviations are made, at any step (Musuvathi and Qadeer:
 //! Iterative context bounding for systematic testing of multithreaded programs, 2007: most mistakes need one or two).
-//! Where a thread waits or ends, any other may run next without a deviation. A walk, an access of a user program and an
-//! update of a count are one step each, and are not divided.
+//! Where a thread waits or ends, any other thread can run next without a deviation. A walk, an access of a user program
+//! and an update of a count are one step each, and are not divided.
 //!
 //! A failure names its [`Schedule`], a short text, which [`replay`] runs again.
 
@@ -41,7 +41,7 @@ pub struct Case<'a, S> {
     pub begin: &'a dyn Fn() -> S,
     /// The threads. Under the same schedule each must take the same steps.
     pub threads: &'a [fn(&S)],
-    /// What hardware may do at any step.
+    /// The action that hardware can take at any step.
     pub hardware: fn(&S),
     /// Checks the state at the end of a run. The error describes what was wrong.
     pub check: fn(S) -> Result<(), String>,
@@ -50,7 +50,7 @@ pub struct Case<'a, S> {
 /// What was explored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Explored {
-    /// Runs, each in a different order.
+    /// The number of runs, each in a different order.
     pub schedules: u64,
     /// The number of steps of the longest run.
     pub longest: usize,
@@ -159,7 +159,7 @@ pub fn explore<S: Send + Sync + 'static>(
 /// Runs the case once, with a schedule that was found under `bound`.
 ///
 /// # Errors
-/// What failed.
+/// The failure, if the run fails.
 ///
 /// # Panics
 /// If the schedule does not belong to this case under this bound.
@@ -208,7 +208,7 @@ enum Status {
     Ready,
     /// The thread waits for something that has not happened yet.
     Waiting,
-    /// Its CPU, this one, halts until another one wakes it.
+    /// The thread's CPU, which has this number, is halted until another CPU wakes it.
     Halted(usize),
     /// The thread has ended.
     Ended,
@@ -217,7 +217,7 @@ enum Status {
 /// The state of one run.
 struct State {
     trail: Vec<Choice>,
-    /// How many choices of the trail are made.
+    /// The number of choices of the trail that have been made.
     made: usize,
     status: Vec<Status>,
     /// The thread whose turn it is.
@@ -294,7 +294,7 @@ impl State {
         lost
     }
 
-    /// Decides what runs after `thread`, which is at a step, waits or has ended.
+    /// Decides what runs after `thread`, which is at a step, waits or has ended. Returns `None` if no thread can run.
     fn next(&mut self, thread: usize, bound: u32) -> Option<Next> {
         let threads = self.status.len();
         let ready = |state: &Self, other: usize| state.status[other] == Status::Ready;
@@ -340,11 +340,12 @@ struct Run<S> {
 /// Thrown in a thread to end it because another one failed.
 struct Ended;
 
-/// The message until a thread that is unwinding has recorded its panic.
+/// The failure message that is used until a thread that is unwinding has recorded its panic.
 const UNWINDING: &str = "a thread panicked";
 
 impl<S> Run<S> {
-    /// Passes the turn on. Returns when it comes back, or at once if the thread has ended.
+    /// Passes the turn of `thread` to the next thread. Returns when it is the turn of `thread` again, or at once if
+    /// `thread` has ended.
     fn pass<'a>(&'a self, mut state: MutexGuard<'a, State>, thread: usize) {
         loop {
             match state.next(thread, self.bound) {
@@ -543,7 +544,7 @@ fn run<S: Send + Sync + 'static>(
     (made, outcome)
 }
 
-/// The scheduler, as a thread calls it.
+/// The interface through which the threads of a case call the scheduler.
 trait Ask {
     fn ask(&self, thread: usize, point: Point);
 }
@@ -555,7 +556,7 @@ thread_local! {
 
 /// Reports a step of the calling thread to its scheduler, if it belongs to a case.
 pub(crate) fn step(point: Point) {
-    // Taken out during the call: what hardware does has no steps.
+    // The scheduler is removed during the call, so that an action of hardware is not divided into steps.
     let taken = ASK.take();
     if let Some((run, thread)) = taken {
         run.ask(thread, point);

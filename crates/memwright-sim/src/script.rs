@@ -57,7 +57,8 @@ impl Scale {
         u64::from(at) % FILE_PLACES * self.0
     }
 
-    /// Returns the page that an access of a place goes to: its first one, or another one that the offset selects.
+    /// Returns the page that an access to a place touches: the first page of the place, or another one that `offset`
+    /// selects.
     #[must_use]
     pub fn access(self, at: u8, offset: u16) -> u64 {
         self.place(at) + u64::from(offset) / 8 % self.0
@@ -83,12 +84,12 @@ pub enum What {
     SharedFile(u8, u8),
 }
 
-/// Part of the arena: the first page, counted from its start, and a length.
+/// Part of the arena: the first place, counted from the start of the arena, and a length.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Range {
-    /// The first page.
+    /// The first place.
     pub at: u8,
-    /// The length in pages.
+    /// The length in places.
     pub pages: u8,
 }
 
@@ -149,7 +150,7 @@ pub enum Action {
     ClearSoftDirty,
     /// `MADV_COLLAPSE`, which may be refused for reasons that no program can observe.
     Collapse(Range),
-    /// `/sys/kernel/debug/split_huge_pages` for the folios of which the range maps a page, with this new order.
+    /// `/sys/kernel/debug/split_huge_pages` for the folios that have a page mapped in the range, with this new order.
     Split(Range, u8),
     /// The kernel loads eight bytes for the process, as `write` does.
     KernelRead(u8, u16),
@@ -158,7 +159,7 @@ pub enum Action {
     /// `process_vm_writev`: copies the first eight bytes of a page to another page, in the process that the last number
     /// selects.
     Transfer(u8, u8, u8),
-    /// Reclaims every page that may be reclaimed and was not accessed since the previous scan.
+    /// Reclaims every page that can be reclaimed and was not accessed since the previous scan.
     Reclaim,
     /// `swapon` if true, `swapoff` otherwise, where there is a swap device.
     Swap(bool),
@@ -190,7 +191,7 @@ pub enum Watcher {
 /// An action, with the process and the CPU that perform it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// Selects among the live processes.
+    /// Selects one of the live processes.
     pub process: u8,
     /// Selects the CPU.
     pub cpu: u8,

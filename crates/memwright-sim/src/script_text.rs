@@ -1,4 +1,4 @@
-//! Parses the text that `Debug` prints of a script.
+//! Parses the text that `Debug` prints for a script.
 
 use std::str::FromStr;
 

@@ -119,7 +119,7 @@ impl Advice {
 pub struct Remap {
     /// The first page of the old range.
     pub from: u64,
-    /// Its length in pages.
+    /// The length of the old range in pages.
     pub pages: u64,
     /// The length of the new range in pages.
     pub new_pages: u64,
@@ -136,6 +136,6 @@ pub struct Watch {
     pub number: usize,
     /// A store to a protected page is recorded and continues (`UFFD_FEATURE_WP_ASYNC`); otherwise it is refused.
     pub asynchronous: bool,
-    /// Its handler fills pages that were never accessed (`UFFDIO_REGISTER_MODE_MISSING`).
+    /// The handler fills pages that were never accessed (`UFFDIO_REGISTER_MODE_MISSING`).
     pub fills: bool,
 }

@@ -98,7 +98,7 @@ pub struct CachedDirectory {
 
 /// What one CPU has cached of one root.
 ///
-/// A processor with tags (PCIDs) has one of these for each, and does not empty it when the root changes
+/// A processor with tags (PCIDs) has one `Tlb` for each tag, and does not empty it when the root changes
 /// ([`MachineOptions::tags`](crate::MachineOptions::tags)).
 #[derive(Debug, Default)]
 pub struct Tlb {
@@ -122,7 +122,7 @@ impl Tlb {
             .copied()
     }
 
-    /// Caches a translation, and replaces one of the same size and place.
+    /// Caches a translation, and replaces a translation of the same size and page.
     pub fn insert(&mut self, translation: Translation) {
         self.leaves
             .insert((translation.size.pages(), translation.page), translation);
@@ -155,7 +155,7 @@ impl Tlb {
     /// Drops exactly what `what` names and no more. Returns the number of leaves dropped.
     ///
     /// x86-64 instructions drop more than that (INVLPG empties the paging-structure caches), other machines do not, and
-    /// a caller may only rely on the contract.
+    /// a caller is only allowed to rely on the contract.
     pub fn invalidate(&mut self, what: &Invalidation) -> u64 {
         match *what {
             Invalidation::Pages {

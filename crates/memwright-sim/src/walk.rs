@@ -91,9 +91,9 @@ fn target(memory: &Memory, address: u64) -> Option<Frame> {
     memory.has(Frame::new(number)).then(|| Frame::new(number))
 }
 
-/// Walks from `root` for `page`, as the hardware of one CPU does. Starts from `tlb`'s paging-structure caches and
-/// caches upper levels. Sets accessed in every entry used and dirty in the leaf of a write, each with one atomic
-/// exchange that is repeated if the entry changed meanwhile.
+/// Translates `page` by a walk from `root`, as the hardware of one CPU does. Starts from `tlb`'s paging-structure
+/// caches and caches upper levels. Sets the accessed bit in every entry used, and the dirty bit in the leaf of a write,
+/// each with one atomic exchange that is repeated if the entry changed meanwhile.
 ///
 /// The leaf itself is not cached: the caller does that with the returned translation.
 pub fn walk(memory: &Memory, root: Frame, page: u64, intent: Intent, tlb: &mut Tlb) -> Walk {
@@ -262,7 +262,7 @@ pub fn look_directory(
 }
 
 /// Returns a page of the user half that a speculative walk from `root` could translate. `choose(n)` returns a number
-/// below `n` and selects it. The page may turn out not to be present.
+/// below `n`, which selects one of `n` present entries. The page may no longer be present when the caller walks.
 #[must_use]
 pub fn any_reachable(
     memory: &Memory,

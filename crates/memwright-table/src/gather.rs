@@ -1,4 +1,4 @@
-//! The TLB gather: what an operation must invalidate, and what it may free only afterwards.
+//! The TLB gather: what an operation must invalidate, and what it is allowed to free only afterwards.
 //!
 //! An operation creates one [`Gather`], passes it to every cursor that changes entries, and finishes it. Finishing runs
 //! at most one invalidation on this CPU and sends at most one interrupt to each other CPU that may hold a stale
@@ -14,9 +14,9 @@
 //! **What is elided.** A translation whose accessed bit was clear when its entry was exchanged is in no TLB: "the
 //! processor does not cache a translation unless the accessed flag is 1" (Intel SDM volume 3A, section on details of
 //! TLB use, in substance). Every clearing of an accessed bit is a [`Change::LostCachedBit`] and is therefore flushed. A
-//! clear bit can thus be trusted (rule: elide-only-uncached), once the invalidations that other operations have pending
-//! have been made (rule: see-pending-flushes): a gather that elided a flush while another operation had invalidations
-//! pending flushes nevertheless.
+//! clear bit thus proves that no CPU caches the translation (rule: elide-only-uncached), unless another operation
+//! cleared the bit and has not flushed yet. A gather that elided a flush while another operation has invalidations
+//! pending therefore flushes nevertheless (rule: see-pending-flushes).
 
 mod send;
 
@@ -33,17 +33,18 @@ use send::send;
 /// The largest number of pages that are invalidated one by one.
 pub const PAGES_AT_A_TIME: u64 = 33;
 
-/// The number of deferred frames at which a gather flushes early. Freeing them is one stretch without a scheduling
-/// point.
+/// The number of deferred frames at which a gather flushes early. They are freed without a scheduling point between
+/// them.
 const MOST_HELD: u32 = 4096;
 
 /// The limit while pages may have copies in swap slots: freeing such a page takes many times as long.
 const MOST_HELD_SWAPPING: u32 = 1024;
 
-/// The number of frames that a deferred whole folio counts as: freeing it takes as long.
+/// The number of frames that a deferred whole folio counts as: freeing the folio takes as long as freeing that many
+/// frames.
 const WHOLE_HELD: u32 = 128;
 
-/// Room for deferred blocks that are already in a gather's list.
+/// The number of deferred blocks that a gather can record outside of its lists, because they are already in a list.
 const SHARED_HELD: usize = 16;
 const NOTHING_SHARED: [Noted; SHARED_HELD] = [Noted {
     frame: Frame::new(0),
@@ -67,7 +68,7 @@ pub enum FlushPolicy {
     Immediate = 0,
     /// Invalidates every changed entry, in one flush.
     Gather = 1,
-    /// Like `Gather`, without entries that no CPU used. Rights that grow are flushed on every CPU.
+    /// Like `Gather`, but skips entries with a clear accessed bit. Rights that grow are flushed on every CPU.
     Elide = 2,
     /// Like `Elide`, and rights that grow interrupt no other CPU.
     #[default]
@@ -93,7 +94,7 @@ pub struct GatherCounts {
     pub local: u32,
     /// Full flushes among them.
     pub local_full: u32,
-    /// Translations invalidated one by one by the other flushes, each of its own size.
+    /// Translations invalidated one by one by the other flushes. A huge page counts once.
     pub local_pages: u64,
     /// Invalidations sent to other CPUs.
     pub remote: u32,
@@ -117,7 +118,7 @@ pub struct GatherCounts {
 }
 
 impl GatherCounts {
-    /// The number of entries changed in this way.
+    /// The number of changes of the class `change`.
     pub fn of(&self, change: Change) -> u64 {
         self.changed[change.index()]
     }
@@ -155,7 +156,7 @@ impl GatherCounts {
 
 /// The pages to invalidate, in runs, until there are too many.
 struct Pages {
-    /// The number of translations, each of its own size. More than [`PAGES_AT_A_TIME`] stand for all.
+    /// The number of translations, in which a huge page counts once. More than [`PAGES_AT_A_TIME`] stand for all.
     count: u64,
     /// The number of runs.
     used: usize,
@@ -251,7 +252,8 @@ impl Pages {
     }
 }
 
-/// The invalidations and the deferred frees of one operation on one table. It must be finished.
+/// The invalidations and the deferred frees of one operation on one table. It must be finished by [`Gather::finish`] or
+/// [`Gather::close`].
 #[must_use = "call `finish`: stale translations remain until then"]
 pub struct Gather<'t, M: Machine> {
     table: &'t Table<M>,
@@ -263,8 +265,8 @@ pub struct Gather<'t, M: Machine> {
     tables: bool,
     /// The CPU's share of the table in which this gather is counted as pending.
     pending: Option<&'t CpuShare>,
-    /// Whether a flush was elided because of a clear accessed bit, or a right was found already gone: both are only
-    /// safe if no other operation has a flush pending.
+    /// Whether a flush was elided because of a clear accessed bit, or a right was found already gone. Either is safe
+    /// only if no other operation has a flush pending.
     relied: bool,
     /// Whether an entry with a clear accessed bit changed.
     untouched: bool,
@@ -332,14 +334,14 @@ impl<'t, M: Machine> Gather<'t, M> {
         } else if change.needs_local() {
             self.grown.add(start, entries, size);
         } else if matches!(change, Change::Same) {
-            // Hardware sees no difference: a right that this operation takes was already gone (rule:
-            // see-pending-flushes).
+            // Hardware sees no difference. A right that this operation removes can have been gone already, and the
+            // operation that removed it may not have flushed yet (rule: see-pending-flushes).
             self.relied = true;
         }
     }
 
-    /// Records a change under a policy that flushes more than is needed: a change that needs no other CPU is flushed on
-    /// all.
+    /// Records a change under a policy that flushes more than is needed: a change that only this CPU needs to flush is
+    /// flushed on all CPUs.
     #[cold]
     fn record_older(&mut self, start: Page, size: PageSize, change: Change, entries: u64) {
         if self.pending.is_none() {
@@ -358,8 +360,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Records that a table was unlinked in order to be reused, not freed. Every CPU must also invalidate the
-    /// upper-level entries that it cached, and the page size below changes.
+    /// Records that a table was unlinked in order to be reused, not freed, and that a page of another size takes its
+    /// place. Every CPU must also invalidate the upper-level entries that it cached.
     pub(crate) fn record_unlinked(&mut self) {
         self.counts.changed[Change::Resized.index()] += 1;
         self.tables = true;
@@ -383,8 +385,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         self.table.pending() > u64::from(self.pending.is_some())
     }
 
-    /// Records changes of consecutive entries from `start` on that no CPU needs to flush, because their accessed bits
-    /// were clear.
+    /// Records `change` for `entries` consecutive entries from `start` on whose accessed bits were clear, so that no
+    /// CPU needs to flush them.
     #[inline]
     pub(crate) fn elide(&mut self, start: Page, size: PageSize, change: Change, entries: u64) {
         if self.policy.flushes_untouched() {
@@ -397,13 +399,13 @@ impl<'t, M: Machine> Gather<'t, M> {
     }
 
     /// Whether a change that takes rights also clears the accessed bits, so that the next change of pages that are not
-    /// used again needs no flush. That is done where another CPU is interrupted anyway.
+    /// used again needs no flush. This is done only where the flush interrupts another CPU anyway.
     #[inline]
     pub(crate) fn takes_accessed(&self) -> bool {
         self.table.loaded().has_several() && matches!(self.policy, FlushPolicy::ElideGrow)
     }
 
-    /// Records that the entry that was just emptied is filled with another page: it counts as moved, not freed.
+    /// Records that the entry that was just emptied is filled with another page: the change counts as moved, not freed.
     #[inline]
     pub fn note_replaced(&mut self) {
         let changed = &mut self.counts.changed;
@@ -413,7 +415,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         *moved = moved.wrapping_add(1);
     }
 
-    /// Records that the operation found a right already gone and relies on that (rule: see-pending-flushes).
+    /// Records that the operation found a right already gone, so that the next flush covers what other operations have
+    /// pending (rule: see-pending-flushes).
     #[inline]
     pub fn rely_on_pending(&mut self) {
         self.relied = true;
@@ -564,8 +567,8 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Also invalidates the entries whose rights grew on this CPU, which is optional, along with a flush of other
-    /// pages.
+    /// Invalidates on this CPU the entries whose rights grew, along with a flush of other pages. This is optional: it
+    /// only avoids faults.
     #[cold]
     fn invalidate_grown_too(&mut self, loaded: CpuSet) {
         let machine = self.table.frames().machine();
@@ -579,8 +582,9 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Counts a flush that is elided: if too many rights grew, a full invalidation on this CPU would cost more than the
-    /// few faults that it avoids, and of untouched entries no CPU holds a translation.
+    /// Counts a flush that is elided for one of two reasons. If too many rights grew, a full invalidation on this CPU
+    /// would cost more than the few faults that it avoids. If the accessed bits of all changed entries were clear, no
+    /// CPU holds a translation of them.
     #[inline]
     fn count_elided(&mut self, loaded: CpuSet) {
         let grew = !self.grown.is_empty();
@@ -601,14 +605,16 @@ impl<'t, M: Machine> Gather<'t, M> {
         }
     }
 
-    /// Returns 1 for the other CPUs that have the table loaded, plus 1 for this CPU if it has.
+    /// Returns the number of flushes that are elided: 1 for all other CPUs that have the table loaded, plus 1 for this
+    /// CPU if it has the table loaded too.
     #[cold]
     fn flushes_of_several(&self, loaded: CpuSet) -> u32 {
         let cpu = self.table.frames().machine().cpu();
         1 + u32::from(loaded.contains(cpu))
     }
 
-    /// Makes a full invalidation. `others_pending`: another gather has an unfinished flush that may cover an elided entry.
+    /// Makes a full invalidation. `others_pending`: whether another gather has an unfinished flush that may cover an
+    /// elided entry.
     #[cold]
     fn invalidate_all(&mut self, loaded: CpuSet, others_pending: bool) {
         self.counts.completed += u32::from(others_pending);
@@ -684,8 +690,8 @@ impl<M: Machine> Drop for Gather<'_, M> {
             return;
         }
         if panicking() {
-            // An assertion may have failed while frames were being freed: which of them are left is unknown, so all
-            // leak.
+            // An assertion may have failed while frames were being freed: it is unknown which of them remain to be
+            // freed, so all of them leak.
             if let Some(share) = self.pending.take() {
                 share.end_pending();
             }
@@ -699,7 +705,7 @@ impl<M: Machine> Drop for Gather<'_, M> {
     }
 }
 
-/// Whether the drop is part of unwinding: then the first panic is the one to report.
+/// Whether the thread is unwinding. The drop must then not panic, so that the first panic is reported.
 fn panicking() -> bool {
     #[cfg(any(test, feature = "std"))]
     {

@@ -102,8 +102,8 @@
 //! Scheduler ─ Wait ─ Console      under any of these
 //! Leaf ─ Heap                     under any other; under a leaf only the heap's lock is taken
 //! ```
-//! A remote invalidation may be sent while any lock up to `TableChild` is held: a CPU that waits for a lock serves
-//! invalidations meanwhile ([`Machine::relax`]).
+//! A CPU is allowed to send a remote invalidation while it holds any lock up to `TableChild`: a CPU that waits for a
+//! lock serves invalidations meanwhile ([`Machine::relax`]).
 //!
 //! # Obligations of callers
 //! Safe functions of this crate cannot break Rust's memory safety, but misuse can break the guarantees of the memory

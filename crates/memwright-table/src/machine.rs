@@ -16,7 +16,7 @@ pub enum Invalidation {
         /// The size of each.
         stride: PageSize,
     },
-    /// Every translation of user memory. Cached upper-level entries may stay.
+    /// Every translation of user memory. Cached upper-level entries are allowed to stay.
     All,
     /// Every translation of user memory and every cached upper-level entry: a table was freed.
     AllAndTables,
@@ -31,22 +31,24 @@ pub enum Invalidation {
 /// - `memory_base` always returns the same pointer. For every range that `has_memory` accepts, the
 ///   bytes `memory_base() + 4096 * number` are valid for reads and writes, with that pointer's
 ///   provenance, for as long as the machine lives, and no Rust reference to them exists.
-/// - When `invalidate_local` returns, this CPU uses no translation that `what` names from before the call. When
-///   `invalidate_remote` returns, the same holds for each of `targets` that has `root` loaded or that kept translations
-///   of it.
-/// - After `load_root`, a CPU uses no translation of user memory from before the call, including those it had kept.
+/// - When `invalidate_local` returns, this CPU uses no translation that `what` names and that was cached before the
+///   call. When `invalidate_remote` returns, the same holds for each of `targets` that has `root` loaded or that kept
+///   translations of it.
+/// - After `load_root`, a CPU uses no translation of user memory that was cached before the call, not even one that it
+///   had kept.
 /// - `cpu` is below `cpu_count`, which never changes and is from 1 to
 ///   [`MAX_CPUS`](crate::addr::MAX_CPUS).
 /// - `clear_frame`, `clear_frames` and `copy_frame`, if overridden, write exactly the frames named.
 /// - The frame that `template` returns is a live root table, and its bytes are where `memory_base` says.
 pub unsafe trait Machine: Send + Sync + 'static {
-    /// Returns the address of frame 0, even if there is no such frame: frame `f` is at 4096 * `f` bytes from here.
+    /// Returns the address of frame 0, even if there is no such frame: frame `f` begins 4096 * `f` bytes after it.
     fn memory_base(&self) -> NonNull<u8>;
 
-    /// Whether all of `range` is memory that this crate may manage.
+    /// Whether all of `range` is memory that this crate is allowed to manage.
     fn has_memory(&self, range: FrameRange) -> bool;
 
-    /// The embedder's own root table, outside of what `has_memory` accepts. Its kernel half may be copied.
+    /// The embedder's own root table, outside of what `has_memory` accepts. Its kernel half can be copied into new
+    /// tables.
     fn template(&self) -> Option<Frame> {
         None
     }
@@ -61,18 +63,18 @@ pub unsafe trait Machine: Send + Sync + 'static {
     fn relax(&self);
 
     /// Makes `root` the table of this CPU. Drops every non-global translation of the old root, or keeps them separately
-    /// for [`load_kept_root`](Machine::load_kept_root), and drops translations that were kept of a root in the same
-    /// frame.
+    /// for [`load_kept_root`](Machine::load_kept_root), and drops translations that were kept of an earlier root in the
+    /// same frame.
     fn load_root(&self, root: Frame);
 
-    /// Whether a CPU may keep translations of a root that it no longer has loaded, by address-space tags such as the
+    /// Whether a CPU can keep translations of a root that it no longer has loaded, by address-space tags such as the
     /// PCIDs of x86-64. The answer never changes.
     fn keeps_translations(&self) -> bool {
         false
     }
 
-    /// Makes `root`, which this CPU had loaded before, its table again. The translations kept of it match the tables
-    /// and may be used.
+    /// Makes `root`, which this CPU had loaded before, its table again. The translations that the CPU kept of it match
+    /// the tables, so it is allowed to use them.
     fn load_kept_root(&self, root: Frame) {
         self.load_root(root);
     }
@@ -81,11 +83,11 @@ pub unsafe trait Machine: Send + Sync + 'static {
     fn invalidate_local(&self, what: &Invalidation);
 
     /// Invalidates all of `what` on `targets`, by one interrupt each, and returns when all have done so. A target that
-    /// no longer has `root` loaded drops all translations that it kept of it, if any.
+    /// no longer has `root` loaded drops all translations that it kept of `root`, if any.
     fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &[Invalidation]);
 
-    /// What this CPU denies for pages with a protection key, like x86-64's PKRU: for key `k`, bit `2k` denies all data
-    /// accesses and bit `2k + 1` denies stores. 0 where there are no protection keys.
+    /// Returns the accesses that this CPU denies to pages with a protection key, like x86-64's PKRU: for key `k`, bit
+    /// `2k` denies all data accesses and bit `2k + 1` denies stores. 0 where there are no protection keys.
     fn key_rights(&self) -> u32 {
         0
     }

@@ -14,7 +14,7 @@ const BLOCK: usize = 4096;
 /// A list of numbered elements.
 #[derive(Debug)]
 pub struct Rising<T> {
-    /// Only the last block may be empty, after `take_room`.
+    /// Only the last block can be empty, after `take_room`.
     blocks: Vec<Vec<(u64, T)>>,
     length: usize,
     next: u64,
@@ -23,7 +23,7 @@ pub struct Rising<T> {
 /// Preallocated memory for more elements.
 pub struct RisingRoom<T> {
     block: Vec<(u64, T)>,
-    /// A replacement for the list of blocks, where that is full.
+    /// A replacement for the list of blocks, if that list is full.
     list: Vec<Vec<(u64, T)>>,
 }
 
@@ -82,7 +82,7 @@ impl<T> Rising<T> {
         Ok(number)
     }
 
-    /// Inserts an element with a given number, which usually is higher than all numbers before.
+    /// Inserts an element with a given number, which usually is higher than all previous numbers.
     ///
     /// # Errors
     /// [`OutOfMemory`]; the list is unchanged then.
@@ -126,7 +126,8 @@ impl<T> Rising<T> {
         }
     }
 
-    /// Allocates memory for more elements, and for a list of blocks of this capacity.
+    /// Allocates memory for `elements` more elements, but at least 4 and at most one block of them, and for a list of
+    /// `list` blocks.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -143,7 +144,7 @@ impl<T> Rising<T> {
         Ok(room)
     }
 
-    /// Uses preallocated memory, as far as it is needed.
+    /// Takes over the preallocated memory that the list needs for one more element.
     pub fn take_room(&mut self, room: &mut RisingRoom<T>) {
         if self.blocks.capacity() < room.list.capacity() {
             room.list.append(&mut self.blocks);
@@ -199,8 +200,8 @@ impl<T> Rising<T> {
         Some(value)
     }
 
-    /// Merges a block that became shorter with the next one if both together are at most half full, and drops an empty
-    /// one.
+    /// Removes block `index` if it is empty. Otherwise merges it with the next block if both together fill at most half
+    /// a block.
     fn join(&mut self, index: usize) {
         let length = |index: usize| self.blocks.get(index).map_or(Self::TOGETHER, Vec::len);
         if length(index) == 0 {

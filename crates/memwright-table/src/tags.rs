@@ -1,10 +1,9 @@
 //! Address-space tags: PCIDs on x86-64, ASIDs elsewhere. A CPU that has them keeps translations of roots that it no
 //! longer has loaded, those of each root under a separate tag.
 //!
-//! Two things must be known before kept translations are used again. One is that nothing was removed from the tables
-//! meanwhile: the [`Table`](crate::Table) knows that, and says so by calling
-//! [`load_kept_root`](crate::Machine::load_kept_root). The other is the tag that they are under, and that it was not
-//! assigned to another root since: [`Tags`] knows that.
+//! Kept translations may be used again on two conditions. First, nothing was removed from the tables meanwhile: the
+//! [`Table`](crate::Table) tracks this, and calls [`load_kept_root`](crate::Machine::load_kept_root) only then. Second,
+//! their tag was not assigned to another root meanwhile: [`Tags`] tracks this.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -49,8 +48,8 @@ impl Tags {
         }
     }
 
-    /// Returns the tag, of the first `count`, to load `root` with. Translations kept under it may be used if `keep`
-    /// says that they match the tables.
+    /// Chooses one of the first `count` tags for loading `root`. The translations kept under it are used if the tag
+    /// already belongs to `root` and `keep` says that they match the tables.
     ///
     /// # Panics
     /// If `count` is not from 1 to [`MOST_TAGS`].

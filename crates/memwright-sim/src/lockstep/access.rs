@@ -11,7 +11,7 @@ use crate::terms::Intent;
 pub(super) const BYTES: u64 = 8;
 
 impl Lockstep {
-    /// Returns the byte address at which an access of a place begins.
+    /// Returns the byte address at which an access to a place begins.
     pub(super) fn start(&self, place: u8, offset: u16) -> u64 {
         bytes(self.scale.access(place, offset)) + u64::from(offset) % PAGE as u64
     }

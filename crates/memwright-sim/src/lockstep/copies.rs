@@ -40,7 +40,7 @@ impl Lockstep {
         Ok(())
     }
 
-    /// Copies memory of one process to another one that no CPU needs to have loaded.
+    /// Copies memory of one process to another process, whose address space no CPU needs to have loaded.
     pub(super) fn transfer(
         &mut self,
         cpu: CpuId,

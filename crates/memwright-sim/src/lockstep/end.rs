@@ -1,4 +1,4 @@
-//! The end of a script: all memory is read once more, and nothing may be left over.
+//! The end of a script: all memory is read once more, and no frame, slot or commit charge is allowed to remain.
 
 use memwright_table::{CpuId, FrameKind};
 
@@ -15,7 +15,7 @@ impl Lockstep {
             .map_err(|difference| difference.at(&"after every exit"))
     }
 
-    /// Reads, in every process, each byte that it maps and a page beside each mapping.
+    /// Reads, in every process, each byte that it maps, and the pages before and after the arena.
     fn sweep(&mut self) -> Result<(), Difference> {
         let cpu = CpuId::new(0);
         let numbers: Vec<usize> = self.processes.keys().copied().collect();

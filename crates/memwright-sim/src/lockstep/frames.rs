@@ -9,7 +9,7 @@ use super::Lockstep;
 /// What the page-table entries of all processes map.
 #[derive(Default)]
 struct Shown {
-    /// For each anonymous frame: the number of entries that map it, and whether one of them has it exclusive.
+    /// For each anonymous frame: the number of entries that map it, and whether one of them maps it exclusively.
     frames: BTreeMap<u32, (u32, bool)>,
     /// For each slot: the number of swap entries.
     slots: BTreeMap<u64, u32>,
@@ -25,8 +25,9 @@ impl Shown {
 }
 
 impl Lockstep {
-    /// Checks that every frame has as many references as entries map it, and that an exclusive one is mapped once.
-    /// Every slot in use must have a swap entry, be named by an object, or hold a copy of a frame.
+    /// Checks that every anonymous or merged frame has one reference for each entry that maps it, besides those of the
+    /// index of merged pages and of the swap cache, and that an exclusive frame is mapped once. Every slot in use must
+    /// have a swap entry, be named by an object, or hold a copy of a frame.
     pub(super) fn check_frames(&self) -> Result<(), String> {
         let frames = self.host.frames();
         let mut shown = Shown::default();

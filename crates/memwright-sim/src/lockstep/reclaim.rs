@@ -71,7 +71,7 @@ impl Lockstep {
         self.succeeded("reclaim");
     }
 
-    /// Ends a script that ran out of memory for good: every process exits, and only what is left over is checked.
+    /// Ends a script that ran out of memory for good: every process exits, and only leaks are checked for.
     pub(super) fn end_exhausted(mut self) -> Result<BTreeMap<&'static str, u64>, Difference> {
         self.succeeded("out of memory");
         while let Some((number, process)) = self.processes.pop_first() {

@@ -26,7 +26,7 @@ impl Lockstep {
             .map_or(Ok(()), |to| model.check_seals(process, to, remap.new_pages));
         let refused_midway = source.and(target).is_err() || self.is_watched(process, remap);
         if !hole && refused_midway && self.has_several(process, remap) {
-            // How many parts move before the refused one depends on where areas begin.
+            // How many parts move before the refused one depends on where areas begin, which the model does not track.
             return Ok(());
         }
         if !hole && !uniform && remap.to.is_none() {
@@ -54,8 +54,8 @@ impl Lockstep {
         if let (None, Ok(()), Err(RemapError::NoArea(_)), true) =
             (remap.to, refused, &real, several)
         {
-            // The model sees one uniform range, and it is still several areas: as on Linux where memory was moved, or
-            // where parts have different memory policies.
+            // The range is uniform in the model but consists of several areas, as on Linux if memory was moved, or if
+            // parts of it have different memory policies.
             self.succeeded("remap of several areas refused");
             return Ok(());
         }

@@ -166,8 +166,8 @@ impl Lockstep {
         self.succeeded("clear soft-dirty");
     }
 
-    /// Collapses a range into huge pages. The model cannot tell whether it was done; only unmapped memory must be
-    /// reported.
+    /// Collapses a range into huge pages. The model cannot tell whether it was done, so every outcome is accepted
+    /// except a lack of memory.
     pub(super) fn collapse(
         &mut self,
         process: usize,
@@ -297,7 +297,8 @@ impl Lockstep {
 
 type Space = memwright::AddressSpace<SimulatedMachine>;
 
-/// Returns the written pages among those with asynchronous write protection.
+/// Scans for the written pages among those with asynchronous write protection, and write-protects them again if
+/// `protect` is true. Returns these pages, and the result of the scan.
 fn written(
     space: &Space,
     from: u64,

@@ -1,11 +1,11 @@
-//! Loads and stores of programs, and what they find.
+//! Loads and stores of programs: whether they are permitted, and what a load returns.
 
 use super::page::{Contents, Source, shows, store};
 use super::{Model, Refusal};
 use crate::terms::Intent;
 
 impl Model {
-    /// Checks whether a process may access a page.
+    /// Checks whether a process is allowed to access a page.
     ///
     /// # Errors
     /// Why the access is refused.
@@ -66,9 +66,9 @@ impl Model {
         Ok(())
     }
 
-    /// Notes a store that write protection by a userfaultfd refused. The fault may still have made a missing page present, and
-    /// copied the page of an object that a private mapping maps (Linux 7.2 `mm/memory.c`, `do_anonymous_page`,
-    /// `set_pte_range`, `do_cow_fault`).
+    /// Records a store that write protection by a userfaultfd refused. The fault may still have made a missing page
+    /// present, and copied the page of an object that a private mapping maps (Linux 7.2 `mm/memory.c`,
+    /// `do_anonymous_page`, `set_pte_range`, `do_cow_fault`).
     pub(super) fn refuse_store(&mut self, process: usize, page: u64) {
         self.blur_soft_dirty(process, page);
         if let Ok(mapped) = self.mapped(process, page) {
@@ -95,8 +95,8 @@ impl Model {
         }
     }
 
-    /// Returns whether a mapped page may contain `bytes` from `offset` on. If the page had two possible contents, only those that
-    /// were read remain possible.
+    /// Returns whether a mapped page can contain `bytes` from `offset` on. If the page had two possible contents, only
+    /// those that were read remain possible.
     pub fn shows(&mut self, process: usize, page: u64, offset: usize, bytes: &[u8]) -> bool {
         let is = |contents: &Contents| shows(contents, offset, bytes);
         let kept = is(self.contents(process, page));
@@ -112,7 +112,7 @@ impl Model {
         kept || gone
     }
 
-    /// Returns whether the page is mapped, no guard, and not beyond the end of its object.
+    /// Returns whether the page is mapped, is not a guard, and is not beyond the end of its object.
     #[must_use]
     pub fn may_be_present(&self, process: usize, page: u64) -> bool {
         let mapped = self.spaces[&process].pages.get(&page);
@@ -123,7 +123,8 @@ impl Model {
         })
     }
 
-    /// Returns whether a store needs its userfaultfd handler first, so that no entry may be writable.
+    /// Returns whether a store needs its userfaultfd handler first, so that no entry of the page is allowed to be
+    /// writable.
     #[must_use]
     pub fn refuses_stores(&self, process: usize, page: u64) -> bool {
         self.spaces[&process].pages[&page].is_protected()

@@ -81,8 +81,8 @@ impl Model {
         Ok(())
     }
 
-    /// Checks whether a page may be populated. Missing rights are an invalid argument here, not a refused access, and the right
-    /// to write does not imply the right to read.
+    /// Checks whether a page can be populated. Missing rights are an invalid argument here, not a refused access, and
+    /// the right to write does not imply the right to read.
     fn permit_populate(&self, process: usize, page: u64, intent: Intent) -> Result<(), Refusal> {
         let mapped = self.spaces[&process].pages.get(&page);
         if intent == Intent::Read && mapped.is_some_and(|mapped| !mapped.rights.read) {

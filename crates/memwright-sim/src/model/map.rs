@@ -65,12 +65,12 @@ impl Model {
         } else {
             Advice::PopulateRead
         };
-        // An access to the page at which it stopped is refused in the same way.
+        // The error is ignored: a later access to the page at which population stopped is refused in the same way.
         let _ = self.advise(process, from, pages, advice);
     }
 
-    /// Populates a new mapping while memory may run out, which ends `MAP_POPULATE` silently. Which pages of an object
-    /// it copied is [found out afterwards](Self::may_have_copied).
+    /// Populates a new mapping while memory may run out, which ends `MAP_POPULATE` silently. The caller [determines
+    /// afterwards](Self::may_have_copied) which pages of an object were copied.
     pub fn populate_some(&mut self, process: usize, from: u64, pages: u64) {
         for (_, mapped) in self.space(process).pages.range_mut(from..from + pages) {
             let is_private = matches!(mapped.source, Source::Private { .. });
@@ -111,7 +111,7 @@ impl Model {
         Ok(())
     }
 
-    /// Returns whether all pages of a range have the same properties, so that they may be one area.
+    /// Returns whether all pages of a range have the same properties, so that they can be one area.
     #[must_use]
     pub fn is_uniform(&self, process: usize, from: u64, pages: u64) -> bool {
         let space = &self.spaces[&process];

@@ -2,11 +2,11 @@
 //!
 //! Every process owns every page that it maps. A private page is a value, copied when the process forks; a shared page
 //! names a page of an object. The model has no frames, reference counts, exclusivity or faults, and no huge pages,
-//! swap, nodes or merged pages: none of these may be visible to a program. The one exception is memory freed by
-//! `MADV_FREE`, whose loss a program may see.
+//! swap, nodes or merged pages: none of these is allowed to be visible to a program. The one exception is memory freed
+//! by `MADV_FREE`, whose loss a program can see.
 //!
 //! The model tracks for each page whether it was written since write tracking was last reset. Where Linux's interfaces
-//! may report an unwritten page as written, the answer is [`Stored::Maybe`].
+//! are allowed to report an unwritten page as written, the answer is [`Stored::Maybe`].
 
 mod access;
 mod advise;
@@ -55,11 +55,11 @@ pub struct Space {
     pages: BTreeMap<u64, Mapped>,
 }
 
-/// An object's pages; it ends where they do.
+/// The pages of an object. The object ends after the last one.
 #[derive(Clone, Debug, Default)]
 struct Object {
     pages: Vec<Contents>,
-    /// Not a file on a disk: stores to it may be refused through userfaultfd.
+    /// Whether the object is memory and not a file on a disk: stores to memory can be refused through userfaultfd.
     memory: bool,
 }
 
@@ -116,7 +116,7 @@ impl Model {
             .is_none_or(|(object, _)| self.objects[object].memory)
     }
 
-    /// Returns every mapped page.
+    /// Returns every mapped page of every process.
     fn all(&mut self) -> impl Iterator<Item = &mut Mapped> {
         let spaces = self.spaces.values_mut();
         spaces.flat_map(|space| space.pages.values_mut())
@@ -142,7 +142,7 @@ impl Model {
         }
     }
 
-    /// Returns the private contents of a page, copied now if it had no copy.
+    /// Returns the private contents of a page. If the page has no private copy, creates one.
     fn own(&mut self, process: usize, page: u64) -> &mut Contents {
         let now = self.contents(process, page).clone();
         let mapped = self.space(process).pages.get_mut(&page);

@@ -58,8 +58,9 @@ impl Model {
         }
     }
 
-    /// Returns the private pages of an object that were filled with zeroes and not stored to since. Punching a hole
-    /// removes them too if they map the zero page (Linux 7.2 `mm/memory.c`, `zap_present_ptes`).
+    /// Returns the pages of private mappings of an object that were filled with zeroes and not stored to since.
+    /// Punching a hole in the object also removes those that map the zero page (Linux 7.2 `mm/memory.c`,
+    /// `zap_present_ptes`).
     pub fn filled_with_zeroes(
         &self,
         process: usize,

@@ -45,7 +45,8 @@ pub enum Source {
 }
 
 impl Source {
-    /// Returns the page of an object that is mapped here, unless the process has a private copy.
+    /// Returns the object and the index of its page that is mapped here unless the process has a private copy, or
+    /// `None` for anonymous memory.
     pub(super) fn object(self) -> Option<(ObjectNumber, u64)> {
         match self {
             Self::Anonymous => None,
@@ -73,9 +74,9 @@ impl Source {
 /// What a child does not inherit of a page. The first flag takes precedence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OnFork {
-    /// Nothing is mapped there (`MADV_DONTFORK`).
+    /// Nothing is mapped in the child (`MADV_DONTFORK`).
     pub(super) omit: bool,
-    /// It is zero there (`MADV_WIPEONFORK`).
+    /// The page is zero in the child (`MADV_WIPEONFORK`).
     pub(super) wipe: bool,
 }
 
@@ -114,8 +115,8 @@ pub(super) struct Mapped {
     /// The contents if the page was discarded (`MADV_FREE`): zeroes, with what was stored since. A read shows which of
     /// the two contents the page has.
     pub(super) otherwise: Option<Contents>,
-    /// A store to the mapped page of an object was refused, or memory may have run out before the copy: the page may have a
-    /// private copy since then.
+    /// A store to the mapped page of an object was refused, or memory may have run out before the copy: the page may
+    /// have a private copy since then.
     pub(super) may_have_copied: bool,
     pub(super) on_fork: OnFork,
     /// The page is a guard: every access is refused as in a hole.
@@ -180,8 +181,8 @@ impl Mapped {
         }
     }
 
-    /// Allows the page to be discarded until it is written again (`MADV_FREE`). A page of zeroes that belongs to a folio is
-    /// discarded too, and its write protection with it.
+    /// Allows the page to be discarded until it is written again (`MADV_FREE`). A page of zeroes that belongs to a
+    /// folio is discarded too, together with its write protection.
     pub(super) fn may_go(&mut self) {
         self.otherwise = Some(None);
         if self.own.is_some() {

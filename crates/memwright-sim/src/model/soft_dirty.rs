@@ -18,13 +18,14 @@ impl Model {
         }
     }
 
-    /// Returns which pages must be soft-dirty, and which must not.
+    /// Returns each mapped page with the requirement for it: whether it must be soft-dirty, must not, or may be either.
     pub fn soft_dirty(&self, process: usize) -> impl Iterator<Item = (u64, Stored)> + '_ {
         let pages = self.spaces[&process].pages.iter();
         pages.map(|(&page, mapped)| (page, mapped.since_cleared))
     }
 
-    /// Returns the object, and its page, that a page of a shared mapping maps.
+    /// Returns the object that is mapped at `page` and the index within the object, or `None` if `page` is not part of
+    /// a shared mapping.
     pub fn shared_page(&self, process: usize, page: u64) -> Option<(ObjectNumber, u64)> {
         match self.spaces[&process].pages.get(&page)?.source {
             Source::Shared { object, index } => Some((object, index)),
@@ -32,7 +33,8 @@ impl Model {
         }
     }
 
-    /// Allows every page to count as soft-dirty: a new area is soft-dirty as a whole, and so is any area that it merges with.
+    /// Allows every page to count as soft-dirty: a new area is soft-dirty as a whole, and so is any area that it merges
+    /// with.
     pub(super) fn became_soft_dirty(&mut self, process: usize) {
         for mapped in self.space(process).pages.values_mut() {
             mapped.since_cleared.blur();

@@ -24,7 +24,7 @@ impl Model {
     /// Registers the mapped pages of a range with a userfaultfd (`UFFDIO_REGISTER` with write protection).
     ///
     /// # Errors
-    /// The first page that cannot be registered; then none is.
+    /// The first page that cannot be registered; then no page is registered.
     pub fn watch(
         &mut self,
         process: usize,
@@ -98,7 +98,7 @@ impl Model {
         range.any(|(_, mapped)| mapped.watch.is_some_and(|watch| watch.fills))
     }
 
-    /// Returns whether a page may be missing: nothing was stored in it, or only zeroes where it is anonymous.
+    /// Returns whether a page can be missing: nothing was stored in it, or only zeroes where it is anonymous.
     fn may_be_missing(&self, process: usize, page: u64) -> bool {
         let mapped = &self.spaces[&process].pages[&page];
         let is_zero = |contents: &Contents| shows(contents, 0, &[0; PAGE]);
@@ -187,7 +187,8 @@ impl Model {
         Ok(())
     }
 
-    /// Returns what `PAGEMAP_SCAN` must report of the pages with asynchronous write protection.
+    /// Returns the pages with asynchronous write protection, and whether `PAGEMAP_SCAN` must report each of them as
+    /// written.
     pub fn written(
         &self,
         process: usize,

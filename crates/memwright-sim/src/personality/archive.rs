@@ -46,7 +46,7 @@ pub fn own_program() -> Vec<u8> {
     file
 }
 
-/// Builds an archive (`newc`) of a few folders and the program.
+/// Builds an archive (`newc`) of the folder `tmp` and the program.
 pub fn archive(program: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, mode, data) in [

@@ -89,7 +89,8 @@ impl Surroundings {
 }
 
 impl Simulated {
-    /// Copies page by page; the personality resolves faults.
+    /// Copies between kernel and user memory page by page, with one call of `piece` for each page. The personality
+    /// resolves the faults.
     fn copy(
         &self,
         address: u64,

@@ -35,15 +35,15 @@ use host::{CPU, Simulated, Surroundings};
 /// How a run ended, and what it left behind.
 #[derive(Debug)]
 pub struct Ended {
-    /// The program exited, and the machine powered off; otherwise all threads slept.
+    /// Whether the program exited and the machine powered off. Otherwise all threads slept.
     pub powered_off: bool,
     /// What the program wrote to standard output.
     pub stdout: Vec<u8>,
-    /// The account, a line for each row; empty where all threads slept.
+    /// The account, a line for each row; empty if all threads slept.
     pub account: String,
-    /// Operations that all programs performed, and the final steps of each.
+    /// The number of operations that all programs performed, including the final steps of each program.
     pub performed: u64,
-    /// The system calls that its programs made, and how often.
+    /// The system calls that the programs made, and how often.
     pub calls: Calls,
     /// What was wrong: findings of the audit, violations of the machine, a panic.
     pub findings: Vec<String>,
@@ -55,7 +55,7 @@ pub fn run_operations(operations: Vec<program::Operation>) -> Ended {
     run(&archive::own_program(), operations, false)
 }
 
-/// Executes a file with these bytes. Instead of its first instruction it exits.
+/// Executes a file with these bytes. The program exits instead of executing its first instruction.
 #[must_use]
 pub fn run_file(file: &[u8]) -> Ended {
     run(file, Vec::new(), false)
@@ -64,7 +64,7 @@ pub fn run_file(file: &[u8]) -> Ended {
 /// Frames of the machine, half of them on each of two nodes.
 const FRAMES: u32 = 4096;
 
-/// Size of its swap device in bytes.
+/// The size of the machine's swap device in bytes.
 const SWAP: u64 = 1 << 20;
 
 thread_local! {
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_handler_runs_and_returns() {
-        // The addresses of the handler and of its restorer, in a page that may be executed.
+        // The addresses of the handler and of its restorer, in an executable page.
         let action = program::DATA + 0x8000;
         let ended = run_clean(vec![
             call(9, [ARENA, 0x1000, 7, 0x32, u64::MAX, 0]),

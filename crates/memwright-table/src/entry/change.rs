@@ -11,7 +11,7 @@ use super::{Bits, Entry, Present};
 /// | `Shrank`, `LostCachedBit` | invalidate | invalidate | |
 /// | `Moved`, `Resized`, `Freed` | invalidate | invalidate | after both |
 /// | `TableFreed` | invalidate all, including upper levels | the same | after both |
-// In the order of what each needs, so that one comparison decides.
+// Ordered by the invalidations that each variant needs, so that one comparison decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Change {
     /// Nothing that hardware can see, or can have cached.
@@ -117,7 +117,7 @@ impl Change {
     }
 }
 
-/// Classifies the exchange of `old` for `new` in one slot by what it means to hardware.
+/// Classifies the replacement of `old` by `new` in one slot. The class decides what must be flushed.
 pub const fn change(old: Entry, new: Entry) -> Change {
     match (visible(old), visible(new)) {
         (None, None) => Change::Same,
@@ -171,7 +171,8 @@ const fn change_visible(old: Present, new: Present) -> Change {
 #[inline(always)]
 pub(crate) const fn change_bits(old: Bits, new: Bits) -> Change {
     let (lost, gained) = (old.difference(new), new.difference(old));
-    // Neither of two protection keys permits more than the other: each CPU decides what they permit.
+    // A changed protection key counts as a lost right. Each CPU decides what a key permits, so no key permits more than
+    // another.
     if lost.intersects(Bits::PROTECTION) {
         Change::Shrank
     } else if lost.intersects(Bits::ACCESSED.union(Bits::DIRTY)) {

@@ -1,4 +1,4 @@
-//! The encoding round trip and the decision table of changes.
+//! Tests of the encoding round trip and of the decision table of changes.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The x86-64 encoding of entries. No other file knows bit positions.
+//! The x86-64 encoding of entries. No other file depends on bit positions.
 //!
 //! An entry with bit 0 (present) has the processor's format. An entry without bit 0 has a format of software: with
 //! `PRESERVED` it is a page without rights that keeps its frame, otherwise bits 1 to 3 give its kind. The address field
@@ -27,7 +27,7 @@ pub(crate) const KEY: u64 = 0xf << KEY_SHIFT;
 pub(crate) const KEY_SHIFT: u32 = 59;
 pub(crate) const NO_EXECUTE: u64 = 1 << 63;
 
-/// User mode may use the entry.
+/// User mode is allowed to use the entry.
 const USER: u64 = 1 << 2;
 /// A leaf in an upper-level table: a 2 MiB or 1 GiB page.
 const LARGE: u64 = 1 << 7;
@@ -51,7 +51,7 @@ pub(crate) const fn table(frame: Frame) -> u64 {
     frame.address().as_u64() | READ | WRITE | USER | ACCESSED
 }
 
-/// What a word of a table is to a page walk.
+/// How a page walk interprets a word of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slot {
     /// A lower table.
@@ -60,7 +60,7 @@ pub(crate) enum Slot {
     Entry,
 }
 
-/// Returns what `word`, found at `level` (1 is the lowest), is to a page walk.
+/// Returns how a page walk interprets `word`, found at `level` (1 is the lowest).
 #[inline]
 pub(crate) const fn slot(word: u64, level: u8) -> Slot {
     if level > 1 && word & (READ | LARGE) == READ {
@@ -194,15 +194,16 @@ pub(crate) const fn edit(word: u64, set: Bits, clear: Bits) -> u64 {
     }
 }
 
-/// Converts a word that becomes visible to hardware, or ceases to be. This is rare, and kept off the common path.
+/// Converts a word whose `READ` bit was just set or cleared to the other format. This is rare, and not inlined into the
+/// common path.
 #[cold]
 #[inline(never)]
 const fn invert(word: u64) -> u64 {
     word ^ (ADDRESS | PRESERVED)
 }
 
-/// Classifies the exchange of `old` for `new` in one slot by what it means to hardware. Both are words of the same
-/// page.
+/// Classifies the replacement of `old` by `new` in one slot. Both are words of the same page. The class decides what
+/// must be flushed.
 #[inline(always)]
 pub(crate) const fn change(old: u64, new: u64) -> Change {
     if old & READ == 0 {

@@ -19,7 +19,7 @@ impl<'a> Metas<'a> {
         &self.all[number.wrapping_sub(self.lowest) as usize]
     }
 
-    /// The number after that of the last frame.
+    /// One more than the number of the last frame.
     pub(super) fn end(self) -> u32 {
         self.lowest + self.all.len() as u32
     }
@@ -47,13 +47,14 @@ impl Buddy {
         }
     }
 
-    /// Free frames.
+    /// The number of free frames.
     pub(super) fn free(&self) -> u64 {
         self.free
     }
 
-    /// Takes a block of `order` from the smallest sufficient blocks: the lowest part of the one freed last, so that the
-    /// result is deterministic.
+    /// Takes a block of `order`. It is the lowest part of the smallest free block that is large enough; of several such
+    /// blocks, the one freed last is used, so that the result is deterministic. Returns `None` if no block is large
+    /// enough.
     pub(super) fn take(&mut self, metas: Metas<'_>, order: u8) -> Option<Frame> {
         let found = (order..=MAX_ORDER).find(|&o| self.heads[o as usize] != END)?;
         let number = self.heads[found as usize];
@@ -94,7 +95,7 @@ impl Buddy {
     pub(super) fn put_run(&mut self, metas: Metas<'_>, start: u32, end: u32) {
         let mut end = end;
         while end > start {
-            // The largest aligned block that ends there.
+            // The largest aligned block that ends at `end`.
             let most = (end.trailing_zeros()).min((end - start).ilog2());
             let order = (most as u8).min(MAX_ORDER);
             end -= 1 << order;

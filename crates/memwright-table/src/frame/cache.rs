@@ -5,12 +5,13 @@ use super::node::NodeChoice;
 use super::{FrameKind, Metas};
 use crate::addr::Frame;
 
-/// Frames moved between a cache and its node at a time.
+/// The number of frames moved between a cache and its node at a time.
 pub(super) const BATCH: u32 = 64;
 /// The largest number of frames in a cache: 1 MiB.
 const MOST: u32 = 4 * BATCH;
 
-/// A counter and its highest value. A CPU's share may be negative, because one CPU may free what another allocated.
+/// A counter and its highest value. A CPU's share can be negative, because a CPU can free frames that another CPU
+/// allocated.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) now: i64,
@@ -36,13 +37,13 @@ pub(super) struct Cache {
     most: u32,
     /// The CPU's node.
     home: u8,
-    /// Whether the policy is asked for each allocation.
+    /// Whether the NUMA policy selects the nodes of each data allocation.
     asking: bool,
-    /// Whether the nodes have no more than the reserve, so that each freed frame goes to its node.
+    /// Whether the nodes have no more than the reserve, so that freed frames are returned to their nodes.
     short: bool,
     /// The nodes chosen for the next data allocation, if any.
     once: Option<NodeChoice>,
-    /// The frames kept before a choice was made: the first one, and their number.
+    /// The frames that were in the cache when a choice was made: the first one, and their number.
     aside: (u32, u32),
     /// Allocations that were not served from the cache.
     elsewhere: u64,
@@ -70,12 +71,12 @@ impl Cache {
         }
     }
 
-    /// The number of free frames in the cache, including those kept before a choice was made.
+    /// The number of free frames in the cache, including those set aside when a choice was made.
     pub(super) fn count(&self) -> u32 {
         self.count + self.aside.1
     }
 
-    /// Whether the cache is full, or must check where the frame freed last belongs.
+    /// Whether the cache is full, or the node of the frame freed last must be checked.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.count >= self.most
@@ -112,7 +113,7 @@ impl Cache {
         Some(chosen)
     }
 
-    /// Restores the frames kept before a choice was made. The cache holds no others at that time.
+    /// Puts back the frames that were set aside when a choice was made. The cache holds no others at that time.
     pub(super) fn bring_back(&mut self) {
         if self.aside.1 > 0 {
             debug_assert_eq!(self.count, 0, "a frame was kept while somebody chose");
@@ -121,18 +122,19 @@ impl Cache {
         }
     }
 
-    /// Whether each freed frame goes to its node.
+    /// Whether freed frames are returned to their nodes instead of being kept in the cache.
     pub(super) fn is_short(&self) -> bool {
         self.short
     }
 
-    /// Sets whether each freed frame goes to its node. The cache must be empty when that begins.
+    /// Sets whether freed frames are returned to their node instead of being kept in the cache. The cache must be empty
+    /// when this is turned on.
     pub(super) fn set_short(&mut self, short: bool) {
         self.short = short;
         self.settle();
     }
 
-    /// Makes each allocation ask the policy. The cache must be empty.
+    /// Makes the NUMA policy select the nodes of each data allocation. The cache must be empty.
     pub(super) fn ask_always(&mut self) {
         self.asking = true;
         self.settle();
@@ -143,7 +145,7 @@ impl Cache {
         self.most = if looks { 0 } else { MOST };
     }
 
-    /// Whether a frame of `node` may stay in the cache.
+    /// Whether the cache keeps a freed frame of `node`.
     pub(super) fn keeps(&self, node: u8) -> bool {
         node == self.home && !self.is_choosing() && !self.short && self.count < MOST
     }

@@ -17,7 +17,7 @@ const SEEDS: [u64; 3] = [
 ];
 
 impl<M: Machine> Frames<M> {
-    /// Copies bytes from `offset` in `frame`. A concurrent write may be seen in part.
+    /// Copies bytes from `offset` in `frame` to `bytes`. The copy can contain a part of a concurrent write.
     ///
     /// # Panics
     /// If the bytes are not all inside the frame, or it holds no data ([`FrameKind::is_data`]).
@@ -29,7 +29,7 @@ impl<M: Machine> Frames<M> {
         unsafe { source.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
     }
 
-    /// Copies bytes to `offset` in `frame`.
+    /// Copies `bytes` to `offset` in `frame`.
     ///
     /// # Panics
     /// As for `read`.
@@ -61,7 +61,7 @@ impl<M: Machine> Frames<M> {
         self.machine.clear_frame(frame);
     }
 
-    /// Returns the 64-bit word that all of `frame` repeats, if there is one.
+    /// Returns the 64-bit word that the contents of `frame` repeat, or `None` if its words differ.
     ///
     /// # Panics
     /// If the frame holds no data.
@@ -69,8 +69,8 @@ impl<M: Machine> Frames<M> {
     pub fn repeated_word(&self, frame: Frame) -> Option<u64> {
         let words = self.data(frame, 0, PAGE_SIZE).cast::<u64>().cast_const();
         let at = |index: usize| {
-            // SAFETY: `data` checked the frame, so its words are valid and aligned. A concurrent write may be seen in
-            // part, as in `read`.
+            // SAFETY: `data` checked the frame, so its words are valid and aligned. The result can contain a part of a
+            // concurrent write, as in `read`.
             unsafe { words.add(index).read() }
         };
         let first = at(0);
@@ -91,7 +91,7 @@ impl<M: Machine> Frames<M> {
     }
 
     /// Returns a digest of the contents of `frame`. Different digests prove that two pages differ; equal digests prove
-    /// nothing. A concurrent write may be included in part.
+    /// nothing. The digest can include a part of a concurrent write.
     ///
     /// # Panics
     /// If the frame holds no data.
@@ -110,7 +110,7 @@ impl<M: Machine> Frames<M> {
         digest
     }
 
-    /// Returns whether both frames hold the same bytes. A concurrent write may be seen in part.
+    /// Returns whether both frames hold the same bytes. The comparison can see a part of a concurrent write.
     ///
     /// # Panics
     /// If one of the frames holds no data.
@@ -155,7 +155,7 @@ impl<M: Machine> Frames<M> {
         self.machine.copy_frame(from, to);
     }
 
-    /// The 32-bit word at `offset` in `frame`.
+    /// Returns the 32-bit word at `offset` in `frame`.
     ///
     /// # Panics
     /// If `offset` is not a multiple of 4, or as for `read`.
@@ -163,12 +163,12 @@ impl<M: Machine> Frames<M> {
     pub fn word32(&self, frame: Frame, offset: usize) -> &AtomicU32 {
         assert!(offset % 4 == 0, "misaligned word");
         let word = self.data(frame, offset, 4);
-        // SAFETY: the word is in a data frame and aligned. It is accessed only by copies, which race as hardware's do,
-        // and by atomics. The frame's memory outlives `self`.
+        // SAFETY: the word is in a data frame and aligned. It is accessed only by copies, which race as accesses by
+        // hardware do, and by atomics. The frame's memory outlives `self`.
         unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 
-    /// The 64-bit word at `offset` in `frame`.
+    /// Returns the 64-bit word at `offset` in `frame`.
     ///
     /// # Panics
     /// If `offset` is not a multiple of 8, or as for `read`.
@@ -180,7 +180,7 @@ impl<M: Machine> Frames<M> {
         unsafe { AtomicU64::from_ptr(word.cast()) }
     }
 
-    /// The entries of a table.
+    /// Returns the entries of the page table in frame `table`.
     #[inline]
     pub(crate) fn table_words(&self, table: Frame) -> &[AtomicU64; 512] {
         debug_assert_eq!(self.kind(table), FrameKind::Table);
@@ -190,7 +190,7 @@ impl<M: Machine> Frames<M> {
         unsafe { &*frame_pointer(self.base, table).cast() }
     }
 
-    /// Returns what a walk needs to go from table to table.
+    /// Returns access to all page tables, for a walk.
     #[inline]
     pub(crate) fn all_tables(&self) -> AllTables<'_> {
         AllTables {
@@ -237,7 +237,7 @@ pub(crate) struct AllTables<'a> {
 }
 
 impl<'a> AllTables<'a> {
-    /// The entries of a page table.
+    /// Returns the entries of a page table.
     ///
     /// # Panics
     /// If the frame does not belong to this machine.
@@ -248,7 +248,7 @@ impl<'a> AllTables<'a> {
         unsafe { &*frame_pointer(self.base, table).cast() }
     }
 
-    /// The metadata of a page table.
+    /// Returns the metadata of a page table.
     ///
     /// # Panics
     /// If the frame does not belong to this machine.

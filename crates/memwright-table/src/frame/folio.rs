@@ -19,14 +19,15 @@
 //!
 //! # Exclusivity
 //! Exclusivity is stored in the entries. A split copies it to each of the 512 new entries, because no other entry can
-//! reach a part of what one entry mapped exclusively. An entry that holds the only reference regains it: a huge entry
-//! if `whole` is 1 and no part is referenced, a 4 KiB entry if `whole` and the part's count together are one reference.
+//! reach a part of what one entry mapped exclusively. An entry that holds the only reference becomes exclusive again: a
+//! huge entry if `whole` is 1 and no part is referenced, a 4 KiB entry if `whole` and the part's count together are one
+//! reference.
 //!
 //! # Locks
-//! A folio is parted under the lock in the head's metadata, of rank `Folio`, because two tables may split their entries
-//! at the same time. Everything else is atomic: the CPU that drops the last whole-folio reference sees the `PARTED`
-//! flag if any holder set it before dropping its own reference, and a part's last reference is dropped after the
-//! folio's.
+//! A folio is parted under the lock in the head's metadata, of rank `Folio`, because two CPUs can split entries of
+//! different tables that map the folio at the same time. Everything else is atomic: the CPU that drops the last
+//! whole-folio reference sees the `PARTED` flag if any holder set it before dropping its own reference, and a part's
+//! last reference is dropped after the folio's.
 
 use core::sync::atomic::Ordering;
 
@@ -83,9 +84,9 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Returns how many folios objects have, and how many of them have whole-folio references besides the object's,
-    /// that is, are mapped as one huge page as far as references show. No counters exist for this: the function scans
-    /// every frame at which a folio may begin.
+    /// Returns the number of folios that belong to objects, and the number of those that are mapped by huge entries. A
+    /// folio counts as mapped if it has whole-folio references besides the object's: an entry cannot be told apart from
+    /// a pin. No counters exist for this: the function scans every frame at which a folio can begin.
     pub fn object_folios(&self) -> (u64, u64) {
         let metas = self.metas();
         let first = metas.lowest.next_multiple_of(FOLIO_FRAMES);
@@ -132,8 +133,8 @@ impl<M: Machine> Frames<M> {
         whole.fetch_update(order.0, order.1, more).is_ok()
     }
 
-    /// Turns a whole-folio reference taken for `page` into a reference to this frame alone, which is what a 4 KiB entry
-    /// holds. A reference to a frame outside of a folio is returned as it is.
+    /// Turns `page`, if it is a whole-folio reference, into a reference to its frame alone, which is what a 4 KiB entry
+    /// holds. Otherwise returns `page` unchanged.
     pub fn for_entry<'a>(&'a self, page: FrameRef<'a, M>) -> FrameRef<'a, M> {
         if page.is_whole() {
             self.for_entry_of_part(&page)
@@ -156,7 +157,8 @@ impl<M: Machine> Frames<M> {
         FrameRef::from_raw(self, frame, false)
     }
 
-    /// Begins to count references to the parts separately, `references` each in addition to the folio's own.
+    /// Starts to count the references to each part separately. Each part's count begins with 1 for the folio plus
+    /// `references`.
     ///
     /// # Locks
     /// The caller holds the lock in the head's metadata.
@@ -187,7 +189,7 @@ impl<M: Machine> Frames<M> {
     /// Drops a whole-folio reference to the folio that begins at `head`.
     ///
     /// # Panics
-    /// If there is none.
+    /// If the folio has no whole-folio reference.
     pub(crate) fn release_whole(&self, head: Frame) {
         let meta = self.meta(head);
         let before = meta.whole.fetch_sub(1, Ordering::AcqRel);
@@ -237,7 +239,8 @@ impl<M: Machine> Frames<M> {
         let mut freed = 0;
         for number in head.number()..head.number() + FOLIO_FRAMES {
             let meta = metas.get(number);
-            // Before the folio's own reference goes: the CPU that drops the last reference must find a single frame.
+            // Set the state before dropping the folio's reference to the part: the CPU that drops the part's last
+            // reference must find a single frame.
             meta.set_state(plain);
             if meta.drop_reference() {
                 freed += 1;
@@ -257,7 +260,7 @@ impl<M: Machine> Frames<M> {
         assert!(state.has(State::FOLIO), "{head:?} begins no folio");
         assert!(!state.kind().is_pool(), "a page of the pool is split");
         let tails = head.number() + 1..head.number() + FOLIO_FRAMES;
-        // No reference can be taken meanwhile: that requires the lock of the entry being split.
+        // No reference can be taken meanwhile: taking one requires the lock of the table whose entry is being split.
         if !state.has(State::PARTED) && meta.whole.load(Ordering::Acquire) == 1 {
             let plain = state.become_block(state.kind(), 0).as_page_of(FOLIO_ORDER);
             self.uncount_folio(state.kind());
@@ -282,9 +285,12 @@ impl<M: Machine> Frames<M> {
         self.release_whole(head);
     }
 
-    /// Returns whether the calling huge entry holds the only reference of any kind to the folio that begins at `head`.
-    /// The caller holds the lock of the entry's table, so that no reference can be taken through the entry. A parted
-    /// folio whose parts are no longer referenced is closed again.
+    /// Returns whether a huge entry of the caller holds the only reference of any kind to the folio that begins at
+    /// `head`. A parted folio whose parts are no longer referenced is closed again.
+    ///
+    /// # Locks
+    /// The caller holds the lock of the table that contains the entry, so that no reference can be taken through the
+    /// entry.
     pub fn is_sole_whole(&self, head: Frame) -> bool {
         let meta = self.meta(head);
         let state = meta.state();

@@ -60,7 +60,7 @@ impl FrameKind {
         self as usize
     }
 
-    /// Whether users of `Frames` may read and write the contents.
+    /// Whether users of `Frames` are allowed to read and write the contents.
     #[inline]
     pub const fn is_data(self) -> bool {
         match self {
@@ -80,7 +80,7 @@ impl FrameKind {
         }
     }
 
-    /// Whether folios of this kind may be mapped by pages.
+    /// Whether folios of this kind can be mapped by pages.
     pub const fn is_paged(self) -> bool {
         match self {
             FrameKind::Anonymous | FrameKind::Object => true,
@@ -98,7 +98,7 @@ impl FrameKind {
         }
     }
 
-    /// Whether an allocation may use the reserve below the low-water mark.
+    /// Whether an allocation of this kind is allowed to use the reserve below the low-water mark.
     #[inline]
     pub const fn may_use_reserve(self) -> bool {
         match self {
@@ -116,7 +116,7 @@ impl FrameKind {
         }
     }
 
-    /// Whether it is a page of private memory that only entries refer to.
+    /// Whether frames of this kind are pages of private memory to which only page-table entries refer.
     #[inline]
     pub const fn is_anonymous(self) -> bool {
         match self {
@@ -135,13 +135,13 @@ impl FrameKind {
         }
     }
 
-    /// Whether it is a page of private memory, not of an object.
+    /// Whether frames of this kind are pages of private memory, as opposed to pages of an object.
     #[inline]
     pub const fn is_private(self) -> bool {
         self.is_anonymous() || matches!(self, FrameKind::Merged)
     }
 
-    /// Whether it is a page of the pool of huge pages.
+    /// Whether frames of this kind are pages of the huge page pool.
     #[inline]
     pub const fn is_pool(self) -> bool {
         match self {

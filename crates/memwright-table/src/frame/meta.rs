@@ -23,7 +23,7 @@ pub(crate) struct Meta {
     /// The previous block in a node's list, protected by the node's lock. In the head of a folio: the next folio in a
     /// gather's list.
     pub(crate) back: AtomicU32,
-    /// Pins: references through which devices or the kernel may write at any time (rule: exclusive-before-pin).
+    /// Pins: references through which devices or the kernel can write at any time (rule: exclusive-before-pin).
     pub(crate) pins: AtomicU32,
     /// The lock of a table. In the head of a folio: the lock for parting it.
     pub(crate) lock: RawLock,
@@ -67,7 +67,7 @@ impl State {
     pub(crate) const LAZY: u32 = 1 << 31;
     /// The frame is in a block of several frames, and its metadata says so.
     pub(crate) const IN_BLOCK: u32 = Self::TAIL | Self::FOLIO | Self::PART;
-    /// The order of the folio that the frame was allocated as a page of; see `pages.rs`.
+    /// The order of the folio as part of which the frame was allocated; see `pages.rs`.
     pub(crate) const PAGE_OF: u32 = 0xf << Self::PAGE_OF_SHIFT;
     const PAGE_OF_SHIFT: u32 = 20;
     /// The node.
@@ -117,27 +117,27 @@ impl State {
         ((self.0 & Self::NODE) >> 16) as u8
     }
 
-    /// The order of the folio that the frame was allocated as a page of; 0 if there is none.
+    /// The order of the folio as part of which the frame was allocated, or 0 for a single page.
     #[inline]
     pub(crate) const fn page_of(self) -> u8 {
         ((self.0 & Self::PAGE_OF) >> Self::PAGE_OF_SHIFT) as u8
     }
 
-    /// Returns the state as that of a page of a folio of `order`.
+    /// Returns the state with `order` as the order of the page's folio.
     #[inline]
     pub(crate) const fn as_page_of(self, order: u8) -> Self {
         Self(self.0 & !Self::PAGE_OF | (order as u32) << Self::PAGE_OF_SHIFT)
     }
 
-    /// Whether the block is a single frame of the first node. On a machine with one node, any CPU's cache may then keep
-    /// it without checking where it belongs.
+    /// Whether the block is a single frame of the first node. Such a frame is freed to the calling CPU's cache without
+    /// a check of its node: a cache that must check has a limit of 0 frames.
     #[inline]
     pub(crate) const fn is_single_of_first(self) -> bool {
         self.0 & (0xff00 | Self::NODE) == 0
     }
 
-    /// Returns the state with another kind and order on the same node, as a page of no folio and without flags.
-    /// `POISONED` stays until the contents are checked.
+    /// Returns the state of a block of `kind` and `order` on the same node, which is not part of a folio. All flags are
+    /// cleared except `POISONED`, which stays until the contents are checked.
     #[inline]
     pub(crate) const fn become_block(self, kind: FrameKind, order: u8) -> Self {
         let kept = self.0 & (Self::NODE | Self::POISONED);
@@ -194,7 +194,7 @@ impl Meta {
             (state.page_of() > order).then(|| state.as_page_of(order).0)
         };
         let relaxed = Ordering::Relaxed;
-        // This fails where there is nothing to lower.
+        // The update fails if the recorded order is not above `order`.
         let _ = self.state.fetch_update(relaxed, relaxed, change);
     }
 
@@ -218,7 +218,7 @@ impl Meta {
         self.state().has(State::TAIL)
     }
 
-    /// Whether references to the frame, or its pins, may be counted elsewhere too.
+    /// Whether references to the frame, or its pins, can also be counted in the metadata of another frame.
     #[inline]
     pub(crate) fn is_in_block(&self) -> bool {
         self.state().has(State::IN_BLOCK)
@@ -234,14 +234,14 @@ impl Meta {
         self.link.store(link, Ordering::Relaxed);
     }
 
-    /// Links an allocated block into a gather's list before `next`, unless another list has it. The caller holds a
-    /// reference, and gives it to the list.
+    /// Links an allocated block into a gather's list before `next`, and moves the caller's reference to the list.
+    /// Returns `false`, with nothing changed, if the block is already in a list.
     #[inline]
     pub(crate) fn claim(&self, next: u32) -> bool {
         // Acquire: the holder of another reference unlinked the frame before dropping it.
         if self.references.load(Ordering::Acquire) == 1 {
-            // The caller holds the only reference, and every list holds one to each of its frames: no list has this
-            // one.
+            // The caller holds the only reference, and every list holds one to each of its frames. So the block is in
+            // no list.
             self.set_link(next);
             return true;
         }
@@ -251,10 +251,10 @@ impl Meta {
             .is_ok()
     }
 
-    /// Drops one reference. Returns `true` if it was the last, and the caller must free the block.
+    /// Drops one reference. Returns `true` if it was the last one; the caller must then free the block.
     ///
     /// # Panics
-    /// If there is none.
+    /// If the block has no reference.
     #[inline]
     pub(crate) fn drop_reference(&self) -> bool {
         // The holder of the last reference need not synchronize with other CPUs.

@@ -66,7 +66,7 @@ impl fmt::Display for OutOfFrames {
 
 impl core::error::Error for OutOfFrames {}
 
-/// The cache of one CPU, on cache lines of its own.
+/// The cache of one CPU, on separate cache lines.
 #[repr(align(64))]
 struct CpuCache(Lock<Cache>);
 
@@ -146,7 +146,7 @@ pub struct FrameAudit {
     pub free: u64,
     /// Frames of each kind, in the order of [`FrameKind::ALL`].
     pub by_kind: [u64; FrameKind::COUNT],
-    /// References to all allocated blocks together.
+    /// The total number of references to allocated blocks.
     pub references: u64,
 }
 
@@ -245,8 +245,8 @@ impl<M: Machine> Frames<M> {
             .store(count.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Reserves `frames` frames for the kinds that may use the reserve ([`FrameKind::may_use_reserve`]). A CPU may
-    /// still allocate what its cache holds, which is nothing once the reserve is in use.
+    /// Reserves `frames` frames for the kinds that may use the reserve ([`FrameKind::may_use_reserve`]). A CPU can
+    /// still allocate the frames in its cache, which is empty once the reserve is in use.
     pub fn low_water(&self, frames: u64) {
         self.low_water.store(frames, Ordering::Relaxed);
     }
@@ -345,7 +345,7 @@ impl<M: Machine> Frames<M> {
         Ok(frame)
     }
 
-    /// Allocates one frame after waiting for other CPUs to release their caches, which may hold all free frames.
+    /// Allocates one frame after waiting for other CPUs to release their caches, which can hold all free frames.
     #[cold]
     fn allocate_later(&self, kind: FrameKind) -> Result<Frame, OutOfFrames> {
         let mut wait = Wait::new();
@@ -485,7 +485,7 @@ impl<M: Machine> Frames<M> {
     pub(crate) fn release_list(&self, head: u32) {
         let metas = self.metas();
         let mut cache = self.cache().lock();
-        // Frames are counted together as long as they are of one kind.
+        // Consecutive frames of one kind are counted together.
         let (mut kind, mut freed) = (FrameKind::Anonymous, 0);
         let mut copied = END;
         let mut number = head;
@@ -502,7 +502,8 @@ impl<M: Machine> Frames<M> {
             debug_assert!(!state.has(State::TAIL), "a gather links first frames only");
             if !state.is_plain(kind) {
                 if state.has(State::COPIED) {
-                    // The manager of its slot acquires locks that precede the cache's lock.
+                    // Free this frame later: the manager of its swap slot acquires locks that come before the cache's
+                    // lock in the lock order.
                     meta.set_link(copied);
                     copied = frame.number();
                     continue;
@@ -541,7 +542,7 @@ impl<M: Machine> Frames<M> {
         let mut free = node.lock().free();
         let mut refused = Refused::Empty;
         if free <= self.reserve() {
-            // Frames in other CPUs' caches count as well before the allocation is refused.
+            // Before the allocation is refused, the frames in other CPUs' caches are moved to the node.
             let drained = self.drain_others();
             cache.set_short(true);
             free += drained.moved;
@@ -553,7 +554,7 @@ impl<M: Machine> Frames<M> {
         let mut blocks = [(Frame::new(0), 0); BATCH as usize];
         let (mut count, mut taken) = (0, 0);
         if wanted > 0 {
-            // If no frame is found after all, another CPU has just taken them.
+            // If the node has no frame after all, another CPU has just taken those that were counted.
             refused = Refused::Busy;
         }
         let mut node = node.lock();
@@ -566,7 +567,8 @@ impl<M: Machine> Frames<M> {
             taken += block.1;
         }
         drop(node);
-        // The last frame pushed is popped first: preserve the order in which the node returned them.
+        // The frame that is pushed last is popped first. Push in reverse order, so that frames are allocated in the
+        // order in which the node returned them.
         for &(first, frames) in blocks[..count].iter().rev() {
             for number in (first.number()..first.number() + frames).rev() {
                 cache.push(Frame::new(number), metas.get(number));
@@ -576,7 +578,7 @@ impl<M: Machine> Frames<M> {
     }
 
     /// The number of frames that an allocation of `kind` moves into its CPU's cache when the nodes have `free` frames.
-    /// From the reserve it takes no more than it needs, because any kind may allocate from a cache.
+    /// From the reserve it moves only one frame, because an allocation of any kind can take frames from a cache.
     fn batch(&self, kind: FrameKind, free: u64) -> u32 {
         let beyond = free.saturating_sub(self.reserve());
         let wanted = if beyond == 0 && kind.may_use_reserve() {
@@ -587,8 +589,9 @@ impl<M: Machine> Frames<M> {
         wanted as u32
     }
 
-    /// Moves the frames in other CPUs' caches to the nodes, and makes frames freed from now on go to the nodes while
-    /// only the reserve is left. A cache that is in use is skipped: its CPU is allocating or freeing at that moment.
+    /// Moves the frames in other CPUs' caches to the nodes, and makes these CPUs return freed frames to the nodes as
+    /// long as only the reserve is left. A cache that is in use is skipped: its CPU is allocating or freeing at that
+    /// moment.
     fn drain_others(&self) -> Drained {
         let mut drained = Drained {
             moved: 0,
@@ -608,8 +611,8 @@ impl<M: Machine> Frames<M> {
         drained
     }
 
-    /// Moves frames from a cache to their nodes. Frames allocated together are usually freed together, so adjacent
-    /// frames are returned as the largest blocks that they form.
+    /// Moves up to `frames` frames from a cache to their nodes. Frames allocated together are usually freed together,
+    /// so adjacent frames are returned as the largest blocks that they form.
     fn drain(&self, cache: &mut Cache, frames: u32) {
         let metas = self.metas();
         let (mut start, mut end, mut node) = (0, 0, 0);

@@ -3,8 +3,8 @@
 //! A CPU's cache holds frames of its own node. An allocation without a policy is served from that node, and from the
 //! next nearest one when that node is exhausted (Linux 7.2 `mm/page_alloc.c`, `build_zonelists`). On a machine with one
 //! node, allocations never reach this code. A choice for one allocation ([`Frames::choose_next`]) or a policy for all
-//! of them ([`Frames::set_chooser`]) works by keeping the CPU's cache empty, because the path for an empty cache leads
-//! here.
+//! of them ([`Frames::set_chooser`]) works by keeping the CPU's cache empty, because an allocation that finds the cache
+//! empty calls this module.
 
 use core::fmt;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -63,7 +63,7 @@ impl NodeSet {
         self.0 == 0
     }
 
-    /// How many members there are.
+    /// The number of members.
     #[must_use]
     pub const fn len(self) -> u32 {
         self.0.count_ones()
@@ -133,7 +133,7 @@ impl Topology {
         }
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     #[must_use]
     pub const fn nodes(&self) -> usize {
         self.nodes as usize
@@ -187,23 +187,23 @@ impl Topology {
     }
 }
 
-/// Which nodes may serve an allocation, and in what order.
+/// Which nodes are allowed to serve an allocation, and in what order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeChoice {
     /// Nodes are tried in the order of their distance from this one.
     pub near: u8,
     /// The nodes to try first.
     pub first: NodeSet,
-    /// The nodes to try after them. If there are none, the allocation fails.
+    /// The nodes to try if none of `first` has memory. If none of these has memory either, the allocation fails.
     pub then: NodeSet,
     /// Whether the policy interleaves pages over nodes, for the statistics.
     pub interleaved: bool,
 }
 
-/// The NUMA policy for data allocations that have no choice of their own.
+/// The NUMA policy for data allocations for which [`Frames::choose_next`] made no choice.
 pub trait Chooser: Send + Sync {
-    /// Returns the nodes that serve an allocation on `cpu`, the calling CPU, or `None` for the CPU's own node and then
-    /// the nearest.
+    /// Returns the nodes that serve an allocation on `cpu`, the calling CPU, or `None` for the CPU's own node first and
+    /// then the nearest ones.
     ///
     /// # Locks
     /// Called under the locks of page tables and of the CPU's cache.
@@ -264,7 +264,8 @@ pub struct NodeCounts {
     pub other: u64,
 }
 
-/// The running counters behind `NodeCounts`. Allocations served from CPU caches are added when the counts are read.
+/// The counters from which `NodeCounts` is computed. Allocations served from CPU caches are added when the counts are
+/// read.
 #[derive(Default)]
 pub(super) struct NodeTally {
     pub(super) total: AtomicU64,
@@ -355,8 +356,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Sets the policy that selects nodes for data allocations from now on. Only the first call has an effect, and none
-    /// has on a machine with one node.
+    /// Sets the policy that selects nodes for data allocations from now on. Only the first call has an effect. On a
+    /// machine with one node, no call has.
     pub fn set_chooser(&self, chooser: Arc<dyn Chooser>) {
         if self.nodes.len() == 1 || !self.choosing.set(chooser) {
             return;
@@ -401,7 +402,8 @@ impl<M: Machine> Frames<M> {
         Ok(FrameRef::from_raw(self, frame, whole))
     }
 
-    /// Returns the nodes for an allocation of `kind` on `cpu`, whose cache this is. Consumes a choice made for it.
+    /// Returns the nodes for an allocation of `kind` on `cpu`, to which `cache` belongs. A data allocation consumes the
+    /// choice that `choose_next` made.
     fn choice_of(&self, cache: &mut Cache, cpu: CpuId, kind: FrameKind) -> NodeChoice {
         let home = self.topology.node_of(cpu);
         let usual = NodeChoice {
@@ -460,8 +462,8 @@ impl<M: Machine> Frames<M> {
         Some(frame)
     }
 
-    /// Like `take_block_near`, but takes only a block that is free as it is, without draining caches. If there is none,
-    /// a choice made for this allocation stays for the next one.
+    /// Like `take_block_near`, but does not drain caches. If the nodes have no such block, a choice made for this
+    /// allocation stays in effect for the next one.
     pub(super) fn take_free_block_near(&self, order: u8, kind: FrameKind) -> Option<Frame> {
         let cpu = self.this_cpu();
         let mut cache = self.cache().lock();
@@ -490,7 +492,7 @@ impl<M: Machine> Frames<M> {
         self.take_in_order(order, kind, choice)
     }
 
-    /// The free frames on all nodes that are not reserved from `kind`.
+    /// The number of free frames on all nodes that an allocation of `kind` is allowed to use.
     fn spare(&self, kind: FrameKind) -> u64 {
         let low_water = if kind.may_use_reserve() {
             0
@@ -500,7 +502,7 @@ impl<M: Machine> Frames<M> {
         self.free_on_nodes().saturating_sub(low_water)
     }
 
-    /// The free frames on all nodes, without those in CPU caches.
+    /// The number of free frames on all nodes, without those in CPU caches.
     pub(super) fn free_on_nodes(&self) -> u64 {
         self.nodes.iter().map(|node| node.lock().free()).sum()
     }
@@ -545,8 +547,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Frees a single frame of another node than the first, into the calling CPU's cache if that may keep it, else to
-    /// its node.
+    /// Frees a single frame of a node other than the first: to the calling CPU's cache if that keeps frames of the
+    /// node, else to the node.
     #[cold]
     pub(super) fn free_to_node(&self, cache: &mut Cache, frame: Frame, meta: &Meta) {
         let state = meta.state();
@@ -561,9 +563,9 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Passes the frame pushed last on to its node, unless the cache may keep it. On machines with several nodes:
-    /// called when the cache is full, or when it checks each frame because its CPU is not on the first node or a choice
-    /// or policy is set.
+    /// Returns the frame that was pushed last to its node, unless the cache keeps frames of that node. Called on
+    /// machines with several nodes when the cache is full, or when it checks each frame because its CPU is not on the
+    /// first node or a choice or policy is set.
     pub(super) fn overflow_near(&self, cache: &mut Cache) {
         let metas = self.metas();
         let Some(last) = cache.pop(metas) else {

@@ -1,15 +1,15 @@
 //! Folios that are mapped by pages: 8 KiB to 2 MiB of contiguous frames that are allocated together and are otherwise
 //! ordinary frames.
 //!
-//! Each page has its own references and is freed when the last one is dropped, so that nothing of a partially unmapped
-//! folio is retained. What makes the frames a folio is one field in the metadata of each, its *order*: a block is a
+//! Each page has its own references and is freed when the last one is dropped, so that a partially unmapped folio
+//! retains no memory. What makes the frames a folio is one field in the metadata of each, its *order*: a block is a
 //! folio as long as all of its frames have that order. A frame loses the order when it is freed, migrated, or copied on
 //! write. From then on the remaining frames are single pages, without a change to their metadata. So a folio adds no
-//! cost to mapping, sharing, protecting and freeing its pages, and needs no lock: code can only query that it exists,
-//! and end it.
+//! cost to mapping, sharing, protecting and freeing its pages, and needs no lock: code can only query whether a folio
+//! exists, and split it.
 //!
 //! Linux 7.2 keeps counts of the whole folio in this case (`mm/rmap.c`, `include/linux/mm_types.h`, `struct folio`). It
-//! frees the folio with the last of its pages, or when a scan finds it partially unused (`deferred_split_folio`).
+//! frees the folio when its last page is freed, or when a scan finds it partially unused (`deferred_split_folio`).
 
 use core::iter::FusedIterator;
 use core::sync::atomic::Ordering;
@@ -70,8 +70,8 @@ impl<M: Machine> Frames<M> {
     /// it fails.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if its node has no such block beyond the reserve. A choice of nodes made for this allocation
-    /// then applies to the next one.
+    /// [`OutOfFrames`] if the nodes that serve the allocation have no such block beyond the reserve. A choice of nodes
+    /// made for this allocation then applies to the next one.
     ///
     /// # Panics
     /// If `order` is not from 1 to [`FOLIO_ORDER`], or `kind` is neither `Anonymous` nor `Object`.
@@ -129,7 +129,8 @@ impl<M: Machine> Frames<M> {
         Ok(pages)
     }
 
-    /// Takes a block that is free as it is, without draining caches.
+    /// Takes a block that is free on a node, without draining caches. Returns `None` if there is none beyond the
+    /// reserve.
     fn take_free_block(&self, order: u8, kind: FrameKind) -> Option<Frame> {
         let [node] = &self.nodes[..] else {
             return self.take_free_block_near(order, kind);
@@ -146,16 +147,16 @@ impl<M: Machine> Frames<M> {
         node.take(self.metas(), order)
     }
 
-    /// Returns the order of the folio that `frame` is a page of, mapped as a whole or by pages, or 0 for a single page.
-    /// The answer is out of date as soon as a page of the folio is freed.
+    /// Returns the order of the folio that contains `frame`, whether the folio is mapped by huge entries or by pages,
+    /// or 0 for a single page. The answer is out of date as soon as a page of the folio is freed.
     pub fn folio_order(&self, frame: Frame) -> u8 {
         let mut order = [0];
         self.folio_orders(frame.number(), &mut order);
         order[0]
     }
 
-    /// Stores the folio orders of the frames from number `first` on, one for each place of `orders`; 0 where there is
-    /// no memory. Each block is checked once.
+    /// Stores in `orders` the folio orders of consecutive frames, beginning with number `first`; 0 where there is no
+    /// memory. Each block is checked once.
     pub fn folio_orders(&self, first: u32, orders: &mut [u8]) {
         let mut block = None;
         for (number, order) in (first..).zip(orders) {
@@ -194,8 +195,8 @@ impl<M: Machine> Frames<M> {
         if found.is_folio { order } else { 0 }
     }
 
-    /// Splits all larger folios that are mapped by pages, from `first` to before `end`, into folios of `order`, or into
-    /// single pages if that is 0. No entry changes.
+    /// Splits each folio from `first` to before `end` that is mapped by pages and has a higher order than `order` into
+    /// folios of `order`, or into single pages if that is 0. No entry changes.
     ///
     /// # Panics
     /// If the range does not consist of whole folios of `order`.
@@ -211,13 +212,13 @@ impl<M: Machine> Frames<M> {
     }
 }
 
-/// A block of frames, one of which was allocated as a page of a folio that begins there.
+/// The frames of a folio as part of which one of them, the *known* frame, was allocated. The folio may no longer exist.
 #[derive(Clone, Copy)]
 struct Block {
     first: u32,
-    /// The state of that frame.
+    /// The state of the known frame.
     state: State,
-    /// Whether all frames of the block were, and still are.
+    /// Whether all frames of the block still are pages of the folio.
     is_folio: bool,
 }
 

@@ -86,7 +86,7 @@ impl<M: Machine> Frames<M> {
     /// as far as pages are free and not reserved; pages that it cannot free become surplus.
     pub fn resize_pool(&self, pages: u64) {
         let mut pool = self.pool.lock();
-        // If more pages are wanted, surplus pages stay first.
+        // Growing the pool first turns surplus pages into persistent ones.
         let kept = pages.saturating_sub(pool.counts.lasting());
         pool.counts.surplus -= kept.min(pool.counts.surplus);
         while pool.counts.lasting() < pages {
@@ -184,8 +184,9 @@ impl<M: Machine> Frames<M> {
         Ok(FrameRef::from_raw(self, head, true))
     }
 
-    /// Adds a surplus page from the nodes that `choice` names, to replace a page that returns to the pool: that return
-    /// uses up the surplus (`alloc_migrate_hugetlb_folio`). Its contents are undefined.
+    /// Allocates a surplus page on the nodes that `choice` names, to replace a page that the caller is about to free.
+    /// When that page returns to the pool, the surplus is gone again (`alloc_migrate_hugetlb_folio`). Its contents are
+    /// undefined.
     ///
     /// # Errors
     /// [`NoHugePage`] if these nodes have no memory for it.
@@ -209,7 +210,7 @@ impl<M: Machine> Frames<M> {
         Ok(page)
     }
 
-    /// Returns a page whose last reference was dropped to the pool.
+    /// Puts a page back into the pool after its last reference was dropped.
     #[cold]
     pub(super) fn return_to_pool(&self, head: Frame, meta: &Meta) {
         let mut pool = self.pool.lock();

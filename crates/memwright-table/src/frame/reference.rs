@@ -83,8 +83,8 @@ impl<M: Machine> fmt::Debug for FrameRef<'_, M> {
 }
 
 impl<M: Machine> Frames<M> {
-    /// Takes over a reference that `into_raw` stored. For a frame in a folio it is a whole-folio reference, as `share`
-    /// returns.
+    /// Takes over a reference that `into_raw` stored. For a frame in a folio it is a whole-folio reference, like those
+    /// that `share` returns.
     ///
     /// # Panics
     /// If the frame has no reference, or is a table.
@@ -128,8 +128,8 @@ impl<M: Machine> Frames<M> {
         FrameRef::from_raw(self, frame, false)
     }
 
-    /// Returns whether the frame is of a kind that may be in a folio. `Free` is included, because a folio may record
-    /// its kind in its first frame only.
+    /// Returns whether the frame is of a kind that can be in a folio. `Free` is included, because a closed folio
+    /// records its kind in its first frame only.
     #[inline]
     fn may_be_in_folio(&self, frame: Frame) -> bool {
         match self.meta(frame).kind() {
@@ -160,8 +160,8 @@ impl<M: Machine> Frames<M> {
         FrameRef::from_raw(self, frame, false)
     }
 
-    /// Adds a reference to the whole folio that contains `frame`, waiting until that is possible, and returns its head.
-    /// Returns `None` if the frame is no longer in a folio.
+    /// Adds a reference to the whole folio that contains `frame`, and returns the folio's head. While another CPU
+    /// dissolves the folio, it waits. Returns `None` if the frame is no longer in a folio.
     #[cold]
     fn share_folio_of(&self, frame: Frame) -> Option<Frame> {
         let mut wait = Wait::new();
@@ -208,14 +208,14 @@ impl<M: Machine> Frames<M> {
         (kind != FrameKind::Hole).then_some(kind)
     }
 
-    /// The number after that of the last frame.
+    /// One more than the number of the last frame.
     pub fn end(&self) -> u32 {
         self.metas().end()
     }
 
-    /// The number of entries that map `frame`, as far as references show. All references to an anonymous page are
-    /// entries. One reference to an object's page belongs to the object, and one to a merged page to the index of
-    /// merged pages (KSM).
+    /// The number of entries that map `frame`, derived from its number of references. Every reference to an anonymous
+    /// page counts as an entry. One reference to an object's page belongs to the object, and one to a merged page to
+    /// the index of merged pages (KSM).
     pub fn sharers(&self, frame: Frame) -> u32 {
         self.shown(frame).1
     }
@@ -246,7 +246,7 @@ impl<M: Machine> Frames<M> {
         let mut number = metas.lowest;
         while let (1.., Some(meta)) = (left, metas.find(number)) {
             let state = meta.state();
-            // In a folio that is not parted, only the first frame has metadata.
+            // In a free block and in a folio that is not parted, only the metadata of the first frame is valid.
             let block =
                 state.has(State::LISTED) || state.has(State::FOLIO) && !state.has(State::PARTED);
             let frames = if block { 1 << state.order() } else { 1 };
@@ -269,8 +269,8 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Records the owner of the page in `frame`, and the index of the page there. Both are 0 in a new frame; their
-    /// meaning is up to the callers.
+    /// Records the owner of the page in `frame`, and the index of the page in that owner. Both are 0 in a new frame;
+    /// their meaning is up to the callers.
     ///
     /// # Panics
     /// If `frame` holds no data.
@@ -302,8 +302,8 @@ impl<M: Machine> Frames<M> {
         self.remember(frame, !USER, digest) == digest
     }
 
-    /// Records that a CPU of `node` was seen to use the page in `frame`, the head in case of a folio. Returns whether
-    /// the previous record was of the same node.
+    /// Records that a CPU of `node` used the page in `frame`; for a folio, `frame` is its head. Returns whether the
+    /// previous record names the same node.
     ///
     /// # Panics
     /// Like [`remember_digest`](Self::remember_digest).
@@ -312,7 +312,7 @@ impl<M: Machine> Frames<M> {
         self.remember(frame, USER, user) == user
     }
 
-    /// Stores `bits` in the bits `part` of an anonymous page's index. Returns the previous value of these bits.
+    /// Replaces the bits `part` of an anonymous page's index by `bits`. Returns the previous value of these bits.
     fn remember(&self, frame: Frame, part: u64, bits: u64) -> u64 {
         assert!(
             self.kind(frame) == FrameKind::Anonymous,
@@ -325,8 +325,8 @@ impl<M: Machine> Frames<M> {
         before & part
     }
 
-    /// Pins `frame`: a device or the kernel may write it at any time (rule: exclusive-before-pin). In a folio this pins
-    /// the whole folio and takes a reference to it.
+    /// Pins `frame`: until it is unpinned, a device or the kernel can write it at any time (rule:
+    /// exclusive-before-pin). In a folio this pins the whole folio and takes a reference to it.
     #[inline]
     pub fn pin(&self, frame: Frame) {
         if let Some(head) = self.folio_of(frame) {
@@ -401,7 +401,7 @@ impl<M: Machine> Frames<M> {
 #[inline]
 pub(crate) fn add_references(meta: &Meta, count: u32) {
     let before = meta.references.fetch_add(count, Ordering::Relaxed);
-    // One test for both: a free frame has no references, and half the range is never reached.
+    // One comparison checks both that the block has a reference and that the count is below half its range.
     assert!(
         before.wrapping_sub(1) < u32::MAX / 2,
         "frame shared while free, or too often"

@@ -59,8 +59,8 @@ impl From<OutOfMemory> for SetupError {
 }
 
 impl<M: Machine> Frames<M> {
-    /// Takes over `regions`. The metadata, 64 bytes for each frame between the lowest and the highest, takes the first
-    /// frames of the largest region.
+    /// Takes over `regions`. The metadata, 64 bytes for each frame between the lowest and the highest, is stored in the
+    /// first frames of the largest region.
     ///
     /// # Errors
     /// See [`SetupError`].
@@ -166,7 +166,7 @@ fn check<M: Machine>(machine: &M, regions: &[Region]) -> Result<(), SetupError> 
             u64::from(other.range.start.number()) < range.end_number()
                 && u64::from(range.start.number()) < other.range.end_number()
         });
-        // The last two numbers mark the ends of lists.
+        // The last two frame numbers are reserved for `END` and `UNLINKED`.
         if shared || range.end_number() >= u64::from(u32::MAX - 1) || !machine.has_memory(range) {
             return Err(SetupError::BadRegion(range));
         }

@@ -26,8 +26,8 @@ pub trait Slots<M: Machine>: Send + Sync {
     /// Drops a use of `slot`: an entry that named it no longer does.
     fn release(&self, frames: &Frames<M>, slot: u64);
 
-    /// Detaches `slot` from `frame`, which has a copy there and whose last reference is gone. The implementation must
-    /// clear the slot of the frame ([`Frames::set_slot`]).
+    /// Detaches `slot` from `frame`, whose page has a copy in the slot and whose last reference is gone. The
+    /// implementation must clear the slot of the frame ([`Frames::set_slot`]).
     fn leave(&self, frames: &Frames<M>, frame: Frame, slot: u64);
 }
 
@@ -79,7 +79,7 @@ impl<M: Machine> Frames<M> {
         self.slots.set(keeper);
     }
 
-    /// Whether swap has been set up, so that pages may have copies in slots.
+    /// Whether swap has been set up, so that pages can have copies in slots.
     pub(crate) fn has_slots(&self) -> bool {
         self.slots.get().is_some()
     }

@@ -4,8 +4,8 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::{GaveWay, Rank, Step, cpu, hooks, relax, stat, step};
 
-/// The turns that a wait spins before it halts: longer than the short critical sections of this kernel on a running
-/// CPU. 0 where a test scheduler tries every order, because spinning longer adds no order.
+/// The number of turns that a wait spins before it halts. They take longer than a short critical section of this kernel
+/// on a running CPU. 0 where a test scheduler tries every order, because spinning longer adds no order.
 pub const SPINS: u32 = if cfg!(feature = "interleave") { 0 } else { 256 };
 /// The length of the first nap in nanoseconds. Each nap is twice as long as the one before, up to `LONGEST_NAP`.
 const FIRST_NAP: u32 = 16_384;
@@ -25,7 +25,7 @@ const fn nap_after(before: u32) -> u32 {
 /// One wait for another thread.
 ///
 /// In debug builds of a kernel, a wait for a lock panics if the lock is not released for minutes. On a host there is no
-/// limit, because a thread may sleep for any time.
+/// limit, because the host can suspend a thread for any time.
 #[derive(Debug)]
 #[must_use = "a wait does nothing until it takes turns"]
 pub struct Wait {
@@ -53,12 +53,12 @@ impl Wait {
     /// The nanoseconds of naps after which a lock counts as lost: five minutes.
     const MOST: u64 = 300_000_000_000;
 
-    /// A wait for something other than a lock, which wakes no CPU when it happens.
+    /// Creates a wait for an event other than the release of a lock. The event wakes no CPU.
     pub const fn new() -> Self {
         Self::of(None)
     }
 
-    /// A wait for a lock.
+    /// Creates a wait for a lock of `rank`.
     pub(super) const fn for_lock(rank: Rank) -> Self {
         Self::of(Some(rank))
     }
@@ -89,8 +89,8 @@ impl Wait {
         (hooks().halt)(Some(nap));
     }
 
-    /// Waits for a moment for something that ends with [`Halted::wake`]: spins at first, then halts until woken. `over`
-    /// returns whether it has ended.
+    /// Waits for a moment for a condition to end, which [`Halted::wake`] announces: spins at first, then halts until
+    /// woken. `over` returns whether the condition has ended.
     pub(super) fn turn_until(&mut self, halted: &Halted, over: impl Fn() -> bool) {
         if self.spin() || self.give_way() {
             return;
@@ -99,12 +99,13 @@ impl Wait {
         let this = 1 << (cpu % u64::BITS as usize);
         step(Step::Announce);
         halted.0.fetch_or(this, Ordering::SeqCst);
-        // The announcement comes before the check, as in `wake` the release comes before the read.
+        // Order the announcement before the check. `wake` orders the release before the read of the announcement.
         fence(Ordering::SeqCst);
         if !over() {
             self.begin_halt();
             step(Step::Halt(cpu));
-            // What the CPU's other threads wait for may end without a wake.
+            // If other threads of the CPU wait too, the halt is limited: the events that they wait for may not wake the
+            // CPU.
             let limit = self.accompanied.then(|| self.next_nap());
             (hooks().halt)(limit);
         }

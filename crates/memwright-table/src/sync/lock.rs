@@ -37,7 +37,7 @@ impl RawLock {
     }
 
     /// Like [`lock`](Self::lock), but calls `wait` if the lock is not free; `wait` waits for the lock and acquires it.
-    /// It is out of line, so that what it needs does not burden the fast path.
+    /// The call is the slow path, so that the values that only `wait` uses do not slow down the fast path.
     #[inline]
     #[track_caller]
     pub(super) fn lock_or(&self, rank: Rank, wait: impl FnOnce()) {
@@ -94,7 +94,7 @@ impl RawLock {
         self.0.load(Ordering::Relaxed) & TAKEN != 0
     }
 
-    /// Acquires the lock if it is free and nothing is to be counted.
+    /// Acquires the lock on the fast path: if its word says that it is free and nothing is to be counted.
     #[inline]
     fn take_expected(&self) -> bool {
         self.0
@@ -107,7 +107,7 @@ impl RawLock {
             .is_ok()
     }
 
-    /// Acquires the lock if it is free, and counts that.
+    /// Acquires the lock if it is free, and updates the lock statistics.
     #[cold]
     fn try_take(&self, rank: Rank, waited: bool) -> bool {
         let old = self.0.load(Ordering::Relaxed);
@@ -190,7 +190,7 @@ impl<T: ?Sized> Lock<T> {
         }
     }
 
-    /// Acquires the lock if it is free, in any order relative to other locks, because it does not wait.
+    /// Acquires the lock if it is free. The lock order does not apply to this function, because it does not wait.
     #[inline]
     pub fn try_lock(&self) -> Option<LockGuard<'_, T>> {
         // Lazily: creating and dropping a guard would release a lock that another thread holds.

@@ -21,15 +21,15 @@
 //! CPU serves them before it halts again.
 //!
 //! # What may be held across a halt, and across a thread switch
-//! A halt releases the host core, but not the CPU: the thread stays on it. Any lock may be held across a halt, as
-//! across a spin.
+//! A halt releases the host core, but not the CPU: the thread stays on it. A thread is allowed to hold any lock across
+//! a halt, as across a spin.
 //!
-//! A thread that yields its CPU to another thread may hold only locks that [sleep](Rank::sleeps), such as that of an
-//! address space or of a scan. A long operation on an address space checks at intervals whether it should yield
-//! ([`pause_due`]), and yields with the lock held ([`pause`]). A thread that waits for a sleeping lock may therefore
-//! wait for a thread of its own CPU. It first lets the ready threads run, through [`Hooks::give_way`]. It halts only if
-//! all of those wait as well, and then only for a nap. A thread that acquires a sleeping lock must hold no lock of
-//! another kind, so that no thread waits for that one meanwhile; debug builds check it.
+//! A thread that yields its CPU to another thread is allowed to hold only locks that [sleep](Rank::sleeps), such as
+//! that of an address space or of a scan. A long operation on an address space checks at intervals whether it should
+//! yield ([`pause_due`]), and yields with the lock held ([`pause`]). A thread that waits for a sleeping lock may
+//! therefore wait for a thread of its own CPU. It first yields to the runnable threads, through [`Hooks::give_way`]. It
+//! halts only if all of those wait as well, and then only for a nap. A thread that acquires a sleeping lock must hold
+//! no lock of another kind, so that no thread waits for that one meanwhile; debug builds check it.
 
 mod halt;
 mod lock;
@@ -57,7 +57,7 @@ pub enum Step {
     Unlock(Rank),
     /// It is about to read or write a page-table entry atomically.
     Entry,
-    /// What it waits for has not happened yet, and it tries again.
+    /// The event that it waits for has not happened yet, and it checks again.
     Wait,
     /// It is about to invalidate translations.
     Invalidate,
@@ -72,7 +72,7 @@ pub enum Step {
 /// Whether other threads ran when a thread yielded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GaveWay {
-    /// No other thread is ready on the CPU, or the CPU runs none.
+    /// No other thread is runnable on the CPU, or the machine has no threads.
     ToNobody,
     /// Only threads that wait for locks themselves ran: threads on other CPUs must run before any of them can continue.
     ToWaiters,
@@ -92,7 +92,7 @@ pub struct Hooks {
     pub halt: fn(limit: Option<u32>),
     /// Ends the halt of a CPU. If that CPU is not halted, its next halt may end at once.
     pub wake: fn(cpu: usize),
-    /// Lets the threads that are ready on the calling CPU run first. The calling thread holds only locks that
+    /// Yields to the runnable threads of the calling CPU. The calling thread holds only locks that
     /// [sleep](Rank::sleeps), and continues on the same CPU. `waits`: the thread waits for such a lock.
     pub give_way: fn(waits: bool) -> GaveWay,
     /// Returns whether the calling thread should yield now. The call itself is a scheduling point.
@@ -186,13 +186,13 @@ pub struct PausePoints {
 }
 
 impl PausePoints {
-    /// One scheduling point in `every` rounds, which must be at least 1.
+    /// Creates a count with one scheduling point in `every` rounds. `every` must be at least 1.
     #[must_use]
     pub const fn every(every: u32) -> Self {
         Self { every, left: every }
     }
 
-    /// No scheduling points, for callers that hold other locks.
+    /// Creates a count without scheduling points, for callers that hold locks that do not sleep.
     #[must_use]
     pub const fn never() -> Self {
         Self { every: 0, left: 0 }
@@ -210,12 +210,12 @@ impl PausePoints {
     }
 }
 
-/// Lets the threads that are ready on this CPU run first.
+/// Yields to the runnable threads of this CPU. `waits`: the calling thread waits for a lock.
 #[cold]
 #[track_caller]
 fn give_way(waits: bool) -> GaveWay {
     assert_may_sleep();
-    // Held locks are recorded per CPU, and the other thread has its own.
+    // Held locks are recorded per CPU, and the threads that run meanwhile hold other locks.
     let held = take_held();
     let gave = (hooks().give_way)(waits);
     restore_held(held);

@@ -1,17 +1,17 @@
 //! The order of locks, and its check in debug builds.
 
-/// The rank of a lock. A thread acquires locks in this order only. To acquire a lock whose rank is held already, or comes
-/// before a rank that is held, is a bug that debug builds report.
+/// The rank of a lock. A thread acquires locks in this order only. To acquire a lock whose rank is held already, or
+/// comes before a rank that is held, is a bug that debug builds report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Rank {
-    /// The tree of processes; the state of one process that belongs to its threads together.
+    /// The tree of processes; the state of one process that its threads share.
     Process,
     /// The signal state of a process.
     Signals,
     /// A table of file descriptors.
     FileTable,
-    /// References between open files: epolls that watch one another, sockets that hold passed files.
+    /// References between open files: epoll instances that monitor one another, sockets that hold passed files.
     Links,
     /// Directories, mounts and inodes.
     FileSystem,
@@ -39,7 +39,7 @@ pub enum Rank {
     Folio,
     /// The hugetlb pool.
     Pool,
-    /// Lists that grow while they are locked, so that the heap may take frames for them.
+    /// Lists that grow while they are locked, so that the heap can take frames for them.
     Lists,
     /// The free frames that one CPU caches.
     FrameCache,
@@ -58,7 +58,7 @@ pub enum Rank {
 }
 
 impl Rank {
-    /// Whether a thread may yield its CPU while it holds a lock of this rank, and while it waits for one.
+    /// Whether a thread is allowed to yield its CPU while it holds a lock of this rank, and while it waits for one.
     #[inline(always)]
     pub const fn sleeps(self) -> bool {
         matches!(
@@ -166,7 +166,7 @@ mod checked {
             static HELD: Slots = const { [const { super::AtomicU8::new(0) }; super::MAX_HELD] };
         }
 
-        /// On a host each thread is a CPU of its own.
+        /// On a host, held locks are recorded per thread instead of per CPU.
         pub(super) fn with<R>(_cpu: Option<usize>, act: impl FnOnce(&Slots) -> R) -> Option<R> {
             HELD.try_with(|slots| act(slots)).ok()
         }
@@ -206,7 +206,7 @@ mod checked {
         assert!(first, "no {rank:?} beside which another may be taken");
     }
 
-    /// Panics if a lock of `rank` may not be acquired now.
+    /// Panics if the lock order forbids to acquire a lock of `rank` now.
     #[track_caller]
     pub(in crate::sync) fn check(rank: Rank) {
         if let Some(highest) = highest().filter(|&highest| highest > rank as u8) {
@@ -287,7 +287,7 @@ mod checked {
             let mut from = slots
                 .iter()
                 .position(|slot| slot.load(Ordering::Relaxed) == wanted);
-            // Close the gap: the list stays in the order of taking.
+            // Close the gap: the list stays in the order of acquisition.
             while let Some(at) = from {
                 let next = slots
                     .get(at + 1)
@@ -342,12 +342,12 @@ mod unchecked {
     #[inline(always)]
     pub(in crate::sync) fn check_beside(_rank: Rank) {}
 
-    /// Nothing in release builds; panics in debug builds if the caller holds a lock that does not sleep.
+    /// Does nothing in release builds; panics in debug builds if the caller holds a lock that does not sleep.
     #[inline(always)]
     pub fn assert_may_sleep() {}
 
-    /// Nothing in release builds; panics in debug builds if the heap may not take frames under a lock that the caller
-    /// holds.
+    /// Does nothing in release builds; panics in debug builds if the heap is not allowed to take frames under a lock
+    /// that the caller holds.
     #[inline(always)]
     pub fn assert_may_allocate() {}
 
@@ -368,7 +368,7 @@ mod unchecked {
         Held::default()
     }
 
-    /// Nothing in release builds; panics in debug builds if the caller holds a lock.
+    /// Does nothing in release builds; panics in debug builds if the caller holds a lock.
     #[inline(always)]
     pub fn assert_none_held() {}
 }

@@ -55,7 +55,7 @@ const READERS: u32 = !(TAG | ALWAYS | CLOSED);
 /// A value behind a reader-writer lock with one reader word per CPU.
 pub struct SpreadLock<T> {
     rank: Rank,
-    /// Held by the writer. Its order is checked as part of this lock's.
+    /// Held by the writer. The lock-order check treats it and the reader words as one lock.
     writer: RawLock,
     /// The word of CPU 0.
     first: Word,
@@ -125,8 +125,9 @@ impl<T> SpreadLock<T> {
         self.write_as(self.rank)
     }
 
-    /// Acquires the lock for writing beside one of the same rank that is already held, with another rank: the child's
-    /// areas in a fork, with `Rank::SpaceChild`. No holder of this lock may wait for the other one.
+    /// Acquires the lock for writing as a lock of `rank`. A fork, which holds the lock of the parent's areas, acquires
+    /// the lock of the child's areas with `Rank::SpaceChild`. No holder of this lock is allowed to wait for the lock
+    /// that is held already.
     ///
     /// # Panics
     /// In debug builds, if a lock of `rank` or a later one is held.
@@ -148,7 +149,7 @@ impl<T> SpreadLock<T> {
         self.close(self.rank, true)
     }
 
-    /// Waits for the readers to leave, with the writer lock held.
+    /// Closes all words and waits for the readers to leave. The caller holds the writer lock.
     #[inline(always)]
     fn close(&self, rank: Rank, beside: bool) -> SpreadWriteGuard<'_, T> {
         let before = self.first.0.fetch_add(CLOSED, Ordering::Acquire);
@@ -167,7 +168,8 @@ impl<T> SpreadLock<T> {
         }
     }
 
-    /// Waits for the readers of the first word, which is closed already, and closes the other words.
+    /// Waits for the readers of the first word, which is closed already, then closes the other words and waits for
+    /// their readers.
     #[inline(never)]
     fn close_to_others(&self, rank: Rank) {
         if self.first.0.load(Ordering::Acquire) & READERS != 0 {
@@ -178,7 +180,7 @@ impl<T> SpreadLock<T> {
         }
     }
 
-    /// Opens the other words. Not inlined, so that nothing of the loop burdens a machine with one CPU.
+    /// Opens the other words. It is not inlined, so that the loop adds nothing to the path of a machine with one CPU.
     #[inline(never)]
     fn open_others(&self) {
         for word in &self.others {
@@ -231,7 +233,7 @@ fn enter_slowly(rank: Rank, word: &AtomicU32, halted: &Halted) {
 fn count(rank: Rank, word: &AtomicU32, waited: bool) {
     let old = word.load(Ordering::Relaxed);
     let tag = stat::taken(rank, word, old, waited);
-    // Other CPUs may open and close the word meanwhile, below the tag.
+    // Other CPUs can change the lower half of the word meanwhile.
     let retagged = |now: u32| Some(now & !TAG | tag);
     let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, retagged);
 }
@@ -322,7 +324,7 @@ impl<T> SpreadLock<T> {
 }
 
 impl<T> SpreadLock<T> {
-    /// Releases the lock of a writer where other CPUs may wait for it.
+    /// Releases the lock of a writer on a machine with several CPUs, and wakes the CPUs that are halted until then.
     #[inline(never)]
     fn release_to_others(&self, rank: Rank, beside: bool) {
         self.first.open();

@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::{RANKS, Rank, cpu};
 use crate::addr::MAX_CPUS;
 
-/// The contents of a line that many CPUs may write.
+/// The contents of a line that many CPUs can write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Line {
@@ -30,7 +30,7 @@ pub enum Line {
     Frame,
     /// One CPU's counts of a table, or the set of CPUs that have it loaded.
     Table,
-    /// One CPU's counts of an address space, or the record of an area that it has pages.
+    /// One CPU's counts of an address space, or the field in which an area records that it has pages.
     Space,
     /// One CPU's counters of the account.
     Account,
@@ -72,7 +72,7 @@ impl Line {
 pub struct Counts {
     /// Locks acquired, or lines written.
     pub taken: u64,
-    /// Those among them that another CPU wrote last.
+    /// The number of these whose word or line another CPU was the last to write.
     pub bounced: u64,
     /// Words, or lines, that more than one CPU wrote.
     pub shared: u64,
@@ -219,7 +219,7 @@ pub(super) const TAG: u32 = 0xffff_0000;
 
 const _: () = assert!(MAX_CPUS < CPU_MASK as usize >> CPU_SHIFT);
 
-/// Whether a word or line came from another CPU.
+/// Whether another CPU was the last to write a word or line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moved {
     No,
@@ -334,9 +334,10 @@ fn retag(old: u32, epoch: u32, me: usize) -> (u32, Moved) {
 
 /// The number of lines that can be tracked.
 pub const SLOTS: usize = 1 << 13;
-/// The number of places in the table where a line may be.
+/// The number of slots of the table in which a line can be.
 const PROBES: usize = 16;
-/// The slots of the table: the number of the line below, its upper half as in a lock word above.
+/// The slots of the table. The lower 48 bits hold the number of the line, and the other bits are those of a lock word's
+/// upper half.
 static LINES: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
 const LINE_BITS: u32 = 48;
 const LINE_MASK: u64 = (1 << LINE_BITS) - 1;

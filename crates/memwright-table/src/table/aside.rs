@@ -17,7 +17,7 @@ use crate::machine::Machine;
 /// The level of the tables that contain 2 MiB pages.
 pub(super) const HUGE_LEVEL: u8 = 2;
 
-/// Whether a page table is deposited for such an entry in a table at [`HUGE_LEVEL`].
+/// Whether a page table is deposited for `entry` in a table at [`HUGE_LEVEL`].
 pub(super) const fn is_page(entry: Entry) -> bool {
     match entry {
         Entry::Present(Present { .. }) | Entry::Migrating(Migrating { .. }) => true,
@@ -62,7 +62,7 @@ impl<M: Machine> Table<M> {
         count
     }
 
-    /// Frees all page tables deposited in `table`, of an address space that is being destroyed.
+    /// Frees all page tables deposited in `table`, when its address space is destroyed.
     pub(super) fn drop_aside(&self, table: Frame) {
         let list = &self.frames().meta(table).aside;
         let mut next = list.swap(END, Ordering::Relaxed);
@@ -86,7 +86,7 @@ impl<M: Machine> Cursor<'_, M> {
     /// Withdraws one of the page tables deposited in the locked table.
     ///
     /// # Panics
-    /// If there is none: then there are fewer of them than huge pages.
+    /// If none is deposited, although one must be for each huge page.
     pub(super) fn take_aside(&self) -> Frame {
         debug_assert_eq!(self.level, HUGE_LEVEL);
         let first = self.meta.aside.load(Ordering::Relaxed);

@@ -36,7 +36,7 @@ impl Edit {
 pub struct Edited {
     /// Entries changed.
     pub changed: u64,
-    /// 4 KiB pages whose entries became writable. All pages of a huge page count, because it may be split before it is
+    /// 4 KiB pages whose entries became writable. All pages of a huge page count, because it can be split before it is
     /// written.
     pub made_writable: u64,
 }
@@ -50,10 +50,10 @@ pub(super) struct Editor<R> {
 }
 
 impl<R: FnMut(Bits, PageSize) -> Edit> Editor<R> {
-    /// Returns the new word for the page of `old`, and what the change means to hardware. `sole` makes the page
-    /// exclusive.
+    /// Returns the new value of the entry `old`, and the kind of change, which decides what must be flushed. With
+    /// `sole`, the page also becomes exclusive.
     ///
-    /// If a right is lost and the gather wants it, the accessed bit moves into the software accessed bit.
+    /// If a right is lost and [`Gather::takes_accessed`] holds, the accessed bit moves into the software accessed bit.
     #[inline(always)]
     pub(super) fn decide<M: Machine>(
         &mut self,
@@ -149,7 +149,7 @@ pub(super) fn tell<M: Machine>(
     }
 }
 
-/// How entries with certain attributes are changed, decided once for all consecutive ones.
+/// The change of entries that have certain attributes, decided once for all consecutive ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Alike {
     attributes: u64,
@@ -188,8 +188,8 @@ impl Alike {
         }
     }
 
-    /// Changes the first of `slots`, as many as are alike, and returns their number. That is 0 if hardware has just
-    /// changed the first.
+    /// Changes the leading entries of `slots` that have these attributes, and returns their number. It is 0 if hardware
+    /// has just changed the first entry.
     pub(super) fn apply(&self, slots: &[AtomicU64]) -> usize {
         if self.flip == 0 {
             count_alike(slots, self.attributes)
@@ -198,7 +198,8 @@ impl Alike {
         }
     }
 
-    /// Changes one slot. Returns whether it was alike, and stayed so until the change.
+    /// Changes the entry in `slot`, unless its attributes differ or hardware changes it meanwhile. Returns whether it
+    /// was changed.
     #[inline(always)]
     pub(super) fn apply_one(&self, slot: &AtomicU64) -> bool {
         step(Step::Entry);
@@ -206,7 +207,7 @@ impl Alike {
         x86_64::attributes(old) == self.attributes && exchange(slot, old, old ^ self.flip).is_ok()
     }
 
-    /// Records in the gather that `entries` 4 KiB pages from `start` on were changed so.
+    /// Records in the gather that this change was made to `entries` 4 KiB pages from `start` on.
     #[inline(always)]
     pub(super) fn record<M: Machine>(&self, start: Page, entries: u64, gather: &mut Gather<'_, M>) {
         let size = PageSize::Size4K;
@@ -217,7 +218,7 @@ impl Alike {
         }
     }
 
-    /// Counts `entries` from `start` on and records them in the gather.
+    /// Adds this change of `entries` entries from `start` on to the counts in `edited`, and records it in the gather.
     #[inline]
     pub(super) fn tell<M: Machine>(
         &self,
@@ -250,13 +251,13 @@ pub(super) fn could_regain(word: u64) -> bool {
     x86_64::is_present(word) && word & NOT == 0
 }
 
-/// Stores `new` if the entry still is `old`, so that no bit is lost that hardware sets meanwhile.
+/// Stores `new` if the entry still is `old`, so that no bit that hardware sets meanwhile is lost.
 #[inline(always)]
 fn exchange(slot: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
     slot.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
 }
 
-/// Flips bits of the first `slots` that have these attributes, and returns how many have.
+/// Flips bits of the leading `slots` that have these attributes, and returns how many entries were changed.
 #[inline(never)]
 fn flip_alike(slots: &[AtomicU64], attributes: u64, flip: u64) -> usize {
     for (count, slot) in slots.iter().enumerate() {
@@ -285,8 +286,8 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Edits every page from the position to `limit` or the end of the range, as `rule` decides; returns how many
-    /// entries changed. An entry for which the rule yields the same bits is not written. The cursor ends at `limit`. If
-    /// a huge page may extend beyond the range, call `split_edges` first.
+    /// entries changed. An entry for which the rule yields the same bits is not written. The cursor is at `limit`
+    /// afterwards. If a huge page can extend beyond the range, call `split_edges` first.
     ///
     /// # Panics
     /// In debug builds, if a huge page extends beyond the range.
@@ -298,7 +299,7 @@ impl<M: Machine> Cursor<'_, M> {
         gather: &mut Gather<'_, M>,
     ) -> u64 {
         let limit = limit.min(self.range.end);
-        // Another operation may have removed already what this one would change, and not flushed yet.
+        // Another operation may already have taken rights that this one would take, and not have flushed yet.
         gather.rely_on_pending();
         let mut changed = 0;
         while self.position < limit {
@@ -348,7 +349,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Like `edit_alike`, but an entry that holds the only reference to an anonymous page first becomes exclusive again
-    /// (rule: exclusive-in-the-entry), as after a fork whose child has exited.
+    /// (rule: exclusive-in-the-entry), for example after a fork whose child has exited.
     ///
     /// # Panics
     /// As for `edit_run`.
@@ -448,13 +449,13 @@ impl<M: Machine> Cursor<'_, M> {
                     record(gather, page, PageSize::Size4K, what, old);
                     return;
                 }
-                // Hardware set accessed or dirty.
+                // Hardware set the accessed or dirty bit meanwhile: retry.
                 Err(now) => old = now,
             }
         }
     }
 
-    /// Edits one page among many, to which there may be other references.
+    /// Edits one page among many, when other references to it are possible.
     #[inline(never)]
     fn edit_shared<R: FnMut(Bits, PageSize) -> Edit>(
         &self,
@@ -485,7 +486,7 @@ impl<M: Machine> Cursor<'_, M> {
         }
         let slots = self.slots_to(end);
         let mut done = 0;
-        // Pages of two kinds often alternate.
+        // Entries with two sets of attributes often alternate, so the last two decisions are kept.
         let mut decided: [Option<Alike>; 2] = [None; 2];
         while done < slots.len() {
             let word = slots[done].load(Ordering::Relaxed);
@@ -557,7 +558,7 @@ impl<M: Machine> Cursor<'_, M> {
                         changed += 1;
                         break;
                     }
-                    // Hardware set accessed or dirty.
+                    // Hardware set the accessed or dirty bit meanwhile: retry.
                     Err(seen) => old = seen,
                 }
             }
@@ -566,9 +567,9 @@ impl<M: Machine> Cursor<'_, M> {
         changed
     }
 
-    /// Removes everything from the position to the end of the range; returns how many entries there were. Their
-    /// references are deferred in the gather. If a huge page or a marker may extend beyond the range, call
-    /// `split_edges` first.
+    /// Removes everything from the position to the end of the range; returns how many entries were removed. The gather
+    /// defers dropping their references. If a huge page or a marker can extend beyond the range, call `split_edges`
+    /// first.
     ///
     /// # Panics
     /// In debug builds, if a slot that is not empty extends beyond the range.
@@ -658,8 +659,8 @@ impl<M: Machine> Cursor<'_, M> {
     }
 }
 
-/// Removes the first of `slots` that are pages with these attributes, which imply a reference, and returns how many
-/// there are. The page of the first is `start`.
+/// Removes the leading entries of `slots` that map pages with these attributes, and returns how many were removed. The
+/// attributes imply that each of them holds a reference. The first slot is that of page `start`.
 #[inline]
 fn take_alike<M: Machine>(
     slots: &[AtomicU64],
@@ -684,7 +685,7 @@ fn take_alike<M: Machine>(
     slots.len()
 }
 
-/// Completes the removal of an entry other than a page with a right and a reference.
+/// Completes the removal of an entry `old`, unless it was a readable page with a reference, which `take_alike` removes.
 #[cold]
 fn removed_other<M: Machine>(
     page: Page,

@@ -17,16 +17,16 @@ use crate::sync::Rank;
 pub struct Collapsed {
     /// Pages copied into the folio.
     pub copied: u64,
-    /// Pages that were absent, or mapped the zero page: zeroes now.
+    /// Pages that were absent, or mapped the zero page, and are filled with zeroes now.
     pub zeroed: u64,
 }
 
 impl<M: Machine> Table<M> {
-    /// Copies the pages of `range`, the 512 of one last-level table, into `folio` and maps that in their place, with
-    /// the bits that `decide` derives from the union of all entries' bits. The last-level table is first unlinked and
-    /// flushed on every CPU, including cached upper-level entries (design rules 1 and 3), so that a store by another
-    /// CPU either precedes the copy or faults. Then the table is deposited for the new huge page. Returns `None`, with
-    /// nothing changed, if there is no last-level table.
+    /// Copies the pages of `range`, which are the 512 pages of one last-level table, into `folio` and maps the folio in
+    /// their place, with the bits that `decide` derives from the union of all entries' bits. The last-level table is
+    /// first unlinked and flushed on every CPU, including cached upper-level entries (rules: flush-what-shrank,
+    /// flush-freed-tables), so that a store by another CPU either precedes the copy or faults. Then the table is
+    /// deposited for the new huge page. Returns `None`, with nothing changed, if there is no last-level table.
     ///
     /// # Locks
     /// The caller holds the write lock of the address space, and has checked that every entry is empty or a page.
@@ -119,7 +119,8 @@ impl<M: Machine> Table<M> {
         fits
     }
 
-    /// The table above the last-level table of `range`, and that table.
+    /// Returns the table that contains 2 MiB pages for `range`, and the last-level table below it, or `None` if there
+    /// is no last-level table.
     fn lowest_table(&self, range: PageRange) -> Option<(Frame, Frame)> {
         let frames = self.frames();
         let (mut node, mut level) = (self.root(), ROOT_LEVEL);
@@ -133,7 +134,8 @@ impl<M: Machine> Table<M> {
         }
     }
 
-    /// Deposits a table that is empty, and that no CPU uses any more, for the huge page that takes its place.
+    /// Maps the huge page `page` in `slot`, and deposits for it the table `lower` that was there, which is empty and
+    /// which no CPU uses any more.
     fn replace_table(
         &self,
         (above, below): (&Meta, &Meta),
@@ -149,7 +151,8 @@ impl<M: Machine> Table<M> {
         self.count_large(0, new);
     }
 
-    /// Empties a table that no CPU uses any more into a folio. Returns the union of its entries' bits.
+    /// Removes the entries of a table that no CPU uses any more, and copies their pages into the folio that begins at
+    /// `head`. Returns the counts, and the union of the entries' bits.
     fn gather_pages(
         &self,
         lower: Frame,

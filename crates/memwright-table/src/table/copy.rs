@@ -27,9 +27,9 @@ pub struct CopyRule {
 }
 
 impl CopyRule {
-    /// A private area: from now on neither side may write in place, or treat the page as exclusive. The copy is as
-    /// dirty as the original, because a clean page has a valid copy elsewhere. Whether its frame is a merged one is not
-    /// copied: the merging scan finds that out.
+    /// A private area: from now on neither side is allowed to write in place, or to treat the page as exclusive. The
+    /// copy is as dirty as the original, because a clean page has a valid copy elsewhere. `MERGED` is not copied: the
+    /// KSM scan determines it for the copy.
     pub const PRIVATE: CopyRule = CopyRule {
         clear: Bits::EXCLUSIVE.union(Bits::WRITE),
         withhold: Bits::EXCLUSIVE
@@ -61,7 +61,8 @@ impl CopyRule {
         ..Self::SHARED
     };
 
-    /// Returns the rule with userfaultfd's write protection kept (rule: uffd-wp-survives; only with the fork event).
+    /// Returns the rule with userfaultfd's write protection kept, which a fork does only for a context with the fork
+    /// event (rule: uffd-wp-survives).
     #[must_use]
     pub const fn keep_uffd_wp(self) -> Self {
         Self {
@@ -77,10 +78,10 @@ impl CopyRule {
 pub enum CopyStop {
     /// The end of the range was reached.
     Done,
-    /// The page here is exclusive and pinned. It stays so: the caller gives the other side a copy of it at once (rule:
-    /// exclusive-before-pin), and then passes it with [`Cursor::pass_with`].
+    /// The page here is exclusive and pinned. It stays exclusive: the caller copies the page for the other side at once
+    /// (rule: exclusive-before-pin), and then moves past it with [`Cursor::pass_with`].
     Pinned(Present),
-    /// The entry here is not a page. The caller handles it, and then passes it with [`Cursor::pass_with`].
+    /// The entry here is not a page. The caller handles it, and then moves past it with [`Cursor::pass_with`].
     NotPresent(Entry),
 }
 
@@ -91,12 +92,12 @@ pub struct Copied {
     pub entries: u64,
     /// Copied pages, in units of 4 KiB.
     pub pages: u64,
-    /// Those among them whose copy holds a reference: all but special (`BORROWED`) ones, and those of the huge page
-    /// pool.
+    /// The number of these pages whose copy holds a reference, without pages of the huge page pool. A special
+    /// (`BORROWED`) page has no reference.
     pub counted: u64,
     /// Copied entries that name pages in swap.
     pub swapped: u64,
-    /// Why the copy stopped. Both cursors are there.
+    /// Why the copy stopped. Both cursors are at the place where it stopped.
     pub stop: CopyStop,
 }
 
@@ -106,12 +107,12 @@ struct Pass {
     counted: u64,
     markers: u64,
     swapped: u64,
-    /// The page where it stopped, or its end.
+    /// The page where the copy stopped, or the end of the pages to copy.
     end: Page,
     stop: Option<CopyStop>,
 }
 
-/// How entries with certain attributes are copied, decided once for all consecutive ones.
+/// The way to copy entries that have certain attributes, decided once for all consecutive ones.
 struct Alike {
     attributes: u64,
     present: bool,
@@ -121,7 +122,7 @@ struct Alike {
     exclusive: bool,
     /// Whether the original loses any bit.
     clears: bool,
-    /// Whether it loses a right that hardware may have cached.
+    /// Whether the original loses a right that hardware may have cached.
     shrinks: bool,
     inverted: u64,
     rule: CopyRule,
@@ -130,9 +131,9 @@ struct Alike {
 /// The result of copying consecutive entries that are alike.
 struct CopiedAlike {
     count: usize,
-    /// The union of the originals' bits, after they lost some.
+    /// The union of the originals' bits, after the bits to be lost were cleared.
     seen: u64,
-    /// Whether the entry after them is like them, exclusive and pinned.
+    /// Whether the next entry has the same attributes but is not copied, because its page is exclusive and pinned.
     pinned: bool,
 }
 
@@ -154,7 +155,7 @@ impl Alike {
         }
     }
 
-    /// Copies the first of `slots`, as many as are alike.
+    /// Copies the leading entries of `slots` that have these attributes to `targets`.
     fn apply<M: Machine>(
         &self,
         frames: &Frames<M>,
@@ -180,7 +181,7 @@ impl Alike {
         let kept_by_original = !self.rule.clear.bits();
         let given = !self.rule.withhold.bits();
         let metas = frames.metas();
-        // One length for both, so that no index in the loop needs a check.
+        // Both slices have the same length, so that no index in the loop needs a bounds check.
         let length = slots.len().min(targets.len());
         let (slots, targets) = (&slots[..length], &targets[..length]);
         let (mut count, mut seen, mut pinned) = (0, 0, false);
@@ -205,8 +206,8 @@ impl Alike {
             }
             if CLEARS {
                 slots[count].fetch_and(kept_by_original, Ordering::AcqRel);
-                // Without the right to write, no CPU sets the dirty bit any more: what is read now is what the copy
-                // must know. The accessed bit now shows whether any CPU may have cached the right.
+                // The entry has lost the right to write, so no CPU sets the dirty bit any more, and the copy takes the
+                // bit as it is read now. The accessed bit now shows whether any CPU may have cached the right.
                 word = slots[count].load(Ordering::Acquire);
                 seen |= word;
             }
@@ -220,7 +221,7 @@ impl Alike {
         }
     }
 
-    /// Counts what was copied from `start` on, and records it in the gather.
+    /// Counts the entries that were copied from `start` on, and records the change of the originals in the gather.
     fn tell<M: Machine>(
         &self,
         start: Page,
@@ -240,8 +241,8 @@ impl Alike {
                 tell(gather, start, size, Change::Shrank, elided, entries);
             }
         } else if self.present && !self.rule.clear.is_empty() {
-            // Found without the right to write: another operation may not have flushed its loss yet (rule:
-            // see-pending-flushes).
+            // The entries did not have the right to write. Another operation may have taken it, and not have flushed
+            // yet (rule: see-pending-flushes).
             gather.rely_on_pending();
         }
     }
@@ -282,11 +283,11 @@ fn copy_other<M: Machine>(
 
 impl<M: Machine> Cursor<'_, M> {
     /// Copies the entries from the position on to the same addresses of `to`, until an entry needs the caller or the
-    /// range ends. `to` is a cursor on the same range of another table, where nothing is mapped yet. Each copy that
-    /// holds a reference gets its own.
+    /// range ends. `to` is a cursor on the same range of another table, where nothing is mapped yet. A reference is
+    /// added for each copied entry that holds one.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if there is no frame for a table of the other side. What was copied stays.
+    /// [`OutOfFrames`] if there is no frame for a table of `to`. Entries that were copied before stay.
     ///
     /// # Panics
     /// If the cursors are not at the same page.
@@ -467,8 +468,8 @@ const PREPARED: u32 = 512;
 impl<M: Machine> Table<M> {
     /// Moves the entries of `from`, with their references, to the pages from `to` on, where nothing is mapped. Moved
     /// pages become soft-dirty. They lose userfaultfd's write protection unless `keep_uffd_wp` (rule:
-    /// uffd-wp-survives). The ranges may share tables, but no page. The calling thread may yield. Returns how many
-    /// entries were moved.
+    /// uffd-wp-survives). The ranges can share tables, but must not share pages. The calling thread can yield. Returns
+    /// how many entries were moved.
     ///
     /// # Locks
     /// The caller holds the write lock of the address space and no other lock.
@@ -521,7 +522,7 @@ impl<M: Machine> Table<M> {
         Ok(moved)
     }
 
-    /// Allocates every table that a move needs, and splits what cannot be moved as a whole.
+    /// Allocates every table that a move needs, and splits the entries that cannot be moved as a whole.
     fn prepare_move(
         &self,
         from: PageRange,
@@ -541,7 +542,7 @@ impl<M: Machine> Table<M> {
                 source.divide(gather)?;
                 continue;
             }
-            // One lock at a time: the old and the new place may share a table.
+            // Hold one lock at a time, because the old and the new place can share a table.
             let at = source.position();
             let level = source.level;
             drop(source);
@@ -569,8 +570,8 @@ impl<M: Machine> Table<M> {
 }
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Takes out the entry here. Its reference moves with it, and the page table deposited for it goes into a list that
-    /// begins in `aside`.
+    /// Removes and returns the entry here. Its reference moves with it. The page table deposited for it is added to the
+    /// list that begins with `aside`.
     fn take_to_move(&mut self, aside: &mut u32, gather: &mut Gather<'_, M>) -> Entry {
         self.debug_check_whole();
         let old = self.slot_word().swap(0, Ordering::AcqRel);
@@ -613,7 +614,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 }
 
-/// Returns the entry as it is at its new place.
+/// Returns the entry that a move stores at the new place.
 fn moved_entry(entry: Entry, keep_uffd_wp: bool) -> Entry {
     let lost = if keep_uffd_wp {
         Bits::empty()

@@ -31,7 +31,7 @@ pub struct Extent {
 pub struct Cursor<'t, M: Machine> {
     pub(super) table: &'t Table<M>,
     pub(super) range: PageRange,
-    /// In the range, or at its end once the cursor has passed it.
+    /// In the range, or at the end of the range once the cursor has moved past all of its pages.
     pub(super) position: Page,
     /// The table that the cursor is in, and its entries, metadata and level.
     pub(super) node: Frame,
@@ -77,15 +77,15 @@ impl<'t, M: Machine> Cursor<'t, M> {
 
     /// Lets the thread yield where the cursor moves from one table to another, so that an operation on any number of
     /// pages does not keep other threads waiting. Meanwhile the cursor holds no lock. The thread must hold only locks
-    /// that [sleep](Rank::sleeps), and so none of another cursor.
+    /// that [sleep](Rank::sleeps), and therefore no other cursor.
     #[inline]
     pub fn pausing(mut self) -> Self {
         self.pauses = true;
         self
     }
 
-    /// A scheduling point at the cursor's position, if it [pauses](Self::pausing): for operations that do much with one
-    /// table. Other threads may have changed the entries here when it returns.
+    /// Yields to other threads if that is due and the cursor [pauses](Self::pausing). For operations that work on one
+    /// table for a long time. Other threads may have changed the entries here when the function returns.
     pub fn pause_point(&mut self) {
         if self.pauses && self.held {
             self.park();
@@ -94,7 +94,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
-    /// The pages that the cursor may reach.
+    /// The pages that the cursor can reach.
     #[inline]
     pub fn range(&self) -> PageRange {
         self.range
@@ -138,7 +138,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
-    /// Extends the range to all of the slot at the position.
+    /// Extends the range so that it covers the slot at the position.
     #[inline]
     pub fn widen(&mut self) {
         let start = self.slot_start();
@@ -303,7 +303,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.fill_any(entry)
     }
 
-    /// Allocates the tables that a 4 KiB entry here needs, so that filling it does not fail unless they are freed
+    /// Allocates the tables that a 4 KiB entry here needs, so that filling it does not fail unless the tables are freed
     /// meanwhile. A conflicting marker is pushed down.
     ///
     /// # Errors
@@ -319,7 +319,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         Ok(())
     }
 
-    /// The part of [`fill`](Self::fill) for when a table is missing, a marker is there, or the entry is not a 4 KiB
+    /// The slow path of [`fill`](Self::fill): a table is missing, the slot holds a marker, or the entry is not a 4 KiB
     /// page.
     #[cold]
     fn fill_any(&mut self, entry: Entry) -> Result<(), OutOfFrames> {
@@ -351,8 +351,9 @@ impl<'t, M: Machine> Cursor<'t, M> {
         Ok(())
     }
 
-    /// Exchanges the entry here, in the same slot. The change is recorded, and the reference that the old entry held is
-    /// deferred in the gather. The table takes over the reference to the new entry's frame.
+    /// Replaces the entry here by `entry`, in the same slot, and returns the old one. Records the change in the gather,
+    /// which also defers dropping the reference that the old entry held. The table takes over the reference to the new
+    /// entry's frame.
     ///
     /// # Panics
     /// If the new entry is of another size than the slot. In debug builds, if the slot extends beyond the range.
@@ -424,9 +425,9 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
-    /// Sets bits of the page here on behalf of an access that faulted at it, clearing none: rights may only grow. No
-    /// CPU is flushed. The faulting CPU has dropped its translation ("the processor invalidates any TLB entries for the
-    /// linear address", Intel SDM volume 3A, on page faults, in substance); another CPU with the old rights faults and
+    /// Sets bits of the page here for an access that faulted on it, and clears none: rights can only grow. No CPU is
+    /// flushed. The faulting CPU has dropped its translation ("the processor invalidates any TLB entries for the linear
+    /// address", Intel SDM volume 3A, on page faults, in substance); another CPU with the old rights faults and
     /// retries. Returns the page as it is now.
     ///
     /// # Panics
@@ -523,7 +524,7 @@ fn lock_way_down<M: Machine>(table: &Table<M>, page: Page, rank: Rank, reads: bo
     place
 }
 
-/// Like `lock_way_down`, if there are tables down to the last level.
+/// Like `lock_way_down`, if there are tables down to the last level. Otherwise returns `None`, and locks nothing.
 #[inline(always)]
 fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<Place<'_>> {
     let tables = table.frames().all_tables();
@@ -550,7 +551,8 @@ fn lock_lowest<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Option<P
     None
 }
 
-/// Like `lock_way_down`, wherever the tables end; walks again if they have changed meanwhile.
+/// Like `lock_way_down`, at whatever level the tables end. Walks again if the tables changed before the lock was
+/// acquired.
 #[cold]
 fn lock_any<M: Machine>(table: &Table<M>, page: Page, rank: Rank) -> Place<'_> {
     let frames = table.frames();
@@ -590,7 +592,7 @@ fn has_lower<M: Machine>(table: &Table<M>, node: Frame, page: Page, level: u8) -
     )
 }
 
-/// Whether `meta` is that of the table at `level` that contains the slot for `page`.
+/// Whether `meta` is the metadata of the table at `level` that contains the slot for `page`.
 #[inline]
 fn is_the_table<M: Machine>(table: &Table<M>, meta: &Meta, page: Page, level: u8) -> bool {
     let start = page.number() & !(slot_pages(level + 1) - 1);

@@ -14,8 +14,8 @@ use crate::machine::Machine;
 use crate::sync::{Step, step};
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Edits the entries at the level of 2 MiB pages, from the position on, up to a lower table, `limit` or the end of
-    /// the locked table. The cursor ends at what follows.
+    /// Edits the entries at the level of 2 MiB pages, from the position to the first slot that points to a lower table,
+    /// to `limit`, or to the end of the locked table. The cursor is at that place afterwards.
     pub(super) fn edit_huge<R: FnMut(Bits, PageSize) -> Edit>(
         &mut self,
         limit: Page,
@@ -27,7 +27,7 @@ impl<M: Machine> Cursor<'_, M> {
         let pages = slot_pages(self.level);
         let whole = (limit.number().saturating_sub(start.number()) / pages) as usize;
         if start != self.position || whole == 0 {
-            // An edge of the range cuts the slot, so nothing is mapped by it.
+            // An edge of the range cuts the slot, so no huge page is mapped there.
             debug_assert!(
                 self.entry().entry.present().is_none(),
                 "a huge page reaches beyond the cursor's range: split it first"
@@ -61,7 +61,7 @@ impl<M: Machine> Cursor<'_, M> {
         self.go(start.add(done as u64 * pages));
     }
 
-    /// Edits one huge page, to which there may be other references.
+    /// Edits one huge page, when other references to it are possible.
     fn edit_sharable<R: FnMut(Bits, PageSize) -> Edit>(
         &self,
         page: Page,
@@ -89,14 +89,15 @@ impl<M: Machine> Cursor<'_, M> {
                     record(gather, page, self.size(), what, old);
                     return;
                 }
-                // Hardware set accessed or dirty.
+                // Hardware set the accessed or dirty bit meanwhile: retry.
                 Err(now) => old = now,
             }
         }
     }
 
-    /// Maps the 2 MiB page `new` in place of the one here: emptied, flushed, filled (rule: flush-what-shrank). The
-    /// deposited page table serves the new page too. The table takes over the reference to its frames.
+    /// Maps the 2 MiB page `new` in place of the one here. The entry is emptied, flushed and then filled (rule:
+    /// flush-what-shrank). The deposited page table serves the new page too. The table takes over the reference to the
+    /// new page's frames.
     ///
     /// # Panics
     /// If no 2 MiB page is mapped here.
@@ -117,8 +118,9 @@ impl<M: Machine> Cursor<'_, M> {
         slot.store(x86_64::encode_present(new), Ordering::Release);
     }
 
-    /// Splits the 2 MiB pages that an edge of the range cuts, so that what follows works on whole pages. It cannot
-    /// fail, because page tables were deposited. Returns how many were split. The cursor returns to its position.
+    /// Splits the 2 MiB pages that an edge of the range cuts, so that operations on the range work on whole pages. The
+    /// split cannot fail, because page tables were deposited. Returns how many were split. The cursor returns to its
+    /// position.
     ///
     /// # Panics
     /// If an edge cuts a 1 GiB page.

@@ -53,8 +53,8 @@ impl<'t, M: Machine> Look<'t, M> {
         self.0.next_filled()
     }
 
-    /// Calls `visitor` with every slot that is not empty, from the position to the end of the range, until it returns
-    /// false. The position is unspecified afterwards.
+    /// Calls `visitor` with every slot that is not empty, from the position to the end of the range, until `visitor`
+    /// returns false. The position is unspecified afterwards.
     pub fn each_filled(&mut self, mut visitor: impl FnMut(Extent) -> bool) {
         let cursor = &mut self.0;
         while let Some(extent) = cursor.next_filled() {
@@ -84,9 +84,9 @@ impl<'t, M: Machine> Look<'t, M> {
         }
     }
 
-    /// Returns the entry here, and how far all entries are the same except for their frames: at most to the end of the
-    /// slot, or of a last-level table. Moves past them. `singly`: pages are returned one by one. Returns `None` at the
-    /// end of the range.
+    /// Returns the entry here, with the range of consecutive pages whose entries differ in nothing but their frames.
+    /// The range ends at the latest with the last-level table, or with the slot in an upper-level table. The cursor
+    /// moves past the range. With `singly`, pages are returned one by one. Returns `None` at the end of the range.
     pub fn next_alike(&mut self, singly: bool) -> Option<Extent> {
         let cursor = &mut self.0;
         if cursor.position >= cursor.range.end {
@@ -104,7 +104,7 @@ impl<'t, M: Machine> Look<'t, M> {
         } else if singly && x86_64::is_present(word) {
             1
         } else {
-            // At least the first one, whatever hardware has set meanwhile.
+            // The first entry counts in any case, even if hardware has changed it meanwhile.
             1 + count_alike(&slots[1..], x86_64::attributes(word))
         };
         extent.range.end = extent.range.start.add(alike as u64);

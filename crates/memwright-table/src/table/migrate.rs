@@ -12,11 +12,11 @@ use crate::gather::Gather;
 use crate::machine::Machine;
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Copies the page here into `target`, whose reference becomes the entry's, and maps that in its place: emptied,
-    /// flushed, copied, filled (rule: flush-what-shrank). A store by another CPU either precedes the copy, or faults
-    /// and waits for the table's lock. `decide` returns the bits of the new entry from those that the old entry had in
-    /// the end, which include what hardware recorded of stores through it. Returns the old page; its reference is
-    /// deferred in the gather.
+    /// Copies the page here into `target` and maps `target` in its place; the reference becomes the entry's. The entry
+    /// is emptied, flushed, and filled only after the copy (rule: flush-what-shrank). A store by another CPU either
+    /// precedes the copy, or faults and waits for the table's lock. `decide` derives the bits of the new entry from the
+    /// final bits of the old one, which record every store that was made through it. Returns the old page; the gather
+    /// defers dropping its reference.
     ///
     /// The caller has checked, under this lock, that nothing else writes to the old frame.
     ///
@@ -74,8 +74,8 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Marks the entry here as migrating until [`end_migration`](Self::end_migration): once the gather has flushed, no
-    /// CPU can access the page through it. Returns the page as it was, with what hardware recorded of stores through
-    /// this entry. Its reference stays with the entry.
+    /// CPU can access the page through it. Returns the page as it was; its bits record every store that was made
+    /// through this entry. Its reference stays with the entry.
     ///
     /// # Panics
     /// If no page with its own reference is mapped here.
@@ -107,14 +107,14 @@ impl<M: Machine> Cursor<'_, M> {
                     record(gather, self.slot_start(), self.size(), what, old);
                     return page;
                 }
-                // Hardware set accessed or dirty.
+                // Hardware set the accessed or dirty bit meanwhile: retry.
                 Err(seen) => old = seen,
             }
         }
     }
 
-    /// Maps `page` where one is migrating. The reference to its frame becomes the entry's, and the caller takes over
-    /// the reference to the old frame. No CPU has cached anything here.
+    /// Replaces the migrating entry here by `page`. The reference to its frame becomes the entry's, and the caller
+    /// takes over the reference to the old frame. No flush is needed: no CPU has cached a translation here.
     ///
     /// # Panics
     /// If no page of this size is migrating here.

@@ -3,8 +3,8 @@
 //! # The protocol
 //! - **One lock per table**, a word in the metadata of its frame. A cursor holds the lock of the table that contains
 //!   its slot, at whatever level, from its creation until it moves to another table or is dropped. No other software
-//!   changes that table's entries meanwhile; hardware may set accessed and dirty bits. Every change is therefore one
-//!   atomic exchange, and nothing that a cursor has decided on can become wrong before it writes.
+//!   changes that table's entries meanwhile; only hardware can set accessed and dirty bits. Every change is therefore
+//!   one atomic exchange, and what a cursor has decided after reading an entry stays right until it writes the entry.
 //! - **A walk takes no locks on its way down.** It reads the words of upper-level tables atomically until one does not
 //!   point to a table, locks the table that contains this word, and reads it again. If a lower table was linked
 //!   meanwhile, the walk continues into it. Faults in different last-level tables share no lock.
@@ -21,7 +21,7 @@
 //!   `Table`, the second, the child's or the lower one, with rank `TableChild`. While the first cursor of a fork moves,
 //!   the second holds no lock. A new table is locked, too, before it is linked. A move holds one lock at a time: the
 //!   write lock of the address space keeps other threads from looking up a page between its two places.
-//! - **Markers** may be in any entry up to 1 GiB and apply to everything below. [`Cursor::fill`] pushes a marker down
+//! - **Markers** can be in any entry up to 1 GiB and apply to everything below. [`Cursor::fill`] pushes a marker down
 //!   one level at a time. [`Cursor::split_edges`] pushes down a marker, or splits a huge page, that an edge of a range
 //!   cuts. After that every operation on the range works on whole slots and cannot fail.
 //! - **Huge pages.** For each 2 MiB page in a table, another page table is deposited, so that a split needs no memory
@@ -107,7 +107,8 @@ pub struct Table<M: Machine> {
     state: State,
 }
 
-/// What many CPUs write, but no fault does: on other cache lines than what every fault reads.
+/// The fields that many CPUs write, but no fault writes. They are on other cache lines than the fields that every fault
+/// reads.
 #[repr(align(64))]
 struct State {
     /// The number of slots above the last level that hold a huge page or a marker. While it is 0, no edge of a range
@@ -155,7 +156,7 @@ impl<M: Machine> Table<M> {
         })
     }
 
-    /// The frames that its tables come from.
+    /// The frames from which the tables are allocated.
     #[inline]
     pub fn frames(&self) -> &Arc<Frames<M>> {
         &self.frames
@@ -213,8 +214,8 @@ impl<M: Machine> Table<M> {
     }
 
     /// Records that `cpu` no longer uses the table. Call it after another root is loaded. If the machine keeps
-    /// translations, they may be used again at the next [`load`](Self::load), unless a [`Gather`] takes something from
-    /// the table before.
+    /// translations, they may be used again at the next [`load`](Self::load), unless a [`Gather`] invalidates something
+    /// of the table before then.
     #[inline]
     pub fn note_unloaded(&self, cpu: CpuId) {
         if self.frames.machine().keeps_translations() {
@@ -232,7 +233,7 @@ impl<M: Machine> Table<M> {
         CpuSet::from_bits(self.state.loaded.load(Ordering::SeqCst))
     }
 
-    /// Makes the table current on this CPU. The caller records what was unloaded.
+    /// Makes the table current on this CPU. The caller records that the previous table was unloaded.
     pub fn load(&self) {
         let machine = self.frames.machine();
         let cpu = machine.cpu();
@@ -245,8 +246,8 @@ impl<M: Machine> Table<M> {
         }
     }
 
-    /// Returns the CPUs that must receive an invalidation because something was taken from the table. The other CPUs
-    /// find that their kept translations are stale when they load the table again.
+    /// Returns the CPUs that must receive an invalidation because a right or a translation was removed from the table.
+    /// The other CPUs find that their kept translations are stale when they load the table again.
     #[inline]
     pub(crate) fn make_stale(&self) -> CpuSet {
         if self.frames.machine().keeps_translations() {
@@ -271,7 +272,7 @@ impl<M: Machine> Table<M> {
         self.gather_by(FlushPolicy::default())
     }
 
-    /// Creates a gather for one operation, with a policy.
+    /// Creates a gather for one operation, which flushes according to `policy`.
     #[inline]
     pub fn gather_by(&self, policy: FlushPolicy) -> Gather<'_, M> {
         Gather::new(self, policy)
@@ -306,7 +307,7 @@ impl<M: Machine> Table<M> {
         Look::new(self, range)
     }
 
-    /// Returns a second cursor, beside one on another table: the child's in a fork.
+    /// Returns a cursor for a thread that already holds a cursor on another table: the child's in a fork.
     ///
     /// # Panics
     /// If the range is empty or extends beyond user memory.
@@ -363,8 +364,8 @@ impl<M: Machine> Table<M> {
         core::iter::once(&self.state.first).chain(&self.others)
     }
 
-    /// Records that a gather has an invalidation pending. Call it before the lock that protects the entry is released,
-    /// and end it in the share that it returns.
+    /// Records that a gather has an invalidation pending. Call it before the lock that protects the entry is released.
+    /// Returns the share on which the caller must call `end_pending`.
     #[inline(always)]
     pub(crate) fn begin_pending(&self) -> &CpuShare {
         let share = self.share();
@@ -380,7 +381,8 @@ impl<M: Machine> Table<M> {
 }
 
 impl<M: Machine> Drop for Table<M> {
-    /// Frees the tables, and the frames of entries that were not removed. No CPU may have the root loaded.
+    /// Frees the tables, and the frames of entries that were not removed. The caller ensures that no CPU has the root
+    /// loaded.
     fn drop(&mut self) {
         debug_assert!(
             self.loaded().is_empty(),

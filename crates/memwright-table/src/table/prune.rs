@@ -13,8 +13,8 @@ use crate::machine::Machine;
 use crate::sync::{PausePoints, Rank};
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Frees every empty table that has a slot in the range, through the gather. Returns how many were freed. The
-    /// cursor stays at its position.
+    /// Frees every empty table below the root that covers pages of the range, through the gather. Returns how many were
+    /// freed. The cursor stays at its position.
     ///
     /// # Locks
     /// The caller holds the write lock of the address space.
@@ -92,7 +92,7 @@ impl<M: Machine> Pruning<'_, '_, M> {
         }
     }
 
-    /// Unlinks `lower` from `slot` of `node` if it is empty.
+    /// Unlinks `lower` from `slot` of `node`, and frees it through the gather, if it is empty. Returns whether it was.
     fn free_one(&mut self, node: Frame, lower: Frame, slot: &AtomicU64, start: Page) -> bool {
         let frames = self.table.frames();
         let (above, below) = (frames.meta(node), frames.meta(lower));
@@ -106,7 +106,7 @@ impl<M: Machine> Pruning<'_, '_, M> {
             slot.store(0, Ordering::Release);
             let live = above.live.load(Ordering::Relaxed);
             above.live.store(live - 1, Ordering::Relaxed);
-            // From now on no cursor accepts it as a table of this root.
+            // From now on no cursor accepts `lower` as a table of this root.
             below.owner.store(0, Ordering::Relaxed);
             self.table.share().count_tables(-1);
             self.gather

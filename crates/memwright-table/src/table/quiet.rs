@@ -7,22 +7,24 @@
 //! - **A processor** that uses a page below sets the accessed bit of the entry that points to the table, unless it has
 //!   cached something that it read through that entry before: a translation, or the entry itself in a paging-structure
 //!   cache ("the processor does not cache" either "unless the accessed flag is 1", Intel SDM volume 3A, sections on
-//!   TLBs and on paging-structure caches, in substance). So the bit is cleared first, then every CPU invalidates leaves
-//!   and upper levels, and only then are the entries checked: [`Table::settle`], a flush, the check. The check finds
-//!   what is written before the flush; what is written after it sets the bit.
+//!   TLBs and on paging-structure caches, in substance). So a scan first clears the bit ([`Table::settle`]), then
+//!   flushes leaves and upper levels on every CPU, and only then checks the entries. The check finds each page that is
+//!   written before the flush; a write after the flush sets the bit.
 //! - **Software** that writes an entry holds the table's lock. Acquiring the lock always clears `QUIET`, so that no
 //!   path can forget to. Only the check itself sets it, while it holds the lock.
 //!
 //! A table in which the dirty bit of every entry reports stores is also *dirty-tracked* (`WATCHED`), until software
-//! locks it: then the dirty bits alone show which pages were written, whatever was read there.
+//! locks it: then the dirty bits alone show which pages were written, even if pages were read, which sets the accessed
+//! bit above.
 //!
 //! Two scans may run at a time. The second may find the bit already clear while the first has not flushed yet, and a
 //! processor may still write without setting it. The first scan announces its flush before it clears the bit, under the
 //! table's lock. The second, which checks under the same lock, then does not make the table skippable. The next scan
 //! checks it again.
 //!
-//! This scan is the only reader of the bit. Other code that needs it must leave a copy: clear it under the table's
-//! lock, which clears `QUIET`, and flush in the same way (rule: fold-before-clearing).
+//! This scan is the only code that reads the bit. Other code that clears the bit must preserve its information: it must
+//! clear the bit under the table's lock, which also clears `QUIET`, and flush in the same way (rule:
+//! fold-before-clearing).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -87,7 +89,8 @@ impl Meta {
 }
 
 impl<M: Machine> Table<M> {
-    /// The entries that point to last-level tables, from that of `page` on, in one table. `None` if there are none.
+    /// Returns the entries that point to last-level tables, from the entry for `page` to the end of its table, or
+    /// `None` if there is no such table.
     fn entries_above(&self, page: Page) -> Option<&[AtomicU64]> {
         let frames = self.frames();
         let (mut node, mut level) = (self.root(), ROOT_LEVEL);
@@ -219,7 +222,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Returns the first entries from `from` on, before `limit`, in the locked last-level table, that are not known to
-    /// be unwritten since they were write-protected. `alike`: pages that differ in nothing but their frames are
+    /// be unwritten since they were write-protected. With `alike`, pages that differ in nothing but their frames are
     /// returned together.
     ///
     /// # Panics
@@ -240,7 +243,7 @@ impl<M: Machine> Cursor<'_, M> {
         let word = rest[0].load(Ordering::Relaxed);
         let attributes = x86_64::attributes(word);
         let mut pages = 1;
-        // At least the first one, whatever hardware has set meanwhile.
+        // The run has at least one page, even if hardware has changed the first entry meanwhile.
         let follows =
             |slot: &AtomicU64| x86_64::attributes(slot.load(Ordering::Relaxed)) == attributes;
         if alike && x86_64::is_present(word) && rest.get(1).is_some_and(follows) {
@@ -270,10 +273,10 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Makes a prepared edit of the first `pages` pages of `run`, in the locked last-level table, and returns how many
-    /// it made: fewer if hardware has changed the next one meanwhile.
+    /// pages were edited: fewer than `pages` if hardware changed the entry of the next one meanwhile.
     ///
     /// # Panics
-    /// If they are not all in the table.
+    /// If the pages are not all in the table.
     #[inline]
     pub fn edit_prepared(
         &self,
@@ -333,7 +336,7 @@ fn all_clean(slots: &[AtomicU64; TOGETHER]) -> bool {
     some & x86_64::DIRTY == 0
 }
 
-/// Whether all of these are known to be unwritten, all by the same bit. `false` means unknown.
+/// Whether all of these entries are known to be unwritten, all by the same bit. `false` means unknown.
 #[inline(always)]
 fn all_unwritten(slots: &[AtomicU64; TOGETHER]) -> bool {
     let (mut every, mut some) = (u64::MAX, 0);

@@ -8,8 +8,8 @@ use crate::sync::{Step, step};
 /// The number of entries that are checked together.
 pub(super) const TOGETHER: usize = 8;
 
-/// Returns the slots that remain after those for which a condition holds: `all` may confirm it for several together,
-/// `one` decides it for each.
+/// Skips the leading slots for which a condition holds, and returns the rest. `all` can confirm the condition for
+/// several slots at once; `one` decides it for a single slot.
 #[inline(always)]
 pub(super) fn pass_while(
     slots: &[AtomicU64],
@@ -58,7 +58,7 @@ pub(super) fn pass_together(
     slots.len() - rest.len()
 }
 
-/// The bits that any of these has.
+/// Returns the union of the bits of `slots`.
 #[inline(always)]
 fn any_bits(slots: &[AtomicU64; TOGETHER]) -> u64 {
     slots.iter().fold(0, |some, slot| {
@@ -67,19 +67,19 @@ fn any_bits(slots: &[AtomicU64; TOGETHER]) -> u64 {
     })
 }
 
-/// Whether all of these are empty.
+/// Whether all of `slots` are empty.
 #[inline(always)]
 pub(super) fn all_empty(slots: &[AtomicU64; TOGETHER]) -> bool {
     any_bits(slots) == 0
 }
 
-/// Whether none of these, in a last-level table, maps a page.
+/// Whether none of `slots`, in a last-level table, maps a page.
 #[inline(always)]
 pub(super) fn none_present(slots: &[AtomicU64; TOGETHER]) -> bool {
     !x86_64::is_present(any_bits(slots))
 }
 
-/// Whether all of these, at `level`, map pages with rights. `false` means unknown.
+/// Whether all of `slots`, at `level`, map pages with rights. `false` means unknown.
 #[inline(always)]
 pub(super) fn are_pages(slots: &[AtomicU64; TOGETHER], level: u8) -> bool {
     let every = slots.iter().fold(u64::MAX, |every, slot| {
@@ -89,7 +89,7 @@ pub(super) fn are_pages(slots: &[AtomicU64; TOGETHER], level: u8) -> bool {
     x86_64::are_pages(every, level)
 }
 
-/// How many of the first `slots` have these attributes.
+/// Returns how many of the leading `slots` have these attributes.
 #[inline(never)]
 pub(super) fn count_alike(slots: &[AtomicU64], attributes: u64) -> usize {
     let alike = |slot: &AtomicU64| {

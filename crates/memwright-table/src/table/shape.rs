@@ -40,8 +40,8 @@ fn is_large(word: u64) -> bool {
 }
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Links a new table here, where nothing is mapped, with the marker in each of its entries if there is one.
-    /// Descends into it before any other CPU can.
+    /// Links a new table here, where nothing is mapped, with the marker in each of its entries if there is one. Moves
+    /// the cursor into the new table before any other CPU can lock it.
     pub(super) fn push_down(&mut self) -> Result<(), OutOfFrames> {
         let slot = self.slot_word();
         let old = slot.load(Ordering::Relaxed);
@@ -67,14 +67,15 @@ impl<M: Machine> Cursor<'_, M> {
         Ok(())
     }
 
-    /// Acquires the lock of a table that is about to be linked here, beside the one held, so that what the cursor has
-    /// seen stays true until it is in the new table.
+    /// Acquires the lock of a table that is about to be linked here, in addition to the lock of the current table, so
+    /// that no other CPU changes the entries before the cursor is in the new table.
     fn lock_unlinked(&self, lower: Frame) {
         let taken = self.table.frames().meta(lower).lock.try_lock(self.rank);
         debug_assert!(taken, "somebody has the lock of a table that is not linked");
     }
 
-    /// Descends into a table that is linked here now and whose lock is held.
+    /// Moves the cursor into the table `lower`, which is linked here now and whose lock is held. Releases the lock of
+    /// the current table.
     fn descend(&mut self, lower: Frame) {
         let frames = self.table.frames();
         self.meta.lock.unlock(self.rank);
@@ -102,12 +103,13 @@ impl<M: Machine> Cursor<'_, M> {
         }
     }
 
-    /// Splits the huge page here into 512 smaller ones, one level down, with the same rights and state: emptied,
-    /// flushed, filled (rule: flush-what-shrank). The cursor is then at the smaller page that contains its position.
+    /// Splits the huge page here into 512 smaller ones, one level down, with the same rights and state. The entry is
+    /// emptied, flushed and then filled (rule: flush-what-shrank). The cursor is then at the smaller page that contains
+    /// its position.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if there is no frame for the table below a 1 GiB page; nothing has changed then. For a 2 MiB
-    /// page a table was deposited.
+    /// [`OutOfFrames`] if there is no frame for the table below a 1 GiB page; nothing has changed then. A split of a 2
+    /// MiB page does not fail, because a table was deposited for it.
     ///
     /// # Panics
     /// If there is no huge page here, or it is a 1 GiB page that holds a reference: those are never split.
@@ -176,9 +178,9 @@ impl<M: Machine> Cursor<'_, M> {
         });
     }
 
-    /// Pushes down the markers, and splits the huge pages, that an edge of the range cuts, so that what follows works
-    /// on whole slots. Call it before removing or editing a range whose edges may be inside slots. The cursor returns
-    /// to its position.
+    /// Pushes down the markers, and splits the huge pages, that an edge of the range cuts, so that operations on the
+    /// range work on whole slots. Call it before removing or editing a range whose edges may be inside slots. The
+    /// cursor returns to its position.
     ///
     /// # Errors
     /// [`OutOfFrames`] if there is no frame for a table. Some slots may have been split, which a program cannot
@@ -212,12 +214,13 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Sets marks on everything unmapped in the range, from the position on, in as few and as high entries as possible.
-    /// What is mapped is left alone; returns the pages from the first mapped one to the last, an empty range if there
-    /// are none. A guard or poison marker takes no write protection, because every access to it faults already. The
-    /// cursor ends at the end of the range.
+    /// Mapped pages are left unchanged. Returns the range from the first mapped page to the last, or an empty range if
+    /// nothing is mapped. Write protection is not added to a guard or poison marker, because every access to it faults
+    /// already. The cursor ends at the end of the range.
     ///
     /// # Errors
-    /// [`OutOfFrames`] if a table is needed where an edge cuts a slot. What is before the position has been marked.
+    /// [`OutOfFrames`] if a table is needed where an edge cuts a slot. The pages before the cursor's position have been
+    /// marked.
     pub fn mark(&mut self, marks: Marks) -> Result<PageRange, OutOfFrames> {
         let mut mapped = PageRange::new(self.range.end, self.range.end);
         while self.position < self.range.end {
@@ -254,7 +257,7 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Handles consecutive slots of the locked table from the position on: marks those that are empty, and skips pages
-    /// and slots that are marked so already. Returns `false` if there are none.
+    /// and slots that already have these marks. Returns `false` if the slot at the position is none of these.
     fn mark_alike(&mut self, marks: Marks, mapped: &mut PageRange) -> bool {
         let start = self.slot_start();
         let pages = slot_pages(self.level);
@@ -276,7 +279,7 @@ impl<M: Machine> Cursor<'_, M> {
             let word = slots[done].load(Ordering::Relaxed);
             if word == 0 {
                 slots[done].store(marker, Ordering::Release);
-                // No other CPU writes an entry that is not present, under the lock.
+                // While the lock is held, no other CPU writes an entry that is not present.
                 let next = pass_together(slots, done + 1, |many| {
                     let empty = all_empty(many);
                     if empty {
@@ -310,8 +313,8 @@ impl<M: Machine> Cursor<'_, M> {
         done > 0
     }
 
-    /// Clears marks on all of the range, from the position on. Write protection in a guard or poison marker stays, and
-    /// goes together with the guard or the poison. Call `split_edges` first. The cursor ends at the end of the range.
+    /// Clears marks on all of the range, from the position on. Write protection in a guard or poison marker is cleared
+    /// only together with the guard or the poison. Call `split_edges` first. The cursor ends at the end of the range.
     /// CPUs cache nothing of a marker, so nothing is flushed.
     ///
     /// # Panics
@@ -359,8 +362,8 @@ impl<M: Machine> Cursor<'_, M> {
 }
 
 /// The marks that remain of `present` without `marks`. Write protection is not removed from a guard or poison marker,
-/// as it is not added to one. With a guard go all marks beside it (Linux 7.2 `mm/mprotect.c`, `change_pte_range`, and
-/// `mm/madvise.c`, `guard_remove_pte_entry`).
+/// as it is not added to one. Clearing the guard or poison mark clears all other marks too (Linux 7.2 `mm/mprotect.c`,
+/// `change_pte_range`, and `mm/madvise.c`, `guard_remove_pte_entry`).
 fn left(present: Marks, marks: Marks) -> Marks {
     let refusing = present.intersection(Marks::GUARD.union(Marks::POISON));
     if refusing.is_empty() {
@@ -372,7 +375,7 @@ fn left(present: Marks, marks: Marks) -> Marks {
     }
 }
 
-/// Extends the known pages by pages that follow.
+/// Extends `known` to the end of `part`, which comes after it.
 fn extend(known: &mut PageRange, part: PageRange) {
     if known.is_empty() {
         known.start = part.start;

@@ -32,7 +32,7 @@ impl CpuShare {
         self.pending.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Records that it has made the invalidation.
+    /// Records that the gather has made the invalidation.
     #[inline]
     pub(crate) fn end_pending(&self) {
         self.pending.fetch_sub(1, Ordering::SeqCst);
@@ -65,8 +65,8 @@ impl CpuShare {
         self.cached.store(KEPT, Ordering::SeqCst);
     }
 
-    /// Records that something was taken from the table: translations that the CPU kept are stale from now on. Returns
-    /// whether the CPU has the root loaded, and so must receive an invalidation at once.
+    /// Records that a right or a translation was removed from the table: translations that the CPU kept are stale from
+    /// now on. Returns whether the CPU has the root loaded, and so must receive an invalidation at once.
     ///
     /// One word decides both, so that a CPU that loads or unloads the root meanwhile either receives the invalidation
     /// or finds that its kept translations are stale.

@@ -10,10 +10,9 @@ use crate::gather::Gather;
 use crate::machine::Machine;
 
 impl<M: Machine> Cursor<'_, M> {
-    /// Removes the 4 KiB page here from the table, and lets the entry name its swap slot. Returns the page as it was.
-    /// The caller takes over its reference, and may read the frame once the gather has flushed (rule:
-    /// flush-what-shrank). The dirty bit includes every store that a CPU made through the entry. `bits` returns the
-    /// bits that the swap entry carries.
+    /// Replaces the 4 KiB page here by a swap entry for `slot`. Returns the page as it was. The caller takes over its
+    /// reference, and must not read the frame before the gather has flushed (rule: flush-what-shrank). The dirty bit
+    /// includes every store that a CPU made through the entry. `bits` returns the bits that the swap entry carries.
     ///
     /// # Panics
     /// If no page of 4 KiB is mapped here.
@@ -40,17 +39,17 @@ impl<M: Machine> Cursor<'_, M> {
                     record(gather, self.position, page.size, what, old);
                     return page;
                 }
-                // Hardware set accessed or dirty.
+                // Hardware set the accessed or dirty bit meanwhile: retry.
                 Err(seen) => old = seen,
             }
         }
     }
 
-    /// Maps `page`, whose reference becomes the entry's, where an entry names a swap slot. The caller takes over the
-    /// use of the slot. No CPU has cached anything here.
+    /// Replaces the swap entry here by `page`, whose reference becomes the entry's. The caller takes over the use of
+    /// the slot. No flush is needed: no CPU has cached a translation here.
     ///
     /// # Panics
-    /// If no entry here names a slot.
+    /// If there is no swap entry here.
     pub fn swap_in(&mut self, page: Present) {
         let word = self.slot_word();
         let old = x86_64::decode(word.load(Ordering::Relaxed), self.level);
@@ -63,8 +62,8 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// Changes the bits that swap entries carry, from the position to the end of the table or of the range. The cursor
-    /// stays where it is: what is done next to the pages of the same table is done under the same lock, so that none of
-    /// them is swapped out or in between.
+    /// keeps its position and its lock: the caller can edit the pages of the same table next, before any of them is
+    /// swapped out or in.
     pub fn edit_swapped(&mut self, rule: impl Fn(Bits) -> Bits) {
         if self.level != 1 {
             return;
@@ -83,7 +82,8 @@ impl<M: Machine> Cursor<'_, M> {
     }
 
     /// The page after the last that one call of [`edit_swapped`](Self::edit_swapped) can reach: the end of the
-    /// last-level table that the cursor is in, whose lock it keeps until then, or of the slot of an upper-level table.
+    /// last-level table that the cursor is in, or of the cursor's slot if it is in an upper-level table. The cursor
+    /// holds the lock of the table for all of these pages.
     #[inline]
     pub fn locked_end(&self) -> Page {
         let last = self.range().end;

@@ -1,4 +1,4 @@
-//! The batch operations of fork and mremap.
+//! Tests of the batch operations of fork and mremap.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Folios: reference counts through splits, forks and partial removal.
+//! Tests of folios: reference counts through splits, forks and partial removal.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn range(start: u64, end: u64) -> PageRange {
 }
 
 impl World {
-    /// A folio at page 512 of the parent.
+    /// Creates two tables, and maps a folio at page 512 of the parent.
     fn new() -> (Self, Frame) {
         let frames = frames(8192);
         let table = || Table::new(Arc::clone(&frames), None).unwrap();

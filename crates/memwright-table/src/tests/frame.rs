@@ -1,4 +1,4 @@
-//! The frame allocator: exact counts, determinism, and detection of misuse.
+//! Tests of the frame allocator: exact counts, determinism, and detection of misuse.
 
 use std::vec::Vec;
 
@@ -67,7 +67,8 @@ fn users_do_not_get_the_reserve_through_caches() {
         let mut users = Vec::new();
         for round in 0..200 {
             machine.run_on((round % cpus) as u16);
-            // Kernel frames of a process that starts and exits: they come out of the reserve and go back to a cache.
+            // Kernel frames of a process that starts and exits: they are allocated from the reserve and freed to a
+            // cache.
             let kernel: Vec<_> = (0..8)
                 .map(|_| frames.allocate(0, FrameKind::Slab).unwrap())
                 .collect();
@@ -93,7 +94,7 @@ fn users_do_not_get_the_reserve_through_caches() {
 fn a_peak_is_no_more_than_there_is() {
     let frames = frames_with(400, 2);
     let machine = frames.machine().clone();
-    // One CPU frees what the other allocates: the sum of their own peaks is far above the real one.
+    // One CPU frees what the other allocates: the sum of the two CPUs' peaks is far above the real peak.
     for _ in 0..10 {
         machine.run_on(0);
         let held: Vec<_> = (0..100)

@@ -1,4 +1,4 @@
-//! What is invalidated, where, and when frames become free.
+//! Tests of the gather: what is invalidated, where, and when frames become free.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const USED: Bits = Bits::READ
     .union(Bits::ACCESSED)
     .union(Bits::DIRTY);
 
-/// Two CPUs with the table loaded, and `pages` pages mapped from page 0x1000 on.
+/// Creates a table that two CPUs have loaded, with `pages` pages mapped from page 0x1000 on.
 fn setup(pages: u64, bits: Bits) -> Setup {
     let frames = frames_with(4096, 2);
     let table = Table::new(Arc::clone(&frames), None).unwrap();

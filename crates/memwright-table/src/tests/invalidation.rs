@@ -1,4 +1,4 @@
-//! The pages that an operation invalidates: those that need it, each leaf once.
+//! Tests of the pages that an operation invalidates: those that need it, each leaf once.
 
 use std::sync::Arc;
 use std::vec;
@@ -30,7 +30,7 @@ struct Setup {
 }
 
 impl Setup {
-    /// Two CPUs that have the table loaded.
+    /// Creates a table that two CPUs have loaded.
     fn new() -> Self {
         let frames = frames_with(4096, 2);
         let table = Table::new(Arc::clone(&frames), None).unwrap();

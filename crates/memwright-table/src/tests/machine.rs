@@ -1,4 +1,4 @@
-//! A machine for tests: memory from the heap, and a record of what its CPUs were asked to invalidate.
+//! A machine for tests: memory from the heap, and a record of the invalidations that were requested from its CPUs.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -9,7 +9,7 @@ use std::vec::Vec;
 
 use crate::{CpuId, CpuSet, Frame, FrameRange, Frames, Invalidation, Machine, PAGE_SIZE, Region};
 
-/// The CPUs that were asked to invalidate, and what.
+/// The target CPUs of an invalidation, and the invalidation.
 pub(crate) type Sent = (CpuSet, Invalidation);
 
 #[derive(Clone)]
@@ -46,7 +46,7 @@ impl TestMachine {
         self.0.current.store(cpu, Ordering::Relaxed);
     }
 
-    /// Returns what was sent since the last call.
+    /// Returns the invalidations that were sent since the last call.
     pub(crate) fn take_sent(&self) -> Vec<Sent> {
         core::mem::take(&mut *self.0.sent.lock().unwrap())
     }

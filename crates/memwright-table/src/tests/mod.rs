@@ -1,4 +1,4 @@
-//! Tests of the parts together, on a small machine.
+//! Tests of this crate's modules together, on a small machine.
 
 mod copy;
 mod folio;

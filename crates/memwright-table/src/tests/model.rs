@@ -1,4 +1,5 @@
-//! The cursor against a map from pages to entries, over windows that cross table boundaries of every kind.
+//! Tests of the cursor against a model, which is a map from pages to entries, over windows that cross table boundaries
+//! of every kind.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -296,7 +297,7 @@ impl World {
         }
     }
 
-    /// Compares every page, as each way to iterate over the whole window finds it, with the model; and the counts.
+    /// Compares every page with the model, for each way to iterate over the window, and compares the counts.
     fn check(&self) {
         let window = self.range(0, WINDOW);
         let mut seen = BTreeMap::new();
@@ -321,7 +322,7 @@ impl World {
         assert_eq!(audit.of(FrameKind::Table), self.table.table_frames());
     }
 
-    /// Adds what an entry says about each of its pages.
+    /// Adds an entry to `seen`, separately for each of its pages.
     fn see(&self, seen: &mut BTreeMap<u64, Entry>, extent: Extent) {
         for page in extent.range.iter() {
             let entry = match extent.entry {

@@ -1,4 +1,4 @@
-//! Folios that are mapped by pages: allocated, freed in part, split.
+//! Tests of folios that are mapped by pages: allocated, freed in part, split.
 
 use std::vec::Vec;
 

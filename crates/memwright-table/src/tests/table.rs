@@ -1,4 +1,4 @@
-//! Shapes of tables: markers at every level, splits, counts.
+//! Tests of the shapes of tables: markers at every level, splits, counts.
 
 use std::sync::Arc;
 use std::vec::Vec;
@@ -104,7 +104,7 @@ fn marks_add_up_and_leave_pages_alone() {
     let both = Entry::marker(Marks::GUARD | Marks::UFFD_WP);
     for (at, entry) in [
         (0, guard),
-        // A guard marker takes no write protection; a write-protected marker takes a guard.
+        // Write protection is not added to a guard marker; a guard is added to a write-protected marker.
         (4, guard),
         (5, page),
         (7, guard),
