@@ -18,7 +18,7 @@ impl Placed {
         Self { runs: Vec::new() }
     }
 
-    /// Returns the policy of page `index`, or none if it was not set.
+    /// Returns the policy of page `index`, or `PolicyId::NONE` if no policy was set.
     pub(crate) fn get(&self, index: u64) -> PolicyId {
         let place = self.runs.partition_point(|(run, _)| run.end <= index);
         match self.runs.get(place) {
@@ -35,7 +35,7 @@ impl Placed {
         if range.is_empty() {
             return Ok(());
         }
-        // One additional run, and one that is split in two.
+        // Reserve room for the new run, and for a run that it splits in two.
         self.runs.try_make_room(2)?;
         let first = self.runs.partition_point(|(run, _)| run.end <= range.start);
         let last = self.runs.partition_point(|(run, _)| run.start < range.end);

@@ -10,7 +10,7 @@ use crate::error::FaultError;
 use crate::fault::{Access, FaultKind};
 use crate::vma::AreaFlags;
 
-/// Protection keys apply only to the program's own accesses.
+/// `user` is false because protection keys apply only to the program's own accesses.
 const FOREIGN_READ: Access = Access {
     user: false,
     ..Access::READ
@@ -94,7 +94,8 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 /// Calls `act` for each page that `length` bytes from `address` on touch, with the address in the page, the number of
-/// bytes before it, and the number of bytes in the page.
+/// bytes before that address, and the number of bytes in the page. Returns the first error of `act`, with the number of
+/// bytes before its page.
 fn for_pages(
     address: VirtAddr,
     length: usize,
@@ -148,8 +149,7 @@ impl<M: Machine> AddressSpace<M> {
         pinned.ok_or(FaultError::NoArea)
     }
 
-    /// Accounts `pages` as pinned for a long time, for a caller that has pinned them (`mm_struct.pinned_vm` of Linux
-    /// 7.2).
+    /// Accounts `pages` as long-term pinned, for a caller that has pinned them (`mm_struct.pinned_vm` of Linux 7.2).
     pub fn account_pinned(&self, pages: u64) {
         let pinned = self.core.pinned_pages();
         pinned.fetch_add(pages, Ordering::Relaxed);

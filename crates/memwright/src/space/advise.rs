@@ -176,7 +176,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Refuses advice on locked memory and hugetlb pages, which reclaim never takes.
+/// Refuses advice on locked memory and hugetlb pages, which are never reclaimed.
 fn refuse_locked<M: Machine>(area: &Area<M>, part: PageRange) -> Result<(), AdviseError> {
     if area
         .flags
@@ -231,8 +231,8 @@ fn check_flag<M: Machine>(
 }
 
 impl<M: Machine> Core<M> {
-    /// Calls `act` for each area of `range` with its part of the range, and skips holes. The first hole is reported at
-    /// the end (Linux 7.2 `madvise_walk_vmas`).
+    /// Calls `act` for each area of `range` with the part of the area that is in the range. Holes are skipped: if there
+    /// are any, the call returns an error for the first one at the end (Linux 7.2 `madvise_walk_vmas`).
     fn for_each_area(
         &self,
         range: PageRange,
@@ -259,7 +259,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Records the expected access pattern in the area flags. It has no other effect (Linux 7.2
+    /// Records the expected access pattern in the area flags, without any other effect (Linux 7.2
     /// `madvise_vma_behavior`).
     fn advise_order(&self, range: PageRange, order: AreaFlags) -> Result<Advised, AdviseError> {
         let mut areas = self.areas.write();
@@ -277,7 +277,7 @@ impl<M: Machine> Core<M> {
         Ok(self.change_flags(&mut areas, range, Holes::Pass, rule)?)
     }
 
-    /// Sets or clears a flag of the areas of `range`, up to the first area that refuses the advice.
+    /// Sets or clears `flag` in the areas of `range`, up to the first area that refuses the advice.
     fn advise_flag(
         &self,
         range: PageRange,
@@ -340,7 +340,7 @@ impl<M: Machine> Core<M> {
         result.map(|()| advised)
     }
 
-    /// Installs or removes guard markers. Installing unmaps the pages.
+    /// Installs guard markers in `range`, which unmaps the pages, or removes the markers.
     fn guard(&self, range: PageRange, install: bool) -> Result<(), AdviseError> {
         let mut areas = self.areas.write();
         let cpu = self.cpu();

@@ -46,7 +46,7 @@ impl<M: Machine> AddressSpace<M> {
     ) -> Result<AddressSpace<M>, ForkError> {
         let core = &*self.core;
         let cpu = core.cpu();
-        // Declared first so that it is dropped last: on error this frees what was copied so far.
+        // Declared first so that it is dropped last: on error, the drop frees the partial child.
         let child = Self::new(core.memory.clone(), core.layout, core.template)?;
         child.refuse_huge(core.huge_refusal());
         let mut areas = core.areas.write();
@@ -199,7 +199,8 @@ fn copy_entries<M: Machine>(
                 copy_pinned(child, cpu, (area, watched), &mut to, page)?;
                 entries += 1;
             }
-            // Swap entries need no copy here, and the next fault resolves a migrating page.
+            // The entry was not a present page that needs a copy. If it is migrating, the child's next access faults
+            // the page in.
             CopyStop::NotPresent(entry) => debug_assert!(!matches!(entry, Entry::Present(_))),
         }
         rest = PageRange::new(from.entry().range.end, rest.end);
@@ -207,7 +208,7 @@ fn copy_entries<M: Machine>(
     Ok(entries)
 }
 
-/// Copies the page for the child at once, because the parent's page is pinned and must stay exclusive (rule:
+/// Copies `page` for the child at once, because the parent's page is pinned and must stay exclusive (rule:
 /// exclusive-before-pin).
 fn copy_pinned<M: Machine>(
     child: &Core<M>,

@@ -56,7 +56,7 @@ pub(crate) use self::zap::Taken;
 
 /// The number of areas between two scheduling points of an operation on many areas.
 pub(crate) const AREAS: u32 = 64;
-/// The number of pages between two scheduling points, where each page costs as much as a fault.
+/// The number of pages between two scheduling points of an operation in which each page costs as much as a fault.
 pub(crate) const PAGES: u32 = 64;
 
 /// An area of an address space.

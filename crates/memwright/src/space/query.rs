@@ -38,7 +38,7 @@ impl<M: Machine> AddressSpace<M> {
         Some(visitor(areas.map.get(position)))
     }
 
-    /// Returns whether any page of `length` bytes belongs to an area.
+    /// Returns whether any page of `length` bytes belongs to an area. Returns true if the range wraps around.
     pub fn is_mapped(&self, address: VirtAddr, length: u64) -> bool {
         let Some(range) = PageRange::from_addresses(address, length) else {
             return true;

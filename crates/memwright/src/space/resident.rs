@@ -15,8 +15,8 @@ impl<M: Machine> AddressSpace<M> {
     /// Calls `visitor` with each page of `length` bytes, and whether an access would find it in memory.
     ///
     /// # Errors
-    /// [`AdviseError::Misaligned`], or [`AdviseError::Hole`] where nothing is mapped. The pages below the hole have
-    /// been reported.
+    /// [`AdviseError::Misaligned`], or [`AdviseError::Hole`] where nothing is mapped. `visitor` was called with the
+    /// pages below the hole.
     pub fn resident(
         &self,
         address: VirtAddr,

@@ -54,7 +54,7 @@ impl FolioSplits {
     }
 }
 
-/// The order that no anonymous folio has: there are none of two pages.
+/// The order that no anonymous folio has: anonymous folios of two pages do not exist.
 const NEVER_ANONYMOUS: u8 = 1;
 
 /// One step of a split: the folio of order `from` that begins at page `first` becomes folios of order `to`.
@@ -127,7 +127,7 @@ impl Folio {
     }
 }
 
-/// A page of a folio to split, and where it is mapped.
+/// A page of a folio to be split, and the area or object to which the page belongs.
 struct Found<M: Machine> {
     page: Page,
     /// The page after those that the entry maps.
@@ -150,7 +150,8 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Splits the folios among the `pages` of an object wherever they are mapped, like [`AddressSpace::split_folios`].
+    /// Splits the folios among the pages `pages` of an object, and their entries in all address spaces. Pinned folios
+    /// and folios with extra references are skipped, as by [`AddressSpace::split_folios`].
     pub fn split_object(
         &self,
         object: &dyn Object<M>,
@@ -222,7 +223,7 @@ impl<M: Machine> Memory<M> {
             return false;
         }
         if frames.is_in_folio(folio.head) {
-            // From here on the object returns its pages one by one only.
+            // From here on the object returns only single pages for this range.
             object.part(first);
             object.mappings().split(first, first + HUGE_PAGES);
         }
@@ -331,7 +332,8 @@ impl<M: Machine> Core<M> {
         done
     }
 
-    /// Splits every entry that maps the anonymous huge page, unless it has references other than entries.
+    /// Splits every entry that maps the anonymous huge page, unless the huge page has references other than these
+    /// entries.
     fn split_everywhere(&self, shown: &ShownPage<M>) -> Result<(), OutOfMemory> {
         let showing = shown.spaces(self)?;
         let references = self.memory.frames().references_of_whole(shown.frame);

@@ -29,9 +29,9 @@ impl<M: Machine> AddressSpace<M> {
         self.unmap_telling(address, length, &mut |_, _| {})
     }
 
-    /// Like [`unmap`](Self::unmap), and also calls `witness` for each userfaultfd context in the range that wants unmap
-    /// events. The address space is locked during the call. The event has the complete range. It is also sent for areas
-    /// in front of a sealed area that makes the call fail (`vms_gather_munmap_vmas`).
+    /// Like [`unmap`](Self::unmap), and also calls `witness` for each userfaultfd context in the range that receives
+    /// unmap events. The address space is locked while `witness` runs. The event has the complete range. It is also
+    /// sent for areas below a sealed area that makes the call fail (`vms_gather_munmap_vmas`).
     ///
     /// # Errors
     /// See [`unmap`](Self::unmap).
@@ -107,8 +107,9 @@ impl<M: Machine> Core<M> {
         Ok(removal)
     }
 
-    /// Like [`check_unmap`](Self::check_unmap), for a caller that then unmaps. If a sealed area that is not the first
-    /// stops it, the first area has already been split, as on Linux (`vms_gather_munmap_vmas`).
+    /// Like [`check_unmap`](Self::check_unmap), for a caller that then unmaps the range. If the check fails at a sealed
+    /// area that is not the first one, this also splits the first area at the start of the range, as Linux does
+    /// (`vms_gather_munmap_vmas`).
     pub(crate) fn prepare_unmap(
         &self,
         areas: &mut Areas<M>,
@@ -142,7 +143,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Checks the range, reserves memory, and unmaps the range.
+    /// Checks whether `range` can be unmapped, reserves memory, and unmaps the range.
     pub(crate) fn unmap_range(
         &self,
         areas: &mut Areas<M>,
