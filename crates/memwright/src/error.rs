@@ -35,7 +35,7 @@ pub enum MapError {
     TooLow,
     /// No free range is long enough (ENOMEM).
     NoRoom,
-    /// The range overlaps an existing mapping at this address, and must not replace it (EEXIST).
+    /// The range overlaps an existing mapping at this address, which the request must not replace (EEXIST).
     Taken(VirtAddr),
     /// The offset plus the length does not fit (EOVERFLOW).
     OffsetTooLarge,
@@ -106,7 +106,8 @@ pub enum RemapError {
     OutOfRange,
     /// The new range begins below the lowest user address (EPERM).
     TooLow,
-    /// The area cannot grow in place and must not move, or no free range is long enough (ENOMEM).
+    /// The area cannot grow in place and the caller does not allow it to move, or no free range is long enough
+    /// (ENOMEM).
     NoRoom,
     /// A limit forbids it (ENOMEM; EAGAIN for [`Limit::Locked`]).
     OverLimit(Limit),
@@ -162,7 +163,8 @@ pub(crate) struct Stopped {
 }
 
 impl Stopped {
-    /// The userfaultfd fault that must be resolved before the operation is repeated, if that is why it stopped.
+    /// Returns the userfaultfd fault that must be resolved before the operation is repeated, or `None` if the operation
+    /// stopped for another reason.
     pub(crate) fn awaits(self) -> Option<Awaited> {
         let Self { at, access, error } = self;
         match error {
@@ -263,11 +265,11 @@ pub enum FaultError {
     Guard,
     /// The entry is a poison marker (SIGBUS, `BUS_ADRERR`).
     Poison,
-    /// The page is beyond the end of the object, or the object may not have more pages (SIGBUS, `BUS_ADRERR`).
+    /// The page is beyond the end of the object, or the object has reached its limit of pages (SIGBUS, `BUS_ADRERR`).
     BeyondObject,
     /// Reading the page from its object or swap device failed (SIGBUS, `BUS_ADRERR`).
     Io,
-    /// The stack may not expand to this address (SIGSEGV, `SEGV_MAPERR`).
+    /// The stack is not allowed to expand to this address (SIGSEGV, `SEGV_MAPERR`).
     StackLimit,
     /// The hugetlb pool has no free page (SIGBUS, `BUS_ADRERR`).
     NoHugePage,
@@ -280,8 +282,8 @@ pub enum FaultError {
 }
 
 impl FaultError {
-    /// Whether the VMA permits the access but the page cannot be provided. Linux counts such a fault in `pgfault`; it
-    /// does not count faults that it refuses (Linux 7.3 `mm/memory.c`, `mm_account_fault`).
+    /// Returns whether the VMA permits the access but the page cannot be provided. Linux counts such a fault in
+    /// `pgfault`; it does not count faults that it refuses (Linux 7.3 `mm/memory.c`, `mm_account_fault`).
     pub(crate) const fn is_failure(self) -> bool {
         match self {
             Self::Guard | Self::Poison | Self::BeyondObject | Self::Io | Self::NoHugePage => true,
@@ -296,13 +298,14 @@ impl FaultError {
     }
 }
 
-/// Why a userfaultfd registration, unregistration or write protection failed, or a `PAGEMAP_SCAN`.
+/// Why a userfaultfd registration, unregistration or write protection failed, or why a `PAGEMAP_SCAN` failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchError {
     /// Nothing is mapped in the range, the range is not page-aligned or not in user addresses, or its memory does not
     /// support the mode (EINVAL).
     Invalid,
-    /// An area in the range may never become writable (EPERM).
+    /// An area in the range can never become writable, or a scan requires tracked stores and the area does not have
+    /// them (EPERM).
     NotWritable,
     /// Memory in the range is registered with another userfaultfd (EBUSY).
     Busy,
@@ -366,7 +369,7 @@ pub enum ObjectError {
     BeyondEnd,
     /// No frame is free.
     OutOfMemory,
-    /// The object may have no more pages: the [`Room`](crate::object::Room) that it allocates from is full.
+    /// The limit of pages is reached: the [`Room`](crate::object::Room) that the object allocates from is full.
     NoRoom,
     /// The backing store reported an I/O error.
     Io,
@@ -383,7 +386,7 @@ impl From<ObjectError> for FaultError {
             ObjectError::BeyondEnd | ObjectError::NoRoom => Self::BeyondObject,
             ObjectError::OutOfMemory => Self::OutOfMemory,
             ObjectError::Io => Self::Io,
-            // The page becomes available once another fault, or the next one, has swapped it in.
+            // The page becomes available when the read or writeback ends, or when it has been swapped in.
             ObjectError::WouldBlock | ObjectError::InSwap => Self::WouldBlock,
         }
     }

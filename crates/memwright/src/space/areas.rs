@@ -261,7 +261,7 @@ impl<M: Machine> Areas<M> {
         let _ = self.gained.try_push(range);
     }
 
-    /// Removes and returns the parts that [`note_gained`](Self::note_gained) recorded.
+    /// Removes and returns the parts that `note_gained` recorded.
     pub(crate) fn take_gained(&mut self) -> Vec<PageRange> {
         core::mem::take(&mut self.gained)
     }

@@ -68,8 +68,8 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Does the work of [`AddressSpace::discard`], area by area. Holes are skipped: if there are any, the call returns
-    /// an error for the first one at the end (`madvise_walk_vmas`).
+    /// Does the work of `AddressSpace::discard`, area by area. Holes are skipped: if there are any, the call returns an
+    /// error for the first one at the end (`madvise_walk_vmas`).
     fn discard(
         &self,
         range: PageRange,

@@ -172,9 +172,9 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Sets the anon_vma of the area at `position`, if the area became writable and
-    /// [`populate_gained`](Self::populate_gained) will copy its pages. A protection change calls this before it changes
-    /// the next area, because Linux makes the copies at this point, and the anon_vma decides whether areas merge.
+    /// Sets the anon_vma of the area at `position`, if the area became writable and `populate_gained` will copy its
+    /// pages. A protection change calls this before it changes the next area, because Linux makes the copies at this
+    /// point, and the anon_vma decides whether areas merge.
     #[cold]
     #[inline(never)]
     pub(crate) fn found_gained(&self, areas: &Areas<M>, position: Position) {

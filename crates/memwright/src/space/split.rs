@@ -127,7 +127,7 @@ impl Folio {
     }
 }
 
-/// A page of a folio to be split, and the area or object to which the page belongs.
+/// A page of a folio to be split, and how to find the entries that map the folio.
 struct Found<M: Machine> {
     page: Page,
     /// The page after those that the entry maps.
@@ -139,7 +139,7 @@ struct Found<M: Machine> {
 
 impl<M: Machine> AddressSpace<M> {
     /// Splits the folios that are mapped in `range`, anonymous or of an object, up to the first hole. Hugetlb pages,
-    /// pinned folios, and folios with extra references are skipped.
+    /// pinned folios and folios with extra references are skipped.
     ///
     /// When an anonymous folio becomes single pages, those that are all zero and exclusive to this address space are
     /// replaced by the zero frame, except in locked and userfaultfd areas (Linux 7.2 `mm/migrate.c`,

@@ -28,8 +28,8 @@ pub enum Fill<'a> {
 
 impl<M: Machine> AddressSpace<M> {
     /// Fills `page`, which must be unmapped and in a registered area, atomically for all threads. The area may be
-    /// registered with any userfaultfd: Linux does not check that either (`validate_dst_vma`). If `protect`, the page
-    /// is mapped write-protected.
+    /// registered with a userfaultfd other than the caller's: Linux does not check that either (`validate_dst_vma`). If
+    /// `protect` is set, the page is mapped write-protected.
     ///
     /// # Errors
     /// See [`FillError`]. On error nothing has changed.
@@ -75,14 +75,14 @@ pub(super) const PAGE_OVER: Marks = Marks::UFFD_WP.union(Marks::POISON);
 
 /// The place of a page to fill.
 pub(super) struct Place<'a, M: Machine> {
-    /// The fault that is resolved, or that would be.
+    /// The fault that a thread takes, or would take, at the page.
     pub(super) fault: Fault<'a, M>,
     pub(super) protect: bool,
 }
 
 impl<M: Machine> Place<'_, M> {
-    /// Checks that the area is memory, and that the page is not beyond the end of its object. Both apply to private
-    /// memory too (Linux 7.2 `mm/userfaultfd.c`, `mfill_atomic` and `mfill_file_over_size`).
+    /// Checks that the area is memory, and that the page is not beyond the end of its object. Both checks apply to
+    /// private memory too (Linux 7.2 `mm/userfaultfd.c`, `mfill_atomic` and `mfill_file_over_size`).
     fn check_object(&self, fill: &Fill<'_>) -> Result<(), FillError> {
         let area = self.fault.area;
         if !is_memory(area) {
@@ -99,8 +99,8 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// Returns the bits of an entry for a page in this state, write-protected if requested, and writable if the rule
-    /// allows it.
+    /// Returns the bits of an entry for a page with the bits `state`: write-protected if requested, and writable if the
+    /// rule allows it. If the contents are not `stored` by this call, the write-upgrade policy must allow it too.
     pub(super) fn bits(&self, state: Bits, stored: bool) -> Bits {
         let view = self.fault.area.view();
         let mut bits = access_bits(self.fault.area.rights()) | state;
@@ -186,8 +186,8 @@ impl<M: Machine> Place<'_, M> {
         let memory = &*self.fault.core.memory;
         let generation = object.mappings().generation();
         let frame = self.frame(FrameKind::Object, bytes)?;
-        // Allocate the page table first: if that failed after the object has the page, a retry would report that the
-        // page exists.
+        // Allocate the page table first. If the allocation failed after the object had the page, a retry would fail
+        // because the page exists.
         self.vacancy(PAGE_OVER)?.reach()?;
         let shown = frame.clone();
         let index = self.fault.area.offset_of(self.fault.page);

@@ -74,8 +74,8 @@ fn check_area<M: Machine>(
 }
 
 impl<M: Machine> Core<M> {
-    /// Sets the userfaultfd flags and the context of the parts of areas in `range` to what `rule` returns, if it
-    /// returns any, splitting and merging as needed.
+    /// Calls `rule` for each area in `range`. If it returns userfaultfd flags and a context, sets them for the part of
+    /// the area that is in `range`, splitting and merging areas as needed.
     pub(crate) fn rewatch(
         &self,
         areas: &mut Areas<M>,

@@ -84,8 +84,8 @@ fn check_areas<M: Machine>(
 }
 
 impl<M: Machine> Core<M> {
-    /// Moves the first page of `left`, or skips it if it is missing. A huge page is moved as one if all of it moves to
-    /// a place without a page table. Returns the number of pages moved or skipped.
+    /// Moves the first page of `left`, or skips it if it is missing. A huge page is moved as one if all of it is in
+    /// `left` and its target is aligned and has no page table. Returns the number of pages moved or skipped.
     fn relocate_next(
         &self,
         left: PageRange,
@@ -127,7 +127,7 @@ impl<M: Machine> Core<M> {
         Ok(moving.len())
     }
 
-    /// Checks that the page has no other entries and no pins. The shared zero page may always be moved.
+    /// Checks that the page has no other entries and no pins. An entry of the shared zero page can always be moved.
     fn check_movable(&self, page: Present) -> Result<(), MoveError> {
         let borrowed = page.bits.contains(Bits::BORROWED);
         let own = page.bits.contains(Bits::EXCLUSIVE) && !page.bits.contains(Bits::MERGED);
