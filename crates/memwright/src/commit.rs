@@ -178,7 +178,7 @@ impl Commit {
         count.store(count.load(Ordering::Relaxed) + pages, Ordering::Relaxed);
     }
 
-    /// Records with the lock statistics that `cpu`, the calling CPU, wrote its count.
+    /// Reports to the lock statistics that `cpu`, the calling CPU, wrote the cache line of its count.
     pub(crate) fn note_line(&self, cpu: CpuId) {
         stat::line(Line::Commit, &self.cpus[cpu.index()]);
     }

@@ -43,7 +43,7 @@ pub enum MapError {
     Denied,
     /// A sealed area, from this address on, would be replaced (EPERM).
     Sealed(VirtAddr),
-    /// A limit forbids it (ENOMEM; EAGAIN for [`Limit::Locked`]).
+    /// The operation would exceed a limit (ENOMEM; EAGAIN for [`Limit::Locked`]).
     OverLimit(Limit),
     /// The commit charge exceeds what the overcommit mode allows (ENOMEM).
     Overcommit,
@@ -75,7 +75,7 @@ pub enum ProtectError {
     Misaligned,
     /// The range wraps around or leaves user addresses (ENOMEM).
     OutOfRange,
-    /// Nothing is mapped here (ENOMEM).
+    /// Nothing is mapped at this address (ENOMEM).
     Hole(VirtAddr),
     /// The rights exceed the maximum rights of the area, or MDWE denies them (EACCES).
     Denied(VirtAddr),
@@ -83,7 +83,7 @@ pub enum ProtectError {
     Key,
     /// The area is sealed (EPERM).
     Sealed(VirtAddr),
-    /// A limit forbids it (ENOMEM).
+    /// The operation would exceed a limit (ENOMEM).
     OverLimit(Limit),
     /// The commit charge exceeds what the overcommit mode allows (ENOMEM).
     Overcommit,
@@ -109,7 +109,7 @@ pub enum RemapError {
     /// The area cannot grow in place and the caller does not allow it to move, or no free range is long enough
     /// (ENOMEM).
     NoRoom,
-    /// A limit forbids it (ENOMEM; EAGAIN for [`Limit::Locked`]).
+    /// The operation would exceed a limit (ENOMEM; EAGAIN for [`Limit::Locked`]).
     OverLimit(Limit),
     /// The commit charge exceeds what the overcommit mode allows (ENOMEM).
     Overcommit,
@@ -122,7 +122,7 @@ pub enum RemapError {
 pub enum AdviseError {
     /// The address is not a multiple of the page size, or the range wraps around (EINVAL).
     Misaligned,
-    /// Nothing is mapped here; the advice was still applied to the rest of the range (ENOMEM).
+    /// Nothing is mapped at this address; the advice was still applied to the rest of the range (ENOMEM).
     Hole(VirtAddr),
     /// The advice does not apply to this area (EINVAL).
     NotApplicable(VirtAddr),
@@ -134,7 +134,7 @@ pub enum AdviseError {
     Fault(FaultError),
     /// A userfaultfd must resolve a fault first; the caller then repeats the call.
     Watched(Awaited),
-    /// A limit forbids it (ENOMEM).
+    /// The operation would exceed a limit (ENOMEM).
     OverLimit(Limit),
     /// A page is temporarily in use: the caller may repeat the call (EAGAIN).
     Busy(VirtAddr),
@@ -148,9 +148,9 @@ pub enum AdviseError {
 pub struct Awaited {
     /// The page.
     pub at: VirtAddr,
-    /// The kind of access that the operation makes.
+    /// The access that faulted.
     pub access: Access,
-    /// What is reported to the userfaultfd.
+    /// The kind of fault that the caller reports to the userfaultfd.
     pub fault: WatchedFault,
 }
 
@@ -203,9 +203,9 @@ pub enum SealError {
     /// The address is not a multiple of the page size, the range wraps around, or it begins or ends inside a hugetlb
     /// page (EINVAL).
     Invalid,
-    /// Nothing is mapped here (ENOMEM).
+    /// Nothing is mapped at this address (ENOMEM).
     Hole(VirtAddr),
-    /// A limit forbids it (ENOMEM). Areas below have been sealed.
+    /// The operation would exceed a limit (ENOMEM). Areas below have been sealed.
     OverLimit(Limit),
     /// No memory for a structure (ENOMEM). Areas below have been sealed.
     OutOfMemory,
@@ -216,9 +216,9 @@ pub enum SealError {
 pub enum LockError {
     /// The range wraps around (EINVAL).
     OutOfRange,
-    /// Nothing is mapped here (ENOMEM).
+    /// Nothing is mapped at this address (ENOMEM).
     Hole(VirtAddr),
-    /// A limit forbids it (ENOMEM; EPERM when the limit is zero).
+    /// The operation would exceed a limit (ENOMEM; EPERM when the limit is zero).
     OverLimit(Limit),
     /// A page could not be populated (ENOMEM, or EAGAIN).
     Fault(FaultError),
@@ -235,7 +235,7 @@ pub enum SyncError {
     Misaligned,
     /// The range wraps around (ENOMEM).
     OutOfRange,
-    /// Nothing is mapped here; the rest of the range was still written back (ENOMEM).
+    /// Nothing is mapped at this address; the rest of the range was still written back (ENOMEM).
     Hole(VirtAddr),
     /// Invalidation was requested for locked memory (EBUSY).
     Locked(VirtAddr),
@@ -255,7 +255,7 @@ pub enum ForkError {
 /// Why a page fault was not resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultError {
-    /// Nothing is mapped here (SIGSEGV, `SEGV_MAPERR`).
+    /// Nothing is mapped at this address (SIGSEGV, `SEGV_MAPERR`).
     NoArea,
     /// The area does not grant the right (SIGSEGV, `SEGV_ACCERR`).
     Denied,
@@ -311,7 +311,7 @@ pub enum WatchError {
     Busy,
     /// Memory in the range is not registered with the userfaultfd in this mode (ENOENT).
     NotWatched,
-    /// A limit forbids it (ENOMEM).
+    /// The operation would exceed a limit (ENOMEM).
     OverLimit(Limit),
     /// No memory for a structure (ENOMEM).
     OutOfMemory,
@@ -339,7 +339,7 @@ pub enum MoveError {
     Marked,
     /// The target already has a page (EEXIST).
     Exists,
-    /// The page has other users, is pinned or is being migrated (EBUSY).
+    /// The page is shared, pinned or being migrated (EBUSY).
     Busy,
     /// No memory (ENOMEM).
     OutOfMemory,
@@ -371,7 +371,7 @@ pub enum ObjectError {
     OutOfMemory,
     /// The limit of pages is reached: the [`Room`](crate::object::Room) that the object allocates from is full.
     NoRoom,
-    /// The backing store reported an I/O error.
+    /// Access to the backing store failed with an I/O error.
     Io,
     /// The page is being read or written back: the caller waits, then retries.
     WouldBlock,

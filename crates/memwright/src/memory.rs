@@ -40,7 +40,7 @@ pub struct Memory<M: Machine> {
     counters: Counters,
     /// Whether events are traced or lock statistics are taken. Checked wherever an event happens.
     watched: AtomicBool,
-    /// Whether `sink` is set. Checked before its lock is taken.
+    /// Whether `sink` is set. Checked before the lock of `sink` is taken.
     tracing: AtomicBool,
     sink: Lock<Option<&'static dyn TraceSink>>,
     fault_sink: Lock<Option<&'static dyn FaultSink>>,
@@ -283,7 +283,7 @@ impl<M: Machine> Memory<M> {
         self.watched.store(watched, Ordering::Release);
     }
 
-    /// Reports pages faulted in without a trap to `sink` from now on.
+    /// Sets the sink that receives the counts of pages faulted in without a trap from now on.
     pub fn set_fault_sink(&self, sink: &'static dyn FaultSink) {
         *self.fault_sink.lock() = Some(sink);
     }

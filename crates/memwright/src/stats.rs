@@ -25,7 +25,7 @@ pub enum Source {
 /// The definition of one row.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
-    /// The row.
+    /// The row that is defined.
     pub row: Row,
     /// Its name in JSON and in the host-guest protocol.
     pub name: &'static str,
@@ -339,7 +339,7 @@ impl Counters {
         }
     }
 
-    /// Records with the lock statistics that `cpu`, the calling CPU, wrote its counters.
+    /// Reports to the lock statistics that `cpu`, the calling CPU, wrote the cache lines of its counters.
     pub(crate) fn note_lines(&self, cpu: CpuId) {
         for counter in self.cpus[cpu.index()].0.iter().step_by(COUNTERS_IN_LINE) {
             stat::line(Line::Account, counter);

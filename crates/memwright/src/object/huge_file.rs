@@ -27,7 +27,7 @@ use crate::huge::HUGE_PAGES;
 use crate::memory::Memory;
 use crate::stats::Row;
 
-/// Bytes of a huge page.
+/// The size of a huge page in bytes.
 pub const HUGE_BYTES: u64 = HUGE_PAGES << 12;
 
 /// The data that the lock of a file guards.

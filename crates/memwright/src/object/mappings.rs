@@ -230,7 +230,8 @@ impl<M: Machine> Attachment<M> {
         &self.object
     }
 
-    /// Returns whether both refer to the same open object, so that areas may merge. Hugetlb areas never merge.
+    /// Returns whether both attachments refer to the same open object, so that their areas can merge. Hugetlb areas
+    /// never merge.
     pub(crate) fn same(&self, other: &Self) -> bool {
         core::ptr::addr_eq(Arc::as_ptr(&self.object), Arc::as_ptr(&other.object))
             && self.may_merge()

@@ -75,7 +75,7 @@ pub enum CollapseError {
 /// Something with pages that areas can map.
 ///
 /// An area holds the object as `Arc<dyn Object<M>>`. Two neighbouring areas merge only if they hold the same `Arc` (as
-/// Linux requires the same open file). Several objects may share one [`Mappings`], which identifies the set of pages.
+/// Linux requires the same open file). Several objects can share one [`Mappings`], which identifies the set of pages.
 ///
 /// # Locks
 /// The methods are called with the address space locked for reading at most, and never with a page-table lock held.

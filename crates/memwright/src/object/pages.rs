@@ -50,7 +50,7 @@ pub struct Pages<M: Machine> {
     count: u64,
     /// The number of pages in swap: 32 bits suffice for 16 TiB.
     swapped: u32,
-    /// The page limit that this store shares with other stores.
+    /// The limit of pages that this store shares with other stores; `None` without a limit.
     room: Option<Arc<Room>>,
 }
 

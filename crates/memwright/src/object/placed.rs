@@ -7,7 +7,7 @@ use memwright_table::{OutOfMemory, TryPush};
 
 use crate::numa::PolicyId;
 
-/// Policies of ranges of pages, shared by all mappings: sorted, none empty, no two overlap.
+/// The policies of ranges of pages, which all mappings share. The ranges are sorted, nonempty and disjoint.
 #[derive(Debug, Default)]
 pub(crate) struct Placed {
     runs: Vec<(Range<u64>, PolicyId)>,

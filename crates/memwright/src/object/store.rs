@@ -27,7 +27,7 @@ pub(crate) struct State<M: Machine> {
 /// The pages of one object.
 pub(crate) struct Store<M: Machine> {
     state: Lock<State<M>>,
-    /// The limit and settings that it shares with other stores of the mount.
+    /// The limit and settings that the store shares with other stores of the mount.
     pub(super) room: Option<Arc<Room>>,
     /// Whether the pages are locked in memory (`SHM_LOCK`).
     pub(crate) locked: AtomicBool,

@@ -113,8 +113,8 @@ fn for_pages(
 
 impl<M: Machine> AddressSpace<M> {
     /// Returns a reference to the frame of the page at `address`, for later reading (Linux 7.2 `mm/gup.c`,
-    /// `get_user_pages` with `FOLL_GET`). Later stores of this process to the page may be visible in the frame. Stores
-    /// of other processes are not, because a page with two references is not exclusive.
+    /// `get_user_pages` with `FOLL_GET`). Later stores of this process to the page can be visible in the frame. Stores
+    /// of other processes are not visible, because a page with two references is not exclusive.
     ///
     /// # Errors
     /// Those of a load by the program.

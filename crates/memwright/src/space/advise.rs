@@ -76,7 +76,7 @@ pub enum Advised {
 }
 
 impl Advice {
-    /// Returns whether the advice discards contents, now or in a child (Linux 7.2 `is_discard`). A sealed area may
+    /// Returns whether the advice discards contents, now or in a child (Linux 7.2 `is_discard`). A sealed area can
     /// refuse such advice.
     fn discards(self) -> bool {
         match self {
@@ -188,7 +188,8 @@ fn refuse_locked<M: Machine>(area: &Area<M>, part: PageRange) -> Result<(), Advi
 }
 
 /// Refuses to discard the contents of a sealed area that the program cannot overwrite either: private anonymous memory
-/// that is not writable. File contents may be discarded, since they can be read again (Linux 7.2 `can_madvise_modify`).
+/// that is not writable. Discarding file contents is allowed, because they can be read again (Linux 7.2
+/// `can_madvise_modify`).
 pub(super) fn check_seal<M: Machine>(
     core: &Core<M>,
     area: &Area<M>,

@@ -17,7 +17,7 @@ use crate::vma::{self, AreaFlags, AreaMap, Backed, Position, Rights};
 /// The backing of an area.
 pub struct Backing<M: Machine> {
     attachment: Option<Attachment<M>>,
-    /// The userfaultfd context that handles faults here. The area's flags say which faults.
+    /// The userfaultfd context that handles faults in the area. The area's flags say which faults.
     watcher: Option<Watch>,
 }
 
@@ -61,7 +61,7 @@ impl<M: Machine> Backing<M> {
         }
     }
 
-    /// Returns the userfaultfd context that handles faults here.
+    /// Returns the userfaultfd context that handles faults in the area, if any.
     #[inline]
     pub fn watcher(&self) -> Option<&Watch> {
         self.watcher.as_ref()
@@ -396,7 +396,7 @@ impl<M: Machine> Areas<M> {
         Ok(())
     }
 
-    /// Empties the map and the totals, unaccounts the areas, and returns them.
+    /// Empties the map, resets the totals, and unaccounts the areas. Returns the previous map.
     pub(crate) fn take_all(&mut self, memory: &Memory<M>) -> AreaMap<Backing<M>> {
         for area in self
             .map
@@ -414,7 +414,7 @@ impl<M: Machine> Areas<M> {
         core::mem::replace(&mut self.map, AreaMap::new())
     }
 
-    /// Checks whether `pages` more pages may be locked.
+    /// Checks whether the limit allows `pages` more locked pages.
     pub(crate) fn check_locked(&self, pages: u64) -> Result<(), Limit> {
         let limit = self.limits.locked / PAGE_SIZE as u64;
         if self.limits.may_lock_any || self.locked + pages <= limit {

@@ -1,4 +1,4 @@
-//! Collapsing shared memory: pages of an object become one huge page, which is mapped here (Linux 7.2
+//! Collapsing shared memory: pages of an object become one huge page, which this address space can then map (Linux 7.2
 //! `mm/khugepaged.c`, `collapse_file` and `collapse_pte_mapped_thp`).
 
 use alloc::sync::Arc;

@@ -170,7 +170,7 @@ fn copy_entries<M: Machine>(
         rule = rule.keep_uffd_wp();
     }
     if area.flags.intersects(AreaFlags::MARKED) {
-        // A marker may span the boundary of this area and of the neighbour it was split from.
+        // A marker can extend across the boundary between this area and a neighbour from which the area was split.
         core.table.cursor(area.range()).split_edges(gather)?;
     }
     let mut entries = 0;

@@ -22,7 +22,7 @@ impl From<FlagsError> for LockError {
 
 /// Returns the pages that `length` bytes starting at `address` touch.
 fn touched(address: VirtAddr, length: u64) -> Result<PageRange, LockError> {
-    // Rounding up may wrap around, to zero or to a small length (Linux 7.3 `mm/mlock.c`, `do_mlock`).
+    // Rounding up can wrap around, to zero or to a small length (Linux 7.3 `mm/mlock.c`, `do_mlock`).
     let beyond = address.offset() as u64 + PAGE_SIZE as u64 - 1;
     let length = length.wrapping_add(beyond) / PAGE_SIZE as u64 * PAGE_SIZE as u64;
     let start = address.page();

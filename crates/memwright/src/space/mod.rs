@@ -79,7 +79,7 @@ pub struct Layout {
 /// populating), exclusive where areas change. No lock is held when an operation returns, and no operation sleeps: if an
 /// object would have to wait, the operation returns an error, and the caller waits and retries.
 ///
-/// Dropping an address space unmaps everything. By then no CPU may have its table loaded.
+/// Dropping an address space unmaps everything. The caller must ensure that no CPU has its page table loaded by then.
 pub struct AddressSpace<M: Machine> {
     pub(crate) core: Shared<Core<M>>,
 }

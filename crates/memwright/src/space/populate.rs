@@ -154,7 +154,8 @@ impl<M: Machine> Core<M> {
         })
     }
 
-    /// Like [`populate_range`](Self::populate_range), but fails for memory without any rights: `mlock` reports it.
+    /// Like [`populate_range`](Self::populate_range), but populates locked-on-fault areas too, and fails for memory
+    /// without any rights, for which `mlock` returns an error.
     pub(crate) fn populate_strictly(&self, range: PageRange) -> Result<(), Stopped> {
         self.populate_where(range, true, |_| true)
     }
@@ -343,7 +344,7 @@ impl<M: Machine> Core<M> {
             if size == PageSize::Size4K {
                 points.round();
             } else {
-                // The huge page may just have been zeroed.
+                // The fault may have zeroed a huge page, which takes long.
                 pause_point();
             }
             // A huge page is touched only once.

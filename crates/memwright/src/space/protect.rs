@@ -178,7 +178,7 @@ impl Change {
             if self.locked {
                 core.found_gained(areas, position);
             }
-            // The area may have merged with the one above it.
+            // If the area has merged with the one above it, `position` is already that of the next part.
             if areas.map.get(position).end() == rest.start {
                 position = areas
                     .map

@@ -107,7 +107,8 @@ impl<M: Machine> AddressSpace<M> {
         self.core.resident()
     }
 
-    /// Sets the memcg that is charged for the swap slots of pages swapped out from now on.
+    /// Sets the memcg that is charged for the swap slots of pages of this address space that are swapped out from now
+    /// on.
     pub fn set_memcg(&self, memcg: Memcg) {
         self.core.set_memcg(memcg);
     }

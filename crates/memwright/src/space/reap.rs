@@ -11,7 +11,7 @@ impl<M: Machine> AddressSpace<M> {
     /// process must be one that never returns to user mode. Linux keeps the areas and marks them as unstable instead.
     ///
     /// # Errors
-    /// [`UnmapError::OutOfMemory`]. A part of the memory may be unmapped by then.
+    /// [`UnmapError::OutOfMemory`]. A part of the memory can already be unmapped.
     pub fn reap(&self) -> Result<(), UnmapError> {
         let core = &self.core;
         let mut bin = AreaBin::new();

@@ -20,7 +20,7 @@ pub struct RemapRequest {
     pub old_length: u64,
     /// The length of the new range, in bytes.
     pub new_length: u64,
-    /// Whether the mapping may move (`MREMAP_MAYMOVE`).
+    /// Whether the mapping is allowed to move (`MREMAP_MAYMOVE`).
     pub may_move: bool,
     /// The address of the new range, replacing existing mappings (`MREMAP_FIXED`).
     pub fixed: Option<VirtAddr>,
@@ -130,10 +130,10 @@ impl Checked {
 impl<M: Machine> AddressSpace<M> {
     /// Moves or resizes a mapping and returns its new address. Moved pages become soft-dirty.
     ///
-    /// With `fixed` and equal lengths the old range may span several areas (Linux 6.17 and later).
+    /// With `fixed` and equal lengths, the old range can span several areas (Linux 6.17 and later).
     ///
     /// # Errors
-    /// See [`RemapError`]. On error, mappings at a fixed new address may already be unmapped, as on Linux.
+    /// See [`RemapError`]. On error, mappings at a fixed new address can already be unmapped, as on Linux.
     pub fn remap(&self, request: RemapRequest) -> Result<VirtAddr, RemapError> {
         let moved = self.remap_telling(request, &mut |_, _| {})?;
         self.populate_now(moved.to_populate);
@@ -235,12 +235,12 @@ impl<M: Machine> Core<M> {
             return Ok(start);
         }
         if new_pages < old_pages && !moves {
-            // Both the unmapped tail and the remaining part may span several areas and holes (`MREMAP_SHRINK`).
+            // Both the unmapped tail and the remaining part can span several areas and holes (`MREMAP_SHRINK`).
             let tail = PageRange::new(start.add(new_pages), old.end);
             self.unmap_range(areas, tail, bin)?;
             return Ok(start);
         }
-        // Here too the unmapped tail may span several areas, but the part that moves must be in one area.
+        // Here too the unmapped tail can span several areas, but the part that moves must be in one area.
         let rest = PageRange::new(start, start.add(old_pages.min(new_pages)));
         if rest.end > area.end() {
             return Err(RemapError::NoArea(area.end().address()));
@@ -257,8 +257,8 @@ impl<M: Machine> Core<M> {
         self.move_area(areas, request, bin)
     }
 
-    /// Extends the area at `position`, in which `old` is, so that the mapping has `new_pages` pages. Returns false if
-    /// the area does not end with `old`, or if too few free pages follow it.
+    /// Extends the mapping `old`, a part of the area at `position`, in place to `new_pages` pages. Returns false if the
+    /// area does not end with `old`, or if too few free pages follow it.
     fn grow_in_place(
         &self,
         areas: &mut Areas<M>,

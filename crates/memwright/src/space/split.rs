@@ -33,7 +33,7 @@ pub struct FolioSplit {
 }
 
 impl FolioSplit {
-    /// Splits into single pages.
+    /// Splits folios completely, into single pages.
     pub const SINGLE: Self = Self { order: 0, at: None };
 }
 
@@ -106,7 +106,8 @@ impl Folio {
         self.head.number()..self.head.number() + (1 << self.order)
     }
 
-    /// Returns whether a pin may access the folio at any time without an entry (rule: exclusive-before-pin).
+    /// Returns whether a frame of the folio is pinned. The owner of a pin can access the frame at any time without an
+    /// entry (rule: exclusive-before-pin).
     fn is_pinned<M: Machine>(self, frames: &Frames<M>) -> bool {
         let pinned = |number| frames.pins(Frame::new(number)) != 0;
         self.frames().any(pinned)

@@ -1,4 +1,4 @@
-//! Writing back shared mappings (Linux 7.2 `mm/msync.c`).
+//! Writeback of shared mappings (Linux 7.2 `mm/msync.c`).
 
 use bitflags::bitflags;
 use memwright_table::sync::PausePoints;
@@ -21,7 +21,8 @@ bitflags! {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Writes the pages of `length` bytes back to their objects.
+    /// Writes the shared pages of `length` bytes, rounded up to pages, back to their objects, if `flags` contains
+    /// `WAIT`.
     ///
     /// # Errors
     /// See [`SyncError`]. An error for a hole is returned only after the other areas are written back.

@@ -16,7 +16,7 @@ use crate::vma::{AreaBin, AreaFlags};
 pub(crate) struct Removal {
     pub(crate) areas: usize,
     pub(crate) pages: u64,
-    /// Markers may be present and extend beyond the range.
+    /// Whether markers can be present that extend beyond the range.
     pub(crate) guarded: bool,
 }
 
@@ -77,8 +77,9 @@ fn check_kept(flags: AreaFlags, part: PageRange) -> Result<(), UnmapError> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Checks that no part of `range` is sealed and that the area limit allows the split that unmapping may need.
-    /// Returns what unmapping the range removes.
+    /// Checks that no part of `range` is sealed, that no edge cuts a hugetlb page, and that the area limit allows the
+    /// split that unmapping can need. Adds the unmap events of userfaultfd contexts to `notices`. Returns what
+    /// unmapping the range removes.
     fn check_unmap(
         &self,
         areas: &Areas<M>,

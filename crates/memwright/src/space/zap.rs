@@ -70,7 +70,7 @@ impl<M: Machine> Core<M> {
                 Marks::empty()
             }
         };
-        // Entries that another operation has removed may not be flushed yet (rule: see-pending-flushes).
+        // The flush for entries that another operation has removed may still be pending (rule: see-pending-flushes).
         gather.rely_on_pending();
         while let Some(extent) = cursor.next_filled() {
             match extent.entry {

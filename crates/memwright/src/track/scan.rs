@@ -337,7 +337,7 @@ impl<M: Machine> Core<M> {
                     let by_dirty = is_by_dirty(look.area.flags(), PageSize::Size4K);
                     self.protect_one(by_dirty, &mut cursor, gather);
                 } else if protects && is_protectable(extent.entry, categories) {
-                    // For markers and parts of huge pages, more than one slot may be affected.
+                    // Protecting markers and parts of huge pages can change more than one slot.
                     drop(cursor);
                     let part = PageRange::new(extent.range.start, end);
                     self.protect_part(look.area, part, gather)?;

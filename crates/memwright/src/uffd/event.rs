@@ -16,9 +16,9 @@ bitflags! {
         const FORK = 1;
         /// Move: memory stays registered at its new address (`UFFD_FEATURE_EVENT_REMAP`).
         const REMAP = 1 << 1;
-        /// Contents are discarded (`UFFD_FEATURE_EVENT_REMOVE`).
+        /// Discard: contents are about to be discarded (`UFFD_FEATURE_EVENT_REMOVE`).
         const REMOVE = 1 << 2;
-        /// Memory is unmapped (`UFFD_FEATURE_EVENT_UNMAP`).
+        /// Unmap: memory is unmapped (`UFFD_FEATURE_EVENT_UNMAP`).
         const UNMAP = 1 << 3;
     }
 }

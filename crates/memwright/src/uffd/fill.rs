@@ -70,7 +70,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// The markers that a new page replaces; it replaces no others (Linux 7.2 `pte_is_uffd_marker`).
+/// The marks of a marker that a new page replaces. A marker with other marks stays (Linux 7.2 `pte_is_uffd_marker`).
 pub(super) const PAGE_OVER: Marks = Marks::UFFD_WP.union(Marks::POISON);
 
 /// The place of a page to fill.
@@ -118,8 +118,8 @@ impl<M: Machine> Place<'_, M> {
         bits
     }
 
-    /// Returns a cursor at the entry, unless the entry is in use. Markers with no other marks than `gives_way` count as
-    /// empty.
+    /// Returns a cursor at the entry of the page, or an error if the entry is in use. A marker counts as empty if it
+    /// has no marks other than those in `gives_way`.
     pub(super) fn vacancy(&self, gives_way: Marks) -> Result<Cursor<'_, M>, FillError> {
         let table = &self.fault.core.table;
         let start = self.fault.page;
@@ -243,7 +243,8 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// Maps a frame of the object. Returns false if the lookup at `generation` may be stale.
+    /// Maps `frame`, which was looked up in the object at `generation`. Returns false if the lookup may be stale by
+    /// now.
     fn show_frame(
         &self,
         object: &dyn Object<M>,

@@ -11,7 +11,7 @@ use crate::vma::AreaFlags;
 use crate::writable::Grant;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Write-protects `length` bytes, or removes the protection, with at most one flush. The areas may be registered
+    /// Write-protects `length` bytes, or removes the protection, with at most one flush. The areas can be registered
     /// with any userfaultfd of this address space.
     ///
     /// # Errors

@@ -127,7 +127,8 @@ impl<M: Machine> Core<M> {
         Ok(moving.len())
     }
 
-    /// Checks that the page has no other entries and no pins. An entry of the shared zero page can always be moved.
+    /// Checks that no other entry maps the page and that it is not pinned. An entry of the shared zero page can always
+    /// be moved.
     fn check_movable(&self, page: Present) -> Result<(), MoveError> {
         let borrowed = page.bits.contains(Bits::BORROWED);
         let own = page.bits.contains(Bits::EXCLUSIVE) && !page.bits.contains(Bits::MERGED);

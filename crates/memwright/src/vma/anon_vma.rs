@@ -37,12 +37,12 @@ impl AnonVma {
         self != Self::NONE
     }
 
-    /// Returns whether an area without an anon_vma may share this one.
+    /// Returns whether an area without an anon_vma can share this one.
     pub(crate) fn takes_in(self) -> bool {
         self.0 & Self::FORKED == 0
     }
 
-    /// Returns whether areas with these anon_vmas may merge.
+    /// Returns whether areas with these anon_vmas can merge.
     pub(crate) fn may_join(self, other: Self) -> bool {
         match (self.exists(), other.exists()) {
             (false, false) => true,

@@ -52,7 +52,7 @@ impl Rights {
         self.without_key().union(key)
     }
 
-    /// Returns the rights, which must have key 0, with the key of `other`.
+    /// Returns these rights with the key of `other`. These rights must have key 0.
     #[inline]
     pub(crate) const fn with_key_of(self, other: Self) -> Self {
         self.union(other.intersection(Self::KEY))
@@ -87,8 +87,8 @@ bitflags! {
         const DONTDUMP = 1 << 9;
         /// Accounted as committed memory, and unaccounted when the area is unmapped. Set by the memory manager.
         const ACCOUNTED = 1 << 10;
-        /// Guard markers may be present (`MADV_GUARD_INSTALL`): fork copies them and `MADV_DONTNEED` keeps them. Never
-        /// cleared.
+        /// Guard markers can be present (`MADV_GUARD_INSTALL`): fork copies the markers and `MADV_DONTNEED` keeps them.
+        /// Never cleared.
         const GUARDED = 1 << 11;
         /// Reclaim is allowed to free the pages, written or not. Such an area is never locked (`MAP_DROPPABLE`).
         const DROPPABLE = 1 << 12;
@@ -162,7 +162,7 @@ impl AreaFlags {
         .union(Self::UFFD_BY_DIRTY)
         .union(Self::UFFD_UNPOPULATED);
 
-    /// The flags that are checked before a page is filled.
+    /// The flags for which a fault takes a slower path before it fills a page.
     pub(crate) const ON_FILL: Self = Self::UFFD.union(Self::PLACED);
 
     /// Flags in which two areas may differ and still merge. The merged area has such a flag if one of the two areas had
@@ -221,17 +221,17 @@ impl<B: Backed> Area<B> {
         self.rights
     }
 
-    /// Returns the most that a protection change may grant.
+    /// Returns the most that a protection change can grant.
     pub fn max_rights(&self) -> Rights {
         self.max_rights
     }
 
-    /// Returns the NUMA policy of the area, if it has one.
+    /// Returns the NUMA policy of the area; `PolicyId::NONE` if it has none.
     pub fn placement(&self) -> PolicyId {
         self.placement
     }
 
-    /// Returns the other properties.
+    /// Returns the properties of the area other than its rights.
     pub fn flags(&self) -> AreaFlags {
         self.flags
     }
@@ -257,7 +257,7 @@ impl<B: Backed> Area<B> {
         self.flags.contains(AreaFlags::SHARED)
     }
 
-    /// Returns whether an anonymous page was ever created here, that is, whether the area has an anon_vma.
+    /// Returns whether an anonymous page was ever created in this area, that is, whether the area has an anon_vma.
     #[inline]
     pub fn has_faulted(&self) -> bool {
         self.anon_vma.get().exists()

@@ -8,8 +8,8 @@ use memwright_table::{OutOfMemory, TryPush};
 use super::area::Area;
 use crate::uffd::Notices;
 
-/// Areas removed from the map, to be dropped once no lock is held: dropping the last user of an object may run file
-/// system code, which has locks of its own.
+/// Areas removed from the map, to be dropped once no lock is held: dropping the last user of an object can run file
+/// system code, which takes its own locks.
 ///
 /// Space is reserved before the first area is removed. The first few areas need no allocation. Further areas are stored
 /// in chunks, because one `munmap` can remove as many areas as a process can have, and the heap has no contiguous space

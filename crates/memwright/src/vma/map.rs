@@ -38,7 +38,8 @@ pub(crate) struct Position {
 #[derive(Debug)]
 pub(crate) struct AreaMap<B> {
     pub(super) chunks: Vec<Chunk<B>>,
-    /// The position at which [`locate`](AreaMap::locate) last found an area. It is a hint, which is checked before use.
+    /// The position at which [`locate`](AreaMap::locate) last found an area. It is only a hint: `locate` checks it
+    /// before use.
     recent: Position,
     spare: Vec<Vec<Area<B>>>,
     count: usize,

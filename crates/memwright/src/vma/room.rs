@@ -41,7 +41,7 @@ impl<B: Backed> AreaMap<B> {
                 continue;
             }
             if chunk.room < pages {
-                // No gap before an area of the chunk is large enough. There may be one above its last area.
+                // No gap before an area of this chunk is large enough. The gap above the chunk's last area can be.
                 if let Some(start) = fits(last.range.end, ceiling) {
                     return Some(start);
                 }
