@@ -113,7 +113,7 @@ impl Commit {
         }
     }
 
-    /// Sets the overcommit mode for future charges; existing ones remain.
+    /// Sets the overcommit mode for future charges. Existing charges remain.
     pub fn set_mode(&self, mode: OvercommitMode) {
         self.mode.store(mode as u8, Ordering::Relaxed);
         self.settle_unasked();

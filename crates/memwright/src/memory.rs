@@ -260,7 +260,7 @@ impl<M: Machine> Memory<M> {
         // dropped the translations of all of them.
         values[Row::FlushDropped as usize] +=
             values[Row::FlushLocalFull as usize] * values[Row::FaultZeroPage as usize];
-        // Entries are counted by kind only; the total is the sum.
+        // Changed entries are counted only by kind: the total is the sum over the kinds.
         values[Row::EntriesChanged as usize] = [
             Row::EntriesGrew,
             Row::EntriesShrank,

@@ -247,7 +247,7 @@ impl Policy {
         }
     }
 
-    /// When a page that is swapped in may become writable without a write fault.
+    /// Returns when a page that is swapped in may become writable without a write fault.
     pub fn swapin_reuse(&self) -> SwapInReuse {
         if self.swapin_write_only.load(Ordering::Relaxed) {
             SwapInReuse::WriteOnly

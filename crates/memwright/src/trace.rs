@@ -64,7 +64,8 @@ pub enum Event {
     },
     /// Translations were flushed.
     Flush {
-        /// The strongest reason.
+        /// The kind of change that required the flush; if there were several kinds, the last one in the order of
+        /// `Change::ALL`.
         reason: &'static str,
         /// Number of entries that changed.
         entries: u64,

@@ -184,7 +184,7 @@ impl<M: Machine> HugeFile<M> {
     /// file's reservation for `index`, if any.
     ///
     /// # Errors
-    /// The pool has none.
+    /// The pool has no free page.
     pub(crate) fn take_page(
         &self,
         state: &mut HugeState<M>,
@@ -198,7 +198,7 @@ impl<M: Machine> HugeFile<M> {
     /// Like [`take_page`](Self::take_page), but zeroed.
     ///
     /// # Errors
-    /// The pool has none.
+    /// The pool has no free page.
     pub(crate) fn new_page(
         &self,
         state: &mut HugeState<M>,

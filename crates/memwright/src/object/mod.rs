@@ -55,9 +55,9 @@ pub enum Put {
 /// The maximum number of an object's pages in each state when they are collapsed into a huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollapseLimits {
-    /// The most pages that may be missing.
+    /// The largest permitted number of missing pages.
     pub missing: u64,
-    /// The most pages that may be in swap.
+    /// The largest permitted number of pages in swap.
     pub swapped: u64,
 }
 

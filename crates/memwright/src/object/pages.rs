@@ -514,7 +514,7 @@ impl<M: Machine> Pages<M> {
                     return Some(found);
                 }
             }
-            // The first index below the next slot.
+            // Continue with the first index that the next slot covers.
             let span = 1 << (SLOT_BITS * level);
             index = (index / span + 1) * span;
         }

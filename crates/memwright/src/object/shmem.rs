@@ -451,11 +451,11 @@ impl<M: Machine> Shmem<M> {
         let alone = |frame| frames.references(frame) == 1;
         let in_use = !(first..end).filter_map(there).all(alone);
         if (first..end).any(|index| state.is_in_swap(index)) {
-            // The page was swapped out again.
+            // A page was swapped out again after `gather_swapped`.
             return Err(CollapseError::Busy);
         }
         if in_use {
-            // A page is being read or written, possibly by a device.
+            // A page has an extra reference: a call or a device may be reading or writing it.
             return Err(CollapseError::Busy);
         }
         state.choose(&self.memory, first);
@@ -650,7 +650,7 @@ impl<M: Machine> Object<M> for Shmem<M> {
             let swapped = (first..first + HUGE_PAGES)
                 .filter(|index| state.is_in_swap(*index))
                 .count() as u64;
-            // A range without any page is not collapsed (`collapse_file`: it may have been truncated in the meantime).
+            // Do not collapse a range without any page: it may have been truncated in the meantime (`collapse_file`).
             if missing == HUGE_PAGES || missing > limits.missing || swapped > limits.swapped {
                 return Err(CollapseError::NotEligible);
             }

@@ -219,7 +219,7 @@ fn check_flag<M: Machine>(
     let refused = match advice {
         // Only private anonymous memory can be wiped.
         Advice::WipeOnFork => area.object().is_some(),
-        // Droppable memory always keeps these flags.
+        // Droppable memory always has `WIPEONFORK` and `DONTDUMP`.
         Advice::KeepOnFork | Advice::DoDump => area.flags.contains(AreaFlags::DROPPABLE),
         // Linux refuses this for areas that cannot grow, such as hugetlb.
         Advice::DoFork => area.flags.contains(AreaFlags::HUGETLB),
@@ -296,7 +296,7 @@ impl<M: Machine> Core<M> {
         });
         let end = refusal.map_or(range.end, |(start, _)| start);
         let rule = |flags: AreaFlags| if on { flags | flag } else { flags - flag };
-        // Like Linux, change the areas before the one that refuses.
+        // Like Linux, change the areas below the one that refuses the advice.
         let before = PageRange::new(range.start, end);
         let changed = self.change_flags(&mut areas, before, Holes::Pass, rule);
         match refusal {
@@ -330,7 +330,7 @@ impl<M: Machine> Core<M> {
             Ok(())
         });
         if shows_objects {
-            // Pages of objects are reclaimed without the lock.
+            // Pages of objects are reclaimed without the lock of the areas.
             let passed = PageRange::new(range.start, passed);
             let mut effort = Effort::ALL;
             self.page_out_objects(passed, Choice::All, &mut effort);

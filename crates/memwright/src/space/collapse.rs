@@ -213,7 +213,7 @@ impl<M: Machine> Core<M> {
 
     fn collapse_one(&self, range: PageRange) -> Result<(), CollapseFailure> {
         if shows_object(&self.areas.read(self.cpu()), range) {
-            // A huge page that cannot be mapped as one here is no failure: the object has it nevertheless.
+            // This succeeds even if the huge page cannot be mapped here: the object has it nevertheless.
             let limits = CollapseLimits {
                 missing: HUGE_PAGES,
                 swapped: HUGE_PAGES,

@@ -93,7 +93,7 @@ impl<M: Machine> Core<M> {
         let mut look = self.table.look(range);
         while let Some(extent) = look.next_filled() {
             let own = match extent.entry {
-                // A zero page was placed in private memory by `UFFDIO_ZEROPAGE`.
+                // `UFFDIO_ZEROPAGE` can have mapped a zero page here, in a private area.
                 Entry::Present(page) => {
                     !self.is_private(page.frame) && !page.bits.contains(Bits::BORROWED)
                 }

@@ -126,8 +126,8 @@ impl<M: Machine> Core<M> {
         self.pinned.store(true, Ordering::SeqCst);
     }
 
-    /// Returns whether pages of this address space may be pinned. The answer is valid for a page only under the lock of
-    /// its entry.
+    /// Returns whether pages of this address space may be pinned, that is, whether one ever was. The answer is valid
+    /// for a page only under the lock of its entry.
     pub(crate) fn may_have_pinned(&self) -> bool {
         self.pinned.load(Ordering::SeqCst)
     }
@@ -162,8 +162,8 @@ impl<M: Machine> Core<M> {
         PageRange::new(self.layout.lowest.page(), self.layout.highest.page())
     }
 
-    /// Reports the cache lines that a fault at `address` wrote on `cpu`, the calling CPU, to the lock statistics: those
-    /// of the entry and its frame, and of the counts of the address space.
+    /// Reports to the lock statistics which cache lines a fault at `address` wrote on `cpu`, the calling CPU: the lines
+    /// of the entry, of its frame, and of the counts of the address space.
     pub(crate) fn note_lines(&self, cpu: CpuId, address: VirtAddr) {
         if stat::is_on() && address < VirtAddr::USER_END {
             self.table.note_lines(address.page());

@@ -65,7 +65,8 @@ impl<M: Machine> AddressSpace<M> {
             .filter(|area| !area.flags.contains(AreaFlags::DONTFORK))
             .try_for_each(|area| {
                 let child_context = area.backing().watcher().and_then(&mut *child_context);
-                // A child context without write-protect mode receives no events for stores: the protection is dropped.
+                // The child's entries keep their write protection only if the child's area is registered for
+                // write-protect faults.
                 let watched = child_context.is_some() && area.flags.contains(AreaFlags::UFFD_WP);
                 copy_area(core, &child.core, cpu, &mut copies, (area, child_context))?;
                 if needs_entries(area, watched) {
@@ -188,7 +189,7 @@ fn copy_entries<M: Machine>(
                 entries += 1;
             }
             CopyStop::Pinned(page) if page.size != PageSize::Size4K => {
-                // The small pages are then checked one by one.
+                // Continue with the small pages: each of them is copied or shared on its own.
                 drop(to);
                 from.split(gather)?;
                 core.memory.count_on(cpu, Row::HugeSplitsFork, 1);

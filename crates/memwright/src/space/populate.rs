@@ -223,7 +223,7 @@ impl<M: Machine> Core<M> {
                 } else {
                     Access::READ
                 };
-                // Checked even if every page is resident already (`mm/gup.c`, `check_vma_flags`).
+                // Check the key even if every page is resident already (`mm/gup.c`, `check_vma_flags`).
                 self.check_key(area.rights, access)
                     .map_err(|error| Stopped {
                         at: part.start.address(),

@@ -257,7 +257,7 @@ impl Change {
             self.locked = true;
             areas.note_gained(range);
         }
-        // Only the data limit can be exceeded, as the mapped size does not change (Linux 7.2 `mprotect_fixup`).
+        // Only the data limit can be exceeded, because the mapped size does not change (Linux 7.2 `mprotect_fixup`).
         areas
             .check_data(self.rights, flags, range.len())
             .map_err(ProtectError::OverLimit)?;

@@ -19,7 +19,7 @@ impl<M: Machine> AddressSpace<M> {
         let mut position = areas.map.at_or_after(Page::new(0));
         while let Some(found) = position {
             let area = areas.map.get_mut(found);
-            // Seals bind only the program.
+            // A seal restricts only the program, not the kernel.
             area.flags -= AreaFlags::SEALED;
             let range = area.range();
             if area.is_shared() {

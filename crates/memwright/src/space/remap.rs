@@ -318,7 +318,7 @@ impl<M: Machine> Core<M> {
                     .ok_or(RemapError::NoRoom)?
             }
         };
-        // The unmap events for the target precede the move event. Those for the rest follow it.
+        // The unmap events for the new range precede the move event. The unmap events for the old range follow it.
         let before = bin.notices.len();
         // A shrinking move unmaps the tail after the target is free (Linux 7.2 `mm/mremap.c`, `mremap_to`).
         let old_pages = request.old_pages.min(new_pages);

@@ -213,7 +213,7 @@ struct Known {
     run: WrittenRun,
     categories: Categories,
     wanted: bool,
-    /// Whether the pages can be protected together.
+    /// Whether the entries of the run can be protected together.
     at_once: bool,
     arm: Prepared,
 }
@@ -320,7 +320,7 @@ impl<M: Machine> Core<M> {
             let categories = look.common | found;
             let mut end = extent.range.end;
             if look.scan.wants(categories) {
-                // A hugetlb page is protected as a unit, or not at all.
+                // Write-protect a hugetlb page as a unit, or not at all.
                 let pooled = look.area.flags().contains(AreaFlags::HUGETLB);
                 if look.scan.protect && pooled && cuts_hugetlb(look.area.flags(), extent.range) {
                     return Ok(extent.range.start);

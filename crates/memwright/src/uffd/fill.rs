@@ -199,7 +199,7 @@ impl<M: Machine> Place<'_, M> {
                 }
             }
             Ok(Put::Exists) => return Err(FillError::Exists),
-            // As on Linux 7.2 (`mm/shmem.c`, `shmem_mfill_atomic_pte`).
+            // A full mount is an out-of-memory error too, as on Linux 7.2 (`mm/shmem.c`, `shmem_mfill_atomic_pte`).
             Err(ObjectError::OutOfMemory | ObjectError::NoRoom) => {
                 return Err(FillError::OutOfMemory);
             }
@@ -212,7 +212,7 @@ impl<M: Machine> Place<'_, M> {
             return Ok(());
         }
         match self.show_found(object, true) {
-            // The page was added and truncated again.
+            // Another thread truncated the page after it was added: the fill succeeded.
             Err(FillError::NotThere) => Ok(()),
             shown => shown,
         }

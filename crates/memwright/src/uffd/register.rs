@@ -38,7 +38,8 @@ impl<M: Machine> AddressSpace<M> {
         let by_dirty = core.memory.policy().track() == Track::DirtyBit;
         let result = core.rewatch(&mut areas, range, |area| {
             let flags = flags_of(watch, modes, area.is_shared(), by_dirty);
-            // Registering again never removes modes.
+            // An area that is already registered with `watch` for all of these modes keeps its modes. Otherwise the new
+            // modes replace them.
             let more = !area.backing().has_watcher(Some(watch)) || !area.flags().contains(flags);
             let left = if flags.contains(AreaFlags::UFFD_WP) {
                 AreaFlags::empty()

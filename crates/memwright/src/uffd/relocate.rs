@@ -23,7 +23,8 @@ pub struct Relocation {
 
 impl<M: Machine> AddressSpace<M> {
     /// Moves exclusive private anonymous pages to unmapped memory that is registered with `watch`. The source pages
-    /// become empty. Returns how many pages were moved or skipped, and the error that stopped the move, if any.
+    /// become empty. Returns the number of pages that were moved or skipped, and the error that stopped the move, if
+    /// any.
     pub fn relocate(&self, relocation: &Relocation, watch: &Watch) -> (u64, Result<(), MoveError>) {
         let core = &*self.core;
         let areas = core.areas.write();

@@ -41,7 +41,8 @@ impl<B: Backed> AreaMap<B> {
                 continue;
             }
             if chunk.room < pages {
-                // No gap before an area of this chunk is large enough. The gap above the chunk's last area can be.
+                // No gap before an area of this chunk is large enough. The gap above the chunk's last area may be large
+                // enough.
                 if let Some(start) = fits(last.range.end, ceiling) {
                     return Some(start);
                 }
