@@ -52,8 +52,8 @@ pub enum AuditError {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Compares the page table with the areas, and both with the counts. No other CPU may run in this address
-    /// space meanwhile.
+    /// Compares the page table with the areas, and both with the counts. The caller must ensure that no other CPU runs
+    /// in this address space meanwhile.
     ///
     /// # Locks
     /// Takes the lock of the areas for writing.

@@ -34,7 +34,7 @@ pub(crate) use store::Store;
 
 pub use crate::swap::{Leaving, Left};
 
-/// The device and inode of an object in /proc/PID/maps.
+/// The device and inode numbers of an object, as /proc/PID/maps prints them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct ObjectIdentity {
     /// The number of the file system, 0 if there is none.

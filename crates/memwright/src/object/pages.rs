@@ -341,7 +341,8 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Splits the references of all folios, and calls `visit` with the head of each.
+    /// Replaces the reference to each stored folio by a reference to each of its frames, and calls `visit` with the
+    /// head of each such folio.
     pub(crate) fn part_folios(&self, visit: &mut dyn FnMut(Frame)) {
         let mut next = self.next(0);
         while let Some((index, _)) = next {

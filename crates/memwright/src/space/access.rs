@@ -24,7 +24,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Reads memory with the rights of the program.
     ///
     /// # Errors
-    /// Those of a fault of the program, with the number of bytes read before it.
+    /// Those of a fault of the program, with the number of bytes read before the page that failed.
     pub fn read(&self, address: VirtAddr, bytes: &mut [u8]) -> Result<(), (FaultError, usize)> {
         let core = &*self.core;
         for_pages(address, bytes.len(), |at, done, step| {
@@ -38,7 +38,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Writes memory with the rights of the program. A private page that is not exclusive is copied first.
     ///
     /// # Errors
-    /// Those of a fault of the program, with the number of bytes written before it.
+    /// Those of a fault of the program, with the number of bytes written before the page that failed.
     pub fn write(&self, address: VirtAddr, bytes: &[u8]) -> Result<(), (FaultError, usize)> {
         let core = &*self.core;
         for_pages(address, bytes.len(), |at, done, step| {
@@ -55,8 +55,8 @@ impl<M: Machine> AddressSpace<M> {
     /// `access_remote_vm` with `FOLL_FORCE`).
     ///
     /// # Errors
-    /// Those of a fault of the program, with the number of bytes read before it. `Denied` for secret memory, and for
-    /// memory that could never be read.
+    /// Those of a fault of the program, with the number of bytes read before the page that failed. `Denied` for secret
+    /// memory, and for memory that could never be read.
     pub fn read_forced(
         &self,
         address: VirtAddr,
@@ -78,8 +78,8 @@ impl<M: Machine> AddressSpace<M> {
     /// with `FOLL_FORCE`).
     ///
     /// # Errors
-    /// Those of a fault of the program, with the number of bytes written before it. `Denied` for shared memory that the
-    /// program may not write, and for secret memory.
+    /// Those of a fault of the program, with the number of bytes written before the page that failed. `Denied` for
+    /// shared memory that the program may not write, and for secret memory.
     pub fn write_forced(&self, address: VirtAddr, bytes: &[u8]) -> Result<(), (FaultError, usize)> {
         let core = &*self.core;
         for_pages(address, bytes.len(), |at, done, step| {

@@ -87,7 +87,7 @@ impl<M: Machine> Core<M> {
             let left = PageRange::new(next, range.end);
             let found = areas.map.overlapping(left).next();
             let Some(area) = found.filter(|area| area.start() <= next || told <= next) else {
-                // The area was unmapped during the notification.
+                // The area was unmapped while `witness` ran: treat the range as a hole.
                 hole = hole.or(Some(next));
                 break;
             };

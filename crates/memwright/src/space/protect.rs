@@ -139,7 +139,8 @@ struct Change {
 }
 
 impl Change {
-    /// Changes one area after the other, until one fails or the range ends.
+    /// Changes the areas of `range` in ascending order, beginning with the one at `first`, until one fails or the range
+    /// ends.
     #[inline(always)]
     fn areas<M: Machine>(
         &mut self,

@@ -36,7 +36,7 @@ use crate::fault::{Access, Fault};
 use crate::space::{Area, Areas, Core, check};
 use crate::vma::AreaFlags;
 
-/// A userfaultfd context, as areas refer to it.
+/// A userfaultfd context, to which the areas that are registered with it refer.
 #[derive(Debug)]
 pub struct Watcher {
     /// The number by which the personality finds the descriptor.

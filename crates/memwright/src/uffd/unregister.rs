@@ -33,11 +33,12 @@ impl<M: Machine> AddressSpace<M> {
         core.end_watch(&mut areas, range, watch)
     }
 
-    /// Unregisters all memory from `watch`, whose descriptor is closed. This needs no memory.
+    /// Unregisters all memory from `watch`, whose descriptor is closed. No area is split, because only complete areas
+    /// change.
     pub fn forget_watch(&self, watch: &Watch) {
         let core = &*self.core;
         let mut areas = core.areas.write();
-        // Only complete areas change, so that no area and no marker must be split.
+        // Only complete areas change: no area needs to be split.
         let ended = core.end_watch(&mut areas, core.bounds(), watch);
         debug_assert!(ended.is_ok());
     }
