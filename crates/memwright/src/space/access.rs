@@ -1,5 +1,5 @@
-//! Access by the kernel to the memory of any address space, such as the stack of a program that starts, or
-//! /proc/PID/mem. It walks the page table, and faults in missing pages.
+//! Access by the kernel to the memory of any address space, for example to the stack of a program that starts, or for
+//! `/proc/PID/mem`. Each access walks the page table, and faults in missing pages.
 
 use core::sync::atomic::Ordering;
 

@@ -93,7 +93,8 @@ impl<M: Machine> Core<M> {
         let mut look = self.table.look(range);
         while let Some(extent) = look.next_filled() {
             let own = match extent.entry {
-                // `UFFDIO_ZEROPAGE` can have mapped a zero page here, in a private area.
+                // An entry of the shared zero page, which `UFFDIO_ZEROPAGE` mapped in a private area, is not the
+                // object's.
                 Entry::Present(page) => {
                     !self.is_private(page.frame) && !page.bits.contains(Bits::BORROWED)
                 }

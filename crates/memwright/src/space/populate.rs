@@ -344,7 +344,7 @@ impl<M: Machine> Core<M> {
             if size == PageSize::Size4K {
                 points.round();
             } else {
-                // The fault may have zeroed a huge page, which takes long.
+                // The fault may have zeroed a huge page, which takes as long as many small faults.
                 pause_point();
             }
             // A huge page is touched only once.

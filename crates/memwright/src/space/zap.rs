@@ -80,7 +80,7 @@ impl<M: Machine> Core<M> {
                 }
                 Entry::Empty | Entry::Marker(_) => {}
                 Entry::Present(page) => {
-                    // `UFFDIO_ZEROPAGE` mapped a zero page here, in a private area.
+                    // An entry of the shared zero page, which `UFFDIO_ZEROPAGE` mapped in a private area.
                     let is_zero = page.bits.contains(Bits::BORROWED);
                     let stays = match taken {
                         Taken::All | Taken::Objects => false,

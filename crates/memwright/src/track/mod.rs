@@ -66,7 +66,7 @@ fn fold_dirty(bits: Bits) -> Edit {
 }
 
 /// Returns the edit that write-protects an entry with these bits. The next store faults or, if `by_dirty`, sets the
-/// dirty bit. The page then no longer counts as written by earlier stores.
+/// dirty bit. Stores before the edit no longer count.
 pub(crate) fn arm_written(by_dirty: bool, bits: Bits) -> Edit {
     if !by_dirty {
         return Edit {
