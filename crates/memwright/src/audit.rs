@@ -8,7 +8,7 @@ use crate::space::{AddressSpace, Area, Areas, Core};
 use crate::vma::{AreaFlags, Rights};
 use crate::writable::writable;
 
-/// What is inconsistent, and where.
+/// The inconsistency that an audit found, with its address or counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditError {
     /// Areas overlap, or are out of order, empty or out of bounds.
@@ -52,8 +52,8 @@ pub enum AuditError {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Compares the page table with the areas, and both with the counts. No other CPU may run in this address
-    /// space meanwhile.
+    /// Compares the page table with the areas, and both with the counts. The caller must ensure that no other CPU runs
+    /// in this address space meanwhile.
     ///
     /// # Locks
     /// Takes the lock of the areas for writing.
@@ -62,7 +62,7 @@ impl<M: Machine> AddressSpace<M> {
     /// The first inconsistency found.
     pub fn audit(&self) -> Result<(), AuditError> {
         let core = &*self.core;
-        // The audit changes nothing, but excludes every other change of an entry.
+        // The audit changes nothing, but the write lock excludes concurrent changes of entries.
         let areas = core.areas.write();
         audit_areas(core, &areas)?;
         audit_entries(core, &areas)?;

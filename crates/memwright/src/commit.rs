@@ -1,4 +1,4 @@
-//! Committed memory: pages that programs may come to use, charged when they are mapped.
+//! Committed memory: the pages that programs are entitled to use, charged when they are mapped.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::settled::settle;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overcommit;
 
-/// Which charges are granted (`vm.overcommit_memory`).
+/// The charges that are granted (`vm.overcommit_memory`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OvercommitMode {
     /// All except a single charge larger than memory and swap together.
@@ -38,11 +38,12 @@ pub struct Commit {
     ratio: AtomicU32,
     /// Pages that may be committed in mode `Never`; 0 if `ratio` applies.
     most: AtomicU64,
-    /// The largest charge that is granted without a further check: in most cases a charge costs one comparison.
+    /// The largest charge that is granted without a further check, so that a charge usually costs one comparison.
     unasked: AtomicU64,
 }
 
-/// Pages that one CPU charged minus those it unaccounted. Negative if it unaccounted charges of other CPUs.
+/// The number of pages that one CPU charged minus the number that it unaccounted. Negative if the CPU unaccounted
+/// charges that other CPUs made.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Share(AtomicI64);
@@ -81,7 +82,7 @@ impl Commit {
         Ok(())
     }
 
-    /// Decides on a charge that its size alone does not grant.
+    /// Checks whether the overcommit mode allows a charge that is larger than `unasked`.
     #[cold]
     fn ask(&self, pages: u64) -> Result<(), Overcommit> {
         let granted = match self.mode() {
@@ -92,7 +93,7 @@ impl Commit {
         if granted { Ok(()) } else { Err(Overcommit) }
     }
 
-    /// Pages of memory and swap.
+    /// Returns the number of pages of memory and swap.
     fn total(&self) -> u64 {
         self.memory + self.swap.load(Ordering::Relaxed)
     }
@@ -103,7 +104,7 @@ impl Commit {
         self.settle_unasked();
     }
 
-    /// The overcommit mode.
+    /// Returns the overcommit mode.
     pub fn mode(&self) -> OvercommitMode {
         match self.mode.load(Ordering::Relaxed) {
             1 => OvercommitMode::Always,
@@ -112,7 +113,7 @@ impl Commit {
         }
     }
 
-    /// Sets the overcommit mode for future charges; existing ones remain.
+    /// Sets the overcommit mode for future charges. Existing charges remain.
     pub fn set_mode(&self, mode: OvercommitMode) {
         self.mode.store(mode as u8, Ordering::Relaxed);
         self.settle_unasked();
@@ -130,30 +131,32 @@ impl Commit {
         });
     }
 
-    /// Percent of memory that may be committed in mode `Never` (`vm.overcommit_ratio`); 0 if a number of pages is set
-    /// instead.
+    /// Returns the percentage of memory that may be committed in mode `Never` (`vm.overcommit_ratio`), or 0 if a number
+    /// of pages is set instead.
     pub fn ratio(&self) -> u32 {
         self.ratio.load(Ordering::Relaxed)
     }
 
-    /// Sets the percentage, and clears the number of pages.
+    /// Sets the percentage of memory that may be committed in mode `Never`, and clears the number of pages.
     pub fn set_ratio(&self, percent: u32) {
         self.ratio.store(percent, Ordering::Relaxed);
         self.most.store(0, Ordering::Relaxed);
     }
 
-    /// Pages that may be committed in mode `Never` (`vm.overcommit_kbytes`); 0 if a percentage is set instead.
+    /// Returns the number of pages that may be committed in mode `Never` (`vm.overcommit_kbytes`), or 0 if a percentage
+    /// is set instead.
     pub fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// Sets the number of pages, and clears the percentage. With 0, the limit is the amount of swap.
+    /// Sets the number of pages that may be committed in mode `Never`, and clears the percentage. With 0, the limit is
+    /// the amount of swap.
     pub fn set_most(&self, pages: u64) {
         self.most.store(pages, Ordering::Relaxed);
         self.ratio.store(0, Ordering::Relaxed);
     }
 
-    /// Pages that may be committed in mode `Never` (`CommitLimit` in /proc/meminfo).
+    /// Returns the number of pages that may be committed in mode `Never` (`CommitLimit` in /proc/meminfo).
     pub fn limit(&self) -> u64 {
         match self.most() {
             0 => {
@@ -175,12 +178,12 @@ impl Commit {
         count.store(count.load(Ordering::Relaxed) + pages, Ordering::Relaxed);
     }
 
-    /// Records with the lock statistics that `cpu`, the calling CPU, wrote its count.
+    /// Reports to the lock statistics that `cpu`, the calling CPU, wrote the cache line of its count.
     pub(crate) fn note_line(&self, cpu: CpuId) {
         stat::line(Line::Commit, &self.cpus[cpu.index()]);
     }
 
-    /// Pages that are committed (`Committed_AS` in /proc/meminfo).
+    /// Returns the number of committed pages (`Committed_AS` in /proc/meminfo).
     pub fn committed(&self) -> u64 {
         let sum: i64 = self
             .cpus

@@ -35,7 +35,7 @@ pub enum MapError {
     TooLow,
     /// No free range is long enough (ENOMEM).
     NoRoom,
-    /// The range overlaps an existing mapping at this address, and must not replace it (EEXIST).
+    /// The range overlaps an existing mapping at this address, which the request must not replace (EEXIST).
     Taken(VirtAddr),
     /// The offset plus the length does not fit (EOVERFLOW).
     OffsetTooLarge,
@@ -43,7 +43,7 @@ pub enum MapError {
     Denied,
     /// A sealed area, from this address on, would be replaced (EPERM).
     Sealed(VirtAddr),
-    /// A limit forbids it (ENOMEM; EAGAIN for [`Limit::Locked`]).
+    /// The operation would exceed a limit (ENOMEM; EAGAIN for [`Limit::Locked`]).
     OverLimit(Limit),
     /// The commit charge exceeds what the overcommit mode allows (ENOMEM).
     Overcommit,
@@ -75,7 +75,7 @@ pub enum ProtectError {
     Misaligned,
     /// The range wraps around or leaves user addresses (ENOMEM).
     OutOfRange,
-    /// Nothing is mapped here (ENOMEM).
+    /// Nothing is mapped at this address (ENOMEM).
     Hole(VirtAddr),
     /// The rights exceed the maximum rights of the area, or MDWE denies them (EACCES).
     Denied(VirtAddr),
@@ -83,7 +83,7 @@ pub enum ProtectError {
     Key,
     /// The area is sealed (EPERM).
     Sealed(VirtAddr),
-    /// A limit forbids it (ENOMEM).
+    /// The operation would exceed a limit (ENOMEM).
     OverLimit(Limit),
     /// The commit charge exceeds what the overcommit mode allows (ENOMEM).
     Overcommit,
@@ -106,9 +106,10 @@ pub enum RemapError {
     OutOfRange,
     /// The new range begins below the lowest user address (EPERM).
     TooLow,
-    /// The area cannot grow in place and must not move, or no free range is long enough (ENOMEM).
+    /// The area cannot grow in place and the caller does not allow it to move, or no free range is long enough
+    /// (ENOMEM).
     NoRoom,
-    /// A limit forbids it (ENOMEM; EAGAIN for [`Limit::Locked`]).
+    /// The operation would exceed a limit (ENOMEM; EAGAIN for [`Limit::Locked`]).
     OverLimit(Limit),
     /// The commit charge exceeds what the overcommit mode allows (ENOMEM).
     Overcommit,
@@ -121,7 +122,7 @@ pub enum RemapError {
 pub enum AdviseError {
     /// The address is not a multiple of the page size, or the range wraps around (EINVAL).
     Misaligned,
-    /// Nothing is mapped here; the advice was still applied to the rest of the range (ENOMEM).
+    /// Nothing is mapped at this address; the advice was still applied to the rest of the range (ENOMEM).
     Hole(VirtAddr),
     /// The advice does not apply to this area (EINVAL).
     NotApplicable(VirtAddr),
@@ -133,7 +134,7 @@ pub enum AdviseError {
     Fault(FaultError),
     /// A userfaultfd must resolve a fault first; the caller then repeats the call.
     Watched(Awaited),
-    /// A limit forbids it (ENOMEM).
+    /// The operation would exceed a limit (ENOMEM).
     OverLimit(Limit),
     /// A page is temporarily in use: the caller may repeat the call (EAGAIN).
     Busy(VirtAddr),
@@ -147,9 +148,9 @@ pub enum AdviseError {
 pub struct Awaited {
     /// The page.
     pub at: VirtAddr,
-    /// The kind of access that the operation makes.
+    /// The access that faulted.
     pub access: Access,
-    /// What is reported to the userfaultfd.
+    /// The kind of fault that the caller reports to the userfaultfd.
     pub fault: WatchedFault,
 }
 
@@ -162,7 +163,8 @@ pub(crate) struct Stopped {
 }
 
 impl Stopped {
-    /// The userfaultfd fault that must be resolved before the operation is repeated, if that is why it stopped.
+    /// Returns the userfaultfd fault that must be resolved before the operation is repeated, or `None` if the operation
+    /// stopped for another reason.
     pub(crate) fn awaits(self) -> Option<Awaited> {
         let Self { at, access, error } = self;
         match error {
@@ -201,9 +203,9 @@ pub enum SealError {
     /// The address is not a multiple of the page size, the range wraps around, or it begins or ends inside a hugetlb
     /// page (EINVAL).
     Invalid,
-    /// Nothing is mapped here (ENOMEM).
+    /// Nothing is mapped at this address (ENOMEM).
     Hole(VirtAddr),
-    /// A limit forbids it (ENOMEM). Areas below have been sealed.
+    /// The operation would exceed a limit (ENOMEM). Areas below have been sealed.
     OverLimit(Limit),
     /// No memory for a structure (ENOMEM). Areas below have been sealed.
     OutOfMemory,
@@ -214,9 +216,9 @@ pub enum SealError {
 pub enum LockError {
     /// The range wraps around (EINVAL).
     OutOfRange,
-    /// Nothing is mapped here (ENOMEM).
+    /// Nothing is mapped at this address (ENOMEM).
     Hole(VirtAddr),
-    /// A limit forbids it (ENOMEM; EPERM when the limit is zero).
+    /// The operation would exceed a limit (ENOMEM; EPERM when the limit is zero).
     OverLimit(Limit),
     /// A page could not be populated (ENOMEM, or EAGAIN).
     Fault(FaultError),
@@ -233,7 +235,7 @@ pub enum SyncError {
     Misaligned,
     /// The range wraps around (ENOMEM).
     OutOfRange,
-    /// Nothing is mapped here; the rest of the range was still written back (ENOMEM).
+    /// Nothing is mapped at this address; the rest of the range was still written back (ENOMEM).
     Hole(VirtAddr),
     /// Invalidation was requested for locked memory (EBUSY).
     Locked(VirtAddr),
@@ -253,7 +255,7 @@ pub enum ForkError {
 /// Why a page fault was not resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultError {
-    /// Nothing is mapped here (SIGSEGV, `SEGV_MAPERR`).
+    /// Nothing is mapped at this address (SIGSEGV, `SEGV_MAPERR`).
     NoArea,
     /// The area does not grant the right (SIGSEGV, `SEGV_ACCERR`).
     Denied,
@@ -263,11 +265,11 @@ pub enum FaultError {
     Guard,
     /// The entry is a poison marker (SIGBUS, `BUS_ADRERR`).
     Poison,
-    /// The page is beyond the end of the object, or the object may not have more pages (SIGBUS, `BUS_ADRERR`).
+    /// The page is beyond the end of the object, or the object has reached its limit of pages (SIGBUS, `BUS_ADRERR`).
     BeyondObject,
     /// Reading the page from its object or swap device failed (SIGBUS, `BUS_ADRERR`).
     Io,
-    /// The stack may not expand to this address (SIGSEGV, `SEGV_MAPERR`).
+    /// The stack is not allowed to expand to this address (SIGSEGV, `SEGV_MAPERR`).
     StackLimit,
     /// The hugetlb pool has no free page (SIGBUS, `BUS_ADRERR`).
     NoHugePage,
@@ -280,8 +282,8 @@ pub enum FaultError {
 }
 
 impl FaultError {
-    /// Whether the VMA permits the access but the page cannot be provided. Linux counts such a fault in `pgfault`; it
-    /// does not count faults that it refuses (Linux 7.3 `mm/memory.c`, `mm_account_fault`).
+    /// Returns whether the VMA permits the access but the page cannot be provided. Linux counts such a fault in
+    /// `pgfault`; it does not count faults that it refuses (Linux 7.3 `mm/memory.c`, `mm_account_fault`).
     pub(crate) const fn is_failure(self) -> bool {
         match self {
             Self::Guard | Self::Poison | Self::BeyondObject | Self::Io | Self::NoHugePage => true,
@@ -296,19 +298,20 @@ impl FaultError {
     }
 }
 
-/// Why a userfaultfd registration, unregistration or write protection failed, or a `PAGEMAP_SCAN`.
+/// Why a userfaultfd registration, unregistration or write protection failed, or why a `PAGEMAP_SCAN` failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchError {
     /// Nothing is mapped in the range, the range is not page-aligned or not in user addresses, or its memory does not
     /// support the mode (EINVAL).
     Invalid,
-    /// An area in the range may never become writable (EPERM).
+    /// An area in the range can never become writable, or a scan requires tracked stores and the area does not have
+    /// them (EPERM).
     NotWritable,
     /// Memory in the range is registered with another userfaultfd (EBUSY).
     Busy,
     /// Memory in the range is not registered with the userfaultfd in this mode (ENOENT).
     NotWatched,
-    /// A limit forbids it (ENOMEM).
+    /// The operation would exceed a limit (ENOMEM).
     OverLimit(Limit),
     /// No memory for a structure (ENOMEM).
     OutOfMemory,
@@ -336,7 +339,7 @@ pub enum MoveError {
     Marked,
     /// The target already has a page (EEXIST).
     Exists,
-    /// The page has other users, is pinned or is being migrated (EBUSY).
+    /// The page is shared, pinned or being migrated (EBUSY).
     Busy,
     /// No memory (ENOMEM).
     OutOfMemory,
@@ -366,9 +369,9 @@ pub enum ObjectError {
     BeyondEnd,
     /// No frame is free.
     OutOfMemory,
-    /// The object may have no more pages: the [`Room`](crate::object::Room) that it allocates from is full.
+    /// The limit of pages is reached: the [`Room`](crate::object::Room) that the object allocates from is full.
     NoRoom,
-    /// The backing store reported an I/O error.
+    /// Access to the backing store failed with an I/O error.
     Io,
     /// The page is being read or written back: the caller waits, then retries.
     WouldBlock,
@@ -383,7 +386,7 @@ impl From<ObjectError> for FaultError {
             ObjectError::BeyondEnd | ObjectError::NoRoom => Self::BeyondObject,
             ObjectError::OutOfMemory => Self::OutOfMemory,
             ObjectError::Io => Self::Io,
-            // The page becomes available once another fault, or the next one, has swapped it in.
+            // The page becomes available when the read or writeback ends, or when it has been swapped in.
             ObjectError::WouldBlock | ObjectError::InSwap => Self::WouldBlock,
         }
     }

@@ -40,7 +40,7 @@
 //! parent.read(address, &mut bytes).unwrap();
 //! assert_eq!(&bytes, b"hello");
 //!
-//! // Protected there and back, the child's page is writable at once: no write fault follows.
+//! // After a change to read-only and back, the child's page is writable at once: the next store does not fault.
 //! child.protect(address, 4096, Rights::READ).unwrap();
 //! child.protect(address, 4096, rw).unwrap();
 //! assert_eq!(memory.account().count(Row::WriteFaultsAvoided), 1);
@@ -88,10 +88,10 @@
 //!                             otherwise ─> fault/copy.rs: copy, clear the entry, flush, set the new entry
 //! ```
 //!
-//! Every path that leaves a page mapped calls [`writable::writable`]; no state records that a page was
-//! writable before. Exclusivity, the bit that decides for private memory, is stored in the page-table entry.
-//! A new anonymous page is exclusive. Fork clears the bit in parent and child with both tables locked. Only
-//! an entry that holds the sole reference of any kind to the frame gets it back.
+//! Every path that leaves a page mapped calls [`writable::writable`]; no state records that a page was writable before.
+//! Exclusivity, the bit that decides for private memory, is stored in the page-table entry. A new anonymous page is
+//! exclusive. Fork clears the bit in the entries of parent and child with both page tables locked. An entry becomes
+//! exclusive again only if it holds the sole reference of any kind to the frame.
 //!
 //! # Lock order, outermost first
 //!
@@ -114,9 +114,9 @@
 //!
 //! # Failure
 //!
-//! Any allocation may fail. An operation reserves what it needs before it changes anything; if it fails
-//! half-way, it leaves the state that Linux leaves. `tests/scenarios/failures.rs` makes each allocation of a
-//! script fail in turn.
+//! Any allocation may fail. An operation reserves the memory that it needs before it changes anything. If it
+//! nevertheless fails half-way, it leaves the state that Linux leaves. `tests/scenarios/failures.rs` makes each
+//! allocation of a script fail in turn.
 //!
 //! # Linux sources, files here, and tests
 //!

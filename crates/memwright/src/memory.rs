@@ -35,12 +35,12 @@ pub struct Memory<M: Machine> {
     placements: Policies,
     /// All address spaces.
     spaces: Spaces<M>,
-    /// Whether a swap device was ever added. The frame allocator then has the map of swap slots.
+    /// Whether a swap device was ever added. From then on the frame allocator has a reference to the map of swap slots.
     swapping: AtomicBool,
     counters: Counters,
     /// Whether events are traced or lock statistics are taken. Checked wherever an event happens.
     watched: AtomicBool,
-    /// Whether `sink` is set. Checked before its lock is taken.
+    /// Whether `sink` is set. Checked before the lock of `sink` is taken.
     tracing: AtomicBool,
     sink: Lock<Option<&'static dyn TraceSink>>,
     fault_sink: Lock<Option<&'static dyn FaultSink>>,
@@ -86,19 +86,19 @@ impl<M: Machine> Memory<M> {
         })
     }
 
-    /// The frames.
+    /// Returns the frame allocator of the machine.
     #[inline]
     pub fn frames(&self) -> &Arc<Frames<M>> {
         &self.frames
     }
 
-    /// The zero page.
+    /// Returns the frame of the zero page.
     #[inline]
     pub fn zero_frame(&self) -> Frame {
         self.zero
     }
 
-    /// Committed memory.
+    /// Returns the count of committed memory.
     pub fn commit(&self) -> &Commit {
         &self.commit
     }
@@ -115,19 +115,19 @@ impl<M: Machine> Memory<M> {
         self.commit.release(self.frames.machine().cpu(), pages);
     }
 
-    /// The policies.
+    /// Returns the policies in force.
     #[inline]
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// The settings of huge pages.
+    /// Returns the settings of huge pages.
     #[inline]
     pub fn huge(&self) -> &HugeSettings {
         &self.huge
     }
 
-    /// The state of KSM.
+    /// Returns the state of KSM.
     #[inline]
     pub fn merging(&self) -> &Merging<M> {
         &self.merging
@@ -143,7 +143,7 @@ impl<M: Machine> Memory<M> {
         &self.spaces
     }
 
-    /// Returns the number of a memory policy, by which areas refer to it; adds the policy if it is new.
+    /// Returns the number by which areas refer to the memory policy `policy`. Adds the policy if it is new.
     ///
     /// # Errors
     /// There is no heap for one more policy.
@@ -151,26 +151,26 @@ impl<M: Machine> Memory<M> {
         self.placements.number(policy)
     }
 
-    /// Returns the memory policy with a number.
+    /// Returns the memory policy with the number `id`, or `None` if there is none.
     pub fn placement(&self, id: PolicyId) -> Option<PlacePolicy> {
         self.placements.get(id)
     }
 
-    /// The swap devices and their slots.
+    /// Returns the swap devices and their slots.
     #[inline]
     pub fn swap(&self) -> &Arc<Swap<M>> {
         &self.swap
     }
 
-    /// Counts the pages ever mapped, over all address spaces. The number of mapped pages rises between two moments by
-    /// at most as much as this count does.
+    /// Returns an upper bound of the number of pages mapped so far, over all address spaces. Between two moments, the
+    /// number of mapped pages rises by at most as much as this count.
     pub fn ever_mapped(&self) -> u64 {
         let huge = self.counters.sum(Row::FaultHuge) + self.counters.sum(Row::HugeCollapses);
         let entries = self.counters.sum(Row::EntriesFilled) + self.counters.sum(Row::EntriesMoved);
         entries + huge * (HUGE_PAGES - 1)
     }
 
-    /// Whether there may be lazily freed pages (`MADV_FREE`) that are not reclaimed yet.
+    /// Returns whether there may be lazily freed pages (`MADV_FREE`) that are not reclaimed yet.
     pub fn may_lose_pages(&self) -> bool {
         self.counters.sum(Row::LazyFreed) > self.counters.sum(Row::LazyDropped)
     }
@@ -217,13 +217,13 @@ impl<M: Machine> Memory<M> {
         self.swapping.load(Ordering::Acquire)
     }
 
-    /// The counters at this moment.
+    /// Returns the current values of all counters.
     pub fn account(&self) -> Account {
         self.account_with(self.frames.usage())
     }
 
-    /// Like `account`, but takes no lock that is held: returns `None` instead. For reports of
-    /// failures.
+    /// Like `account`, but returns `None` if a lock that it needs is held. For reports of failures, which must not wait
+    /// for a lock.
     pub fn try_account(&self) -> Option<Account> {
         self.frames
             .try_usage()
@@ -256,11 +256,11 @@ impl<M: Machine> Memory<M> {
                 row => self.counters.sum(row),
             };
         }
-        // Entries that map the zero page are not in an address space's page count: each full flush may have dropped
-        // all.
+        // The page count of an address space does not include entries that map the zero page: each full flush may have
+        // dropped the translations of all of them.
         values[Row::FlushDropped as usize] +=
             values[Row::FlushLocalFull as usize] * values[Row::FaultZeroPage as usize];
-        // Entries are counted by kind only; the total is the sum.
+        // Changed entries are counted only by kind: the total is the sum over the kinds.
         values[Row::EntriesChanged as usize] = [
             Row::EntriesGrew,
             Row::EntriesShrank,
@@ -283,7 +283,7 @@ impl<M: Machine> Memory<M> {
         self.watched.store(watched, Ordering::Release);
     }
 
-    /// Reports pages faulted in without a trap to `sink` from now on.
+    /// Sets the sink that receives the counts of pages faulted in without a trap from now on.
     pub fn set_fault_sink(&self, sink: &'static dyn FaultSink) {
         *self.fault_sink.lock() = Some(sink);
     }
@@ -315,7 +315,7 @@ impl<M: Machine> Memory<M> {
         self.watched.load(Ordering::Acquire)
     }
 
-    /// Counts events on the calling CPU.
+    /// Adds `count` events to `row`, on the calling CPU.
     pub fn count(&self, row: Row, count: u64) {
         self.counters.add(self.frames.machine().cpu(), row, count);
     }
@@ -380,7 +380,7 @@ impl<M: Machine> Memory<M> {
         );
     }
 
-    /// Sends an event to the trace sink. `event` is called only if one is set.
+    /// Sends an event to the trace sink, if one is set. `event` is called only then.
     #[inline]
     pub(crate) fn trace(&self, event: impl FnOnce() -> Event) {
         if self.is_watched() {

@@ -11,8 +11,8 @@ use crate::huge::HugeMode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum WriteUpgrade {
-    /// Never for private pages: the next store faults. For shared pages the rule decides, as it always did on
-    /// Linux.
+    /// Never for private pages: the next store faults. Shared pages become writable wherever the rule allows it, as on
+    /// every version of Linux.
     Off = 0,
     /// A private page only if its entry is dirty (Linux 6.0).
     Dirty = 1,
@@ -38,7 +38,7 @@ pub enum SwapInReuse {
     On,
 }
 
-/// A key or a value that is not defined.
+/// The reason why a policy was not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyError {
     /// No policy has this key.
@@ -200,7 +200,7 @@ impl Policy {
         Ok(())
     }
 
-    /// Which areas get huge pages.
+    /// Returns which areas get huge pages.
     #[inline]
     pub fn huge(&self) -> HugeMode {
         HugeMode::of(self.huge.load(Ordering::Relaxed))
@@ -211,7 +211,7 @@ impl Policy {
         self.huge.store(mode as u8, Ordering::Relaxed);
     }
 
-    /// Which changed entries are flushed, and when.
+    /// Returns which changed entries are flushed, and when.
     #[inline]
     pub fn flush(&self) -> FlushPolicy {
         match self.flush.load(Ordering::Relaxed) {
@@ -222,7 +222,7 @@ impl Policy {
         }
     }
 
-    /// When a page may become writable without a write fault.
+    /// Returns when a page may become writable without a write fault.
     #[inline]
     pub fn write_upgrade(&self) -> WriteUpgrade {
         match self.write_upgrade.load(Ordering::Relaxed) {
@@ -232,13 +232,13 @@ impl Policy {
         }
     }
 
-    /// Whether every page may become writable as soon as the rule allows it.
+    /// Returns whether every page may become writable as soon as the rule allows it.
     #[inline]
     pub(crate) fn upgrades_all(&self) -> bool {
         self.write_upgrade.load(Ordering::Relaxed) == WriteUpgrade::On as u8
     }
 
-    /// How stores to tracked private pages are detected.
+    /// Returns how stores to tracked private pages are detected.
     pub fn track(&self) -> Track {
         if self.track_by_faults.load(Ordering::Relaxed) {
             Track::Fault
@@ -247,7 +247,7 @@ impl Policy {
         }
     }
 
-    /// When a page that is swapped in may become writable without a write fault.
+    /// Returns when a page that is swapped in may become writable without a write fault.
     pub fn swapin_reuse(&self) -> SwapInReuse {
         if self.swapin_write_only.load(Ordering::Relaxed) {
             SwapInReuse::WriteOnly
@@ -256,23 +256,23 @@ impl Policy {
         }
     }
 
-    /// Whether a swap fault also reads pages next to the one that faulted (swap readahead).
+    /// Returns whether a swap fault also reads pages next to the one that faulted (swap readahead).
     pub fn swapin_around(&self) -> bool {
         !self.swapin_alone.load(Ordering::Relaxed)
     }
 
-    /// The rate of injected failures: about one in this many transfers of a swap device fails; 0 for none.
-    /// Applied by the code that creates the devices.
+    /// Returns the rate of injected failures: about one in this many transfers of a swap device fails; 0 for none. The
+    /// code that creates the devices applies the rate.
     pub fn swap_errors(&self) -> u32 {
         self.swap_errors.load(Ordering::Relaxed)
     }
 
-    /// Whether lock statistics are taken from the start of the program.
+    /// Returns whether lock statistics are taken from the start of the program.
     pub fn count_locks(&self) -> bool {
         self.count_locks.load(Ordering::Relaxed)
     }
 
-    /// The largest number of pages that a read fault of a file maps: a power of two.
+    /// Returns the largest number of pages that a read fault of a file maps, a power of two.
     pub fn fault_around(&self) -> u64 {
         u64::from(self.fault_around.load(Ordering::Relaxed))
     }

@@ -2,8 +2,9 @@
 
 use core::sync::atomic::{Ordering, fence};
 
-/// Stores what `follows` derives from words, after the caller has changed one of them. Repeats until the stored value
-/// matches the words. If two CPUs change one word each at the same time, the last one to store has seen both changes.
+/// Calls `store` with the value that `follows` derives from shared words. The caller has just changed one of these
+/// words. Repeats this until the stored value matches the words. If two CPUs each change a word at the same time, the
+/// CPU that stores last has seen both changes.
 pub(crate) fn settle<T: PartialEq>(follows: impl Fn() -> T, store: impl Fn(&T)) {
     loop {
         fence(Ordering::SeqCst);

@@ -25,7 +25,7 @@ pub enum Source {
 /// The definition of one row.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
-    /// The row.
+    /// The row that is defined.
     pub row: Row,
     /// Its name in JSON and in the host-guest protocol.
     pub name: &'static str,
@@ -270,7 +270,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The count, if there is one.
+    /// Returns the count, or `None` if the value is not observable.
     pub fn count(self) -> Option<u64> {
         match self {
             Self::Count(count) => Some(count),
@@ -326,7 +326,7 @@ impl Counters {
         }
     }
 
-    /// Like `add` for several rows, most of whose counts are 0.
+    /// Like `add`, for several rows. Meant for rows most of whose counts are 0.
     #[inline]
     pub(crate) fn add_all<const N: usize>(&self, cpu: CpuId, rows: [(Row, u64); N]) {
         if let Some(counters) = self.cpus.get(cpu.index()) {
@@ -339,14 +339,14 @@ impl Counters {
         }
     }
 
-    /// Records with the lock statistics that `cpu`, the calling CPU, wrote its counters.
+    /// Reports to the lock statistics that `cpu`, the calling CPU, wrote the cache lines of its counters.
     pub(crate) fn note_lines(&self, cpu: CpuId) {
         for counter in self.cpus[cpu.index()].0.iter().step_by(COUNTERS_IN_LINE) {
             stat::line(Line::Account, counter);
         }
     }
 
-    /// The sum over all CPUs.
+    /// Returns the sum of the counters of `row` over all CPUs.
     pub(crate) fn sum(&self, row: Row) -> u64 {
         self.cpus
             .iter()
@@ -364,7 +364,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// The value of one row.
+    /// Returns the value of `row`.
     pub fn get(&self, row: Row) -> Value {
         match ROWS[row as usize].source {
             Source::Counted | Source::Sampled | Source::Requested => {
@@ -374,20 +374,20 @@ impl Account {
         }
     }
 
-    /// The count of one row, 0 if it is not observable.
+    /// Returns the count of `row`, or 0 if it is not observable.
     pub fn count(&self, row: Row) -> u64 {
         self.values[row as usize]
     }
 
-    /// Every row with its value, in the order of [`ROWS`]. Rows of `Source::Requested` are included only if
-    /// requested.
+    /// Returns every row with its value, in the order of [`ROWS`]. Rows of `Source::Requested` are included only if
+    /// they were requested.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Definition, Value)> + '_ {
         ROWS.iter()
             .filter(|definition| self.requested || definition.source != Source::Requested)
             .map(|definition| (definition, self.get(definition.row)))
     }
 
-    /// Page faults of every kind that were resolved.
+    /// Returns the number of page faults that were resolved, of all kinds.
     pub fn faults(&self) -> u64 {
         [
             Row::FaultDemandZero,
@@ -410,7 +410,8 @@ impl Account {
         .sum()
     }
 
-    /// The differences from `earlier`. Rows that are not `Source::Counted` keep their present value.
+    /// Returns the account of the time since `earlier`: the differences of the `Source::Counted` rows, and the present
+    /// values of the others.
     #[must_use]
     pub fn since(&self, earlier: &Account) -> Account {
         let mut values = self.values;

@@ -11,7 +11,7 @@ use crate::vma::Rights;
 /// Receives events. It is called with locks held: it must not call back into the memory manager and must not
 /// sleep.
 pub trait TraceSink: Sync {
-    /// Takes one event.
+    /// Receives one event.
     fn event(&self, event: &Event);
 }
 
@@ -26,7 +26,7 @@ pub enum Event {
         access: Access,
         /// The outcome.
         outcome: Result<FaultKind, FaultError>,
-        /// The area; an empty range if there is none.
+        /// The range of the area at the address; empty if there is no area.
         area: PageRange,
     },
     /// An area was mapped.
@@ -64,7 +64,8 @@ pub enum Event {
     },
     /// Translations were flushed.
     Flush {
-        /// The strongest reason.
+        /// The kind of change that required the flush; if there were several kinds, the last one in the order of
+        /// `Change::ALL`.
         reason: &'static str,
         /// Number of entries that changed.
         entries: u64,

@@ -1,19 +1,19 @@
 //! The rule: may this entry be writable now?
 //!
 //! Write permission is derived each time an entry is set or its protection changes; it is never remembered. Every path
-//! that leaves a page mapped asks here and grants at once what the rule grants: a store that would fault only to be
-//! permitted is a wasted fault. The vetoes that hold for every page come first, then what a private page needs, then
-//! what a shared page needs (structured like Linux 7.2 `mm/mprotect.c`, `maybe_change_pte_writable` and the two
-//! functions below it).
+//! that leaves a page mapped applies this rule, and grants write permission at once if the rule allows it: otherwise
+//! the next store would take a fault only to be granted the permission. The conditions that apply to every page are
+//! checked first, then those of private pages or those of shared pages (structured like Linux 7.2 `mm/mprotect.c`,
+//! `maybe_change_pte_writable` and the two functions below it).
 //!
-//! The function is pure: what it needs to know of the area is in [`View`], and of the page in the entry's bits.
+//! The function is pure: its inputs are the properties of the area, in [`View`], and the bits of the entry.
 
 use memwright_table::Bits;
 
 use crate::policy::WriteUpgrade;
 use crate::vma::Rights;
 
-/// What the rule needs to know of an area.
+/// The properties of an area on which the rule depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// The rights of the area.
@@ -39,7 +39,7 @@ pub enum Verdict {
     Tracked,
     /// Write-protected through userfaultfd.
     UserfaultProtected,
-    /// The page may have other users, or belongs to an object: a store must copy it.
+    /// The page may have other users, or it belongs to an object: a store must copy the page.
     NotExclusive,
     /// The object must be notified of the first store.
     MustNotify,
@@ -50,16 +50,16 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether the entry may be writable.
+    /// Returns whether the entry may be writable.
     #[inline]
     pub const fn is_writable(self) -> bool {
         matches!(self, Self::Writable)
     }
 }
 
-/// Whether an entry with these bits, in such an area, may be writable.
+/// Returns whether an entry with these bits, in an area with these properties, may be writable, or why not.
 ///
-/// `bits` are those that the entry will have, except for `WRITE` itself.
+/// `bits` are the bits that the entry will have. The `WRITE` bit in `bits` is ignored.
 #[inline]
 pub fn writable(view: View, bits: Bits) -> Verdict {
     if !view.rights.contains(Rights::WRITE) {
@@ -81,8 +81,8 @@ pub fn writable(view: View, bits: Bits) -> Verdict {
     }
 }
 
-/// A private page may be writable only if it is exclusive. The shared zero page and pages of an object never are. The
-/// page may be clean (rule: clean-writable-is-private).
+/// Applies the rule to a private page. It may be writable only if it is exclusive. The shared zero page and pages of an
+/// object are never exclusive. The page may be clean (rule: clean-writable-is-private).
 #[inline]
 fn private(bits: Bits) -> Verdict {
     if bits.contains(Bits::EXCLUSIVE) && !bits.intersects(Bits::BORROWED.union(Bits::MERGED)) {
@@ -92,8 +92,8 @@ fn private(bits: Bits) -> Verdict {
     }
 }
 
-/// A shared page may be writable unless the object must be notified of the first store. If the page is dirty, the
-/// object was notified.
+/// Applies the rule to a shared page. It may be writable unless the object must be notified of the first store. If the
+/// page is dirty, the object has been notified.
 #[inline]
 fn shared(view: View, bits: Bits) -> Verdict {
     if view.notify && !bits.contains(Bits::DIRTY) {
@@ -103,8 +103,8 @@ fn shared(view: View, bits: Bits) -> Verdict {
     }
 }
 
-/// The rule under a policy, which may withhold write permission from private pages. For changes that can leave the page
-/// to a later write fault.
+/// Applies the rule and `policy`, which can withhold write permission from private pages. For changes that can leave
+/// the granting to a later write fault.
 ///
 /// A write fault calls [`writable`] itself, since it must grant the permission.
 #[inline]
@@ -121,9 +121,9 @@ pub fn upgrade(view: View, bits: Bits, policy: WriteUpgrade) -> Verdict {
     }
 }
 
-/// The rule under a policy for one area, reduced to one comparison, for loops over many entries.
+/// The rule and a policy for one area, reduced to one comparison per entry, for loops over many entries.
 ///
-/// The bits must have `READ`.
+/// The bits of the entry must contain `READ`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     mask: Bits,
@@ -166,7 +166,7 @@ impl Grant {
         }
     }
 
-    /// Whether an entry with these bits may be writable.
+    /// Returns whether an entry with these bits may be writable.
     #[inline]
     pub fn allows(self, bits: Bits) -> bool {
         bits & self.mask == self.wanted

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-/// The number of pages that a cluster spans. Linux's is twice as large (`SWAP_CLUSTER_MAX`). Here other threads of the
+/// The number of pages that a cluster spans. It is half of Linux's `SWAP_CLUSTER_MAX`, because the other threads of the
 /// CPU wait while the pages are written to a device.
 pub(crate) const CLUSTER: usize = u16::BITS as usize;
 
@@ -69,7 +69,7 @@ impl Cluster {
         })
     }
 
-    /// Returns the range from the first page to the end of the last one. Empty if the cluster is.
+    /// Returns the range from the first page to the end of the last one. The range is empty if the cluster is empty.
     #[must_use]
     pub fn span(&self) -> Range<u64> {
         let last = u16::BITS - self.members.leading_zeros();

@@ -4,13 +4,13 @@
 //! [`Object`] interface are those of 4 KiB pages. Internally they are those of huge pages.
 //!
 //! # Reservations
-//! A mapping succeeds only if the pool has all pages that it may need. Those of a shared mapping are reserved for the
-//! file, until it is truncated. Those of a private mapping are reserved for the mapping: it maps the file through a
-//! [`PrivateHuge`], which forked children do not inherit.
+//! A mapping succeeds only if the pool has all pages that the mapping can need. The pages of a shared mapping are
+//! reserved for the file, until the file is truncated. The pages of a private mapping are reserved for the mapping,
+//! which refers to the file through a [`PrivateHuge`]. A forked child does not inherit the reservation.
 //!
 //! # Locks
-//! The lock of the file is held for the complete fault, and the page-table lock is nested inside. So a page is created
-//! only once, and truncation finds every page mapped before.
+//! The lock of the file is held for the complete fault, and the page-table lock is nested inside. Two faults can
+//! therefore not both create a page, and a truncation finds every page that a fault mapped before it.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -27,7 +27,7 @@ use crate::huge::HUGE_PAGES;
 use crate::memory::Memory;
 use crate::stats::Row;
 
-/// Bytes of a huge page.
+/// The size of a huge page in bytes.
 pub const HUGE_BYTES: u64 = HUGE_PAGES << 12;
 
 /// The data that the lock of a file guards.
@@ -37,7 +37,7 @@ pub(crate) struct HugeState<M: Machine> {
     size: u64,
     /// Pages that are reserved and do not exist yet.
     reserved: Runs,
-    /// Pages that userfaultfd is filling. A page is filled only once at a time.
+    /// Pages that userfaultfd calls are filling. Only one call at a time fills a page.
     filling: Runs,
 }
 
@@ -50,7 +50,7 @@ pub struct HugeFile<M: Machine> {
     name: &'static str,
 }
 
-/// The view that a hugetlb area has of its file.
+/// The hugetlb file that an area maps, and the reservation of the mapping.
 pub struct HugeView<'a, M: Machine> {
     /// The file.
     pub(crate) file: &'a HugeFile<M>,
@@ -90,8 +90,8 @@ impl<M: Machine> HugeState<M> {
         self.reserved.count(&(index..index + 1)) > 0
     }
 
-    /// Begins to fill page `index` for userfaultfd. Returns false if it is already being filled, here or in a private
-    /// mapping.
+    /// Marks page `index` as being filled by a userfaultfd call. Returns false if another call is already filling the
+    /// page, for a shared or a private mapping.
     ///
     /// # Errors
     /// No heap memory for the record.
@@ -105,7 +105,7 @@ impl<M: Machine> HugeState<M> {
         debug_assert_eq!(ended, Ok(1));
     }
 
-    /// Stores `page` as page `index`, which does not exist, and takes over its reference.
+    /// Stores `page` as page `index`, which must not exist yet, and takes over its reference.
     ///
     /// # Errors
     /// No memory for the index. The page is freed.
@@ -115,7 +115,7 @@ impl<M: Machine> HugeState<M> {
         Ok(())
     }
 
-    /// Removes page `index`, which was stored under the same lock.
+    /// Removes page `index`, which the caller stored since it took the lock of the file.
     pub(crate) fn take_back(&mut self, index: u64) {
         self.pages.remove_range(index, index + 1);
     }
@@ -180,11 +180,11 @@ impl<M: Machine> HugeFile<M> {
         Ok(())
     }
 
-    /// Takes a page from the pool for `index`, which does not exist, with undefined contents. Uses the file's
-    /// reservation, if any.
+    /// Takes a page from the pool for page `index`, which must not exist yet. Its contents are undefined. Uses the
+    /// file's reservation for `index`, if any.
     ///
     /// # Errors
-    /// The pool has none.
+    /// The pool has no free page.
     pub(crate) fn take_page(
         &self,
         state: &mut HugeState<M>,
@@ -198,7 +198,7 @@ impl<M: Machine> HugeFile<M> {
     /// Like [`take_page`](Self::take_page), but zeroed.
     ///
     /// # Errors
-    /// The pool has none.
+    /// The pool has no free page.
     pub(crate) fn new_page(
         &self,
         state: &mut HugeState<M>,
@@ -209,8 +209,8 @@ impl<M: Machine> HugeFile<M> {
         Ok(page)
     }
 
-    /// Stores a page that was taken for `index`, which does not exist. If that fails and `promised` is set, the page is
-    /// reserved again.
+    /// Stores `page`, which was taken from the pool, as page `index`, which must not exist yet. If that fails and
+    /// `promised` is set, reserves page `index` again, if the pool has a free page.
     ///
     /// # Errors
     /// No memory for the index. The page is freed.
@@ -346,7 +346,7 @@ impl<M: Machine> Drop for HugeFile<M> {
 
 impl<M: Machine> Object<M> for HugeFile<M> {
     fn frame(&self, _memory: &Memory<M>, index: u64, _write: bool) -> Result<Frame, ObjectError> {
-        // Areas that map the file fault in huge pages.
+        // This creates no page: areas that map the file fault in huge pages through `huge` instead.
         self.frame_at(index)?.ok_or(ObjectError::Io)
     }
 
@@ -407,15 +407,15 @@ pub(crate) struct Reservation<M: Machine> {
 }
 
 impl<M: Machine> Reservation<M> {
-    /// Takes a page from the pool for `index`, with undefined contents. Uses the reservation, if it still has the
-    /// index.
+    /// Takes a page from the pool for page `index`. Its contents are undefined. Uses the reservation, if it still
+    /// contains `index`.
     pub(crate) fn take(&self, index: u64) -> Result<FrameRef<'_, M>, NoHugePage> {
         let promised = take_promise(&mut self.pages.lock(), index);
         let frames = self.memory.frames();
         frames.take_huge(promised, FrameKind::PoolAnonymous)
     }
 
-    /// Reserves those of `range` again that were taken and freed, as far as the pool has free pages.
+    /// Reserves the pages of `range` again that were taken and freed, as long as the pool has free pages.
     pub(crate) fn restore(&self, range: Range<u64>) {
         let frames = self.memory.frames();
         for index in range {
@@ -427,7 +427,7 @@ impl<M: Machine> Reservation<M> {
             }
             let promised = self.pages.lock().insert(index..index + 1);
             if promised != Ok(1) {
-                // Another thread was faster, or there is no heap memory for the record.
+                // Another thread has reserved the page first, or there is no heap memory for the record.
                 frames.unreserve_huge(1);
             }
             if promised.is_err() {
@@ -436,8 +436,8 @@ impl<M: Machine> Reservation<M> {
         }
     }
 
-    /// Drops the reservation of the pages of `range`, which are unmapped. Without heap memory for that, the reservation
-    /// is dropped with the mapping.
+    /// Drops the reservation of the pages of `range`, which are unmapped. If there is no heap memory to change the
+    /// record, the reservation is dropped with the mapping.
     pub(crate) fn forget(&self, range: Range<u64>) {
         let unused = self.pages.lock().remove(range).unwrap_or(0);
         self.memory.frames().unreserve_huge(unused);

@@ -12,7 +12,7 @@ use crate::space::{Core, Taken};
 
 /// An address space with areas that map the object.
 struct Mapper<M: Machine> {
-    /// Increases with each new entry: the list is sorted by it.
+    /// Higher than the number of every entry added before. The list is sorted by this number.
     number: u64,
     space: Shared<Core<M>>,
     areas: u32,
@@ -20,8 +20,8 @@ struct Mapper<M: Machine> {
 
 /// The address spaces that map an object.
 ///
-/// Truncation visits them without holding a lock during the visit. Lock order: an address space locks its areas first
-/// and this list second.
+/// Truncation visits these address spaces, and does not hold the lock of this list during a visit. Lock order: an
+/// address space locks its areas first and this list second.
 pub struct Mappings<M: Machine> {
     /// Guards the list only.
     list: Lock<Vec<Mapper<M>>>,
@@ -86,8 +86,8 @@ impl<M: Machine> Mappings<M> {
         self.visit(|space| space.zap_object(self, first, end, taken));
     }
 
-    /// Like [`unmap`](Self::unmap), for pages that have moved to other frames: the next access maps the new frame. Zero
-    /// pages that `UFFDIO_ZEROPAGE` mapped in private memory stay.
+    /// Like [`unmap`](Self::unmap), for pages of the object that move to other frames: the next access maps the new
+    /// frame. Zero pages that `UFFDIO_ZEROPAGE` mapped in private memory stay.
     pub(crate) fn moved(&self, first: u64, end: u64) {
         self.visit(|space| space.zap_object(self, first, end, Taken::Moving));
     }
@@ -105,8 +105,9 @@ impl<M: Machine> Mappings<M> {
         self.visit(|space| space.split_of_object(self, first, end));
     }
 
-    /// Removes the locked pages from the cluster `pages`, and if they must be `unused`, also those accessed since the
-    /// last check (Linux 7.2 `mm/rmap.c`, `folio_referenced_one`). This is the first step of [`Object::send_out`].
+    /// Removes from the cluster `pages` the pages that a locked area maps, and, if `unused` is set, also the pages
+    /// accessed since the last check (Linux 7.2 `mm/rmap.c`, `folio_referenced_one`). This is the first step of
+    /// [`Object::send_out`].
     pub fn keep(&self, pages: &mut Cluster, unused: bool) {
         self.visit(|space| space.keep_of_object(self, pages, unused));
     }
@@ -127,7 +128,8 @@ impl<M: Machine> Mappings<M> {
     /// Makes the pages `first..end` clean and read-only in every shared mapping, so that the object is notified of the
     /// next store. Returns the number of entries changed.
     pub fn clean(&self, first: u64, end: u64) -> CleanOutcome {
-        // A first store whose notification came before, and which is not mapped yet, must be notified again.
+        // A fault may have notified the object of a first store and not made the entry writable yet. The new generation
+        // makes that fault start again and notify the object again.
         self.stale();
         let mut outcome = CleanOutcome::default();
         self.visit(|space| {
@@ -228,7 +230,8 @@ impl<M: Machine> Attachment<M> {
         &self.object
     }
 
-    /// Returns whether both refer to the same open object, so that areas may merge. Hugetlb areas never merge.
+    /// Returns whether both attachments refer to the same open object, so that their areas can merge. Hugetlb areas
+    /// never merge.
     pub(crate) fn same(&self, other: &Self) -> bool {
         core::ptr::addr_eq(Arc::as_ptr(&self.object), Arc::as_ptr(&other.object))
             && self.may_merge()
@@ -239,7 +242,8 @@ impl<M: Machine> Attachment<M> {
         self.object.huge().is_none()
     }
 
-    /// Returns an attachment to the same object without the mapping's reservation.
+    /// Returns an attachment to the same object without the mapping's reservation, or `None` if the mapping has no
+    /// reservation.
     pub(crate) fn unreserved(&self) -> Option<Self> {
         let object = self.object.unreserved()?.clone();
         let attached = object.mappings().attach(&self.space);

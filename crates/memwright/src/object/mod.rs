@@ -34,7 +34,7 @@ pub(crate) use store::Store;
 
 pub use crate::swap::{Leaving, Left};
 
-/// The device and inode of an object in /proc/PID/maps.
+/// The device and inode numbers of an object, as /proc/PID/maps prints them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct ObjectIdentity {
     /// The number of the file system, 0 if there is none.
@@ -55,9 +55,9 @@ pub enum Put {
 /// The maximum number of an object's pages in each state when they are collapsed into a huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollapseLimits {
-    /// The most pages that may be missing.
+    /// The largest permitted number of missing pages.
     pub missing: u64,
-    /// The most pages that may be in swap.
+    /// The largest permitted number of pages in swap.
     pub swapped: u64,
 }
 
@@ -75,7 +75,7 @@ pub enum CollapseError {
 /// Something with pages that areas can map.
 ///
 /// An area holds the object as `Arc<dyn Object<M>>`. Two neighbouring areas merge only if they hold the same `Arc` (as
-/// Linux requires the same open file). Several objects may share one [`Mappings`], which identifies the set of pages.
+/// Linux requires the same open file). Several objects can share one [`Mappings`], which identifies the set of pages.
 ///
 /// # Locks
 /// The methods are called with the address space locked for reading at most, and never with a page-table lock held.
@@ -85,7 +85,7 @@ pub trait Object<M: Machine>: Send + Sync {
     /// Returns the frame of page `index`, reading or creating the page if it is not in memory. The frame carries one
     /// reference, as from `FrameRef::into_raw`.
     ///
-    /// `write` says that a store through a shared mapping is about to happen.
+    /// `write` says whether a store through a shared mapping is about to happen.
     ///
     /// # Errors
     /// See [`ObjectError`]. A page in swap is reported as [`ObjectError::InSwap`], without waiting for the device.
@@ -121,20 +121,20 @@ pub trait Object<M: Machine>: Send + Sync {
         Ok(0)
     }
 
-    /// Returns a bitmap of the `pages` pages from `first` on, at most 64, that have been looked up since they came into
-    /// memory.
+    /// Returns a bitmap of those of the `pages` pages from `first` on that have been looked up since they came into
+    /// memory. `pages` is at most 64.
     fn asked_for(&self, first: u64, pages: u64) -> u64 {
         let _ = (first, pages);
         0
     }
 
-    /// Reclaims those of the pages that may leave memory. Afterwards no entry maps them, and the next access faults
-    /// them in again. Called without a lock of any address space.
+    /// Reclaims those pages of `leaving` that can be reclaimed. Afterwards no entry maps these pages, and the next
+    /// access faults them in again. The caller holds no lock of any address space.
     ///
     /// A file system first removes the pages that must stay from the set ([`Mappings::keep`]) and writes back dirty
-    /// pages. It calls [`Mappings::clean`] before the copy, so that it is notified of later stores. Then it calls
-    /// [`Mappings::stale`] and [`Mappings::withdraw`], and frees the pages to which it has the only reference, unless
-    /// they were stored to in the meantime.
+    /// pages. It calls [`Mappings::clean`] before it copies the contents of a page, so that it is notified of later
+    /// stores. Then it calls [`Mappings::stale`] and [`Mappings::withdraw`], and frees the pages to which it has the
+    /// only reference, unless they were stored to in the meantime.
     fn send_out(&self, memory: &Memory<M>, leaving: &Leaving) -> Left {
         let _ = (memory, leaving);
         Left::default()
@@ -150,11 +150,11 @@ pub trait Object<M: Machine>: Send + Sync {
         }
     }
 
-    /// Returns whether page `index` exists or could be created. If not, an access is a bus error.
+    /// Returns whether page `index` exists or could be created. If not, an access to the page fails with SIGBUS.
     fn contains(&self, index: u64) -> bool;
 
-    /// Makes `frame` page `index`, unless that page exists. On [`Put::Stored`] the object takes over one reference to
-    /// the frame.
+    /// Adds `frame` as page `index`, unless the object already has that page. On [`Put::Stored`] the object takes over
+    /// one reference to the frame.
     ///
     /// # Errors
     /// The object accepts no frames ([`ObjectError::Io`]), ends before the page, or has no memory for it.
@@ -220,8 +220,8 @@ pub trait Object<M: Machine>: Send + Sync {
         None
     }
 
-    /// Splits the 512 pages from `first` on, a multiple of 512, if they are a huge page: from now on the object has
-    /// single pages, and returns none of them as a part of the folio. Entries that map the folio stay.
+    /// If the 512 pages from `first` on, a multiple of 512, are a huge page, splits it in the object: from now on the
+    /// object stores and returns single pages. Entries that map the huge page as one stay.
     fn part(&self, first: u64) {
         let _ = first;
     }
@@ -252,9 +252,9 @@ pub trait Object<M: Machine>: Send + Sync {
         false
     }
 
-    /// Replaces the 512 pages from `first` on, a multiple of 512, by one huge page, if at most as many of them are
-    /// missing and in swap as `limits` says. Afterwards no entry maps the old pages. Called without a lock of any
-    /// address space.
+    /// Replaces the 512 pages from `first` on, a multiple of 512, by one huge page, unless more of them are missing or
+    /// in swap than `limits` allows. Afterwards no entry maps the old pages. The caller holds no lock of any address
+    /// space.
     ///
     /// # Errors
     /// See [`CollapseError`]. On error the contents are unchanged.
@@ -263,8 +263,9 @@ pub trait Object<M: Machine>: Send + Sync {
         Err(CollapseError::NotEligible)
     }
 
-    /// Sets the NUMA policy of new pages among the `pages` pages from `first` on, or removes it if `policy` is none. It
-    /// applies to all mappings. Returns whether the object has policies. If not, those of the areas apply.
+    /// Sets the NUMA policy of new pages among the `pages` pages from `first` on, or removes it if `policy` is none.
+    /// The policy applies to all mappings of the object. Returns whether the object supports policies. If not, the
+    /// policies of the areas apply.
     ///
     /// # Errors
     /// No heap memory. Nothing has changed.
@@ -282,8 +283,8 @@ pub trait Object<M: Machine>: Send + Sync {
     /// Replaces the frame of page `index`, or the huge page that begins there. `exchange` is called with the old frame
     /// once it can no longer be looked up in the object. It returns the new frame with a reference, which the object
     /// takes over; the object then drops its reference to the old frame. Nothing changes if `exchange` returns `None`,
-    /// or the object has no page of this size there. Called with the areas of every address space locked that maps the
-    /// page.
+    /// or the object has no page of this size there. The caller holds the area locks of every address space that maps
+    /// the page.
     fn exchange(
         &self,
         memory: &Memory<M>,

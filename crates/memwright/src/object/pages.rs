@@ -13,15 +13,16 @@ use crate::error::ObjectError;
 const SLOTS: u64 = 512;
 const SLOT_BITS: u32 = 9;
 
-/// In the metadata of a lowest node, next to the number of filled slots: the node holds the frames of one folio in
-/// order.
+/// A value in the metadata of a lowest node, next to the number of filled slots: the node holds the frames of one folio
+/// in order.
 const WHOLE: u64 = 1;
 
-/// In the word of a lowest node: the page is in swap, and the other bits are the number of the swap slot.
+/// A flag in the word of a page: the page is in swap, and the other bits are the number of the swap slot.
 const IN_SWAP: u64 = 1 << 63;
-/// In the word of a page in memory: the page is being swapped out and has not been looked up since that began.
+/// A flag in the word of a page in memory: the page is being swapped out, and has not been looked up since the swap-out
+/// began.
 const LEAVING: u64 = 1 << 62;
-/// In the word of a page in memory: the page has been looked up since it came into memory or was last aged.
+/// A flag in the word of a page in memory: the page has been looked up since it came into memory or was last aged.
 const ASKED: u64 = 1 << 61;
 
 /// The number of levels that suffices for every index of a 64-bit byte offset.
@@ -38,9 +39,9 @@ pub enum Stored {
 
 /// Pages by index. The store owns a reference to each stored frame, and a use of each swap slot.
 ///
-/// A height of 0 is a store without nodes; a height of `h` covers 512^`h` indices. A lowest node may hold the frames of
-/// one folio in order, with a single reference to the folio: its metadata says so. When one of these pages is removed,
-/// the node gets a reference to each remaining frame instead.
+/// A height of 0 is a store without nodes; a height of `h` covers 512^`h` indices. A lowest node can hold the frames of
+/// one folio in order, with a single reference to the folio. Its metadata is then `WHOLE`. When one of these pages is
+/// removed, the reference to the folio is replaced by a reference to each remaining frame.
 pub struct Pages<M: Machine> {
     frames: Arc<Frames<M>>,
     root: Option<Frame>,
@@ -49,7 +50,7 @@ pub struct Pages<M: Machine> {
     count: u64,
     /// The number of pages in swap: 32 bits suffice for 16 TiB.
     swapped: u32,
-    /// The page limit that this store shares with other stores.
+    /// The limit of pages that this store shares with other stores; `None` without a limit.
     room: Option<Arc<Room>>,
 }
 
@@ -66,7 +67,8 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Limits the store by `room`, together with all other stores that share it.
+    /// Counts the pages of the store towards the limit of `room`, which other stores can share. The store must be
+    /// empty.
     pub(super) fn sharing(mut self, room: Option<Arc<Room>>) -> Self {
         debug_assert!(self.is_empty());
         self.room = room;
@@ -123,7 +125,8 @@ impl<M: Machine> Pages<M> {
         self.find(index, 0)
     }
 
-    /// Returns the frame at `index` if the page is in memory, and sets `mark` in its word.
+    /// Returns the frame at `index` if the page is in memory, sets the flags `mark` in its word, and cancels a swap-out
+    /// of the page.
     #[inline]
     fn find(&self, index: u64, mark: u64) -> Option<Frame> {
         let word = self.word(self.lowest(index)?, slot_at(index, 0));
@@ -194,7 +197,7 @@ impl<M: Machine> Pages<M> {
         self.take_room(count)?;
         for (at, page) in (first..).zip(run) {
             if let Err(error) = self.insert_taken(at, page.frame()) {
-                // They share the path to their node: only the first insertion can fail.
+                // All pages of the run are in one lowest node: only the first insertion allocates nodes and can fail.
                 debug_assert_eq!(at, first);
                 self.give_room_back(count);
                 return Err(error.into());
@@ -204,7 +207,7 @@ impl<M: Machine> Pages<M> {
         Ok(())
     }
 
-    /// Like [`insert`](Self::insert), for a page that already counts for the limit.
+    /// Like [`insert`](Self::insert), for a page that already counts towards the limit.
     fn insert_taken(&mut self, index: u64, frame: Frame) -> Result<(), OutOfFrames> {
         let mut node = match self.raise(index) {
             Ok(root) => root,
@@ -247,8 +250,8 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Stores a folio, with a reference to the folio, as the 512 pages from `first` on, a multiple of 512. Replaces
-    /// existing pages there.
+    /// Stores the folio that begins at `head` as the 512 pages from `first` on, a multiple of 512. The store takes over
+    /// the caller's reference to the folio, and drops the pages that it had there before.
     ///
     /// # Errors
     /// No frame for a node, or the limit is reached. The store is unchanged and the caller keeps the reference.
@@ -261,7 +264,7 @@ impl<M: Machine> Pages<M> {
         let node = match self.lowest(first) {
             Some(node) => node,
             None => {
-                // Creates the nodes on the path, as for a single page.
+                // Store the first page alone, which creates the nodes on the path.
                 let inserted = self.insert_taken(first, head);
                 match inserted.and_then(|()| self.lowest(first).ok_or(OutOfFrames)) {
                     Ok(node) => node,
@@ -338,7 +341,8 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Splits the references of all folios, and calls `visit` with the head of each.
+    /// Replaces the reference to each stored folio by a reference to each of its frames, and calls `visit` with the
+    /// head of each such folio.
     pub(crate) fn part_folios(&self, visit: &mut dyn FnMut(Frame)) {
         let mut next = self.next(0);
         while let Some((index, _)) = next {
@@ -351,7 +355,8 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Marks page `index`, which must not be stored as part of a folio, as being swapped out. A lookup cancels that.
+    /// Marks page `index`, which must not be stored as part of a folio, as being swapped out. A lookup of the page
+    /// cancels the swap-out.
     pub fn begin_leaving(&self, index: u64) {
         if let Some(node) = self.lowest(index) {
             debug_assert_ne!(self.frames.owner(node).1, WHOLE);
@@ -360,7 +365,7 @@ impl<M: Machine> Pages<M> {
         }
     }
 
-    /// Ends the swap-out of page `index` from `frame`: the page stays in memory.
+    /// Abandons the swap-out of page `index` from `frame`, unless a lookup has cancelled it: the page stays in memory.
     pub fn end_leaving(&self, index: u64, frame: Frame) {
         if let Some(word) = self.leaving(index, frame) {
             word.store(encoded(frame), Ordering::Relaxed);
@@ -402,7 +407,7 @@ impl<M: Machine> Pages<M> {
     }
 
     /// Replaces the frame at `index` by the one that `exchange` returns for it, with its reference, and drops the
-    /// reference to the old frame. Nothing changes if `exchange` returns `None`, or there is no frame.
+    /// reference to the old frame. Nothing changes if `exchange` returns `None`, or if the page is not in memory.
     pub fn exchange(&self, index: u64, exchange: &mut dyn FnMut(Frame) -> Option<Frame>) {
         let Some(Stored::InMemory(old)) = self.stored(index) else {
             return;
@@ -431,8 +436,8 @@ impl<M: Machine> Pages<M> {
         before - self.count
     }
 
-    /// Drops pages from `first` up to `end`: `most` of them, or up to a folio more. Returns the index of the next
-    /// remaining page.
+    /// Drops pages from `first` up to `end`, until `most` pages are dropped. The last step can drop a complete folio
+    /// and so exceed `most`. Returns the index of the next remaining page before `end`, or `None` if there is none.
     pub fn remove_some(&mut self, first: u64, end: u64, most: u64) -> Option<u64> {
         let before = self.count;
         let mut next = self.next(first);
@@ -510,7 +515,7 @@ impl<M: Machine> Pages<M> {
                     return Some(found);
                 }
             }
-            // The first index below the next slot.
+            // Continue with the first index that the next slot covers.
             let span = 1 << (SLOT_BITS * level);
             index = (index / span + 1) * span;
         }
@@ -525,7 +530,7 @@ impl<M: Machine> Pages<M> {
     /// Adds levels at the top until `index` is covered. Returns the root.
     fn raise(&mut self, index: u64) -> Result<Frame, OutOfFrames> {
         let Some(mut root) = self.root else {
-            // Start with the final height: no node stays empty.
+            // Start with the height that `index` requires, so that no node stays empty.
             let root = self.node()?;
             self.height = 1;
             while !self.covers(index) {
@@ -617,17 +622,17 @@ fn slot_at(index: u64, level: u32) -> u64 {
     (index >> (SLOT_BITS * level)) & (SLOTS - 1)
 }
 
-/// Returns the word of a slot that holds this frame.
+/// Returns the value that the word of a slot has while the slot holds `frame`.
 fn encoded(frame: Frame) -> u64 {
     u64::from(frame.number()) + 1
 }
 
-/// Returns whether the word is that of a page in memory that has been looked up.
+/// Returns whether a word with this value is that of a page in memory that has been looked up.
 const fn is_asked(value: u64) -> bool {
     value & IN_SWAP == 0 && value & ASKED != 0
 }
 
-/// Returns the location that a word encodes.
+/// Returns the location that a word with this value encodes, or `None` if the slot is empty.
 fn decoded(value: u64) -> Option<Stored> {
     if value & IN_SWAP != 0 {
         return Some(Stored::InSwap(value & !IN_SWAP));

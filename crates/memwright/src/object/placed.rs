@@ -7,7 +7,7 @@ use memwright_table::{OutOfMemory, TryPush};
 
 use crate::numa::PolicyId;
 
-/// Policies of ranges of pages, shared by all mappings: sorted, none empty, no two overlap.
+/// The policies of ranges of pages, which all mappings share. The ranges are sorted, nonempty and disjoint.
 #[derive(Debug, Default)]
 pub(crate) struct Placed {
     runs: Vec<(Range<u64>, PolicyId)>,
@@ -18,7 +18,7 @@ impl Placed {
         Self { runs: Vec::new() }
     }
 
-    /// Returns the policy of page `index`, or none if it was not set.
+    /// Returns the policy of page `index`, or `PolicyId::NONE` if no policy was set.
     pub(crate) fn get(&self, index: u64) -> PolicyId {
         let place = self.runs.partition_point(|(run, _)| run.end <= index);
         match self.runs.get(place) {
@@ -35,7 +35,7 @@ impl Placed {
         if range.is_empty() {
             return Ok(());
         }
-        // One additional run, and one that is split in two.
+        // Reserve room for the new run, and for a run that it splits in two.
         self.runs.try_make_room(2)?;
         let first = self.runs.partition_point(|(run, _)| run.end <= range.start);
         let last = self.runs.partition_point(|(run, _)| run.start < range.end);

@@ -8,7 +8,7 @@ use crate::huge::{HugeSettings, SharedMode};
 const ANY: u64 = u64::MAX;
 
 /// The number of pages of several objects, in memory or in swap, their common limit (Linux 7.2 `mm/shmem.c`,
-/// `shmem_inode_acct_blocks`), and whether they have huge pages. The limit and the mode may change at any time
+/// `shmem_inode_acct_blocks`), and whether they have huge pages. The limit and the mode can change at any time
 /// (`shmem_reconfigure`).
 #[derive(Debug)]
 pub struct Room {

@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn runs_meet_and_are_cut() {
         let mut runs = Runs::new();
-        // Whether the step adds, the numbers, how many of them change, and the edges of the runs afterwards.
+        // Each step: whether it adds, the range, how many numbers change, and the edges of the runs afterwards.
         let steps: [(bool, Range<u64>, u64, &[u64]); 9] = [
             (true, 4..6, 2, &[4, 6]),
             (true, 8..9, 1, &[4, 6, 8, 9]),

@@ -26,8 +26,8 @@ use crate::swap::{MOST, Memcg};
 
 /// The number of pages created or dropped between two scheduling points.
 const TOGETHER: u64 = 512;
-/// The number of pages removed between two scheduling points. Each may be the only one in a node of the store, which
-/// takes ten times as long.
+/// The number of pages removed between two scheduling points. It is smaller than `TOGETHER`, because each page can be
+/// the last one in its node of the store. Freeing the node as well takes ten times as long.
 const REMOVED: u64 = 128;
 
 /// An object whose pages exist only in memory and swap, and are initially zero (Linux 7.2 `mm/shmem.c`).
@@ -42,9 +42,10 @@ pub struct Shmem<M: Machine> {
     identity: ObjectIdentity,
     /// Pages that are accounted as committed for the lifetime of the object.
     promised: u64,
-    /// The setting that controls its huge pages, unless that of the mount does.
+    /// The setting that controls the huge pages of the object. `None` if the setting of the mount, if any, controls
+    /// them.
     huge: Option<SharedSetting>,
-    /// Whether its pages can be swapped out, and whether it has NUMA policies.
+    /// Whether the pages can be swapped out. Only such an object has NUMA policies of its own.
     leaves: bool,
 }
 
@@ -94,14 +95,15 @@ impl<M: Machine> Shmem<M> {
         })
     }
 
-    /// Lets `setting` control the huge pages. Without one, a program may still request a collapse.
+    /// Makes `setting` control the huge pages of the object. Without a setting, faults create no huge pages, but a
+    /// program can still request a collapse (`MADV_COLLAPSE`).
     #[must_use]
     pub fn with_huge_pages(mut self, setting: SharedSetting) -> Self {
         self.huge = Some(setting);
         self
     }
 
-    /// Returns the setting that currently controls the huge pages.
+    /// Returns the setting that currently controls the huge pages, or `None` if there is none.
     fn setting(&self) -> Option<SharedSetting> {
         let of_room = |room: &Arc<Room>| SharedSetting::Mount(room.huge());
         self.huge.or_else(|| self.store.room.as_ref().map(of_room))
@@ -122,7 +124,8 @@ impl<M: Machine> Shmem<M> {
     }
 
     /// Charges the object to the memcg `memcg`, unless it is already charged to one. The memcg is charged for the swap
-    /// slots of pages that are swapped out while unmapped, and the resident pages count in its usage.
+    /// slots of pages that are swapped out while no address space maps them, and the resident pages count in the
+    /// memcg's usage.
     pub fn charge_to(&self, memcg: Memcg) {
         let mut state = self.store.lock();
         if state.memcg == Memcg::NOBODY {
@@ -130,7 +133,8 @@ impl<M: Machine> Shmem<M> {
         }
     }
 
-    /// Accounts the complete size as committed memory, for shared anonymous memory (Linux 7.2 `shmem_acct_size`).
+    /// Accounts the complete size as committed memory until the object is dropped, for shared anonymous memory (Linux
+    /// 7.2 `shmem_acct_size`).
     ///
     /// # Errors
     /// The overcommit policy denies the size.
@@ -158,8 +162,8 @@ impl<M: Machine> Shmem<M> {
     }
 
     /// Changes the size. On shrinking, the pages past the end are unmapped everywhere, including private copies. If the
-    /// object grows again later, that range reads as zero. Other threads may run in between: the caller must ensure
-    /// that nothing else changes the size until this returns.
+    /// object grows again later, that range reads as zero. This has scheduling points, at which other threads can run:
+    /// the caller must ensure that no other thread changes the size before this returns.
     ///
     /// # Errors
     /// The page that the new end cuts is in swap and cannot be swapped in. The size is unchanged.
@@ -186,7 +190,7 @@ impl<M: Machine> Shmem<M> {
         state.size = state.size.max(size);
     }
 
-    /// Reads from `offset`, and returns how many bytes were available before the end.
+    /// Reads bytes from `offset` on, up to the end of the object, and returns how many bytes were read.
     ///
     /// # Errors
     /// A page is in swap and cannot be swapped in.
@@ -203,7 +207,8 @@ impl<M: Machine> Shmem<M> {
         Ok(available)
     }
 
-    /// Writes at `offset`, growing the object if needed, and returns how many bytes were written.
+    /// Writes `bytes` at `offset`, growing the object if needed, and returns how many bytes were written. These are
+    /// fewer than requested if a page after the first one fails.
     ///
     /// # Errors
     /// Nothing was written: no frame is free, the limit of the mount is reached, or the page is in swap and cannot be
@@ -260,8 +265,8 @@ impl<M: Machine> Shmem<M> {
         Ok(Some(self.memory.frames().share(frame).into_raw()))
     }
 
-    /// Zeroes the bytes `start..end` and frees the pages that are completely inside. The size does not change. Other
-    /// threads may run in between.
+    /// Zeroes the bytes `start..end` and frees the pages that are completely inside. The size does not change. This has
+    /// scheduling points, at which other threads can run.
     ///
     /// # Errors
     /// A page that is zeroed in part is in swap and cannot be swapped in. Nothing has changed.
@@ -285,8 +290,8 @@ impl<M: Machine> Shmem<M> {
         Ok(())
     }
 
-    /// Drops the pages from `first` up to `end`, with scheduling points in between. Pages that are created there in the
-    /// meantime may stay.
+    /// Drops the pages from `first` up to `end`, with scheduling points in between. A page that another thread creates
+    /// there in the meantime can stay.
     fn remove_pages(&self, first: u64, end: u64) {
         let mut next = Some(first);
         while let Some(from) = next {
@@ -301,11 +306,11 @@ impl<M: Machine> Shmem<M> {
         }
     }
 
-    /// Creates every page of the bytes `start..end`, without changing the size. Other threads may run in between.
+    /// Creates every page of the bytes `start..end`, without changing the size. This has scheduling points, at which
+    /// other threads can run.
     ///
     /// # Errors
-    /// No frame is free, or the limit of the mount is reached. Those of the new pages that are beyond the size are
-    /// freed again.
+    /// No frame is free, or the limit of the mount is reached. The new pages that are beyond the size are freed again.
     pub fn allocate(&self, start: u64, end: u64) -> Result<(), ObjectError> {
         let mut state = self.store.lock();
         let mut made: Option<(u64, u64)> = None;
@@ -326,7 +331,7 @@ impl<M: Machine> Shmem<M> {
                 continue;
             }
             if let Err(error) = self.page(&mut state, index, true) {
-                // Only pages beyond the size are certain not to be in use by others.
+                // Free only the new pages beyond the size: no other thread can use those.
                 if let Some((first, last)) = made {
                     let unseen = first.max(pages_of(state.size));
                     drop(state);
@@ -363,8 +368,8 @@ impl<M: Machine> Shmem<M> {
         (found < state.size).then_some(found)
     }
 
-    /// Returns the frame of page `index`, which is not in swap, creating the page if needed. A new page is zeroed only
-    /// if `zeroed`.
+    /// Returns the frame of page `index`, which must not be in swap. Creates the page if it does not exist. A new page
+    /// is zeroed only if `zeroed`.
     fn page(&self, state: &mut State<M>, index: u64, zeroed: bool) -> Result<Frame, ObjectError> {
         if let Some(frame) = state.pages.get(index) {
             return Ok(frame);
@@ -417,7 +422,7 @@ impl<M: Machine> Shmem<M> {
             .count() as u64)
     }
 
-    /// Swaps in the 512 pages from `first` on, which are about to be collapsed.
+    /// Swaps in those of the 512 pages from `first` on that are in swap, before the pages are collapsed.
     fn gather_swapped(&self, first: u64) -> Result<(), CollapseError> {
         for index in first..first + HUGE_PAGES {
             let brought = self.store.bring_in(&self.memory, index, MOST);
@@ -446,11 +451,11 @@ impl<M: Machine> Shmem<M> {
         let alone = |frame| frames.references(frame) == 1;
         let in_use = !(first..end).filter_map(there).all(alone);
         if (first..end).any(|index| state.is_in_swap(index)) {
-            // The page was swapped out again.
+            // A page was swapped out again after `gather_swapped`.
             return Err(CollapseError::Busy);
         }
         if in_use {
-            // A page is being read or written, possibly by a device.
+            // A page has an extra reference: a call or a device may be reading or writing it.
             return Err(CollapseError::Busy);
         }
         state.choose(&self.memory, first);
@@ -590,7 +595,8 @@ impl<M: Machine> Object<M> for Shmem<M> {
         let make = || self.may_be_huge(memory, asked);
         let head = match state.pages.folio(first) {
             Some(head) => head,
-            // Only within the object: no mapping could reach pages beyond its end.
+            // Create a huge page only if it is completely within the object: no mapping could reach its pages beyond
+            // the end.
             None if first + HUGE_PAGES <= pages_of(state.size) && make() => {
                 self.make_folio(&mut state, first)?
             }
@@ -644,14 +650,14 @@ impl<M: Machine> Object<M> for Shmem<M> {
             let swapped = (first..first + HUGE_PAGES)
                 .filter(|index| state.is_in_swap(*index))
                 .count() as u64;
-            // A range without any page is not collapsed (`collapse_file`: it may have been truncated in the meantime).
+            // Do not collapse a range without any page: it may have been truncated in the meantime (`collapse_file`).
             if missing == HUGE_PAGES || missing > limits.missing || swapped > limits.swapped {
                 return Err(CollapseError::NotEligible);
             }
         }
         self.gather_swapped(first)?;
-        // A page that is looked up from now on has an extra reference when the pages are gathered, or its lookup is
-        // stale.
+        // Lookups made before this point become stale. A later lookup either still holds its reference when
+        // `gather_folio` checks the pages for extra references, or becomes stale when `gather_folio` replaces them.
         self.mappings.stale();
         self.mappings.moved(first, first + HUGE_PAGES);
         self.gather_folio(first, limits.missing)
@@ -731,8 +737,8 @@ fn pages_of(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE_SIZE as u64)
 }
 
-/// Divides `length` bytes at `offset` into parts of one page each: the index, the offset in the page, the range of the
-/// bytes.
+/// Splits the `length` bytes at `offset` at page boundaries. Returns for each part the index of the page, the offset in
+/// the page, and the range of the part in the `length` bytes.
 fn parts(
     offset: u64,
     length: usize,

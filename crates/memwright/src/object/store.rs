@@ -27,11 +27,11 @@ pub(crate) struct State<M: Machine> {
 /// The pages of one object.
 pub(crate) struct Store<M: Machine> {
     state: Lock<State<M>>,
-    /// The limit and settings that it shares with other stores of the mount.
+    /// The limit and settings that the store shares with other stores of the mount.
     pub(super) room: Option<Arc<Room>>,
     /// Whether the pages are locked in memory (`SHM_LOCK`).
     pub(crate) locked: AtomicBool,
-    /// The swap-in window of calls, which have no area.
+    /// The swap-in window of system calls, which access the object without an area.
     pub(crate) window: WindowCell,
 }
 
@@ -63,10 +63,10 @@ impl<M: Machine> Store<M> {
         self.state.lock()
     }
 
-    /// Like [`lock`](Self::lock), with the pages `indices` in memory if they exist: those in swap are swapped in first.
+    /// Like [`lock`](Self::lock), but first swaps in those of the pages `indices` that are in swap.
     ///
     /// # Errors
-    /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]. Some of the pages may be swapped in by then.
+    /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]. Some of the pages can already be swapped in.
     pub(super) fn lock_in_memory(
         &self,
         memory: &Memory<M>,

@@ -1,5 +1,5 @@
-//! Access by the kernel to the memory of any address space, such as the stack of a program that starts, or
-//! /proc/PID/mem. It walks the page table, and faults in missing pages.
+//! Access by the kernel to the memory of any address space, for example to the stack of a program that starts, or for
+//! `/proc/PID/mem`. Each access walks the page table, and faults in missing pages.
 
 use core::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use crate::error::FaultError;
 use crate::fault::{Access, FaultKind};
 use crate::vma::AreaFlags;
 
-/// Protection keys apply only to the program's own accesses.
+/// `user` is false because protection keys apply only to the program's own accesses.
 const FOREIGN_READ: Access = Access {
     user: false,
     ..Access::READ
@@ -24,7 +24,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Reads memory with the rights of the program.
     ///
     /// # Errors
-    /// Those of a fault of the program, with the number of bytes read before it.
+    /// Those of a fault of the program, with the number of bytes read before the page that failed.
     pub fn read(&self, address: VirtAddr, bytes: &mut [u8]) -> Result<(), (FaultError, usize)> {
         let core = &*self.core;
         for_pages(address, bytes.len(), |at, done, step| {
@@ -38,7 +38,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Writes memory with the rights of the program. A private page that is not exclusive is copied first.
     ///
     /// # Errors
-    /// Those of a fault of the program, with the number of bytes written before it.
+    /// Those of a fault of the program, with the number of bytes written before the page that failed.
     pub fn write(&self, address: VirtAddr, bytes: &[u8]) -> Result<(), (FaultError, usize)> {
         let core = &*self.core;
         for_pages(address, bytes.len(), |at, done, step| {
@@ -55,8 +55,8 @@ impl<M: Machine> AddressSpace<M> {
     /// `access_remote_vm` with `FOLL_FORCE`).
     ///
     /// # Errors
-    /// Those of a fault of the program, with the number of bytes read before it. `Denied` for secret memory, and for
-    /// memory that could never be read.
+    /// Those of a fault of the program, with the number of bytes read before the page that failed. `Denied` for secret
+    /// memory, and for memory that could never be read.
     pub fn read_forced(
         &self,
         address: VirtAddr,
@@ -78,8 +78,8 @@ impl<M: Machine> AddressSpace<M> {
     /// with `FOLL_FORCE`).
     ///
     /// # Errors
-    /// Those of a fault of the program, with the number of bytes written before it. `Denied` for shared memory that the
-    /// program may not write, and for secret memory.
+    /// Those of a fault of the program, with the number of bytes written before the page that failed. `Denied` for
+    /// shared memory that the program may not write, and for secret memory.
     pub fn write_forced(&self, address: VirtAddr, bytes: &[u8]) -> Result<(), (FaultError, usize)> {
         let core = &*self.core;
         for_pages(address, bytes.len(), |at, done, step| {
@@ -94,7 +94,8 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 /// Calls `act` for each page that `length` bytes from `address` on touch, with the address in the page, the number of
-/// bytes before it, and the number of bytes in the page.
+/// bytes before that address, and the number of bytes in the page. Returns the first error of `act`, with the number of
+/// bytes before its page.
 fn for_pages(
     address: VirtAddr,
     length: usize,
@@ -112,8 +113,8 @@ fn for_pages(
 
 impl<M: Machine> AddressSpace<M> {
     /// Returns a reference to the frame of the page at `address`, for later reading (Linux 7.2 `mm/gup.c`,
-    /// `get_user_pages` with `FOLL_GET`). Later stores of this process to the page may be visible in the frame. Stores
-    /// of other processes are not, because a page with two references is not exclusive.
+    /// `get_user_pages` with `FOLL_GET`). Later stores of this process to the page can be visible in the frame. Stores
+    /// of other processes are not visible, because a page with two references is not exclusive.
     ///
     /// # Errors
     /// Those of a load by the program.
@@ -148,8 +149,7 @@ impl<M: Machine> AddressSpace<M> {
         pinned.ok_or(FaultError::NoArea)
     }
 
-    /// Accounts `pages` as pinned for a long time, for a caller that has pinned them (`mm_struct.pinned_vm` of Linux
-    /// 7.2).
+    /// Accounts `pages` as long-term pinned, for a caller that has pinned them (`mm_struct.pinned_vm` of Linux 7.2).
     pub fn account_pinned(&self, pages: u64) {
         let pinned = self.core.pinned_pages();
         pinned.fetch_add(pages, Ordering::Relaxed);

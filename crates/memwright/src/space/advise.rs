@@ -76,7 +76,7 @@ pub enum Advised {
 }
 
 impl Advice {
-    /// Returns whether the advice discards contents, now or in a child (Linux 7.2 `is_discard`). A sealed area may
+    /// Returns whether the advice discards contents, now or in a child (Linux 7.2 `is_discard`). A sealed area can
     /// refuse such advice.
     fn discards(self) -> bool {
         match self {
@@ -176,7 +176,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Refuses advice on locked memory and hugetlb pages, which reclaim never takes.
+/// Refuses advice on locked memory and hugetlb pages, which are never reclaimed.
 fn refuse_locked<M: Machine>(area: &Area<M>, part: PageRange) -> Result<(), AdviseError> {
     if area
         .flags
@@ -188,7 +188,8 @@ fn refuse_locked<M: Machine>(area: &Area<M>, part: PageRange) -> Result<(), Advi
 }
 
 /// Refuses to discard the contents of a sealed area that the program cannot overwrite either: private anonymous memory
-/// that is not writable. File contents may be discarded, since they can be read again (Linux 7.2 `can_madvise_modify`).
+/// that is not writable. Discarding file contents is allowed, because they can be read again (Linux 7.2
+/// `can_madvise_modify`).
 pub(super) fn check_seal<M: Machine>(
     core: &Core<M>,
     area: &Area<M>,
@@ -218,7 +219,7 @@ fn check_flag<M: Machine>(
     let refused = match advice {
         // Only private anonymous memory can be wiped.
         Advice::WipeOnFork => area.object().is_some(),
-        // Droppable memory always keeps these flags.
+        // Droppable memory always has `WIPEONFORK` and `DONTDUMP`.
         Advice::KeepOnFork | Advice::DoDump => area.flags.contains(AreaFlags::DROPPABLE),
         // Linux refuses this for areas that cannot grow, such as hugetlb.
         Advice::DoFork => area.flags.contains(AreaFlags::HUGETLB),
@@ -231,8 +232,8 @@ fn check_flag<M: Machine>(
 }
 
 impl<M: Machine> Core<M> {
-    /// Calls `act` for each area of `range` with its part of the range, and skips holes. The first hole is reported at
-    /// the end (Linux 7.2 `madvise_walk_vmas`).
+    /// Calls `act` for each area of `range` with the part of the area that is in the range. Holes are skipped: if there
+    /// are any, the call returns an error for the first one at the end (Linux 7.2 `madvise_walk_vmas`).
     fn for_each_area(
         &self,
         range: PageRange,
@@ -259,7 +260,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Records the expected access pattern in the area flags. It has no other effect (Linux 7.2
+    /// Records the expected access pattern in the area flags, without any other effect (Linux 7.2
     /// `madvise_vma_behavior`).
     fn advise_order(&self, range: PageRange, order: AreaFlags) -> Result<Advised, AdviseError> {
         let mut areas = self.areas.write();
@@ -277,7 +278,7 @@ impl<M: Machine> Core<M> {
         Ok(self.change_flags(&mut areas, range, Holes::Pass, rule)?)
     }
 
-    /// Sets or clears a flag of the areas of `range`, up to the first area that refuses the advice.
+    /// Sets or clears `flag` in the areas of `range`, up to the first area that refuses the advice.
     fn advise_flag(
         &self,
         range: PageRange,
@@ -295,7 +296,7 @@ impl<M: Machine> Core<M> {
         });
         let end = refusal.map_or(range.end, |(start, _)| start);
         let rule = |flags: AreaFlags| if on { flags | flag } else { flags - flag };
-        // Like Linux, change the areas before the one that refuses.
+        // Like Linux, change the areas below the one that refuses the advice.
         let before = PageRange::new(range.start, end);
         let changed = self.change_flags(&mut areas, before, Holes::Pass, rule);
         match refusal {
@@ -329,7 +330,7 @@ impl<M: Machine> Core<M> {
             Ok(())
         });
         if shows_objects {
-            // Pages of objects are reclaimed without the lock.
+            // Pages of objects are reclaimed without the lock of the areas.
             let passed = PageRange::new(range.start, passed);
             let mut effort = Effort::ALL;
             self.page_out_objects(passed, Choice::All, &mut effort);
@@ -340,7 +341,7 @@ impl<M: Machine> Core<M> {
         result.map(|()| advised)
     }
 
-    /// Installs or removes guard markers. Installing unmaps the pages.
+    /// Installs guard markers in `range`, which unmaps the pages, or removes the markers.
     fn guard(&self, range: PageRange, install: bool) -> Result<(), AdviseError> {
         let mut areas = self.areas.write();
         let cpu = self.cpu();

@@ -17,7 +17,7 @@ use crate::vma::{self, AreaFlags, AreaMap, Backed, Position, Rights};
 /// The backing of an area.
 pub struct Backing<M: Machine> {
     attachment: Option<Attachment<M>>,
-    /// The userfaultfd context that handles faults here. The area's flags say which faults.
+    /// The userfaultfd context that handles faults in the area. The area's flags say which faults.
     watcher: Option<Watch>,
 }
 
@@ -34,7 +34,7 @@ impl<M: Machine> Backing<M> {
         }
     }
 
-    /// Returns the same backing with the userfaultfd context `watcher`, or with none.
+    /// Returns the same backing with the userfaultfd context `watcher`, or without a context.
     pub(crate) fn watched_by(&self, watcher: Option<Watch>) -> Self {
         Self {
             attachment: self.attachment.clone(),
@@ -51,7 +51,8 @@ impl<M: Machine> Backing<M> {
         }
     }
 
-    /// Returns whether `watcher`, or none, is the userfaultfd context of the backing.
+    /// Returns whether the userfaultfd context of the backing is `watcher`; for `None`, whether the backing has no
+    /// context.
     pub(crate) fn has_watcher(&self, watcher: Option<&Watch>) -> bool {
         match (&self.watcher, watcher) {
             (None, None) => true,
@@ -60,7 +61,7 @@ impl<M: Machine> Backing<M> {
         }
     }
 
-    /// Returns the userfaultfd context that handles faults here.
+    /// Returns the userfaultfd context that handles faults in the area, if any.
     #[inline]
     pub fn watcher(&self) -> Option<&Watch> {
         self.watcher.as_ref()
@@ -149,7 +150,7 @@ pub struct Totals {
     pub executable: u64,
     /// Locked areas (`VmLck`).
     pub locked: u64,
-    /// Pages that are accounted as pinned for a long time (`VmPin`).
+    /// Pages that are accounted as long-term pinned (`VmPin`).
     pub pinned: u64,
     /// Pages with a frame (`VmRSS`).
     pub resident: u64,
@@ -194,7 +195,7 @@ pub(crate) struct Areas<M: Machine> {
     pub(crate) stack: u64,
     pub(crate) executable: u64,
     pub(crate) locked: u64,
-    /// How many of `locked` belong to areas that a move left mapped but unlocked.
+    /// How many pages of `locked` belong to areas that `MREMAP_DONTUNMAP` left mapped but unlocked.
     pub(crate) locked_before: u64,
     /// Parts of locked areas that ongoing protection changes make writable.
     gained: Vec<PageRange>,
@@ -210,7 +211,7 @@ fn classes(rights: Rights, flags: AreaFlags) -> (bool, bool, bool) {
     (data, stack, executable)
 }
 
-/// Returns the total of a class after `pages` pages entered or left it.
+/// Returns the total of a class after `pages` pages have entered the class, or, if not `enter`, left it.
 #[inline]
 fn moved(total: u64, enter: bool, pages: u64) -> u64 {
     if enter { total + pages } else { total - pages }
@@ -252,15 +253,15 @@ impl<M: Machine> Areas<M> {
         }
     }
 
-    /// Records that a part of a locked area becomes writable. If there is no heap memory the record is dropped, and
-    /// faults copy the pages instead.
+    /// Records that `range`, a part of a locked area, becomes writable, so that its pages are copied at once. Without
+    /// heap memory for the record, later faults copy the pages instead.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_gained(&mut self, range: PageRange) {
         let _ = self.gained.try_push(range);
     }
 
-    /// Takes the recorded parts, and leaves none.
+    /// Removes and returns the parts that `note_gained` recorded.
     pub(crate) fn take_gained(&mut self) -> Vec<PageRange> {
         core::mem::take(&mut self.gained)
     }
@@ -365,8 +366,8 @@ impl<M: Machine> Areas<M> {
         Ok(position)
     }
 
-    /// Checks `pages` more pages of such an area against the limits, after `gone` pages are unmapped (Linux 7.2
-    /// `mm/mmap.c`, `may_expand_vm`).
+    /// Checks whether the limits allow `pages` more pages with these properties once `gone` pages are unmapped (Linux
+    /// 7.2 `mm/mmap.c`, `may_expand_vm`).
     pub(crate) fn check_growth(
         &self,
         rights: Rights,
@@ -380,7 +381,7 @@ impl<M: Machine> Areas<M> {
         self.check_data(rights, flags, pages)
     }
 
-    /// Checks `pages` more pages of such an area against the data limit.
+    /// Checks whether the data limit allows `pages` more pages with these properties.
     #[inline]
     pub(crate) fn check_data(
         &self,
@@ -395,7 +396,7 @@ impl<M: Machine> Areas<M> {
         Ok(())
     }
 
-    /// Empties the map and the totals, unaccounts the areas, and returns them.
+    /// Empties the map, resets the totals, and unaccounts the areas. Returns the previous map.
     pub(crate) fn take_all(&mut self, memory: &Memory<M>) -> AreaMap<Backing<M>> {
         for area in self
             .map
@@ -413,7 +414,7 @@ impl<M: Machine> Areas<M> {
         core::mem::replace(&mut self.map, AreaMap::new())
     }
 
-    /// Checks whether `pages` more pages may be locked.
+    /// Checks whether the limit allows `pages` more locked pages.
     pub(crate) fn check_locked(&self, pages: u64) -> Result<(), Limit> {
         let limit = self.limits.locked / PAGE_SIZE as u64;
         if self.limits.may_lock_any || self.locked + pages <= limit {
@@ -423,7 +424,7 @@ impl<M: Machine> Areas<M> {
         }
     }
 
-    /// Checks `more` areas against the limit.
+    /// Checks whether the limit allows `more` more areas.
     pub(crate) fn check_count(&self, more: usize) -> Result<(), Limit> {
         if self.map.len() + more <= self.limits.areas {
             Ok(())

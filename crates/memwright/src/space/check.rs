@@ -9,8 +9,8 @@ pub(crate) enum RangeError {
     Wraps,
 }
 
-/// Returns the pages of `length` bytes, rounded up, from an aligned address. The range is empty if `length` is 0. It
-/// may extend beyond user addresses.
+/// Returns the pages of the `length` bytes from `address` on, which must be aligned. The length is rounded up to pages.
+/// The range is empty if `length` is 0. It can extend beyond user addresses.
 pub(crate) fn pages(address: VirtAddr, length: u64) -> Result<PageRange, RangeError> {
     if !address.is_aligned() {
         return Err(RangeError::Misaligned);

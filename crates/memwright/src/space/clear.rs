@@ -18,7 +18,7 @@ impl<M: Machine> AddressSpace<M> {
             }
             areas.take_all(&core.memory)
         };
-        // Dropped without the lock: dropping the last user of an object may run file system code.
+        // Drop `map` after the lock is released, because dropping the last user of an object can run file system code.
         drop(map);
         if core.merge_number() != UNSCANNED {
             core.memory.merging().leave(&core.memory, core);

@@ -21,7 +21,7 @@ use crate::writable::writable;
 /// The reason why pages were not collapsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CollapseFailure {
-    /// The area may not have a huge page here.
+    /// The area or the settings do not allow a huge page here.
     NotEligible,
     /// There is no lowest page table: nothing was ever mapped here.
     NoTable,
@@ -119,7 +119,7 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Collapses `range` if it meets the conditions of a scan.
+    /// Collapses `range` if it meets the conditions of a scan. Returns `None` if it does not.
     fn scan_one(
         &self,
         range: PageRange,
@@ -150,7 +150,7 @@ impl<M: Machine> Core<M> {
         Some(self.collapse(&mut areas, range, HugeAsker::Setting, Some(limits)))
     }
 
-    /// Returns the first 2 MiB range from `from` on that may be a huge page.
+    /// Returns the first 2 MiB range from `from` on in which the area and the settings allow a huge page.
     fn next_candidate(&self, from: Page) -> Option<PageRange> {
         let areas = self.areas.read(self.cpu());
         let rest = PageRange::new(from.min(Page::USER_END), Page::USER_END);
@@ -181,7 +181,7 @@ impl<M: Machine> Core<M> {
             let part = area.range().intersect(rest);
             let first = area.start().number().next_multiple_of(HUGE_PAGES);
             let any = around(Page::new(first));
-            // Anonymous memory without any private page is not checked (`__thp_vma_allowable_orders`).
+            // Anonymous memory that never had a private page is not eligible (`__thp_vma_allowable_orders`).
             let untouched = area.object().is_none() && !area.has_faulted();
             if untouched || !self.area_may_be_huge(area, any, HugeAsker::Program) {
                 return Err(AdviseError::NotApplicable(part.start.address()));
@@ -193,7 +193,8 @@ impl<M: Machine> Core<M> {
         hole.map_or(Ok(()), |page| Err(AdviseError::Hole(page.address())))
     }
 
-    /// Collapses every complete 2 MiB range of `part`. The last failure is reported after all ranges have been tried.
+    /// Collapses every complete 2 MiB range of `part`. A failure does not stop the call, unless no frames are free.
+    /// Returns the last failure.
     fn collapse_all(&self, part: PageRange) -> Result<(), AdviseError> {
         let mut start = part.start.number().next_multiple_of(HUGE_PAGES);
         let mut failure = Ok(());
@@ -212,7 +213,7 @@ impl<M: Machine> Core<M> {
 
     fn collapse_one(&self, range: PageRange) -> Result<(), CollapseFailure> {
         if shows_object(&self.areas.read(self.cpu()), range) {
-            // If it cannot be mapped as one, the object has the huge page nevertheless.
+            // This succeeds even if the huge page cannot be mapped here: the object has it nevertheless.
             let limits = CollapseLimits {
                 missing: HUGE_PAGES,
                 swapped: HUGE_PAGES,
@@ -267,7 +268,7 @@ impl<M: Machine> Core<M> {
             }
         }
         if missing > 0 && area.flags.intersects(AreaFlags::UFFD) {
-            // The userfaultfd would not be notified when a missing page appears.
+            // The userfaultfd context would not be notified of a page that the collapse adds.
             return Err(CollapseFailure::BeyondLimits);
         }
         match limits {
@@ -284,7 +285,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Returns whether the page has other references. Fails if it cannot be collapsed.
+    /// Returns whether the page has references other than its entry. Fails if the page cannot be collapsed.
     fn is_shared_page(&self, page: Present) -> Result<bool, CollapseFailure> {
         let frames = self.memory.frames();
         if frames.kind(page.frame) != FrameKind::Anonymous || page.bits.contains(Bits::MERGED) {

@@ -1,4 +1,4 @@
-//! Collapsing shared memory: pages of an object become one huge page, which is mapped here (Linux 7.2
+//! Collapsing shared memory: pages of an object become one huge page, which this address space can then map (Linux 7.2
 //! `mm/khugepaged.c`, `collapse_file` and `collapse_pte_mapped_thp`).
 
 use alloc::sync::Arc;
@@ -22,8 +22,8 @@ impl From<CollapseError> for CollapseFailure {
     }
 }
 
-/// The number of attempts while a page has extra references. An operation that found the page before it was unmapped
-/// soon drops or maps it.
+/// The number of attempts while a page has extra references. An operation that looked up the page before it was
+/// unmapped soon drops its reference.
 const ATTEMPTS: u32 = 3;
 
 /// Returns whether the area at the start of `range` maps an object.
@@ -33,7 +33,8 @@ pub(super) fn shows_object<M: Machine>(areas: &Areas<M>, range: PageRange) -> bo
 }
 
 impl<M: Machine> Core<M> {
-    /// Returns whether a scan would collapse `range`: a part of it is mapped, by small pages.
+    /// Returns whether a scan should collapse `range`: the area allows a huge page there, and the first page that is
+    /// mapped in the range is a small one.
     pub(super) fn is_mapped_small(&self, areas: &Areas<M>, range: PageRange) -> bool {
         let area = areas.map.find(range.start);
         let fits = area.is_some_and(|area| self.area_may_be_huge(area, range, HugeAsker::Setting));
@@ -44,10 +45,10 @@ impl<M: Machine> Core<M> {
         })
     }
 
-    /// Collapses the object's pages that are mapped at `range` into one huge page, unless they already are one. At most
-    /// as many pages as `limits` says may be missing or in swap. For a request by the program the huge page is also
-    /// mapped. A scan leaves that to the next fault, and only removes the page table of the small pages. Returns
-    /// whether this second step succeeded.
+    /// Collapses the object's pages that are mapped at `range` into one huge page, unless they already are one. Fails
+    /// if more pages are missing or in swap than `limits` allows. For a request by the program, this also maps the huge
+    /// page. For a scan, it only removes the page table of the small pages, and the next fault maps the huge page.
+    /// Returns whether this second step succeeded.
     pub(super) fn collapse_object(
         &self,
         range: PageRange,
@@ -60,7 +61,7 @@ impl<M: Machine> Core<M> {
             let area = area.filter(|area| self.area_may_be_huge(area, range, asker));
             let area = area.ok_or(CollapseFailure::NotEligible)?;
             let object = area.object().ok_or(CollapseFailure::NotEligible)?;
-            // The userfaultfd would not be notified when a missing page appears.
+            // The userfaultfd context would not be notified of a page that the collapse adds.
             if area.flags().intersects(AreaFlags::UFFD) {
                 limits.missing = 0;
             }
@@ -92,7 +93,8 @@ impl<M: Machine> Core<M> {
         let mut look = self.table.look(range);
         while let Some(extent) = look.next_filled() {
             let own = match extent.entry {
-                // A zero page was placed in private memory by `UFFDIO_ZEROPAGE`.
+                // An entry of the shared zero page, which `UFFDIO_ZEROPAGE` mapped in a private area, is not the
+                // object's.
                 Entry::Present(page) => {
                     !self.is_private(page.frame) && !page.bits.contains(Bits::BORROWED)
                 }

@@ -38,7 +38,7 @@ struct CpuResident {
 }
 
 pub(crate) struct Core<M: Machine> {
-    /// Its number among all address spaces of the machine.
+    /// The number of this address space among all address spaces of the machine.
     number: AtomicU64,
     pub(crate) memory: Arc<Memory<M>>,
     pub(crate) table: Table<M>,
@@ -55,11 +55,11 @@ pub(crate) struct Core<M: Machine> {
     resident: Vec<CpuResident>,
     /// Pages in swap.
     swapped: AtomicI64,
-    /// The memcg that is charged for its swap slots.
+    /// The memcg that is charged for the swap slots of this address space.
     memcg: AtomicU8,
-    /// Its number in the scan for equal pages (KSM).
+    /// The number of this address space in the scan for equal pages (KSM).
     merge_number: AtomicU64,
-    /// The rate at which its entries are turned into NUMA hints.
+    /// The rate at which entries of this address space are turned into NUMA hints.
     pace: Pace,
     /// Pages that are accounted as pinned for a long time.
     pinned_pages: AtomicU64,
@@ -97,8 +97,8 @@ impl<M: Machine> Core<M> {
         })
     }
 
-    /// Returns its number among all address spaces of the machine. Locks on the areas of several spaces are taken in
-    /// this order.
+    /// Returns the number of this address space among all address spaces of the machine. The area locks of several
+    /// address spaces are taken in the order of these numbers.
     pub(crate) fn space_number(&self) -> u64 {
         self.number.load(Ordering::Relaxed)
     }
@@ -107,7 +107,7 @@ impl<M: Machine> Core<M> {
         self.number.store(number, Ordering::Relaxed);
     }
 
-    /// Returns the rate at which its entries are turned into NUMA hints.
+    /// Returns the rate at which entries of this address space are turned into NUMA hints.
     pub(crate) fn pace(&self) -> &Pace {
         &self.pace
     }
@@ -126,12 +126,13 @@ impl<M: Machine> Core<M> {
         self.pinned.store(true, Ordering::SeqCst);
     }
 
-    /// Returns whether pages may be pinned. The answer is valid only under the lock of their entries.
+    /// Returns whether pages of this address space may be pinned, that is, whether one ever was. The answer is valid
+    /// for a page only under the lock of its entry.
     pub(crate) fn may_have_pinned(&self) -> bool {
         self.pinned.load(Ordering::SeqCst)
     }
 
-    /// Returns whether the private page has a pin, through which its frame may be written without the entry (rule:
+    /// Returns whether the private page is pinned. The owner of a pin can write to the frame without the entry (rule:
     /// exclusive-before-pin).
     pub(crate) fn is_pinned(&self, page: Present) -> bool {
         !page.bits.contains(Bits::BORROWED) && self.memory.frames().pins(page.frame) > 0
@@ -161,8 +162,8 @@ impl<M: Machine> Core<M> {
         PageRange::new(self.layout.lowest.page(), self.layout.highest.page())
     }
 
-    /// Reports the cache lines that a fault at `address` wrote on `cpu`, the calling CPU, to the lock statistics: those
-    /// of the entry and its frame, and of the counts of the address space.
+    /// Reports to the lock statistics which cache lines a fault at `address` wrote on `cpu`, the calling CPU: the lines
+    /// of the entry, of its frame, and of the counts of the address space.
     pub(crate) fn note_lines(&self, cpu: CpuId, address: VirtAddr) {
         if stat::is_on() && address < VirtAddr::USER_END {
             self.table.note_lines(address.page());
@@ -235,7 +236,7 @@ impl<M: Machine> Core<M> {
         self.swapped.fetch_add(pages, Ordering::Relaxed);
     }
 
-    /// Returns the memcg that is charged for its swap slots.
+    /// Returns the memcg that is charged for the swap slots of this address space.
     pub(crate) fn memcg(&self) -> Memcg {
         Memcg::from_raw(self.memcg.load(Ordering::Relaxed))
     }
@@ -275,7 +276,7 @@ impl<M: Machine> Core<M> {
     #[inline]
     pub(crate) fn note_granted(&self, cpu: CpuId) {
         self.memory.count_on(cpu, Row::EntriesGrew, 1);
-        // The faulting CPU no longer holds a translation of the page.
+        // The page fault has invalidated the faulting CPU's translation of the page, so only a shootdown was elided.
         if self.table.loaded().has_several() {
             self.memory.count_on(cpu, Row::FlushElidedGrew, 1);
         }
@@ -328,7 +329,8 @@ impl<M: Machine> Core<M> {
     }
 
     /// Adds an upper bound of the translations that full flushes dropped. Software cannot know which translations a CPU
-    /// held, only that they are among the pages mapped until the operation, including those that it unmapped.
+    /// held, only that each was for a page that was mapped before the operation. That includes the pages that the
+    /// operation unmapped.
     #[cold]
     #[inline(never)]
     fn note_dropped(&self, cpu: CpuId, counts: &GatherCounts) {
@@ -444,7 +446,7 @@ impl<M: Machine> Area<M> {
     }
 }
 
-/// Moved out of line, because few areas have a key.
+/// Returns the entry bits of the protection key. Out of line, because few areas have a key.
 #[cold]
 #[inline(never)]
 fn key_bits(rights: Rights) -> Bits {

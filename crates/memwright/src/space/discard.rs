@@ -21,7 +21,8 @@ impl Advice {
     }
 }
 
-/// Checks whether the area permits this kind of discard. These checks precede the notification of the userfaultfd.
+/// Checks whether the area permits this kind of discard. The checks are made before the userfaultfd context is
+/// notified.
 fn check_discard<M: Machine>(
     area: &Area<M>,
     part: PageRange,
@@ -48,8 +49,9 @@ fn check_discard<M: Machine>(
 
 impl<M: Machine> AddressSpace<M> {
     /// Discards the contents of `length` bytes, rounded up to pages, according to `advice`, which must [take
-    /// contents](Advice::takes_contents). Before each part is discarded, `witness` is called if the userfaultfd context
-    /// of the part wants removal events. It may sleep: no lock is held during the call (`userfaultfd_remove`).
+    /// contents](Advice::takes_contents). Calls `witness` before it discards the part of an area whose userfaultfd
+    /// context receives removal events. `witness` is allowed to sleep: no lock is held during the call
+    /// (`userfaultfd_remove`).
     ///
     /// # Errors
     /// See [`advise`](Self::advise).
@@ -66,7 +68,8 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Works area by area and skips holes. The first hole is reported at the end (`madvise_walk_vmas`).
+    /// Does the work of `AddressSpace::discard`, area by area. Holes are skipped: if there are any, the call returns an
+    /// error for the first one at the end (`madvise_walk_vmas`).
     fn discard(
         &self,
         range: PageRange,
@@ -84,7 +87,7 @@ impl<M: Machine> Core<M> {
             let left = PageRange::new(next, range.end);
             let found = areas.map.overlapping(left).next();
             let Some(area) = found.filter(|area| area.start() <= next || told <= next) else {
-                // The area was unmapped during the notification.
+                // The area was unmapped while `witness` ran: treat the range as a hole.
                 hole = hole.or(Some(next));
                 break;
             };
@@ -124,8 +127,8 @@ impl<M: Machine> Core<M> {
         hole.map_or(Ok(()), |page| Err(AdviseError::Hole(page.address())))
     }
 
-    /// Unmaps the pages at once. Guards stay, and so does the write protection of objects' pages. That of anonymous
-    /// memory is removed.
+    /// Unmaps the pages of `range`, a part of `area`, at once. Guard markers stay. Markers preserve the write
+    /// protection of an object's pages, while the write protection of anonymous memory is removed.
     pub(super) fn drop_pages(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
         if area.flags.contains(AreaFlags::HUGETLB) {
             return self.drop_hugetlb(area, range);

@@ -5,7 +5,7 @@ use memwright_table::Machine;
 use super::AddressSpace;
 use crate::vma::Rights;
 
-/// The memory that a program may make executable.
+/// The memory that a program is allowed to make executable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExecGain {
     /// Any memory.
@@ -42,12 +42,13 @@ impl ExecGain {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Returns which memory the program may make executable.
+    /// Returns which memory the program is allowed to make executable.
     pub fn exec_gain(&self) -> ExecGain {
         self.core.areas.read(self.core.cpu()).exec_gain
     }
 
-    /// Sets which memory the program may make executable from now on. Memory that is executable stays so.
+    /// Sets which memory the program is allowed to make executable from now on. Memory that is already executable stays
+    /// executable.
     pub fn set_exec_gain(&self, gain: ExecGain) {
         self.core.areas.write().exec_gain = gain;
     }

@@ -46,7 +46,7 @@ impl<M: Machine> AddressSpace<M> {
     ) -> Result<AddressSpace<M>, ForkError> {
         let core = &*self.core;
         let cpu = core.cpu();
-        // Declared first so that it is dropped last: on error this frees what was copied so far.
+        // Declared first so that it is dropped last: on error, the drop frees the partial child.
         let child = Self::new(core.memory.clone(), core.layout, core.template)?;
         child.refuse_huge(core.huge_refusal());
         let mut areas = core.areas.write();
@@ -65,7 +65,8 @@ impl<M: Machine> AddressSpace<M> {
             .filter(|area| !area.flags.contains(AreaFlags::DONTFORK))
             .try_for_each(|area| {
                 let child_context = area.backing().watcher().and_then(&mut *child_context);
-                // A child context without write-protect mode receives no events for stores: the protection is dropped.
+                // The child's entries keep their write protection only if the child's area is registered for
+                // write-protect faults.
                 let watched = child_context.is_some() && area.flags.contains(AreaFlags::UFFD_WP);
                 copy_area(core, &child.core, cpu, &mut copies, (area, child_context))?;
                 if needs_entries(area, watched) {
@@ -170,7 +171,7 @@ fn copy_entries<M: Machine>(
         rule = rule.keep_uffd_wp();
     }
     if area.flags.intersects(AreaFlags::MARKED) {
-        // A marker may span the boundary of this area and of the neighbour it was split from.
+        // A marker can extend across the boundary between this area and a neighbour from which the area was split.
         core.table.cursor(area.range()).split_edges(gather)?;
     }
     let mut entries = 0;
@@ -188,7 +189,7 @@ fn copy_entries<M: Machine>(
                 entries += 1;
             }
             CopyStop::Pinned(page) if page.size != PageSize::Size4K => {
-                // The small pages are then checked one by one.
+                // Continue with the small pages: each of them is copied or shared on its own.
                 drop(to);
                 from.split(gather)?;
                 core.memory.count_on(cpu, Row::HugeSplitsFork, 1);
@@ -199,7 +200,8 @@ fn copy_entries<M: Machine>(
                 copy_pinned(child, cpu, (area, watched), &mut to, page)?;
                 entries += 1;
             }
-            // Swap entries need no copy here, and the next fault resolves a migrating page.
+            // The entry maps no page. Nothing is copied for a swap entry here, and the next fault resolves a migrating
+            // page.
             CopyStop::NotPresent(entry) => debug_assert!(!matches!(entry, Entry::Present(_))),
         }
         rest = PageRange::new(from.entry().range.end, rest.end);
@@ -207,7 +209,7 @@ fn copy_entries<M: Machine>(
     Ok(entries)
 }
 
-/// Copies the page for the child at once, because the parent's page is pinned and must stay exclusive (rule:
+/// Copies `page` for the child at once, because the parent's page is pinned and must stay exclusive (rule:
 /// exclusive-before-pin).
 fn copy_pinned<M: Machine>(
     child: &Core<M>,

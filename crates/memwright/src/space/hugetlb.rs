@@ -58,8 +58,8 @@ impl<M: Machine> Core<M> {
             return Ok(());
         }
         let view = area.object().and_then(|object| object.huge());
-        // A fault finds the page either mapped or back in the pool: between the two it would fail if the pool has no
-        // other.
+        // Hold the lock of the file, so that a concurrent fault finds the page either mapped or back in the pool.
+        // Between the two states, the fault would fail if the pool has no other page.
         let _file = view.as_ref().map(|view| view.file.lock());
         let mut gather = self.gather();
         let mut cursor = self.table.cursor(range);
@@ -78,7 +78,7 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Copies the page for the child of a fork at once, because the parent's page is pinned and must stay exclusive
+    /// Copies `page` for the child of a fork at once, because the parent's page is pinned and must stay exclusive
     /// (rule: exclusive-before-pin).
     #[cold]
     pub(super) fn copy_pinned_hugetlb(
@@ -108,9 +108,9 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Handles a fault for which the hugetlb pool has no page. If the owner of the reservation is about to copy a page
-    /// that it shares with its children, the page is unmapped from the children (`unmap_ref_private`) and becomes
-    /// exclusive to the owner.
+    /// Handles a fault for which the hugetlb pool has no page. If the faulting process owns the reservation of the page
+    /// and shares the page with its children, unmaps the page from the children (`unmap_ref_private`) and retries, so
+    /// that the page becomes exclusive to the owner.
     #[cold]
     pub(crate) fn fault_in_exhausted_pool(
         &self,
@@ -193,7 +193,7 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns whether the mapping's view of the object has a reservation.
+/// Returns whether `object`, as a mapping refers to it, has a reservation of huge pages.
 fn owns<M: Machine>(object: &dyn crate::object::Object<M>) -> bool {
     object.huge().is_some_and(|view| view.own.is_some())
 }

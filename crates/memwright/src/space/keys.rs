@@ -36,7 +36,7 @@ impl Keys {
         })
     }
 
-    /// Returns whether a program may pass the key to a call. It may not pass the key of execute-only memory.
+    /// Returns whether a program is allowed to pass the key to a call. The key of execute-only memory is not allowed.
     pub(crate) fn is_allocated(&self, key: u8) -> bool {
         key < KEYS && self.execute_only != Some(key) && self.allocated & 1 << key != 0
     }
@@ -143,7 +143,7 @@ mod tests {
             (r.with_key(own), own),
             (x.with_key(own), own),
             (x.with_key(code), 0),
-            // A change that named the key made it more than execute-only.
+            // An earlier change that named the key has added rights: the area is no longer execute-only.
             (r.with_key(code), code),
         ] {
             assert_eq!(keys.kept(old, r), r.with_key(expected), "{old:?}");

@@ -22,7 +22,7 @@ impl From<FlagsError> for LockError {
 
 /// Returns the pages that `length` bytes starting at `address` touch.
 fn touched(address: VirtAddr, length: u64) -> Result<PageRange, LockError> {
-    // Rounding up may wrap around, to zero or to a small length (Linux 7.3 `mm/mlock.c`, `do_mlock`).
+    // Rounding up can wrap around, to zero or to a small length (Linux 7.3 `mm/mlock.c`, `do_mlock`).
     let beyond = address.offset() as u64 + PAGE_SIZE as u64 - 1;
     let length = length.wrapping_add(beyond) / PAGE_SIZE as u64 * PAGE_SIZE as u64;
     let start = address.page();
@@ -37,7 +37,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Locks the pages that `length` bytes touch. Unless `on_fault`, also faults them in.
     ///
     /// # Errors
-    /// See [`LockError`]. After a hole is reported, the areas below it are locked.
+    /// See [`LockError`]. If the error is a hole, the areas below it are locked.
     pub fn lock(&self, address: VirtAddr, length: u64, on_fault: bool) -> Result<(), LockError> {
         let mut rest = self.begin_lock(address, length, on_fault)?;
         self.populate_locked(&mut rest)
@@ -47,7 +47,7 @@ impl<M: Machine> AddressSpace<M> {
     /// empty if `on_fault`.
     ///
     /// # Errors
-    /// See [`LockError`]. After a hole is reported, the areas below it are locked.
+    /// See [`LockError`]. If the error is a hole, the areas below it are locked.
     pub fn begin_lock(
         &self,
         address: VirtAddr,
@@ -82,7 +82,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Unlocks the pages that `length` bytes touch.
     ///
     /// # Errors
-    /// See [`LockError`]. After a hole is reported, the areas below it are unlocked.
+    /// See [`LockError`]. If the error is a hole, the areas below it are unlocked.
     pub fn unlock(&self, address: VirtAddr, length: u64) -> Result<(), LockError> {
         let core = &*self.core;
         let range = touched(address, length)?;
@@ -91,8 +91,8 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Locks the current mappings if `current`, and future mappings as `future` says (`mlockall`). Returns the range to
-    /// populate.
+    /// Locks the current mappings if `current` is set, and sets how future mappings are locked to `future`
+    /// (`mlockall`). Returns the range to populate.
     ///
     /// # Errors
     /// See [`LockError`]. On error there is nothing to populate.
@@ -127,7 +127,7 @@ impl<M: Machine> AddressSpace<M> {
                 return Err(error.into());
             }
         }
-        // Even with `on_fault`: areas that cannot be locked are still populated.
+        // Populate even with `on_fault`: areas that cannot be locked are still populated.
         Ok(ToPopulate::new(all))
     }
 

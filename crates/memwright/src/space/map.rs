@@ -49,7 +49,7 @@ pub struct MapRequest<M: Machine> {
     pub length: u64,
     /// The rights of the program.
     pub rights: Rights,
-    /// The most that a later protection change may grant. Restricted, for example, for a shared mapping of a file
+    /// The most that a later protection change can grant. Restricted, for example, for a shared mapping of a file
     /// opened read-only.
     pub max_rights: Rights,
     /// What to map.
@@ -233,9 +233,9 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Checks whether `length` bytes may be mapped at `placement`, independent of what is mapped. These are the checks
-    /// that precede all others of a mapping (Linux 7.3 `mm/mmap.c`, `do_mmap` up to `__get_unmapped_area`). `huge` says
-    /// that the mapping is of hugetlb pages.
+    /// Checks whether `length` bytes can be mapped at `placement`, whatever object or memory is to be mapped there.
+    /// These are the checks that precede all others of a mapping (Linux 7.3 `mm/mmap.c`, `do_mmap` up to
+    /// `__get_unmapped_area`). `huge` says whether the mapping is of hugetlb pages.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -277,7 +277,7 @@ impl<M: Machine> AddressSpace<M> {
             if offset % PAGE_SIZE as u64 != 0 {
                 return Err(MapError::Misaligned);
             }
-            // Linux has signed 64-bit byte offsets.
+            // On Linux, offsets in a file are signed 64-bit numbers of bytes.
             let end = offset.checked_add(pages * PAGE_SIZE as u64);
             if end.is_none_or(|end| end > i64::MAX as u64) {
                 return Err(MapError::OffsetTooLarge);
@@ -378,16 +378,17 @@ fn place_hugetlb<M: Machine>(
     if start.number() % HUGE_PAGES == 0 {
         return Ok(start);
     }
-    // Search with room to spare, and use the last aligned start.
+    // Search for a range that is longer by almost a huge page, and use the last aligned start in it.
     let spare = HUGE_PAGES - 1;
     let start = place(core, areas, pages + spare, Placement::Anywhere)?;
     Ok(Page::new((start.number() + spare) & !spare))
 }
 
-/// Returns the start of a new area for which `start` was chosen. If there is room, and huge pages may be used, it is
-/// aligned so that the pages can be huge. For anonymous memory this applies to lengths of whole huge pages, independent
-/// of the settings (Linux 7.2 `mm/mmap.c`, `__get_unmapped_area`). For shared memory it applies from the size of the
-/// largest folio that the object may have (`mm/shmem.c`, `shmem_get_unmapped_area`).
+/// Returns the start of a new area for which get_unmapped_area chose `start`. If a suitable range is free, the returned
+/// start is aligned so that the pages of the area can be huge. Anonymous memory is aligned if its length is a multiple
+/// of the huge page size, independent of the settings (Linux 7.2 `mm/mmap.c`, `__get_unmapped_area`). Shared memory is
+/// aligned if it is at least as long as the largest folio that the settings allow for the object (`mm/shmem.c`,
+/// `shmem_get_unmapped_area`).
 fn align_huge<M: Machine>(
     core: &Core<M>,
     areas: &mut Areas<M>,
@@ -418,13 +419,13 @@ fn align_huge<M: Machine>(
     let Ok(room) = place(core, areas, pages + spare, Placement::Anywhere) else {
         return start;
     };
-    // The last start in the range with the same offset from an aligned address.
+    // The last start in the range that is `beyond` pages after a multiple of the folio size.
     let last = room.number() + spare;
     Page::new(last - (last + folio - beyond) % folio)
 }
 
-/// Checks every limit, accounts the memory, and reserves what the change needs. After it succeeds, the mapping cannot
-/// fail.
+/// Checks every limit, accounts the memory, and reserves the heap memory and frames that the change needs. If this
+/// succeeds, the mapping cannot fail.
 fn prepare<M: Machine>(
     core: &Core<M>,
     areas: &mut Areas<M>,

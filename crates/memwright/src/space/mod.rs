@@ -56,7 +56,7 @@ pub(crate) use self::zap::Taken;
 
 /// The number of areas between two scheduling points of an operation on many areas.
 pub(crate) const AREAS: u32 = 64;
-/// The number of pages between two scheduling points, where each page costs as much as a fault.
+/// The number of pages between two scheduling points of an operation in which each page costs as much as a fault.
 pub(crate) const PAGES: u32 = 64;
 
 /// An area of an address space.
@@ -79,7 +79,7 @@ pub struct Layout {
 /// populating), exclusive where areas change. No lock is held when an operation returns, and no operation sleeps: if an
 /// object would have to wait, the operation returns an error, and the caller waits and retries.
 ///
-/// Dropping an address space unmaps everything. By then no CPU may have its table loaded.
+/// Dropping an address space unmaps everything. The caller must ensure that no CPU has its page table loaded by then.
 pub struct AddressSpace<M: Machine> {
     pub(crate) core: Shared<Core<M>>,
 }

@@ -10,8 +10,8 @@ use crate::error::{AdviseError, FaultError, LockError, PopulateError, Stopped};
 use crate::fault::{Access, Fault, FaultedIn};
 use crate::vma::{AreaFlags, Position, Rights};
 
-/// The range that a call has yet to populate after its other work is done. The call itself succeeded: a page that
-/// cannot be faulted in only ends the population of its area, and the program takes the error at its next access.
+/// The range that a call has yet to populate after its other work is done. The call itself succeeded: if a page cannot
+/// be faulted in, only the rest of its area is not populated, and the program receives the error at its next access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct ToPopulate {
@@ -62,7 +62,7 @@ pub struct Mapped {
     pub to_populate: ToPopulate,
 }
 
-/// Returns whether the pages of an area that became writable are copied at once.
+/// Returns whether the pages of an area that a protection change made writable are copied at once.
 fn is_gained<M: Machine>(area: &Area<M>) -> bool {
     area.rights.contains(Rights::WRITE)
         && area.flags.contains(AreaFlags::LOCKED)
@@ -154,14 +154,16 @@ impl<M: Machine> Core<M> {
         })
     }
 
-    /// Like [`populate_range`](Self::populate_range), but fails for memory without any rights: `mlock` reports it.
+    /// Like [`populate_range`](Self::populate_range), but populates locked-on-fault areas too, and fails for memory
+    /// without any rights, for which `mlock` returns an error.
     pub(crate) fn populate_strictly(&self, range: PageRange) -> Result<(), Stopped> {
         self.populate_where(range, true, |_| true)
     }
 
     /// Copies the locked private pages that a protection change made writable, rather than leave that to faults
-    /// (`mm/mprotect.c`, `mprotect_fixup`). An error in one area does not stop the next. No userfaultfd handler is
-    /// waited for: Linux holds the lock of the address space here, and leaves the rest of an area to later faults.
+    /// (`mm/mprotect.c`, `mprotect_fixup`). After an error in one area, continues with the next area. Does not wait for
+    /// a userfaultfd handler: Linux holds the lock of the address space here, and leaves the rest of such an area to
+    /// later faults.
     #[cold]
     #[inline(never)]
     pub(crate) fn populate_gained(&self) {
@@ -171,9 +173,9 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Sets the anon_vma of the area at `position` that its copies will need, if the area became writable. This
-    /// precedes changes to the next area: Linux makes the copies at this point, and whether areas merge depends on the
-    /// anon_vma.
+    /// Sets the anon_vma of the area at `position`, if the area became writable and `populate_gained` will copy its
+    /// pages. A protection change calls this before it changes the next area, because Linux makes the copies at this
+    /// point, and the anon_vma decides whether areas merge.
     #[cold]
     #[inline(never)]
     pub(crate) fn found_gained(&self, areas: &Areas<M>, position: Position) {
@@ -221,7 +223,7 @@ impl<M: Machine> Core<M> {
                 } else {
                     Access::READ
                 };
-                // Checked even if every page is resident already (`mm/gup.c`, `check_vma_flags`).
+                // Check the key even if every page is resident already (`mm/gup.c`, `check_vma_flags`).
                 self.check_key(area.rights, access)
                     .map_err(|error| Stopped {
                         at: part.start.address(),
@@ -325,7 +327,8 @@ impl<M: Machine> Core<M> {
                 page,
                 access,
             };
-            // A fault may leave a page that is write-protected by userfaultfd: the next fault is reported to it.
+            // A fault can map a page that userfaultfd has write-protected. The next iteration then faults on the
+            // protection.
             let size = loop {
                 if let Some(size) = permitted() {
                     break size;
@@ -341,7 +344,7 @@ impl<M: Machine> Core<M> {
             if size == PageSize::Size4K {
                 points.round();
             } else {
-                // The huge page may just have been zeroed.
+                // The fault may have zeroed a huge page, which takes as long as many small faults.
                 pause_point();
             }
             // A huge page is touched only once.
@@ -350,8 +353,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Returns the size of the page at `page` if its entry permits a store, and marks the entry dirty: trackers of
-    /// stores must see a store here (Linux takes a write fault for a write-protected entry).
+    /// Returns the size of the page at `page` if its entry permits a store, and marks the entry dirty: readers of
+    /// soft-dirty and dirty state must see a store here (Linux takes a write fault for a write-protected entry).
     fn permits_marked(&self, page: Page) -> Option<PageSize> {
         let mut cursor = self.table.cursor(PageRange::single(page));
         let present = cursor.peek().present()?;

@@ -89,13 +89,13 @@ impl<M: Machine> AddressSpace<M> {
             return Ok(());
         }
         let mut areas = core.areas.write();
-        // Read before the area, so that values loaded from it stay in registers.
+        // Read these values before the lookup of the area, so that values loaded from the area stay in registers.
         let (cpu, flush) = (core.cpu(), core.memory.policy().flush());
         let Some((first, area)) = areas.map.locate(range.start) else {
             return Err(ProtectError::Hole(address));
         };
         let sealed = area.flags.contains(AreaFlags::SEALED);
-        // With a key the rights differ and are compared later.
+        // With a key, `rights` is not complete: the rights are compared later, in `area`.
         if area.rights == rights && key.is_none() && range.end <= area.end() && !sealed {
             return Ok(());
         }
@@ -139,7 +139,8 @@ struct Change {
 }
 
 impl Change {
-    /// Changes one area after the other, until one fails or the range ends.
+    /// Changes the areas of `range` in ascending order, beginning with the one at `first`, until one fails or the range
+    /// ends.
     #[inline(always)]
     fn areas<M: Machine>(
         &mut self,
@@ -178,7 +179,7 @@ impl Change {
             if self.locked {
                 core.found_gained(areas, position);
             }
-            // The area may have merged with the one above it.
+            // If the area has merged with the one above it, `position` is already that of the next part.
             if areas.map.get(position).end() == rest.start {
                 position = areas
                     .map
@@ -241,8 +242,7 @@ impl Change {
         Ok((areas.map.merge_around(position), range.end))
     }
 
-    /// Performs the steps of a change of `range` that can fail, except for splitting the area, and returns the new
-    /// flags.
+    /// Checks the data limit and accounts the memory, if `range` becomes writable. Returns the new flags of the range.
     #[inline(always)]
     fn charge<M: Machine>(
         &mut self,
@@ -258,7 +258,7 @@ impl Change {
             self.locked = true;
             areas.note_gained(range);
         }
-        // Only the data limit can be exceeded, as the mapped size does not change (Linux 7.2 `mprotect_fixup`).
+        // Only the data limit can be exceeded, because the mapped size does not change (Linux 7.2 `mprotect_fixup`).
         areas
             .check_data(self.rights, flags, range.len())
             .map_err(ProtectError::OverLimit)?;
@@ -271,7 +271,7 @@ impl Change {
         Ok(flags | AreaFlags::ACCOUNTED)
     }
 
-    /// Changes the entries of `range`, a part of `area`, whose rights are already the new ones.
+    /// Changes the entries of `range`, a part of `area`. `area` already has the new rights.
     #[inline(always)]
     fn entries<M: Machine>(
         &mut self,
@@ -288,7 +288,7 @@ impl Change {
         let (view, policy) = (area.view(), core.memory.policy());
         let end = range.end;
         let access = access_bits(view.rights);
-        // One loop for each kind of change. The common ones are the first and the last.
+        // There is one loop for each kind of change. The first and the last kind are the common ones.
         let edited = if !view.rights.contains(Rights::WRITE) {
             let edit = edit_to(access, false);
             let mut cursor = core.table.cursor(range).pausing();
@@ -301,7 +301,7 @@ impl Change {
             let grant = Grant::new(view, WriteUpgrade::On);
             let rule = move |bits| edit_to(access, grant.allows(bits));
             let mut cursor = core.table.cursor(range).pausing();
-            // A page that all other processes have dropped becomes exclusive again.
+            // The entry of a page that all other processes have dropped becomes exclusive again.
             cursor.edit_regaining(end, rule, gather)
         };
         // This cannot overflow: no address space has that many pages.
@@ -337,8 +337,8 @@ fn edit_by_policy<M: Machine>(
     cursor.edit_alike(range.end, move |bits| rule.edit(bits), gather)
 }
 
-/// Checks whether `range`, a part of a sealed or hugetlb area with these flags, may change. `stays` says that its
-/// rights do not change.
+/// Checks whether the rights of `range`, a part of a sealed or hugetlb area with these flags, may be set. `stays` says
+/// whether the new rights equal the old ones.
 #[cold]
 fn check_part(flags: AreaFlags, stays: bool, range: PageRange) -> Result<(), ProtectError> {
     if flags.contains(AreaFlags::SEALED) {

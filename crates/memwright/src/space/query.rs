@@ -38,7 +38,7 @@ impl<M: Machine> AddressSpace<M> {
         Some(visitor(areas.map.get(position)))
     }
 
-    /// Returns whether any page of `length` bytes belongs to an area.
+    /// Returns whether any page of `length` bytes belongs to an area. Returns true if the range wraps around.
     pub fn is_mapped(&self, address: VirtAddr, length: u64) -> bool {
         let Some(range) = PageRange::from_addresses(address, length) else {
             return true;
@@ -107,7 +107,8 @@ impl<M: Machine> AddressSpace<M> {
         self.core.resident()
     }
 
-    /// Sets the memcg that is charged for the swap slots of pages swapped out from now on.
+    /// Sets the memcg that is charged for the swap slots of pages of this address space that are swapped out from now
+    /// on.
     pub fn set_memcg(&self, memcg: Memcg) {
         self.core.set_memcg(memcg);
     }

@@ -11,7 +11,7 @@ impl<M: Machine> AddressSpace<M> {
     /// process must be one that never returns to user mode. Linux keeps the areas and marks them as unstable instead.
     ///
     /// # Errors
-    /// [`UnmapError::OutOfMemory`]. A part of the memory may be unmapped by then.
+    /// [`UnmapError::OutOfMemory`]. A part of the memory can already be unmapped.
     pub fn reap(&self) -> Result<(), UnmapError> {
         let core = &self.core;
         let mut bin = AreaBin::new();
@@ -19,7 +19,7 @@ impl<M: Machine> AddressSpace<M> {
         let mut position = areas.map.at_or_after(Page::new(0));
         while let Some(found) = position {
             let area = areas.map.get_mut(found);
-            // Seals bind only the program.
+            // A seal restricts only the program, not the kernel.
             area.flags -= AreaFlags::SEALED;
             let range = area.range();
             if area.is_shared() {

@@ -1,4 +1,4 @@
-//! The list of all address spaces, in which the mappings of a page shared by fork are found.
+//! The list of all address spaces. It is searched for the mappings of a page that processes share after a fork.
 
 use alloc::vec::Vec;
 

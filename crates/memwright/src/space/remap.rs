@@ -20,7 +20,7 @@ pub struct RemapRequest {
     pub old_length: u64,
     /// The length of the new range, in bytes.
     pub new_length: u64,
-    /// Whether the mapping may move (`MREMAP_MAYMOVE`).
+    /// Whether the mapping is allowed to move (`MREMAP_MAYMOVE`).
     pub may_move: bool,
     /// The address of the new range, replacing existing mappings (`MREMAP_FIXED`).
     pub fixed: Option<VirtAddr>,
@@ -104,8 +104,8 @@ impl RemapRequest {
 }
 
 impl Checked {
-    /// Returns the request adapted to `area`. A hugetlb area is moved by whole huge pages, and can neither grow nor
-    /// stay mapped (Linux 7.2 `check_prep_vma`).
+    /// Returns the request adapted to `area`. The range of a hugetlb area is rounded up to huge pages. The area can
+    /// neither grow nor stay mapped (Linux 7.2 `check_prep_vma`).
     fn in_area<M: Machine>(self, area: &Area<M>) -> Result<Self, RemapError> {
         if !area.flags.contains(AreaFlags::HUGETLB) {
             return Ok(self);
@@ -130,19 +130,19 @@ impl Checked {
 impl<M: Machine> AddressSpace<M> {
     /// Moves or resizes a mapping and returns its new address. Moved pages become soft-dirty.
     ///
-    /// With `fixed` and equal lengths the old range may span several areas (Linux 6.17 and later).
+    /// With `fixed` and equal lengths, the old range can span several areas (Linux 6.17 and later).
     ///
     /// # Errors
-    /// See [`RemapError`]. On error, mappings at a fixed new address may already be unmapped, as on Linux.
+    /// See [`RemapError`]. On error, mappings at a fixed new address can already be unmapped, as on Linux.
     pub fn remap(&self, request: RemapRequest) -> Result<VirtAddr, RemapError> {
         let moved = self.remap_telling(request, &mut |_, _| {})?;
         self.populate_now(moved.to_populate);
         Ok(moved.start)
     }
 
-    /// Like [`remap`](Self::remap), but leaves populating the growth of locked memory to the caller. Calls `witness`
-    /// for the userfaultfd contexts that want events, with the address space locked: for what was mapped at the new
-    /// range, for the move, and for what is unmapped at the old range (Linux 7.2 `notify_uffd`). Unmap events are also
+    /// Like [`remap`](Self::remap), but leaves populating the growth of locked memory to the caller. Calls `witness`,
+    /// with the address space locked, for each event that a userfaultfd context receives: the unmapping of areas at the
+    /// new range, the move, and the unmapping at the old range (Linux 7.2 `notify_uffd`). The unmap events are also
     /// sent if the move fails.
     ///
     /// # Errors
@@ -185,12 +185,13 @@ impl<M: Machine> AddressSpace<M> {
 /// Checks that the area limit leaves room for the most areas that any `mremap` adds. The check precedes the lookup of
 /// the area and is independent of the request (`mm/mremap.c` of Linux 7.3).
 fn check_room<M: Machine>(areas: &Areas<M>) -> Result<(), RemapError> {
-    /// Both the old and the new range may be cut out of the middle of an area.
+    /// Both the old and the new range can be cut out of the middle of an area.
     const MOST_ADDED: usize = 4;
     areas.check_count(MOST_ADDED).map_err(RemapError::OverLimit)
 }
 
-/// Returns the range by which locked memory that now begins at `start` has grown.
+/// Returns the range by which the mapping that now begins at `start` has grown, if its memory is locked, else an empty
+/// range.
 fn grown<M: Machine>(areas: &Areas<M>, start: Page, request: &Checked) -> ToPopulate {
     let added = PageRange::new(start.add(request.old_pages), start.add(request.new_pages));
     let is_locked = |area: &Area<M>| area.flags.contains(AreaFlags::LOCKED);
@@ -234,12 +235,12 @@ impl<M: Machine> Core<M> {
             return Ok(start);
         }
         if new_pages < old_pages && !moves {
-            // Both the unmapped tail and the remaining part may span several areas and holes (`MREMAP_SHRINK`).
+            // Both the unmapped tail and the remaining part can span several areas and holes (`MREMAP_SHRINK`).
             let tail = PageRange::new(start.add(new_pages), old.end);
             self.unmap_range(areas, tail, bin)?;
             return Ok(start);
         }
-        // Here too the unmapped tail may span several areas, but the part that moves must be in one area.
+        // Here too the unmapped tail can span several areas, but the part that moves must be in one area.
         let rest = PageRange::new(start, start.add(old_pages.min(new_pages)));
         if rest.end > area.end() {
             return Err(RemapError::NoArea(area.end().address()));
@@ -256,7 +257,8 @@ impl<M: Machine> Core<M> {
         self.move_area(areas, request, bin)
     }
 
-    /// Extends the area over the free pages that follow it. Returns false if there are not enough.
+    /// Extends the mapping `old`, a part of the area at `position`, in place to `new_pages` pages. Returns false if the
+    /// area does not end with `old`, or if too few free pages follow it.
     fn grow_in_place(
         &self,
         areas: &mut Areas<M>,
@@ -281,13 +283,14 @@ impl<M: Machine> Core<M> {
                 .map_err(|_| RemapError::Overcommit)?;
         }
         areas.map.grow_up(position, end);
-        // Not merged with the previous area, which may be compatible by now (`vma_merge_extend`).
+        // Merge only with the next area. Linux does not merge with the previous area here, even if it is compatible by
+        // now (`vma_merge_extend`).
         areas.map.merge_with_next(position);
         areas.count_in(rights, flags, more);
         Ok(true)
     }
 
-    /// Moves one area, or a part of it, to a new place.
+    /// Moves one area, or a part of it, to the fixed new address or to a free range. Returns the new start.
     fn move_area(
         &self,
         areas: &mut Areas<M>,
@@ -315,7 +318,7 @@ impl<M: Machine> Core<M> {
                     .ok_or(RemapError::NoRoom)?
             }
         };
-        // The unmap events for the target precede the move event. Those for the rest follow it.
+        // The unmap events for the new range precede the move event. The unmap events for the old range follow it.
         let before = bin.notices.len();
         // A shrinking move unmaps the tail after the target is free (Linux 7.2 `mm/mremap.c`, `mremap_to`).
         let old_pages = request.old_pages.min(new_pages);
@@ -349,8 +352,8 @@ impl<M: Machine> Core<M> {
         Ok(target)
     }
 
-    /// Performs every step that can fail, except for the page tables: limits, reservations, accounting. Returns the
-    /// number of pages accounted.
+    /// Performs every step of a move that can fail, except for moving the entries: checks the limits, reserves memory
+    /// and accounts the new range. Returns the number of pages accounted.
     fn prepare_move(
         &self,
         areas: &mut Areas<M>,
@@ -383,7 +386,7 @@ impl<M: Machine> Core<M> {
         Ok(new.len())
     }
 
-    /// Moves the entries of `old`: all of them, or none on error.
+    /// Moves the entries of `old` to `target`: all of them, or none on error.
     fn move_pages(
         &self,
         cpu: CpuId,
@@ -405,7 +408,7 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Creates the new area, and unmaps or empties the old range.
+    /// Creates the new area. Unmaps the old range, or, if `keeps_old`, leaves it mapped without pages.
     fn settle(
         &self,
         areas: &mut Areas<M>,
@@ -424,7 +427,7 @@ impl<M: Machine> Core<M> {
         let (rights, flags, backing) = (area.rights, area.flags, area.backing().clone());
         let loses_watch = flags.intersects(AreaFlags::UFFD) && !follows(area);
         let whole = area.range();
-        // Linux creates the new area before it removes the old one: for a moment the two are merged.
+        // Linux creates the new area before it removes the old one. If the two adjoin, they are merged for a moment.
         let joins_rest = fresh && (new.end == whole.start || new.start == whole.end);
         let moved: Area<M> = Area {
             range: new,
@@ -442,7 +445,7 @@ impl<M: Machine> Core<M> {
             backing,
         };
         if flags.contains(AreaFlags::HUGETLB) {
-            // The reservation moves along.
+            // The reservation moves to the new area: the old area loses it.
             areas.map.split_at(old.start);
             areas.map.split_at(old.end);
             if let Some(position) = areas.map.at_or_after(old.start) {
@@ -465,7 +468,8 @@ impl<M: Machine> Core<M> {
         let position = areas.map.insert(moved);
         let position = areas.map.merge_around(position);
         if loses_watch {
-            // The area that it merged with is unregistered too (`copy_vma`, then `mremap_userfaultfd_prep`).
+            // Linux also unregisters the area that the new one has merged with (`copy_vma`, then
+            // `mremap_userfaultfd_prep`).
             unwatch(areas.map.get_mut(position));
             let mut next = whole.start;
             while let (true, Some(position)) = (joins_rest, areas.map.at_or_after(next)) {
@@ -492,7 +496,7 @@ impl<M: Machine> Core<M> {
     ) -> Result<Page, RemapError> {
         let old = PageRange::new(request.start, request.start.add(request.old_pages));
         let mut next = old.start;
-        // With `MREMAP_DONTUNMAP` the last area may extend beyond the old range and stay complete.
+        // With `MREMAP_DONTUNMAP` the old areas are not split: the last one can extend beyond the old range.
         while let Some(position) = areas.map.at_or_after(next).filter(|_| next < old.end) {
             let rest = PageRange::new(next, old.end);
             let part = areas.map.get(position).range().intersect(rest);
@@ -500,7 +504,8 @@ impl<M: Machine> Core<M> {
                 break;
             }
             let area = areas.map.get(position);
-            // A registered area must be moved alone (`vma_multi_allowed`). This is checked first.
+            // An area that is registered with a userfaultfd must be the only one in the range (`vma_multi_allowed`).
+            // This check comes first.
             if area.flags.intersects(AreaFlags::UFFD) && part != old {
                 return Err(RemapError::NoArea(part.start.address()));
             }
@@ -544,7 +549,7 @@ fn is_hugetlb<M: Machine>(areas: &Areas<M>, page: Page) -> bool {
     area.is_some_and(|area| area.flags.contains(AreaFlags::HUGETLB))
 }
 
-/// Checks `more` pages of the area against the limits (Linux 7.2 `check_prep_vma`).
+/// Checks whether the limits allow the area at `position` to grow by `more` pages (Linux 7.2 `check_prep_vma`).
 fn check_growth<M: Machine>(
     areas: &Areas<M>,
     position: Position,
@@ -560,8 +565,8 @@ fn check_growth<M: Machine>(
 }
 
 /// Updates the area that `MREMAP_DONTUNMAP` leaves mapped (Linux 7.2 `dontunmap_complete`). The area is no longer
-/// locked, including any part that was not moved, but its pages still count as locked. If all of it was moved, it has
-/// no anon_vma any more. If the new area merged with it, this applies to both.
+/// locked, including any part that was not moved, but its pages still count as locked. If all of the area was moved, it
+/// has no anon_vma any more. If the new area has merged with the old one, these changes apply to the merged area.
 fn leave_behind<M: Machine>(areas: &mut Areas<M>, old: PageRange) {
     let position = areas.map.at_or_after(old.start);
     let area = areas.map.get_mut(position.expect("the area was found"));

@@ -12,11 +12,11 @@ use crate::vma::AreaFlags;
 const LOOKS: u32 = 512;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Calls `visitor` with each page of `length` bytes, and whether an access would find it in memory.
+    /// Calls `visitor` with each page of `length` bytes, and with whether an access would find the page in memory.
     ///
     /// # Errors
-    /// [`AdviseError::Misaligned`], or [`AdviseError::Hole`] where nothing is mapped. The pages below the hole have
-    /// been reported.
+    /// [`AdviseError::Misaligned`], or [`AdviseError::Hole`] where nothing is mapped. `visitor` was called with the
+    /// pages below the hole.
     pub fn resident(
         &self,
         address: VirtAddr,
@@ -49,7 +49,7 @@ impl<M: Machine> Core<M> {
         match entry {
             Entry::Present(_) | Entry::Migrating(_) => true,
             Entry::Swapped(_) => false,
-            // For hugetlb only the entry counts (`mincore_hugetlb`).
+            // For hugetlb, only an entry makes a page resident (`mincore_hugetlb`).
             Entry::Empty | Entry::Marker(_) if area.flags().contains(AreaFlags::HUGETLB) => false,
             Entry::Empty | Entry::Marker(_) => area.object().is_some_and(|object| {
                 let cached = object.cached(&self.memory, area.offset_of(page));

@@ -19,8 +19,9 @@ impl From<FlagsError> for SealError {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Seals `length` bytes, rounded up to pages. They can no longer be unmapped, replaced, moved, resized or have
-    /// their protection changed. Memory that the program may not write can no longer be discarded either.
+    /// Seals `length` bytes, rounded up to pages. The areas can no longer be unmapped, replaced, moved or resized, and
+    /// their protection can no longer be changed. The contents of private anonymous memory that the program has no
+    /// right to write can no longer be discarded either.
     ///
     /// # Errors
     /// See [`SealError`]. With a hole in the range nothing is sealed.

@@ -33,7 +33,7 @@ pub struct FolioSplit {
 }
 
 impl FolioSplit {
-    /// Splits into single pages.
+    /// Splits folios completely, into single pages.
     pub const SINGLE: Self = Self { order: 0, at: None };
 }
 
@@ -54,7 +54,7 @@ impl FolioSplits {
     }
 }
 
-/// The order that no anonymous folio has: there are none of two pages.
+/// The order that no anonymous folio has: anonymous folios of two pages do not exist.
 const NEVER_ANONYMOUS: u8 = 1;
 
 /// One step of a split: the folio of order `from` that begins at page `first` becomes folios of order `to`.
@@ -106,7 +106,8 @@ impl Folio {
         self.head.number()..self.head.number() + (1 << self.order)
     }
 
-    /// Returns whether a pin may access the folio at any time without an entry (rule: exclusive-before-pin).
+    /// Returns whether a frame of the folio is pinned. The owner of a pin can access the frame at any time without an
+    /// entry (rule: exclusive-before-pin).
     fn is_pinned<M: Machine>(self, frames: &Frames<M>) -> bool {
         let pinned = |number| frames.pins(Frame::new(number)) != 0;
         self.frames().any(pinned)
@@ -127,7 +128,7 @@ impl Folio {
     }
 }
 
-/// A page of a folio to split, and where it is mapped.
+/// A page of a folio to be split, and how to find the entries that map the folio.
 struct Found<M: Machine> {
     page: Page,
     /// The page after those that the entry maps.
@@ -139,7 +140,7 @@ struct Found<M: Machine> {
 
 impl<M: Machine> AddressSpace<M> {
     /// Splits the folios that are mapped in `range`, anonymous or of an object, up to the first hole. Hugetlb pages,
-    /// pinned folios, and folios with extra references are skipped.
+    /// pinned folios and folios with extra references are skipped.
     ///
     /// When an anonymous folio becomes single pages, those that are all zero and exclusive to this address space are
     /// replaced by the zero frame, except in locked and userfaultfd areas (Linux 7.2 `mm/migrate.c`,
@@ -150,7 +151,8 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Splits the folios among the `pages` of an object wherever they are mapped, like [`AddressSpace::split_folios`].
+    /// Splits the folios among the pages `pages` of an object, and their entries in all address spaces. Pinned folios
+    /// and folios with extra references are skipped, as by [`AddressSpace::split_folios`].
     pub fn split_object(
         &self,
         object: &dyn Object<M>,
@@ -222,7 +224,7 @@ impl<M: Machine> Memory<M> {
             return false;
         }
         if frames.is_in_folio(folio.head) {
-            // From here on the object returns its pages one by one only.
+            // From here on the object returns only single pages for this range.
             object.part(first);
             object.mappings().split(first, first + HUGE_PAGES);
         }
@@ -331,7 +333,8 @@ impl<M: Machine> Core<M> {
         done
     }
 
-    /// Splits every entry that maps the anonymous huge page, unless it has references other than entries.
+    /// Splits every entry that maps the anonymous huge page, unless the huge page has references other than these
+    /// entries.
     fn split_everywhere(&self, shown: &ShownPage<M>) -> Result<(), OutOfMemory> {
         let showing = shown.spaces(self)?;
         let references = self.memory.frames().references_of_whole(shown.frame);

@@ -1,4 +1,4 @@
-//! Writing back shared mappings (Linux 7.2 `mm/msync.c`).
+//! Writeback of shared mappings (Linux 7.2 `mm/msync.c`).
 
 use bitflags::bitflags;
 use memwright_table::sync::PausePoints;
@@ -21,10 +21,11 @@ bitflags! {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Writes the pages of `length` bytes back to their objects.
+    /// Writes the shared pages of `length` bytes, rounded up to pages, back to their objects, if `flags` contains
+    /// `WAIT`.
     ///
     /// # Errors
-    /// See [`SyncError`]. A hole is reported only after the other areas are written.
+    /// See [`SyncError`]. An error for a hole is returned only after the other areas are written back.
     pub fn sync(&self, address: VirtAddr, length: u64, flags: SyncFlags) -> Result<(), SyncError> {
         let core = &*self.core;
         let range = check::pages(address, length).map_err(|error| match error {
@@ -58,7 +59,8 @@ impl<M: Machine> AddressSpace<M> {
                 .object()
                 .filter(|_| flags.contains(SyncFlags::WAIT) && area.is_shared())
                 .cloned();
-            // The object write-protects its mappings, for which it takes the lock of this address space.
+            // Release the lock: the object write-protects its mappings, for which it takes the area locks of the
+            // address spaces.
             drop(areas);
             if let Some(object) = object {
                 object

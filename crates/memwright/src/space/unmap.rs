@@ -16,7 +16,7 @@ use crate::vma::{AreaBin, AreaFlags};
 pub(crate) struct Removal {
     pub(crate) areas: usize,
     pub(crate) pages: u64,
-    /// Markers may be present and extend beyond the range.
+    /// Whether markers can be present that extend beyond the range.
     pub(crate) guarded: bool,
 }
 
@@ -29,9 +29,9 @@ impl<M: Machine> AddressSpace<M> {
         self.unmap_telling(address, length, &mut |_, _| {})
     }
 
-    /// Like [`unmap`](Self::unmap), and also calls `witness` for each userfaultfd context in the range that wants unmap
-    /// events. The address space is locked during the call. The event has the complete range. It is also sent for areas
-    /// in front of a sealed area that makes the call fail (`vms_gather_munmap_vmas`).
+    /// Like [`unmap`](Self::unmap), and also calls `witness` for each userfaultfd context in the range that receives
+    /// unmap events. The address space is locked while `witness` runs. The event has the complete range. It is also
+    /// sent for areas below a sealed area that makes the call fail (`vms_gather_munmap_vmas`).
     ///
     /// # Errors
     /// See [`unmap`](Self::unmap).
@@ -77,8 +77,9 @@ fn check_kept(flags: AreaFlags, part: PageRange) -> Result<(), UnmapError> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Checks that no part of `range` is sealed and that the area limit allows the split that unmapping may need.
-    /// Returns what unmapping the range removes.
+    /// Checks that no part of `range` is sealed, that no edge cuts a hugetlb page, and that the area limit allows the
+    /// split that unmapping can need. Adds the unmap events of userfaultfd contexts to `notices`. Returns what
+    /// unmapping the range removes.
     fn check_unmap(
         &self,
         areas: &Areas<M>,
@@ -107,8 +108,9 @@ impl<M: Machine> Core<M> {
         Ok(removal)
     }
 
-    /// Like [`check_unmap`](Self::check_unmap), for a caller that then unmaps. If a sealed area that is not the first
-    /// stops it, the first area has already been split, as on Linux (`vms_gather_munmap_vmas`).
+    /// Like [`check_unmap`](Self::check_unmap), for a caller that then unmaps the range. If the check fails at a sealed
+    /// area that is not the first one, this also splits the first area at the start of the range, as Linux does
+    /// (`vms_gather_munmap_vmas`).
     pub(crate) fn prepare_unmap(
         &self,
         areas: &mut Areas<M>,
@@ -142,7 +144,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Checks the range, reserves memory, and unmaps the range.
+    /// Checks whether `range` can be unmapped, reserves memory, and unmaps the range.
     pub(crate) fn unmap_range(
         &self,
         areas: &mut Areas<M>,

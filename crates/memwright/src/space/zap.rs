@@ -70,7 +70,7 @@ impl<M: Machine> Core<M> {
                 Marks::empty()
             }
         };
-        // Entries that another operation has removed may not be flushed yet (rule: see-pending-flushes).
+        // The flush for entries that another operation has removed may still be pending (rule: see-pending-flushes).
         gather.rely_on_pending();
         while let Some(extent) = cursor.next_filled() {
             match extent.entry {
@@ -80,7 +80,7 @@ impl<M: Machine> Core<M> {
                 }
                 Entry::Empty | Entry::Marker(_) => {}
                 Entry::Present(page) => {
-                    // A zero page was placed in private memory by `UFFDIO_ZEROPAGE`.
+                    // An entry of the shared zero page, which `UFFDIO_ZEROPAGE` mapped in a private area.
                     let is_zero = page.bits.contains(Bits::BORROWED);
                     let stays = match taken {
                         Taken::All | Taken::Objects => false,
@@ -91,7 +91,7 @@ impl<M: Machine> Core<M> {
                         cursor.replace(Entry::marker(left(page.bits)), gather);
                     }
                 }
-                // Pages in swap are private.
+                // A page in swap is a private copy.
                 Entry::Swapped(_) if !copies => {}
                 Entry::Swapped(page) => {
                     cursor.replace(Entry::marker(left(page.bits)), gather);
@@ -107,8 +107,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Removes those of the object's `pages` from the set that an area here locks. If they must be `unused`, also
-    /// removes those whose entry here is accessed.
+    /// Removes from `pages` the pages of the object that a locked or secret area of this address space maps. If
+    /// `unused` is set, also removes those whose entry in this address space has the accessed bit.
     pub(crate) fn keep_of_object(&self, mappings: &Mappings<M>, pages: &mut Cluster, unused: bool) {
         let areas = self.areas.read(self.cpu());
         let kept = AreaFlags::LOCKED | AreaFlags::SECRET;
@@ -171,7 +171,8 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns whether the write protection must outlive the pages, because they can be mapped again.
+/// Returns whether the write protection of the area's pages must be preserved when the pages are unmapped, because they
+/// can be mapped again.
 fn keeps_protection<M: Machine>(area: &Area<M>) -> bool {
     area.object().is_some() && area.flags().contains(AreaFlags::UFFD_WP)
 }

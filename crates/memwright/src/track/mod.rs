@@ -53,8 +53,8 @@ fn soft_dirty(flags: AreaFlags, bits: Bits) -> bool {
         || (dirty_tells && bits.contains(Bits::DIRTY))
 }
 
-/// Returns the edit that clears the dirty bit in these bits of a private page, on behalf of one reader. The caller
-/// clears its own copy of the bit; other readers keep theirs.
+/// Returns the edit that clears the dirty bit in these bits of a private page, and preserves its information for every
+/// reader. The caller then clears the record of the reader on whose behalf it acts.
 fn fold_dirty(bits: Bits) -> Edit {
     if !bits.contains(Bits::DIRTY) {
         return Edit::NONE;
@@ -65,8 +65,8 @@ fn fold_dirty(bits: Bits) -> Edit {
     }
 }
 
-/// Returns the edit that write-protects an entry with these bits. The next store is detected by its fault or, if
-/// `by_dirty`, by the dirty bit. Earlier stores no longer count.
+/// Returns the edit that write-protects an entry with these bits. The next store faults or, if `by_dirty`, sets the
+/// dirty bit. Stores before the edit no longer count.
 pub(crate) fn arm_written(by_dirty: bool, bits: Bits) -> Edit {
     if !by_dirty {
         return Edit {
@@ -136,7 +136,7 @@ mod tests {
                 let armed = (bits - edit.clear) | edit.set;
                 assert!(!written(armed), "{bits:?}");
                 assert!(written(armed - wp - watched));
-                // A page whose stores fault may have been dirty before.
+                // A page whose stores fault can have been dirty before it was protected.
                 assert_eq!(written(armed | dirty), by_dirty);
                 assert_eq!(armed.contains(write), bits.contains(write) && by_dirty);
                 assert!(!armed.contains(wp | watched));
@@ -150,7 +150,7 @@ mod tests {
         let edit = fold_dirty(Bits::DIRTY | Bits::WATCHED);
         assert_eq!(edit.set, Bits::FOLDED_DIRTY | Bits::SOFT_DIRTY);
         assert_eq!(edit.clear, Bits::DIRTY | Bits::WATCHED);
-        // Where stores fault, a protected page may have been dirty before.
+        // Where stores fault, a page can have been dirty before it was protected.
         assert!(
             !fold_dirty(Bits::DIRTY | Bits::UFFD_WP)
                 .clear

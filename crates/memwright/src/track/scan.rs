@@ -1,10 +1,11 @@
-//! Scanning for pages by category, with optional write protection of the written ones in the same step (Linux 7.2
+//! Scanning for pages by category. A scan can also write-protect the written pages in the same step (Linux 7.2
 //! `fs/proc/task_mmu.c`, `PAGEMAP_SCAN`).
 //!
-//! A scan for written pages only skips unwritten ones: complete tables whose pages were not accessed since the last
-//! such scan, and runs of entries in other tables. To make that reliable, it first clears the accessed bits of the
-//! entries that point to the tables, and flushes ([`Table::settle`](memwright_table::Table)). A second flush, for the
-//! pages that it protects again, precedes its return.
+//! A scan that selects only written pages skips unwritten ones: complete page tables whose pages were not accessed
+//! since the last such scan, and runs of entries in other page tables. To make the skipping reliable, a scan that also
+//! protects first clears the accessed bits of the entries that point to the page tables, and flushes
+//! ([`Table::settle`](memwright_table::Table)). It flushes again before it returns, for the pages that it has
+//! write-protected.
 
 use bitflags::bitflags;
 use memwright_table::sync::PausePoints;
@@ -44,7 +45,7 @@ bitflags! {
     }
 }
 
-/// How much of a run the callback may take.
+/// How much of a run the callback is allowed to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// As much as it has room for.
@@ -62,7 +63,7 @@ pub struct Scan {
     pub all: Categories,
     /// Categories of which a page must have at least one. Ignored if empty.
     pub any: Categories,
-    /// Whether the written pages found are write-protected. Memory without tracked stores is skipped.
+    /// Whether the scan write-protects the written pages that it selects. It then skips memory without tracked stores.
     pub protect: bool,
     /// Whether memory without tracked stores is an error.
     pub only_tracked: bool,
@@ -184,7 +185,7 @@ struct Look<'a, M: Machine> {
 impl<M: Machine> Look<'_, M> {
     /// Offers the pages of an entry to the callback, and returns how many it took. A huge page that can be protected
     /// only in part is split first, before it is reported (Linux 7.2 `pagemap_scan_thp_entry`). Returns `None` if the
-    /// scan does not select its small pages.
+    /// scan does not select the small pages after the split.
     fn take_of(&mut self, pages: PageRange, categories: Categories) -> Option<u64> {
         let mut take = |categories, share| (self.take)(pages, categories, share).min(pages.len());
         let pooled = self.area.flags().contains(AreaFlags::HUGETLB);
@@ -207,12 +208,12 @@ impl<M: Machine> Look<'_, M> {
     }
 }
 
-/// The properties of a run, which also apply to similar runs.
+/// The properties of a run. They are reused for the next runs that are like it.
 struct Known {
     run: WrittenRun,
     categories: Categories,
     wanted: bool,
-    /// Whether the pages can be protected together.
+    /// Whether the entries of the run can be protected together.
     at_once: bool,
     arm: Prepared,
 }
@@ -248,7 +249,7 @@ impl<M: Machine> Core<M> {
         let mut written_before = false;
         let mut points = PausePoints::every(TABLES);
         loop {
-            // A table with written pages is likely to be followed by another.
+            // After a page table with written pages the next one is likely to have some too: do not try to skip it.
             if !written_before {
                 next = self.table.pass_quiet(PageRange::new(next, range.end));
             }
@@ -284,9 +285,10 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Scans every entry of `range` without changing any. Equal neighbours are reported together.
+    /// Scans every entry of `range` without changing any. Passes equal neighbours to the callback together. Returns
+    /// where the scan stopped.
     fn scan_alike(&self, look: &mut Look<'_, M>, range: PageRange) -> Page {
-        // An area of an object also has private copies: pages are categorized one by one.
+        // An area of an object can also contain private copies: pages are categorized one by one.
         let singly = look.area.object().is_some();
         let mut cursor = self.table.look(range).pausing();
         while let Some(extent) = cursor.next_alike(singly) {
@@ -303,7 +305,8 @@ impl<M: Machine> Core<M> {
         range.end
     }
 
-    /// Scans every entry of `range` for a scan that protects.
+    /// Scans every entry of `range`, and write-protects what it selects if the scan protects. Returns where the scan
+    /// stopped.
     fn scan_each(
         &self,
         look: &mut Look<'_, M>,
@@ -317,7 +320,7 @@ impl<M: Machine> Core<M> {
             let categories = look.common | found;
             let mut end = extent.range.end;
             if look.scan.wants(categories) {
-                // A hugetlb page is protected as a unit, or not at all.
+                // Write-protect a hugetlb page as a unit, or not at all.
                 let pooled = look.area.flags().contains(AreaFlags::HUGETLB);
                 if look.scan.protect && pooled && cuts_hugetlb(look.area.flags(), extent.range) {
                     return Ok(extent.range.start);
@@ -334,7 +337,7 @@ impl<M: Machine> Core<M> {
                     let by_dirty = is_by_dirty(look.area.flags(), PageSize::Size4K);
                     self.protect_one(by_dirty, &mut cursor, gather);
                 } else if protects && is_protectable(extent.entry, categories) {
-                    // For markers and parts of huge pages, more than one slot may be affected.
+                    // Protecting markers and parts of huge pages can change more than one slot.
                     drop(cursor);
                     let part = PageRange::new(extent.range.start, end);
                     self.protect_part(look.area, part, gather)?;
@@ -362,11 +365,11 @@ impl<M: Machine> Core<M> {
         end: Page,
         gather: &mut Gather<'_, M>,
     ) -> Looked {
-        // An area of an object also has private copies: pages are categorized one by one.
+        // An area of an object can also contain private copies: pages are categorized one by one.
         let alike = look.area.object().is_none();
         let by_dirty = is_by_dirty(look.area.flags(), PageSize::Size4K);
         let arm = |bits| arm_written(by_dirty, bits);
-        // No page here can be newly pinned while the page-table lock is held.
+        // While this holds the page-table lock, no other thread can pin a page here.
         let pinned = self.may_have_pinned();
         let mut looked = Looked {
             end,
@@ -427,7 +430,8 @@ impl<M: Machine> Core<M> {
         gather: &mut Gather<'_, M>,
     ) -> bool {
         match cursor.peek() {
-            // The owner of a pin writes without the entry: the page stays unprotected (rule: exclusive-before-pin).
+            // The owner of a pin can write to the page without the entry: leave it unprotected (rule:
+            // exclusive-before-pin).
             Entry::Present(page) if self.is_pinned(page) => false,
             Entry::Present(page) => {
                 let edit = arm_written(by_dirty, page.bits);
@@ -457,9 +461,9 @@ impl<M: Machine> Core<M> {
         let pooled = flags.contains(AreaFlags::HUGETLB);
         match entry {
             Entry::Empty => {
-                // A page may have been here and been removed without a trace (rule: never-under-report). Linux reports
-                // it as written where a page table exists, and in its stable releases since 2026 also where none
-                // exists, except for hugetlb.
+                // A page may have been written here and then unmapped without a marker (rule: never-under-report).
+                // Linux reports it as written where a page table exists, and in its stable releases since 2026 also
+                // where none exists, except for hugetlb.
                 let watched = flags.contains(AreaFlags::UFFD_WP);
                 set(Categories::WRITTEN, watched && !pooled);
                 // Every hugetlb entry counts as huge, even an empty one (`pagemap_hugetlb_category`).
@@ -500,8 +504,8 @@ impl<M: Machine> Core<M> {
     }
 }
 
-/// Returns whether the entry is for a single 4 KiB page and stays so when protected. Guard and poison markers count
-/// too.
+/// Returns whether the entry is for a single 4 KiB page and still is after it was protected. Markers of a single page
+/// count too.
 fn is_one_page(extent: Extent) -> bool {
     match extent.entry {
         Entry::Present(page) => matches!(page.size, PageSize::Size4K),
@@ -510,7 +514,8 @@ fn is_one_page(extent: Extent) -> bool {
     }
 }
 
-/// Returns whether a scan that selects an entry of more than one page protects it: written entries, and empty ones.
+/// Returns whether a scan that protects changes an entry that it selects and that `is_one_page` does not cover. It
+/// changes empty entries and written ones.
 fn is_protectable(entry: Entry, categories: Categories) -> bool {
     match entry {
         Entry::Empty => true,

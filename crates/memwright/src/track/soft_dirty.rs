@@ -35,7 +35,8 @@ impl<M: Machine> AddressSpace<M> {
                 cursor.edit_alike(range.end, |bits| arm(flags, bits), &mut gather);
                 continue;
             }
-            // The owner of a pin writes without the entry: the page stays soft-dirty (rule: exclusive-before-pin).
+            // The owner of a pin can write to the page without the entry: the page stays soft-dirty (rule:
+            // exclusive-before-pin).
             let rule = |_, page: Present| {
                 if core.is_pinned(page) {
                     Edit::NONE
@@ -52,7 +53,8 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Clears the soft-dirty bits of pages in swap. The areas are locked for writing: no page is swapped in meanwhile.
+    /// Clears the soft-dirty bits of pages in swap. The caller holds the lock of the areas for writing, so that no page
+    /// is swapped in meanwhile.
     #[cold]
     fn clear_swapped(&self, range: PageRange) {
         let mut cursor = self.table.cursor(range).pausing();

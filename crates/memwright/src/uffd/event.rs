@@ -12,13 +12,13 @@ bitflags! {
     /// The events that a userfaultfd context receives.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct WatchEvents: u8 {
-        /// Fork: the child gets a context of its own (`UFFD_FEATURE_EVENT_FORK`).
+        /// Fork: the child's areas are registered with a child context (`UFFD_FEATURE_EVENT_FORK`).
         const FORK = 1;
         /// Move: memory stays registered at its new address (`UFFD_FEATURE_EVENT_REMAP`).
         const REMAP = 1 << 1;
-        /// Contents are discarded (`UFFD_FEATURE_EVENT_REMOVE`).
+        /// Discard: contents are about to be discarded (`UFFD_FEATURE_EVENT_REMOVE`).
         const REMOVE = 1 << 2;
-        /// Memory is unmapped (`UFFD_FEATURE_EVENT_UNMAP`).
+        /// Unmap: memory is unmapped (`UFFD_FEATURE_EVENT_UNMAP`).
         const UNMAP = 1 << 3;
     }
 }
@@ -42,7 +42,7 @@ pub enum WatchEvent {
 }
 
 impl WatchEvent {
-    /// Returns the flag of a context that receives this event.
+    /// Returns the flag that a context must have to receive this event.
     const fn kind(self) -> WatchEvents {
         match self {
             Self::Unmapped(_) => WatchEvents::UNMAP,
@@ -60,7 +60,7 @@ impl Watcher {
 }
 
 /// The events of one operation, in order, each with the context that receives it. If there is no memory to record an
-/// event it is dropped, as when the descriptor is closed.
+/// event, the event is dropped, as if the descriptor had been closed.
 #[derive(Debug, Default)]
 pub(crate) struct Notices(Vec<(Watch, WatchEvent)>);
 

@@ -28,8 +28,8 @@ pub enum Fill<'a> {
 
 impl<M: Machine> AddressSpace<M> {
     /// Fills `page`, which must be unmapped and in a registered area, atomically for all threads. The area may be
-    /// registered with any userfaultfd: Linux does not check that either (`validate_dst_vma`). If `protect`, the page
-    /// is mapped write-protected.
+    /// registered with a userfaultfd other than the caller's: Linux does not check that either (`validate_dst_vma`). If
+    /// `protect` is set, the page is mapped write-protected.
     ///
     /// # Errors
     /// See [`FillError`]. On error nothing has changed.
@@ -70,19 +70,19 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// The markers that a new page replaces; it replaces no others (Linux 7.2 `pte_is_uffd_marker`).
+/// The marks of a marker that a new page replaces. A marker with other marks stays (Linux 7.2 `pte_is_uffd_marker`).
 pub(super) const PAGE_OVER: Marks = Marks::UFFD_WP.union(Marks::POISON);
 
 /// The place of a page to fill.
 pub(super) struct Place<'a, M: Machine> {
-    /// The fault that is resolved, or that would be.
+    /// The fault that a thread takes, or would take, at the page.
     pub(super) fault: Fault<'a, M>,
     pub(super) protect: bool,
 }
 
 impl<M: Machine> Place<'_, M> {
-    /// Checks that the area is memory, and that the page is not beyond the end of its object. Both apply to private
-    /// memory too (Linux 7.2 `mm/userfaultfd.c`, `mfill_atomic` and `mfill_file_over_size`).
+    /// Checks that the area is memory, and that the page is not beyond the end of its object. Both checks apply to
+    /// private memory too (Linux 7.2 `mm/userfaultfd.c`, `mfill_atomic` and `mfill_file_over_size`).
     fn check_object(&self, fill: &Fill<'_>) -> Result<(), FillError> {
         let area = self.fault.area;
         if !is_memory(area) {
@@ -99,8 +99,8 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// Returns the bits of an entry for a page in this state, write-protected if requested, and writable if the rule
-    /// allows it.
+    /// Returns the bits of an entry for a page with the bits `state`: write-protected if requested, and writable if the
+    /// rule allows it. If the contents are not `stored` by this call, the write-upgrade policy must allow it too.
     pub(super) fn bits(&self, state: Bits, stored: bool) -> Bits {
         let view = self.fault.area.view();
         let mut bits = access_bits(self.fault.area.rights()) | state;
@@ -118,8 +118,8 @@ impl<M: Machine> Place<'_, M> {
         bits
     }
 
-    /// Returns a cursor at the entry, unless the entry is in use. Markers with no other marks than `gives_way` count as
-    /// empty.
+    /// Returns a cursor at the entry of the page, or an error if the entry is in use. A marker counts as empty if it
+    /// has no marks other than those in `gives_way`.
     pub(super) fn vacancy(&self, gives_way: Marks) -> Result<Cursor<'_, M>, FillError> {
         let table = &self.fault.core.table;
         let start = self.fault.page;
@@ -186,8 +186,8 @@ impl<M: Machine> Place<'_, M> {
         let memory = &*self.fault.core.memory;
         let generation = object.mappings().generation();
         let frame = self.frame(FrameKind::Object, bytes)?;
-        // Allocate the page table first: if that failed after the object has the page, a retry would report that the
-        // page exists.
+        // Allocate the page table first. If the allocation failed after the object had the page, a retry would fail
+        // because the page exists.
         self.vacancy(PAGE_OVER)?.reach()?;
         let shown = frame.clone();
         let index = self.fault.area.offset_of(self.fault.page);
@@ -199,7 +199,7 @@ impl<M: Machine> Place<'_, M> {
                 }
             }
             Ok(Put::Exists) => return Err(FillError::Exists),
-            // As on Linux 7.2 (`mm/shmem.c`, `shmem_mfill_atomic_pte`).
+            // A full mount is an out-of-memory error too, as on Linux 7.2 (`mm/shmem.c`, `shmem_mfill_atomic_pte`).
             Err(ObjectError::OutOfMemory | ObjectError::NoRoom) => {
                 return Err(FillError::OutOfMemory);
             }
@@ -212,7 +212,7 @@ impl<M: Machine> Place<'_, M> {
             return Ok(());
         }
         match self.show_found(object, true) {
-            // The page was added and truncated again.
+            // Another thread truncated the page after it was added: the fill succeeded.
             Err(FillError::NotThere) => Ok(()),
             shown => shown,
         }
@@ -243,7 +243,8 @@ impl<M: Machine> Place<'_, M> {
         }
     }
 
-    /// Maps a frame of the object. Returns false if the lookup at `generation` may be stale.
+    /// Maps `frame`, which was looked up in the object at `generation`. Returns false if the lookup may be stale by
+    /// now.
     fn show_frame(
         &self,
         object: &dyn Object<M>,

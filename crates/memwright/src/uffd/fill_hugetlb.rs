@@ -116,7 +116,8 @@ impl<M: Machine> Place<'_, M> {
         view.ok_or(FillError::Invalid)
     }
 
-    /// Takes a page from the pool, with undefined contents, for an unmapped place. The frame carries one reference.
+    /// Takes a page from the pool for this place, which must be unmapped, and marks the page's index as being filled.
+    /// The contents are undefined. The frame carries one reference.
     fn take_hugetlb(&self) -> Result<Frame, FillError> {
         let view = self.view()?;
         let index = self.fault.huge_index();
@@ -175,13 +176,13 @@ impl<M: Machine> Place<'_, M> {
         state.put(index, page).map_err(|_| FillError::OutOfMemory)?;
         let mapped = self.map(shown, bits, true);
         if mapped.is_err() {
-            // No other thread has seen the page: the file is locked.
+            // No other thread can have used the page, because the file is locked.
             state.take_back(index);
         }
         mapped
     }
 
-    /// Maps the page that the file already has. In a private area it is shared until the first store.
+    /// Maps the page that the file already has. In a private area the page is not exclusive: the first store copies it.
     fn show_hugetlb(&self) -> Result<(), FillError> {
         let view = self.view()?;
         let state = view.file.lock();

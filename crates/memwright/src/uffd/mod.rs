@@ -1,18 +1,17 @@
 //! userfaultfd: fault handling in user space (Linux 7.2 `mm/userfaultfd.c` and `fs/userfaultfd.c`).
 //!
 //! A [`Watcher`] is the context of one userfaultfd descriptor. The flags of areas that are registered with it say which
-//! faults it handles. For these, [`AddressSpace::fault`](crate::AddressSpace::fault) fails with
+//! faults it handles. For such a fault, [`AddressSpace::fault`](crate::AddressSpace::fault) fails with
 //! [`FaultError::Watched`](crate::FaultError::Watched). The personality then reports the fault to the reader of the
 //! descriptor, blocks the faulting thread, and retries.
 //!
 //! Write protection is stored in the entry ([`Bits::UFFD_WP`](memwright_table::Bits::UFFD_WP)), or, for unpopulated
-//! memory, in a marker at the level that covers the range. A page that is mapped in place of a marker inherits its
-//! protection. Unprotecting a part of the range of a marker splits it.
+//! memory, in a marker at the level that covers the range. A page that is mapped in place of a marker inherits the
+//! protection of the marker. Unprotecting a part of the range of a marker splits the marker.
 //!
 //! | Context | A store to a write-protected page |
 //! |---|---|
-//! | asynchronous, private page, `track=dirty-bit` | finds the entry writable; the hardware dirty bit records the store
-//! |
+//! | asynchronous, private page, `track=dirty-bit` | sets the hardware dirty bit of the entry, which stays writable |
 //! | asynchronous (`UFFD_FEATURE_WP_ASYNC`), otherwise | faults once, which removes the protection |
 //! | synchronous | blocks until the handler removes the protection |
 
@@ -37,7 +36,7 @@ use crate::fault::{Access, Fault};
 use crate::space::{Area, Areas, Core, check};
 use crate::vma::AreaFlags;
 
-/// A userfaultfd context, as areas refer to it.
+/// A userfaultfd context, to which the areas that are registered with it refer.
 #[derive(Debug)]
 pub struct Watcher {
     /// The number by which the personality finds the descriptor.
@@ -46,7 +45,8 @@ pub struct Watcher {
     pub asynchronous: bool,
     /// Unpopulated memory can be write-protected (`UFFD_FEATURE_WP_UNPOPULATED`).
     pub unpopulated: bool,
-    /// The events that it receives. Only a context that receives move events stays registered with memory that moves.
+    /// The events that the context receives. Memory that moves stays registered only with a context that receives move
+    /// events.
     pub events: WatchEvents,
 }
 
@@ -88,7 +88,8 @@ pub struct Watched {
     pub unit: PageSize,
 }
 
-/// Returns the area at `page`, prepared for its first private page (Linux 7.2 `mm/userfaultfd.c`, `uffd_lock_vma`).
+/// Returns the area at `page`. A private area gets an anon_vma, so that it is ready for its first private page (Linux
+/// 7.2 `mm/userfaultfd.c`, `uffd_lock_vma`).
 fn ready_area<'a, M: Machine>(
     core: &'a Core<M>,
     areas: &'a Areas<M>,

@@ -11,7 +11,7 @@ use crate::vma::AreaFlags;
 use crate::writable::Grant;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Write-protects `length` bytes, or removes the protection, with at most one flush. The areas may be registered
+    /// Write-protects `length` bytes, or removes the protection, with at most one flush. The areas can be registered
     /// with any userfaultfd of this address space.
     ///
     /// # Errors
@@ -27,7 +27,7 @@ impl<M: Machine> AddressSpace<M> {
         let cpu = core.cpu();
         let areas = core.areas.read(cpu);
         let mut gather = core.gather();
-        // An empty range of areas is an error as well.
+        // A range without any area is an error as well.
         let mut result = Err(WatchError::NotWatched);
         for area in areas.map.overlapping(range) {
             if !area.flags().contains(AreaFlags::UFFD_WP) {
@@ -64,7 +64,7 @@ impl<M: Machine> Core<M> {
         gather: &mut Gather<'_, M>,
     ) -> Result<(), WatchError> {
         let flags = area.flags();
-        // A page of an object may be in memory without being mapped: its protection always needs a marker.
+        // A page of an object can be in memory without being mapped: its protection always needs a marker.
         let unpopulated = flags.contains(AreaFlags::UFFD_UNPOPULATED) || area.object().is_some();
         let mut range = range;
         if unpopulated {
@@ -94,8 +94,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Removes the protection of pinned pages: the owner of a pin writes without the entry, so such a page counts as
-    /// written until it is unpinned (rule: exclusive-before-pin).
+    /// Removes the protection of pinned pages. The owner of a pin can write to the page without the entry, so a pinned
+    /// page counts as written until it is unpinned (rule: exclusive-before-pin).
     #[cold]
     fn disarm_pinned(&self, range: PageRange, gather: &mut Gather<'_, M>) {
         let rule = |_, page: Present| {

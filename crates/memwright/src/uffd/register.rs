@@ -38,7 +38,8 @@ impl<M: Machine> AddressSpace<M> {
         let by_dirty = core.memory.policy().track() == Track::DirtyBit;
         let result = core.rewatch(&mut areas, range, |area| {
             let flags = flags_of(watch, modes, area.is_shared(), by_dirty);
-            // Registering again never removes modes.
+            // An area that is already registered with `watch` for all of these modes keeps its modes. Otherwise the new
+            // modes replace them.
             let more = !area.backing().has_watcher(Some(watch)) || !area.flags().contains(flags);
             let left = if flags.contains(AreaFlags::UFFD_WP) {
                 AreaFlags::empty()
@@ -74,8 +75,8 @@ fn check_area<M: Machine>(
 }
 
 impl<M: Machine> Core<M> {
-    /// Sets the userfaultfd flags and the context of the parts of areas in `range` to what `rule` returns, if it
-    /// returns any, splitting and merging as needed.
+    /// Calls `rule` for each area in `range`. If it returns userfaultfd flags and a context, sets them for the part of
+    /// the area that is in `range`, splitting and merging areas as needed.
     pub(crate) fn rewatch(
         &self,
         areas: &mut Areas<M>,

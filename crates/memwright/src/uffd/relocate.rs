@@ -23,7 +23,8 @@ pub struct Relocation {
 
 impl<M: Machine> AddressSpace<M> {
     /// Moves exclusive private anonymous pages to unmapped memory that is registered with `watch`. The source pages
-    /// become empty. Returns how many pages were moved or skipped, and the error that stopped the move, if any.
+    /// become empty. Returns the number of pages that were moved or skipped, and the error that stopped the move, if
+    /// any.
     pub fn relocate(&self, relocation: &Relocation, watch: &Watch) -> (u64, Result<(), MoveError>) {
         let core = &*self.core;
         let areas = core.areas.write();
@@ -84,8 +85,8 @@ fn check_areas<M: Machine>(
 }
 
 impl<M: Machine> Core<M> {
-    /// Moves the first page of `left`, or skips it if it is missing. A huge page is moved as one if all of it moves to
-    /// a place without a page table. Returns the number of pages moved or skipped.
+    /// Moves the first page of `left`, or skips it if it is missing. A huge page is moved as one if all of it is in
+    /// `left` and its target is aligned and has no page table. Returns the number of pages moved or skipped.
     fn relocate_next(
         &self,
         left: PageRange,
@@ -127,7 +128,8 @@ impl<M: Machine> Core<M> {
         Ok(moving.len())
     }
 
-    /// Checks that the page has no other entries and no pins. The shared zero page may always be moved.
+    /// Checks that no other entry maps the page and that it is not pinned. An entry of the shared zero page can always
+    /// be moved.
     fn check_movable(&self, page: Present) -> Result<(), MoveError> {
         let borrowed = page.bits.contains(Bits::BORROWED);
         let own = page.bits.contains(Bits::EXCLUSIVE) && !page.bits.contains(Bits::MERGED);

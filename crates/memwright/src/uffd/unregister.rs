@@ -33,12 +33,12 @@ impl<M: Machine> AddressSpace<M> {
         core.end_watch(&mut areas, range, watch)
     }
 
-    /// Unregisters all memory from `watch`, whose descriptor is closed. Without memory to merge or split areas, they
-    /// keep their boundaries but are unregistered.
+    /// Unregisters all memory from `watch`, whose descriptor is closed. No area is split, because only complete areas
+    /// change.
     pub fn forget_watch(&self, watch: &Watch) {
         let core = &*self.core;
         let mut areas = core.areas.write();
-        // Complete areas change: no area and no entry needs to be split.
+        // Only complete areas change: no area needs to be split.
         let ended = core.end_watch(&mut areas, core.bounds(), watch);
         debug_assert!(ended.is_ok());
     }

@@ -1,10 +1,11 @@
 //! The anon_vma of an area: besides rights, flags and backing, it decides whether two areas may merge (Linux 7.2
 //! `mm/rmap.c`, `struct anon_vma`, and `mm/vma.c`, `is_mergeable_anon_vma`).
 //!
-//! On Linux all private pages of an area are found through one structure, which the parts of a split area share. Those
-//! of a forked child are also found through the structures of all its ancestors. Areas with different structures do not
-//! merge. An area of a forked child does not merge with an untouched neighbour either, to limit how many pages are
-//! found through an ancestor's structure. Memwright does not need the structures, but programs can see how areas merge.
+//! On Linux, the reverse mapping finds the private pages of an area through a `struct anon_vma`, which the parts of a
+//! split area share. An area of a forked child is also linked to the structures of all ancestors of the child. Areas
+//! with different structures do not merge. An area of a forked child does not merge with an untouched neighbour either,
+//! which limits how many areas are linked to the structure of an ancestor. Memwright has no such structures. It only
+//! numbers them, because programs can see in /proc/PID/maps which areas merge.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,19 +16,19 @@ use memwright_table::sync::stat::{self, Line};
 pub(crate) struct AnonVma(u64);
 
 impl AnonVma {
-    /// No private page was ever created.
+    /// The value before the first private page is created.
     pub(crate) const NONE: Self = Self(0);
     /// The bit that says that a fork created the area. The other bits are the number.
     const FORKED: u64 = 1;
 
-    /// Returns a new anon_vma. `number` must not be 0, and is used only once.
+    /// Returns a new anon_vma. `number` must not be 0, and must be unique in the address space.
     pub(crate) fn founded(number: u64) -> Self {
         debug_assert!(number > 0);
         Self(number << 1)
     }
 
-    /// Returns the anon_vma of a forked child's area, whose parent has one. `number` must not be 0, and is used only
-    /// once.
+    /// Returns a new anon_vma for an area of a forked child, whose counterpart in the parent has an anon_vma. `number`
+    /// must not be 0, and must be unique in the address space.
     pub(crate) fn forked(number: u64) -> Self {
         Self(Self::founded(number).0 | Self::FORKED)
     }
@@ -36,12 +37,12 @@ impl AnonVma {
         self != Self::NONE
     }
 
-    /// Returns whether an area without an anon_vma may share this one.
+    /// Returns whether an area without an anon_vma can share this one.
     pub(crate) fn takes_in(self) -> bool {
         self.0 & Self::FORKED == 0
     }
 
-    /// Returns whether areas with these anon_vmas may merge.
+    /// Returns whether areas with these anon_vmas can merge.
     pub(crate) fn may_join(self, other: Self) -> bool {
         match (self.exists(), other.exists()) {
             (false, false) => true,
@@ -52,7 +53,7 @@ impl AnonVma {
     }
 }
 
-/// The anon_vma of an area, which faults on several CPUs may set at the same time.
+/// The anon_vma of an area, which faults on several CPUs can set at the same time.
 #[derive(Debug)]
 pub(crate) struct AnonVmaCell(AtomicU64);
 
@@ -74,7 +75,7 @@ impl AnonVmaCell {
     pub(crate) fn found(&self, anon_vma: AnonVma) {
         let none = AnonVma::NONE.0;
         let (now, later) = (Ordering::Relaxed, Ordering::Relaxed);
-        // A CPU that loses the race uses the stored value.
+        // If another CPU was faster, its value stays, and this CPU uses it too.
         let _ = self.0.compare_exchange(none, anon_vma.0, now, later);
         stat::line(Line::Space, &self.0);
     }

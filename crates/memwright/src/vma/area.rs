@@ -8,8 +8,8 @@ use crate::numa::PolicyId;
 use crate::swap::WindowCell;
 
 bitflags! {
-    /// What a program may do with the pages of an area, and their protection key, by which each CPU may deny data
-    /// accesses in addition. The default key is 0.
+    /// The accesses that a program is allowed to make to the pages of an area, and the protection key of these pages.
+    /// Each CPU can deny further data accesses by key. The default key is 0.
     ///
     /// x86-64 cannot deny reads alone: any right makes a page readable, as on Linux.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -52,7 +52,7 @@ impl Rights {
         self.without_key().union(key)
     }
 
-    /// Returns the rights, which must have key 0, with the key of `other`.
+    /// Returns these rights with the key of `other`. These rights must have key 0.
     #[inline]
     pub(crate) const fn with_key_of(self, other: Self) -> Self {
         self.union(other.intersection(Self::KEY))
@@ -62,7 +62,7 @@ impl Rights {
 bitflags! {
     /// Properties of an area other than its rights.
     ///
-    /// Two neighbours merge only if all of these agree.
+    /// Two neighbours merge only if they agree in all of these flags, except for those in `STICKY`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct AreaFlags: u32 {
         /// Stores reach the object and are visible to all processes that map it (`MAP_SHARED`).
@@ -87,12 +87,13 @@ bitflags! {
         const DONTDUMP = 1 << 9;
         /// Accounted as committed memory, and unaccounted when the area is unmapped. Set by the memory manager.
         const ACCOUNTED = 1 << 10;
-        /// Guard markers may be present (`MADV_GUARD_INSTALL`): fork copies them and `MADV_DONTNEED` keeps them. Never
-        /// cleared.
+        /// Guard markers can be present (`MADV_GUARD_INSTALL`): fork copies the markers and `MADV_DONTNEED` keeps them.
+        /// Never cleared.
         const GUARDED = 1 << 11;
-        /// Pages may be freed under memory pressure, written or not. Such an area is never locked (`MAP_DROPPABLE`).
+        /// Reclaim is allowed to free the pages, written or not. Such an area is never locked (`MAP_DROPPABLE`).
         const DROPPABLE = 1 << 12;
-        /// Neither the range, nor the rights, nor read-only contents may change any more (`mseal`). Never cleared.
+        /// The program can no longer change the range, the rights, or contents that it has no right to write (`mseal`).
+        /// Only `AddressSpace::reap` clears this flag.
         const SEALED = 1 << 13;
         /// Only the program's own accesses reach the pages (`memfd_secret`): they are never populated or passed to
         /// get_user_pages, and stay locked.
@@ -130,15 +131,16 @@ bitflags! {
         const HUGE = 1 << 28;
         /// Huge pages are denied (`MADV_NOHUGEPAGE`).
         const NOT_HUGE = 1 << 29;
-        /// Pages with equal contents may be merged (`MADV_MERGEABLE`).
+        /// KSM is allowed to merge pages with equal contents (`MADV_MERGEABLE`).
         const MERGEABLE = 1 << 30;
-        /// Write-protection markers may be left from an ended userfaultfd registration. Never cleared.
+        /// Write-protection markers of an earlier userfaultfd registration can be present. Never cleared.
         const UFFD_LEFT = 1 << 31;
     }
 }
 
 impl AreaFlags {
-    /// Markers may be present. A marker may cover more than one page, so the edge of a range may cut one.
+    /// The flags of areas in which markers can be present. A marker can cover more than one page, so the edge of a
+    /// range can cut a marker.
     pub const MARKED: Self = Self::GUARDED.union(Self::UFFD_WP).union(Self::UFFD_LEFT);
 
     /// Returns the flags after the area is unregistered from its userfaultfd, with its write-protection markers left in
@@ -160,10 +162,11 @@ impl AreaFlags {
         .union(Self::UFFD_BY_DIRTY)
         .union(Self::UFFD_UNPOPULATED);
 
-    /// The flags that are checked before a page is filled.
+    /// The flags for which a fault takes a slower path before it fills a page.
     pub(crate) const ON_FILL: Self = Self::UFFD.union(Self::PLACED);
 
-    /// Flags that do not prevent a merge. The merged area has them if one of the two had them (Linux 7.2 `VM_STICKY`).
+    /// Flags in which two areas may differ and still merge. The merged area has such a flag if one of the two areas had
+    /// it (Linux 7.2 `VM_STICKY`).
     pub const STICKY: Self = Self::GUARDED
         .union(Self::SOFT_DIRTY)
         .union(Self::WATCH_STORES)
@@ -213,22 +216,22 @@ impl<B: Backed> Area<B> {
         self.range.len()
     }
 
-    /// Returns what a program may currently do with the pages.
+    /// Returns the accesses that a program is currently allowed to make.
     pub fn rights(&self) -> Rights {
         self.rights
     }
 
-    /// Returns the most that a protection change may grant.
+    /// Returns the most that a protection change can grant.
     pub fn max_rights(&self) -> Rights {
         self.max_rights
     }
 
-    /// Returns the NUMA policy of the area, if it has one.
+    /// Returns the NUMA policy of the area; `PolicyId::NONE` if it has none.
     pub fn placement(&self) -> PolicyId {
         self.placement
     }
 
-    /// Returns the other properties.
+    /// Returns the properties of the area other than its rights.
     pub fn flags(&self) -> AreaFlags {
         self.flags
     }
@@ -254,7 +257,7 @@ impl<B: Backed> Area<B> {
         self.flags.contains(AreaFlags::SHARED)
     }
 
-    /// Returns whether an anonymous page was ever created here, that is, whether the area has an anon_vma.
+    /// Returns whether an anonymous page was ever created in this area, that is, whether the area has an anon_vma.
     #[inline]
     pub fn has_faulted(&self) -> bool {
         self.anon_vma.get().exists()

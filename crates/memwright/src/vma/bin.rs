@@ -8,12 +8,12 @@ use memwright_table::{OutOfMemory, TryPush};
 use super::area::Area;
 use crate::uffd::Notices;
 
-/// Areas removed from the map, to be dropped once no lock is held: dropping the last user of an object may run file
-/// system code, which has locks of its own.
+/// Areas removed from the map, to be dropped once no lock is held: dropping the last user of an object can run file
+/// system code, which takes its own locks.
 ///
-/// Space is reserved before the first area is removed. A few fit without any allocation. More are stored in chunks,
-/// because one unmapping may remove as many areas as a process can have, and the heap has no contiguous space for all
-/// of them.
+/// Space is reserved before the first area is removed. The first few areas need no allocation. Further areas are stored
+/// in chunks, because one `munmap` can remove as many areas as a process can have, and the heap has no contiguous space
+/// for all of them.
 pub(crate) struct AreaBin<B> {
     near: [Option<Area<B>>; AreaBin::<()>::NEAR],
     far: Vec<Vec<Area<B>>>,
@@ -22,7 +22,7 @@ pub(crate) struct AreaBin<B> {
     /// The number of areas for which `far` has reserved space.
     room: usize,
     used: usize,
-    /// The userfaultfd events for these and other areas.
+    /// The userfaultfd events of the operation that removed the areas.
     pub(crate) notices: Notices,
 }
 

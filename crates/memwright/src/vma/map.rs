@@ -1,7 +1,7 @@
 //! The sorted map of areas: a vector of chunks, each a short sorted vector.
 //!
-//! A lookup takes two binary searches. A change moves at most one chunk of areas. Memory for a change is reserved
-//! before anything is changed, so that no operation fails half-way ([`AreaMap::reserve`]).
+//! A lookup takes two binary searches. A change moves at most `CHUNK` areas. Memory for a change is reserved before
+//! anything is changed, so that no operation fails half-way ([`AreaMap::reserve`]).
 
 use alloc::vec::Vec;
 
@@ -38,7 +38,8 @@ pub(crate) struct Position {
 #[derive(Debug)]
 pub(crate) struct AreaMap<B> {
     pub(super) chunks: Vec<Chunk<B>>,
-    /// The position at which [`locate`](AreaMap::locate) last found an area. It is a hint, which is checked before use.
+    /// The position at which [`locate`](AreaMap::locate) last found an area. It is only a hint: `locate` checks it
+    /// before use.
     recent: Position,
     spare: Vec<Vec<Area<B>>>,
     count: usize,
@@ -88,8 +89,8 @@ impl<B: Backed> AreaMap<B> {
 
     /// Ensures that `more` insertions cannot fail. A split is one insertion.
     pub(crate) fn reserve(&mut self, more: usize) -> Result<(), OutOfMemory> {
-        // Each of a few insertions may meet another full chunk. More insertions than that are in order, and a new chunk
-        // has room for at least half its size.
+        // Each of a few insertions can split a different full chunk. A caller that reserves more inserts in ascending
+        // order, and a chunk that was split has room for at least `CHUNK / 2` more areas.
         self.reserve_chunks(more.min(SPARE) + more / (CHUNK / 2))
     }
 
@@ -161,7 +162,7 @@ impl<B: Backed> AreaMap<B> {
         &mut self.chunks[position.chunk].areas[position.slot]
     }
 
-    /// Returns the position of the next area upwards.
+    /// Returns the position of the area that follows the one at `position`, or `None` if that is the last area.
     #[inline]
     pub(crate) fn next(&self, position: Position) -> Option<Position> {
         let Position { chunk, slot } = position;
@@ -180,7 +181,7 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// Returns the position of the next area downwards.
+    /// Returns the position of the area before the one at `position`, or `None` if that is the first area.
     #[inline]
     pub(crate) fn previous(&self, position: Position) -> Option<Position> {
         let Position { chunk, slot } = position;
@@ -205,8 +206,8 @@ impl<B: Backed> AreaMap<B> {
         self.chunks.iter().flat_map(|chunk| chunk.areas.iter())
     }
 
-    /// Calls `visitor` with every area. It may change properties that merging does not depend on, or leave compatible
-    /// neighbours unmerged.
+    /// Calls `visitor` with every area. This does not merge areas: if `visitor` changes properties that merging depends
+    /// on, compatible neighbours can stay separate.
     pub(crate) fn for_each_mut(&mut self, mut visitor: impl FnMut(&mut Area<B>)) {
         for chunk in &mut self.chunks {
             chunk.areas.iter_mut().for_each(&mut visitor);
@@ -316,7 +317,7 @@ impl<B: Backed> AreaMap<B> {
     #[inline(always)]
     pub(crate) fn merge_around(&mut self, position: Position) -> Position {
         let areas = &self.chunks[position.chunk].areas;
-        // In the common case both neighbours are in the same chunk, and neither can merge.
+        // In the common case both neighbours are in the same chunk, and neither can merge with the area at `position`.
         let apart = |one: &Area<B>, next: &Area<B>| {
             one.range.end != next.range.start || one.rights != next.rights
         };
@@ -351,8 +352,9 @@ impl<B: Backed> AreaMap<B> {
         }
     }
 
-    /// Returns the anon_vma to use for the first private page of `area`, which is in the map: that of a neighbour with
-    /// which the area could merge, the upper one first (Linux 7.2 `mm/vma.c`, `find_mergeable_anon_vma`).
+    /// Returns the anon_vma of a neighbour that `area` can share when its first private page is created, or `None` if
+    /// there is no such neighbour. `area` must be in the map. The neighbour must be one that a protection change could
+    /// merge with `area`. The upper neighbour is checked first (Linux 7.2 `mm/vma.c`, `find_mergeable_anon_vma`).
     pub(crate) fn anon_vma_around(&self, area: &Area<B>) -> Option<AnonVma> {
         let here = self.at_or_after(area.range.start)?;
         let shared = |kin: bool, anon_vma: AnonVma| {
@@ -391,7 +393,8 @@ impl<B: Backed> AreaMap<B> {
 
     /// Merges the area at `position` with `next`, the one after it.
     fn absorb_next(&mut self, position: Position, next: Position) {
-        // This does not drop the last clone of the backing: no file system code runs.
+        // `right` need not go into the bin: the merged area keeps a reference to the same backing, so dropping `right`
+        // runs no file system code.
         let right = self.take(next);
         let area = self.get_mut(position);
         area.range.end = right.range.end;
@@ -412,7 +415,8 @@ impl<B: Backed> AreaMap<B> {
             mut slot,
         } = position;
         if slot == CHUNK {
-            // Insertion in order: start a new chunk, so that the full ones stay full.
+            // The new area follows the last area of a full chunk: start a new chunk, so that insertions in ascending
+            // order fill every chunk completely.
             self.add_chunk(chunk + 1);
             (chunk, slot) = (chunk + 1, 0);
         } else if self.chunks[chunk].areas.len() == CHUNK {
@@ -464,7 +468,8 @@ impl<B: Backed> AreaMap<B> {
         self.drop_chunk(index + 1);
     }
 
-    /// Records the gap before an area that is new or whose lower neighbour was removed.
+    /// Raises the chunk's upper bound of gaps to the gap below the area at `position`, which is new or has lost its
+    /// lower neighbour.
     pub(super) fn note_gap(&mut self, position: Position) {
         let gap = self.gap_before(position);
         let chunk = &mut self.chunks[position.chunk];

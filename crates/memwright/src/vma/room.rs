@@ -10,7 +10,8 @@ use super::map::AreaMap;
 pub(crate) const STACK_GUARD_PAGES: u64 = 256;
 
 impl<B: Backed> Area<B> {
-    /// Returns the end of the free range below this area. It is lower than the start if the area grows downwards.
+    /// Returns the end of the range below this area that a new area may use. If this area grows downwards, that is
+    /// below its start by the stack guard pages.
     pub(crate) fn start_with_guard(&self) -> Page {
         if self.flags.contains(AreaFlags::GROWSDOWN) {
             Page::new(self.range.start.number().saturating_sub(STACK_GUARD_PAGES))
@@ -28,7 +29,7 @@ impl<B: Backed> AreaMap<B> {
             let start = ceiling.number().checked_sub(pages)?;
             (start >= floor).then(|| Page::new(start))
         };
-        // An area above the bounds matters only for its guard.
+        // The guard pages below an area that is above the bounds can reach into the bounds.
         let mut ceiling = bounds.end;
         if let Some(above) = self.at_or_after(bounds.end) {
             ceiling = ceiling.min(self.get(above).start_with_guard());
@@ -40,7 +41,8 @@ impl<B: Backed> AreaMap<B> {
                 continue;
             }
             if chunk.room < pages {
-                // No gap before an area of the chunk is large enough. There may be one above its last area.
+                // No gap before an area of this chunk is large enough. The gap above the chunk's last area may be large
+                // enough.
                 if let Some(start) = fits(last.range.end, ceiling) {
                     return Some(start);
                 }

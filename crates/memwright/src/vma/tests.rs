@@ -1,5 +1,5 @@
-//! Layouts drawn as rows: one letter for each page, `.` for a free one. Areas of one letter have the same backing and
-//! rights. A `|` separates two adjacent areas.
+//! Tests of the map of areas. Layouts are drawn as rows: one letter for each page, `.` for a free one. Areas of one
+//! letter have the same backing and rights. A `|` separates two adjacent areas.
 
 use std::string::{String, ToString};
 use std::vec::Vec;
@@ -67,7 +67,7 @@ fn map(row: &str) -> AreaMap<char> {
     map
 }
 
-/// Draws the row of a map.
+/// Returns the row that draws a map.
 fn row(map: &AreaMap<char>) -> String {
     let mut row = String::new();
     let mut page = 0;
@@ -244,7 +244,7 @@ fn an_area_that_grows_downwards_keeps_its_guard() {
     assert_eq!(map.highest_room(80, beyond), Some(Page::new(top + 20)));
 }
 
-/// A number generator with the same sequence on every run.
+/// A pseudo-random number generator with the same sequence on every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -331,7 +331,7 @@ fn check(map: &mut AreaMap<char>, pages: &[Option<char>]) {
 
 #[test]
 fn insertions_in_order_need_what_was_reserved() {
-    // Several chunks. Miri takes seconds for more.
+    // Enough areas for several chunks. Miri would take seconds for more.
     let areas = if cfg!(miri) { 4 * CHUNK } else { 1000 };
     let mut map: AreaMap<char> = AreaMap::new();
     map.reserve_in_order(areas).unwrap();

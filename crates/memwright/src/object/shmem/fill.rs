@@ -7,8 +7,9 @@ use super::{Shmem, State};
 use crate::huge::{FolioOrders, FolioUse, block_around};
 
 impl<M: Machine> Shmem<M> {
-    /// Fills the pages around `index` with the largest zeroed folio of these orders that ends at or before page `end`,
-    /// if the limit of the mount and memory allow it. Returns its order.
+    /// Fills the empty block of pages around `index` with a zeroed folio, the largest of these orders that ends at or
+    /// before page `end`. Returns the order, or `None` if the limit of the mount or the free frames allow no such
+    /// folio.
     pub(super) fn fill_hole(
         &self,
         state: &mut State<M>,

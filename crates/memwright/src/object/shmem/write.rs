@@ -8,9 +8,9 @@ use crate::huge::FolioOrders;
 use crate::object::Object;
 
 impl<M: Machine> Shmem<M> {
-    /// Prepares a write of the bytes `start..end`, which may extend the object. If the settings allow it, the hole at
-    /// `start` is filled with the largest folio inside the written range. Returns the offset at which to call this
-    /// again, after everything before it is written.
+    /// Prepares a write of the bytes `start..end`, which can extend the object. If the settings allow it, fills the
+    /// hole at `start` with the largest folio inside the written range. Returns the offset at which the caller must
+    /// call this again, once it has written everything before that offset; `u64::MAX` if no further call is needed.
     pub fn prepare_write(&self, start: u64, end: u64) -> u64 {
         if !self.may_be_huge(&self.memory, false) {
             return u64::MAX;
@@ -61,7 +61,7 @@ mod tests {
         const PAGE: u64 = PAGE_SIZE as u64;
         #[rustfmt::skip]
         let rows = [
-            // The page, the number of bytes from its start on, the order.
+            // Each row: the page, the number of bytes from its start on, the order.
             (0,    0,              0),
             (0,    1,              0),
             (0,    2 * PAGE - 1,   0),
