@@ -247,12 +247,13 @@ impl HugeRefusal {
     }
 }
 
-/// What a huge page is requested by.
+/// What requests a huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugeAsker {
     /// A fault or khugepaged: the settings apply.
     Setting,
-    /// An explicit collapse (`MADV_COLLAPSE`): the mode does not apply.
+    /// An explicit collapse (`MADV_COLLAPSE`), or a fault in shared memory: the mode for anonymous memory does not
+    /// apply.
     Program,
 }
 
@@ -284,8 +285,8 @@ pub fn may_be_huge(
     !refused && (enabled || forced)
 }
 
-/// Droppable memory has 4 KiB pages only. Memory registered with a userfaultfd may have huge pages: a fault maps none
-/// only if its missing page is reported, or if there is a marker.
+/// Droppable memory has 4 KiB pages only. Memory registered with a userfaultfd may have huge pages. A fault there maps
+/// a 4 KiB page only if it reports a missing page to the userfaultfd, or if it finds a marker.
 const SMALL_ONLY: AreaFlags = AreaFlags::DROPPABLE;
 
 /// Returns the 2 MiB range that contains `page`.
@@ -302,7 +303,8 @@ pub struct HugeSettings {
     pub defrag: AtomicU8,
     /// Which shared memory gets huge pages: a [`SharedMode`].
     shared: AtomicU8,
-    /// Whether any shared memory gets folios that 4 KiB entries map. The only word that faults read.
+    /// Whether any shared memory gets folios that 4 KiB entries map. Faults read the other settings only if this is
+    /// set.
     shared_of_pages: AtomicBool,
     /// Whether a file system was mounted whose files may have huge pages.
     mounts: AtomicBool,
@@ -341,7 +343,7 @@ pub struct ScanSettings {
     pub read_back: AtomicU64,
 }
 
-/// Not the number of a frame.
+/// The value of `zero` while no huge zero page is allocated.
 const NONE: u32 = u32::MAX;
 
 impl Default for HugeSettings {
@@ -442,7 +444,7 @@ impl HugeSettings {
     }
 
     /// Returns the order of the largest folio that a first touch may allocate for shared memory with this setting, in
-    /// any area. A file gets the smaller ones only if it gets that of 2 MiB.
+    /// any area. A file gets smaller folios only if it gets huge pages.
     pub(crate) fn largest_shared(&self, setting: SharedSetting) -> Option<u8> {
         if self.allows_shared(setting, true) {
             return Some(FOLIO_ORDER);
@@ -463,7 +465,7 @@ impl HugeSettings {
         mode.allows(asked)
     }
 
-    /// Returns the number of huge zero pages: 1 once it was needed.
+    /// Returns the number of huge zero pages: 1 once one was needed, 0 before.
     pub fn zero_pages(&self) -> u64 {
         u64::from(self.zero.load(Ordering::Relaxed) != NONE)
     }
@@ -556,7 +558,7 @@ impl<M: Machine> Core<M> {
             let mode = self.memory.huge_mode();
             return may_be_huge(area.flags(), mode, self.huge_refusal(), asker);
         };
-        // Shared memory has its own setting.
+        // The object checks the setting of shared memory.
         let asked = area.flags().contains(AreaFlags::HUGE);
         let enabled = match asker {
             HugeAsker::Setting => object.may_be_huge(&self.memory, asked),

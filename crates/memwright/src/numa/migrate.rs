@@ -27,7 +27,7 @@ pub enum Unmoved {
     NoArea,
     /// Nothing is mapped here.
     Absent,
-    /// It is the zero page, a 1 GiB page, or in secret memory.
+    /// The page is the zero page or a 1 GiB page, or is in secret memory.
     Unmovable,
     /// The page in this frame has other users.
     Shared(Frame),
@@ -43,7 +43,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Returns the node of the page at `page`.
     ///
     /// # Errors
-    /// There is no area or no page, or it is the zero page.
+    /// `NoArea`; `Absent`; `Unmovable` for the zero page; `Busy` while the page is being migrated.
     pub fn node_of(&self, page: Page) -> Result<u8, Unmoved> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
@@ -54,8 +54,8 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Migrates the page at `page` to the nodes of `choice`, unless it is on one of the first nodes of `choice`. A huge
-    /// page is migrated as one. A page with several entries is migrated for all of them; with [`Moving::All`] always,
-    /// otherwise only if it has a single user.
+    /// page is migrated as one. A page with several entries is migrated for all of them, but only with [`Moving::All`]
+    /// or if it has a single user.
     ///
     /// # Errors
     /// See [`Unmoved`]; the page stays where it was, as writable as the rule allows.
@@ -130,7 +130,7 @@ fn way(
     }
 }
 
-/// Returns the page that an entry maps, if it is movable.
+/// Returns the page that an entry maps, or the reason why there is no page that can be migrated.
 pub(super) fn mapped(entry: Entry) -> Result<Present, Unmoved> {
     match entry {
         Entry::Present(page) if page.bits.contains(Bits::BORROWED) => Err(Unmoved::Unmovable),
@@ -212,7 +212,7 @@ impl<M: Machine> Core<M> {
         if alone {
             Ok(())
         } else if page.bits.contains(Bits::EXCLUSIVE) {
-            // A temporary reference.
+            // An exclusive page has no other owner, so the other reference is temporary.
             Err(Unmoved::Busy)
         } else {
             Err(Unmoved::Shared(page.frame))
@@ -238,7 +238,8 @@ impl<M: Machine> Core<M> {
         frames.allocate_on(order, kind, choice).ok()
     }
 
-    /// Transfers the state of a private page that is not in its entries: its copy in swap, and the lazily freed mark.
+    /// Transfers to `new` the state of a private page that is not in its entries: its copy in swap, and the lazily
+    /// freed mark.
     pub(super) fn follow_migrated(&self, old: Frame, new: Frame, size: PageSize) {
         if size != PageSize::Size4K {
             return;

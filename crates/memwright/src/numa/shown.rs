@@ -43,7 +43,7 @@ pub(crate) struct Showing<M: Machine> {
 }
 
 impl<M: Machine> ShownPage<M> {
-    /// The page that the area maps at `page`, by the entry `present`.
+    /// Returns the page that the area maps at `page`, by the entry `present`.
     pub(super) fn new(area: &Area<M>, page: Page, present: Present, kind: FrameKind) -> Self {
         let first = match present.size {
             PageSize::Size4K => page,
@@ -55,8 +55,8 @@ impl<M: Machine> ShownPage<M> {
         Self::at(area, index, (present.frame, present.size), kind)
     }
 
-    /// The huge page that is the folio with the first frame `head`, whose `frame` the area maps at `page`, possibly by
-    /// a 4 KiB entry. Returns `None` if the area cannot map such a page.
+    /// Returns the huge page that is the folio whose first frame is `head`. The area maps `frame`, which is in the
+    /// folio, at `page`, possibly by a 4 KiB entry. Returns `None` if the area cannot map such a page.
     pub(crate) fn of_folio(
         area: &Area<M>,
         page: Page,
@@ -69,7 +69,7 @@ impl<M: Machine> ShownPage<M> {
         Some(Self::at(area, index, (head, PageSize::Size2M), kind))
     }
 
-    /// The page at this offset.
+    /// Returns the page at offset `index` of the object or the anonymous memory that the area maps.
     fn at(area: &Area<M>, index: u64, (frame, size): (Frame, PageSize), kind: FrameKind) -> Self {
         let object = area.object().cloned();
         let sought = match object {
@@ -142,7 +142,7 @@ impl<M: Machine> ShownPage<M> {
         }
     }
 
-    /// Returns the address spaces that map the page at present.
+    /// Returns the address spaces that map the page now, and the number of entries that map it.
     pub(crate) fn spaces(&self, asking: &Core<M>) -> Result<Showing<M>, OutOfMemory> {
         let memory = &asking.memory;
         let mut spaces = match self.object() {
@@ -161,7 +161,7 @@ impl<M: Machine> ShownPage<M> {
     }
 }
 
-/// Whether the area maps the same object, or neither has one.
+/// Whether the area maps `object`, or has no object if that is `None`.
 fn same_object<M: Machine>(area: &Area<M>, object: Option<&Arc<dyn Object<M>>>) -> bool {
     match (area.object(), object) {
         (None, None) => true,
