@@ -2,8 +2,9 @@
 //!
 //! Frames do not record their entries. An area identifies each of its pages by an offset, in an object or in anonymous
 //! memory that several address spaces share after a fork. Neither a fork nor a move of the area changes that offset, so
-//! one entry per area is checked. KSM pages have only the frame in common, so all mergeable areas are walked. The
-//! caller compares counts: if the frame has more references than the entries found, something else has a reference.
+//! at most one entry of each area can map the page, and only that entry is checked. KSM pages have only the frame in
+//! common, so all mergeable areas are walked. The caller compares counts: if the frame has more references than the
+//! entries found, something else has a reference.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
