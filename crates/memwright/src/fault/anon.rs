@@ -53,8 +53,8 @@ impl<M: Machine> Fault<'_, M> {
         self.core.memory.huge().sizes.any_of_pages() && matches!(entry, Entry::Empty)
     }
 
-    /// Like `resolve_anonymous`, without huge pages: maps a folio of several pages if a
-    /// setting says so, otherwise a single page.
+    /// Resolves the fault in private anonymous memory without huge pages: maps a folio of several pages if a setting
+    /// says so, otherwise a single page.
     #[cold]
     fn resolve_small(self) -> Result<FaultKind, FaultError> {
         if self.access.write {

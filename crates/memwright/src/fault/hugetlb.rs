@@ -142,7 +142,7 @@ impl<M: Machine> Fault<'_, M> {
         entered
     }
 
-    /// Restores the reservation after the page taken for this fault was freed.
+    /// Restores the reservation for the page, after the page that was taken for this fault has been freed.
     pub(crate) fn restore_hugetlb(&self, view: &HugeView<'_, M>) {
         if let Some(own) = view.own {
             let index = self.huge_index();

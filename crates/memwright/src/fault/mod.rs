@@ -266,8 +266,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Counts a fault that failed. If the hugetlb pool was empty, retries after unmapping pages from children, if
-    /// possible.
+    /// Counts a fault that failed. If the hugetlb pool had no page, tries to resolve the fault by unmapping the page
+    /// from child processes.
     #[cold]
     fn failed_fault(
         &self,

@@ -107,9 +107,9 @@ impl SizeMode {
 pub enum SharedMode {
     /// All.
     Always = 0,
-    /// All, for huge pages inside the object's size. Here the same holds for [`Always`](Self::Always).
+    /// All, for huge pages inside the object's size. [`Always`](Self::Always) has the same limit here.
     WithinSize = 1,
-    /// That mapped by areas advised by `MADV_HUGEPAGE`.
+    /// Memory mapped by areas advised by `MADV_HUGEPAGE`.
     Advised = 2,
     /// None, except by `MADV_COLLAPSE`.
     Never = 3,
@@ -141,9 +141,9 @@ impl SharedMode {
         }
     }
 
-    /// Whether a first touch allocates a huge page, in an area with or without `MADV_HUGEPAGE`, as `asked` says (Linux
-    /// 7.2 `mm/shmem.c`, `shmem_get_orders_within_size` and `shmem_huge_global_enabled`). If this mode is for all
-    /// sizes, `Force` applies to 2 MiB only.
+    /// Whether a first touch allocates a huge page. `asked` says whether the area has `MADV_HUGEPAGE` (Linux 7.2
+    /// `mm/shmem.c`, `shmem_get_orders_within_size` and `shmem_huge_global_enabled`). If this mode is for all sizes,
+    /// `Force` applies to 2 MiB only.
     pub const fn allows(self, asked: bool) -> bool {
         match self {
             Self::Always | Self::WithinSize | Self::Force => true,
@@ -173,7 +173,7 @@ pub enum SharedSizeMode {
     Inherit = 1,
     /// All, for folios inside the object's size.
     WithinSize = 2,
-    /// That mapped by areas advised by `MADV_HUGEPAGE`.
+    /// Memory mapped by areas advised by `MADV_HUGEPAGE`.
     Advised = 3,
     /// None.
     Never = 4,
@@ -216,11 +216,11 @@ impl SharedSizeMode {
 /// Which setting applies to an object of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedSetting {
-    /// The one for all sizes: a file that is on no mounted file system.
+    /// The setting for all sizes, for a file that is on no mounted file system.
     File,
-    /// The one for each size: shared anonymous memory.
+    /// The settings for each size, for shared anonymous memory.
     Anonymous,
-    /// That of the mounted file system, unless the one for all sizes is `Deny` or `Force`.
+    /// The setting of the mounted file system, unless the setting for all sizes is `Deny` or `Force`.
     Mount(SharedMode),
 }
 
@@ -421,9 +421,9 @@ impl HugeSettings {
         self.shared_of_pages.load(Ordering::Relaxed)
     }
 
-    /// Returns the orders below 2 MiB that a first touch of shared memory with this setting may allocate, in an area
-    /// with or without `MADV_HUGEPAGE`, as `asked` says (Linux 7.2 `mm/shmem.c`, `shmem_allowable_huge_orders`). A file
-    /// that gets huge pages gets all orders, unless they are forced.
+    /// Returns the orders below 2 MiB that a first touch of shared memory with this setting may allocate. `asked` says
+    /// whether the area has `MADV_HUGEPAGE` (Linux 7.2 `mm/shmem.c`, `shmem_allowable_huge_orders`). A file that gets
+    /// huge pages gets all orders, unless huge pages are forced.
     pub(crate) fn shared_orders(&self, setting: SharedSetting, asked: bool) -> FolioOrders {
         let all = self.shared_mode();
         let of_file = |mode: SharedMode| {
@@ -452,8 +452,8 @@ impl HugeSettings {
         self.shared_orders(setting, true).largest_first().next()
     }
 
-    /// Whether a first touch of shared memory with this setting allocates a huge page, in an area with or without
-    /// `MADV_HUGEPAGE`, as `asked` says.
+    /// Whether a first touch of shared memory with this setting allocates a huge page. `asked` says whether the area
+    /// has `MADV_HUGEPAGE`.
     pub(crate) fn allows_shared(&self, setting: SharedSetting, asked: bool) -> bool {
         let mode = match setting {
             SharedSetting::File => self.shared_mode(),
@@ -594,7 +594,7 @@ mod tests {
         use {SharedMode::*, SharedSizeMode as Size};
         #[rustfmt::skip]
         let rows = [
-            // For all sizes, for this size, the effective mode of shared anonymous memory.
+            // The mode for all sizes, the mode for this size, the effective mode of shared anonymous memory.
             (Never,   Size::Inherit, Never),
             (Always,  Size::Inherit, Always),
             (Never,   Size::Always,  Always),
@@ -629,8 +629,8 @@ mod tests {
         let (anonymous, asked) = (some(&[2, 4]), some(&[2, 3, 4]));
         #[rustfmt::skip]
         let rows = [
-            // For all sizes, whether the area is advised; the orders of files, and of shared anonymous memory with 16
-            // KiB always, 32 KiB advised, 64 KiB within the size and 128 KiB inherited.
+            // The mode for all sizes, whether the area is advised; the orders of files, and of shared anonymous memory
+            // with the modes: 16 KiB always, 32 KiB advised, 64 KiB within the size, 128 KiB inherited.
             (Never,      false, none, anonymous),
             (Never,      true,  none, asked),
             (Always,     false, all,  anonymous.with(5)),
@@ -695,8 +695,8 @@ mod tests {
         use SharedMode::*;
         #[rustfmt::skip]
         let rows = [
-            // For all sizes, of the mount; whether files get 2 MiB in areas that are not advised and that are; whether
-            // they get smaller orders too.
+            // The mode for all sizes, the mode of the mount; whether files get 2 MiB, and whether they get smaller
+            // orders, each in areas that are not advised and in areas that are.
             (Never,  Always,     [true, true],   [true, true]),
             (Never,  WithinSize, [true, true],   [true, true]),
             (Never,  Advised,    [false, true],  [false, true]),

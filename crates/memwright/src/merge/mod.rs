@@ -192,7 +192,8 @@ impl<M: Machine> Merging<M> {
         Ok(())
     }
 
-    /// Like `enter`, for the child of a fork, which may map KSM pages even if it cannot be registered.
+    /// Registers the child of a fork for scanning. If that fails, records that the child may map KSM pages all the
+    /// same.
     pub(crate) fn enter_child(&self, child: &Shared<Core<M>>) {
         if self.enter(child).is_err() {
             child.set_merge_number(UNKNOWN);

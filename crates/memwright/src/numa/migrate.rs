@@ -97,9 +97,9 @@ impl<M: Machine> AddressSpace<M> {
 /// How a page is migrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// The entry is the only reference.
+    /// By its single entry, which holds the only reference.
     Alone,
-    /// For every entry that maps it, and for the object that owns it.
+    /// By every entry that maps it, and in the object that owns it.
     Together,
 }
 

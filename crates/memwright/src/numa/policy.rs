@@ -57,7 +57,7 @@ impl PolicyId {
         Self(bits)
     }
 
-    /// Whether it is `NONE`.
+    /// Whether this is `NONE`.
     #[must_use]
     pub const fn is_none(self) -> bool {
         self.0 == 0

@@ -94,7 +94,7 @@ impl<M: Machine> ShownPage<M> {
         }
     }
 
-    /// Whether it is a KSM page.
+    /// Whether the page is a KSM page.
     pub(super) fn is_merged(&self) -> bool {
         self.kind == FrameKind::Merged
     }

@@ -343,7 +343,7 @@ impl<M: Machine> Swap<M> {
                 self.free(frames, slot);
                 drop(frame.map(|frame| frames.adopt(frame)));
             }
-            // Without the slot's reference, the frame is exclusive to the entry that maps it.
+            // Drops the slot's reference, so that the frame can be exclusive to an entry again.
             Remains::Copy(frame) => drop(frames.adopt(frame)),
         }
     }

@@ -108,7 +108,7 @@ pub struct Swap<M: Machine> {
     cached: CachedPages,
     /// Objects with reclaimable pages.
     stores: Lock<Rising<Shared<crate::object::Store<M>>>>,
-    /// Where the search for frames that only slots refer to continues.
+    /// Where the next search for frames that only slots refer to starts.
     shed_next: Lock<Place>,
 }
 

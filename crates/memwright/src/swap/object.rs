@@ -284,7 +284,7 @@ impl<M: Machine> Store<M> {
         self.write_out(memory, pages, memcg)
     }
 
-    /// Like `send_out`, for pages that no entry maps.
+    /// Swaps out those of `pages` whose frames only the store refers to. No entry may map them.
     pub(super) fn write_out(&self, memory: &Memory<M>, pages: Cluster, memcg: Memcg) -> Left {
         let (ways, mut is_full) = self.begin(memory, pages, memcg);
         let (frames, swap) = (&**memory.frames(), &**memory.swap());

@@ -68,7 +68,7 @@ impl<M: Machine> AddressSpace<M> {
 
 impl<M: Machine> Core<M> {
     /// Reclaims private pages of `range`, up to and including the first area of an object with reclaimable pages.
-    /// Returns where it stopped, and the range of that area.
+    /// Returns the page at which it stopped, and the range of that area.
     fn reclaim_private(&self, range: PageRange, effort: &mut Effort) -> (Page, Option<PageRange>) {
         let areas = self.areas.read(self.cpu());
         for area in areas.map.overlapping(range) {

@@ -301,7 +301,7 @@ fn locked_memory_is_had_where_it_grew_and_nowhere_else() {
     assert_eq!(process.resident(), 2);
 }
 
-/// Where the moved part merges with the part that stays, neither is locked.
+/// If the moved part merges with the part that stays, the merged area is not locked.
 #[test]
 fn what_joins_what_stays_of_a_locked_area_is_unlocked_too() {
     let world = World::new();

@@ -423,7 +423,7 @@ fn locked_pages_stay_in_memory_mapped_or_not() {
     mapped.lock_pages(true);
     page_out(&process, 0, 20);
     assert_eq!(places(&mapped), (20, 0));
-    // Once unlocked, they are reclaimed like others.
+    // Unlocked pages are reclaimed like others.
     object.lock_pages(false);
     mapped.lock_pages(false);
     page_out(&process, 0, 20);

@@ -143,7 +143,7 @@ fn contents_are_there_until_their_watcher_was_told() {
     };
     let mut told = Vec::new();
     let mut witness = |_: &Watch, event| {
-        // No lock is held meanwhile.
+        // No lock is held while the event is delivered.
         let after: Vec<bool> = [0, 3].map(there).to_vec();
         told.push((event, after));
     };
@@ -345,7 +345,7 @@ fn what_was_stored_to_joins_no_other_though_its_watcher_filled_nothing() {
         };
         assert_eq!(told_of_remap(&process, request), (Some(8), vec![]));
         assert_eq!(process.areas(), areas);
-        // The area that it merged with lost its userfaultfd too.
+        // The area with which the moved area merged has lost its userfaultfd too.
         assert_eq!(process.store(18, 1).is_err(), stored);
     }
 }

@@ -543,7 +543,7 @@ fn pinned_pages_are_told_by_every_scan_until_they_are_unpinned() {
         let pinned = process.space.pin(page(FIRST + 9)).unwrap().into_raw();
         let told = |found: Vec<u64>| match mode {
             HugeMode::Never => assert_eq!(found, [9]),
-            // A pin of a part allows writes to the complete huge page.
+            // A pin of a part allows writes to the complete huge page, so all its pages count as written.
             HugeMode::Always | HugeMode::Advised => assert_eq!(found.len() as u64, HUGE),
         };
         protect(&process, FIRST, HUGE, true);
