@@ -321,7 +321,7 @@ pub struct HugeSettings {
 /// The settings and counts of khugepaged (`khugepaged/`).
 #[derive(Debug)]
 pub struct ScanSettings {
-    /// Whether an allocation may compact memory. It has no effect: no allocation does.
+    /// Whether allocations of khugepaged may compact memory. The setting has no effect, because no allocation does.
     pub defrag: AtomicBool,
     /// Milliseconds between scans.
     pub sleep: AtomicU32,

@@ -190,7 +190,8 @@ impl<M: Machine> Core<M> {
         Ok(node)
     }
 
-    /// Whether the page may be migrated: this entry is its only user, and nothing else accesses its frame.
+    /// Checks that the page can be migrated by changing this entry alone: the entry is the only user of the page, and
+    /// nothing else accesses its frame.
     fn may_migrate(&self, area: &Area<M>, page: Present) -> Result<(), Unmoved> {
         let frames = self.memory.frames();
         if area.flags().contains(AreaFlags::SECRET) || page.bits.contains(Bits::BORROWED) {

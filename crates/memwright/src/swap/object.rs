@@ -362,7 +362,7 @@ impl<M: Machine> Store<M> {
     }
 }
 
-/// The position of a pass over all objects with pages in swap.
+/// The position of a pass over the listed objects, which have reclaimable pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjectPlace {
     /// The number of the object to continue with. If that object is gone, the pass continues with the next one.

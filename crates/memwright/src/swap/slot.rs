@@ -1,4 +1,4 @@
-//! Which slots of a device are in use, and by how many entries.
+//! The slot map of a device: which slots are in use, and by how many entries.
 
 use alloc::vec::Vec;
 

@@ -11,8 +11,8 @@ use crate::world::{Machine, PAGE, R, RW, World, page};
 /// Heap failures are injected for the whole program: one test at a time.
 static HEAP: Mutex<()> = Mutex::new(());
 
-/// A script that covers every operation. Each step may run out of memory; a failed step is skipped. Returns how many
-/// steps failed.
+/// Runs a script that covers every operation. Each step may run out of memory; a failed step is skipped. Returns the
+/// number of failed steps.
 fn script(world: &World) -> usize {
     let mut failed = 0;
     let mut step = |done: bool| failed += usize::from(!done);

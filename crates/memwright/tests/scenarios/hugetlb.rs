@@ -356,7 +356,7 @@ fn a_mapping_moves_with_its_promise() {
     ] {
         assert_eq!(process.space.remap(request), Err(error));
     }
-    // The target range held 4 KiB pages before, so it has a lowest-level page table.
+    // A 4 KiB page was populated in the target range, so the range has a lowest-level page table.
     process.map(at(8) + 3, 2, RW);
     process.store(at(8) + 3, 9).unwrap();
     process.unmap(at(8) + 3, 1);

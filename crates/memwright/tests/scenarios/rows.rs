@@ -16,7 +16,7 @@ const FIRST: u64 = 4;
 /// Pages of 2 MiB.
 const HUGE: u64 = 512;
 
-/// What a scenario adds to the account, and what it must add.
+/// What a scenario has added to the account, and the expected counts of some rows.
 type Checked = (Account, Vec<(Row, u64)>);
 type Scenario = fn() -> Checked;
 

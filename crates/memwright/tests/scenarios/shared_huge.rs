@@ -332,7 +332,7 @@ fn a_scan_collapses_what_is_mapped_in_small_pages() {
     assert_eq!(size(&process, FIRST), SMALL);
     world.memory.huge().set_shared_mode(SharedMode::Always);
     scan();
-    // The next fault maps the huge page. The collapse does not map pages that the process has not accessed.
+    // The next fault maps the huge page. The second 2 MiB, which the process has never accessed, are not collapsed.
     assert_eq!(size(&process, FIRST), None);
     assert_eq!(object.resident(), HUGE);
     let mut other = process.fork();

@@ -378,8 +378,8 @@ fn protection_outlives_the_page() {
     process.check();
 }
 
-/// Only the entry records a store since soft-dirty was cleared, so the page is reclaimed only after it was cleared
-/// again.
+/// Only the entry records a store since soft-dirty was cleared, so the page is reclaimed only after soft-dirty was
+/// cleared again.
 #[test]
 fn what_counts_as_soft_dirty_stays() {
     let swapping = Swapping::new();

@@ -17,7 +17,7 @@ use crate::world::{Machine, PAGE, Process, RW, World, page, rows};
 
 const FILE: FaultKind = FaultKind::File;
 
-/// A file of which the disk holds the first byte of each page.
+/// A file on a disk that stores only the first byte of each page.
 struct Backed {
     /// Guards the pages.
     pages: Mutex<Pages<Machine>>,
