@@ -352,7 +352,7 @@ fn areas_that_a_fork_made_take_no_new_neighbour_in() {
         process.map(2, 2, RW);
         assert_eq!(process.areas(), areas);
     }
-    // Not even parts of one area merge, once a fork has led to different anon_vmas.
+    // In a child, not even parts of one area merge: the fork has given each part a different anon_vma.
     parent.space.protect(page(0), PAGE, R).unwrap();
     let second = parent.fork();
     for process in [&parent, &second] {
