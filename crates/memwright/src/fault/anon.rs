@@ -15,6 +15,7 @@ pub(crate) const NEW: Bits = Bits::ACCESSED
     .union(Bits::EXCLUSIVE);
 
 impl<M: Machine> Fault<'_, M> {
+    /// Resolves the fault in private anonymous memory.
     #[inline(always)]
     pub(super) fn resolve_anonymous(self) -> Result<FaultKind, FaultError> {
         let mut cursor = self.core.table.cursor(PageRange::single(self.page));
@@ -24,7 +25,8 @@ impl<M: Machine> Fault<'_, M> {
             entry @ (Entry::Empty | Entry::Marker(_) | Entry::Migrating(_)) => {
                 let inherited = self.check_fill(entry)?;
                 if cursor.size() != PageSize::Size4K && matches!(entry, Entry::Empty) {
-                    // No page of these 2 MiB was ever touched. Pages that inherit from a marker are mapped one by one.
+                    // These 2 MiB have no lowest-level page table, so a huge page may be mapped. Under a marker, from
+                    // which pages inherit bits, pages are mapped one by one.
                     drop(cursor);
                     if let Some(kind) = self.first_touch_huge() {
                         return Ok(kind);
@@ -44,14 +46,15 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Whether a store at this entry may be served by a folio of several pages. Checked by every fault.
+    /// Whether a store at this entry may allocate a folio of several pages. Runs in every write fault that finds no
+    /// page.
     #[inline(always)]
     fn may_fill_folio(self, entry: Entry) -> bool {
         self.core.memory.huge().sizes.any_of_pages() && matches!(entry, Entry::Empty)
     }
 
-    /// Like `resolve_anonymous`, without huge pages: maps a folio of several pages if a
-    /// setting says so, otherwise a single page.
+    /// Resolves the fault in private anonymous memory without huge pages: maps a folio of several pages if a setting
+    /// says so, otherwise a single page.
     #[cold]
     fn resolve_small(self) -> Result<FaultKind, FaultError> {
         if self.access.write {

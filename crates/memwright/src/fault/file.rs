@@ -22,6 +22,7 @@ pub(super) const AROUND: usize = 16;
 pub(super) const TABLE_PAGES: u64 = 512;
 
 impl<M: Machine> Fault<'_, M> {
+    /// Resolves the fault in an area that maps an object.
     pub(super) fn resolve_object(self) -> Result<FaultKind, FaultError> {
         let Some(object) = self.area.object() else {
             return Err(FaultError::NoArea);
@@ -45,11 +46,12 @@ impl<M: Machine> Fault<'_, M> {
                     }
                 }
             }
-            // The object's locks rank before the table's: release the table, ask the object, check again.
+            // The object's locks rank before the page-table lock: release the table, get the page, check the entry
+            // again.
             drop(cursor);
             let generation = object.mappings().generation();
             if self.area.flags().intersects(watched) {
-                // Missing and minor faults are reported before write protection.
+                // A missing or minor fault is reported in preference to a write-protection fault.
                 self.check_watched(&**object, generation)?;
                 self.check_fill(self.core.table.cursor(single).peek())?;
             }
@@ -59,13 +61,14 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Whether a userfaultfd must be notified of the fault: a missing fault if the object does not have the page, a
-    /// minor fault if it has (Linux 7.2 `mm/shmem.c`, `shmem_get_folio_gfp`).
+    /// Returns `FaultError::Watched` if a userfaultfd must be notified of the fault: of a missing fault if the object
+    /// does not have the page in memory, of a minor fault if it has (Linux 7.2 `mm/shmem.c`, `shmem_get_folio_gfp`).
+    /// Returns `FaultError::BeyondObject` if the page is beyond the end of the object.
     #[cold]
     fn check_watched(self, object: &dyn Object<M>, generation: u64) -> Result<(), FaultError> {
         let index = self.area.offset_of(self.page);
         if self.access.write && !self.area.is_shared() {
-            // As without a userfaultfd (`do_cow_fault`).
+            // A private write creates the anon_vma even if a userfaultfd is notified of the fault (`do_cow_fault`).
             self.note_private();
         }
         if !object.contains(index) {
@@ -88,8 +91,9 @@ impl<M: Machine> Fault<'_, M> {
         Ok(())
     }
 
-    /// Gets the frame from the object and maps it. Returns `None` if the caller must retry, because the entry or the
-    /// object changed meanwhile, or because the page was in swap; sets `read` if a device was read for it.
+    /// Gets the frame of the page from the object and maps it. Returns `None` if the caller must retry, because the
+    /// entry or the object changed meanwhile, or because the page was in swap and is in memory now. Sets `read` if a
+    /// device was read for that.
     fn map_object(
         self,
         object: &dyn Object<M>,
@@ -101,7 +105,7 @@ impl<M: Machine> Fault<'_, M> {
         let index = self.area.offset_of(self.page);
         let to_object = self.access.write && self.area.is_shared();
         if self.area.flags().contains(AreaFlags::GUARDED) {
-            // A guard marker denies the access before the object is asked, even beyond its end (Linux 7.2
+            // A guard marker denies the access before the object is called, even beyond its end (Linux 7.2
             // `mm/memory.c`, `handle_pte_marker`).
             let entry = core
                 .table
@@ -178,7 +182,8 @@ impl<M: Machine> Fault<'_, M> {
         if mapped > 1 {
             core.memory.count_on(self.cpu, Row::FaultAround, mapped - 1);
         }
-        // Fault-around takes the place of mapping the complete folio (`do_fault_around`).
+        // The rest of the folio is mapped if this fault created the folio, or if fault-around does not apply
+        // (`do_fault_around`).
         if comes_together && (filled || around.range.len() == 1) {
             self.map_object_folio(object, generation, frame, written);
         }
@@ -189,8 +194,9 @@ impl<M: Machine> Fault<'_, M> {
         }))
     }
 
-    /// Whether the object's huge page around the fault may be mapped by one entry: it is inside the area, aligned
-    /// equally in the area and the object, and no single page has to be reported to a userfaultfd.
+    /// Whether one entry may map the object's huge page around the fault: the huge page is inside the area, and aligned
+    /// equally in the area and the object. No fault on a single page of it has to be reported to a userfaultfd. The
+    /// access is not a store to private memory, which needs a copy.
     fn fits_huge(self) -> bool {
         let range = huge::around(self.page);
         let area = self.area;
@@ -201,8 +207,8 @@ impl<M: Machine> Fault<'_, M> {
             && (area.is_shared() || !self.access.write)
     }
 
-    /// Maps the object's huge page around the fault, which is created if the settings say so (Linux 7.2 `mm/memory.c`,
-    /// `do_set_pmd`). Returns `None` if a 4 KiB page is to be mapped.
+    /// Maps the object's huge page around the fault. The object creates the huge page if the settings say so (Linux 7.2
+    /// `mm/memory.c`, `do_set_pmd`). Returns `None` if a 4 KiB page is to be mapped.
     #[cold]
     fn map_folio(
         self,
@@ -212,7 +218,8 @@ impl<M: Machine> Fault<'_, M> {
         let core = self.core;
         let flags = self.area.flags();
         let mode = core.memory.huge_mode();
-        // An area or process that refuses huge pages gets none. The mode applies to anonymous memory only.
+        // A process or area that disables huge pages gets none. The mode does not apply: it is for anonymous memory
+        // only.
         if !huge::may_be_huge(flags, mode, core.huge_refusal(), HugeAsker::Program) {
             return Ok(None);
         }
@@ -260,8 +267,9 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Some(FaultKind::Huge))
     }
 
-    /// Maps pages around a page that the object does not have: Linux maps them before it finds that out
-    /// (`do_read_fault`). Maps nothing if the object's mappings changed meanwhile.
+    /// Maps the pages around the fault although the object cannot provide the page that faulted: Linux does
+    /// fault-around before it finds that out (`do_read_fault`). Maps nothing if the object's mappings changed
+    /// meanwhile.
     #[cold]
     fn map_neighbours(self, object: &dyn Object<M>, generation: u64) {
         let around = self.look_around(object);
@@ -271,8 +279,9 @@ impl<M: Machine> Fault<'_, M> {
             .count_on(self.cpu, Row::FaultAround, mapped);
     }
 
-    /// Maps these pages where the entries are empty, with the bits `state`; returns their number. Maps nothing if the
-    /// object's mappings changed since the object was asked.
+    /// Maps the pages of `around` whose entries are empty, with the bits `state`, and releases the frames of the
+    /// others. Returns the number of pages mapped. Maps nothing if the object's mappings changed since `generation` was
+    /// read.
     pub(super) fn map_present(
         self,
         object: &dyn Object<M>,
@@ -315,7 +324,8 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Some(FaultKind::Copy))
     }
 
-    /// Returns the bits of an entry that maps a frame of the object: writable at once if the rule allows it.
+    /// Returns the bits of an entry that maps a frame of the object. The entry is writable at once if the rule allows
+    /// it.
     pub(super) fn object_bits(self, state: Bits) -> Bits {
         let bits = access_bits(self.area.rights()) | state;
         let view = self.area.view();
@@ -334,7 +344,8 @@ impl<M: Machine> Fault<'_, M> {
     /// Finds the pages around the fault that the object has in memory.
     fn look_around(self, object: &dyn Object<M>) -> Around {
         let pages = self.core.memory.policy().fault_around().min(AROUND as u64);
-        // Stores and minor faults are reported page by page (`uffd_disable_fault_around`).
+        // A userfaultfd must be notified of each store or minor fault, so pages around the fault are not mapped
+        // (`uffd_disable_fault_around`).
         let watched = AreaFlags::UFFD_WP.union(AreaFlags::UFFD_MINOR);
         if pages <= 1 || self.area.flags().intersects(watched) {
             return Around::none(self.page);
@@ -355,9 +366,9 @@ impl<M: Machine> Fault<'_, M> {
     }
 }
 
-/// Returns the range of fault-around at `page`: `pages` pages, a power of two, from an aligned page on, or from the
-/// start of the area if that is later; inside the area and one lowest-level page table (Linux 7.2 `mm/memory.c`,
-/// `do_fault_around`).
+/// Returns the range of fault-around at `page`: `pages` pages, which is a power of two. The range starts at a multiple
+/// of `pages`, or at the start of the area if that is later. It ends at the end of the area or of the lowest-level page
+/// table at the latest (Linux 7.2 `mm/memory.c`, `do_fault_around`).
 fn window(page: Page, area: PageRange, pages: u64) -> PageRange {
     let aligned = page.number() & !(pages - 1);
     let start = aligned.max(area.start.number());
@@ -380,8 +391,9 @@ impl Around {
         }
     }
 
-    /// Maps the frames where the entries are empty, with the bits `state`; returns their number. The pages were not
-    /// accessed yet, so they are mapped old, as Linux does where the CPU sets the accessed bit cheaply.
+    /// Maps the frames whose entries are empty, with the bits `state`. Returns the number of frames mapped. The program
+    /// has not accessed the pages yet, so they are mapped old, as Linux does where the CPU sets the accessed bit
+    /// cheaply.
     fn fill<M: Machine>(
         &mut self,
         fault: Fault<'_, M>,

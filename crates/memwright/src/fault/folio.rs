@@ -79,7 +79,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 }
 
-/// Whether the entry is empty and passes nothing on to a new page.
+/// Whether the entry is empty, so that a new page inherits nothing from it.
 const fn is_free(entry: Entry) -> bool {
     match entry {
         Entry::Empty => true,

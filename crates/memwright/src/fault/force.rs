@@ -1,6 +1,6 @@
 //! Forced access for ptrace, which the rights of the area do not limit (Linux 7.2 `mm/gup.c`, `check_vma_flags` and
-//! `can_follow_write_common` with `FOLL_FORCE`). A forced store to private memory goes to a private page of the
-//! process, which gains no right by it.
+//! `can_follow_write_common` with `FOLL_FORCE`). A forced store to private memory changes a private page of the
+//! process. The process gains no right to store there itself.
 
 use memwright_table::{Bits, Entry, Frame, Machine, PageRange, PageSize, Present, VirtAddr};
 
@@ -17,9 +17,9 @@ impl<M: Machine> Core<M> {
     /// copy-under-the-entry). For a store, the frame is exclusive to the process.
     ///
     /// # Errors
-    /// `Denied` if not even a forced access is permitted: beyond the maximum rights of the area, to secret memory, for a
-    /// store to shared memory or hugetlb pages, or to a page that a userfaultfd write-protects. Otherwise those of a
-    /// fault.
+    /// `Denied` if even a forced access is not permitted: an access beyond the maximum rights of the area or to secret
+    /// memory, or a store to shared memory, to hugetlb pages or to a page that a userfaultfd write-protects. Otherwise
+    /// the errors of a fault.
     pub(crate) fn with_forced_frame(
         &self,
         address: VirtAddr,

@@ -41,7 +41,7 @@ pub trait FaultSink: Sync {
 }
 
 impl<M: Machine> Core<M> {
-    /// Counts one fault without a trap, and returns its outcome.
+    /// Counts one fault without a trap, and returns `outcome`.
     pub(crate) fn count_page_faulted_in(
         &self,
         outcome: Result<FaultKind, FaultError>,

@@ -1,4 +1,4 @@
-//! NUMA hint faults, which show which node accesses a page (Linux 7.2 `mm/memory.c`, `do_numa_page`).
+//! NUMA hint faults, which reveal the node that accesses a page (Linux 7.2 `mm/memory.c`, `do_numa_page`).
 
 use memwright_table::{Bits, Cursor, FrameKind, Machine, NodeChoice, NodeSet, PageSize, Present};
 
@@ -20,7 +20,7 @@ impl<M: Machine> Fault<'_, M> {
     ) -> Result<FaultKind, FaultError> {
         let page = self.restore(&mut cursor, page);
         self.follow(&mut cursor, page);
-        // A load is done now, and so is a store if the entry became writable. Otherwise the store is handled here too,
+        // A load succeeds now, and so does a store if the entry became writable. Any other store is resolved here,
         // without another trap.
         let now = cursor.peek().present().unwrap_or(page);
         if now.bits.contains(self.access.needs()) {
@@ -30,8 +30,8 @@ impl<M: Machine> Fault<'_, M> {
         self.resolve()
     }
 
-    /// Restores the rights of the area in a NUMA hint entry, with write permission if the rule grants it, so that no
-    /// write fault follows whether the page is migrated or not.
+    /// Restores the rights of the area in a NUMA hint entry. Adds write permission if the rule grants it, so that no
+    /// write fault follows, whether or not the page is migrated. Returns the page as it is mapped now.
     fn restore(self, cursor: &mut Cursor<'_, M>, page: Present) -> Present {
         let core = self.core;
         if page.size != PageSize::Size4K {
@@ -50,15 +50,15 @@ impl<M: Machine> Fault<'_, M> {
         now
     }
 
-    /// Counts the access. Migrates the page to the node of this CPU if it is on another node, and the previous hint
-    /// fault on it came from this node too (`should_numa_migrate_memory`, its second stage).
+    /// Counts the access. Migrates the page to the node of this CPU if the page is on another node and the previous
+    /// hint fault on it came from this node too (`should_numa_migrate_memory`, its second stage).
     fn follow(self, cursor: &mut Cursor<'_, M>, page: Present) {
         let core = self.core;
         let frames = core.memory.frames();
         let here = frames.topology().node_of(self.cpu);
         let frame = page.frame;
         if frames.kind(frame) != FrameKind::Anonymous {
-            // KSM has merged the page since: it has several owners.
+            // KSM has merged the page since the hint was installed, so the page has several owners.
             return;
         }
         let again = frames.remember_user(frame, here);
@@ -78,7 +78,7 @@ impl<M: Machine> Fault<'_, M> {
             then: NodeSet::EMPTY,
             interleaved: false,
         };
-        // If the page is not migrated, its entry is as complete as after a migration.
+        // If the migration fails, the entry needs no further change: its rights are restored.
         let moved = core.migrate(self.area, cursor, page, there).is_ok();
         let told = if moved { Told::Remote } else { Told::Stayed };
         core.pace().note(told);

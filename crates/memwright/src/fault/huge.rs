@@ -16,7 +16,7 @@ use crate::stats::Row;
 use crate::writable::writable;
 
 impl<M: Machine> Fault<'_, M> {
-    /// Handles the first touch of 2 MiB without a lowest-level page table. Returns `None` if a 4 KiB page is
+    /// Handles the first access to a 2 MiB range that has no lowest-level page table. Returns `None` if a 4 KiB page is
     /// to be mapped.
     #[cold]
     pub(super) fn first_touch_huge(self) -> Option<FaultKind> {
@@ -145,7 +145,7 @@ impl<M: Machine> Fault<'_, M> {
         self.core.note_gather(self.cpu, counts);
         self.core.memory.count_on(self.cpu, Row::HugeSplitsCopy, 1);
         match cursor.peek() {
-            // Other users may have dropped this page of the folio.
+            // Other users may have dropped their references to this page of the folio.
             Entry::Present(page) if self.is_reusable(page) => {
                 let access = access_bits(self.area.rights());
                 self.grant(

@@ -1,6 +1,6 @@
 //! Faults in hugetlb memory (Linux 7.2 `mm/hugetlb.c`, `hugetlb_fault`, `hugetlb_no_page` and `hugetlb_wp`).
 //!
-//! The lock of the file is held during the complete fault: two faults on one page take one page from the pool.
+//! A fault holds the lock of the file throughout, so that two faults on the same page take only one page from the pool.
 
 use memwright_table::{
     Bits, Cursor, Entry, Frame, FrameRef, Machine, NoHugePage, PageSize, Present,
@@ -46,7 +46,7 @@ impl<M: Machine> Fault<'_, M> {
         self.area.offset_of(self.page) / HUGE_PAGES
     }
 
-    /// Maps the page at an entry without one: the file's page, a copy of it, or a new page.
+    /// Maps a page where the entry maps none: the file's page, a copy of it, or a new page.
     fn map_hugetlb(
         self,
         view: &HugeView<'_, M>,
@@ -103,8 +103,8 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Whether a userfaultfd must be notified of the fault: a minor fault if the file has the page, otherwise a missing
-    /// one.
+    /// Returns `FaultError::Watched` if a userfaultfd must be notified of the fault: of a minor fault if the file has
+    /// the page, otherwise of a missing fault.
     fn check_watched_hugetlb(self, there: Option<Frame>) -> Result<(), FaultError> {
         let flags = self.area.flags();
         if there.is_none() && flags.contains(AreaFlags::UFFD_MISSING) {
@@ -116,7 +116,8 @@ impl<M: Machine> Fault<'_, M> {
         Ok(())
     }
 
-    /// Takes a page from the pool for private memory; the reserved one, if there is one. Its contents are undefined.
+    /// Takes a page from the pool for private memory. Uses the reservation for this page, if the area has one left. The
+    /// contents of the page are undefined.
     pub(crate) fn take_own_hugetlb<'a>(
         &'a self,
         view: &HugeView<'a, M>,
@@ -127,7 +128,7 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Maps a page of private memory that is exclusive to this entry.
+    /// Maps a page of private memory that is exclusive to this entry. If that fails, restores the reservation.
     fn enter_own_hugetlb(
         &self,
         view: &HugeView<'_, M>,
@@ -141,7 +142,7 @@ impl<M: Machine> Fault<'_, M> {
         entered
     }
 
-    /// Restores the reservation after the page taken for this fault was freed.
+    /// Restores the reservation for the page, after the page that was taken for this fault has been freed.
     pub(crate) fn restore_hugetlb(&self, view: &HugeView<'_, M>) {
         if let Some(own) = view.own {
             let index = self.huge_index();
@@ -149,7 +150,7 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Maps a page if the entry has none, with the bits that `bits` derives from what the entry passes on.
+    /// Maps `page` if the entry maps no page. `bits` computes the bits of the new entry from those that it inherits.
     fn enter_hugetlb(
         &self,
         page: FrameRef<'_, M>,
@@ -168,8 +169,8 @@ impl<M: Machine> Fault<'_, M> {
         Ok(())
     }
 
-    /// Handles a store to a private page that is not exclusive: marks it exclusive if this is its only reference,
-    /// otherwise copies it.
+    /// Handles a store to a private page that is not exclusive: marks the page exclusive if the entry holds the only
+    /// reference to it, otherwise copies it.
     ///
     /// # Locks
     /// The caller holds the lock of the file.
@@ -190,11 +191,11 @@ impl<M: Machine> Fault<'_, M> {
             );
             return Ok(FaultKind::WriteOnly);
         }
-        // Keeps the page while it is copied without the lock of the entry.
+        // The reference keeps the page allocated while it is copied without the lock of the entry.
         let source = frames.share(page.frame);
         drop(cursor);
         let view = self.hugetlb_view()?;
-        // The reservation for this page was used when it was first mapped private.
+        // Uses the reservation for this page if it is left: the first private page at this index consumed it.
         let copy = self.take_own_hugetlb(&view)?;
         memory.copy_huge(source.frame(), copy.frame());
         let mut cursor = self.core.table.cursor(huge::around(self.page));
@@ -214,7 +215,7 @@ impl<M: Machine> Fault<'_, M> {
                 self.core.note_gather(self.cpu, counts);
                 Ok(FaultKind::Copy)
             }
-            // The page was unmapped meanwhile: the access faults again and finds the present entry.
+            // Another thread changed the entry meanwhile: the access faults again and finds the current entry.
             Entry::Present(_)
             | Entry::Empty
             | Entry::Marker(_)

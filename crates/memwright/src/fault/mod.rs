@@ -1,8 +1,8 @@
 //! The page fault handler, one file per outcome.
 //!
-//! A fault finds its area with the areas locked for reading, then its entry under the lock of one page table, and
-//! leaves the entry so that the access succeeds. It gets pages from an object before it takes the page-table lock, and
-//! checks the entry again afterwards.
+//! A fault finds its area with the areas locked for reading, and then the entry under the lock of one page table. It
+//! changes the entry so that the access succeeds. If an object has the page, the fault gets the page from the object
+//! before it takes the page-table lock, and checks the entry again afterwards.
 
 mod anon;
 mod copy;
@@ -39,8 +39,8 @@ pub struct Access {
     pub write: bool,
     /// An instruction fetch.
     pub fetch: bool,
-    /// Made by the thread itself or on its behalf, so that the protection-key register of its CPU applies; false if
-    /// made by another process.
+    /// The access was made by the thread itself or on its behalf, so the protection-key register of its CPU applies.
+    /// False if another process made the access.
     pub user: bool,
 }
 
@@ -122,7 +122,7 @@ pub enum FaultKind {
     Hint,
     /// The page was read from swap.
     SwapIn,
-    /// The page was in swap, and in memory for another of its owners.
+    /// The page was found in the swap cache.
     SwapCached,
     /// The entry permitted the access already.
     Spurious,
@@ -187,7 +187,7 @@ impl FaultKind {
         }
     }
 
-    /// Whether a device was read (`ru_majflt`).
+    /// Whether the page was read from a swap device (`ru_majflt`).
     #[inline]
     pub const fn is_major(self) -> bool {
         matches!(self, Self::SwapIn)
@@ -217,8 +217,8 @@ impl<M: Machine> AddressSpace<M> {
     /// Resolves a page fault: afterwards the access succeeds, or faults again for another reason.
     ///
     /// # Errors
-    /// See [`FaultError`]; nothing visible to the program has changed. On `WouldBlock` the caller waits, on
-    /// `OutOfMemory` it frees memory; then it retries.
+    /// See [`FaultError`]. Nothing visible to the program has changed. The caller waits on `WouldBlock` and frees
+    /// memory on `OutOfMemory`; then it retries.
     ///
     /// # Locks
     /// Takes the lock of the areas: for reading, or for writing to expand a stack.
@@ -239,7 +239,7 @@ impl<M: Machine> AddressSpace<M> {
 
 impl<M: Machine> Core<M> {
     /// Resolves a fault without counting it.
-    // The counted path, which every program takes, has this inlined.
+    // Inlined into `AddressSpace::fault`, the path of every fault of a program.
     #[inline(always)]
     pub(crate) fn fault(
         &self,
@@ -266,8 +266,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Counts a fault that failed. If the hugetlb pool was empty, retries after unmapping pages from children, if
-    /// possible.
+    /// Counts a fault that failed. If the hugetlb pool had no page, tries to resolve the fault by unmapping the page
+    /// from child processes.
     #[cold]
     fn failed_fault(
         &self,
@@ -296,9 +296,9 @@ impl<M: Machine> Core<M> {
         Err(error)
     }
 
-    /// Clears a leftover write-protection marker, before the page is reported to a userfaultfd as missing or the object
-    /// turns out not to have it (Linux 7.2 `mm/memory.c`, `pte_marker_clear`). A marker that covers more than the page
-    /// remains.
+    /// Clears a write-protection marker on `page` that is left over although no userfaultfd write-protects the area any
+    /// more (Linux 7.2 `mm/memory.c`, `pte_marker_clear`). Called if a userfaultfd is to be notified of the fault, or
+    /// if the object cannot provide the page. Does not clear a marker that covers more than this page.
     fn clear_left_marker(&self, cpu: CpuId, page: memwright_table::Page) {
         let areas = self.areas.read(cpu);
         let flags = areas.map.find(page).map(Area::flags).unwrap_or_default();
@@ -364,7 +364,7 @@ impl<M: Machine> Fault<'_, M> {
         key.err().unwrap_or(FaultError::Denied)
     }
 
-    /// Gives the area an anon_vma if it has none, before it gets a private page.
+    /// Attaches an anon_vma to the area, if it has none. Called before a private page is mapped in the area.
     #[inline]
     pub(crate) fn note_private(self) {
         // Test before storing: a store would take the cache line from the other CPUs at each fault.
@@ -381,8 +381,8 @@ impl<M: Machine> Fault<'_, M> {
         self.area.anon_vma.found(anon_vma);
     }
 
-    /// Checks an entry that maps no page. Returns the bits that a page mapped here inherits, or an error if none may be
-    /// mapped.
+    /// Checks an entry that maps no page. Returns the bits that a page mapped here inherits from the entry, or an error
+    /// if no page can be mapped here now.
     pub(crate) fn check_absent(self, entry: Entry) -> Result<Bits, FaultError> {
         match entry {
             Entry::Empty => Ok(Bits::empty()),
@@ -392,7 +392,8 @@ impl<M: Machine> Fault<'_, M> {
                 } else if marks.contains(Marks::POISON) {
                     Err(FaultError::Poison)
                 } else {
-                    // A page mapped here inherits the write protection, unless it is no longer in force.
+                    // A page mapped here inherits the write protection, unless no userfaultfd write-protects the area
+                    // any more.
                     let watched = self.area.flags().contains(AreaFlags::UFFD_WP);
                     Ok(if watched {
                         Bits::UFFD_WP
@@ -401,14 +402,15 @@ impl<M: Machine> Fault<'_, M> {
                     })
                 }
             }
-            // The frame is being migrated, or the entry has just changed: the access is retried.
+            // The page is being migrated, or another thread has just changed the entry: the caller retries the access.
             Entry::Migrating(_) | Entry::Present(_) | Entry::Swapped(_) => {
                 Err(FaultError::WouldBlock)
             }
         }
     }
 
-    /// Like `check_absent`, and also handles userfaultfd and the memory policy of the area.
+    /// Like `check_absent`, and also reports a missing page to the userfaultfd of the area and applies the area's
+    /// memory policy.
     #[inline]
     pub(crate) fn check_fill(self, entry: Entry) -> Result<Bits, FaultError> {
         if self.area.flags().intersects(AreaFlags::ON_FILL) {
@@ -418,9 +420,11 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// The slow path of `check_fill`, for areas with a userfaultfd or a memory policy. A missing
-    /// page of anonymous memory is reported. A page under a write-protection marker is mapped write-protected, even for
-    /// a store that is to be reported (Linux 7.2 `mm/memory.c`, `pte_marker_handle_uffd_wp`).
+    /// The slow path of `check_fill`, for areas with a userfaultfd or a memory policy. Reports a missing page of
+    /// anonymous memory to the userfaultfd that is registered for missing pages of the area. A page under a
+    /// write-protection marker is mapped write-protected, even for a store: the store faults again on the present page,
+    /// and that fault is reported to the userfaultfd (Linux 7.2 `mm/memory.c`, `pte_marker_handle_uffd_wp`). In
+    /// asynchronous mode no store is reported, so the store's page is mapped without protection.
     #[cold]
     fn check_watched_fill(self, entry: Entry) -> Result<Bits, FaultError> {
         let inherited = self.check_absent(entry)?;
@@ -437,7 +441,7 @@ impl<M: Machine> Fault<'_, M> {
             return Ok(inherited);
         }
         self.place();
-        // The store is reported by its next fault, at a page that is present and write-protected.
+        // The store faults again on the present, write-protected page, and that fault is reported to the userfaultfd.
         let told = flags.contains(AreaFlags::UFFD_WP) && !flags.contains(AreaFlags::UFFD_ASYNC);
         Ok(if told { inherited } else { Bits::empty() })
     }

@@ -1,5 +1,5 @@
-//! Faults on an entry that maps a page: spurious, or to be resolved by a permission or a copy (Linux 7.2 `mm/memory.c`,
-//! `do_wp_page`).
+//! Faults on an entry that maps a page: spurious faults, and faults that are resolved by adding a permission or by
+//! copying the page (Linux 7.2 `mm/memory.c`, `do_wp_page`).
 
 use memwright_table::{Bits, Cursor, Entry, Invalidation, Machine, PageSize, Present};
 
@@ -44,7 +44,8 @@ impl<M: Machine> Fault<'_, M> {
             if flags.contains(AreaFlags::UFFD_WP) && !flags.contains(AreaFlags::UFFD_ASYNC) {
                 return Err(FaultError::Watched(WatchedFault::WriteProtected));
             }
-            // The page is about to be written. Of a huge page, only 4 KiB are.
+            // The store is permitted, so the written page loses its protection. Of a huge page, that is one 4 KiB page;
+            // a hugetlb page is not split.
             let splits = !self.area.flags().contains(AreaFlags::HUGETLB);
             if page.size != PageSize::Size4K && splits {
                 self.split_for_store(cursor)?;
@@ -54,7 +55,7 @@ impl<M: Machine> Fault<'_, M> {
             page.bits -= Bits::UFFD_WP;
         }
         let view = self.area.view();
-        // The bits after the store: the page counts as written.
+        // The bits that the rule checks: the store sets soft-dirty.
         let bits = page.bits | access | Bits::SOFT_DIRTY;
         match writable(view, bits) {
             Verdict::Writable => {
@@ -63,7 +64,7 @@ impl<M: Machine> Fault<'_, M> {
             }
             Verdict::NotExclusive => self.write_shared_frame(cursor, page),
             Verdict::MustNotify => {
-                // The object's locks rank before the table's.
+                // The object's locks rank before the page-table lock.
                 drop(cursor);
                 self.notify_then_write()
             }
@@ -126,8 +127,8 @@ impl<M: Machine> Fault<'_, M> {
                 self.grant(&mut cursor, access_bits(self.area.rights()) | WRITTEN);
                 Ok(FaultKind::WriteOnly)
             }
-            // The page was unmapped, cleaned or protected meanwhile: the access faults again and finds the present
-            // entry.
+            // The page was unmapped, cleaned or write-protected meanwhile: the access faults again and finds the
+            // current entry.
             Entry::Present(_)
             | Entry::Empty
             | Entry::Marker(_)
@@ -136,7 +137,7 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// Handles a fault that the entry permits: this CPU held a stale translation, which is flushed (rule:
+    /// Handles a fault on an access that the entry permits: flushes the stale translation that this CPU held (rule:
     /// flush-what-shrank).
     fn spurious(self, cursor: Cursor<'_, M>) -> FaultKind {
         drop(cursor);

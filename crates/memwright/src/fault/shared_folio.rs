@@ -48,7 +48,8 @@ impl<M: Machine> Fault<'_, M> {
         else {
             return;
         };
-        // If the object must be notified of stores, each page is announced by its own first store.
+        // If the object must be notified of stores, map the pages clean: the first store to each page faults and
+        // notifies it.
         let state = if object.notify_first_write() {
             Bits::empty()
         } else {
@@ -64,9 +65,9 @@ impl<M: Machine> Fault<'_, M> {
     }
 }
 
-/// Returns the pages that a fault at `page` maps, which is page `within` of a folio of `order`: the complete folio, if
-/// it is inside the area and one lowest-level page table, and no single page has to be reported to a userfaultfd.
-/// `None` if only the page itself is mapped.
+/// Returns the pages that a fault at `page` maps, where `page` is page `within` of a folio of `order`: the complete
+/// folio, if it is inside the area and one lowest-level page table, and no fault on a single page has to be reported to
+/// a userfaultfd. Returns `None` if only `page` is mapped.
 fn shown_together(
     page: Page,
     within: u64,
@@ -74,7 +75,7 @@ fn shown_together(
     area: PageRange,
     is_watched: bool,
 ) -> Option<PageRange> {
-    // A huge entry for the folio was tried before, and a single page is a folio of order 0.
+    // Order 0 is a single page. For a folio of `FOLIO_ORDER`, the fault has tried a huge entry before.
     if is_watched || order == 0 || order >= FOLIO_ORDER {
         return None;
     }

@@ -8,7 +8,7 @@ use crate::stats::Row;
 use crate::vma::{AreaFlags, STACK_GUARD_PAGES};
 
 impl<M: Machine> Core<M> {
-    /// Expands the area above `page` down to it, if it is a stack and the limits permit it.
+    /// Expands the area above `page` down to `page`, if that area is a stack and the limits permit it.
     #[cold]
     pub(crate) fn grow_stack(&self, page: Page) -> Result<(), FaultError> {
         let mut areas = self.areas.write();

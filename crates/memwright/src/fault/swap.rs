@@ -12,7 +12,7 @@ use crate::stats::Row;
 use crate::swap::{Cached, DeviceError, Window};
 use crate::writable::writable;
 
-/// The bits that the entry gets back from the swap entry, whatever the access.
+/// The bits that the new entry takes over from the swap entry, whatever the access.
 const RESTORED: Bits = Bits::SOFT_DIRTY.union(Bits::UFFD_WP).union(Bits::WATCHED);
 
 /// A page that was swapped in and is not mapped yet.
@@ -74,8 +74,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         page
     }
 
-    /// Returns the bits of the entry of a page that was swapped in. Tracking bits are restored before the rule is
-    /// applied.
+    /// Returns the bits of the entry of a page that was swapped in. The tracking bits of the swap entry are included
+    /// when the rule decides on write permission.
     pub(super) fn bits_of(self, carried: Bits, exclusive: bool, stores: bool) -> Bits {
         let mut bits = access_bits(self.area.rights()) | Bits::ACCESSED | (carried & RESTORED);
         if exclusive {
@@ -94,7 +94,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         bits
     }
 
-    /// Gets the page into a frame, and ends the use of the slot by this entry.
+    /// Brings the page of a swap entry into a frame, and ends the entry's use of the slot.
     pub(super) fn bring(self, swapped: Swapped, stores: bool) -> Result<Back<'a, M>, FaultError> {
         let memory = &*self.core.memory;
         let (frames, swap) = (memory.frames(), memory.swap());
@@ -107,7 +107,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         self.take_over(swapped, (frame, read), found.uses, stores)
     }
 
-    /// Completes `bring` after the read: `uses` entries named the slot before.
+    /// Completes `bring` after the read. `uses` is the number of entries that named the slot when the read began.
     #[inline(always)]
     pub(super) fn take_over(
         self,
@@ -144,7 +144,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         })
     }
 
-    /// Completes `bring` for a page that another of its owners has swapped in, to `frame`.
+    /// Completes `bring` for a page that another of its owners has already swapped in, to `frame`.
     pub(super) fn bring_cached(
         self,
         swapped: Swapped,

@@ -15,7 +15,7 @@ use crate::swap::{ComingFrames, Direction, MOST, Place, Transfers, Window};
 /// Pages that a lowest-level page table maps.
 const TABLE_PAGES: u64 = 512;
 
-/// Pages that are being read, the one that faulted first: consecutive in memory and on the device.
+/// Pages that are being read, consecutive in memory and on the device. The first is the page that faulted.
 struct Run<'a, M: Machine> {
     pages: [Option<(Swapped, FrameRef<'a, M>)>; MOST as usize],
     transfers: Transfers<M, { MOST as usize }>,
@@ -26,9 +26,9 @@ struct Run<'a, M: Machine> {
 }
 
 impl<'a, M: Machine> Fault<'a, M> {
-    /// Swaps in the page of the entry under the cursor, and the pages that follow it, as long as their slots follow its
-    /// own. All reads are submitted before the first is waited for. The caller handles a store to a write-protected
-    /// page itself.
+    /// Swaps in the page of the entry under the cursor, and the pages that follow it as long as their slots are
+    /// consecutive. Submits all reads before it waits for the first. The caller handles a store to a page that a
+    /// userfaultfd write-protects, and does not call this function for it.
     #[inline(never)]
     pub(super) fn swap_in_around(
         self,
@@ -38,12 +38,12 @@ impl<'a, M: Machine> Fault<'a, M> {
         let core = self.core;
         let window = self.area.window.get();
         let (first, ahead) = window.ahead();
-        // The pages read ahead last may be in this page table too.
+        // `hits` locks page tables, and the pages of the last readahead may be in this one.
         drop(cursor);
         let came_again = self.page.number().wrapping_sub(first.number()) < ahead;
         let hits = self.hits(window, 0) + u64::from(came_again);
         let wanted = window.pages_at(self.page, hits);
-        // Pages of the same page table are changed under one lock.
+        // The lock of one page table is held, so the range ends where that table ends.
         let table_end = (self.page.number() | (TABLE_PAGES - 1)) + 1;
         let end = (self.page.number() + wanted).min(table_end);
         let end = Page::new(end).min(self.area.end());
@@ -68,9 +68,9 @@ impl<'a, M: Machine> Fault<'a, M> {
         kind
     }
 
-    /// Submits the reads of the page that faulted and of those that follow it in the cursor's range: in consecutive
-    /// slots that only one entry names, as far as frames are available. `alone` says whether that holds for the first
-    /// slot.
+    /// Submits the reads of the page that faulted and of the pages that follow it in the cursor's range, as far as
+    /// frames are available. The slots must be consecutive, and each slot after the first must be named by a single
+    /// entry. `alone` says whether the first slot is also named by a single entry.
     ///
     /// # Errors
     /// No frame is available for the first page.
@@ -93,7 +93,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         let count = 1 + swap.count_alone(next, count - 1);
         let mut coming = ComingFrames::new(memory, FrameKind::Anonymous);
         for (number, swapped) in (0..count).zip(entries) {
-            // A page with several owners gets a single frame: its owners share it, and parts of a folio are not shared.
+            // A page with several owners gets a frame outside any folio: its owners share the frame, and parts of a
+            // folio are not shared.
             let left = if number == 0 && !alone {
                 1
             } else {
@@ -114,8 +115,8 @@ impl<'a, M: Machine> Fault<'a, M> {
     }
 
     /// Maps the pages that were read. The lock of the page table has been held since the reads were submitted, so the
-    /// entries are unchanged. A page that could not be read stays in swap. The outcome for the first page is that of
-    /// the fault.
+    /// entries are unchanged. A page that could not be read stays in swap. Returns the outcome for the first page,
+    /// which is the outcome of the fault.
     fn show_run(
         self,
         cursor: &mut Cursor<'_, M>,
@@ -161,8 +162,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         result
     }
 
-    /// Waits for all pages except the first, and frees the frames of those that could not be read. Returns the other
-    /// frames.
+    /// Waits for the reads of all pages except the first, and frees the frames of the pages that could not be read.
+    /// Returns the frames of the pages that were read, each at its position in the run.
     fn await_others(self, run: &mut Run<'a, M>) -> [Option<Frame>; MOST as usize] {
         let memory = &*self.core.memory;
         let mut came = [None; MOST as usize];
@@ -209,8 +210,8 @@ impl<'a, M: Machine> Fault<'a, M> {
         Ok(read > 0)
     }
 
-    /// Counts the pages of the last readahead that were accessed since: through this address space, or, as a bit in
-    /// `asked` says for each, through the object.
+    /// Counts the pages of the last readahead that were accessed since, through this address space or through the
+    /// object. `asked` has a bit set for each page that was accessed through the object.
     fn hits(self, window: Window, asked: u64) -> u64 {
         let core = self.core;
         let (first, ahead) = window.ahead();
@@ -234,8 +235,7 @@ impl<'a, M: Machine> Fault<'a, M> {
     }
 }
 
-/// Returns the entries of the cursor's range whose slots follow that of `swapped`, which is the first, and their
-/// number.
+/// Returns the entries of the cursor's range whose slots are consecutive, starting with `swapped`, and their number.
 fn entries_from<M: Machine>(
     cursor: &mut Cursor<'_, M>,
     swapped: Swapped,

@@ -10,8 +10,8 @@ use crate::space::{AddressSpace, Area, Areas, Core};
 use crate::swap::Place;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Swaps in pages from `from` on that are on swap device `device`, at most `most`. Returns where to continue, or
-    /// `None` at the end of the address space.
+    /// Swaps in at most `most` pages that are on swap device `device`, from `from` on. Returns the page to continue
+    /// with, or `None` at the end of the address space.
     ///
     /// # Errors
     /// `OutOfMemory` or `Io`; pages that were swapped in before stay in memory.
@@ -37,8 +37,9 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Like `AddressSpace::bring_back`, for the pages of `range`, which is in `area`, on `device` or on any device.
-    /// Subtracts the pages from `left`.
+    /// Swaps in the pages of `range`, which is in `area`, that are on `device`, or on any device if `device` is `None`.
+    /// Subtracts the number of pages from `left`. Returns the page to continue with once `left` is used up, or `None`
+    /// at the end of the range.
     pub(crate) fn bring_back(
         &self,
         areas: &Areas<M>,
@@ -65,7 +66,8 @@ impl<M: Machine> Core<M> {
                         access: Access::READ,
                     };
                     let kind = fault.bring_unasked(&mut cursor, page)?;
-                    // `do_swap_page` counts them as major faults for a collapse; `unuse_pte` does not.
+                    // Linux counts a major fault for each page read for a collapse (`do_swap_page`), but none for
+                    // swapoff (`unuse_pte`).
                     if device.is_none() && kind.is_major() {
                         let read_back = &self.memory.huge().scan.read_back;
                         read_back.fetch_add(1, Ordering::Relaxed);
@@ -87,7 +89,7 @@ impl<M: Machine> Core<M> {
 }
 
 impl<M: Machine> Fault<'_, M> {
-    /// Maps the page of the entry under the cursor as not accessed.
+    /// Swaps in the page of the entry under the cursor, and maps it as not accessed.
     fn bring_unasked(
         self,
         cursor: &mut Cursor<'_, M>,

@@ -107,9 +107,9 @@ impl SizeMode {
 pub enum SharedMode {
     /// All.
     Always = 0,
-    /// All, for huge pages inside the object's size. Here the same holds for [`Always`](Self::Always).
+    /// All, for huge pages inside the object's size. [`Always`](Self::Always) has the same limit here.
     WithinSize = 1,
-    /// That mapped by areas advised by `MADV_HUGEPAGE`.
+    /// Memory mapped by areas advised by `MADV_HUGEPAGE`.
     Advised = 2,
     /// None, except by `MADV_COLLAPSE`.
     Never = 3,
@@ -141,9 +141,9 @@ impl SharedMode {
         }
     }
 
-    /// Whether a first touch allocates a huge page, in an area with or without `MADV_HUGEPAGE`, as `asked` says (Linux
-    /// 7.2 `mm/shmem.c`, `shmem_get_orders_within_size` and `shmem_huge_global_enabled`). If this mode is for all
-    /// sizes, `Force` applies to 2 MiB only.
+    /// Whether a first touch allocates a huge page. `asked` says whether the area has `MADV_HUGEPAGE` (Linux 7.2
+    /// `mm/shmem.c`, `shmem_get_orders_within_size` and `shmem_huge_global_enabled`). If this mode is for all sizes,
+    /// `Force` applies to 2 MiB only.
     pub const fn allows(self, asked: bool) -> bool {
         match self {
             Self::Always | Self::WithinSize | Self::Force => true,
@@ -173,7 +173,7 @@ pub enum SharedSizeMode {
     Inherit = 1,
     /// All, for folios inside the object's size.
     WithinSize = 2,
-    /// That mapped by areas advised by `MADV_HUGEPAGE`.
+    /// Memory mapped by areas advised by `MADV_HUGEPAGE`.
     Advised = 3,
     /// None.
     Never = 4,
@@ -216,11 +216,11 @@ impl SharedSizeMode {
 /// Which setting applies to an object of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedSetting {
-    /// The one for all sizes: a file that is on no mounted file system.
+    /// The setting for all sizes, for a file that is on no mounted file system.
     File,
-    /// The one for each size: shared anonymous memory.
+    /// The settings for each size, for shared anonymous memory.
     Anonymous,
-    /// That of the mounted file system, unless the one for all sizes is `Deny` or `Force`.
+    /// The setting of the mounted file system, unless the setting for all sizes is `Deny` or `Force`.
     Mount(SharedMode),
 }
 
@@ -247,12 +247,13 @@ impl HugeRefusal {
     }
 }
 
-/// What a huge page is requested by.
+/// What requests a huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugeAsker {
     /// A fault or khugepaged: the settings apply.
     Setting,
-    /// An explicit collapse (`MADV_COLLAPSE`): the mode does not apply.
+    /// An explicit collapse (`MADV_COLLAPSE`), or a fault in shared memory: the mode for anonymous memory does not
+    /// apply.
     Program,
 }
 
@@ -284,8 +285,8 @@ pub fn may_be_huge(
     !refused && (enabled || forced)
 }
 
-/// Droppable memory has 4 KiB pages only. Memory registered with a userfaultfd may have huge pages: a fault maps none
-/// only if its missing page is reported, or if there is a marker.
+/// Droppable memory has 4 KiB pages only. Memory registered with a userfaultfd may have huge pages. A fault there maps
+/// a 4 KiB page only if it reports a missing page to the userfaultfd, or if it finds a marker.
 const SMALL_ONLY: AreaFlags = AreaFlags::DROPPABLE;
 
 /// Returns the 2 MiB range that contains `page`.
@@ -302,7 +303,8 @@ pub struct HugeSettings {
     pub defrag: AtomicU8,
     /// Which shared memory gets huge pages: a [`SharedMode`].
     shared: AtomicU8,
-    /// Whether any shared memory gets folios that 4 KiB entries map. The only word that faults read.
+    /// Whether any shared memory gets folios that 4 KiB entries map. Faults read the other settings only if this is
+    /// set.
     shared_of_pages: AtomicBool,
     /// Whether a file system was mounted whose files may have huge pages.
     mounts: AtomicBool,
@@ -319,7 +321,7 @@ pub struct HugeSettings {
 /// The settings and counts of khugepaged (`khugepaged/`).
 #[derive(Debug)]
 pub struct ScanSettings {
-    /// Whether an allocation may compact memory. It has no effect: no allocation does.
+    /// Whether allocations of khugepaged may compact memory. The setting has no effect, because no allocation does.
     pub defrag: AtomicBool,
     /// Milliseconds between scans.
     pub sleep: AtomicU32,
@@ -341,7 +343,7 @@ pub struct ScanSettings {
     pub read_back: AtomicU64,
 }
 
-/// Not the number of a frame.
+/// The value of `zero` while no huge zero page is allocated.
 const NONE: u32 = u32::MAX;
 
 impl Default for HugeSettings {
@@ -419,9 +421,9 @@ impl HugeSettings {
         self.shared_of_pages.load(Ordering::Relaxed)
     }
 
-    /// Returns the orders below 2 MiB that a first touch of shared memory with this setting may allocate, in an area
-    /// with or without `MADV_HUGEPAGE`, as `asked` says (Linux 7.2 `mm/shmem.c`, `shmem_allowable_huge_orders`). A file
-    /// that gets huge pages gets all orders, unless they are forced.
+    /// Returns the orders below 2 MiB that a first touch of shared memory with this setting may allocate. `asked` says
+    /// whether the area has `MADV_HUGEPAGE` (Linux 7.2 `mm/shmem.c`, `shmem_allowable_huge_orders`). A file that gets
+    /// huge pages gets all orders, unless huge pages are forced.
     pub(crate) fn shared_orders(&self, setting: SharedSetting, asked: bool) -> FolioOrders {
         let all = self.shared_mode();
         let of_file = |mode: SharedMode| {
@@ -442,7 +444,7 @@ impl HugeSettings {
     }
 
     /// Returns the order of the largest folio that a first touch may allocate for shared memory with this setting, in
-    /// any area. A file gets the smaller ones only if it gets that of 2 MiB.
+    /// any area. A file gets smaller folios only if it gets huge pages.
     pub(crate) fn largest_shared(&self, setting: SharedSetting) -> Option<u8> {
         if self.allows_shared(setting, true) {
             return Some(FOLIO_ORDER);
@@ -450,8 +452,8 @@ impl HugeSettings {
         self.shared_orders(setting, true).largest_first().next()
     }
 
-    /// Whether a first touch of shared memory with this setting allocates a huge page, in an area with or without
-    /// `MADV_HUGEPAGE`, as `asked` says.
+    /// Whether a first touch of shared memory with this setting allocates a huge page. `asked` says whether the area
+    /// has `MADV_HUGEPAGE`.
     pub(crate) fn allows_shared(&self, setting: SharedSetting, asked: bool) -> bool {
         let mode = match setting {
             SharedSetting::File => self.shared_mode(),
@@ -463,7 +465,7 @@ impl HugeSettings {
         mode.allows(asked)
     }
 
-    /// Returns the number of huge zero pages: 1 once it was needed.
+    /// Returns the number of huge zero pages: 1 once one was needed, 0 before.
     pub fn zero_pages(&self) -> u64 {
         u64::from(self.zero.load(Ordering::Relaxed) != NONE)
     }
@@ -556,7 +558,7 @@ impl<M: Machine> Core<M> {
             let mode = self.memory.huge_mode();
             return may_be_huge(area.flags(), mode, self.huge_refusal(), asker);
         };
-        // Shared memory has its own setting.
+        // The object checks the setting of shared memory.
         let asked = area.flags().contains(AreaFlags::HUGE);
         let enabled = match asker {
             HugeAsker::Setting => object.may_be_huge(&self.memory, asked),
@@ -592,7 +594,7 @@ mod tests {
         use {SharedMode::*, SharedSizeMode as Size};
         #[rustfmt::skip]
         let rows = [
-            // For all sizes, for this size, the effective mode of shared anonymous memory.
+            // The mode for all sizes, the mode for this size, the effective mode of shared anonymous memory.
             (Never,   Size::Inherit, Never),
             (Always,  Size::Inherit, Always),
             (Never,   Size::Always,  Always),
@@ -627,8 +629,8 @@ mod tests {
         let (anonymous, asked) = (some(&[2, 4]), some(&[2, 3, 4]));
         #[rustfmt::skip]
         let rows = [
-            // For all sizes, whether the area is advised; the orders of files, and of shared anonymous memory with 16
-            // KiB always, 32 KiB advised, 64 KiB within the size and 128 KiB inherited.
+            // The mode for all sizes, whether the area is advised; the orders of files, and of shared anonymous memory
+            // with the modes: 16 KiB always, 32 KiB advised, 64 KiB within the size, 128 KiB inherited.
             (Never,      false, none, anonymous),
             (Never,      true,  none, asked),
             (Always,     false, all,  anonymous.with(5)),
@@ -693,8 +695,8 @@ mod tests {
         use SharedMode::*;
         #[rustfmt::skip]
         let rows = [
-            // For all sizes, of the mount; whether files get 2 MiB in areas that are not advised and that are; whether
-            // they get smaller orders too.
+            // The mode for all sizes, the mode of the mount; whether files get 2 MiB, and whether they get smaller
+            // orders, each in areas that are not advised and in areas that are.
             (Never,  Always,     [true, true],   [true, true]),
             (Never,  WithinSize, [true, true],   [true, true]),
             (Never,  Advised,    [false, true],  [false, true]),

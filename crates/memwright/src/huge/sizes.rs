@@ -98,7 +98,7 @@ pub struct SizeSettings {
     /// Which shared anonymous memory gets folios of each size: a [`SharedSizeMode`].
     shared: [AtomicU8; SIZES],
     counts: [SizeCounts; SIZES],
-    /// Whether any size below 2 MiB is enabled. The only word that faults read.
+    /// Whether any size below 2 MiB is enabled. Faults read the other settings only if this is set.
     any_of_pages: AtomicU8,
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn mergeable(flags: AreaFlags, on: bool) -> AreaFlags {
 }
 
 /// Returns the bits of an entry with these bits after its page got a private frame. The page holds the only copy of its
-/// contents, so it is dirty, but in software only: no store has to be reported.
+/// contents, so it is dirty. Only the software bit is set, because there is no store to report to the write tracking.
 fn own_bits(bits: Bits) -> Bits {
     (bits - (Bits::MERGED | Bits::BORROWED)) | Bits::EXCLUSIVE | Bits::FOLDED_DIRTY
 }
@@ -98,7 +98,7 @@ impl<M: Machine> AddressSpace<M> {
         Ok(core.change_flags(&mut areas, range, Holes::Pass, rule)?)
     }
 
-    /// Whether every area that may be mergeable is (`PR_GET_MEMORY_MERGE`).
+    /// Whether all areas that can be mergeable are mergeable, including future ones (`PR_GET_MEMORY_MERGE`).
     pub fn merges_all(&self) -> bool {
         self.core.areas.read(self.core.cpu()).merge_all
     }
@@ -142,7 +142,7 @@ impl<M: Machine> AddressSpace<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Walks the entries of all mergeable areas.
+    /// Counts the KSM pages, by a walk of the entries of all mergeable areas.
     fn merged_pages(&self) -> MergedPages {
         let mut found = MergedPages::default();
         if self.merge_number() == UNSCANNED {
@@ -207,15 +207,15 @@ impl<M: Machine> Core<M> {
         self.memory.count_on(cpu, Row::UnmergesWritten, 1);
     }
 
-    /// Whether a page maps a KSM frame, or the zero page because it was merged.
+    /// Whether the entry of `page` maps a KSM frame, or maps the zero page because the page was merged.
     pub(crate) fn is_merged(&self, page: Present) -> bool {
         page.bits.contains(Bits::MERGED)
             || page.size == PageSize::Size4K
                 && self.memory.frames().kind(page.frame) == FrameKind::Merged
     }
 
-    /// Gives the page under the cursor a private frame: empty the entry, flush, set the new entry (rule:
-    /// flush-what-shrank).
+    /// Replaces the KSM page under the cursor by a private copy: empties the entry, flushes, then sets the new entry
+    /// (rule: flush-what-shrank).
     fn unmerge_page(
         &self,
         area: &Area<M>,

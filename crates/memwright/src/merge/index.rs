@@ -105,12 +105,12 @@ impl<T: Copy> Index<T> {
         self.used = 0;
     }
 
-    /// The values, with their digests.
+    /// Returns the values, with their digests.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, T)> + '_ {
         self.places.iter().flatten().copied()
     }
 
-    /// The place where the search for a digest begins.
+    /// Returns the place where the search for a digest begins, or `None` if the index is empty.
     fn home(&self, digest: u64) -> Option<usize> {
         let mask = self.places.len().checked_sub(1)?;
         Some(digest as usize & mask)
@@ -128,7 +128,7 @@ impl<T: Copy> Index<T> {
         place
     }
 
-    /// Empties a place, and moves later values up so that their searches still find them.
+    /// Empties a place, and moves later values up so that searches still find them.
     fn empty(&mut self, place: usize) {
         let mask = self.places.len() - 1;
         self.used -= 1;

@@ -6,12 +6,14 @@
 //! A page with the digest of a KSM page is mapped to its frame; two pages with the same digest get a new KSM frame.
 //!
 //! **The comparison decides**, and it is made while the page cannot be written: the entry is write-protected and
-//! flushed on every CPU, then the bytes are compared, and only then the entry maps the other frame. Otherwise write
-//! permission is restored by the rule. A page that is pinned, has an extra reference or is being migrated is skipped.
+//! flushed on every CPU, then the bytes are compared, and only then the entry maps the other frame. If the bytes
+//! differ, write permission is restored where the rule allows it. A page that is pinned, has an extra reference or is
+//! being migrated is skipped.
 //!
-//! **A KSM page is never exclusive.** Its frame has its own kind, and one reference more than it has entries: that of
-//! the index. The rule denies write permission to [`MERGED`](memwright_table::Bits::MERGED) entries, so a store copies
-//! the page. Zero-filled pages may map the zero page instead; the bit distinguishes them from untouched memory.
+//! **A KSM page is never exclusive.** Its frame has a separate kind. The index holds one reference to the frame, in
+//! addition to those of the entries. The rule denies write permission to [`MERGED`](memwright_table::Bits::MERGED)
+//! entries, so a store copies the page. Zero-filled pages may map the zero page instead; the bit distinguishes them
+//! from untouched memory.
 //!
 //! Frames that no entry maps any more are found by a walk of the index: at intervals, when memory is short, and when an
 //! address space with mergeable memory exits.
@@ -104,7 +106,8 @@ struct Known<M: Machine> {
 }
 
 impl<M: Machine> Known<M> {
-    /// Removes a KSM frame from the index. Returns whether it was there: the caller then gets its reference.
+    /// Removes a KSM frame from the index. Returns whether it was there; the caller then takes over the index's
+    /// reference.
     fn take(&mut self, frame: Frame) -> bool {
         let before = self.merged.len();
         self.merged.retain(|one| *one != frame);
@@ -189,7 +192,8 @@ impl<M: Machine> Merging<M> {
         Ok(())
     }
 
-    /// Like `enter`, for the child of a fork, which may map KSM pages even if it cannot be registered.
+    /// Registers the child of a fork for scanning. If that fails, records that the child may map KSM pages all the
+    /// same.
     pub(crate) fn enter_child(&self, child: &Shared<Core<M>>) {
         if self.enter(child).is_err() {
             child.set_merge_number(UNKNOWN);
@@ -222,7 +226,7 @@ impl<M: Machine> Merging<M> {
         {
             let mut known = self.known.lock();
             known.merged.retain(|frame| {
-                // A new entry takes its reference from the index, under this lock, since no other entry maps the frame.
+                // No entry maps the frame, so a new entry could get it only from the index, which takes this lock.
                 let shown = frames.references(*frame) > 1;
                 if !shown {
                     frames.set_owner(*frame, last, 0);
@@ -234,7 +238,8 @@ impl<M: Machine> Merging<M> {
                 known.merged.clear();
             }
         }
-        // Frames are freed under locks that rank before the index's.
+        // Freeing a frame takes locks that rank before the lock of the index, so the frames are freed after its
+        // release.
         let mut shed = 0;
         while last != nothing {
             let frame = Frame::new(last as u32);
@@ -271,7 +276,8 @@ impl<M: Machine> Merging<M> {
         counts
     }
 
-    /// Adds the pages of an address space that have no equal page so far.
+    /// Counts in `found` the pages of an address space that have no equal page so far, and the memory that they take in
+    /// the index.
     fn add_lone(&self, number: u64, found: &mut MergedPages) {
         let known = self.known.lock();
         let lone = known.lone.iter().filter(|(_, one)| one.space == number);
@@ -279,7 +285,7 @@ impl<M: Machine> Merging<M> {
         found.lone_bytes = found.lone * size_of::<Option<(u64, Lone)>>() as u64;
     }
 
-    /// Returns a KSM frame with this key that may have one more entry.
+    /// Returns a KSM frame with this key that fewer entries map than the limit allows.
     fn merged_frame<'a>(&self, memory: &'a Memory<M>, digest: u64) -> Option<FrameRef<'a, M>> {
         let frames = memory.frames();
         let most = self.settings.most_sharing.load(Ordering::Relaxed);

@@ -112,7 +112,7 @@ impl<M: Machine> Core<M> {
             return Err(MergeFailure::Busy);
         }
         if entry.size != PageSize::Size4K {
-            // Compare before splitting a huge page for this.
+            // Compare first, so that a huge page is not split in vain.
             if !self.has_contents_of(target, entry.frame_of(page)) {
                 return Err(MergeFailure::Different);
             }
@@ -137,8 +137,9 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Maps those 4 KiB pages that `may` selects to the target, if they have its contents once they are
-    /// write-protected. `pages` are at most [`TOGETHER`], of one page table. Returns the number of pages mapped.
+    /// Changes the entries of the 4 KiB pages that `may` selects to map the target, if the pages have the target's
+    /// contents once they are write-protected. `pages` has at most [`TOGETHER`] pages, all of one page table. Returns
+    /// the number of entries changed.
     fn show_equal(
         &self,
         area: &Area<M>,
@@ -154,7 +155,8 @@ impl<M: Machine> Core<M> {
             cursor.seek(page);
             let small = |entry: &Present| entry.size == PageSize::Size4K && may(*entry, page);
             if cursor.peek().present().is_some_and(|entry| small(&entry)) {
-                // After the flush no CPU can write the frame: other entries that map it are not exclusive either.
+                // After the flush no CPU can write the frame: other entries that map it are not exclusive, so they are
+                // not writable.
                 cursor.edit(Bits::empty(), Bits::WRITE, gather);
                 protected |= 1 << number;
             }
@@ -195,8 +197,9 @@ impl<M: Machine> Core<M> {
         cursor.replace(Entry::page(frame, bits), gather);
     }
 
-    /// Maps the zero-filled pages of `range` in the area that `may` selects to the zero page, as if they had never been
-    /// written. Only pages that are exclusive to this address space, and neither pinned nor otherwise referenced.
+    /// Changes the entries of zero-filled pages of `range` in the area to map the zero page, as if the pages had never
+    /// been written. `may` selects the entries. A page must be exclusive to this address space, and neither pinned nor
+    /// otherwise referenced.
     pub(crate) fn show_zero(
         &self,
         area: &Area<M>,
@@ -242,7 +245,7 @@ impl<M: Machine> Core<M> {
         self.memory.count_on(cpu, Row::HugeSplitZeroes, shown);
     }
 
-    /// Sets `MERGED` in the entry of a page that maps a KSM frame since a fork.
+    /// Sets `MERGED` in the entry of a page that maps a KSM frame without the bit, because a fork copied the entry.
     pub(super) fn note_inherited(&self, page: Page) {
         let areas = self.areas.read(self.cpu());
         let mergeable = |area: &Area<M>| area.flags().contains(AreaFlags::MERGEABLE);

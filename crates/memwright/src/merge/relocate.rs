@@ -9,7 +9,7 @@ use super::scan::key_of;
 use super::{Merging, Round};
 use crate::memory::Memory;
 
-/// While it is held, the scan of KSM does not run and no KSM page is looked up by its contents.
+/// A guard: while it is held, the scan of KSM does not run and no KSM page is looked up by its contents.
 pub(crate) struct Pause<'a>(#[expect(dead_code, reason = "held")] LockGuard<'a, Round>);
 
 impl<M: Machine> Merging<M> {
@@ -32,7 +32,7 @@ impl<M: Machine> Merging<M> {
             let mut known = self.known.lock();
             let known_before = known.take(old);
             if known_before {
-                // In the place that the old frame had.
+                // There is room, because the old frame has just left the index.
                 known.merged.insert(key, new.into_raw());
             }
             known_before

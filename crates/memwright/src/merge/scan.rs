@@ -26,10 +26,10 @@ struct Seen {
     key: u64,
     /// The node that its KSM frame must be on, if any.
     node: Option<u8>,
-    /// It had the same digest in the previous pass.
+    /// The page had the same digest in the previous pass.
     settled: bool,
     zero: bool,
-    /// It maps a KSM frame that it inherited at a fork.
+    /// The page maps a KSM frame that it inherited at a fork.
     inherited: bool,
 }
 
@@ -129,20 +129,20 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Maps two pages that seem equal to one new KSM frame. Returns `None` if the other page has changed, or there is
-    /// no memory.
+    /// Merges the pages `seen` and `lone`, whose digests are equal, in a new KSM frame. Returns `None` if the page
+    /// `lone` has changed, or there is no memory.
     fn merge_pair(&self, space: &Shared<Core<M>>, seen: Seen, lone: Lone) -> Option<()> {
         let merging = self.merging();
         let (number, other) = merging.space_from(lone.space)?;
         if number != lone.space {
             return None;
         }
-        // This reference is held to the end: the other page may be written, and `shed` may run, before this page maps
-        // the frame.
+        // This reference is held until the function returns: before the page `seen` maps the frame, the other page can
+        // be written and `shed` can run.
         let merged = space.copy_for_merging(seen)?;
         let frame = merged.frame();
         {
-            // Inserted before any entry maps the frame: room that was only reserved could be used up by then.
+            // Insert the frame before any entry maps it: another thread could use up room that was only reserved.
             let mut known = merging.known.lock();
             known.merged.reserve().ok()?;
             known.merged.insert(seen.key, merged.clone().into_raw());
@@ -158,7 +158,7 @@ impl<M: Machine> Memory<M> {
 }
 
 impl<M: Machine> Core<M> {
-    /// Scans from `from` on for a page that may be merged. Each page that is passed is subtracted from `budget`.
+    /// Scans from `from` on for a page that may be merged. Subtracts the number of pages examined from `budget`.
     fn next_mergeable(&self, from: Page, budget: &mut u64) -> Next {
         let areas = self.areas.read(self.cpu());
         let rest = PageRange::new(from.min(Page::USER_END), Page::USER_END);
@@ -189,7 +189,7 @@ impl<M: Machine> Core<M> {
         Next::End
     }
 
-    /// Examines a page. Returns `None` if it is merged, or may not be.
+    /// Examines a page. Returns `None` if the page is already merged, or must not be merged.
     fn see(&self, entry: Present, page: Page) -> Option<Seen> {
         let frames = self.memory.frames();
         let frame = entry.frame_of(page);

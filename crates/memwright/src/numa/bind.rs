@@ -127,8 +127,9 @@ impl<M: Machine> AddressSpace<M> {
         Some(core.placement_of(area, address.page()))
     }
 
-    /// Calls `visit` with each mapped page of `range`, or the first of each huge page, its node, and the nodes that its
-    /// area's policy wants for a CPU of node `near`, until `visit` returns false.
+    /// Calls `visit` for each mapped page of `range`, until `visit` returns false. The arguments are the page, or the
+    /// first page of a huge page; its node; and the nodes from which the policy of its area would allocate it for a CPU
+    /// of node `near`.
     ///
     /// # Locks
     /// No lock is held while `visit` runs.
@@ -178,8 +179,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Returns the next page of `range` that is mapped and is not a zero page. Releases the lock of the page table, so
-    /// that the object may be asked for the page's policy.
+    /// Returns the next page of `range` that is mapped and is not a zero page. The page-table lock is released on
+    /// return, so that the caller can get the page's policy from the object.
     fn next_page<'a>(&self, areas: &'a Areas<M>, range: PageRange) -> Option<Placed<'a, M>> {
         let frames = self.memory.frames();
         for area in areas.map.overlapping(range) {
@@ -210,7 +211,7 @@ impl<M: Machine> Core<M> {
         self.memory.placement(area.placement_of(page))
     }
 
-    /// Returns the nodes on which the area's policy wants page `page`.
+    /// Returns the nodes from which page `page` of the area is to be allocated, or `None` if no policy applies.
     pub(crate) fn choice_at(&self, area: &Area<M>, page: Page, near: u8) -> Option<NodeChoice> {
         let policy = self.placement_of(area, page)?;
         let all = self.memory.frames().topology().all();

@@ -27,7 +27,7 @@ pub enum Unmoved {
     NoArea,
     /// Nothing is mapped here.
     Absent,
-    /// It is the zero page, a 1 GiB page, or in secret memory.
+    /// The page is the zero page or a 1 GiB page, or is in secret memory.
     Unmovable,
     /// The page in this frame has other users.
     Shared(Frame),
@@ -43,7 +43,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Returns the node of the page at `page`.
     ///
     /// # Errors
-    /// There is no area or no page, or it is the zero page.
+    /// `NoArea`; `Absent`; `Unmovable` for the zero page; `Busy` while the page is being migrated.
     pub fn node_of(&self, page: Page) -> Result<u8, Unmoved> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
@@ -54,8 +54,8 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Migrates the page at `page` to the nodes of `choice`, unless it is on one of the first nodes of `choice`. A huge
-    /// page is migrated as one. A page with several entries is migrated for all of them; with [`Moving::All`] always,
-    /// otherwise only if it has a single user.
+    /// page is migrated as one. A page with several entries is migrated for all of them, but only with [`Moving::All`]
+    /// or if it has a single user.
     ///
     /// # Errors
     /// See [`Unmoved`]; the page stays where it was, as writable as the rule allows.
@@ -97,9 +97,9 @@ impl<M: Machine> AddressSpace<M> {
 /// How a page is migrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// The entry is the only reference.
+    /// By its single entry, which holds the only reference.
     Alone,
-    /// For every entry that maps it, and for the object that owns it.
+    /// By every entry that maps it, and in the object that owns it.
     Together,
 }
 
@@ -130,7 +130,7 @@ fn way(
     }
 }
 
-/// Returns the page that an entry maps, if it is movable.
+/// Returns the page that an entry maps, or the reason why there is no page that can be migrated.
 pub(super) fn mapped(entry: Entry) -> Result<Present, Unmoved> {
     match entry {
         Entry::Present(page) if page.bits.contains(Bits::BORROWED) => Err(Unmoved::Unmovable),
@@ -190,7 +190,8 @@ impl<M: Machine> Core<M> {
         Ok(node)
     }
 
-    /// Whether the page may be migrated: this entry is its only user, and nothing else accesses its frame.
+    /// Checks that the page can be migrated by changing this entry alone: the entry is the only user of the page, and
+    /// nothing else accesses its frame.
     fn may_migrate(&self, area: &Area<M>, page: Present) -> Result<(), Unmoved> {
         let frames = self.memory.frames();
         if area.flags().contains(AreaFlags::SECRET) || page.bits.contains(Bits::BORROWED) {
@@ -212,7 +213,7 @@ impl<M: Machine> Core<M> {
         if alone {
             Ok(())
         } else if page.bits.contains(Bits::EXCLUSIVE) {
-            // A temporary reference.
+            // An exclusive page has no other owner, so the other reference is temporary.
             Err(Unmoved::Busy)
         } else {
             Err(Unmoved::Shared(page.frame))
@@ -238,7 +239,8 @@ impl<M: Machine> Core<M> {
         frames.allocate_on(order, kind, choice).ok()
     }
 
-    /// Transfers the state of a private page that is not in its entries: its copy in swap, and the lazily freed mark.
+    /// Transfers to `new` the state of a private page that is not in its entries: its copy in swap, and the lazily
+    /// freed mark.
     pub(super) fn follow_migrated(&self, old: Frame, new: Frame, size: PageSize) {
         if size != PageSize::Size4K {
             return;

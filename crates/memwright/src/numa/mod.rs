@@ -19,8 +19,8 @@
 //! A page with one entry and no other reference is migrated under the lock of that entry's page table: empty the entry,
 //! flush, copy the page, set the new entry. A CPU that stores to the page meanwhile faults, waits for the lock and
 //! finds the new frame. The exclusive, tracking and userfaultfd write-protection bits are part of the entry and are
-//! kept. A copy in swap becomes the copy of the new frame. [The rule](crate::writable) decides on write permission. A
-//! pinned page is not migrated.
+//! kept. If a swap slot holds a copy of the page, it then refers to the new frame. [The rule](crate::writable) decides
+//! on write permission. A pinned page is not migrated.
 //!
 //! A page with several entries, because of a fork, an object or KSM, is migrated for all of them at once, under the
 //! locks of their address spaces. It is not migrated if there is any other reference: of a system call that accesses

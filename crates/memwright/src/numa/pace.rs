@@ -1,5 +1,5 @@
-//! The scan period of NUMA balancing (Linux 7.2 `kernel/sched/fair.c`, `update_task_scan_period`): long if the pages of
-//! an address space are on the nodes that access them, or cannot be migrated.
+//! The scan period of NUMA balancing (Linux 7.2 `kernel/sched/fair.c`, `update_task_scan_period`). The period is long
+//! if the pages of an address space are on the nodes that access them, or cannot be migrated.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -60,8 +60,8 @@ impl Pace {
 }
 
 /// Returns the number of rounds from a scan to the next. `last` is the previous number, 0 before the first scan; the
-/// others are the counts of hint faults since the previous scan. The number doubles if nothing is to be gained, and
-/// halves while pages are migrating.
+/// others are the counts of hint faults since the previous scan. The number doubles if most pages are local, if a page
+/// could not be migrated, or if there was no hint fault. Otherwise it halves.
 fn wait_after(last: u64, local: u64, remote: u64, stayed: u64) -> u64 {
     let told = local + remote + stayed;
     let idle = told == 0 || stayed > 0 || local * 10 >= told * 7;

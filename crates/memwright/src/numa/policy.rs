@@ -57,7 +57,7 @@ impl PolicyId {
         Self(bits)
     }
 
-    /// Whether it is `NONE`.
+    /// Whether this is `NONE`.
     #[must_use]
     pub const fn is_none(self) -> bool {
         self.0 == 0
@@ -65,8 +65,8 @@ impl PolicyId {
 }
 
 impl PlacePolicy {
-    /// Returns the nodes for page number `turn` of those that share the policy, allocated by a CPU of node `near`, on a
-    /// machine with the nodes `all`. `weight` returns the interleave weight of a node.
+    /// Returns the nodes from which to allocate page number `turn` of the pages that share the policy, for a CPU of
+    /// node `near` on a machine with the nodes `all`. `weight` returns the interleave weight of a node.
     #[must_use]
     pub fn choice(
         &self,
@@ -109,7 +109,7 @@ impl PlacePolicy {
     }
 }
 
-/// Returns the node whose turn it is, then all others.
+/// Returns a choice that has the node whose turn it is first, then all others.
 fn in_turn(
     nodes: NodeSet,
     turn: u64,

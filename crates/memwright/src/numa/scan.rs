@@ -34,8 +34,8 @@ fn is_hinted<M: Machine>(area: &Area<M>) -> bool {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Installs NUMA hints from `from` on, until `budget` pages were passed, and subtracts them from `budget`. Returns
-    /// where to continue, or `None` at the end of the address space.
+    /// Installs NUMA hints from `from` on, until `budget` pages were scanned, and subtracts their number from `budget`.
+    /// Returns the page to continue with, or `None` at the end of the address space.
     pub fn scan_for_hints(&self, from: Page, budget: &mut u64) -> Option<Page> {
         let core = &*self.core;
         let areas = core.areas.read(core.cpu());
@@ -49,7 +49,7 @@ impl<M: Machine> AddressSpace<M> {
                 if *budget == 0 {
                     return Some(left.start);
                 }
-                // Complete page tables, so that no huge page is split.
+                // Each part ends at the end of a page table or of the area, so that no huge page is split.
                 let some = left.start.number() + *budget;
                 let end = some.next_multiple_of(TABLE_PAGES).min(left.end.number());
                 let part = PageRange::new(left.start, Page::new(end));

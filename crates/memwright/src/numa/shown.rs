@@ -2,8 +2,9 @@
 //!
 //! Frames do not record their entries. An area identifies each of its pages by an offset, in an object or in anonymous
 //! memory that several address spaces share after a fork. Neither a fork nor a move of the area changes that offset, so
-//! one entry per area is checked. KSM pages have only the frame in common, so all mergeable areas are walked. The
-//! caller compares counts: if the frame has more references than the entries found, something else has a reference.
+//! at most one entry of each area can map the page, and only that entry is checked. KSM pages have only the frame in
+//! common, so all mergeable areas are walked. The caller compares counts: if the frame has more references than the
+//! entries found, something else has a reference.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -43,7 +44,7 @@ pub(crate) struct Showing<M: Machine> {
 }
 
 impl<M: Machine> ShownPage<M> {
-    /// The page that the area maps at `page`, by the entry `present`.
+    /// Returns the page that the area maps at `page`, by the entry `present`.
     pub(super) fn new(area: &Area<M>, page: Page, present: Present, kind: FrameKind) -> Self {
         let first = match present.size {
             PageSize::Size4K => page,
@@ -55,8 +56,8 @@ impl<M: Machine> ShownPage<M> {
         Self::at(area, index, (present.frame, present.size), kind)
     }
 
-    /// The huge page that is the folio with the first frame `head`, whose `frame` the area maps at `page`, possibly by
-    /// a 4 KiB entry. Returns `None` if the area cannot map such a page.
+    /// Returns the huge page that is the folio whose first frame is `head`. The area maps `frame`, which is in the
+    /// folio, at `page`, possibly by a 4 KiB entry. Returns `None` if the area cannot map such a page.
     pub(crate) fn of_folio(
         area: &Area<M>,
         page: Page,
@@ -69,7 +70,7 @@ impl<M: Machine> ShownPage<M> {
         Some(Self::at(area, index, (head, PageSize::Size2M), kind))
     }
 
-    /// The page at this offset.
+    /// Returns the page at offset `index` of the object or the anonymous memory that the area maps.
     fn at(area: &Area<M>, index: u64, (frame, size): (Frame, PageSize), kind: FrameKind) -> Self {
         let object = area.object().cloned();
         let sought = match object {
@@ -93,7 +94,7 @@ impl<M: Machine> ShownPage<M> {
         }
     }
 
-    /// Whether it is a KSM page.
+    /// Whether the page is a KSM page.
     pub(super) fn is_merged(&self) -> bool {
         self.kind == FrameKind::Merged
     }
@@ -142,7 +143,7 @@ impl<M: Machine> ShownPage<M> {
         }
     }
 
-    /// Returns the address spaces that map the page at present.
+    /// Returns the address spaces that map the page now, and the number of entries that map it.
     pub(crate) fn spaces(&self, asking: &Core<M>) -> Result<Showing<M>, OutOfMemory> {
         let memory = &asking.memory;
         let mut spaces = match self.object() {
@@ -161,7 +162,7 @@ impl<M: Machine> ShownPage<M> {
     }
 }
 
-/// Whether the area maps the same object, or neither has one.
+/// Whether the area maps `object`, or has no object if that is `None`.
 fn same_object<M: Machine>(area: &Area<M>, object: Option<&Arc<dyn Object<M>>>) -> bool {
     match (area.object(), object) {
         (None, None) => true,

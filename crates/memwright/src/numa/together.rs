@@ -76,7 +76,7 @@ impl<M: Machine> Core<M> {
     ) -> Result<u8, Unmoved> {
         let memory = &*self.memory;
         let frames = memory.frames();
-        // The scan of KSM looks pages up by their contents.
+        // Keeps the scan of KSM from finding the page by its contents and taking a reference meanwhile.
         let _round = shown.is_merged().then(|| memory.merging().pause());
         let showing = shown.spaces(self)?;
         let target = self
@@ -147,7 +147,8 @@ fn lock_all<M: Machine>(spaces: &[Shared<Core<M>>]) -> Result<Vec<Locked<'_, M>>
     Ok(locked)
 }
 
-/// Returns every entry of these address spaces that maps the page: `count` at most.
+/// Returns every entry of these address spaces that maps the page. Fails with `Busy` if there are more than `count`, or
+/// none.
 fn find_all<M: Machine>(
     shown: &ShownPage<M>,
     locked: &[Locked<'_, M>],

@@ -45,9 +45,10 @@ impl Window {
         (Page::new(self.next.wrapping_sub(self.ahead)), self.ahead)
     }
 
-    /// Returns the number of pages to read from `page` on, after `hits` of the pages read ahead were accessed. Twice
-    /// the last number, if that was at least half of them, or if none were read ahead and `page` is about where a fault
-    /// was expected. Otherwise half of it, or a quarter if `hits` is 0; at least 1.
+    /// Returns the number of pages to read from `page` on, after `hits` of the pages read ahead were accessed. The
+    /// number is twice the last one if at least half of the pages read ahead were accessed, or, if none were read
+    /// ahead, if `page` is about where a fault was expected. Otherwise it is half the last one, or a quarter if `hits`
+    /// is 0. It is at least 1 and at most `MOST`.
     pub(crate) fn pages_at(self, page: Page, hits: u64) -> u64 {
         if self.wanted == 0 {
             return FIRST;
@@ -67,17 +68,17 @@ impl Window {
         }
     }
 
-    /// Whether a fault at `page` reads that page alone, and no pages were read ahead whose use is to be checked.
+    /// Whether a fault at `page` reads that page alone, and there is no readahead whose hits must be counted.
     pub(crate) fn is_single_at(self, page: Page) -> bool {
         self.ahead == 0 && self.pages_at(page, 0) == 1
     }
 
-    /// The window after a fault that wanted `wanted` pages, of which `read` were read, from `page` on.
+    /// Returns the window after a fault that wanted `wanted` pages and read `read` pages from `page` on.
     pub(crate) fn after_read(page: Page, wanted: u64, read: u64) -> Self {
         Self::after(page.add(read.max(1)), wanted, read.saturating_sub(1))
     }
 
-    /// The window after a fault that wanted `wanted` pages, and read `ahead` of those before `next` ahead.
+    /// Returns the window after a fault that wanted `wanted` pages and read ahead the `ahead` pages before `next`.
     pub(crate) const fn after(next: Page, wanted: u64, ahead: u64) -> Self {
         Self {
             next: next.number(),
@@ -128,7 +129,7 @@ mod tests {
             wasted += pages - 1;
         }
         assert_eq!(wasted, 3);
-        // Grows again from single pages.
+        // The window grows again after it has shrunk to a single page.
         let next = Page::new(window.next);
         assert_eq!(window.pages_at(next, 0), 2);
         assert_eq!(window.pages_at(next.add(MOST), 0), 1);

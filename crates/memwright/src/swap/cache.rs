@@ -52,9 +52,9 @@ pub(super) struct Shed {
 enum Remains {
     /// It has other uses.
     Used,
-    /// Nothing: the slot is to be freed, and so is the reference to the frame that it had.
+    /// Nothing. The caller frees the slot and drops the reference to the frame that the slot had.
     Nothing(Option<Frame>),
-    /// A copy of the page in this frame. The slot gives up its reference to the frame.
+    /// A copy of the page, which is also in this frame. The caller drops the slot's reference to the frame.
     Copy(Frame),
 }
 
@@ -86,7 +86,7 @@ impl<M: Machine> Swap<M> {
     }
 
     /// Ends the use of `slot` by the only entry that named it, which maps `frame` now. The slot keeps its copy while
-    /// the page is clean, unless slots are scarce or the device is closed; then it is freed.
+    /// the page is clean. The slot is freed instead if slots are scarce or the device is closed.
     pub(crate) fn keep(&self, frames: &Frames<M>, slot: u64, frame: Frame) {
         let scarce = self.with_slots(slot, |slots, offset| {
             let scarce = are_scarce(slots);
@@ -100,8 +100,8 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// Like `keep`, for the entries that named `first` and the slots that follow it. Slots for which
-    /// there is no frame are skipped.
+    /// Like `keep`, for the entries that named `first` and the slots that follow it. `run` has the frame of each slot;
+    /// slots without a frame are skipped.
     pub(crate) fn keep_run(&self, frames: &Frames<M>, first: u64, run: &[Option<Frame>]) {
         let places = || {
             let run = (0..).zip(run);
@@ -128,7 +128,7 @@ impl<M: Machine> Swap<M> {
     }
 
     /// Adds `frame`, into which the page of `slot` was read, to the swap cache for one of the entries that name `slot`.
-    /// The outcome depends on what the other owners did during the read, which did not exclude them.
+    /// Other owners of the page can act during the read, and the outcome depends on what they did.
     pub(crate) fn cache<'a>(
         &self,
         frames: &'a Frames<M>,
@@ -157,7 +157,7 @@ impl<M: Machine> Swap<M> {
 
     /// Whether the page in `slot` is exclusive to the caller's entry (rule: exclusive-in-the-entry). The caller holds a
     /// reference to its frame. Another owner that swaps the page out adds its use of the slot before it drops its
-    /// reference, so a check under the lock sees one or the other.
+    /// reference, so a check under the lock of the devices sees at least one of them.
     pub(crate) fn is_of_one(&self, frames: &Frames<M>, slot: u64) -> bool {
         self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
@@ -194,10 +194,10 @@ impl<M: Machine> Swap<M> {
     }
 
     /// Returns a slot for the page in `frame`, which several entries map and none maps writable, and adds the use of
-    /// the caller's entry; `dirty` says that a copy that no entry names is out of date. The slot gets a reference to
-    /// the frame, through which the faults of the other owners find it. The page is written only when no entry maps the
-    /// frame any more ([`shed`](Self::shed)): until then a write would take memory and free none. `None` if there is no
-    /// slot.
+    /// the caller's entry. `dirty` says whether the page was written, so that a copy in a slot that no entry names is
+    /// out of date. The slot gets a reference to the frame, through which the faults of the other owners find it. The
+    /// page is written to the device only when no entry maps the frame any more ([`shed`](Self::shed)): until then a
+    /// write would take memory and free none. Returns `None` if there is no slot.
     pub(super) fn share_out(
         &self,
         frames: &Frames<M>,
@@ -217,8 +217,8 @@ impl<M: Machine> Swap<M> {
                 let shared = frames.share(frame).into_raw();
                 slots.record(offset).set_unwritten(shared);
                 frames.set_slot(frame, Some(slot));
-                // Entries that map the page again are clean, whatever was stored since it was lazily freed (Linux 7.2
-                // `folio_set_swapbacked` in `try_to_unmap_one`).
+                // The page must not be discarded any more. Entries that map it again are clean, even if the page was
+                // written since it was lazily freed (Linux 7.2 `folio_set_swapbacked` in `try_to_unmap_one`).
                 frames.set_lazy(frame, false);
                 self.cached.add(1);
             }
@@ -235,7 +235,7 @@ impl<M: Machine> Swap<M> {
     fn use_copy(&self, frames: &Frames<M>, frame: Frame, dirty: bool) -> Option<u64> {
         self.with_copy(frames, frame, |copy| {
             let uses = &mut copy.record.uses;
-            // While entries name the slot, no entry maps the page writable.
+            // While entries name the slot, no entry maps the page writable, so the copy is up to date.
             if copy.is_closed || (*uses == 0 && dirty) {
                 return None;
             }
@@ -248,8 +248,8 @@ impl<M: Machine> Swap<M> {
         .flatten()
     }
 
-    /// Frees the frame of a page that all of its owners have swapped out. Writes the page to the device first, if
-    /// needed.
+    /// Frees the frame of the page in `slot`, if all owners have swapped the page out. Writes the page to the device
+    /// first, if needed.
     pub(super) fn shed(&self, frames: &Frames<M>, slot: u64) -> Shed {
         let unmapped = self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
@@ -257,8 +257,8 @@ impl<M: Machine> Swap<M> {
             let unmapped = |frame: &Frame| record.uses > 0 && frames.references(*frame) == 1;
             let frame = record.frame().filter(unmapped)?;
             let unwritten = record.is_unwritten().then(|| {
-                // Keeps the slot and the frame. Shows a fault on the page that it is not exclusive, and another owner
-                // in `shed` that this one is writing.
+                // The use keeps the slot, and the reference keeps the frame. A fault on the page therefore finds that
+                // it is not exclusive, and another call of `shed` does nothing.
                 record.uses += 1;
                 frames.share(frame)
             });
@@ -290,7 +290,7 @@ impl<M: Machine> Swap<M> {
                 record.set_frame(Some(frame.frame()));
             }
             let remains = self.end_use(frames, record);
-            // The caller's reference and the slot's.
+            // The two references are the caller's and the slot's.
             let freed = written && record.uses > 0 && frames.references(frame.frame()) == 2;
             if freed {
                 self.take_frame(frames, record);
@@ -335,7 +335,7 @@ impl<M: Machine> Swap<M> {
         freed
     }
 
-    /// Frees what remained without a use.
+    /// Frees what `end_use` left unused: the slot, or the slot's reference to the frame.
     fn finish_use(&self, frames: &Frames<M>, slot: u64, remains: Remains) {
         match remains {
             Remains::Used => {}
@@ -343,12 +343,13 @@ impl<M: Machine> Swap<M> {
                 self.free(frames, slot);
                 drop(frame.map(|frame| frames.adopt(frame)));
             }
-            // The entry that maps the frame has it exclusively again.
+            // Drops the slot's reference, so that the frame can be exclusive to an entry again.
             Remains::Copy(frame) => drop(frames.adopt(frame)),
         }
     }
 
-    /// Moves the copy of a page from frame `old` to `new`: the page, which one entry maps, was migrated.
+    /// Records that the page in frame `old`, which one entry maps, was migrated to `new`. The slot that holds a copy of
+    /// the page then refers to `new`.
     pub(crate) fn follow(&self, frames: &Frames<M>, old: Frame, new: Frame) {
         let Some(slot) = frames.slot_of(old) else {
             return;
@@ -363,8 +364,8 @@ impl<M: Machine> Swap<M> {
         });
     }
 
-    /// Frees the slot that holds a copy of the page in `frame`, if no entry names it. For pages that were written, or
-    /// may be written without notice.
+    /// Frees the slot that holds a copy of the page in `frame`, if no entry names the slot. Called if the copy is out
+    /// of date or must not be used any more.
     pub(crate) fn forget(&self, frames: &Frames<M>, frame: Frame) {
         let unused = self.with_copy(frames, frame, |copy| {
             (copy.record.uses == 0).then(|| {
@@ -377,8 +378,8 @@ impl<M: Machine> Swap<M> {
         }
     }
 
-    /// Removes the frame from a slot's record. The caller holds the lock of the devices, and gets the slot's reference,
-    /// if it has one.
+    /// Removes the frame from a slot's record. The caller holds the lock of the devices, and takes over the slot's
+    /// reference to the frame, if the slot has one.
     pub(super) fn take_frame(&self, frames: &Frames<M>, record: &mut Record) {
         if let Some(frame) = record.frame() {
             record.set_frame(None);

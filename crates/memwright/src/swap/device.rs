@@ -7,7 +7,7 @@ use memwright_table::{Frame, Frames, Machine};
 pub enum DeviceError {
     /// The device failed.
     Io,
-    /// The device has no room for the page, which does not compress enough.
+    /// The device has no room for the page, for example because the page does not compress well.
     Full,
 }
 
@@ -50,8 +50,8 @@ pub enum Submission {
 
 /// A backing store for pages outside of the frames that programs use.
 ///
-/// A transfer is submitted and completed. In between, the same caller or any other may submit more, and they may finish
-/// in any order. A device that never makes a caller wait answers each with [`Submission::Done`].
+/// A transfer is submitted and completed. In between, the same caller and other callers may submit more transfers, and
+/// these may finish in any order. A device that never makes a caller wait answers each with [`Submission::Done`].
 ///
 /// The methods are called with the locks of page tables held, and take no lock of a rank before
 /// [`Rank::Swap`](memwright_table::sync::Rank::Swap). A slot takes part in one transfer at a time, and is not discarded

@@ -1,5 +1,5 @@
-//! Which pages that are swapped in together are read into folios, and the frames of these (Linux 7.2 `mm/memory.c`,
-//! `alloc_swap_folio`).
+//! Decides which of the pages that are swapped in together are read into folios, and allocates the folios (Linux 7.2
+//! `mm/memory.c`, `alloc_swap_folio`).
 //!
 //! A run of pages that are adjacent in memory and on the device is cut as a buddy allocator would cut it: each block is
 //! the largest that is aligned in memory at its start and ends within the run. The alignment of its slots does not
@@ -18,8 +18,8 @@ use crate::stats::Row;
 /// The order of the largest folio for swap-in.
 const LARGEST_ORDER: u8 = MOST.ilog2() as u8;
 
-/// Returns the order of the folio at page number `number`, the first of `left` pages, if it is to be at most `most`: 0
-/// for a single page.
+/// Returns the order of the folio for page number `number`, which is the first of `left` adjacent pages. The order is
+/// at most `most`. It is 0 for a single page.
 fn order_at(number: u64, left: u64, most: u8) -> u8 {
     let aligned = number.trailing_zeros();
     let order = left.max(1).ilog2().min(aligned).min(most.into()) as u8;
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the pages of each block of a run.
+    /// Returns the number of pages of each block of a run.
     fn cut(first: u64, count: u64, most: u8) -> Vec<u64> {
         let (mut number, end) = (first, first + count);
         let mut blocks = Vec::new();

@@ -51,7 +51,7 @@ impl<M: Machine> Core<M> {
                 Entry::Swapped(_) => {
                     cursor.remove(&mut gather);
                 }
-                // Contents that may be lost include poison.
+                // Poison is discarded like other contents.
                 Entry::Marker(marker) if marker.marks.contains(Marks::POISON) => {
                     cursor.remove(&mut gather);
                 }
@@ -68,8 +68,8 @@ impl<M: Machine> Core<M> {
         Ok(())
     }
 
-    /// Whether a page is a 4 KiB page with no other users. Pages under userfaultfd are not excluded: a discarded page
-    /// loses its write protection, and its next access is a missing fault.
+    /// Whether a page may be marked as lazily freed: it is a 4 KiB page with no other users. Pages under userfaultfd
+    /// are not excluded: a discarded page loses its write protection, and its next access is a missing fault.
     fn may_be_lost(&self, page: Present) -> bool {
         let frames = self.memory.frames();
         page.size == PageSize::Size4K
@@ -96,7 +96,7 @@ impl<M: Machine> Core<M> {
         if !unneeded {
             return false;
         }
-        // Keeps the frame: the removal drops the entry's reference.
+        // The extra reference keeps the frame, because the removal drops the entry's reference.
         let kept = frames.share(page.frame);
         let old = cursor.remove(gather);
         let written = old.present().filter(|old| dirty(old.bits));
@@ -104,7 +104,8 @@ impl<M: Machine> Core<M> {
             self.memory.count(Row::LazyDropped, 1);
             return true;
         };
-        // A store came between the check and the removal. The table exists, so setting the entry allocates nothing.
+        // A CPU stored to the page between the check and the removal, so the entry is restored. The page table exists,
+        // so setting the entry allocates nothing.
         gather.flush();
         let filled = cursor.fill(Entry::Present(old));
         debug_assert!(filled.is_ok());
@@ -113,7 +114,7 @@ impl<M: Machine> Core<M> {
         false
     }
 
-    /// Makes the pages of `range` look as if they had not been accessed for a while (`MADV_COLD`).
+    /// Ages the pages of `range`, so that reclaim treats them as not accessed recently (`MADV_COLD`).
     pub(crate) fn deactivate(&self, range: PageRange) {
         let mut gather = self.gather();
         let mut cursor = self.table.cursor(range).pausing();

@@ -20,7 +20,7 @@ impl Memcg {
     /// Returns the memcg with `number`, below [`MAX_MEMCGS`].
     ///
     /// # Panics
-    /// If `number` is not below that.
+    /// If `number` is [`MAX_MEMCGS`] or more.
     #[must_use]
     pub const fn new(number: usize) -> Self {
         assert!(number < MAX_MEMCGS, "there are fewer memcgs");

@@ -1,4 +1,4 @@
-//! Swap: devices, slots, and the way of pages out of memory and back.
+//! Swap: devices, slots, swap-out and swap-in.
 //!
 //! ```text
 //! device.rs  the interface of a device    slot.rs  which slots are in use, and by how many entries
@@ -104,11 +104,11 @@ pub struct Swap<M: Machine> {
     devices: Lock<Vec<Option<Active<M>>>>,
     /// What is charged to each memcg.
     bills: SwapCharges,
-    /// Number of slots with a copy of their page in memory.
+    /// The number of slots whose pages are in memory too.
     cached: CachedPages,
     /// Objects with reclaimable pages.
     stores: Lock<Rising<Shared<crate::object::Store<M>>>>,
-    /// Where the search for frames that only slots refer to continues.
+    /// Where the next search for frames that only slots refer to starts.
     shed_next: Lock<Place>,
 }
 
@@ -179,7 +179,7 @@ impl<M: Machine> Swap<M> {
             keepers.try_push(active.device.clone())?;
         }
         drop(devices);
-        // A device has a lock of the same rank, so it is called without this one.
+        // A device has a lock of the same rank, so it is called after the lock of the devices is released.
         for (shown, device) in uses.iter_mut().zip(&keepers) {
             shown.stored = device.stored();
         }
@@ -287,7 +287,8 @@ impl<M: Machine> Swap<M> {
         Some(Place { device, offset }.slot())
     }
 
-    /// Returns some slots from `from` on whose pages are in memory too, and where to continue, if there are more slots.
+    /// Returns some slots from `from` on whose pages are in memory too. Also returns where to continue, if there are
+    /// more slots.
     fn cached_from(&self, from: Place) -> ([Option<u64>; CACHED_AT_A_TIME], Option<Place>) {
         let mut found = [None; CACHED_AT_A_TIME];
         let (mut count, mut looked) = (0, 0);
@@ -361,7 +362,7 @@ impl<M: Machine> Swap<M> {
 
     /// Frees a slot whose record has no use and no frame.
     fn free(&self, frames: &Frames<M>, slot: u64) {
-        // No other thread can reach the slot before it is given back.
+        // The slot has no use and no frame, so no other thread reaches it before it is given back.
         self.device_of(slot).discard(frames, Place::of(slot).offset);
         self.with_slots(slot, |slots, offset| {
             self.bills.release(slots.memcg(offset));

@@ -1,10 +1,11 @@
 //! Swap-out and swap-in of shared memory (Linux 7.2 `mm/shmem.c`, `shmem_writeout` and `shmem_swapin_folio`).
 //!
-//! Shmem swap entries live in the object's store, not in page tables. The store is the only user of the slot unless the
-//! page is being read. Transfers are waited for without the object's lock. A reader of a page therefore holds a use of
-//! its slot, so that the slot is not reallocated to another page; if several threads read the page, the first one's
-//! frame becomes the page. A page that is being written is marked in the store. An access clears the mark, and the page
-//! then stays. As on Linux, a page that was swapped in has no slot any more.
+//! Shmem swap entries live in the object's store, not in page tables. The store holds the only use of a slot, except
+//! while the page is being read. The object's lock is not held during a transfer. Each thread that reads a page
+//! therefore adds a use to the slot, so that the slot is not reallocated to another page. If several threads read the
+//! page, the frame of the first to finish becomes the page. A page that is being written is marked in the store. An
+//! access clears the mark, and the page then stays in memory. As on Linux, a page that was swapped in no longer has a
+//! slot.
 
 use memwright_table::{FrameKind, FrameRef, Machine, OutOfMemory, Page, Shared, Slots};
 
@@ -32,7 +33,7 @@ pub struct Left {
     pub pages: u64,
     /// The number of pages that were written back to the object's backing store, if that is not swap.
     pub written_back: u64,
-    /// No slot was available for the other pages.
+    /// The other pages stay in memory because no slot was available or the device had no room.
     pub is_full: bool,
 }
 
@@ -115,7 +116,8 @@ impl<'a, M: Machine> Coming<'a, M> {
         result.map(|()| read)
     }
 
-    /// Releases the slots of pages that came in, the frames of those that did not, and the uses that the reads held.
+    /// Drops the uses of slots that the reads held. Also drops the store's uses of the slots of pages that were swapped
+    /// in, and frees the frames of the other pages.
     fn settle(self, memory: &Memory<M>) {
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
         for way in self.pages.into_iter().flatten() {
@@ -124,16 +126,16 @@ impl<'a, M: Machine> Coming<'a, M> {
                 // The use that the store held.
                 swap.release(frames, way.slot);
             }
-            // That of the one that brought it back.
+            // The use that the read held.
             swap.release(frames, way.slot);
         }
     }
 }
 
 impl<M: Machine> Store<M> {
-    /// Swaps in page `index`, if it is in swap, and the pages that follow it, up to `most` in all, as long as their
-    /// slots follow its own and frames are available. All reads are submitted before the first is waited for. Returns
-    /// the number of pages read.
+    /// Swaps in page `index`, if it is in swap, and the pages that follow it, as long as their slots are consecutive
+    /// and frames are available: `most` pages at most. Submits all reads before it waits for the first. Returns the
+    /// number of pages read.
     ///
     /// # Errors
     /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]: the page is still in its slot. Pages that were to be read
@@ -163,8 +165,8 @@ impl<M: Machine> Store<M> {
         read
     }
 
-    /// Adds a use to the slot of page `index`, if it is in swap, and to the slots of the pages that follow it and are
-    /// read with it, so that the slots are not reallocated meanwhile.
+    /// Adds a use to the slot of page `index`, and to the slots of the pages that follow it and are read with it, so
+    /// that the slots are not reallocated meanwhile. Returns `None` if page `index` is not in swap.
     fn claim(&self, memory: &Memory<M>, index: u64, most: u64) -> Option<Coming<'_, M>> {
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
         let state = self.lock();
@@ -190,8 +192,8 @@ impl<M: Machine> Store<M> {
         Some(coming)
     }
 
-    /// Like `bring_in`, for a system call, which maps the page nowhere. How many pages are read
-    /// depends on how many pages of the last readahead were accessed.
+    /// Swaps in page `index` for a system call, which does not map it, and pages that follow it. The number of pages
+    /// read depends on how many pages of the last readahead were accessed.
     pub(crate) fn bring_in_for_call(
         &self,
         memory: &Memory<M>,
@@ -212,8 +214,8 @@ impl<M: Machine> Store<M> {
         Ok(())
     }
 
-    /// Returns which of the `pages` pages from `first` on were accessed since they were swapped in: a bit for each, at
-    /// most 64.
+    /// Returns a bit mask of the `pages` pages from `first` on, at most 64: bit `i` is set if page `first + i` was
+    /// looked up in the object since it came into memory or was last aged.
     pub(crate) fn asked_for(&self, first: u64, pages: u64) -> u64 {
         if pages == 0 {
             return 0;
@@ -273,8 +275,8 @@ impl<M: Machine> Store<M> {
         pages: Cluster,
         memcg: Memcg,
     ) -> Left {
-        // A fault that found a page before this repeats the lookup; one that finds it later holds a reference or clears
-        // the mark.
+        // A fault that got a page from the object before this repeats the lookup. A fault that gets a page after this
+        // holds a reference to the frame or clears the mark, so the page stays in memory.
         mappings.stale();
         for run in pages.runs() {
             mappings.withdraw(run.start, run.end);
@@ -282,7 +284,7 @@ impl<M: Machine> Store<M> {
         self.write_out(memory, pages, memcg)
     }
 
-    /// Like `send_out`, for pages that no entry maps.
+    /// Swaps out those of `pages` whose frames only the store refers to. No entry may map them.
     pub(super) fn write_out(&self, memory: &Memory<M>, pages: Cluster, memcg: Memcg) -> Left {
         let (ways, mut is_full) = self.begin(memory, pages, memcg);
         let (frames, swap) = (&**memory.frames(), &**memory.swap());
@@ -311,7 +313,7 @@ impl<M: Machine> Store<M> {
         }
     }
 
-    /// Marks the pages to be written, and allocates a slot for each. Also returns whether too few slots were available.
+    /// Marks the pages that are to be written, and allocates a slot for each. Returns them, and whether slots ran out.
     fn begin<'a>(
         &self,
         memory: &'a Memory<M>,
@@ -342,8 +344,8 @@ impl<M: Machine> Store<M> {
         (ways, false)
     }
 
-    /// Replaces the page by its slot, if the device has taken it and it was not accessed since; otherwise the page
-    /// stays. Returns whether it left.
+    /// Replaces the page by its slot in the store, if the device has stored it (`taken`) and it was not accessed
+    /// meanwhile. Otherwise keeps the page and releases the slot. Returns whether the page left memory.
     fn end(&self, memory: &Memory<M>, way: &OnItsWay<'_, M>, taken: bool) -> bool {
         let frames = &**memory.frames();
         let frame = way.frame.frame();
@@ -360,10 +362,10 @@ impl<M: Machine> Store<M> {
     }
 }
 
-/// The position of a pass over all objects with pages in swap.
+/// The position of a pass over the listed objects, which have reclaimable pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjectPlace {
-    /// The object to continue with, or the first after it.
+    /// The number of the object to continue with. If that object is gone, the pass continues with the next one.
     pub(super) number: u64,
     /// The page of that object.
     pub(super) index: u64,

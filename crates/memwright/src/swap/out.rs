@@ -1,8 +1,8 @@
 //! Swap-out (Linux 7.2 `mm/vmscan.c`, `shrink_folio_list`, and `mm/rmap.c`, `try_to_unmap_one`).
 //!
-//! Some pages of one page table at a time: swap entries replace their entries, one flush invalidates the translations
-//! of all CPUs, then the frames are written to the device, and only then they are freed. The lock of the table is held
-//! throughout, so that no fault finds a swap entry whose page is not written yet.
+//! Pages are swapped out in groups from one page table. Swap entries replace their entries, one flush invalidates the
+//! translations of all CPUs, then the frames are written to the device, and only then are they freed. The lock of the
+//! table is held throughout, so that no fault finds a swap entry whose page is not written yet.
 
 use memwright_table::{
     Bits, Cursor, Entry, FrameKind, Gather, Machine, Page, PageRange, PageSize, Present,
@@ -14,7 +14,8 @@ use crate::stats::Row;
 use crate::vma::AreaFlags;
 
 /// Pages swapped out per flush. Linux takes twice as many (`SWAP_CLUSTER_MAX`), but writes them with no page-table lock
-/// held. Here other threads of the CPU wait meanwhile, and compressing a page may take 100,000 instructions.
+/// held. Here the lock is held and the other threads of the CPU wait, and compressing a page may take 100,000
+/// instructions.
 const TOGETHER: usize = 16;
 
 /// A page that is being swapped out.
@@ -41,15 +42,15 @@ fn carried(flags: AreaFlags, bits: Bits) -> Bits {
 }
 
 impl<M: Machine> Core<M> {
-    /// Whether private pages of the area may be swapped out.
+    /// Whether private pages of the area are allowed to be swapped out.
     pub(crate) fn may_leave(&self, area: &Area<M>) -> bool {
         let kept = AreaFlags::LOCKED | AreaFlags::SECRET | AreaFlags::SHARED;
         !area.flags().intersects(kept)
     }
 
     /// Swaps out private pages of `range`, all of which is in `area`, until `effort` is used up. `choice` selects the
-    /// pages; those with other users are taken only with `Choice::Unused`. Pages stay in memory if no slot is
-    /// available. Returns where it stopped.
+    /// pages; pages with other users are swapped out only with `Choice::Unused`. Pages stay in memory if no slot is
+    /// available. Returns the page at which the scan stopped.
     pub(crate) fn page_out(
         &self,
         area: &Area<M>,
@@ -89,8 +90,8 @@ impl<M: Machine> Core<M> {
         end
     }
 
-    /// Splits a huge page that may be swapped out, so that its pages are handled one by one. Returns false if the entry
-    /// was not split.
+    /// Splits a huge page that may be swapped out, so that its pages are handled one by one. With `Choice::Unused`, a
+    /// huge page that was accessed is aged and not split. Returns false if the entry was not split.
     fn part_huge(
         &self,
         cursor: &mut Cursor<'_, M>,
@@ -147,7 +148,7 @@ impl<M: Machine> Core<M> {
         let (end, last) = (cursor.locked_end(), cursor.range().end);
         let mut went = 0;
         let mut next = cursor.position();
-        // Each page with other users may take a separate write.
+        // Pages with other users count towards the limit too, because each may need a separate write.
         while next < end && count + (went as usize) < TOGETHER && effort.look > 0 {
             cursor.seek(next);
             let at = next;
@@ -176,7 +177,7 @@ impl<M: Machine> Core<M> {
                 continue;
             };
             let old = cursor.swap_out(slot, |bits| carried(flags, bits), gather);
-            // A store after the check made the page dirty.
+            // If a CPU has stored to the page since the check, the contents of the slot are out of date.
             let kept = kept && !old.bits.intersects(Bits::DIRTY | Bits::FOLDED_DIRTY);
             leaving[count] = Leaving {
                 page: at,
@@ -208,8 +209,8 @@ impl<M: Machine> Core<M> {
             && frames.pins(page.frame) == 0
     }
 
-    /// Replaces one entry of a page with several users by a swap entry. The frame is freed when its last entry goes,
-    /// and only then counts towards `effort`.
+    /// Replaces one entry of a page with several users by a swap entry. The frame is freed once no entry maps it, and
+    /// only then counts towards `effort`. Returns whether the entry was replaced.
     fn share_out(
         &self,
         area: &Area<M>,
@@ -257,6 +258,7 @@ impl<M: Machine> Core<M> {
     }
 
     /// Writes the pages to the device, and frees their frames. Restores the entries of pages that the device refuses.
+    /// Returns the number of pages that left memory.
     fn write_out(
         &self,
         cursor: &mut Cursor<'_, M>,

@@ -1,8 +1,9 @@
 //! Which pages of objects are reclaimed, judged by the entries that map them (Linux 7.2 `mm/madvise.c`,
 //! `madvise_cold_or_pageout_pte_range`, and `mm/vmscan.c`, `folio_check_references`).
 //!
-//! An area is scanned under the locks of its address space and page tables. What is found is swapped out or written
-//! back after these are released, since that takes the locks of other address spaces and of the object.
+//! An area is scanned under the locks of its address space and page tables. The pages that the scan selects are swapped
+//! out or written back after these locks are released, because that takes the locks of other address spaces and of the
+//! object.
 
 use alloc::sync::Arc;
 
@@ -32,11 +33,11 @@ impl<M: Machine> Core<M> {
         area.object().is_some() && !area.flags().intersects(kept)
     }
 
-    /// Swaps out or writes back pages of objects that `range` maps and `choice` selects, until `effort` is used up.
-    /// Returns where it stopped.
+    /// Swaps out or writes back the object pages that are mapped in `range` and that `choice` selects, until `effort`
+    /// is used up. Returns the page at which the scan stopped.
     ///
     /// # Locks
-    /// The caller holds no lock of an address space. Other threads may run meanwhile.
+    /// The caller holds no lock of an address space. Other threads can run meanwhile.
     pub(crate) fn page_out_objects(
         &self,
         range: PageRange,
@@ -70,7 +71,8 @@ impl<M: Machine> Core<M> {
         next
     }
 
-    /// Finds what to reclaim next, in the first area of `range` that maps an object.
+    /// Finds the next object pages to reclaim, in the first area of `range` that maps an object. Returns `None` if
+    /// there is no such area.
     fn next_of_objects(
         &self,
         range: PageRange,
@@ -91,7 +93,8 @@ impl<M: Machine> Core<M> {
         Some(Found { object, pages, end })
     }
 
-    /// Returns some of the object's pages that `range` of its area maps, and where the scan stopped.
+    /// Returns at most one cluster of object pages that `range` of the area maps and `choice` selects. Also returns the
+    /// page at which the scan stopped.
     fn look_for_pages(
         &self,
         area: &Area<M>,
@@ -139,7 +142,7 @@ impl<M: Machine> Core<M> {
             return false;
         }
         match choice {
-            // Other mappings may need it (`folio_maybe_mapped_shared`).
+            // Other mappings may need a page that they map too (`folio_maybe_mapped_shared`).
             Choice::All => self.memory.frames().sharers(page.frame) == 1,
             Choice::Unused if page.bits.contains(Bits::ACCESSED) => {
                 if page.size != PageSize::Size4K {

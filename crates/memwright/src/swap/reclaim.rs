@@ -2,7 +2,7 @@
 //!
 //! Pages are aged where they are mapped, by a walk of the page tables of each address space, like the aging of Linux's
 //! multi-generational LRU (`walk_mm`). One scan clears the accessed bit; the next one finds whether it was set again.
-//! No page has to be found from its frame, and pages that are adjacent are scanned, flushed and written together.
+//! No reverse mapping is needed, and adjacent pages are scanned, flushed and written together.
 
 use memwright_table::{Machine, Page, PageRange};
 
@@ -52,7 +52,7 @@ impl<M: Machine> AddressSpace<M> {
         let mut next = from.min(Page::USER_END);
         while next < Page::USER_END {
             let rest = PageRange::new(next, Page::USER_END);
-            // Ends before the first area with an object, whose pages are swapped out without the lock.
+            // Stops after the first area that maps an object, whose pages are swapped out without the lock.
             let (private_end, shown) = core.reclaim_private(rest, effort);
             if effort.is_over() {
                 return Some(private_end);
@@ -68,7 +68,7 @@ impl<M: Machine> AddressSpace<M> {
 
 impl<M: Machine> Core<M> {
     /// Reclaims private pages of `range`, up to and including the first area of an object with reclaimable pages.
-    /// Returns where it stopped, and the range of that area.
+    /// Returns the page at which it stopped, and the range of that area.
     fn reclaim_private(&self, range: PageRange, effort: &mut Effort) -> (Page, Option<PageRange>) {
         let areas = self.areas.read(self.cpu());
         for area in areas.map.overlapping(range) {

@@ -60,8 +60,8 @@ impl<M: Machine> Swap<M> {
             if record.uses > 0 || record.frame().is_none() {
                 continue;
             }
-            // The frame is not freed before it leaves the slot's record, which takes this lock. The page is written
-            // again when it is next swapped out: whether it is clean matters only to pages with a copy.
+            // The frame is not freed before it leaves the slot's record, and that takes this lock. The page has no copy
+            // any more, so it is written again when it is next swapped out, even if it is clean.
             self.take_frame(frames, record);
             let device = number;
             found[count] = Some(Place { device, offset }.slot());

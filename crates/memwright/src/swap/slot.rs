@@ -1,4 +1,4 @@
-//! Which slots of a device are in use, and by how many entries.
+//! The slot map of a device: which slots are in use, and by how many entries.
 
 use alloc::vec::Vec;
 
@@ -146,7 +146,7 @@ impl SlotMap {
         })
     }
 
-    /// Allocates the charge records.
+    /// Allocates the charge records, unless they exist.
     pub(super) fn note_memcgs(&mut self) -> Result<(), OutOfMemory> {
         if !self.memcgs.is_empty() {
             return Ok(());
@@ -165,7 +165,7 @@ impl SlotMap {
         Ok(())
     }
 
-    /// The memcg that is charged for a slot.
+    /// Returns the memcg that is charged for a slot.
     pub(super) fn memcg(&self, slot: u32) -> Memcg {
         let slot = slot as usize;
         let part = self.memcgs.get(slot / CHUNK);

@@ -8,17 +8,17 @@ use super::{DeviceError, Direction, Place, Submission, Swap, SwapDevice, Ticket,
 
 /// The state of a transfer.
 enum State<M: Machine> {
-    /// None was begun here, or its result was already returned.
+    /// No transfer was begun here, or its result was already returned.
     Nothing,
     Over(Result<(), DeviceError>),
     Pending(Arc<dyn SwapDevice<M>>, Ticket),
 }
 
-/// At most `MOST` transfers that are begun together and finished one after another, each under its own number. Each
-/// must be finished: a device may stay busy until all are.
+/// At most `MOST` transfers that are begun together and finished one after another, each under its own number. The
+/// caller must finish each of them: a device may stay busy until all are finished.
 pub(crate) struct Transfers<M: Machine, const MOST: usize> {
     states: [State<M>; MOST],
-    /// The device of the last transfer; most have the same.
+    /// The device of the last transfer. Most transfers of a group use the same device.
     last: Option<(usize, Arc<dyn SwapDevice<M>>)>,
 }
 

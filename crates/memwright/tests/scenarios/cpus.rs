@@ -1,4 +1,4 @@
-//! Two CPUs in one address space: which one is interrupted, which is not, and what is traced.
+//! Tests of two CPUs in one address space: which one is interrupted, which is not, and what is traced.
 
 use std::sync::Mutex;
 
@@ -121,7 +121,7 @@ fn what_nobody_used_is_protected_and_unmapped_in_silence() {
     );
 }
 
-/// The second CPU no longer uses the table.
+/// Makes the second CPU stop using the page table of `process`, by loading another one first.
 fn leave(world: &World, process: &crate::world::Process<'_>) {
     let _on_second = world.machine.run_on(SECOND);
     let idle = world.process();

@@ -1,4 +1,4 @@
-//! Every allocation fails once: the operation reports it, nothing leaks, nothing is left half done.
+//! Tests that make every allocation fail once: the operation reports it, nothing leaks, and nothing is left half done.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,8 +11,8 @@ use crate::world::{Machine, PAGE, R, RW, World, page};
 /// Heap failures are injected for the whole program: one test at a time.
 static HEAP: Mutex<()> = Mutex::new(());
 
-/// A script that covers every operation. Each step may run out of memory; a failed step is skipped. Returns how many
-/// steps failed.
+/// Runs a script that covers every operation. Each step may run out of memory; a failed step is skipped. Returns the
+/// number of failed steps.
 fn script(world: &World) -> usize {
     let mut failed = 0;
     let mut step = |done: bool| failed += usize::from(!done);
@@ -99,7 +99,7 @@ fn script(world: &World) -> usize {
     step(space.unmap(page(1), PAGE).is_ok());
     step(space.unmap(page(2100), 300 * PAGE).is_ok());
     assert_eq!(space.audit(), Ok(()));
-    // Every failed step can succeed now.
+    // Now that memory is available again, every step that failed can succeed.
     world.frames.fail_after(None);
     fail_heap_after(None);
     space.map(&anonymous(0, 600)).unwrap();
@@ -126,7 +126,7 @@ fn every_frame_may_be_missing() {
         world.frames.fail_after(Some(failing));
         noticed += usize::from(script(&world) > 0);
     }
-    // A few failures are compensated: pages around a fault, lists that are rebuilt.
+    // A few failed allocations make no step fail: those for pages around a fault, and those for lists that are rebuilt.
     assert!(
         noticed as u64 > allocations * 8 / 10,
         "{noticed} of {allocations}"

@@ -1,4 +1,4 @@
-//! Every kind of fault.
+//! Tests of every kind of fault.
 
 use memwright::{AreaFlags, FaultError, FaultKind, Rights, Row};
 
@@ -115,7 +115,7 @@ fn a_stack_stops_short_of_what_lies_below() {
     process.map(300, 10, RW);
     assert_eq!(process.store(310 + 255, 1), Err(FaultError::StackLimit));
     assert_eq!(process.store(310 + 256, 1), Ok(vec![FaultKind::DemandZero]));
-    // A neighbour without rights serves as the guard gap.
+    // An area below the stack that has no rights serves as the guard gap.
     process.protect(300, 10, NONE);
     assert_eq!(process.store(310 + 200, 1), Ok(vec![FaultKind::DemandZero]));
 }

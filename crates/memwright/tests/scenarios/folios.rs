@@ -1,4 +1,4 @@
-//! Folios of several pages: first access, conflicting pages, and how folios are split.
+//! Tests of folios of several pages: first access, conflicting pages, and how folios are split.
 
 use memwright::{
     Advice, FaultKind, HugeMode, HugeRefusal, Row, SharedSizeMode, SizeMode, SizeSettings,
@@ -31,7 +31,7 @@ fn order(process: &Process<'_>, index: u64) -> u8 {
     process.world.frames.folio_order(entry.frame)
 }
 
-/// Returns whether anything is mapped there.
+/// Returns whether page `index` is mapped.
 fn is_filled(process: &Process<'_>, index: u64) -> bool {
     process.space.entry(page(index)).present().is_some()
 }
@@ -82,13 +82,13 @@ fn a_folio_reaches_neither_beyond_its_area_nor_over_what_is_there() {
     }
     let mut process = world.process();
     process.map(FIRST + 1, 30, RW);
-    // The aligned 64 KiB begin before the area, and so do its first 16 KiB.
+    // The aligned block of 64 KiB begins before the area, and so does its first block of 16 KiB.
     assert_eq!(process.store(FIRST + 9, 1).unwrap(), FOLIO_FAULT);
     assert_eq!(order(&process, FIRST + 15), 3);
     assert_eq!(process.store(FIRST + 5, 1).unwrap(), FOLIO_FAULT);
     assert_eq!(order(&process, FIRST + 4), 2);
     assert_eq!(process.store(FIRST + 2, 1).unwrap(), SINGLE_FAULT);
-    // A present page conflicts, even the zero page; and so does the end of the area.
+    // A present page conflicts with a folio, even if it is the zero page. The end of the area also conflicts.
     assert_eq!(process.load(FIRST + 18), 0);
     assert_eq!(process.store(FIRST + 16, 1).unwrap(), SINGLE_FAULT);
     assert_eq!(process.store(FIRST + 20, 1).unwrap(), FOLIO_FAULT);
@@ -96,7 +96,7 @@ fn a_folio_reaches_neither_beyond_its_area_nor_over_what_is_there() {
     assert_eq!(process.store(FIRST + 30, 1).unwrap(), SINGLE_FAULT);
     assert_eq!(process.store(FIRST + 24, 1).unwrap(), FOLIO_FAULT);
     assert_eq!(order(&process, FIRST + 27), 2);
-    // A guard conflicts.
+    // A guard page conflicts too.
     process.map(FIRST + 64, FOLIO, RW);
     let guarded = page(FIRST + 64 + 9);
     process
@@ -128,7 +128,7 @@ fn only_who_may_gets_them() {
     };
     advise(&process, 1, Advice::Huge);
     assert_eq!(process.store(at(1), 1).unwrap(), FOLIO_FAULT);
-    // The setting that sizes inherit.
+    // This size follows the mode for all sizes.
     set(SizeMode::Inherit);
     world.memory.policy().set_huge(HugeMode::Never);
     assert_eq!(process.store(at(2), 1).unwrap(), SINGLE_FAULT);
@@ -157,7 +157,7 @@ fn only_who_may_gets_them() {
 fn without_a_block_a_smaller_one_serves_and_the_account_says_so() {
     let world = world();
     sizes(&world).set_mode(2, SizeMode::Always);
-    // Of each 16 frames the first four, or of each four one, stay allocated.
+    // Allocates all frames, then frees all except the first four of each 16, or one of each four.
     let take = |keeps: fn(u32) -> bool| {
         let mut taken: Vec<FrameRef<'_, Machine>> = Vec::new();
         while let Ok(frame) = world.frames.allocate(0, FrameKind::Object) {
@@ -232,7 +232,7 @@ fn a_family_shares_the_pages_one_by_one() {
     let mut child = parent.fork();
     assert_eq!(order(&child, FIRST + 5), ORDER);
     assert_eq!(child.store(FIRST + 5, 2).unwrap(), [FaultKind::Copy]);
-    // The parent still maps all of them.
+    // The parent still maps all pages of the folio.
     assert_eq!(
         (order(&parent, FIRST + 5), order(&child, FIRST + 5)),
         (ORDER, 0)

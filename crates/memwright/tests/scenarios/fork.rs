@@ -1,10 +1,10 @@
-//! Parent and child: neither sees what the other writes.
+//! Tests of forks: neither the parent nor the child sees what the other writes.
 
 use memwright::{AreaFlags, FaultError, FaultKind, Row};
 
 use crate::world::{Process, R, RW, World, page, rows};
 
-/// What happens between a fork and the end, one step each, in every order.
+/// A step between a fork and the end of a scenario. The scenario runs the steps in every order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     ParentProtects,

@@ -1,4 +1,4 @@
-//! Huge pages: first access, copy-on-write, splits, collapse, and the return to small pages.
+//! Tests of huge pages: first access, copy-on-write, splits, collapse, and the return to small pages.
 
 use core::sync::atomic::Ordering;
 
@@ -36,7 +36,7 @@ fn size(process: &Process<'_>, index: u64) -> PageSize {
     present(process, index).size
 }
 
-/// A huge page is counted when it is mapped, not when a frame is available and no table is.
+/// A huge page is counted when it is mapped. It is not counted if a frame is available but no page table.
 #[test]
 fn a_huge_page_counts_once_it_is_mapped() {
     for (frames, filled) in [(0, 0), (1, 0), (u64::MAX, 1)] {
@@ -110,7 +110,7 @@ fn a_read_shows_the_huge_page_of_zeroes_and_a_store_replaces_it() {
     process.load(FIRST + HUGE);
     assert_eq!(process.store(FIRST, 1), Ok(vec![FaultKind::Huge]));
     assert_eq!(process.resident(), HUGE);
-    // Without memory for another huge page it is split, and one page is copied.
+    // Without memory for another huge page, the huge zero page is split, and one page is copied.
     let second = FIRST + HUGE;
     world.frames.fail_after(Some(0));
     assert_eq!(process.store(second, 1), Ok(vec![FaultKind::Copy]));
@@ -258,7 +258,7 @@ fn parent_and_child_share_a_huge_page_until_one_writes() {
         [1, 1]
     );
     assert_eq!(rows(&account, &SPLITS), [0, 0, 0, 0, 1, 0]);
-    // The child is gone: the complete huge page is exclusive to the parent again.
+    // The child has exited: the complete huge page is exclusive to the parent again.
     let written = parent.store(FIRST, 6);
     assert_eq!(written, Ok(vec![FaultKind::WriteOnly]));
     assert_eq!(parent.store(FIRST + 511, 6), Ok(vec![]));

@@ -1,4 +1,4 @@
-//! hugetlb pages: reservations, faults, copy-on-write, forks, and that no page is ever split.
+//! Tests of hugetlb pages: reservations, faults, copy-on-write and forks, and that no operation splits a page.
 
 use std::sync::Arc;
 
@@ -119,7 +119,7 @@ fn a_mapping_is_promised_its_pages_and_gives_back_what_it_did_not_use() {
     assert_eq!(account.count(Row::FramesZeroed), HUGE);
     assert_eq!(pooled.counts(), [4, 3, 2]);
     assert_eq!(present(&process, at(1) + 5).size, PageSize::Size2M);
-    // It does not count as resident memory.
+    // A hugetlb page does not count as resident memory.
     assert_eq!(
         (process.resident(), process.space.totals().hugetlb),
         (0, HUGE)
@@ -151,7 +151,7 @@ fn the_pool_grows_and_shrinks_as_far_as_it_can() {
     assert_eq!((pool.total, pool.reserved, pool.surplus), (3, 3, 2));
     drop(process);
     assert_eq!(pooled.counts(), [1, 1, 0]);
-    // More than the memory of the machine.
+    // The pool is set to more pages than the machine has memory for.
     frames.resize_pool(1000);
     let pool = pooled.pool();
     assert!(pool.total > 1 && pool.total < 1000 && pool.surplus == 0);
@@ -169,7 +169,7 @@ fn a_child_shares_until_one_writes_and_has_no_promise() {
     assert_eq!(child.store(at(0) + 3, 2), Ok(vec![FaultKind::Copy]));
     assert_eq!(child.load(at(0)), 1);
     assert_eq!(pooled.counts(), [3, 1, 0]);
-    // The parent has it exclusive again.
+    // The page is exclusive to the parent again.
     assert_eq!(parent.store(at(0), 3), Ok(vec![FaultKind::WriteOnly]));
     assert_eq!(child.load(at(0)), 1);
     assert!(is_exclusive(&child, at(0)) && is_exclusive(&parent, at(0)));
@@ -253,7 +253,7 @@ fn protection_goes_there_and_back_without_a_fault() {
     process.protect(at(1), HUGE, RW);
     // hugetlb areas never merge.
     assert_eq!(process.areas(), "512rw 512rw");
-    // After the child has ended, the page is writable again at once.
+    // After the child has exited, the page is writable again at once.
     let mut child = process.fork();
     assert_eq!(child.load(at(0)), 1);
     process.protect(at(0), HUGE, R);
@@ -356,7 +356,7 @@ fn a_mapping_moves_with_its_promise() {
     ] {
         assert_eq!(process.space.remap(request), Err(error));
     }
-    // The range had small pages before.
+    // A 4 KiB page was populated in the target range, so the range has a lowest-level page table.
     process.map(at(8) + 3, 2, RW);
     process.store(at(8) + 3, 9).unwrap();
     process.unmap(at(8) + 3, 1);

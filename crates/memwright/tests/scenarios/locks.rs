@@ -1,4 +1,4 @@
-//! Locked and sealed memory, and mincore.
+//! Tests of locked memory, of sealed memory, and of mincore.
 
 use memwright::{
     Advice, AdviseError, Advised, AreaFlags, Limit, LockError, LockFuture, MapError, MapRequest,
@@ -207,11 +207,11 @@ fn a_sealed_area_stays() {
     };
     assert_eq!(moved(2, None), Err(RemapError::Sealed(sealed)));
     assert_eq!(moved(0, Some(2)), Err(RemapError::Sealed(sealed)));
-    // The pages below have changed, as on Linux.
+    // The pages below the sealed area have changed, as on Linux.
     let protected = space.protect(page(0), 6 * PAGE, R);
     assert_eq!(protected, Err(ProtectError::Sealed(sealed)));
     assert_eq!(process.areas(), "2r 2rw 2rw");
-    // It is writable, so its contents may be discarded.
+    // The sealed area is writable, so its contents may be discarded.
     assert_eq!(
         space.advise(sealed, PAGE, Advice::DontNeed),
         Ok(Advised::Done)

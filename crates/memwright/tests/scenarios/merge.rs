@@ -1,4 +1,4 @@
-//! Pages with equal contents: which of them share a frame, what a store then costs, and what is never merged.
+//! Tests of KSM: which pages with equal contents share a frame, what a store then costs, and what is never merged.
 
 use std::sync::atomic::Ordering;
 
@@ -77,7 +77,7 @@ fn the_last_that_shows_a_merged_frame_copies_it_too() {
     let mut process = filled(&world, 2, 7);
     scan(&world);
     assert_eq!(process.store(0, 1), Ok(vec![COPY]));
-    // It has one mapping, but the stable index can still find it by its contents.
+    // One entry is left that maps the KSM frame, but the index can still find the frame by its contents.
     assert_eq!(process.store(1, 2), Ok(vec![COPY]));
     assert_eq!(counts(&world).shared, 0);
     assert_eq!(world.memory.merging().shed(&world.memory), 1);
@@ -296,7 +296,7 @@ fn a_huge_page_is_split_for_a_page_that_is_merged() {
     let world = World::with_frames(4096);
     world.memory.policy().set("thp", "always").unwrap();
     let mut process = world.process();
-    // Aligned, and populated by one fault.
+    // The area is aligned to 2 MiB, so one fault populates it with a huge page.
     let first = 512 * 2 + 4;
     process.map(first, 512, RW);
     process.store(first + 2, 7).unwrap();

@@ -1,4 +1,4 @@
-//! Objects: files and shared memory, and an object that is notified of the first store.
+//! Tests of objects: files and shared memory, and an object that is notified of the first store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ fn a_read_of_a_file_maps_what_is_cached_around_it() {
     let account = world.counted(|| {
         assert_eq!(process.load_with(4 + 20), Ok((5, vec![FaultKind::File])));
     });
-    // An aligned window of 16 pages of addresses.
+    // Fault-around maps an aligned window of 16 pages.
     assert_eq!(rows(&account, &[Row::FaultFile, Row::FaultAround]), [1, 15]);
     assert_eq!(process.resident(), 16);
-    // Only cached pages: the object has 40 pages in memory.
+    // Fault-around maps only pages that the object has in memory: it has 40.
     let account = world.counted(|| {
         process.load(4 + 39);
     });
@@ -190,7 +190,8 @@ pub struct Notified {
     heard: AtomicU64,
     written_back: AtomicU64,
     busy: AtomicU64,
-    /// Stores after which the page is cleaned before they are granted.
+    /// The number of first stores whose notification makes the mappings stale, as if the page had been cleaned before
+    /// the store was granted.
     overtaken: AtomicU64,
 }
 

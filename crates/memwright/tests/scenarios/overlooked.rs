@@ -1,5 +1,5 @@
-//! What one part of the memory manager must remember for another, and is easily overlooked: pins, copies in swap,
-//! locks, userfaultfd contexts, and the several readers of one dirty bit.
+//! Tests of what one part of the memory manager must remember for another, and is easily overlooked: pins, copies in
+//! swap, locks, userfaultfd contexts, and the several readers of one dirty bit.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Protection changes: what they cost, refuse and leave behind.
+//! Tests of mprotect: what protection changes cost, refuse and leave behind.
 
 use memwright::{AreaFlags, FaultError, Limit, LockError, ProtectError, Row};
 use memwright_table::VirtAddr;
@@ -74,7 +74,7 @@ fn a_page_whose_other_owner_is_gone_is_written_without_a_fault() {
         }
         let mut child = parent.fork();
         child.store(0, 2).unwrap();
-        // While the child lives, the pages are not exclusive to the parent, except for the one it copied.
+        // While the child lives, the parent's pages are not exclusive, except for the page that the child has copied.
         parent.protect(0, 6, R);
         parent.protect(0, 6, RW);
         assert_eq!(parent.store(1, 3).unwrap().len(), 1);

@@ -1,4 +1,4 @@
-//! Moving and resizing.
+//! Tests of mremap: moving and resizing.
 
 use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
 use memwright::{AreaFlags, Limit, LockError, RemapError, RemapRequest};
@@ -82,7 +82,7 @@ fn what_is_given_up_may_be_several_areas_and_holes() {
     process.map(5, 2, RW);
     assert_eq!(process.space.remap(request(0, 7, 1)), Ok(page(0)));
     assert_eq!(process.areas(), "1rw");
-    // The rest may shrink too, unless it moves.
+    // A range of several areas can shrink in place. If it moves, only the first area can remain.
     process.map(1, 3, R);
     assert_eq!(process.space.remap(request(0, 4, 3)), Ok(page(0)));
     assert_eq!(process.areas(), "1rw 2r");
@@ -110,7 +110,7 @@ fn growing_in_place_needs_room() {
         process.space.remap(request(0, 6, 7)),
         Err(RemapError::NoRoom)
     );
-    // The range does not reach the end of the area.
+    // The range does not reach the end of the area, so it cannot grow.
     assert_eq!(
         process.space.remap(request(0, 2, 3)),
         Err(RemapError::NoRoom)
@@ -150,7 +150,7 @@ fn a_part_moves_and_leaves_a_hole() {
     assert_eq!(process.areas(), "1rw . 1rw . 2rw");
     assert_eq!((process.load(10), process.load(11)), (2, 3));
     assert_eq!((process.load(0), process.load(3)), (1, 4));
-    // And back: its offset fits again, so it merges into one area as before.
+    // Moved back, the pages have the offset that fits there, so all merge into one area as before.
     assert_eq!(process.space.remap(to(10, 2, 1)), Ok(page(1)));
     assert_eq!(process.areas(), "4rw");
 }
@@ -301,7 +301,7 @@ fn locked_memory_is_had_where_it_grew_and_nowhere_else() {
     assert_eq!(process.resident(), 2);
 }
 
-/// Where the moved part merges with the part that stays, neither is locked.
+/// If the moved part merges with the part that stays, the merged area is not locked.
 #[test]
 fn what_joins_what_stays_of_a_locked_area_is_unlocked_too() {
     let world = World::new();
@@ -352,7 +352,7 @@ fn areas_that_a_fork_made_take_no_new_neighbour_in() {
         process.map(2, 2, RW);
         assert_eq!(process.areas(), areas);
     }
-    // Not even its own parts merge, once each has a different anon_vma through a fork.
+    // In a child, not even parts of one area merge: the fork has given each part a different anon_vma.
     parent.space.protect(page(0), PAGE, R).unwrap();
     let second = parent.fork();
     for process in [&parent, &second] {
@@ -430,11 +430,11 @@ fn of_several_areas_none_is_watched() {
     assert_eq!(process.space.remap(to(0, 6, 20)), refused(0));
     assert_eq!(process.areas(), "1rw 1rw 2r 2rw");
     process.space.forget_watch(&watch);
-    // A later area has one: those before it have moved.
+    // A later area has a userfaultfd: the areas before it have moved.
     process.space.watch(page(5), PAGE, &watch, modes).unwrap();
     assert_eq!(process.space.remap(to(0, 6, 20)), refused(5));
     assert_eq!(process.areas(), "1rw . 2rw 2r 1rw");
     assert_eq!((process.load(20), process.load(5)), (1, 6));
-    // Alone it may move.
+    // On its own, the area with the userfaultfd can move.
     assert_eq!(process.space.remap(to(5, 1, 30)), Ok(page(30)));
 }

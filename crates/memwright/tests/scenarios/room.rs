@@ -1,5 +1,5 @@
-//! Objects that share a size limit, as the files of a mounted tmpfs do: how many pages they may have together, which
-//! pages are allocated together, and what returns pages to the limit.
+//! Tests of objects that share a size limit, as the files of a mounted tmpfs do: how many pages they may have together,
+//! which pages are allocated together, and which operations return pages to the limit.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -44,7 +44,7 @@ fn frame(world: &World) -> Frame {
     frame.unwrap().into_raw()
 }
 
-/// Returns the pages of an object, in memory and in swap.
+/// Returns the number of pages of an object, in memory and in swap.
 fn pages(object: &Memory) -> u64 {
     object.resident() + object.pages_in_swap()
 }
@@ -88,7 +88,7 @@ fn each_page_counts_once_whoever_makes_and_shows_it() {
     private.map_object(FIRST, 8, RW, &one, false);
     assert_eq!(private.store(FIRST, 9), Ok(vec![FaultKind::Copy]));
     assert_eq!(room.used(), 5);
-    // The last page; beyond it any access fails.
+    // This access allocates the last page of the limit. Any access that needs another page fails.
     assert_eq!(first.load_with(FIRST + 7), Ok((0, vec![FILE])));
     assert_eq!(room.used(), 6);
     assert_eq!(first.store(FIRST + 6, 1), Err(FaultError::BeyondObject));
@@ -134,7 +134,7 @@ fn what_goes_gives_its_room_back() {
         .advise(page(FIRST + 2), 4 * PAGE, Advice::Remove);
     advised.unwrap();
     assert_eq!(room.used(), 12);
-    // Discarding pages of a mapping leaves them in the object. Those that a failed call has allocated are released.
+    // Discarding pages of a mapping leaves them in the object. A failed call releases the pages that it has allocated.
     let advised = process
         .space
         .advise(page(FIRST), 16 * PAGE, Advice::DontNeed);
@@ -289,7 +289,7 @@ fn a_file_that_was_cut_has_what_fits_within_its_size() {
         process.store(FIRST + HUGE + 40, 1),
         Err(FaultError::BeyondObject)
     );
-    // All of it is removed and allocated again: by folios that end where the file does, or before.
+    // All of the second huge page is removed and allocated again, by folios that end where the file ends, or before.
     object.set_size(HUGE * PAGE).unwrap();
     object.set_size((HUGE + 40) * PAGE).unwrap();
     assert_eq!(room.used(), HUGE);
@@ -298,7 +298,7 @@ fn a_file_that_was_cut_has_what_fits_within_its_size() {
     assert_eq!(process.store(FIRST + HUGE + 33, 3), Ok(vec![FOLIO]));
     assert_eq!(order(&process, FIRST + HUGE + 32), 3);
     assert_eq!((room.used(), pages(&object)), (HUGE + 40, HUGE + 40));
-    // The part that grew again is zero, and may be huge where nothing is present.
+    // The part by which the file grows again is zero, and huge pages may be allocated where no page is present.
     object.set_size(3 * HUGE * PAGE).unwrap();
     let mut other = showing(&world, &object);
     assert_eq!(other.load(FIRST + HUGE + 40), 0);
@@ -319,7 +319,7 @@ fn no_folio_is_larger_than_the_room_that_is_left() {
     assert_eq!(process.store(FIRST + HUGE, 1), Ok(vec![FOLIO]));
     assert_eq!((order(&process, FIRST + HUGE), room.used()), (3, 40));
     assert_eq!(process.store(FIRST + 40, 1), Err(FaultError::BeyondObject));
-    // Nor does a collapse allocate a huge page beyond the limit.
+    // A collapse does not allocate a huge page beyond the limit either.
     let limits = CollapseLimits {
         missing: HUGE,
         swapped: 0,
@@ -353,7 +353,7 @@ fn a_call_fills_folios_as_large_as_what_it_writes() {
         }
         asked
     };
-    // Beyond the end of the file, as far as the write goes; 8 KiB are two pages here.
+    // The write allocates folios beyond the end of the file, as far as the write extends. 8 KiB are two single pages.
     assert_eq!(write(&in_room, 0, 4 + HUGE), [512, 4]);
     assert_eq!(write(&in_room, 2 * HUGE - 6, 6 + 8), [1, 1, 4, 8]);
     assert_eq!(
@@ -393,11 +393,11 @@ fn a_call_fills_folios_as_large_as_what_it_writes() {
     world.memory.huge().set_shared_mode(SharedMode::Always);
     assert_eq!(write(&file, HUGE, HUGE), [HUGE]);
     assert_eq!((given(&world, FOLIO_ORDER), pages(&file)), (3, 2 * HUGE));
-    // A system call has no area, and so no advice.
+    // A system call accesses no area, so no advice applies.
     let room = self::room(&world, None, SharedMode::Advised);
     let advised = object(&world, &room, 0);
     assert_eq!(advised.prepare_write(0, HUGE * PAGE), u64::MAX);
-    // Another mode also applies to existing objects.
+    // A changed mode also applies to existing objects.
     room.set_huge(world.memory.huge(), SharedMode::Always);
     assert_eq!(advised.prepare_write(0, HUGE * PAGE), HUGE * PAGE);
     assert_eq!((room.used(), pages(&advised)), (HUGE, HUGE));

@@ -1,4 +1,4 @@
-//! Each row of the account against numbers known in advance: tiny scenarios, with what each adds to some rows.
+//! Tests of each row of the account against numbers known in advance, in tiny scenarios.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ const FIRST: u64 = 4;
 /// Pages of 2 MiB.
 const HUGE: u64 = 512;
 
-/// What a scenario adds to the account, and what it must add.
+/// What a scenario has added to the account, and the expected counts of some rows.
 type Checked = (Account, Vec<(Row, u64)>);
 type Scenario = fn() -> Checked;
 
@@ -53,7 +53,7 @@ fn first_touch() -> Checked {
         (Row::FramesCopied, 0),
         (Row::EntriesMoved, 1),
         (Row::EntriesFilled, 4),
-        // When the process ended.
+        // When the process exited.
         (Row::EntriesFreed, 4),
         (Row::EntriesChanged, 9),
     ];
@@ -125,7 +125,7 @@ fn few_pages_protected() -> Checked {
     (account, expected)
 }
 
-/// The pages that the operation unmaps may have been in the TLB too, and so may zero pages.
+/// A full local flush can drop the translations of the pages that the operation unmaps, and those of the zero pages.
 fn many_pages_unmapped() -> Checked {
     let world = World::new();
     let mut process = stored(&world, 40);
@@ -210,7 +210,7 @@ fn refused_and_failed() -> Checked {
         assert_eq!(process.load_with(50), Err(FaultError::NoArea));
         assert_eq!(process.store(0, 1), Err(FaultError::Denied));
         process.load(0);
-        // The page that fails is faulted on twice, unless it is the first.
+        // The page that fails is faulted on twice, unless it is the first page of the call.
         assert!(process.space.populate(page(0), 2 * PAGE, false).is_err());
         assert!(process.space.populate(page(1), PAGE, false).is_err());
     });
@@ -241,7 +241,7 @@ fn without_a_trap() -> Checked {
     (account, expected)
 }
 
-/// Entries follow the rights of their area at once: here one is made to lag behind.
+/// Entries follow the rights of their area at once, so the scenario makes one entry lag behind.
 fn execute_permission() -> Checked {
     let world = World::new();
     let mut process = world.process();
@@ -403,7 +403,7 @@ fn equal_pages() -> Checked {
         (Row::MergesZero, 2),
         (Row::UnmergesWritten, 1),
         (Row::UnmergesAsked, 3),
-        // Like Linux, by one fault for each page.
+        // Unmerging takes one fault for each page, as on Linux.
         (Row::FaultGup, 3),
     ];
     (account, expected)
@@ -539,7 +539,7 @@ fn rows_count_what_they_say() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Every row that is counted is here, or has a test that names it.
+    // Every row that is counted is checked here, or is named by a test elsewhere.
     let elsewhere = concat!(
         include_str!("faults.rs"),
         include_str!("folios.rs"),
@@ -569,7 +569,8 @@ fn rows_count_what_they_say() {
     assert_eq!(untested, []);
 }
 
-/// Returns the flushes made, and the flushes elided, by the same operations under a policy. Nothing faults meanwhile.
+/// Returns the number of flushes made, and of flushes elided, by a fixed sequence of operations under `policy`. No page
+/// faults during the sequence.
 fn flushes_under(policy: &str) -> (u64, u64) {
     let world = World::new();
     world.memory.policy().set("tlb", policy).unwrap();
@@ -583,11 +584,11 @@ fn flushes_under(policy: &str) -> (u64, u64) {
         for pages in [2, 40] {
             process.protect(0, pages, R);
             process.protect(0, pages, RW);
-            // No CPU has accessed them since.
+            // No CPU has accessed the pages since.
             process.protect(0, pages, R);
             process.protect(0, pages, RW);
         }
-        // Nothing is mapped: no policy flushes.
+        // No page is populated here, so these changes need no flush under any policy.
         process.protect(100, 4, R);
     });
     let on_second = world.machine.run_on(second);
@@ -609,9 +610,9 @@ fn flushes_under(policy: &str) -> (u64, u64) {
 fn an_elided_flush_is_one_that_a_kernel_without_elision_makes() {
     // Eight changes, each with a local flush and a shootdown.
     assert_eq!(flushes_under("gather"), (16, 0));
-    // An entry at a time.
+    // Each entry that changes is flushed by itself.
     assert_eq!(flushes_under("immediate"), (2 * 4 * (2 + 40), 0));
-    // Every entry keeps its accessed bit: each could be in a TLB.
+    // Every entry keeps its accessed bit, so its translation could be in a TLB.
     assert_eq!(flushes_under("elide"), (16, 0));
     // The first change of each range clears the accessed bits: the three that follow need no flush.
     assert_eq!(flushes_under("elide+grow"), (4, 12));

@@ -1,5 +1,5 @@
-//! Folios of 16 KiB to 1 MiB that fill holes of shared memory: where they fit, which processes map them, and how they
-//! are split.
+//! Tests of folios of 16 KiB to 1 MiB that fill holes of shared memory: where they fit, which processes map them, and
+//! how they are split.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -84,7 +84,8 @@ fn the_first_store_fills_a_folio_and_maps_all_of_it() {
         assert_eq!((one.resident(), object.resident()), (pages, pages));
         assert_eq!(order(&one, FIRST + pages), allowed);
         assert_eq!(counts(&world, allowed), (1, 0));
-        // The next process that stores to it maps all of it too; one that loads maps the pages around.
+        // The next process that stores to the folio also maps all of it. A process that loads maps the pages around the
+        // fault.
         assert_eq!(two.store(FIRST + pages, 9), Ok(vec![FILE]));
         assert_eq!(two.resident(), pages);
         assert_eq!(one.load_with(FIRST + pages), Ok((9, vec![])));
@@ -178,7 +179,7 @@ fn a_folio_ends_with_its_object_and_its_area() {
     assert_eq!(process.store(FIRST + 5, 1), Ok(vec![FOLIO]));
     assert_eq!((object.resident(), process.resident()), (5, 5));
     drop(process);
-    // Near the end of the area no folio fits, before that one of 16 KiB, and before that one of 64 KiB.
+    // At the end of the area no folio fits. Further below a folio of 16 KiB fits, and then one of 64 KiB.
     let object = anonymous(&world, 64);
     let mut process = world.process();
     process.map_object(FIRST, 22, RW, &object, true);
@@ -186,7 +187,7 @@ fn a_folio_ends_with_its_object_and_its_area() {
     assert_eq!(process.store(FIRST + 17, 1), Ok(vec![FOLIO]));
     assert_eq!(process.store(FIRST + 1, 1), Ok(vec![FOLIO]));
     assert_eq!(object.resident(), 1 + 4 + 16);
-    // It does not map a part of a present folio.
+    // An area that covers only a part of a present folio maps single pages of it.
     let mut part = world.process();
     part.map_object(FIRST, 9, RW, &object, true);
     assert_eq!(part.store(FIRST + 1, 2), Ok(vec![FILE]));
@@ -224,7 +225,7 @@ fn where_somebody_watches_pages_are_mapped_one_by_one() {
     assert_eq!((process.resident(), object.resident()), (1, 16));
     assert_eq!(process.store(FIRST + 4, 1), Ok(vec![FILE]));
     assert_eq!(process.resident(), 2);
-    // Outside that range they are not.
+    // Outside the registered range, the pages of a folio are mapped together.
     assert_eq!(process.store(FIRST + 20, 1), Ok(vec![FOLIO]));
     assert_eq!((process.resident(), object.resident()), (18, 32));
     process.check();
@@ -357,7 +358,7 @@ fn a_file_asks_the_setting_of_every_size_and_2_mib_come_first() {
     assert_eq!(order(&process, FIRST + 4), 2);
     assert_eq!(process.store(FIRST + 1024, 1), Ok(vec![FOLIO]));
     assert_eq!(order(&process, FIRST + 1024), 8);
-    // A process that refuses huge pages gets no folios either, nor does one that is forced to use 2 MiB.
+    // A process that disables huge pages gets no folios either. Nor does any process while the mode forces 2 MiB pages.
     process.space.refuse_huge(HugeRefusal::Everywhere);
     assert_eq!(process.store(FIRST + 128, 1), Ok(vec![FILE]));
     process.space.refuse_huge(HugeRefusal::Nothing);

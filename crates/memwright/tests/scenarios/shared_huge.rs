@@ -1,4 +1,4 @@
-//! Huge pages of shared memory: first access, several processes that map them completely or in part, holes, collapse.
+//! Tests of huge pages of shared memory: first access, processes that map them completely or in part, holes, collapse.
 
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ fn who_shows_a_part_shows_it_in_small_pages() {
     let object = shared(&world, HUGE);
     let (mut whole, mut part) = (world.process(), world.process());
     whole.map_object(FIRST, HUGE, RW, &object, true);
-    // Not aligned to 2 MiB.
+    // This mapping is not aligned to 2 MiB.
     part.map_object(FIRST + 1, HUGE, RW, &object, true);
     assert_eq!(whole.store(FIRST, 1), Ok(vec![FaultKind::Huge]));
     assert_eq!(part.store(FIRST + 1 + 30, 2), Ok(vec![FaultKind::File]));
@@ -245,7 +245,7 @@ fn a_collapse_keeps_contents_and_those_who_show_them() {
     one.check();
     two.check();
     assert_eq!((one.resident(), world.frames.object_folios().0), (HUGE, 1));
-    // Once more: nothing is copied, and it stays.
+    // A second collapse copies nothing, and the huge page stays.
     let account = world.counted(|| {
         two.space
             .advise(page(FIRST), BYTES, Advice::Collapse)
@@ -299,7 +299,7 @@ fn shared_memory_goes_where_its_pages_can_be_huge() {
     ] {
         assert_eq!(map(offset, pages) % HUGE, offset % HUGE);
     }
-    // So does anonymous memory, if it is a multiple of a huge page.
+    // Anonymous memory is aligned too, if its size is a multiple of a huge page.
     let anonymous = |pages: u64| {
         let request = MapRequest::anonymous(pages * PAGE, RW);
         process.space.map(&request).unwrap().page().number()
@@ -332,7 +332,7 @@ fn a_scan_collapses_what_is_mapped_in_small_pages() {
     assert_eq!(size(&process, FIRST), SMALL);
     world.memory.huge().set_shared_mode(SharedMode::Always);
     scan();
-    // The next fault maps the huge page. Pages that were never accessed are left alone.
+    // The next fault maps the huge page. The second 2 MiB, which the process has never accessed, are not collapsed.
     assert_eq!(size(&process, FIRST), None);
     assert_eq!(object.resident(), HUGE);
     let mut other = process.fork();

@@ -1,4 +1,5 @@
-//! Folios that are split on request: by address, by object, all of them; and zero-filled pages that are freed by it.
+//! Tests of folios that are split on request: by address, by object, or all of them; and of zero-filled pages that a
+//! split frees.
 
 use std::sync::Arc;
 
@@ -106,7 +107,7 @@ fn contents_rights_and_marks_stay_in_folios_of_every_size() {
             assert_eq!(after.frame.number(), before.frame.number() + index as u32);
             assert_eq!(after.bits, before.bits);
             assert_eq!(process.load(FIRST + index), value(index, HUGE * 2));
-            // It is still exclusive to its owner.
+            // The page is still exclusive to its owner.
             assert_eq!(process.store(FIRST + index, 1), Ok(vec![]));
         }
         assert_eq!(process.resident(), HUGE);
@@ -196,7 +197,7 @@ fn pages_of_zeroes_are_given_back() {
     assert_eq!(process.store(FIRST + 1, 7), Ok(vec![]));
     assert_eq!(process.store(FIRST + 4, 7), Ok(vec![FaultKind::Copy]));
     assert_eq!((process.load(FIRST + 4), process.load(FIRST + 8)), (7, 0));
-    // It is not a merged page.
+    // The page does not count as a merged page.
     assert_eq!(process.space.merged_pages().zero, 0);
 }
 
@@ -239,7 +240,7 @@ fn whoever_shows_a_huge_page_since_a_fork_shows_its_pages() {
     assert_eq!(parent.store(FIRST + 3, 1), Ok(vec![FaultKind::Copy]));
     assert_eq!(child.load(FIRST + 3), value(3, 2 * HUGE));
     assert_eq!(child.store(FIRST + 3, 2), Ok(vec![FaultKind::WriteOnly]));
-    // The child maps one of them by small entries, the parent as huge pages.
+    // The child maps one huge page by 4 KiB entries, the parent by a huge entry.
     let parent = filled(&world, 2 * HUGE);
     let child = parent.fork();
     child.protect(FIRST + 7, 1, R);
@@ -264,7 +265,7 @@ fn what_is_pinned_or_held_stays_whole() {
     assert_eq!(shown(&process, 0).size, PageSize::Size2M);
     drop(held);
     assert_eq!(process.space.split_folios(range(0, HUGE), to(2)), ONE);
-    // Mapped by small entries it stays as well.
+    // A pinned folio stays as well if 4 KiB entries map it.
     let pinned = process.space.pin(page(FIRST + 9)).map(FrameRef::into_raw);
     let pinned = pinned.unwrap();
     let all_but_one = FolioSplits {
@@ -334,7 +335,7 @@ fn an_object_has_pages_for_all_who_show_it() {
         HUGE / 2
     );
     assert_eq!(object.resident(), HUGE);
-    // Punching a hole splits it, and a collapse makes it one folio again.
+    // Punching a hole splits the huge page, and a collapse makes it one folio again.
     object.punch(0, PAGE).unwrap();
     assert_eq!(object.resident(), HUGE - 1);
     let start = page(FIRST);
@@ -370,7 +371,7 @@ fn an_object_is_split_by_its_pages_and_with_all_others() {
     process.unmap(FIRST + HUGE, HUGE);
     assert_eq!(world.frames.object_folios().0, 2);
     let split = world.memory.split_all_folios().unwrap();
-    // Among them those into which the first object was split.
+    // These include the folios into which the first object was split.
     assert!(split.split >= 3, "{split:?}");
     assert_eq!(world.frames.object_folios().0, 0);
     assert_eq!(orders(&process), [0; HUGE as usize]);

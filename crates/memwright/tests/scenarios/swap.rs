@@ -1,5 +1,5 @@
-//! Pages that are swapped out and in: what a load and a store then cost, which process has them exclusive, and how they
-//! are tracked.
+//! Tests of pages that are swapped out and in: what a load and a store then cost, to which process the pages are
+//! exclusive, and how they are tracked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ impl Swapping {
         let world = World::new();
         let device = Arc::new(HostSwap::new(slots));
         assert_eq!(world.memory.add_swap(device.clone(), 0), Ok(Some(0)));
-        // Without readahead, except where a scenario is about it.
+        // Readahead is off, except in scenarios that test it.
         world.memory.policy().set("swapin-around", "off").unwrap();
         Self { world, device }
     }
@@ -125,7 +125,7 @@ fn neighbours_come_back_with_the_page_as_if_they_had_been_loaded() {
         assert_eq!(byte, index as u8 + 1);
         major += kinds.len();
     }
-    // 4 up to the end of a table, 16, 16 and the rest.
+    // Readahead reads 4 pages up to the end of a page table, then 16, 16 and the rest.
     assert_eq!(major, 4);
     for index in 0..40 {
         assert_eq!(process.store(index, 1), Ok(vec![]));
@@ -190,7 +190,7 @@ fn a_page_shared_by_fork_comes_back_once_and_is_nobodys_own() {
     assert_eq!(parent.load_with(1), Ok((2, vec![IN])));
     assert_eq!(parent.store(1, 3), Ok(vec![]));
     assert_eq!((parent.load(1), child.load(1)), (3, 9));
-    // A store finds it in the swap cache, while the other process maps it.
+    // A store finds the page in the swap cache while the other process maps it.
     assert_eq!(parent.load_with(2), Ok((3, vec![IN])));
     assert_eq!(child.store(2, 4), Ok(vec![CACHED]));
     assert_eq!((parent.load(2), child.load(2)), (3, 4));
@@ -254,7 +254,7 @@ fn protection_goes_out_and_comes_back_with_the_page() {
     };
     protect(&process, 0, 2, true).unwrap();
     page_out(&process, 0, 5);
-    // Protected while it is in swap, and unprotected.
+    // Two pages are write-protected while they are in swap, and one is unprotected.
     protect(&process, 2, 2, true).unwrap();
     protect(&process, 1, 1, false).unwrap();
     assert_eq!(process.load_with(0), Ok((1, vec![IN])));
@@ -297,7 +297,7 @@ fn what_was_written_is_known_over_swap() {
         assert_eq!(process.store(0, 3).unwrap().len(), faults, "{track}");
         assert_eq!(process.store(1, 3), Ok(vec![]));
         assert!(soft(&process, 0));
-        // Cleared while it is in swap.
+        // Soft-dirty is cleared while the pages are in swap.
         page_out(&process, 0, 2);
         process.space.clear_soft_dirty();
         process.load(0);
@@ -375,7 +375,7 @@ fn transfers_end_in_any_order_and_wait_for_room() {
                 }
             }
         });
-        // Readahead fails too, and this is not reported.
+        // Reads of readahead fail too. These failures are counted, but not reported to the program.
         let rows = [Row::SwapIn, Row::SwapFailed].map(|row| account.count(row));
         assert!(rows[0] > 10 && rows[1] > failed, "{rows:?} {failed}");
         swapping.device.fail_each(0);
@@ -550,7 +550,7 @@ fn what_is_not_used_between_two_looks_goes() {
     assert_eq!(process.load_with(1), Ok((2, vec![])));
 }
 
-/// Scans twice, with no access in between, and returns the pages evicted.
+/// Scans twice, with no access in between. Returns the number of pages reclaimed.
 pub fn reclaim_unused(process: &Process<'_>) -> u64 {
     let mut effort = memwright::Effort {
         look: 1000,
@@ -624,19 +624,20 @@ fn a_device_is_taken_away_when_everything_is_back() {
     let mut parent = filled(&swapping, 6);
     page_out(&parent, 0, 6);
     let mut child = parent.fork();
-    // In the slot and in memory, for the other process; then a copy, which keeps its slot until it is written.
+    // Page 0 is in the slot for the parent, and in memory for the child. Page 1 is in memory for the child alone, and
+    // its slot keeps a copy until it is written.
     assert_eq!(child.load(0), 1);
     assert_eq!(parent.store(1, 9), Ok(vec![IN]));
     assert_eq!(child.load_with(1), Ok((2, vec![IN])));
     assert!(!world.memory.close_swap(3, true));
     assert!(world.memory.close_swap(0, true));
     assert!(!world.memory.close_swap(0, true));
-    // No page is swapped out to it, and it stays while it holds pages.
+    // No page is swapped out to the closed device. The device cannot be removed while it holds pages.
     page_out(&child, 0, 2);
     assert_eq!(child.space.swapped_pages(), 4);
     assert!(!world.memory.remove_swap(0));
     let start = page(0).page();
-    // Step by step; pages swapped in stay in memory when memory runs out.
+    // Swapoff proceeds step by step. Pages that were swapped in stay in memory when memory runs out.
     assert_eq!(
         parent.space.bring_back(0, start, 2),
         Ok(Some(page(3).page()))

@@ -1,4 +1,4 @@
-//! Swap readahead forms folios, where the pages are aligned, adjacent and owned by one entry alone.
+//! Tests that swap readahead forms folios, where the pages are aligned, adjacent and owned by one entry alone.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,7 +33,7 @@ fn filled(swapping: &Swapping, pages: u64) -> Process<'_> {
     process
 }
 
-/// Creates such a process, with all pages in swap.
+/// Like `filled`, and also swaps out all pages.
 fn out(swapping: &Swapping, pages: u64) -> Process<'_> {
     let process = filled(swapping, pages);
     page_out(&process, FIRST, pages);
@@ -62,7 +62,7 @@ fn orders(process: &Process<'_>, index: u64, count: u64) -> Vec<Option<u8>> {
     (index..index + count).map(order).collect()
 }
 
-/// Returns the orders of this number of pages of folios.
+/// Returns what `orders` returns for these folios, each given by its number of pages and its order.
 fn each(folios: &[(usize, u8)]) -> Vec<Option<u8>> {
     let pages = folios
         .iter()
@@ -97,7 +97,7 @@ fn a_run_comes_back_in_the_largest_folios_that_are_aligned() {
         for index in 1..8 {
             assert_eq!(load(&mut process, index), Ok((index as u8 + 1, vec![])));
         }
-        // 16 pages from the middle of 16 on.
+        // Readahead reads 16 pages, from the middle of an aligned block of 16 on.
         assert_eq!(load(&mut process, 8), Ok((9, vec![IN])));
         assert_eq!(orders(&process, 8, 16), each(&[(16, 3)]));
         for index in 8..24 {
@@ -108,7 +108,7 @@ fn a_run_comes_back_in_the_largest_folios_that_are_aligned() {
         for index in 32..48 {
             load(&mut process, index).unwrap();
         }
-        // 16 pages from an odd one on.
+        // Readahead reads 16 pages, from an odd page number on.
         load(&mut process, 49).unwrap();
         let cut = each(&[(3, 0), (4, 2), (8, 3), (1, 0)]);
         assert_eq!(orders(&process, 49, 16), cut);
@@ -124,7 +124,7 @@ fn a_page_of_a_folio_goes_by_itself_and_ends_it() {
     let swapping = around();
     let mut process = out(&swapping, 16);
     load(&mut process, 0).unwrap();
-    // Swapped out and in again: alone, because its neighbours are in memory.
+    // Page 5 is swapped out and in again as a single page, because its neighbours are in memory.
     page_out(&process, FIRST + 5, 1);
     assert_eq!(orders(&process, 0, 5), each(&[(5, 0)]));
     load(&mut process, 5).unwrap();
@@ -157,7 +157,7 @@ fn pages_of_several_owners_are_in_no_folio() {
     let swapping = around();
     let mut parent = out(&swapping, 16);
     let mut child = parent.fork();
-    // Stored to, so that the parent owns them alone: all except pages 4 and 11.
+    // The child stores to all pages except 4 and 11, so that each of the other pages has a single owner.
     for index in (0..16).filter(|index| ![4, 11].contains(index)) {
         assert_eq!(child.store(FIRST + index, 99), Ok(vec![IN]));
     }
@@ -168,7 +168,7 @@ fn pages_of_several_owners_are_in_no_folio() {
     for index in 1..4 {
         load(&mut parent, index).unwrap();
     }
-    // It is the first, and those that follow it are a folio.
+    // Page 11, which has two owners, is the first of the run. The pages that follow it form a folio.
     load(&mut parent, 11).unwrap();
     assert_eq!(orders(&parent, 11, 5), each(&[(1, 0), (4, 2)]));
     assert!(!present(&parent, 11).unwrap().bits.contains(Bits::EXCLUSIVE));
@@ -213,7 +213,7 @@ fn a_page_that_cannot_be_read_stays_out_and_the_others_come() {
     for index in [1, 3, 4, 6, 7] {
         load(&mut process, index).unwrap();
     }
-    // Of reads submitted together the last completes first: the first one fails.
+    // Of reads that are submitted together, the last completes first. The read of the first page fails.
     swapping.device.defer(64);
     swapping.device.fail_each(4);
     let failed = swapping.world.counted(|| {
@@ -304,7 +304,7 @@ fn each_page_of_a_folio_keeps_what_is_tracked_of_it() {
     process.store(FIRST + 3, 4).unwrap();
     protect(&process, 2, true);
     page_out(&process, FIRST, 8);
-    // While it is in swap.
+    // Page 6 is write-protected while it is in swap.
     protect(&process, 6, true);
     load(&mut process, 0).unwrap();
     assert_eq!(orders(&process, 0, 8), each(&[(8, 3)]));
@@ -319,7 +319,7 @@ fn each_page_of_a_folio_keeps_what_is_tracked_of_it() {
         let stored = process.store(FIRST + index, 50);
         match index {
             2 | 6 => assert_eq!(stored, Err(REFUSED)),
-            // The tracking mode decides whether it faults.
+            // The tracking mode decides whether the store faults.
             _ => assert!(stored.is_ok_and(|kinds| !kinds.contains(&IN)), "{index}"),
         }
     }

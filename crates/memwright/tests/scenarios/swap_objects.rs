@@ -1,5 +1,5 @@
-//! Pages of shared memory that are swapped in several at a time, and those that are reclaimed while no process maps
-//! them.
+//! Tests of pages of shared memory that are swapped in several at a time, and of pages that are reclaimed while no
+//! process maps them.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ fn look(swapping: &Swapping, place: &mut ObjectPlace, look: u64) -> (u64, bool) 
     (1000 - effort.wanted, is_over)
 }
 
-/// Performs one scan round.
+/// Scans all pages of objects once. Returns the number of pages reclaimed.
 fn round(swapping: &Swapping) -> u64 {
     let mut place = ObjectPlace::default();
     let (left, is_over) = look(swapping, &mut place, 10_000);
@@ -69,11 +69,12 @@ fn who_goes_through_a_mapping_gets_several_pages_at_a_time() {
             major += kinds.iter().filter(|kind| **kind == IN).count();
         }
     });
-    // 8, then 16 at a time.
+    // The first fault reads 8 pages, the others 16.
     assert_eq!(major, 13);
     assert_eq!(rows(&account, &AROUND), [200, 187, 172, 0]);
     assert_eq!((places(&object), swapping.slots()), ((200, 0), 0));
-    // By stores too, each of which is a fault: 4, because the last readahead was unused, then 8, then 16.
+    // Stores swap pages in too, and each store is a fault. The first one reads 4 pages, because the last readahead was
+    // unused. The next ones read 8 and then 16.
     page_out(&process, 0, 200);
     let mut major = 0;
     for index in 0..200 {
@@ -167,7 +168,7 @@ fn a_neighbour_that_cannot_be_read_stays_out_and_hinders_nobody() {
     let swapping = around(64);
     let (mut process, object) = filled(&swapping, 8);
     page_out(&process, 0, 8);
-    // The second, the fourth, and so on.
+    // Every second read fails.
     swapping.device.fail_each(2);
     let account = swapping.world.counted(|| {
         assert_eq!(process.load_with(0), Ok((1, vec![IN])));
@@ -228,7 +229,7 @@ fn what_nobody_shows_goes_when_nobody_asked_for_it_between_two_looks() {
     let swapping = Swapping::new();
     let object = unmapped(&swapping, 40);
     let bytes = &mut [0; 1];
-    // Pages that were created and not accessed since are not young from the beginning.
+    // Pages that were not accessed since they were created are not young.
     for index in 10..40 {
         object.read_at(index * PAGE, bytes).unwrap();
     }
@@ -306,7 +307,7 @@ fn who_asks_for_a_page_again_while_it_is_written_keeps_it() {
     process.map_object(0, 4, RW, &object, true);
     for index in 0..4 {
         process.load(index);
-        // Accessed before it is swapped out.
+        // A system call accesses the page before it is swapped out.
         assert_eq!(byte(&object, index), Ok(index as u8 + 1));
     }
     let write = object.clone();
@@ -316,7 +317,7 @@ fn who_asks_for_a_page_again_while_it_is_written_keeps_it() {
     page_out(&process, 0, 4);
     assert_eq!(places(&object), (1, 3));
     assert_eq!(process.load(2), 50);
-    // The same while no process maps it, and the scan passes it once more.
+    // A page that no process maps stays as well, even if the scan passes it again during the write.
     process.unmap(0, 4);
     for index in 0..4 {
         assert!(byte(&object, index).is_ok());
@@ -394,10 +395,10 @@ fn an_object_is_paid_for_by_whoever_came_first() {
         [(3, 5), (8, 0)]
     );
     assert_eq!(memcgs.map(|memcg| swap.paid_by(memcg)), [5, 0]);
-    // A group that has reached its limit does not affect the others.
+    // A memcg that has reached its limit does not affect the others.
     assert_eq!(round(&swapping), 8);
     assert_eq!(memcgs.map(|memcg| swap.paid_by(memcg)), [5, 8]);
-    // A later group that reuses the number of another inherits no charges.
+    // A new memcg that reuses the number of an earlier one inherits no charges.
     let frames = |memcg| {
         let mut frames = 0;
         let memory = &swapping.world.memory;
@@ -422,7 +423,7 @@ fn locked_pages_stay_in_memory_mapped_or_not() {
     mapped.lock_pages(true);
     page_out(&process, 0, 20);
     assert_eq!(places(&mapped), (20, 0));
-    // Once unlocked, they are reclaimed like others.
+    // Unlocked pages are reclaimed like others.
     object.lock_pages(false);
     mapped.lock_pages(false);
     page_out(&process, 0, 20);

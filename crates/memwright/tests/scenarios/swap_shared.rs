@@ -1,5 +1,5 @@
-//! Pages of shared memory that are swapped out and in, while processes map them, read them by system calls, truncate
-//! them or track them by userfaultfd.
+//! Tests of pages of shared memory that are swapped out and in, while processes map them, read them by system calls,
+//! truncate them or track them by userfaultfd.
 
 use std::sync::Arc;
 
@@ -271,7 +271,7 @@ fn a_page_that_somebody_asks_for_while_it_is_written_stays() {
     let swapping = Swapping::new();
     let (mut process, object) = filled(&swapping, 4);
     let write = object.clone();
-    // The device has the old contents: the page in memory is newer.
+    // The page is written while it is swapped out: the device has the old contents, and the newer page stays in memory.
     swapping.device.before_write(move || {
         write.write_at(2 * PAGE, &[50]).unwrap();
     });
@@ -279,7 +279,7 @@ fn a_page_that_somebody_asks_for_while_it_is_written_stays() {
     swapping.device.before_write(|| {});
     assert_eq!((places(&object), swapping.slots()), ((1, 3), 3));
     assert_eq!((process.load(2), process.load(3)), (50, 4));
-    // The same for a caller that holds a frame for longer.
+    // A page also stays while a caller holds a reference to its frame.
     let held = object.frame_for(2, false).unwrap().unwrap();
     let held = swapping.world.frames.adopt(held);
     page_out(&process, 2, 1);
@@ -303,7 +303,7 @@ fn who_reads_a_page_that_another_read_meanwhile_has_the_same_frame() {
     let swapping = Swapping::new();
     let (mut process, object) = filled(&swapping, 2);
     page_out(&process, 0, 2);
-    // Another CPU swaps the page in and writes to it before the first has it.
+    // Another CPU swaps the page in and writes to it before the first CPU has completed its read.
     let other = object.clone();
     swapping.device.after_read(move || {
         other.write_at(0, &[77]).unwrap();
@@ -311,7 +311,7 @@ fn who_reads_a_page_that_another_read_meanwhile_has_the_same_frame() {
     assert_eq!(process.load_with(0), Ok((77, vec![IN])));
     assert_eq!(swapping.world.frames.used_by(FrameKind::Object), 1);
     assert_eq!(swapping.slots(), 1);
-    // It is truncated before the first CPU has it, and the slot is allocated for another page.
+    // The page is truncated before the first CPU has completed its read, and the slot is allocated for another page.
     let (second, also) = filled(&swapping, 1);
     let cut = object.clone();
     let free = move || cut.punch(PAGE, 2 * PAGE).unwrap();
@@ -378,7 +378,8 @@ fn protection_outlives_the_page() {
     process.check();
 }
 
-/// Only its entry records a store since soft-dirty was cleared: such a page is reclaimed after it was cleared again.
+/// Only the entry records a store since soft-dirty was cleared, so the page is reclaimed only after soft-dirty was
+/// cleared again.
 #[test]
 fn what_counts_as_soft_dirty_stays() {
     let swapping = Swapping::new();
@@ -525,7 +526,7 @@ fn a_device_is_taken_away_when_what_objects_have_there_is_back() {
     }
     drop(three);
     drop(gone);
-    // No process maps it any more.
+    // No process maps the objects any more.
     drop(one);
     assert_eq!(swapping.slots(), 10);
     assert!(memory.close_swap(0, true));

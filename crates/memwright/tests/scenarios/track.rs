@@ -1,4 +1,4 @@
-//! Which pages count as written since soft-dirty was cleared, under either tracking mode.
+//! Tests of soft-dirty tracking: which pages count as written since soft-dirty was cleared, under either tracking mode.
 
 use memwright::space::Sight;
 use memwright::{Advice, AreaFlags, RemapRequest};
@@ -103,7 +103,7 @@ fn pages_shared_after_a_fork_are_tracked_by_their_copies() {
         assert_eq!(soft_dirty(&parent, 3), [1]);
         assert_eq!(soft_dirty(&child, 3), [2]);
         drop(child);
-        // Exclusive again, without a store.
+        // The pages are exclusive to the parent again, and nothing was stored to them.
         parent.protect(0, 3, R);
         parent.protect(0, 3, RW);
         assert_eq!(soft_dirty(&parent, 3), [1]);

@@ -1,5 +1,5 @@
-//! Memory registered with a userfaultfd: which faults it receives, protection of pages that are not populated, and what
-//! scans find.
+//! Tests of memory registered with a userfaultfd: which faults it receives, protection of pages that are not populated,
+//! and what scans find.
 
 use memwright::track::{Categories, Scan};
 use memwright::uffd::{
@@ -24,7 +24,7 @@ fn watch(asynchronous: bool, unpopulated: bool) -> Watch {
     .unwrap()
 }
 
-/// Registers pages.
+/// Registers the first `pages` pages.
 fn register(process: &Process<'_>, pages: u64, watch: &Watch, modes: WatchModes) {
     process
         .space
@@ -154,7 +154,7 @@ fn giving_part_of_it_back_splits_the_marker_that_covers_it() {
     process.store(part, 1).unwrap();
     assert_eq!(process.store(part - 1, 1), Err(WRITE_FAULT));
     assert_eq!(process.store(part + 1, 1), Err(WRITE_FAULT));
-    // So does unmapping a part.
+    // Unmapping a part splits the marker too.
     process.unmap(1500, 1);
     process.map(1500, 1, RW);
     process.store(1500, 1).unwrap();
@@ -324,7 +324,7 @@ fn written_pages_are_found_and_protected_again_in_one_step() {
         process.store(9, 3).unwrap();
         process.store(40, 3).unwrap();
         assert_eq!(written(&process, 64, true), [9, 40]);
-        // Two readers of one dirty bit.
+        // Soft-dirty and the scan read the same dirty bit.
         process.store(5, 1).unwrap();
         process.space.clear_soft_dirty();
         assert_eq!(written(&process, 64, true), [5]);
@@ -411,7 +411,7 @@ fn registrations_are_checked() {
     assert_eq!(register(0, 4, &two, WP), Err(WatchError::Busy));
     let protect = |first, pages| process.space.write_protect(page(first), pages * PAGE, true);
     assert_eq!(protect(0, 4), Err(WatchError::NotWatched));
-    // Any descriptor may protect what another one has registered.
+    // A userfaultfd is allowed to protect memory that another userfaultfd has registered.
     assert_eq!(protect(1, 2), Ok(()));
     assert_eq!(
         process.space.unwatch(page(1), PAGE, &two),
@@ -455,7 +455,7 @@ fn a_scan_passes_over_tables_below_which_nobody_was_since_the_last() {
         assert_eq!(quiet(&process), 1);
         assert!(written(&process, pages, true).is_empty());
         assert_eq!(quiet(&process), 2);
-        // Stores, by the program and by the kernel.
+        // After a store, by the program or by the kernel, the scan does not skip the table.
         process.store(4 + 5, 2).unwrap();
         assert_eq!(quiet(&process), 0);
         assert_eq!(written(&process, pages, true), [4 + 5]);
@@ -686,7 +686,7 @@ fn a_scan_protects_what_nobody_reaches_and_the_protection_goes_with_it() {
     assert_eq!(fill(&process, 2, Fill::Poison), Ok(()));
     assert_eq!(written(&process, 4, true), [0, 1, 2, 3]);
     assert!(written(&process, 4, false).is_empty());
-    // Nor is any protection removed from there.
+    // Removing protection does not change the guard and the poisoned page either.
     protect(&process, 0, 4, false);
     assert_eq!(written(&process, 4, false), [0, 3]);
     advise(Advice::GuardRemove);
@@ -728,7 +728,7 @@ fn markers_outlive_a_registration_for_less() {
     given_back.unwrap();
     let entry = process.space.entry(page(1));
     assert!(matches!(entry, Entry::Marker(_)), "{entry:?}");
-    // Stores are not reported, and what is mapped there is no longer protected.
+    // Stores are not reported to the userfaultfd. A page that is mapped under a marker is not protected any more.
     process.store(1, 1).unwrap();
     assert_eq!(process.load(2), 5);
     process.store(2, 1).unwrap();

@@ -1,4 +1,5 @@
-//! userfaultfd events other than faults: unmapped, moved and discarded memory; and which operations wait for a handler.
+//! Tests of userfaultfd events other than faults: unmapped, moved and discarded memory; and of which operations wait
+//! for a handler.
 
 use memwright::uffd::{Fill, Watch, WatchEvent, WatchEvents, WatchModes, WatchedFault, Watcher};
 use memwright::{
@@ -108,7 +109,7 @@ fn a_move_is_told_after_what_was_there_and_before_what_is_left() {
     };
     let only = vec![moved(10, 0, 3)];
     assert_eq!(told_of_remap(&process, stays), (Some(0), only));
-    // In place nothing moves.
+    // A resize in place moves nothing, so no move event is sent.
     let grows = request(0, 3, 5, None);
     assert_eq!(told_of_remap(&process, grows), (Some(0), vec![]));
     let shrinks = request(0, 5, 2, None);
@@ -142,7 +143,7 @@ fn contents_are_there_until_their_watcher_was_told() {
     };
     let mut told = Vec::new();
     let mut witness = |_: &Watch, event| {
-        // No lock is held meanwhile.
+        // No lock is held while the event is delivered.
         let after: Vec<bool> = [0, 3].map(there).to_vec();
         told.push((event, after));
     };
@@ -193,7 +194,7 @@ fn populating_and_locking_say_for_which_page_a_watcher_is_awaited() {
     let locked = process.space.lock(page(0), 4 * PAGE, false);
     assert_eq!(locked, Err(LockError::Watched(awaited(1, Access::WRITE))));
     process.space.forget_watch(&watch);
-    // The same once more.
+    // Without the userfaultfd, the same call succeeds.
     assert_eq!(process.space.lock(page(0), 4 * PAGE, false), Ok(()));
     process.store(3, 1).unwrap();
 }
@@ -243,7 +244,7 @@ fn what_locked_memory_grew_by_waits_page_by_page_for_its_watcher() {
     };
     assert_eq!(process.space.remap(grown), Ok(page(0)));
     assert_eq!(process.resident(), 5);
-    // A range locked on fault does not wait for a handler.
+    // Memory that is locked on fault does not wait for a handler.
     process.space.lock(page(0), 6 * PAGE, true).unwrap();
     let grown = RemapRequest {
         old_length: 6 * PAGE,
@@ -269,7 +270,7 @@ fn what_keeps_one_area_from_being_resident_keeps_no_other() {
     let all = |rest: &mut ToPopulate| process.space.populate_rest(rest);
     let locked = process.space.lock_all(true, LockFuture::OnFault, false);
     let mut rest = locked.unwrap();
-    // The guard ended the first area.
+    // The guard has ended the population of the first area.
     assert_eq!(all(&mut rest), missing(4, Access::WRITE));
     assert_eq!(process.resident(), 1);
     process.space.pass_area(&mut rest);
@@ -344,7 +345,7 @@ fn what_was_stored_to_joins_no_other_though_its_watcher_filled_nothing() {
         };
         assert_eq!(told_of_remap(&process, request), (Some(8), vec![]));
         assert_eq!(process.areas(), areas);
-        // The area that it merged with lost its userfaultfd too.
+        // The area with which the moved area merged has lost its userfaultfd too.
         assert_eq!(process.store(18, 1).is_err(), stored);
     }
 }

@@ -1,5 +1,5 @@
-//! Huge pages and userfaultfd: where they are mapped, how they are protected as a whole and in part, and how they are
-//! split.
+//! Tests of huge pages and userfaultfd: where huge pages are mapped, how they are protected as a whole and in part, and
+//! how they are split.
 
 use memwright::track::{Categories, Scan, Share};
 use memwright::uffd::{
@@ -432,7 +432,7 @@ fn tracked_pages_are_collapsed_once_all_are_written() {
     assert_eq!(size(&process, FIRST), PageSize::Size2M);
 }
 
-/// Moves pages to the second 2 MiB, which are registered, from the fourth on.
+/// Moves `pages` pages from page `from` to page `to`, which is in the registered memory.
 fn relocate(
     process: &Process<'_>,
     watch: &Watch,
@@ -465,7 +465,7 @@ fn a_huge_page_is_moved_whole_where_it_fits() {
     assert_eq!(size(&process, FIRST), PageSize::Size2M);
     assert_eq!(process.load_with(FIRST), Ok((1, vec![])));
     assert_eq!(process.load(from), 0, "nothing is left behind");
-    // A part, or to a place with another alignment: page by page.
+    // A part of a huge page, or a move to an address with another alignment, is moved page by page.
     let moved = relocate(&process, &watch, (from + HUGE, FIRST + HUGE, 3));
     assert_eq!(moved, (3, Ok(())));
     assert_eq!(size(&process, FIRST + HUGE), PageSize::Size4K);
@@ -543,7 +543,7 @@ fn pinned_pages_are_told_by_every_scan_until_they_are_unpinned() {
         let pinned = process.space.pin(page(FIRST + 9)).unwrap().into_raw();
         let told = |found: Vec<u64>| match mode {
             HugeMode::Never => assert_eq!(found, [9]),
-            // A pin of a part allows writes to the complete huge page.
+            // A pin of a part allows writes to the complete huge page, so all its pages count as written.
             HugeMode::Always | HugeMode::Advised => assert_eq!(found.len() as u64, HUGE),
         };
         protect(&process, FIRST, HUGE, true);

@@ -1,4 +1,4 @@
-//! A machine, its memory, and processes on it.
+//! The environment of the scenarios: a machine, its memory, and processes on it.
 
 use std::sync::Arc;
 
@@ -125,7 +125,7 @@ impl Drop for Process<'_> {
         }
         self.check();
         self.stop();
-        // Cleared here: if that fails the rest leaks, while dropping an address space would continue with it.
+        // Unmap here: if this fails, the rest leaks, while dropping an address space would continue with unmapping.
         self.space.clear();
     }
 }

@@ -1,4 +1,5 @@
-//! Reclaim of pages of a file on a disk: dirty pages are written back first, and the next access reads them again.
+//! Tests of reclaim of pages of a file on a disk: dirty pages are written back first, and the next access reads them
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,7 +17,7 @@ use crate::world::{Machine, PAGE, Process, RW, World, page, rows};
 
 const FILE: FaultKind = FaultKind::File;
 
-/// A file of which the disk holds the first byte of each page.
+/// A file on a disk that stores only the first byte of each page.
 struct Backed {
     /// Guards the pages.
     pages: Mutex<Pages<Machine>>,
@@ -56,7 +57,7 @@ impl Backed {
         if !self.dirty.lock().unwrap().remove(&index) {
             return Ok(false);
         }
-        // Before the copy: a store from here on is notified, and makes the page dirty again.
+        // Write-protect the mappings before the copy: a later store notifies the file, and makes the page dirty again.
         let _ = self.mappings.clean(index, index + 1);
         if self.refuses.load(Ordering::Relaxed) {
             self.dirty.lock().unwrap().insert(index);
@@ -219,7 +220,8 @@ fn what_the_disk_refuses_stays_and_stays_dirty() {
     assert!((0..4).all(|index| file.is_dirty(index)));
     assert_eq!(process.load(2), 12);
     file.refuses.store(false, Ordering::Relaxed);
-    // It is read-only since the attempt, so that the next store would be notified; there is none.
+    // The failed attempt has made the page read-only, so that the file would be notified of the next store; there is
+    // none.
     page_out(&process, 0, 8);
     assert_eq!((file.in_memory(), file.on_disk(2)), (0, 12));
 }
