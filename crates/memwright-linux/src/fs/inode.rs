@@ -1,4 +1,4 @@
-//! Inodes: the body, owner, permissions and times of a file.
+//! Inodes: the contents, owner, permissions and times of a file.
 
 use super::{
     attributes::{Attributes, DeviceNumber, Moment},
@@ -42,7 +42,7 @@ pub enum Body {
     Fifo(Arc<Pipe>),
     /// Standard input, output or error.
     Console(ConsoleStream),
-    /// A socket, which is looked up by the inode number.
+    /// A socket. The table of named sockets finds it by the inode number.
     Socket,
     /// The inode of a descriptor that refers to no file.
     Anonymous,
@@ -65,7 +65,7 @@ pub struct Metadata {
     pub permissions: u32,
     /// Owner and group.
     pub owner: Subject,
-    /// Number of links; for a directory, two and one for each subdirectory.
+    /// Number of links. A directory has two links plus one for each subdirectory.
     pub links: u32,
     /// Last access.
     pub accessed: Moment,
@@ -79,9 +79,9 @@ pub struct Metadata {
 
 /// An inode.
 pub struct Inode {
-    /// The file system it is in.
+    /// The file system that the inode is in.
     pub file_system: Arc<FileSystem>,
-    /// The inode number, unique in that file system.
+    /// The inode number, which is unique in that file system.
     pub number: u64,
     /// The contents.
     pub body: Body,
@@ -104,7 +104,7 @@ impl Inode {
         Self::numbered(file_system, number, body, permissions, owner, now)
     }
 
-    /// Creates an inode of `/proc` or `/sys`, whose number identifies its contents.
+    /// Creates an inode with the given number. In `/proc` and `/sys`, the number identifies the contents.
     #[must_use]
     pub fn numbered(
         file_system: &Arc<FileSystem>,
