@@ -49,8 +49,7 @@ pub enum PlaceLink {
     Root,
 }
 
-/// A node of `/proc` or `/sys`. The numbers in the variants are ids of processes and threads, descriptors, CPUs and ids
-/// of cgroups.
+/// A node of `/proc` or `/sys`. The numbers in the variants identify processes, threads, descriptors, CPUs and cgroups.
 #[derive(Clone, Copy)]
 pub enum ProcNode {
     /// The root of `/proc`: fixed entries and processes.
