@@ -307,8 +307,8 @@ impl Pipe {
     /// bytes (`pipe_set_size` in `fs/pipe.c` of Linux 7.3).
     ///
     /// # Errors
-    /// `EBUSY` if the contents do not fit in the new capacity, `EPERM` if the capacity exceeds a limit and the caller
-    /// is unprivileged, `EINVAL` for an invalid size, `ENOMEM`.
+    /// `EBUSY` if the contents do not fit in the new capacity or a writer is copying into the pipe, `EPERM` if the
+    /// capacity exceeds a limit and the caller is unprivileged, `EINVAL` for an invalid size, `ENOMEM`.
     pub fn set_capacity(&self, context: &Context<'_>, bytes: usize) -> Result<usize, Errno> {
         let size = rounded_size(bytes).ok_or(Errno::EINVAL)?;
         let pages = size / PAGE_SIZE;
