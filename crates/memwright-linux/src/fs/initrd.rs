@@ -77,7 +77,7 @@ fn brings_link(mut archive: CpioArchive<'_>, path: &[u8]) -> bool {
     })
 }
 
-/// Populates an empty tree. Where the archive has several entries of one name, the last one wins.
+/// Populates an empty tree. If the archive has several entries with the same name, the last one determines the file.
 ///
 /// # Errors
 /// `ENOSPC` if the files do not fit into memory.

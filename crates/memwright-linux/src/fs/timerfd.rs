@@ -44,7 +44,7 @@ impl ReadableTimer {
     /// Sets the timer. Returns the previous schedule.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; the timer is unchanged then.
+    /// [`OutOfMemory`] if there is no room for the scheduler's timer. The timer is unchanged then.
     fn set(self: &Arc<Self>, kernel: &Kernel, schedule: Schedule) -> Result<Schedule, OutOfMemory> {
         kernel.scheduler.make_room_for_timer(kernel)?;
         let mut state = self.state.lock();
@@ -125,7 +125,7 @@ impl TimerFile {
     /// the next expiration of the previous schedule, and the previous interval, both in nanoseconds.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; the timer is unchanged then.
+    /// [`OutOfMemory`] if there is no room for the scheduler's timer. The timer is unchanged then.
     pub fn set(&self, schedule: Schedule) -> Result<(u64, u64), OutOfMemory> {
         let old = self.timer.set(self.kernel, schedule)?;
         Ok((old.remaining(self.kernel.host.now()), old.interval))
