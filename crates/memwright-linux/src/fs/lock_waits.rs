@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn circles_are_refused() {
-        // Each of the processes 1 to 3 waits for the next.
+        // Each process below 4 waits for the next.
         let blocker_of = |process: u64| (process < 4).then_some(process + 1);
         for (blocker, closes) in [(1, true), (2, true), (3, true), (4, false), (5, false)] {
             assert_eq!(closes_circle(4, blocker, blocker_of), closes, "{blocker}");

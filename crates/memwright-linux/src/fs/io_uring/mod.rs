@@ -158,7 +158,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Unregisters the buffers, which unpins their pages once no transfer uses them.
+    /// Unregisters the buffers and unpins their pages.
     ///
     /// # Errors
     /// `ENXIO` if no buffers are registered, `ERESTARTSYS`.

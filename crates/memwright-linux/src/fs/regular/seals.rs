@@ -34,8 +34,8 @@ impl Regular {
     }
 
     /// Adds the seals `more`. The caller holds the mutex of writes and size changes. `runs` says whether the file has
-    /// an execute bit, in which case `EXEC` also seals the file against writing (Linux 7.3 `mm/memfd.c`,
-    /// `memfd_add_seals`).
+    /// an execute bit, in which case `EXEC` also implies the seals against writing and size changes (Linux 7.3
+    /// `mm/memfd.c`, `memfd_add_seals`).
     ///
     /// # Errors
     /// `EPERM` if the file has the seal `SEAL`; `EBUSY` for the seal `WRITE` while a shared mapping is or can become

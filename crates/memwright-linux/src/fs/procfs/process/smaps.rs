@@ -108,7 +108,7 @@ pub fn smaps(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::
 /// Number of areas that are summed in one batch for the rollup.
 const ROLLUP_TOGETHER: usize = 64;
 
-/// `/proc/PID/smaps_rollup`.
+/// Writes `/proc/PID/smaps_rollup`.
 ///
 /// # Errors
 /// Those of `text`.
