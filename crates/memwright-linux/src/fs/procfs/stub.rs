@@ -6,7 +6,7 @@
 use super::{cgroup, cpu, file_limits, huge, lock_stat, nodes, process, processors, system, vm};
 use core::fmt;
 
-/// What the field contains instead.
+/// What the field contains instead of kernel state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A constant number.
@@ -26,7 +26,7 @@ pub struct Stub {
     pub file: &'static str,
     /// The field; empty if the file consists of this value only.
     pub field: &'static str,
-    /// What the field contains instead.
+    /// What the field contains instead of kernel state.
     pub kind: Kind,
     /// The reason why the value does not reflect kernel state.
     pub reason: &'static str,

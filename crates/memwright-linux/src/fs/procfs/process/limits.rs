@@ -59,7 +59,7 @@ pub fn limits(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt
 /// The difference between `Process::kill_score` and the adjustment that the file contains.
 const SCORE_BASE: i64 = 1000;
 
-/// `/proc/PID/oom_score_adj`.
+/// Writes `/proc/PID/oom_score_adj`.
 ///
 /// # Errors
 /// Those of `text`.

@@ -121,7 +121,7 @@ pub fn stat(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::R
     )
 }
 
-/// `/proc/PID/statm`.
+/// Writes `/proc/PID/statm`.
 ///
 /// # Errors
 /// Those of `text`.
