@@ -14,7 +14,7 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Converts nanoseconds since the epoch (1970-01-01).
+    /// Returns the point in time that is `nanoseconds` nanoseconds after the epoch (1970-01-01).
     #[must_use]
     pub const fn from_nanoseconds(nanoseconds: u64) -> Self {
         Self {

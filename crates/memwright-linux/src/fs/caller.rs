@@ -21,7 +21,7 @@ use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 
 impl Moment {
-    /// Returns the current time of the real-time clock, as inodes record it.
+    /// Returns the current time of the real-time clock, in the form in which inodes record times.
     #[must_use]
     pub fn now(kernel: &Kernel) -> Self {
         Self::from_nanoseconds(kernel.manifest.epoch * crate::abi::SECOND + kernel.host.now())
@@ -41,7 +41,7 @@ impl Context<'_> {
         }
     }
 
-    /// Returns the largest size that a file may grow to (`RLIMIT_FSIZE`), in bytes.
+    /// Returns the size in bytes to which the calling process is allowed to make files grow (`RLIMIT_FSIZE`).
     #[must_use]
     pub fn file_size_limit(&self) -> u64 {
         self.process().limits.lock().get(Resource::FileSize).current
@@ -191,7 +191,7 @@ impl Context<'_> {
     /// is null.
     ///
     /// # Errors
-    /// `EFAULT`, `EINVAL` if `size` is not eight, and those of `act`.
+    /// `EFAULT` if the mask cannot be read, `EINVAL` if `size` is not eight, and those of `act`.
     pub fn with_signal_mask(
         &self,
         address: u64,

@@ -128,7 +128,7 @@ impl Dentry {
         let mut here = self;
         loop {
             let root = here.mounted.lock().clone();
-            // Another file system may be mounted on that root.
+            // Another file system can be mounted on the root of the first one.
             match root {
                 Some(root) => here = root,
                 None => return here,
@@ -208,7 +208,8 @@ impl Dentry {
         }
     }
 
-    /// Returns the path from `root` as `/proc` prints it, with the suffix ` (deleted)` if the name was removed.
+    /// Returns the path from `root` as `/proc` prints it, with the suffix ` (deleted)` if the name was removed. For a
+    /// detached entry, returns its name in place of a path.
     ///
     /// # Errors
     /// [`OutOfMemory`].

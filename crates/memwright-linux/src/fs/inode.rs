@@ -345,7 +345,8 @@ impl Inode {
 }
 
 impl Inode {
-    /// Returns the text of a symbolic link, as `readlink` does.
+    /// Returns the text that `readlink` returns for a symbolic link. For a link that leads directly to a directory
+    /// entry, this is the entry's present path.
     ///
     /// # Errors
     /// Those of [`Self::link`], `ENOMEM`, `ENAMETOOLONG`.

@@ -37,7 +37,8 @@ use alloc::{
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use unmount::take_down;
 
-/// The id of the first mount after the root. Lower ids belong to the root and to file systems that are not in the tree.
+/// The id of the first file system that is mounted on a directory. Lower ids belong to the root and to file systems
+/// that are not in the tree.
 const FIRST_MOUNT: u32 = 21;
 
 /// A mounted file system.

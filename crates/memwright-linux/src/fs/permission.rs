@@ -42,8 +42,8 @@ impl Subject {
 /// Returns whether `subject` has all permissions in `wanted` on an inode with this mode and owner.
 ///
 /// `CAP_DAC_OVERRIDE` grants everything except execution of a file without any execute bit (Linux 7.2,
-/// `generic_permission` in `fs/namei.c`, with `CAP_DAC_OVERRIDE`). Without it, the first class that matches applies
-/// (owner, group, others), even if a later class would allow more.
+/// `generic_permission` in `fs/namei.c`). Without this capability, the first class that matches applies (owner, group,
+/// others), even if a later class would allow more.
 #[must_use]
 pub fn permitted(
     subject: Subject,

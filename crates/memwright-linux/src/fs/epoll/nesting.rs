@@ -17,8 +17,8 @@ use memwright_table::TryPush;
 /// Maximum number of links in a chain of nested epolls (`EP_MAX_NESTS`).
 const LONGEST: usize = 4;
 
-/// How many paths with a given number of links between epolls may lead to one file (`path_limits`). Paths without such
-/// a link are not limited.
+/// Maximum number of paths to one file, by the number of links between epolls in the path (`path_limits`). Paths
+/// without such a link are not limited.
 const PATHS: [u32; LONGEST + 1] = [u32::MAX, 500, 100, 50, 10];
 
 /// Serialises changes of the graph of epolls (`epnested_mutex`). The value is the number of the last pass.
@@ -105,7 +105,7 @@ impl Nesting {
         })
     }
 
-    /// Checks that `outer` may watch `inner`.
+    /// Checks that `outer` can watch `inner` without a loop or a chain that is too long.
     ///
     /// # Errors
     /// `ELOOP` if `inner` is `outer` or watches it directly or indirectly, or if the chain would be too long; `ENOMEM`.
@@ -245,7 +245,8 @@ impl Epoll {
     fn visit_inner(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Result<(), Errno> {
         self.each_item(|item| {
             found.try_make_room(1)?;
-            // Dropping a duplicate here never drops the last reference: `found` holds another.
+            // The drop of a duplicate never drops the last reference to an epoll, because `found` holds another
+            // reference.
             #[expect(clippy::disallowed_methods, reason = "there is room for it")]
             found.extend(item.inner().filter(|inner| inner.watched.mark.visit(pass)));
             Ok(())
@@ -283,7 +284,7 @@ impl Watches {
     /// that does not fit, with its mark unchanged.
     fn visit_in_room(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Option<Arc<Epoll>> {
         let items = self.items.lock();
-        // Dropping a visited epoll here never drops its last reference: `found` holds one.
+        // The drop of a visited epoll never drops the last reference to it, because `found` holds another reference.
         let watching = items.iter().filter_map(|item| item.upgrade()?.epoll());
         for epoll in watching.filter(|epoll| !epoll.watched.mark.is(pass)) {
             if found.len() == found.capacity() {

@@ -1,4 +1,4 @@
-//! Moving data between a pipe and another file or pipe inside the kernel (Linux 7.3 `fs/splice.c`).
+//! Moves data between a pipe and another file or pipe inside the kernel (Linux 7.3 `fs/splice.c`).
 //!
 //! Data is copied, at most one page at a time. The copying thread holds the pipe's sleeping mutex, as it holds the
 //! pipe's mutex on Linux.

@@ -181,7 +181,7 @@ impl Regular {
         }
     }
 
-    /// Allocates the missing pages of the bytes `start..end`. The caller holds the turn.
+    /// Allocates the missing pages of the bytes `start..end`. The caller holds the mutex of writes and size changes.
     ///
     /// # Errors
     /// `ENOSPC`.
@@ -313,7 +313,7 @@ impl Regular {
         self.turn.take(context)
     }
 
-    /// Sets the size. The caller holds the turn.
+    /// Sets the size. The caller holds the mutex of writes and size changes.
     ///
     /// # Errors
     /// `EPERM` if a seal forbids it, `EFBIG` beyond the maximum size, `EINVAL` if the file has huge pages and `size` is

@@ -67,7 +67,8 @@ impl Namespace {
     /// Removes `name` from `parent`.
     ///
     /// # Errors
-    /// `ENOENT`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY`, `EBUSY` for a mount point, `EACCES`, `EPERM`.
+    /// Those of `unlink(2)` and `rmdir(2)`: `ENOENT`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY`, `EBUSY` for a mount point,
+    /// `EACCES`, `EPERM`.
     pub fn remove(
         &self,
         change: &Change,

@@ -121,7 +121,7 @@ pub struct Userfault {
     /// The flags with which it was opened. Child contexts inherit them.
     opened_as: OpenedAs,
     state: Lock<State>,
-    /// Number of events about registered memory that are pending or unread.
+    /// Number of events about registered memory that an operation has noted or delivered and that were not read yet.
     changing: AtomicU64,
     /// Woken when there is a message to read.
     messages: WaitQueue,

@@ -76,7 +76,7 @@ fn each(
     })
 }
 
-/// `/proc/PID/mounts`.
+/// Writes `/proc/PID/mounts`.
 ///
 /// # Errors
 /// Those of `text`.
@@ -94,7 +94,7 @@ pub fn mounts(context: &Context<'_>, _subject: &Subject, text: &mut Text) -> fmt
     })
 }
 
-/// `/proc/PID/mountinfo`.
+/// Writes `/proc/PID/mountinfo`.
 ///
 /// # Errors
 /// Those of `text`.

@@ -91,7 +91,7 @@ pub fn trimmed(name: &[u8; 16]) -> &[u8] {
     &name[..end]
 }
 
-/// `/proc/PID/comm`.
+/// Writes `/proc/PID/comm`.
 ///
 /// # Errors
 /// Those of `text`.
