@@ -47,7 +47,8 @@ impl Context<'_> {
     /// file.
     ///
     /// # Errors
-    /// `EACCES`, `ELOOP` for a symbolic link, `ETXTBSY`.
+    /// `EACCES` if the file is not a regular file or has no execute permission, `ELOOP` for a symbolic link, `ETXTBSY`
+    /// if the file is open for writing.
     pub fn executable(&self, entry: &Arc<Dentry>) -> Result<Executable, Errno> {
         match entry.inode.kind() {
             Kind::Regular => {}

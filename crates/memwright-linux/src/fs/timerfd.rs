@@ -20,7 +20,7 @@ use memwright_table::OutOfMemory;
 #[derive(Default)]
 struct State {
     schedule: Schedule,
-    /// Number of expirations that were not read yet, without those since the last update.
+    /// Number of unread expirations, as of the last time that the schedule was advanced.
     expired: u64,
     /// The scheduler's timer that wakes waiters. After it fires, it is not set again before the timer is read, because
     /// Linux does not rearm an unread timer either.

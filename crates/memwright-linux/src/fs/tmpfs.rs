@@ -41,7 +41,7 @@ flags! {
 }
 
 impl MountFlags {
-    /// The flags and their text in `/proc/mounts`, in the order in which it prints them.
+    /// The flags and their text in `/proc/mounts`, in the order in which the file contains them.
     const WORDS: [(Self, &'static str); 6] = [
         (Self::NO_SET_ID, ",nosuid"),
         (Self::NO_DEVICES, ",nodev"),

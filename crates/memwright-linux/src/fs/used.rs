@@ -1,4 +1,4 @@
-//! References to directory entries that open files, and processes for their root and working directories, hold.
+//! The references that open files hold to their directory entries, and processes to their root and working directories.
 
 use super::dentry::Dentry;
 use alloc::sync::Arc;

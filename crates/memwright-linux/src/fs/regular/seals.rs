@@ -94,7 +94,7 @@ impl Regular {
     }
 }
 
-/// Returns `more` with the seals that these seals imply.
+/// Returns the seals `more` and those that they imply. `runs` says whether the file has an execute bit.
 fn implied_seals(more: Seals, runs: bool) -> Seals {
     if more.contains(Seals::EXEC) && runs {
         more | Seals::SHRINK | Seals::GROW | Seals::WRITE | Seals::FUTURE_WRITE

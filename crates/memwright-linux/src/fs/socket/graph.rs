@@ -27,9 +27,10 @@ enum Mark {
 
 struct Node<T> {
     value: T,
-    /// Number of times that messages carry the socket.
+    /// Number of references to the socket that messages hold.
     carried: usize,
-    /// Number of those times for which the message is not in a candidate's inbox. Valid only during a collection.
+    /// Number of these references that are held by messages outside the inboxes of candidates. Valid only during a
+    /// collection.
     outside: Cell<usize>,
     mark: Cell<Mark>,
     /// The next node in the list of reachable nodes whose messages the collection has yet to visit.
