@@ -1,4 +1,4 @@
-//! Attributes of an inode, and the records in which system calls return them.
+//! Attributes of inodes and file systems, and the structures in which system calls return them.
 
 use super::{kind::Kind, tmpfs::MountFlags};
 use core::mem::{offset_of, size_of};
@@ -14,7 +14,7 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Converts nanoseconds since the epoch (1970-01-01).
+    /// Returns the point in time that is `nanoseconds` nanoseconds after the epoch (1970-01-01).
     #[must_use]
     pub const fn from_nanoseconds(nanoseconds: u64) -> Self {
         Self {
@@ -74,7 +74,7 @@ pub struct Attributes {
     pub user: u32,
     /// Group.
     pub group: u32,
-    /// The device that a device node refers to (`st_rdev`).
+    /// The device to which a device node refers (`st_rdev`).
     pub special: DeviceNumber,
     /// Size in bytes.
     pub size: u64,
@@ -99,7 +99,7 @@ pub const STATX_SIZE: usize = size_of::<raw::statx>();
 /// Size of `struct statfs`.
 pub const STATFS_SIZE: usize = size_of::<raw::statfs>();
 
-/// Writes one little-endian field of a record.
+/// Writes a little-endian field at `offset` of a record.
 fn put<const N: usize>(record: &mut [u8], offset: usize, value: [u8; N]) {
     record[offset..offset + N].copy_from_slice(&value);
 }
@@ -161,7 +161,8 @@ impl Attributes {
         record
     }
 
-    /// Encodes the attributes as `struct statx`: the basic ones, the creation time and the mount.
+    /// Encodes the attributes as `struct statx`, with the basic attributes, the creation time, the mount id `mount` and
+    /// whether the inode is the root of a mount.
     #[must_use]
     pub fn to_statx(&self, mount: u64, mount_root: bool) -> [u8; STATX_SIZE] {
         let mut record = [0; STATX_SIZE];
@@ -228,7 +229,7 @@ pub struct SystemStatus {
     pub free: u64,
     /// Maximum number of inodes; 0 if unlimited.
     pub nodes: u64,
-    /// Inodes that can still be created.
+    /// Number of inodes that can still be created.
     pub free_nodes: u64,
     /// The file system's device, which also serves as its id (`f_fsid`).
     pub device: DeviceNumber,
@@ -255,7 +256,7 @@ impl SystemStatus {
                 super::name::NAME_MAX as u64,
             ),
             (offset_of!(raw::statfs, f_frsize), self.block_size),
-            // With ST_VALID (include/linux/statfs.h).
+            // 0x0020 is `ST_VALID` of `include/linux/statfs.h`.
             (
                 offset_of!(raw::statfs, f_flags),
                 0x0020 | u64::from(self.flags.bits()),

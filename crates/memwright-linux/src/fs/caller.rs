@@ -1,4 +1,5 @@
-//! What file operations need from their caller: credentials, limits, descriptors and path resolution.
+//! The services of [`Context`] for file operations: the caller's credentials, limits and descriptors, and path
+//! resolution.
 
 use super::{
     attributes::Moment,
@@ -20,7 +21,7 @@ use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 
 impl Moment {
-    /// Returns the current time of the real-time clock, as inodes record it.
+    /// Returns the current time of the real-time clock, in the form in which inodes record times.
     #[must_use]
     pub fn now(kernel: &Kernel) -> Self {
         Self::from_nanoseconds(kernel.manifest.epoch * crate::abi::SECOND + kernel.host.now())
@@ -40,13 +41,13 @@ impl Context<'_> {
         }
     }
 
-    /// Returns the largest size that a file may grow to (`RLIMIT_FSIZE`), in bytes.
+    /// Returns the size in bytes to which the calling process is allowed to make files grow (`RLIMIT_FSIZE`).
     #[must_use]
     pub fn file_size_limit(&self) -> u64 {
         self.process().limits.lock().get(Resource::FileSize).current
     }
 
-    /// Sends SIGXFSZ to the calling thread: a file would grow beyond its limit.
+    /// Sends SIGXFSZ to the calling thread, which tried to make a file larger than [`Self::file_size_limit`].
     pub fn file_too_large(&self) {
         send_to_thread(
             self.kernel,
@@ -55,7 +56,7 @@ impl Context<'_> {
         );
     }
 
-    /// Sends SIGPIPE to the calling thread: the pipe or socket that it writes to has no reader.
+    /// Sends SIGPIPE to the calling thread, which writes to a pipe or socket without a reader.
     pub fn broken_pipe(&self) {
         let detail = Detail::Sender {
             process: self.process().id,
@@ -71,13 +72,14 @@ impl Context<'_> {
         send_to_thread(self.kernel, self.thread, info);
     }
 
-    /// Returns the number of descriptors that the caller may have (`RLIMIT_NOFILE`), one above the largest.
+    /// Returns the limit on descriptors (`RLIMIT_NOFILE`): one more than the largest descriptor that the caller is
+    /// allowed to open.
     #[must_use]
     pub fn descriptor_limit(&self) -> usize {
         self.process().limits.lock().get(Resource::Files).current as usize
     }
 
-    /// Installs an open file at the lowest free descriptor.
+    /// Installs an open file at the caller's lowest free descriptor. `O_CLOEXEC` in `flags` marks it close-on-exec.
     ///
     /// # Errors
     /// `EMFILE`, `ENOMEM`.
@@ -97,7 +99,7 @@ impl Context<'_> {
         self.files().check_free(self.descriptor_limit())
     }
 
-    /// Returns the subject and the time under which the caller changes directory entries.
+    /// Returns the ids and the time with which the caller changes directory entries.
     #[must_use]
     pub fn change(&self) -> Change {
         Change {
@@ -106,10 +108,11 @@ impl Context<'_> {
         }
     }
 
-    /// Returns where the resolution of `path` starts: at the root, the working directory or the descriptor `directory`.
+    /// Returns the directory entry at which the resolution of `path` starts: the root, the working directory or the
+    /// file of the descriptor `directory`.
     ///
     /// # Errors
-    /// `EBADF` for a relative path and a descriptor that is not open.
+    /// `EBADF` if the path is relative and the descriptor is not open.
     pub fn path_start(&self, directory: i32, path: &[u8]) -> Result<Arc<Dentry>, Errno> {
         if path.first() == Some(&b'/') {
             Ok(self.fs().root())
@@ -184,10 +187,11 @@ impl Context<'_> {
         self.walk_at(directory, address, last_link)?.existing()
     }
 
-    /// Runs `act` with the signal mask at `address` in effect; with the present mask if `address` is null.
+    /// Calls `act` with the signal mask at the user address `address` in effect, or with the present mask if `address`
+    /// is null.
     ///
     /// # Errors
-    /// `EFAULT`, `EINVAL` if `size` is not eight, and those of `act`.
+    /// `EFAULT` if the mask cannot be read, `EINVAL` if `size` is not eight, and those of `act`.
     pub fn with_signal_mask(
         &self,
         address: u64,
@@ -203,7 +207,8 @@ impl Context<'_> {
         let mask: u64 = self.read_value(address)?;
         with_mask_until_return(self, SignalSet(mask));
         let result = act();
-        // A signal handler runs under the temporary mask; the previous mask is restored when it returns.
+        // If a signal interrupted `act`, its handler runs under the temporary mask, and the previous mask is restored
+        // when the handler returns.
         if !matches!(
             result,
             Err(Errno::EINTR | Errno::ERESTARTNOHAND | Errno::ERESTARTSYS)

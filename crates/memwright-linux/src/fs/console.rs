@@ -1,4 +1,4 @@
-//! Standard input, output and error of the guest program, which the command forwards.
+//! Standard input, output and error of the guest program. The command on the host forwards them.
 
 use super::{
     attributes::DeviceNumber,
@@ -20,18 +20,18 @@ use crate::{
 use alloc::{boxed::Box, sync::Arc, vec};
 use linux_raw_sys::{general as raw, ioctl};
 
-/// Size in bytes of one request for input.
+/// Maximum number of bytes that one request for input returns.
 const INPUT: usize = INPUT_AREA;
 
 /// The device behind a terminal: `/dev/console`.
 pub const CONSOLE_DEVICE: DeviceNumber = DeviceNumber::new(5, 1);
 
-/// Input that has arrived and has not been read.
+/// Input that has arrived from the command and that the guest has not read.
 struct Input {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
-    /// The host reported the end of the input.
+    /// Whether the host reported the end of the input.
     ended: bool,
 }
 
@@ -65,11 +65,11 @@ impl Console {
         }
     }
 
-    /// Requests input from the command unless some is buffered. The machine is stopped meanwhile, so that the time
-    /// spent waiting for input is not visible in the guest.
+    /// Requests input from the command unless input is buffered or has ended. The machine is stopped until the command
+    /// answers, so that the guest does not see the time that it waits for input.
     ///
     /// # Errors
-    /// `ERESTARTSYS` if a control byte arrived first.
+    /// `ERESTARTSYS` if a control byte arrived instead of input.
     fn fetch(&self, kernel: &Kernel) -> Result<(), Errno> {
         let mut input = self.input.lock();
         if input.start < input.end || input.ended {
@@ -86,7 +86,7 @@ impl Console {
         Ok(())
     }
 
-    /// Copies buffered input without consuming it.
+    /// Copies buffered input into `buffer` without consuming it. Returns the number of bytes copied.
     fn peek(&self, buffer: &mut [u8]) -> usize {
         let input = self.input.lock();
         let count = (input.end - input.start).min(buffer.len());
@@ -104,7 +104,8 @@ impl Console {
         (input.end - input.start, input.ended)
     }
 
-    /// Copies buffered input to `sink` and consumes what was stored. Returns the number of bytes.
+    /// Copies buffered input to `sink` through `buffer`, and consumes the bytes that `sink` stored. Returns their
+    /// number.
     fn deliver(&self, sink: &mut Sink<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
         let mut done = 0;
         loop {
@@ -136,7 +137,7 @@ impl Console {
         self.fetch(context.kernel)?;
         let done = with_buffer(sink.left(), |buffer| self.deliver(sink, buffer))?;
         if done == 0 && terminal {
-            // After an end of file typed at a terminal, more input may follow.
+            // After a user types end-of-file at a terminal, more input can follow.
             self.input.lock().ended = false;
         }
         drop(turn);
@@ -148,13 +149,13 @@ impl Console {
 #[derive(Clone)]
 pub struct ConsoleStream {
     console: Arc<Console>,
-    /// The channel of writes; `None` for standard input that is not a terminal.
+    /// The channel to which writes go; `None` for standard input that is not a terminal.
     output: Option<Channel>,
     terminal: bool,
 }
 
 impl ConsoleStream {
-    /// Creates standard input (0), output (1) or error (2).
+    /// Creates the stream with the given descriptor number: standard input (0), output (1) or error (2).
     #[must_use]
     pub fn new(console: &Arc<Console>, number: usize, stream: Stream) -> Self {
         let terminal = stream == Stream::Terminal;
@@ -180,7 +181,7 @@ impl ConsoleStream {
         }
     }
 
-    /// Returns the device number; 0:0 unless the stream is a terminal.
+    /// Returns the device number, which is 0:0 unless the stream is a terminal.
     #[must_use]
     pub const fn special(&self) -> DeviceNumber {
         if self.terminal {
@@ -196,7 +197,7 @@ impl ConsoleStream {
         self.terminal
     }
 
-    /// Returns the `O_` flags with which the first program inherits the stream.
+    /// Returns the `O_` flags of the stream's open file, which the first program inherits.
     #[must_use]
     pub const fn flags(&self) -> u32 {
         match (self.terminal, self.output) {
@@ -218,9 +219,9 @@ abi_struct! {
         pub rows: u16,
         /// Columns of characters.
         pub columns: u16,
-        /// Width in pixels: unknown.
+        /// Width in pixels; 0, because it is unknown.
         pub width: u16,
-        /// Height in pixels: unknown.
+        /// Height in pixels; 0, because it is unknown.
         pub height: u16,
     }
 }
@@ -243,8 +244,8 @@ abi_struct! {
     }
 }
 
-/// The terminal modes that the guest sees. Line editing, echo and signal characters are handled by the command's
-/// terminal.
+/// The terminal modes that the guest sees. The terminal of the command handles line editing, echo and signal
+/// characters.
 const COOKED: Termios = Termios {
     // ICRNL | IXON
     input: 0o400 | 0o2000,
@@ -304,7 +305,8 @@ impl File for ConsoleStream {
     fn readiness(&self, context: &Context<'_>, _open: &OpenFile) -> Readiness {
         let mut ready = Readiness::empty();
         if self.reads() {
-            // After a control byte nothing is ready; the signal that it generates interrupts the caller's wait.
+            // After a control byte, the stream is not ready. The signal that the control byte generates interrupts the
+            // caller's wait.
             let _ = self.console.fetch(context.kernel);
             let (waiting, ended) = self.console.waiting();
             ready.set(Readiness::READ, waiting > 0 || (ended && self.terminal));
@@ -330,7 +332,7 @@ impl File for ConsoleStream {
         }
         match command {
             ioctl::TCGETS => context.write_value(argument, &COOKED).map(|()| 0),
-            // The command owns the terminal's modes: setting the present ones succeeds, any others fail.
+            // The command owns the terminal's modes. Setting the present modes succeeds, and setting any others fails.
             ioctl::TCSETS | ioctl::TCSETSW | ioctl::TCSETSF => {
                 let wanted: Termios = context.read_value(argument)?;
                 if wanted == COOKED {
@@ -354,7 +356,8 @@ impl File for ConsoleStream {
     }
 }
 
-/// Writes all of `source` to a channel. Returns the number of bytes, which is less only after a fault.
+/// Writes all of `source` to a channel. Returns the number of bytes written, which is smaller than the length of
+/// `source` only after a fault.
 ///
 /// # Errors
 /// `EFAULT` if the first byte cannot be read.

@@ -1,4 +1,4 @@
-//! Directory entries: a name in the tree, and its inode.
+//! Directory entries. Each is a name in the tree and leads to an inode.
 
 use super::inode::Inode;
 use crate::sync::{Lock, Rank};
@@ -7,10 +7,10 @@ use memwright_table::{OutOfMemory, TryPush};
 
 /// The position of an entry in the tree.
 struct Place {
-    /// The parent directory; none for the root, and for files without a path.
+    /// The parent directory; `None` for the root and for files without a path.
     parent: Option<Arc<Dentry>>,
     name: Box<[u8]>,
-    /// The name was removed while the entry was in use.
+    /// Whether the name was removed while the entry was in use.
     removed: bool,
 }
 
@@ -22,7 +22,7 @@ pub struct Dentry {
     /// The inode.
     pub inode: Arc<Inode>,
     place: Lock<Place>,
-    /// The root of the file system that is mounted on this directory.
+    /// The root of the file system that is mounted on this directory, if any.
     mounted: Lock<Option<Arc<Dentry>>>,
 }
 
@@ -33,8 +33,8 @@ impl Dentry {
         Self::placed(Some(parent.clone()), name, inode)
     }
 
-    /// Creates an entry without a parent: the root, whose name is empty, or a pipe, socket or anonymous file, whose
-    /// name is the text in `/proc/PID/fd`.
+    /// Creates an entry without a parent. This is the root, whose name is empty, or a pipe, socket or anonymous file,
+    /// whose name is its text in `/proc/PID/fd`.
     #[must_use]
     pub fn detached(name: &[u8], inode: Arc<Inode>) -> Self {
         Self::placed(None, name, inode)
@@ -82,7 +82,7 @@ impl Dentry {
 
     /// Records that the entry was renamed to `name` in `parent`.
     pub fn move_to(&self, parent: &Arc<Self>, name: &[u8]) {
-        // The old parent is dropped after the lock is released: this may be its last reference.
+        // The old parent is dropped after the lock is released, because this reference can be the last one.
         let old = {
             let mut place = self.place.lock();
             place.name = name.into();
@@ -96,13 +96,13 @@ impl Dentry {
         *self.mounted.lock() = Some(root);
     }
 
-    /// Unmounts what covers this directory, and returns its root.
+    /// Unmounts the file system that is mounted on this directory, if any, and returns its root.
     pub fn unmount(&self) -> Option<Arc<Self>> {
         self.mounted.lock().take()
     }
 
-    /// Unmounts what covers this directory unless `keeps` returns true for its root. The lock is held over the check,
-    /// so that no path walk crosses the mount meanwhile.
+    /// Unmounts the file system that is mounted on this directory, unless `keeps` returns `true` for its root, and
+    /// returns that root. The lock is held while `keeps` runs, so that no path walk crosses the mount meanwhile.
     pub fn unmount_unless(&self, keeps: impl FnOnce(&Arc<Self>) -> bool) -> Option<Arc<Self>> {
         let mut mounted = self.mounted.lock();
         if mounted.as_ref().is_none_or(keeps) {
@@ -121,13 +121,14 @@ impl Dentry {
         drop(above);
     }
 
-    /// Crosses mounts: returns the root of the topmost file system mounted here, or the entry itself.
+    /// Crosses mounts: returns the root of the topmost file system that is mounted on this directory, or the entry
+    /// itself if there is none.
     #[must_use]
     pub fn crossed(self: Arc<Self>) -> Arc<Self> {
         let mut here = self;
         loop {
             let root = here.mounted.lock().clone();
-            // Another file system may be mounted on that root.
+            // Another file system can be mounted on the root of the first one.
             match root {
                 Some(root) => here = root,
                 None => return here,
@@ -157,14 +158,15 @@ impl Dentry {
         }
     }
 
-    /// Returns the path from `root`, and whether `root` was reached. The depth of the tree is limited by memory only.
+    /// Returns the path from `root`, and whether the entry is `root` or below it. Only memory limits the depth of the
+    /// tree.
     ///
-    /// For an entry outside of `root`, returns the path from the real root and `false`.
+    /// For an entry that is not below `root`, returns the path from the root of the tree and `false`.
     ///
     /// # Errors
     /// [`OutOfMemory`].
     pub fn path_from(self: &Arc<Self>, root: &Arc<Self>) -> Result<(Vec<u8>, bool), OutOfMemory> {
-        // The path is built backwards, with each name reversed, and reversed once at the end.
+        // The path is built backwards, with each name reversed. It is reversed as a whole at the end.
         let mut path = Vec::new();
         let mut here = self.clone();
         let mut reached = true;
@@ -176,7 +178,7 @@ impl Dentry {
             if is_top {
                 reached = false;
                 if path.len() > start {
-                    // A detached entry: it has a name, but no position in the tree.
+                    // A detached entry has a name but no position in the tree.
                     path.drain(..start);
                     return Ok((path, false));
                 }
@@ -206,7 +208,8 @@ impl Dentry {
         }
     }
 
-    /// Returns the path as `/proc` prints it, with the suffix ` (deleted)` if the name was removed.
+    /// Returns the path from `root` as `/proc` prints it, with the suffix ` (deleted)` if the name was removed. For a
+    /// detached entry, returns its name in place of a path.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -226,9 +229,8 @@ impl Dentry {
 }
 
 impl Drop for Dentry {
-    /// Releases the ancestors iteratively. A program controls the depth of the tree, so recursion from one drop
-    /// into the next could overflow the kernel stack. A mounted file system is unmounted before its directory is
-    /// dropped.
+    /// Drops the ancestors iteratively. A program controls the depth of the tree, so a recursive drop of parents could
+    /// overflow the kernel stack. A mounted file system is unmounted before its directory is dropped.
     fn drop(&mut self) {
         let mut above = self.place.get_mut().parent.take();
         while let Some(mut directory) = above.and_then(Arc::into_inner) {

@@ -1,4 +1,4 @@
-//! Descriptor tables: which numbers are in use, and for what.
+//! Descriptor tables, which map the numbers of descriptors to open files.
 
 use crate::{errno::Errno, sync::PausePoints};
 use alloc::vec::Vec;
@@ -13,16 +13,16 @@ struct Slot<F> {
     close_on_exec: bool,
 }
 
-/// Numbers below this one are near: their slots are stored in one array.
+/// The slots of the numbers below this one are stored in one array. These numbers are called near, the others far.
 const NEAR: usize = 1024;
-/// Slots in a far block.
+/// Number of slots in a block of far slots.
 const TOGETHER: usize = 256;
-/// Descriptors that are copied or marked between two scheduling points.
+/// Number of descriptors that are copied or marked between two scheduling points.
 const SLOTS: u32 = 1024;
 
-/// A table of descriptors of any kind. A program may use any number below `DESCRIPTORS_MAX`, so only near slots
-/// are stored in one array. Far slots are stored in blocks, which are allocated when they have a descriptor in use. A
-/// search skips blocks that are full or empty.
+/// A table of descriptors that refer to values of type `F`. A program can use any number below [`DESCRIPTORS_MAX`], so
+/// one array for all numbers could be huge. Far slots are therefore stored in blocks. The slots of a block are
+/// allocated while one of its descriptors is in use. A search skips blocks that are full or empty.
 #[derive(Debug)]
 pub struct Descriptors<F> {
     near: Vec<Option<Slot<F>>>,
@@ -32,11 +32,11 @@ pub struct Descriptors<F> {
     lowest_free: usize,
 }
 
-/// [`TOGETHER`] slots; no slots are allocated while no descriptor is in use.
+/// A block of [`TOGETHER`] slots. They are allocated only while a descriptor of the block is in use.
 #[derive(Debug)]
 struct Block<F> {
     slots: Vec<Option<Slot<F>>>,
-    /// Slots in use.
+    /// Number of slots in use.
     open: usize,
 }
 
@@ -88,7 +88,7 @@ fn first_open<F>(
     Some(from + found)
 }
 
-/// Returns the block of a far number and the slot's index in it; `None` for a near number.
+/// Returns the index of the block of a far number and the index of its slot in that block; `None` for a near number.
 fn place(number: usize) -> Option<(usize, usize)> {
     let far = number.checked_sub(NEAR)?;
     Some((far / TOGETHER, far % TOGETHER))
@@ -131,7 +131,7 @@ impl<F> Descriptors<F> {
         self.far.get(block)?.slots.get(within)?.as_ref()
     }
 
-    /// Returns what `descriptor` refers to.
+    /// Returns the file that `descriptor` refers to, or `None` if it is not open.
     #[must_use]
     pub fn get(&self, descriptor: i32) -> Option<&F> {
         self.slot(descriptor).map(|slot| &slot.file)
@@ -195,7 +195,7 @@ impl<F> Descriptors<F> {
     /// The caller holds no lock but those that [sleep](crate::sync::Rank::sleeps).
     ///
     /// # Errors
-    /// [`OutOfMemory`]; some descriptors have been copied then.
+    /// [`OutOfMemory`] if the heap is exhausted. Some descriptors can have been copied by then.
     pub fn try_clone_from(&mut self, other: &Self) -> Result<(), OutOfMemory>
     where
         F: Clone,
@@ -257,7 +257,7 @@ impl<F> Descriptors<F> {
         None
     }
 
-    /// Checks that a number below `limit` is free.
+    /// Checks that some number below `limit` is free.
     ///
     /// # Errors
     /// `EMFILE`.
@@ -297,7 +297,7 @@ impl<F> Descriptors<F> {
         i32::try_from(number).map_err(|_| Errno::EMFILE)
     }
 
-    /// Installs `file` at exactly this number. Returns the file that was there before.
+    /// Installs `file` as `descriptor`. Returns the file that `descriptor` referred to before.
     ///
     /// # Errors
     /// `EBADF` if the number is negative or not below `limit`, `ENOMEM` if the table cannot grow.
@@ -320,7 +320,7 @@ impl<F> Descriptors<F> {
         Ok(old.map(|slot| slot.file))
     }
 
-    /// Frees `descriptor` and returns what it referred to.
+    /// Frees `descriptor`. Returns the file that it referred to, or `None` if it was not open.
     pub fn remove(&mut self, descriptor: i32) -> Option<F> {
         let number = usize::try_from(descriptor).ok()?;
         let slot = match place(number) {
@@ -470,14 +470,14 @@ mod tests {
         assert_eq!(table.allocate(0, 16, 'c', false), Ok(4));
     }
 
-    /// Compares the table with a plain list, over allocations, replacements, frees and lookups.
+    /// Compares the table with a plain list after random allocations, replacements, frees and lookups.
     #[test]
     fn full_and_empty_blocks_are_passed_over_rightly() {
         let mut table = Descriptors::new();
         let mut plain = vec![None; 4 * NEAR];
         let mut below = draws(1);
         for round in 0..40_000 {
-            // Mostly full at the beginning, mostly empty at the end.
+            // The operations fill the table in the first half of the rounds and empty it in the second.
             let number = below(plain.len());
             match below(if round < 20_000 { 3 } else { 7 }) {
                 0 | 1 if round < 20_000 => {

@@ -25,11 +25,11 @@ pub enum Device {
     Urandom,
     /// Creates userfaultfds.
     Userfaultfd,
-    /// The kernel's log.
+    /// The kernel log.
     Console,
-    /// The caller's controlling terminal.
+    /// The controlling terminal of the calling process.
     Terminal,
-    /// A device created by `mknod` that has no driver.
+    /// A device without a driver, for which `mknod` created a node.
     Unknown(DeviceNumber),
 }
 
@@ -71,7 +71,7 @@ impl Device {
 /// `USERFAULTFD_IOC_NEW` (`include/uapi/linux/userfaultfd.h`).
 const USERFAULTFD_IOC_NEW: u32 = 0xaa00;
 
-/// Bytes copied through the kernel stack at a time.
+/// Number of bytes that are copied through the kernel stack at a time.
 const CHUNK: usize = 256;
 
 impl File for Device {
@@ -130,8 +130,8 @@ impl File for Device {
                 Ok(count)
             }
             Self::Full => Err(Errno::ENOSPC),
-            // Linux mixes written bytes into the random pool. Here the seed alone determines the output, so that runs
-            // are reproducible.
+            // Linux mixes written bytes into the random pool. This kernel discards them: only the seed determines
+            // random bytes, so that runs are reproducible.
             Self::Random | Self::Urandom => {
                 let count = source.left();
                 source.skip(count);
@@ -151,7 +151,8 @@ impl File for Device {
         argument: u64,
     ) -> Result<u64, Errno> {
         match self {
-            // Access to the device is permission for every userfaultfd (`userfaultfd_dev_ioctl` of Linux 7.2).
+            // A process that can open the device is allowed to create any kind of userfaultfd (`userfaultfd_dev_ioctl`
+            // of Linux 7.2).
             Self::Userfaultfd if command == USERFAULTFD_IOC_NEW => {
                 crate::syscall::file::userfaultfd::make(context, argument as u32)
             }

@@ -1,4 +1,4 @@
-//! Reading an open directory.
+//! The file operations of directories.
 
 use super::{
     dirents::DirectoryEntry,
@@ -10,7 +10,7 @@ use super::{
 use crate::{context::Context, errno::Errno, sync::PausePoints};
 use alloc::vec::Vec;
 
-/// Entries between two scheduling points.
+/// Number of entries that are passed on between two scheduling points.
 const ENTRIES: u32 = 64;
 
 /// The file operations of an open directory.
@@ -73,7 +73,7 @@ impl File for DirectoryFile {
                 let mut points = PausePoints::every(ENTRIES);
                 loop {
                     points.round();
-                    // The lock is released for each entry: `emit` may sleep.
+                    // The lock is released after each entry, because `emit` can sleep.
                     let next = entries
                         .lock()
                         .next_from(*position)

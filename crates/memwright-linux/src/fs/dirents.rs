@@ -24,7 +24,7 @@ pub struct DirectoryEntry<'a> {
     pub name: &'a [u8],
 }
 
-/// Largest record: 19 bytes of header, the longest name and its NUL, rounded up.
+/// Size in bytes of the largest record: 19 bytes of header, the longest name and its NUL, rounded up.
 pub const RECORD_MAX: usize = 280;
 
 impl DirectoryEntry<'_> {
@@ -38,7 +38,7 @@ impl DirectoryEntry<'_> {
         unaligned.next_multiple_of(8)
     }
 
-    /// Writes the record. Returns its length, or `None` if `buffer` is too short.
+    /// Writes the record to `buffer`. Returns the length of the record in bytes, or `None` if `buffer` is too short.
     #[must_use]
     pub fn encode(&self, layout: Layout, buffer: &mut [u8]) -> Option<usize> {
         let length = self.record_length(layout);

@@ -1,22 +1,22 @@
-//! The entries of one directory: a map of names to targets with stable positions.
+//! The entries of one directory: a map from names to targets, in which entries have stable positions.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 
-/// Cookie of the first entry; `.` and `..` have the positions before it.
+/// Cookie of the first entry. The positions before it belong to `.` and `..`.
 pub const FIRST_COOKIE: u64 = 2;
 
 /// The entries of a directory.
 ///
-/// Each entry keeps the cookie that it was given at creation; cookies only grow. A `getdents64` that continues from a
-/// cookie after entries were added and removed neither skips nor repeats an entry that existed throughout (Linux 7.2:
-/// the "stable offsets" of `fs/libfs.c`).
+/// Each entry gets a cookie when it is created, which is larger than all earlier cookies, and keeps it. So a
+/// `getdents64` that continues from a cookie neither skips nor repeats an entry, even if other entries were added or
+/// removed since the last call (Linux 7.2: the "stable offsets" of `fs/libfs.c`).
 #[derive(Debug)]
 pub struct Entries<V> {
     by_name: BTreeMap<Box<[u8]>, (u64, V)>,
     by_cookie: BTreeMap<u64, Box<[u8]>>,
     next_cookie: u64,
-    /// The directory was removed: no entry can be created in it any more.
+    /// Whether the directory was removed. No entry can be created in a removed directory.
     dead: bool,
 }
 
@@ -44,7 +44,7 @@ impl<V> Entries<V> {
         self.by_name.len()
     }
 
-    /// Returns whether there are no entries, so that the directory may be removed.
+    /// Returns whether there are no entries. Only then can the directory be removed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
@@ -61,13 +61,14 @@ impl<V> Entries<V> {
         self.dead = true;
     }
 
-    /// Returns the target of `name`.
+    /// Returns the target of `name`, or `None` if there is no such entry.
     #[must_use]
     pub fn get(&self, name: &[u8]) -> Option<&V> {
         self.by_name.get(name).map(|(_, value)| value)
     }
 
-    /// Sets the target of `name`. Returns the replaced target; a replaced entry keeps its cookie.
+    /// Sets the target of `name`, and creates the entry if it does not exist. An existing entry keeps its cookie.
+    /// Returns the previous target.
     pub fn insert(&mut self, name: &[u8], value: V) -> Option<V> {
         if let Some((_, old)) = self.by_name.get_mut(name) {
             return Some(core::mem::replace(old, value));
@@ -84,21 +85,21 @@ impl<V> Entries<V> {
         self.by_name.values().map(|(_, value)| value)
     }
 
-    /// Removes `name` and returns its target.
+    /// Removes the entry `name` and returns its target, or `None` if there is no such entry.
     pub fn remove(&mut self, name: &[u8]) -> Option<V> {
         let (cookie, value) = self.by_name.remove(name)?;
         self.by_cookie.remove(&cookie);
         Some(value)
     }
 
-    /// Removes and returns the first entry, to tear the tree down.
+    /// Removes the first entry by name and returns its target. Used to tear down the tree.
     pub fn take_first(&mut self) -> Option<V> {
         let (_, (cookie, value)) = self.by_name.pop_first()?;
         self.by_cookie.remove(&cookie);
         Some(value)
     }
 
-    /// Returns the first entry whose cookie is at least `cookie`: its cookie, name and target.
+    /// Returns the cookie, name and target of the first entry whose cookie is at least `cookie`.
     #[must_use]
     pub fn next_from(&self, cookie: u64) -> Option<(u64, &[u8], &V)> {
         let (&cookie, name) = self.by_cookie.range(cookie..).next()?;

@@ -1,4 +1,4 @@
-//! `eventfd`: a counter that threads can wait for.
+//! `eventfd`: a counter on which threads can wait.
 
 use super::{
     open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
@@ -17,14 +17,15 @@ const LARGEST: u64 = u64::MAX - 1;
 /// The open file behind a descriptor of `eventfd2`.
 pub struct EventCounter {
     count: Lock<u64>,
-    /// Semaphore mode: a read takes one instead of the complete value.
+    /// Whether the counter is in semaphore mode: a read subtracts 1 and returns 1, instead of returning and clearing
+    /// the value.
     semaphore: bool,
     readable: WaitQueue,
     writable: WaitQueue,
 }
 
 impl EventCounter {
-    /// Creates a counter with this value.
+    /// Creates a counter with the value `count`.
     #[must_use]
     pub const fn new(count: u64, semaphore: bool) -> Self {
         Self {
@@ -35,7 +36,8 @@ impl EventCounter {
         }
     }
 
-    /// Takes what a read returns; `None` if the counter is zero.
+    /// Performs a read: subtracts the value that the read returns from the counter, and returns it. Returns `None` if
+    /// the counter is zero.
     fn take(&self) -> Option<u64> {
         let mut count = self.count.lock();
         let taken = taken(*count, self.semaphore)?;
@@ -43,7 +45,7 @@ impl EventCounter {
         Some(taken)
     }
 
-    /// Adds the value of a write; `None` if it does not fit.
+    /// Performs a write: adds `value` to the counter. Returns `None` if the sum would be too large.
     fn add(&self, value: u64) -> Option<()> {
         let mut count = self.count.lock();
         *count = added(*count, value)?;
@@ -58,7 +60,8 @@ impl Drop for EventCounter {
     }
 }
 
-/// Returns what a read takes from a counter with this value; `None` if it is zero.
+/// Returns the value that a read of a counter with the value `count` returns and subtracts; `None` if the counter is
+/// zero.
 const fn taken(count: u64, semaphore: bool) -> Option<u64> {
     match (count, semaphore) {
         (0, _) => None,
@@ -67,7 +70,7 @@ const fn taken(count: u64, semaphore: bool) -> Option<u64> {
     }
 }
 
-/// Returns the counter after a write; `None` if the write must wait for a read.
+/// Returns the value of the counter after a write of `value`; `None` if the write must wait for a read.
 const fn added(count: u64, value: u64) -> Option<u64> {
     if LARGEST - count >= value {
         Some(count + value)

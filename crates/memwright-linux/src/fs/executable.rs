@@ -1,4 +1,4 @@
-//! Executable files.
+//! Opens executable files.
 
 use super::{
     dentry::Dentry,
@@ -22,7 +22,7 @@ pub struct Executable {
 }
 
 impl Context<'_> {
-    /// Opens a program for execution: resolves `path` from `start`.
+    /// Opens the program at `path`, which is resolved from `start`, for execution.
     ///
     /// # Errors
     /// Those of `execve(2)` that concern the file: `ENOENT`, `EACCES` if it is not a regular file or has no execute
@@ -43,10 +43,12 @@ impl Context<'_> {
         self.executable(&entry)
     }
 
-    /// Opens a program for execution, given by a resolved path or an open file.
+    /// Opens the program whose directory entry is `entry` for execution. The caller has resolved a path or has an open
+    /// file.
     ///
     /// # Errors
-    /// `EACCES`, `ELOOP` for a symbolic link, `ETXTBSY`.
+    /// `EACCES` if the file is not a regular file or has no execute permission, `ELOOP` for a symbolic link, `ETXTBSY`
+    /// if the file is open for writing.
     pub fn executable(&self, entry: &Arc<Dentry>) -> Result<Executable, Errno> {
         match entry.inode.kind() {
             Kind::Regular => {}
@@ -68,7 +70,7 @@ impl Context<'_> {
         let Body::Regular(regular) = &entry.inode.body else {
             return Err(Errno::EACCES);
         };
-        // Executing a program does not require read permission, so it is not checked.
+        // Execution does not require read permission, so that permission is not checked.
         let request = OpenRequest::new(raw::O_RDONLY, 0)?;
         let open = self.open_entry(entry, request, true)?;
         regular.begin_executing()?;
@@ -92,19 +94,19 @@ impl Executable {
         }
     }
 
-    /// Returns the open file, to be mapped.
+    /// Returns the open file, which the caller maps.
     #[must_use]
     pub fn open_file(&self) -> &Arc<OpenFile> {
         &self.open
     }
 
-    /// Returns the memory object, to be mapped.
+    /// Returns the open file as an object, which the caller maps.
     #[must_use]
     pub fn object(&self) -> Arc<dyn Object<M>> {
         self.open.clone()
     }
 
-    /// Returns the directory entry through which it was found.
+    /// Returns the directory entry through which the program was found.
     #[must_use]
     pub fn entry(&self) -> &Arc<Dentry> {
         &self.open.entry
@@ -116,7 +118,7 @@ impl Executable {
         self.regular().map_or(0, Regular::size)
     }
 
-    /// Reads from `offset`. Returns the number of bytes, which is less than requested at the end of the file.
+    /// Reads from `offset`. Returns the number of bytes read, which is smaller than the buffer at the end of the file.
     ///
     /// # Errors
     /// Those of [`Regular::read_at`].

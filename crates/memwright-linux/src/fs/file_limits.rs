@@ -1,19 +1,21 @@
-//! The limits of `/proc/sys/fs`, and their checks.
+//! The limits in `/proc/sys/fs`, and the checks against them.
 
 use super::pipe::ring::{DEFAULT_PAGES, MAX_PAGES};
 use crate::{context::Context, errno::Errno, process::Capabilities};
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::PAGE_SIZE;
 
-/// Limits that can be changed at run time.
+/// The limits on files, which `/proc/sys/fs` can change at run time.
 pub struct FileLimits {
-    /// Open files in the system (`file-max`).
+    /// Maximum number of open files in the system (`file-max`).
     pub open_files: AtomicU64,
-    /// Files that the epolls of a user watch (`epoll/max_user_watches`).
+    /// Maximum number of files that the epolls of one user watch (`epoll/max_user_watches`).
     pub watches: AtomicU64,
-    /// Pages beyond which a user's new pipes are smaller (`pipe-user-pages-soft`); 0 for no limit.
+    /// If the pipes of a user have more pages than this, the user's new pipes are small (`pipe-user-pages-soft`); 0 for
+    /// no limit.
     pub pipe_pages_soft: AtomicU64,
-    /// Pages beyond which a user cannot create pipes (`pipe-user-pages-hard`); 0 for no limit.
+    /// If the pipes of a user have more pages than this, the user cannot create pipes (`pipe-user-pages-hard`); 0 for
+    /// no limit.
     pub pipe_pages_hard: AtomicU64,
     /// Size in bytes of the largest pipe (`pipe-max-size`).
     pub largest_pipe: AtomicU64,
@@ -27,10 +29,11 @@ impl FileLimits {
         const LEAST_FILES: u64 = 8192;
         /// Kibibytes of memory for each open file (`files_maxfiles_init` in `fs/file_table.c`).
         const KIBIBYTES: u64 = 10;
-        /// Size in bytes of a watched file in Linux; they may use one part in `PART` of memory (`eventpoll_init`).
+        /// Size in bytes of a watch in Linux. Watches can use one part in `PART` of memory (`eventpoll_init`).
         const WATCH: u64 = 192;
         const PART: u64 = 25;
-        /// Descriptors of a process (`INR_OPEN_CUR`), each assumed to be a pipe of the default size.
+        /// Default limit on the descriptors of a process (`INR_OPEN_CUR`). The soft limit allows as many pipes of the
+        /// default size.
         const DESCRIPTORS: u64 = 1024;
         let page = PAGE_SIZE as u64;
         Self {
@@ -42,12 +45,12 @@ impl FileLimits {
         }
     }
 
-    /// Returns whether a user with this number of pipe pages gets only small pipes.
+    /// Returns whether new pipes of a user whose pipes have this number of pages are small.
     pub(super) fn is_soft_over(&self, pages: u64) -> bool {
         is_over(pages, self.pipe_pages_soft.load(Ordering::Relaxed))
     }
 
-    /// Returns whether a user with this number of pipe pages cannot create more.
+    /// Returns whether a user whose pipes have this number of pages cannot create more pipes.
     pub(super) fn is_hard_over(&self, pages: u64) -> bool {
         is_over(pages, self.pipe_pages_hard.load(Ordering::Relaxed))
     }
@@ -58,7 +61,7 @@ fn is_over(pages: u64, limit: u64) -> bool {
 }
 
 impl Context<'_> {
-    /// Returns whether the caller has one of these capabilities.
+    /// Returns whether the calling process has at least one of these capabilities.
     #[must_use]
     pub fn has_any(&self, capabilities: Capabilities) -> bool {
         let credentials = self.process().credentials.lock();
@@ -66,10 +69,11 @@ impl Context<'_> {
         effective.intersects(capabilities)
     }
 
-    /// Checks that the caller may open one more file (`alloc_empty_file` in `fs/file_table.c` of Linux 7.3).
+    /// Checks that the calling process is allowed to open one more file (`alloc_empty_file` in `fs/file_table.c` of
+    /// Linux 7.3).
     ///
     /// # Errors
-    /// `ENFILE`.
+    /// `ENFILE` if the system-wide limit is reached and the process is unprivileged.
     pub fn check_open_files(&self) -> Result<(), Errno> {
         let most = self.kernel.file_limits.open_files.load(Ordering::Relaxed);
         if self.kernel.mounts.open.total() < most || self.has_any(Capabilities::ADMINISTER) {

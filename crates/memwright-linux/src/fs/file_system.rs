@@ -1,4 +1,4 @@
-//! File systems and their state.
+//! File system instances and their types.
 
 use super::{
     attributes::{DeviceNumber, SystemStatus},
@@ -14,7 +14,7 @@ use memwright_table::FrameKind;
 /// The type of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSystemKind {
-    /// Files in memory: the root, `/tmp` and everything without another mount.
+    /// Files in memory: the root file system, and every tmpfs that is mounted.
     Tmpfs,
     /// `/dev`.
     Devtmpfs,
@@ -28,7 +28,7 @@ pub enum FileSystemKind {
     Pipe,
     /// Sockets.
     Socket,
-    /// Files of `memfd_create`, in memory but on no mount.
+    /// Files of `memfd_create`, which are in memory but in no mounted file system.
     Memory,
     /// Files of `memfd_create` with huge pages.
     Hugetlb,
@@ -94,7 +94,7 @@ impl FileSystemKind {
         }
     }
 
-    /// Returns whether its files occupy memory that `statfs` reports.
+    /// Returns whether `statfs` reports the memory that the files occupy.
     const fn in_memory(self) -> bool {
         match self {
             Self::Tmpfs | Self::Memory | Self::Devtmpfs => true,
@@ -109,7 +109,7 @@ impl FileSystemKind {
     }
 }
 
-/// No limit on inodes.
+/// The value that stands for no limit on inodes.
 const ANY: u64 = u64::MAX;
 
 /// A file system instance.
@@ -123,12 +123,12 @@ pub struct FileSystem {
     /// The options and limits of a tmpfs that a program mounted.
     pub tmpfs: Option<Tmpfs>,
     next_number: AtomicU64,
-    /// Number of open files in it, and of root and working directories of processes.
+    /// Number of users: open files in the file system, and root and working directories of processes.
     users: AtomicU64,
-    /// Set when the file system loses its last user while it is detached.
+    /// A flag that is set when the file system loses its last user while it is detached.
     idle: Option<Arc<AtomicBool>>,
     detached: AtomicBool,
-    /// Number of inodes, and its limit.
+    /// Number of inodes, and the limit on it.
     nodes: AtomicU64,
     most_nodes: AtomicU64,
 }
@@ -151,14 +151,14 @@ impl FileSystem {
         }
     }
 
-    /// Limits the file system to `nodes` named inodes.
+    /// Returns the file system with a limit of `nodes` named inodes.
     #[must_use]
     pub fn with_most_nodes(self, nodes: u64) -> Self {
         self.most_nodes.store(nodes, Ordering::Relaxed);
         self
     }
 
-    /// Sets the options with which a program mounted it.
+    /// Returns the file system with the options with which a program mounted it.
     #[must_use]
     pub fn with_tmpfs(mut self, tmpfs: Tmpfs) -> Self {
         self.set_most_nodes(tmpfs.options().nodes);
@@ -166,7 +166,8 @@ impl FileSystem {
         self
     }
 
-    /// Registers a flag that is set when the file system loses its last user while it is detached.
+    /// Returns the file system with the flag `idle`, which is set when the file system loses its last user while it is
+    /// detached.
     #[must_use]
     pub fn with_idle(mut self, idle: &Arc<AtomicBool>) -> Self {
         self.idle = Some(idle.clone());
@@ -178,7 +179,7 @@ impl FileSystem {
         self.users.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Removes a user. Sets the idle flag if it was the last one and the file system is detached.
+    /// Removes a user. Sets the flag `idle` if this was the last user and the file system is detached.
     pub fn end_use(&self) {
         if self.users.fetch_sub(1, Ordering::SeqCst) == 1 && self.detached.load(Ordering::SeqCst) {
             if let Some(idle) = &self.idle {
@@ -187,13 +188,14 @@ impl FileSystem {
         }
     }
 
-    /// Returns whether it has users. A path walk in progress does not count as one.
+    /// Returns whether the file system has users. A path walk in progress is not counted as a user.
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.users.load(Ordering::SeqCst) > 0
     }
 
-    /// Records that it is no longer attached to the tree: from now on, the departure of the last user sets `idle`.
+    /// Records that the file system is no longer attached to the tree. From now on, the loss of its last user sets
+    /// `idle`.
     pub fn detach(&self) {
         self.detached.store(true, Ordering::SeqCst);
     }
@@ -227,7 +229,7 @@ impl FileSystem {
         self.most_nodes.store(most, Ordering::Relaxed);
     }
 
-    /// Returns whether the number of inodes exceeds the limit for named ones.
+    /// Returns whether the number of inodes exceeds the limit on named inodes.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.nodes() > self.most_nodes.load(Ordering::Relaxed)
@@ -238,8 +240,8 @@ impl FileSystem {
         self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns what `statfs` reports. Half of memory may become files, which is the default size of a tmpfs, unless a
-    /// program mounted the file system with a size.
+    /// Returns what `statfs` reports. The size is the limit with which a program mounted the file system. Otherwise it
+    /// is half of memory, which is the default size of a tmpfs.
     #[must_use]
     pub fn status(&self, memory: &Memory) -> SystemStatus {
         let counted = self.kind.in_memory();

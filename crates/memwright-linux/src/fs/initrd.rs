@@ -1,4 +1,4 @@
-//! Populates the initial tree: the files of the initrd, and those that every system has.
+//! Populates the initial tree with the files of the initrd and the files that every guest has.
 
 use super::{
     attributes::Moment,
@@ -22,7 +22,7 @@ use crate::{
 use alloc::{collections::BTreeMap, sync::Arc};
 use linux_raw_sys::general as raw;
 
-/// Directories that every system has, with their permissions.
+/// Directories that every guest has, with their permissions.
 const DIRECTORIES: &[(&[u8], u32)] = &[
     (b"/bin", 0o755),
     (b"/dev", 0o755),
@@ -37,7 +37,7 @@ const DIRECTORIES: &[(&[u8], u32)] = &[
     (b"/var/tmp", 0o1777),
 ];
 
-/// Files that every system has, unless the archive contains them.
+/// Files that every guest has, unless the archive contains files with these names.
 const FILES: &[(&[u8], &[u8])] = &[
     (
         b"/etc/passwd",
@@ -77,7 +77,7 @@ fn brings_link(mut archive: CpioArchive<'_>, path: &[u8]) -> bool {
     })
 }
 
-/// Populates an empty tree. Where the archive has several entries of one name, the last one wins.
+/// Populates an empty tree. If the archive has several entries with the same name, the last one determines the file.
 ///
 /// # Errors
 /// `ENOSPC` if the files do not fit into memory.
@@ -95,7 +95,7 @@ pub fn fill(mounts: &Mounts, kernel: &Kernel, archive: CpioArchive<'_>) -> Resul
         },
     };
     for &(path, permissions) in DIRECTORIES {
-        // Where the archive has a link (as for a merged /usr), no directory is created.
+        // If the archive has a symbolic link at this path (as for a merged `/usr`), no directory is created.
         if !brings_link(archive, path) {
             filler.directory(path, permissions)?;
         }
@@ -123,7 +123,8 @@ pub fn fill(mounts: &Mounts, kernel: &Kernel, archive: CpioArchive<'_>) -> Resul
     Ok(())
 }
 
-/// Mounts the cgroup file system on `/sys/fs/cgroup`. Entries of `/sys` are created on lookup; these two are permanent.
+/// Mounts the cgroup file system on `/sys/fs/cgroup`. Other entries of `/sys` are created when they are looked up, but
+/// the two directories of this path are permanent.
 fn mount_cgroups(mounts: &Mounts, system: &Arc<Dentry>, now: Moment) {
     let place = |above: &Arc<Dentry>, name: &[u8], node| {
         let file_system = &system.inode.file_system;
@@ -153,7 +154,8 @@ impl Filler<'_> {
         )
     }
 
-    /// Returns the directory at `path`, created with its missing parents as necessary, and sets its permissions.
+    /// Returns the directory at `path`, with its permissions set to `permissions`. Creates the directory and its
+    /// parents if they do not exist.
     fn directory(&self, path: &[u8], permissions: u32) -> Result<Arc<Dentry>, Errno> {
         let mut here = self.mounts.root.clone();
         for name in path
@@ -179,7 +181,7 @@ impl Filler<'_> {
         Ok(here)
     }
 
-    /// Creates a node at `path`, replacing what exists there.
+    /// Adds `node` to the tree at `path`, and replaces an entry that exists there.
     fn place(&self, path: &[u8], node: Inode) -> Result<Arc<Dentry>, Errno> {
         let parent = match path.iter().rposition(|&byte| byte == b'/') {
             Some(end) => self.parent(&path[..end])?,
@@ -200,7 +202,8 @@ impl Filler<'_> {
         self.mounts.names.create(&self.change, &parent, name, node)
     }
 
-    /// Returns the directory that will contain a file. An existing one keeps its permissions.
+    /// Returns the directory at `path`, which is to contain a file, and creates it if necessary. An existing directory
+    /// keeps its permissions.
     fn parent(&self, path: &[u8]) -> Result<Arc<Dentry>, Errno> {
         let absolute: alloc::vec::Vec<u8> = [b"/", path].concat();
         match self
@@ -230,7 +233,7 @@ impl Filler<'_> {
     }
 
     fn archive(&self, archive: CpioArchive<'_>) -> Result<(), Errno> {
-        // Hard links: the entries by inode number of the archive.
+        // The entries of files with hard links, by the inode number in the archive.
         let mut shared = BTreeMap::new();
         for entry in archive {
             let name = entry.name.strip_prefix(b"./").unwrap_or(entry.name);
@@ -285,13 +288,13 @@ impl Filler<'_> {
                     self.node(Body::Fifo(Arc::new(pipe)), permissions, now),
                 )?;
             }
-            // Device nodes are created by this kernel only, and sockets in an archive are ignored.
+            // Device nodes and sockets of the archive are ignored. The kernel creates its own device nodes.
             _ => {}
         }
         Ok(())
     }
 
-    /// Adds a hard link to a file. In the archive, the last link carries the contents.
+    /// Adds the hard link `name` to the file `first`. In a cpio archive, the last link of a file has its contents.
     fn second_name(&self, name: &[u8], first: &Arc<Dentry>, data: &[u8]) -> Result<(), Errno> {
         if let Body::Regular(regular) = &first.inode.body {
             if !data.is_empty() && regular.write_at(self.kernel, 0, data)? < data.len() {
@@ -327,7 +330,7 @@ impl Filler<'_> {
         };
         for &(name, device, permissions) in DEVICES {
             let body = match self.mounts.terminal() {
-                // The terminal of the program replaces the kernel log.
+                // `/dev/console` is the program's terminal if it has one, else the kernel log.
                 Some(terminal) if device == Device::Console => Body::Console(terminal),
                 Some(_) | None => Body::Character(device),
             };
@@ -344,7 +347,7 @@ impl Filler<'_> {
     }
 }
 
-/// Returns the last component of a path without trailing slashes.
+/// Returns the last component of a path that has no trailing slashes.
 fn last(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
 }

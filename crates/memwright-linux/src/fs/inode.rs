@@ -1,4 +1,4 @@
-//! Inodes: the body, owner, permissions and times of a file.
+//! Inodes: the contents, owner, permissions and times of a file.
 
 use super::{
     attributes::{Attributes, DeviceNumber, Moment},
@@ -28,7 +28,7 @@ use alloc::{boxed::Box, sync::Arc, vec::Vec};
 
 /// The contents of an inode, by type.
 pub enum Body {
-    /// Data in frames.
+    /// A regular file, whose data is in page frames.
     Regular(Regular),
     /// Directory entries.
     Directory(Lock<Entries<Arc<Dentry>>>),
@@ -42,7 +42,7 @@ pub enum Body {
     Fifo(Arc<Pipe>),
     /// Standard input, output or error.
     Console(ConsoleStream),
-    /// A socket, which is looked up by the inode number.
+    /// A socket. The table of bound sockets finds it by the device and inode number.
     Socket,
     /// The inode of a descriptor that refers to no file.
     Anonymous,
@@ -58,14 +58,14 @@ impl Body {
     }
 }
 
-/// The part of an inode that changes: by `chmod`, `chown` and `utimensat`, and by use.
+/// The part of an inode that `chmod`, `chown`, `utimensat` and the use of the file change.
 #[derive(Clone, Copy, Debug)]
 pub struct Metadata {
     /// The twelve permission bits.
     pub permissions: u32,
     /// Owner and group.
     pub owner: Subject,
-    /// Number of links; for a directory, two and one for each subdirectory.
+    /// Number of links. A directory has two links plus one for each subdirectory.
     pub links: u32,
     /// Last access.
     pub accessed: Moment,
@@ -79,9 +79,9 @@ pub struct Metadata {
 
 /// An inode.
 pub struct Inode {
-    /// The file system it is in.
+    /// The file system that the inode is in.
     pub file_system: Arc<FileSystem>,
-    /// The inode number, unique in that file system.
+    /// The inode number, which is unique in that file system.
     pub number: u64,
     /// The contents.
     pub body: Body,
@@ -104,7 +104,7 @@ impl Inode {
         Self::numbered(file_system, number, body, permissions, owner, now)
     }
 
-    /// Creates an inode of `/proc` or `/sys`, whose number identifies its contents.
+    /// Creates an inode with the given number. In `/proc` and `/sys`, the number identifies the contents.
     #[must_use]
     pub fn numbered(
         file_system: &Arc<FileSystem>,
@@ -179,7 +179,7 @@ impl Inode {
         }
     }
 
-    /// Returns whether it is a directory of any kind.
+    /// Returns whether the inode is a directory, in any file system.
     #[must_use]
     pub fn is_directory(&self) -> bool {
         self.kind() == Kind::Directory
@@ -204,8 +204,8 @@ impl Inode {
         });
     }
 
-    /// Clears the set-id bits of a regular file as necessary, before the caller changes its contents
-    /// (`file_remove_privs` in `fs/inode.c` of Linux 7.3).
+    /// Clears the set-id bits of a regular file, by the rule of [`before_write`], before the calling process changes
+    /// the contents (`file_remove_privs` in `fs/inode.c` of Linux 7.3).
     pub fn drop_set_ids(&self, context: &Context<'_>) {
         if !sets_ids(self.metadata.lock().permissions) || self.kind() != Kind::Regular {
             return;
@@ -221,8 +221,9 @@ impl Inode {
         });
     }
 
-    /// Records an access: at most once per change or day, unless the mount disables it or records every access (the
-    /// `relatime` rule, `relatime_need_update` in `fs/inode.c` of Linux 7.2).
+    /// Records an access at `now`, as the mount's flags say: never, always, or by the `relatime` rule, under which the
+    /// time is updated only if the file has changed since the last recorded access or that access is a day old
+    /// (`relatime_need_update` in `fs/inode.c` of Linux 7.2).
     pub fn touch_accessed(&self, now: Moment) {
         const DAY: i64 = 24 * 60 * 60;
         let flags = self.file_system.flags();
@@ -260,7 +261,7 @@ impl Inode {
         is_proc && SETTING_NUMBERS.contains(&self.number)
     }
 
-    /// Checks that `subject` may change the inode's attributes: the owner and root may.
+    /// Checks that `subject` is allowed to change the inode's attributes, that is, that it is the owner or root.
     ///
     /// # Errors
     /// `EPERM`.
@@ -272,7 +273,8 @@ impl Inode {
         }
     }
 
-    /// Applies the rules by which a new inode inherits from the directory `parent`. For inodes without a name yet.
+    /// Sets the permissions and group that a new inode inherits from its directory `parent` (see [`inherited`]). The
+    /// inode has no name yet.
     pub fn inherit(&self, parent: &Self, subject: Subject) {
         let parent = parent.metadata();
         let directory = self.is_directory();
@@ -284,7 +286,7 @@ impl Inode {
         });
     }
 
-    /// Returns what `stat` reports. The size of some nodes of `/proc` depends on the caller.
+    /// Returns what `stat` reports. The size of some nodes of `/proc` depends on the calling process.
     #[must_use]
     pub fn attributes(&self, context: Option<&Context<'_>>) -> Attributes {
         let metadata = self.metadata();
@@ -324,7 +326,8 @@ impl Inode {
     /// Returns the target of a symbolic link.
     ///
     /// # Errors
-    /// `EINVAL` for other types, and those of the links of `/proc`.
+    /// `EINVAL` if the inode is not a symbolic link, `ENOENT` for a link of `/proc` without `context`, and those of the
+    /// links of `/proc`.
     pub fn link(&self, context: Option<&Context<'_>>) -> Result<Link, Errno> {
         match &self.body {
             Body::Symlink(target) => Ok(Link::Path(target.to_vec())),
@@ -342,7 +345,8 @@ impl Inode {
 }
 
 impl Inode {
-    /// Returns the text of a symbolic link, as `readlink` does.
+    /// Returns the text that `readlink` returns for a symbolic link. For a link that leads directly to a directory
+    /// entry, this is the entry's present path.
     ///
     /// # Errors
     /// Those of [`Self::link`], `ENOMEM`, `ENAMETOOLONG`.
@@ -352,7 +356,7 @@ impl Inode {
             Link::Entry(entry) => {
                 let path = entry.shown_path(&context.fs().root());
                 let path = path.map_err(|_| Errno::ENOMEM)?;
-                // With its NUL the path must fit a page (Linux 7.2 `fs/proc/base.c`, `do_proc_readlink`).
+                // The path and its NUL must fit in a page (Linux 7.2 `fs/proc/base.c`, `do_proc_readlink`).
                 if path.len() < PATH_MAX {
                     Ok(path)
                 } else {
@@ -373,6 +377,6 @@ impl Drop for Inode {
 pub enum Link {
     /// A path, to be resolved from the link's directory.
     Path(Vec<u8>),
-    /// A directory entry, independent of its present path (`/proc/PID/fd/N`, `exe`, `cwd`, `root`).
+    /// A directory entry itself, whatever its present path is (`/proc/PID/fd/N`, `exe`, `cwd`, `root`).
     Entry(Arc<Dentry>),
 }

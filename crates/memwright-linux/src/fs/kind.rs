@@ -19,7 +19,7 @@ pub enum Kind {
     Fifo,
     /// A socket.
     Socket,
-    /// No type: the anonymous inodes of `eventfd` and the like.
+    /// No type: an anonymous inode, such as that of an `eventfd`.
     Anonymous,
 }
 
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// Returns the type in a directory record: the bits of `st_mode`, shifted down.
+    /// Returns the type as directory records contain it (`d_type`): the type bits of `st_mode`, shifted down.
     #[must_use]
     pub const fn directory_type(self) -> u8 {
         (self.mode() >> 12) as u8

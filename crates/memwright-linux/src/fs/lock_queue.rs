@@ -1,9 +1,9 @@
-//! Blocked requests for the locks of a file, and which of them to wake after a change.
+//! Blocked requests for the locks of a file, and the choice of the requests to wake after a change.
 //!
 //! A thread that releases or weakens a lock wakes the requests that no longer conflict with a held lock. Of requests
-//! that conflict with each other, only the first is woken. A woken request that leaves the queue, with or without its
-//! lock, wakes further ones in the same way. So ten thousand threads that wait for one byte are woken once each; waking
-//! all of them each time would take fifty million wake-ups.
+//! that conflict with each other, only the first is woken. When a woken request leaves the queue, with or without its
+//! lock, its thread wakes further requests by the same rule. So each of ten thousand threads that wait for one byte is
+//! woken once. If each release woke all of them, fifty million wake-ups would be necessary.
 
 use super::record_locks::{Record, Strength};
 use crate::wait::WaitQueue;
@@ -11,23 +11,23 @@ use alloc::collections::VecDeque;
 use core::sync::atomic::{AtomicBool, Ordering};
 use memwright_table::{OutOfMemory, Shared};
 
-/// A blocked request.
+/// A blocked request for a lock.
 pub(super) struct Request {
     number: u64,
-    /// The lock it requests.
+    /// The requested lock.
     pub(super) wanted: Record,
     woken: AtomicBool,
-    /// The queue that its thread sleeps on.
+    /// The queue on which the requesting thread sleeps.
     pub(super) queue: WaitQueue,
 }
 
 impl Request {
-    /// Returns whether it was woken to try again.
+    /// Returns whether the request was woken and has not failed again since then.
     pub(super) fn is_woken(&self) -> bool {
         self.woken.load(Ordering::Acquire)
     }
 
-    /// Records that an attempt failed, so that it can be woken again.
+    /// Records that the thread of the request waits again, so that the request can be woken.
     pub(super) fn wait_again(&self) {
         self.woken.store(false, Ordering::Release);
     }
@@ -57,7 +57,7 @@ impl Hull {
     }
 }
 
-/// A scan over the requests: its position, and the ranges of the requests that were woken and have not left yet.
+/// A scan over the requests: its position, and the ranges of those requests that were woken and are still in the queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Walk {
     from: u64,
@@ -73,8 +73,8 @@ impl Walk {
         }
     }
 
-    /// Returns whether one of the woken requests may conflict with `wanted`. A false positive only delays it until they
-    /// leave.
+    /// Returns whether one of the woken requests can conflict with `wanted`. A false positive only delays the request
+    /// until the woken requests leave the queue.
     fn may_exclude(&self, wanted: &Record) -> bool {
         let exclusive = wanted.strength == Strength::Exclusive;
         self.exclusive.overlaps(wanted) || exclusive && self.shared.overlaps(wanted)
@@ -85,7 +85,7 @@ impl Walk {
 pub(super) struct Requests {
     list: VecDeque<Shared<Request>>,
     next: u64,
-    /// Covers the ranges of all requests; reset when the queue becomes empty.
+    /// Covers the ranges of all requests. It is reset when the queue becomes empty.
     hull: Hull,
 }
 
@@ -98,7 +98,7 @@ impl Requests {
         }
     }
 
-    /// Appends a request.
+    /// Appends a request for the lock `wanted`.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -131,8 +131,8 @@ impl Requests {
         }
     }
 
-    /// Returns the next request to wake and marks it as woken. `is_held` says whether a held lock conflicts with a
-    /// request.
+    /// Returns the next request to wake and marks it as woken, or `None` at the end of the scan. `is_held` returns
+    /// whether a held lock conflicts with a request.
     pub(super) fn next(
         &self,
         walk: &mut Walk,
@@ -141,7 +141,7 @@ impl Requests {
         let start = self.list.partition_point(|one| one.number < walk.from);
         for request in self.list.range(start..) {
             if walk.exclusive.holds(self.hull) {
-                // The woken requests may conflict with all others.
+                // The woken requests can conflict with every other request.
                 return None;
             }
             walk.from = request.number + 1;
@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Returns the processes that one change wakes.
+    /// Returns the numbers of the requests that one change wakes.
     fn woken(requests: &Requests, is_held: impl Fn(&Record) -> bool) -> Vec<u64> {
         let mut walk = Walk::default();
         let mut numbers = Vec::new();
@@ -234,13 +234,13 @@ mod tests {
     fn the_next_is_woken_when_the_first_leaves() {
         let mut requests = requests(&[(Exclusive, 7, 7); 3]);
         assert_eq!(woken(&requests, |_| false), [0]);
-        // No request is woken twice, nor one that conflicts with a woken request.
+        // Neither a request that was already woken nor one that conflicts with a woken request is woken.
         assert_eq!(woken(&requests, |_| false), []);
         let first = requests.list[0].clone();
         requests.remove(&first);
         assert_eq!(woken(&requests, |_| true), []);
         assert_eq!(woken(&requests, |_| false), [1]);
-        // The attempt failed; it is woken again.
+        // After the attempt of a woken request fails, the request is woken again.
         requests.list[0].wait_again();
         assert_eq!(woken(&requests, |_| false), [1]);
     }

@@ -8,20 +8,22 @@ use crate::sync::{Lock, Rank};
 use alloc::{sync::Arc, vec::Vec};
 use memwright_table::{OutOfMemory, TryPush};
 
-/// Steps after which the search stops without finding a cycle (Linux 7.3 `fs/locks.c`, `MAX_DEADLK_ITERATIONS`).
+/// Number of steps after which the search for a cycle ends without result (Linux 7.3 `fs/locks.c`,
+/// `MAX_DEADLK_ITERATIONS`).
 const MOST_STEPS: usize = 10;
 
-/// A waiting thread.
+/// A thread that waits for a record lock.
 struct Wait {
     process: u64,
     thread: u64,
-    /// The file, and the lock it requests.
+    /// The file and the lock for which the thread waits.
     inode: Arc<Inode>,
     wanted: Record,
 }
 
 impl Wait {
-    /// Returns the process that holds a conflicting lock now; the holder may have changed while the thread slept.
+    /// Returns the process that holds a conflicting lock now. It can be another process than the one that held the lock
+    /// when the thread began to wait.
     fn blocker(&self) -> Option<u64> {
         match self.inode.locks.conflict(&self.wanted)?.holder {
             Holder::Process(process) => Some(process),
@@ -30,18 +32,18 @@ impl Wait {
     }
 }
 
-/// Why a thread must not wait.
+/// The reason why a thread must not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitRefused {
-    /// The holder of the lock waits, directly or indirectly, for a lock of the process.
+    /// The holder of the lock waits, directly or indirectly, for a lock of the thread's process.
     Deadlock,
-    /// No memory to record the wait.
+    /// There is no memory to record the wait.
     OutOfMemory,
 }
 
 /// The threads that wait for record locks of processes, on any file.
 pub struct LockWaits {
-    /// Sorted by process, then by thread. The locks of files are read under it.
+    /// The waits, sorted by process and then by thread. The search reads the locks of files while it holds this lock.
     waits: Lock<Vec<Wait>>,
 }
 
@@ -54,11 +56,11 @@ impl Default for LockWaits {
 }
 
 impl LockWaits {
-    /// Records that a thread waits for the lock `wanted` on `inode`, which `blocker` holds. Replaces what was recorded
-    /// for the thread before.
+    /// Records that a thread waits for the lock `wanted` on `inode`, which `blocker` holds. Replaces the previous
+    /// record of the thread.
     ///
     /// # Errors
-    /// [`WaitRefused`]; the thread's previous record is removed then.
+    /// [`WaitRefused`] if the thread must not wait. The thread's previous record is removed then.
     pub fn begin(
         &self,
         (process, thread): (u64, u64),
@@ -100,15 +102,15 @@ fn remove(waits: &mut Vec<Wait>, process: u64, thread: u64) -> Option<Wait> {
     index.ok().map(|index| waits.remove(index))
 }
 
-/// Returns the process that `process` waits for. If several of its threads wait, the first one counts, as in Linux's
-/// `what_owner_is_waiting_for`.
+/// Returns the process for which `process` waits. If several of its threads wait, only the first of them is considered,
+/// as in Linux's `what_owner_is_waiting_for`.
 fn blocker_of(waits: &[Wait], process: u64) -> Option<u64> {
     let index = waits.partition_point(|wait| wait.process < process);
     let wait = waits.get(index).filter(|wait| wait.process == process);
     wait?.blocker()
 }
 
-/// Returns whether a wait of `process` for `blocker` would close a cycle.
+/// Returns whether a cycle of waiting processes would exist if `process` waited for `blocker`.
 fn closes_circle(process: u64, blocker: u64, blocker_of: impl Fn(u64) -> Option<u64>) -> bool {
     let mut holder = blocker;
     for _ in 0..=MOST_STEPS {
@@ -129,7 +131,7 @@ mod tests {
 
     #[test]
     fn circles_are_refused() {
-        // Each process waits for the next.
+        // Each process below 4 waits for the next.
         let blocker_of = |process: u64| (process < 4).then_some(process + 1);
         for (blocker, closes) in [(1, true), (2, true), (3, true), (4, false), (5, false)] {
             assert_eq!(closes_circle(4, blocker, blocker_of), closes, "{blocker}");

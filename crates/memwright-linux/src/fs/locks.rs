@@ -1,4 +1,4 @@
-//! The advisory locks of an inode, and waiting for them.
+//! The advisory locks of an inode, and the wait for a lock.
 
 use super::lock_queue::{Request, Requests, Walk};
 use super::lock_waits::WaitRefused;
@@ -15,7 +15,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use memwright_table::OutOfMemory;
 
-/// The kind of lock. Locks of different kinds do not conflict.
+/// The kind of an advisory lock. Locks of different kinds do not conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockFamily {
     /// `fcntl` locks of ranges.
@@ -24,7 +24,7 @@ pub enum LockFamily {
     Whole,
 }
 
-/// The number of ranges locked through one descriptor table or one open file.
+/// The number of ranges that are locked through one descriptor table or one open file.
 #[derive(Debug, Default)]
 pub struct Held(AtomicU64);
 
@@ -38,13 +38,13 @@ impl Held {
     /// Returns an estimate of the kernel memory that the ranges take, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        /// A range in a block that is half full.
+        /// The memory of one range, in bytes, if its block is half full.
         const RANGE: u64 = 48;
         self.0.load(Ordering::Relaxed) * RANGE
     }
 
-    /// Records that a holder's number of ranges changed from `before` to `after`. Saturates at zero: ranges of a table
-    /// that `execve` replaced are not counted in the new table.
+    /// Records that a holder's number of ranges changed from `before` to `after`. Saturates at zero, because a new
+    /// table that `execve` installs does not count the ranges of the table that it replaces.
     fn change(&self, before: usize, after: usize) {
         let changed = |count: u64| Some((count + after as u64).saturating_sub(before as u64));
         let changed = self
@@ -56,7 +56,8 @@ impl Held {
 
 /// The advisory locks of an inode.
 pub struct FileLocks {
-    /// A leaf lock: an open file releases its locks wherever it is dropped, possibly with the last area that maps it.
+    /// Its lock has the rank of a leaf: an open file releases its advisory locks wherever it is dropped, which can be
+    /// with the last area that maps it.
     state: Lock<State>,
     /// Set when the first lock is taken, so that closing a file that was never locked stays cheap.
     used: AtomicBool,
@@ -67,7 +68,7 @@ struct State {
     whole: Family,
 }
 
-/// The locks of one kind, and the requests blocked by them.
+/// The locks of one kind, and the requests that they block.
 struct Family {
     locks: RecordLocks,
     requests: Requests,
@@ -111,7 +112,7 @@ impl FileLocks {
         }
     }
 
-    /// Returns a record lock that conflicts with `wanted`, if any.
+    /// Returns a record lock that conflicts with `wanted`, or `None` if there is none.
     #[must_use]
     pub fn conflict(&self, wanted: &Record) -> Option<Record> {
         self.state.lock().records.locks.conflict(wanted)
@@ -120,8 +121,9 @@ impl FileLocks {
     /// Takes a lock on the file `inode`, replacing the holder's locks in that range.
     ///
     /// # Errors
-    /// `EAGAIN` if another lock conflicts and `wait` is false, `EDEADLK` if its holder waits for a lock of the process,
-    /// `ERESTARTSYS` if a signal interrupted the wait, `ENOLCK` if memory is exhausted.
+    /// `EAGAIN` if another lock conflicts and `wait` is false, `EDEADLK` if the holder of that lock waits, directly or
+    /// indirectly, for a lock of the calling process, `ERESTARTSYS` if a signal interrupts the wait, `ENOLCK` if memory
+    /// is exhausted.
     pub fn acquire(
         context: &Context<'_>,
         inode: &Arc<Inode>,
@@ -133,7 +135,7 @@ impl FileLocks {
         let (locks, kernel) = (&inode.locks, context.kernel);
         locks.used.store(true, Ordering::Relaxed);
         if locks.attempt(family, wanted, held)?.is_none() {
-            // Replacing a lock by a weaker one may unblock other requests.
+            // Replacing a lock by a weaker one can unblock other requests.
             locks.wake(kernel, family);
             return Ok(());
         }
@@ -149,12 +151,12 @@ impl FileLocks {
         if let Holder::Process(process) = wanted.holder {
             kernel.lock_waits.end(process, context.thread.id().into());
         }
-        // Wakes the requests that were skipped because they conflict with this one.
+        // Wakes the requests that earlier wake-ups skipped because they conflict with this request.
         locks.wake(kernel, family);
         acquired
     }
 
-    /// Waits until an attempt succeeds.
+    /// Waits until `attempt` takes the lock. `attempt` returns the conflicting lock if there is one.
     fn wait(
         &self,
         context: &Context<'_>,
@@ -171,8 +173,8 @@ impl FileLocks {
             };
             note_wait(context, inode, &request.wanted, conflict.holder)?;
             if again {
-                // The conflicting lock may not block the requests that were skipped because they conflict with this
-                // one.
+                // Earlier wake-ups skipped the requests that conflict with this request. This request does not get the
+                // lock yet, and the lock that conflicts with it does not necessarily block those requests.
                 self.wake(context.kernel, family);
             }
             let woken = || request.is_woken().then_some(());
@@ -182,7 +184,7 @@ impl FileLocks {
         }
     }
 
-    /// Tries to take a lock. Returns the conflicting lock, if any.
+    /// Tries to take a lock. Returns a conflicting lock, or `None` if the lock was taken.
     fn attempt(
         &self,
         family: LockFamily,
@@ -202,7 +204,7 @@ impl FileLocks {
         }
     }
 
-    /// Wakes the requests that can be granted now.
+    /// Wakes the requests that can be granted now, but only one of several that conflict with each other.
     fn wake(&self, kernel: &Kernel, family: LockFamily) {
         let mut walk = Walk::default();
         loop {
@@ -218,7 +220,7 @@ impl FileLocks {
         }
     }
 
-    /// Releases the locks of `holder` between `first` and `last`.
+    /// Releases the locks of `holder` on the bytes from `first` to `last`, inclusive.
     ///
     /// # Errors
     /// `ENOLCK` if memory is exhausted when a lock must be split.
@@ -242,7 +244,8 @@ impl FileLocks {
         Ok(())
     }
 
-    /// Releases all locks of `holder`, because one of its descriptors was closed.
+    /// Releases all locks of `holder`, of both kinds. Called when one of the holder's descriptors of the file is
+    /// closed.
     pub fn forget(&self, kernel: &Kernel, holder: Holder, held: &Held) {
         if !self.used.load(Ordering::Relaxed) {
             return;
@@ -262,8 +265,9 @@ impl FileLocks {
     }
 }
 
-/// Records that the calling thread waits for a lock of `blocker`. Deadlocks are detected between processes only:
-/// several processes may use one open file (Linux 7.3 `fs/locks.c`, `posix_locks_deadlock`).
+/// Records that the calling thread waits for a lock of `blocker`, and fails if that completes a cycle of waiting
+/// processes. Deadlocks are detected only between processes, because several processes can use the same open file
+/// (Linux 7.3 `fs/locks.c`, `posix_locks_deadlock`).
 fn note_wait(
     context: &Context<'_>,
     inode: &Arc<Inode>,
@@ -298,7 +302,7 @@ mod tests {
         let three = held.bytes();
         held.change(3, 1);
         assert_eq!(3 * held.bytes(), three);
-        // The ranges of a table that `execve` replaced are released by the new table.
+        // The new table releases the ranges of the table that `execve` replaced.
         held.change(5, 0);
         assert_eq!(held.bytes(), 0);
         held.change(0, 3);

@@ -1,14 +1,15 @@
 //! Files: the directory tree, inodes, open files and descriptors.
 //!
-//! Path resolution ([`walk`]) follows directory entries ([`dentry`]). Each refers to an inode ([`inode`]) of a file
-//! system ([`file_system`]). Opening an inode ([`open`]) creates an open file ([`open_file`]) with the operations of
-//! its type. A descriptor in a [`FileTable`] refers to an open file.
+//! Path resolution ([`walk`]) follows directory entries ([`dentry`]). Each entry refers to an inode ([`inode`]) of a
+//! file system ([`file_system`]). Opening an inode ([`open`]) creates an open file ([`open_file`]) with the operations
+//! of its type. A descriptor in a [`FileTable`] refers to an open file.
 //!
 //! # Locks
-//! `FileTable` (descriptors), then `FileSystem` (held while the tree changes), then `File` (one directory, dentry,
-//! inode, pipe or console; never two at once), then the locks of the memory object. None is held over a copy from or to
-//! user space, or over a wait: a sleeping mutex ([`turn`]) serialises there. What the removal of an entry frees is
-//! dropped after the lock is released.
+//! The ranks, in the order in which a thread takes the locks: `FileTable` (descriptors), `FileSystem` (held while the
+//! tree changes), `File` (one directory, dentry, inode, pipe or console; never two at once), and then the locks of the
+//! memory object. No such lock is held during a copy from or to user space, or during a wait. A sleeping mutex
+//! ([`turn`]) serialises threads there. Objects that the removal of an entry frees are dropped after the lock is
+//! released.
 
 pub mod attributes;
 mod caller;

@@ -1,4 +1,4 @@
-//! The mount tree: its root, its mounts, and the file systems without a mount.
+//! The mount tree: its root, the mounted file systems, and the file systems without a mount.
 
 mod mount;
 mod unmount;
@@ -37,13 +37,14 @@ use alloc::{
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use unmount::take_down;
 
-/// The id of the first mount after the root; lower ids belong to file systems without a place in the tree.
+/// The id of the first file system that is mounted on a directory. Lower ids belong to the root and to file systems
+/// that are not in the tree.
 const FIRST_MOUNT: u32 = 21;
 
 /// A mounted file system.
 struct Mount {
     root: Arc<Dentry>,
-    /// The directory it is mounted on; none for the root.
+    /// The directory on which the file system is mounted; `None` for the root.
     at: Option<Arc<Dentry>>,
 }
 
@@ -61,14 +62,14 @@ impl Mount {
 /// The table of mounts.
 #[derive(Default)]
 struct MountTable {
-    /// By mount id, which is the order of mounting.
+    /// The mounts by id, which is the order of mounting.
     mounts: BTreeMap<u64, Mount>,
-    /// Pairs of parent mount id and mount id.
+    /// The pairs of a parent mount's id and a child mount's id.
     within: BTreeSet<(u64, u64)>,
 }
 
 impl MountTable {
-    /// Creates a table that contains the root only.
+    /// Creates a table that contains only the root mount.
     fn new(root: &Arc<Dentry>) -> Self {
         let mut table = Self::default();
         let mount = Mount {
@@ -92,7 +93,7 @@ impl MountTable {
         Some(mount)
     }
 
-    /// Returns the ids of the child mounts.
+    /// Returns the ids of the child mounts of the mount `number`.
     fn within(&self, number: u64) -> impl Iterator<Item = u64> + '_ {
         let numbers = self.within.range((number, 0)..=(number, u64::MAX));
         numbers.map(|(_, number)| *number)
@@ -122,9 +123,9 @@ pub struct Mounts {
     next_mount: AtomicU32,
     /// Notifies waiters of changes of the mount table.
     pub changes: Changes,
-    /// The roots of detached file systems that are still in use.
+    /// The roots of file systems that were detached while they were in use.
     detached: Lock<Vec<Arc<Dentry>>>,
-    /// Whether one of them may have lost its last user.
+    /// Whether a detached file system may have lost its last user since the last check.
     idle: Arc<AtomicBool>,
 }
 
@@ -137,7 +138,8 @@ impl Mounts {
             nanoseconds: 0,
         };
         let file_system = |kind, minor| Arc::new(FileSystem::new(kind, minor));
-        // An inode takes at most a page beside its contents, so all of them take at most a quarter of memory.
+        // An inode takes at most a page in addition to its contents, so the inodes of the root file system take at most
+        // a quarter of memory.
         let most_nodes = memory.frames().total() / 4;
         let root_files = FileSystem::new(FileSystemKind::Tmpfs, 2).with_most_nodes(most_nodes);
         let root_files = Arc::new(root_files);
@@ -184,7 +186,7 @@ impl Mounts {
         }
     }
 
-    /// Returns a walker with root's rights and without a caller, for populating the tree.
+    /// Returns a path walker with root's rights and without a caller, with which the kernel populates the tree at boot.
     #[must_use]
     pub fn boot_walker(&self) -> Walker<'_> {
         Walker {
@@ -194,7 +196,7 @@ impl Mounts {
         }
     }
 
-    /// Mounts a new file system of this kind on the directory `at`. Returns its root.
+    /// Mounts a new file system of type `kind` on the directory `at`. Returns the root of the new file system.
     pub fn mount(
         &self,
         at: &Arc<Dentry>,
@@ -221,8 +223,8 @@ impl Mounts {
         FileSystem::new(kind, minor)
     }
 
-    /// Adds the roots of mounted file systems to `batch`, in order of mounting from the mount id `from` on, each with
-    /// its parent's mount id, until the batch is full.
+    /// Appends the roots of mounted file systems to `batch`, each with the mount id of its parent, until the batch is
+    /// full. Starts at the mount id `from` and follows the order of mounting.
     pub(crate) fn note(&self, from: u64, batch: &mut Batch<(Arc<Dentry>, u64)>) {
         for mount in self
             .mounts
@@ -243,7 +245,7 @@ impl Mounts {
         self.place_of(entry).is_ok()
     }
 
-    /// Returns the root of the first mounted file system of that kind.
+    /// Returns the root of the file system of type `kind` that was mounted first, or `None` if none is mounted.
     #[must_use]
     pub fn root_of(&self, kind: FileSystemKind) -> Option<Arc<Dentry>> {
         let mounts = self.mounts.lock();
@@ -297,7 +299,8 @@ impl Mounts {
     }
 
     /// Creates an empty file in the root file system, for files that exist before any program runs. Its pages are never
-    /// swapped out: elsewhere such files are on a disk, and their pages need no swap.
+    /// swapped out: on an ordinary system such a file is on a disk, from which its pages can be read again without
+    /// swap.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -307,8 +310,8 @@ impl Mounts {
         Ok(Inode::new(home, body, permissions, owner, now))
     }
 
-    /// Opens an anonymous inode, for `eventfd`, `pidfd_open`, `userfaultfd` and the like. `name` is its name in
-    /// `/proc/PID/fd`, such as `[eventfd]`.
+    /// Creates an open file with an anonymous inode, for `eventfd`, `pidfd_open`, `userfaultfd` and similar calls.
+    /// `name` is its name in `/proc/PID/fd`, such as `[eventfd]`.
     #[must_use]
     pub fn open_anonymous(
         &self,
@@ -324,15 +327,15 @@ impl Mounts {
         Arc::new(OpenFile::new(Some(kernel), entry, flags, file))
     }
 
-    /// Populates the tree with the files of the initrd and those that every system has.
+    /// Populates the tree with the files of the initrd and with the files and mounts that every guest has.
     ///
     /// # Errors
-    /// `ENOSPC` if they do not fit into memory.
+    /// `ENOSPC` if the files do not fit into memory.
     pub fn fill(&self, kernel: &Kernel, archive: CpioArchive<'_>) -> Result<(), Errno> {
         super::initrd::fill(self, kernel, archive)
     }
 
-    /// Returns the program's terminal, if one of its streams is a terminal.
+    /// Returns the first of the standard streams that is a terminal, or `None` if no stream is.
     #[must_use]
     pub fn terminal(&self) -> Option<ConsoleStream> {
         self.streams
@@ -361,7 +364,8 @@ impl Mounts {
             let console = self
                 .boot_walker()
                 .resolve(&self.root, b"/dev/console", LastLink::Follow);
-            // `ttyname` compares inodes: the stream must be opened through the inode of `/dev/console`.
+            // `ttyname` compares the inode of the descriptor with that of `/dev/console`, so a terminal is opened
+            // through the latter.
             let entry = match console {
                 Ok(console) if stream.is_terminal() => console,
                 Ok(_) | Err(_) => entry.clone(),
@@ -372,8 +376,8 @@ impl Mounts {
         Ok((Arc::new(table), Arc::new(FsContext::new(&self.root))))
     }
 
-    /// Returns the live inodes without a name: each kind that exists, with its count. The program's streams are not
-    /// included.
+    /// Returns the number of live inodes without a name, for each type of which there are any. The standard streams are
+    /// not included.
     pub fn nameless_nodes(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let home = |entry: &Arc<Dentry>| entry.inode.file_system.device == self.pipes.device;
         let streams = self.streams.iter().filter(|entry| home(entry)).count() as u64;
@@ -388,7 +392,7 @@ impl Mounts {
         .filter(|(_, count)| *count > 0)
     }
 
-    /// Tears the complete tree down, which frees the frames of every file that is not open.
+    /// Tears down the complete tree. This frees the frames of every file that is not open.
     #[expect(clippy::disallowed_methods, reason = "no program runs any more")]
     pub fn clear(&self) {
         self.sockets.flights.collect();
@@ -404,12 +408,13 @@ impl Mounts {
     }
 }
 
-/// Creates the root of a file system to be mounted on the directory `at`, with the name of that directory.
+/// Creates the root entry of a file system that is to be mounted on the directory `at`. It gets the name and the parent
+/// of that directory.
 fn covering(at: &Arc<Dentry>, inode: Inode) -> Arc<Dentry> {
     Arc::new(Dentry::new(&at.parent(), &at.name(), Arc::new(inode)))
 }
 
-/// Returns the name of an anonymous pipe in `/proc/PID/fd`.
+/// Returns the name that the anonymous pipe with inode number `number` has in `/proc/PID/fd`.
 #[must_use]
 pub fn pipe_name(number: u64) -> Short {
     Short::of(format_args!("pipe:[{number}]"))

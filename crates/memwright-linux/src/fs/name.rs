@@ -1,4 +1,4 @@
-//! Path strings: their components and their limits.
+//! Splits path strings into components, and defines their limits.
 
 use alloc::vec::Vec;
 use memwright_table::{OutOfMemory, TryPush};
@@ -13,14 +13,14 @@ pub enum Component<'a> {
     Current,
     /// `..`: the parent directory.
     Parent,
-    /// Any other name. It is not empty and contains no slash, but may be too long.
+    /// Any other name. It is not empty and contains no slash, but can be longer than [`NAME_MAX`].
     Name(&'a [u8]),
 }
 
 /// Splits `path` after its first component.
 ///
-/// Leading slashes are skipped. The returned rest starts at the slash after the component, so that a trailing slash is
-/// preserved: `b"a/"` gives `a` and `b"/"`.
+/// Skips leading slashes. Returns `None` if the path contains only slashes. The returned rest starts at the slash after
+/// the component, so that a trailing slash is preserved: `b"a/"` gives `a` and `b"/"`.
 #[must_use]
 pub fn first_component(path: &[u8]) -> Option<(Component<'_>, &[u8])> {
     let start = path.iter().position(|&byte| byte != b'/')?;
@@ -44,10 +44,11 @@ pub fn only_slashes(rest: &[u8]) -> bool {
     rest.iter().all(|&byte| byte == b'/')
 }
 
-/// Returns the path left to resolve when a symbolic link with this `target` precedes `rest`.
+/// Returns the path that a path walk must resolve after it reaches a symbolic link: the link's `target`, followed by
+/// `rest`.
 ///
-/// `rest` begins at the slash after the link, or is empty. A trailing slash is thereby preserved; it decides whether
-/// the final component must be a directory.
+/// `rest` is the path after the link. It begins with a slash or is empty. A trailing slash is preserved, because it
+/// decides whether the last component must be a directory.
 ///
 /// # Errors
 /// [`OutOfMemory`].

@@ -1,4 +1,4 @@
-//! Opening files: from a path and flags to an open file.
+//! Opening files: creates an open file from a path and flags.
 
 use super::{
     attributes::Moment,
@@ -32,9 +32,9 @@ const PATH_FLAGS: u32 = raw::O_PATH | raw::O_DIRECTORY | raw::O_NOFOLLOW | raw::
 /// Validated arguments of `open`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenRequest {
-    /// The `O_` flags, reduced as Linux does.
+    /// The `O_` flags, without those that Linux ignores.
     pub flags: u32,
-    /// Permission bits of a new file, before the umask.
+    /// Permission bits of a new file, before the umask is applied.
     pub permissions: u32,
 }
 
@@ -87,7 +87,7 @@ impl OpenRequest {
 }
 
 impl Context<'_> {
-    /// Opens `path`, resolved from `start`.
+    /// Opens the file at `path`, which is resolved from `start`, or creates it with `O_CREAT`.
     ///
     /// # Errors
     /// Those of `open(2)`.
@@ -162,7 +162,7 @@ impl Context<'_> {
             .create(&change, &walked.parent, name, inode)
         {
             Ok(entry) => self.open_entry(&entry, request, true),
-            // Another thread created it meanwhile.
+            // Another thread created the file after the lookup.
             Err(Errno::EEXIST) if !request.has(raw::O_EXCL) => {
                 let entry = walker.lookup(&walked.parent, name)?;
                 self.open_entry(&entry, request, false)
@@ -171,7 +171,7 @@ impl Context<'_> {
         }
     }
 
-    /// Creates an unnamed file in the file system of a directory (`O_TMPFILE`).
+    /// Creates and opens an unnamed file in the file system of `directory` (`O_TMPFILE`).
     fn open_nameless(
         &self,
         directory: &Arc<Dentry>,
@@ -205,7 +205,8 @@ impl Context<'_> {
         self.open_entry(&entry, request, true)
     }
 
-    /// Opens a resolved entry. With `created`, the file is new, and its permission bits do not apply to its creator.
+    /// Opens a resolved entry. `created` says that the caller has just created the file, in which case its permission
+    /// bits are not checked.
     ///
     /// # Errors
     /// Those of `open(2)`.
@@ -240,11 +241,11 @@ impl Context<'_> {
         if !created {
             inode.check(self.subject(), request.wanted())?;
         }
-        // `O_NOATIME` is reserved to the owner and root (`may_open` in `fs/namei.c` of Linux 7.3).
+        // Only the owner and root are allowed to use `O_NOATIME` (`may_open` in `fs/namei.c` of Linux 7.3).
         if request.has(raw::O_NOATIME) {
             inode.check_owner(self.subject())?;
         }
-        // Root cannot write a file of `/sys` that has no write bit either (`kernfs_fop_open`).
+        // Not even root can write a file of `/sys` without a write bit (`kernfs_fop_open`).
         if inode.file_system.kind == FileSystemKind::Sysfs
             && request.wanted().contains(Permission::WRITE)
             && inode.metadata().permissions & 0o222 == 0
@@ -264,8 +265,8 @@ impl Context<'_> {
         Ok(Arc::new(open))
     }
 
-    /// Truncates a file that is opened with `O_TRUNC`. This counts as write access even if the file is opened read-only
-    /// (Linux 7.3 `fs/namei.c`, `handle_truncate`).
+    /// Truncates a file that is opened with `O_TRUNC`. Like an open for writing, this fails while the file is being
+    /// executed, even if it is opened read-only (Linux 7.3 `fs/namei.c`, `handle_truncate`).
     fn truncate_at_open(&self, inode: &Inode) -> Result<(), Errno> {
         let Body::Regular(regular) = &inode.body else {
             return Ok(());
@@ -311,14 +312,14 @@ impl Context<'_> {
         }
     }
 
-    /// Returns the terminal behind `/dev/tty`: the first stream that is a terminal.
+    /// Returns the file operations of `/dev/tty`: those of the first standard stream that is a terminal.
     fn terminal(&self) -> Result<Box<dyn File>, Errno> {
         let terminal = self.kernel.mounts.terminal().ok_or(Errno::ENXIO)?;
         Ok(Box::new(terminal))
     }
 }
 
-/// The file operations of an `O_PATH` descriptor, which only refers to a location.
+/// The file operations of an `O_PATH` descriptor. It refers to a location in the tree and supports no operation.
 struct PathFile;
 
 impl File for PathFile {}

@@ -109,7 +109,8 @@ pub enum Polling {
     Always,
     /// Its queues are woken when its readiness changes.
     Queues,
-    /// Its readiness must be polled from the host; the machine is stopped meanwhile.
+    /// Only the host knows its readiness, so the kernel must poll the host; nothing wakes a queue. The machine is
+    /// stopped meanwhile.
     Look,
 }
 
@@ -163,7 +164,7 @@ pub enum OpenKind {
 }
 
 impl OpenKind {
-    /// All classes in order, with their names in the leak report at the end of a run.
+    /// All classes in the order of their values, with the names that the leak report at the end of a run uses.
     pub const ALL: [(Self, &'static str); 11] = [
         (Self::Named, "files"),
         (Self::Pipe, "pipe ends"),
@@ -192,13 +193,13 @@ impl OpenCounts {
         self.0[kind as usize].fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Returns the total.
+    /// Returns the total number of open files.
     pub fn total(&self) -> u64 {
         let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
         counts.sum()
     }
 
-    /// Returns the classes with open files, and their counts.
+    /// Returns the names of the classes with open files, and their counts.
     pub fn left(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
         let named = OpenKind::ALL.iter().map(|(_, name)| *name);
@@ -206,9 +207,10 @@ impl OpenCounts {
     }
 }
 
-/// The operations of an open file. The default implementations are for files that do not support an operation.
+/// The operations of an open file. A file does not support an operation whose default implementation it keeps.
 pub trait File: Send + Sync + AsAny {
-    /// Reads at `position` and advances it. Files without a position ignore it. Returns the number of bytes.
+    /// Reads at `position` and advances `position`. Files without a position ignore it. Returns the number of bytes
+    /// read.
     ///
     /// # Errors
     /// `EINVAL` unless the file can be read.
@@ -223,7 +225,8 @@ pub trait File: Send + Sync + AsAny {
         Err(Errno::EINVAL)
     }
 
-    /// Writes at `position` and advances it. Files without a position ignore it. Returns the number of bytes.
+    /// Writes at `position` and advances `position`. Files without a position ignore it. Returns the number of bytes
+    /// written.
     ///
     /// # Errors
     /// `EINVAL` unless the file can be written.
@@ -243,7 +246,7 @@ pub trait File: Send + Sync + AsAny {
         Positions::Kept
     }
 
-    /// Returns the position that an `lseek` from `position` leads to.
+    /// Returns the position to which an `lseek` from `position` moves.
     ///
     /// # Errors
     /// `EINVAL`, `EOVERFLOW`, `ENXIO`.
@@ -263,7 +266,8 @@ pub trait File: Send + Sync + AsAny {
         }
     }
 
-    /// Passes directory entries from `position` on to `emit` until it returns false because an entry did not fit.
+    /// Passes the directory entries from `position` on to `emit`, and advances `position`. Stops when `emit` returns
+    /// `false` because an entry did not fit.
     ///
     /// # Errors
     /// `ENOTDIR` unless it is a directory.
@@ -284,7 +288,7 @@ pub trait File: Send + Sync + AsAny {
         Readiness::READ | Readiness::WRITE
     }
 
-    /// Returns how `poll` and the like can wait for it.
+    /// Returns how `poll` and similar calls can wait for the file.
     fn polling(&self) -> Polling {
         Polling::Always
     }
@@ -294,12 +298,12 @@ pub trait File: Send + Sync + AsAny {
         let _ = (context, wanted, queues);
     }
 
-    /// Returns whether `splice` can read or write it. Pipes are handled separately.
+    /// Returns whether `splice` can read or write the file. Pipes are handled separately.
     fn splices(&self) -> Splices {
         Splices::Neither
     }
 
-    /// Handles `ioctl` commands other than those for every descriptor.
+    /// Handles an `ioctl` command that is not one of those that every descriptor supports.
     ///
     /// # Errors
     /// `ENOTTY` for an unknown command.
@@ -323,21 +327,21 @@ pub trait File: Send + Sync + AsAny {
         Ok(())
     }
 
-    /// Returns the class in which it is counted.
+    /// Returns the class in which the open file is counted.
     fn counted_as(&self) -> OpenKind {
         OpenKind::Named
     }
 
-    /// Returns an estimate of the kernel memory that it holds, in bytes.
+    /// Returns an estimate of the kernel memory that the file holds, in bytes.
     fn kernel_bytes(&self) -> u64 {
         /// An open file with its inode and directory entry.
         const PLAIN: u64 = 512;
         PLAIN
     }
 
-    /// Moves the open files that it holds to `remains`, just before it is dropped. Every kind of file that holds open
-    /// files, directly or indirectly, must implement this. Otherwise a program could nest files arbitrarily deep, and
-    /// closing the outermost would overflow the kernel stack.
+    /// Moves the open files that this file holds to `remains`, just before this file is dropped. Every kind of file
+    /// that holds open files, directly or indirectly, must implement this. Otherwise a program could nest files
+    /// arbitrarily deep, and closing the outermost would overflow the kernel stack.
     fn leave(&mut self, remains: &mut Remains) {
         let _ = remains;
     }
@@ -364,11 +368,11 @@ pub struct OpenFile {
     pub file: Box<dyn File>,
     flags: AtomicU32,
     position: AtomicU64,
-    /// Serialises threads that move the position.
+    /// Serialises threads that use or move the position.
     turn: Turn,
     identity: u64,
     kernel: Option<&'static Kernel>,
-    /// The count of its own locks.
+    /// The number of locks that the open file owns.
     pub locked: Held,
     /// The epolls that watch it.
     pub(super) watches: Watches,
@@ -378,7 +382,8 @@ pub struct OpenFile {
 static NEXT_IDENTITY: AtomicU64 = AtomicU64::new(1);
 
 impl OpenFile {
-    /// Creates an open file with these `O_` flags.
+    /// Creates an open file for the inode of `entry`, with these `O_` flags. If `kernel` is given, the open file is
+    /// counted there.
     #[must_use]
     pub fn new(
         kernel: Option<&'static Kernel>,
@@ -426,7 +431,7 @@ impl OpenFile {
         self.flags.load(Ordering::Relaxed)
     }
 
-    /// Sets those flags that `fcntl` can change.
+    /// Sets the flags in [`CHANGEABLE_FLAGS`] as in `flags`, and keeps the others.
     pub fn set_flags(&self, flags: u32) {
         let kept = self.flags() & !CHANGEABLE_FLAGS;
         self.flags
@@ -459,7 +464,7 @@ impl OpenFile {
         flags & raw::O_PATH == 0 && matches!(flags & raw::O_ACCMODE, raw::O_WRONLY | raw::O_RDWR)
     }
 
-    /// Returns it as the owner of `flock` locks.
+    /// Returns the lock owner that stands for this open file, for `flock` and open file description locks.
     #[must_use]
     pub fn holder(&self) -> Holder {
         Holder::OpenFile(self.identity)
@@ -483,7 +488,8 @@ impl OpenFile {
         self.file.positions() == Positions::Kept
     }
 
-    /// Runs `act` on the position and stores the result, serialised with other threads.
+    /// Calls `act` with the position and stores the position that `act` leaves. A sleeping mutex serialises this with
+    /// other threads. For a file without a position, calls `act` with zero and stores nothing.
     fn with_position<T>(
         &self,
         context: &Context<'_>,
@@ -529,7 +535,7 @@ impl OpenFile {
     /// Reads at `position`, without using the file's own position.
     ///
     /// # Errors
-    /// `EBADF`, `ESPIPE`, and those of the file.
+    /// `EBADF` unless opened for reading, `ESPIPE` if the file has no position, and those of the file.
     pub fn read_at(
         &self,
         context: &Context<'_>,
@@ -548,7 +554,7 @@ impl OpenFile {
     /// Writes at `position`, without using the file's own position.
     ///
     /// # Errors
-    /// `EBADF`, `ESPIPE`, and those of the file.
+    /// `EBADF` unless opened for writing, `ESPIPE` if the file has no position, and those of the file.
     pub fn write_at(
         &self,
         context: &Context<'_>,
@@ -567,7 +573,7 @@ impl OpenFile {
     /// Sets the position.
     ///
     /// # Errors
-    /// `ERESTARTSYS` if a signal arrives while another thread uses it.
+    /// `ERESTARTSYS` if a signal arrives while this thread waits for another thread that uses the position.
     pub fn set_position(&self, context: &Context<'_>, to: u64) -> Result<(), Errno> {
         self.with_position(context, |position| {
             *position = to;
@@ -575,10 +581,10 @@ impl OpenFile {
         })
     }
 
-    /// Moves the position and returns the new one.
+    /// Moves the position and returns the new position.
     ///
     /// # Errors
-    /// `ESPIPE`, and those of the file.
+    /// `EBADF` for `O_PATH`, `ESPIPE` if the file refuses `lseek`, `ERESTARTSYS`, and those of the file.
     pub fn seek(&self, context: &Context<'_>, offset: i64, whence: Whence) -> Result<u64, Errno> {
         if self.is_path() {
             return Err(Errno::EBADF);
@@ -597,7 +603,7 @@ impl OpenFile {
     /// Passes directory entries from the position on to `emit`.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTDIR`, and those of the file.
+    /// `EBADF` unless opened for reading, `ENOTDIR` unless it is a directory, and those of the file.
     pub fn entries(
         &self,
         context: &Context<'_>,
@@ -635,8 +641,8 @@ impl Drop for OpenFile {
     }
 }
 
-/// An area that maps a file holds the open file, as in Linux: two areas merge only if they were mapped through the same
-/// open file, and the file stays open while it is mapped.
+/// An area that maps a file holds a reference to the open file, as in Linux. So two areas merge only if they were
+/// mapped through the same open file, and the file stays open while it is mapped.
 impl Object<M> for OpenFile {
     fn frame(&self, memory: &Memory, index: u64, write: bool) -> Result<Frame, ObjectError> {
         self.pages()?.frame(memory, index, write)

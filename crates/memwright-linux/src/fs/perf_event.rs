@@ -20,14 +20,14 @@ const DISABLE: u32 = command(1);
 /// `PERF_EVENT_IOC_RESET`.
 const RESET: u32 = command(3);
 
-/// The hit count of a probe. The probe is installed as long as the file is open.
+/// An open event that counts the hits of a probe. The probe is installed as long as the file is open.
 pub struct EventFile {
     kernel: &'static Kernel,
     probe: Arc<Probe>,
 }
 
 impl EventFile {
-    /// Installs the probe.
+    /// Installs `probe` and returns its event.
     ///
     /// # Errors
     /// [`OutOfMemory`].

@@ -1,31 +1,32 @@
 //! Permission checks on inodes.
 
 flags! {
-    /// Permissions on an inode, as in the mode bits.
+    /// Permissions on an inode, with the values that they have in each class of the mode bits.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Permission: u32 {
-        /// Read a file, list a directory.
+        /// Permission to read a file, or to list a directory.
         const READ = 4;
-        /// Write a file, change a directory's entries.
+        /// Permission to write a file, or to change a directory's entries.
         const WRITE = 2;
-        /// Execute a file, search a directory.
+        /// Permission to execute a file, or to search a directory.
         const EXECUTE = 1;
     }
 }
 
 const SET_USER_ID: u32 = 0o4000;
-/// On a file: it runs with its group's rights. On a directory: new entries inherit its group.
+/// The set-group-id bit. An executable with this bit runs with the rights of its group. New entries of a directory with
+/// this bit inherit the directory's group.
 pub const SET_GROUP_ID: u32 = 0o2000;
 const RUNS_WITH_GROUP: u32 = SET_GROUP_ID | 0o010;
 
-/// The subject of a permission check: a thread's file system ids.
+/// The subject of a permission check: the file system ids of a thread, and whether it overrides permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// User id.
     pub user: u32,
     /// Group id.
     pub group: u32,
-    /// The caller has `CAP_DAC_OVERRIDE`, which overrides permission bits.
+    /// Whether the thread has `CAP_DAC_OVERRIDE`, which overrides permission bits.
     pub overrides: bool,
 }
 
@@ -40,9 +41,9 @@ impl Subject {
 
 /// Returns whether `subject` has all permissions in `wanted` on an inode with this mode and owner.
 ///
-/// The capability grants everything except execution of a file without any execute bit (Linux 7.2, `generic_permission`
-/// in `fs/namei.c`, with `CAP_DAC_OVERRIDE`). Otherwise exactly one of the three classes applies, even if a later one
-/// would allow more.
+/// `CAP_DAC_OVERRIDE` grants everything except execution of a file without any execute bit (Linux 7.2,
+/// `generic_permission` in `fs/namei.c`). Without this capability, the first class that matches applies (owner, group,
+/// others), even if a later class would allow more.
 #[must_use]
 pub fn permitted(
     subject: Subject,
@@ -64,7 +65,7 @@ pub fn permitted(
     wanted.bits() & !class & 7 == 0
 }
 
-/// Returns whether `subject` has all permissions in `wanted` on a file of `/proc/sys` with this mode. Root owns the
+/// Returns whether `subject` has all permissions in `wanted` on a file of `/proc/sys` with this mode. Root owns such a
 /// file, and has no more rights than the mode grants (Linux 7.3 `fs/proc/proc_sysctl.c`, `test_perm`).
 #[must_use]
 pub fn permitted_setting(subject: Subject, mode: u32, wanted: Permission) -> bool {
@@ -76,19 +77,20 @@ pub fn permitted_setting(subject: Subject, mode: u32, wanted: Permission) -> boo
     wanted.bits() & !class & 7 == 0
 }
 
-/// Returns whether `subject` may set the set-group-id bit on an inode of the group `group` (`in_group_or_capable` in
-/// `fs/inode.c` of Linux 7.3, with `CAP_FSETID`).
+/// Returns whether `subject` is allowed to set the set-group-id bit on an inode of the group `group`
+/// (`in_group_or_capable` in `fs/inode.c` of Linux 7.3, with `CAP_FSETID`).
 #[must_use]
 pub fn may_set_group_id(subject: Subject, group: u32) -> bool {
     subject.overrides || subject.group == group
 }
 
-/// Returns the permissions and group of a new inode in a directory whose mode and group are `folder`; `own` are those
-/// without inheritance (`inode_init_owner` and `mode_strip_sgid` in `fs/inode.c` of Linux 7.3).
+/// Returns the permissions and group of a new inode. `folder` contains the mode and group of its directory, and `own`
+/// the permissions and group that the inode would have without inheritance (`inode_init_owner` and `mode_strip_sgid` in
+/// `fs/inode.c` of Linux 7.3).
 ///
 /// In a directory with the set-group-id bit a new inode gets the directory's group, and a new directory also gets the
-/// bit. A new file loses a set-group-id bit that would let it run with the rights of a group that its creator is not
-/// in.
+/// bit. A new file loses a set-group-id bit that would let the file run with the rights of a group to which its creator
+/// does not belong.
 #[must_use]
 pub fn inherited(
     subject: Subject,
@@ -111,9 +113,9 @@ pub fn inherited(
     (mode, folder_group)
 }
 
-/// Returns a file's permissions after a change of owner or group: the set-user-id bit is cleared. The set-group-id bit
-/// is cleared if it makes the file run with the group's rights, or if `subject` is not in the group
-/// (`setattr_should_drop_sgid` in `fs/attr.c` of Linux 7.3).
+/// Returns the permissions that a file with this mode has after a change of its owner or group. The set-user-id bit is
+/// cleared. The set-group-id bit is cleared if the mode has group execution, in which case the file would run with the
+/// group's rights, or if `subject` is not in the group (`setattr_should_drop_sgid` in `fs/attr.c` of Linux 7.3).
 #[must_use]
 pub fn after_new_owner(subject: Subject, mode: u32, group: u32) -> u32 {
     let mode = mode & !SET_USER_ID;
@@ -124,14 +126,15 @@ pub fn after_new_owner(subject: Subject, mode: u32, group: u32) -> u32 {
     }
 }
 
-/// Returns whether a program with this mode runs with ids other than its caller's.
+/// Returns whether an executable with this mode can run with ids other than those of the process that executes it.
 #[must_use]
 pub const fn sets_ids(mode: u32) -> bool {
     mode & (SET_USER_ID | SET_GROUP_ID) != 0
 }
 
-/// Returns a file's permissions before `subject` changes its contents: as after a change of owner, unless the subject
-/// has the capability (`setattr_should_drop_suidgid` in `fs/attr.c` of Linux 7.3, with `CAP_FSETID`).
+/// Returns the permissions that a file with this mode has when `subject` changes its contents. They are unchanged if
+/// the subject has the capability, else those that [`after_new_owner`] returns (`setattr_should_drop_suidgid` in
+/// `fs/attr.c` of Linux 7.3, with `CAP_FSETID`).
 #[must_use]
 pub fn before_write(subject: Subject, mode: u32, group: u32) -> u32 {
     if subject.overrides {
@@ -160,7 +163,8 @@ mod tests {
             (0o4755, 5, 0o755),
             (0o6777, 5, 0o777),
             (0o6777, 70, 0o777),
-            // A set-group-id bit without group execution marks mandatory locking; it stays for a writer in the group.
+            // A set-group-id bit without group execution marks mandatory locking. A write by a member of the group
+            // keeps this bit.
             (0o2666, 70, 0o2666),
             (0o2666, 5, 0o666),
             (0o1777, 5, 0o1777),

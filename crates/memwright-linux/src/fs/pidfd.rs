@@ -13,27 +13,27 @@ use linux_raw_sys::general as raw;
 
 /// The open file behind a descriptor that refers to a process.
 pub struct ProcessFile {
-    /// The process. After it was reaped, its id may belong to another one.
+    /// The process. After it was reaped, its id can belong to another process.
     pub process: Arc<Process>,
 }
 
 impl ProcessFile {
-    /// Returns the process's state; `None` once it was reaped.
+    /// Returns the state of the process, or `None` once it was reaped.
     #[must_use]
     pub fn life(&self, kernel: &Kernel) -> Option<Life> {
         life(kernel, &self.process)
     }
 }
 
-/// Returns a process's state; `None` once it was reaped.
+/// Returns the state of `process`, or `None` once it was reaped.
 fn life(kernel: &Kernel, process: &Arc<Process>) -> Option<Life> {
     let tasks = kernel.tasks.lock();
     let member = tasks.members.get(&process.id)?;
     Arc::ptr_eq(&member.process, process).then_some(member.life)
 }
 
-/// Creates an open file that refers to a process, for `pidfd_open` and `CLONE_PIDFD`. `flags` may contain `O_NONBLOCK`.
-/// The caller makes its descriptor close-on-exec.
+/// Creates an open file that refers to a process, for `pidfd_open` and `CLONE_PIDFD`. `flags` can contain `O_NONBLOCK`.
+/// The caller marks the descriptor close-on-exec.
 pub fn open(kernel: &'static Kernel, process: &Arc<Process>, flags: u32) -> Arc<OpenFile> {
     let file = ProcessFile {
         process: process.clone(),

@@ -5,7 +5,7 @@ use crate::sync::{Lock, Rank};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// The root, working directory and umask of a process, or of several that share them.
+/// The root, working directory and umask of a process, or of several processes that share them.
 pub struct FsContext {
     root: Lock<Used>,
     directory: Lock<Used>,
@@ -13,7 +13,7 @@ pub struct FsContext {
 }
 
 impl FsContext {
-    /// Creates a context at `root`, with the umask 022.
+    /// Creates a context whose root and working directory are `root`, with the umask 022.
     #[must_use]
     pub fn new(root: &Arc<Dentry>) -> Self {
         Self {
@@ -23,7 +23,7 @@ impl FsContext {
         }
     }
 
-    /// Returns an independent copy.
+    /// Returns a copy, for a process that does not share this context.
     #[must_use]
     pub fn duplicate(&self) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl FsContext {
 
     /// Changes the root.
     pub fn set_root(&self, root: Arc<Dentry>) {
-        // The old one is dropped after the lock is released.
+        // The old root is dropped after the lock is released.
         let old = core::mem::replace(&mut *self.root.lock(), Used::new(root));
         drop(old);
     }

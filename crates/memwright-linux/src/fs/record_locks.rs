@@ -1,8 +1,8 @@
 //! Advisory locks on ranges of a file: `fcntl` record locks, and `flock` as a lock on the complete range.
 //!
-//! The ranges of a holder are stored together, sorted by offset; adjacent ranges of equal strength are merged. Holders
-//! are ordered by when they took the first of their present locks (Linux 7.3 `fs/locks.c`, `posix_lock_inode`).
-//! `F_GETLK` reports the first conflict in this order.
+//! The ranges of a holder are stored together and sorted by offset. Adjacent ranges of equal strength are merged.
+//! Holders are stored in the order in which they took the first of their present locks (Linux 7.3 `fs/locks.c`,
+//! `posix_lock_inode`). `F_GETLK` reports the first conflict in this order.
 
 mod ranges;
 
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use memwright_table::{OutOfMemory, TryPush};
 use ranges::Ranges;
 
-/// The owner of a lock.
+/// The holder of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A process, by its id: the locks of `F_SETLK`.
@@ -22,31 +22,31 @@ pub enum Holder {
 /// The strength of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strength {
-    /// Does not conflict with other shared locks.
+    /// The lock does not conflict with other shared locks.
     Shared,
-    /// Conflicts with every lock of another holder.
+    /// The lock conflicts with every lock of another holder.
     Exclusive,
 }
 
 /// A lock on a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The owner.
+    /// The holder.
     pub holder: Holder,
     /// Shared or exclusive.
     pub strength: Strength,
     /// Offset of the first byte.
     pub first: u64,
-    /// Offset of the last byte; `u64::MAX` for a lock up to the end of the file, wherever it moves.
+    /// Offset of the last byte; `u64::MAX` for a lock up to the end of the file, even if the file grows.
     pub last: u64,
 }
 
-/// The reason why a lock was not taken. Nothing has changed.
+/// The reason why a lock was not taken. The holder's locks are unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcquireError {
     /// This lock of another holder conflicts.
     Conflict(Record),
-    /// No memory for the lock.
+    /// There is no memory for the lock.
     OutOfMemory,
 }
 
@@ -58,7 +58,8 @@ struct Group {
 }
 
 impl Group {
-    /// Returns the first range that conflicts with `wanted`, which belongs to another holder.
+    /// Returns the first range of this group that conflicts with `wanted`, or `None` if there is none. `wanted` belongs
+    /// to another holder.
     fn conflict(&self, wanted: &Record) -> Option<Record> {
         let found = self
             .ranges
@@ -88,7 +89,7 @@ impl RecordLocks {
         Self { groups: Vec::new() }
     }
 
-    /// Returns the first lock that conflicts with `wanted`.
+    /// Returns the first lock that conflicts with `wanted`, or `None` if there is none.
     #[must_use]
     pub fn conflict(&self, wanted: &Record) -> Option<Record> {
         self.groups
@@ -108,10 +109,11 @@ impl RecordLocks {
         self.groups.iter().position(|group| group.holder == holder)
     }
 
-    /// Removes the locks of `holder` between `first` and `last`. What is outside stays locked.
+    /// Unlocks the bytes from `first` to `last`, inclusive, for `holder`. Parts of its locks outside of this range stay
+    /// locked.
     ///
     /// # Errors
-    /// Memory is exhausted when a lock must be split; nothing has changed.
+    /// [`OutOfMemory`] if a lock must be split and memory is exhausted. The locks are unchanged then.
     pub fn release(&mut self, holder: Holder, first: u64, last: u64) -> Result<(), OutOfMemory> {
         let Some(index) = self.position(holder) else {
             return Ok(());
@@ -124,7 +126,7 @@ impl RecordLocks {
         Ok(())
     }
 
-    /// Takes a lock, replacing the holder's locks in that range.
+    /// Takes the lock `wanted`, which replaces the locks that its holder has in that range.
     ///
     /// # Errors
     /// [`AcquireError`].
@@ -151,7 +153,7 @@ impl RecordLocks {
             .map_err(|OutOfMemory| AcquireError::OutOfMemory)
     }
 
-    /// Removes all locks of `holder`. Returns the number of ranges.
+    /// Removes all locks of `holder`. Returns the number of ranges that it had locked.
     pub fn release_all(&mut self, holder: Holder) -> usize {
         match self.position(holder) {
             Some(index) => self.groups.remove(index).ranges.len(),
@@ -235,7 +237,7 @@ mod tests {
             (10, 19, Some(Exclusive), vec![(10, 19, Exclusive)]),
             (20, 29, Some(Exclusive), vec![(10, 29, Exclusive)]),
             (0, 9, Some(Exclusive), vec![(0, 29, Exclusive)]),
-            // A range within one of equal strength changes nothing.
+            // Locking a part of a range with the same strength changes nothing.
             (5, 6, Some(Exclusive), vec![(0, 29, Exclusive)]),
             (
                 10,
@@ -287,7 +289,8 @@ mod tests {
         locks.acquire(record(A, Exclusive, 50, 59)).unwrap();
         let wanted = record(C, Exclusive, 0, u64::MAX);
         assert_eq!(locks.conflict(&wanted), Some(record(A, Exclusive, 50, 59)));
-        // A holder that changes its lock keeps its place; a new holder is the last.
+        // A holder that replaces its lock keeps its position in the order of holders. A holder that releases its locks
+        // and takes a new one is the last.
         locks.acquire(record(A, Shared, 50, 59)).unwrap();
         assert_eq!(locks.conflict(&wanted), Some(record(A, Shared, 50, 59)));
         locks.release(A, 0, u64::MAX).unwrap();

@@ -1,4 +1,4 @@
-//! Secret memory, accessible only through the mappings of processes (Linux 7.2 `mm/secretmem.c`).
+//! Secret memory, which is accessible only through the mappings of processes (Linux 7.2 `mm/secretmem.c`).
 
 use super::{
     inode::Body,
@@ -20,7 +20,7 @@ impl File for SecretFile {
     }
 }
 
-/// Returns whether an open file is secret memory.
+/// Returns whether the open file is a file of `memfd_secret`.
 #[must_use]
 pub fn is_secret(open: &OpenFile) -> bool {
     matches!(&open.inode().body, Body::Regular(regular) if regular.is_secret())

@@ -1,11 +1,11 @@
-//! File positions, and the limits of transfers.
+//! Computes file positions and the lengths of transfers.
 
 use crate::{errno::Errno, user::TRANSFER_MAX};
 
 /// Largest size of a file, in bytes (Linux's `MAX_LFS_FILESIZE` on 64-bit machines).
 pub const SIZE_MAX: u64 = i64::MAX as u64;
 
-/// The base of an offset.
+/// The base from which `lseek` counts an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
     /// The start of the file (`SEEK_SET`).
@@ -40,7 +40,7 @@ impl Whence {
 /// Returns the position `offset` bytes from `base`.
 ///
 /// # Errors
-/// `EINVAL` if it would be negative, `EOVERFLOW` if it would exceed `SIZE_MAX` (as for `lseek`).
+/// `EINVAL` if the position would be negative, `EOVERFLOW` if it would exceed [`SIZE_MAX`].
 pub fn moved(base: u64, offset: i64) -> Result<u64, Errno> {
     match base.checked_add_signed(offset) {
         Some(position) if position <= SIZE_MAX => Ok(position),
@@ -49,8 +49,8 @@ pub fn moved(base: u64, offset: i64) -> Result<u64, Errno> {
     }
 }
 
-/// Returns the position after a seek in a file without support for holes. `size` is `None` for a file without a size,
-/// such as a text of `/proc` or a directory.
+/// Returns the position to which a seek moves in a file that does not report holes. `size` is `None` for a file without
+/// a size, such as a text of `/proc` or a directory.
 ///
 /// # Errors
 /// `EINVAL` for an unsupported base, and those of [`moved`].
@@ -63,7 +63,7 @@ pub fn sought(position: u64, offset: i64, whence: Whence, size: Option<u64>) -> 
     }
 }
 
-/// Checks the explicit offset of `pread64` and the like.
+/// Checks the offset that a program passes to `pread64` or a similar call, and returns it.
 ///
 /// # Errors
 /// `EINVAL` if it is negative.
@@ -81,10 +81,10 @@ pub fn readable(position: u64, length: usize, size: u64) -> usize {
         .min(TRANSFER_MAX as usize)
 }
 
-/// Returns how many of `length` bytes a write at `position` may store if files may grow to `limit` bytes.
+/// Returns how many of `length` bytes a write at `position` can store if the file is allowed to grow to `limit` bytes.
 ///
 /// # Errors
-/// `EFBIG` if not even one byte may be written.
+/// `EFBIG` if the write cannot store even one byte.
 pub fn storable(position: u64, length: usize, limit: u64) -> Result<usize, Errno> {
     let room = limit.min(SIZE_MAX).saturating_sub(position);
     if room == 0 && length > 0 {

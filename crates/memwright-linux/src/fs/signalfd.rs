@@ -1,6 +1,7 @@
-//! `signalfd`: reading signals instead of handling them.
+//! `signalfd`: descriptors from which threads read pending signals instead of handling them.
 //!
-//! A reader or poller sees the signals of its own process and thread, as on Linux.
+//! As on Linux, a thread that reads or polls sees the signals of its own process and thread, not those of the thread
+//! that created the descriptor.
 
 use super::{
     open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
@@ -94,7 +95,7 @@ impl From<&SignalInfo> for SignalRecord {
                 record.integer = value as i32;
                 record.pointer = value;
             }
-            // `sigqueue` stores process, user and value at these offsets.
+            // `sigqueue` stores the process id, the user id and the value at these offsets.
             Detail::Raw(bytes) => {
                 record.process = u32::from_bytes(&bytes[0..4]);
                 record.user = u32::from_bytes(&bytes[4..8]);
@@ -112,7 +113,7 @@ pub struct SignalFile {
 }
 
 impl SignalFile {
-    /// Creates a file that accepts the signals in `mask`.
+    /// Creates a file from which the signals in `mask` can be read.
     #[must_use]
     pub const fn new(mask: SignalSet) -> Self {
         Self {
@@ -120,7 +121,7 @@ impl SignalFile {
         }
     }
 
-    /// Replaces the mask and wakes waiters to check again.
+    /// Replaces the mask and wakes the waiting threads, which check again.
     pub fn set_mask(&self, context: &Context<'_>, mask: SignalSet) {
         *self.mask.lock() = mask;
         context.process().signal_arrived.wake_all(context.kernel);

@@ -13,13 +13,13 @@ use crate::{
 };
 use alloc::sync::Arc;
 
-/// Files closed between two scheduling points.
+/// Number of files that are closed between two scheduling points.
 const CLOSES: u32 = 32;
 
-/// The descriptors of one process, or of several that share them.
+/// The descriptors of one process, or of several processes that share the table.
 pub struct FileTable {
     slots: Lock<Descriptors<Arc<OpenFile>>>,
-    /// The count of record locks of the processes that use the table.
+    /// The number of ranges that the processes that use the table have locked with `fcntl`.
     pub locked: Held,
 }
 
@@ -39,7 +39,8 @@ impl FileTable {
         }
     }
 
-    /// Creates a table with the same open files, for a process that does not share this one.
+    /// Creates a copy of the table, whose descriptors refer to the same open files. For a process that does not share
+    /// this table.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -68,7 +69,7 @@ impl FileTable {
             .ok_or(Errno::EBADF)
     }
 
-    /// Returns the open file of a descriptor that was not opened with `O_PATH`.
+    /// Returns the open file of a descriptor, which must not have been opened with `O_PATH`.
     ///
     /// # Errors
     /// `EBADF`, also for a descriptor opened with `O_PATH`.
@@ -81,7 +82,7 @@ impl FileTable {
         }
     }
 
-    /// Checks that a descriptor below `limit` is free.
+    /// Checks that some descriptor below `limit` is free.
     ///
     /// # Errors
     /// `EMFILE`.
@@ -100,17 +101,18 @@ impl FileTable {
         open: Arc<OpenFile>,
         close_on_exec: bool,
     ) -> Result<i32, Errno> {
-        // On failure the file is closed after the lock is released: closing may wake other threads.
+        // On failure, the file is closed after the lock is released, because closing a file can wake other threads.
         let spare = open.clone();
         let result = self.slots.lock().allocate(from, limit, open, close_on_exec);
         drop(spare);
         result
     }
 
-    /// Installs an open file at exactly this descriptor. Returns the file that was there, to be closed.
+    /// Installs an open file as `descriptor`. Returns the open file that `descriptor` referred to before, which the
+    /// caller closes.
     ///
     /// # Errors
-    /// `EBADF` if not below `limit`, `ENOMEM`.
+    /// `EBADF` if the descriptor is negative or not below `limit`, `ENOMEM`.
     pub fn put(
         &self,
         descriptor: i32,
@@ -127,8 +129,8 @@ impl FileTable {
         result
     }
 
-    /// Closes a descriptor. As POSIX requires, `process` loses its record locks on the file, through whichever
-    /// descriptor they were taken.
+    /// Closes a descriptor. As POSIX requires, this releases all record locks of `process` on the file, even those that
+    /// it took through another descriptor.
     ///
     /// # Errors
     /// `EBADF`.
@@ -152,7 +154,7 @@ impl FileTable {
             let Some(descriptor) = next.filter(|&descriptor| descriptor as u32 <= last) else {
                 return;
             };
-            // Another thread may have closed it meanwhile.
+            // Another thread may have closed the descriptor since then.
             let _ = self.close(kernel, process, descriptor);
             from = descriptor as usize + 1;
         }
@@ -179,8 +181,8 @@ impl FileTable {
         }
     }
 
-    /// Drops the table of a process that exits and releases its record locks. Closes the descriptors if no other
-    /// process shares the table.
+    /// Drops the reference of the exiting process `process` to the table, and releases the process's record locks.
+    /// Closes the descriptors if no other process shares the table.
     pub fn release(self: Arc<Self>, kernel: &Kernel, process: &Process) {
         let mut points = PausePoints::every(CLOSES);
         let mut from = 0;
@@ -236,8 +238,8 @@ impl FileTable {
             .map(|(descriptor, open)| (descriptor, open.clone()))
     }
 
-    /// Returns an estimate of the kernel memory of the open files and their locks, in bytes, for the selection of OOM
-    /// victims.
+    /// Returns an estimate of the kernel memory of the open files and the record locks, in bytes. The OOM killer uses
+    /// it to select a victim.
     #[must_use]
     pub fn kernel_bytes(&self) -> u64 {
         let (mut from, mut bytes) = (0, self.locked.bytes());
@@ -256,7 +258,8 @@ impl FileTable {
         self.slots.lock().size()
     }
 
-    /// Releases the record locks of `process` on a file, one of whose descriptors it closed.
+    /// Releases the record locks of `process` on the file of `open`. Called when the process closes a descriptor of
+    /// that file.
     pub fn release_locks(&self, kernel: &Kernel, process: u32, open: &OpenFile) {
         let holder = Holder::Process(process.into());
         open.inode().locks.forget(kernel, holder, &self.locked);

@@ -1,4 +1,4 @@
-//! `timerfd`: timers that are read.
+//! `timerfd`: timers whose expirations are read from a descriptor.
 
 use super::{
     open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
@@ -20,10 +20,10 @@ use memwright_table::OutOfMemory;
 #[derive(Default)]
 struct State {
     schedule: Schedule,
-    /// Expirations that have passed and were not read.
+    /// Number of unread expirations, as of the last time that the schedule was advanced.
     expired: u64,
-    /// The scheduler's timer that wakes waiters. It is not set again before the timer is read: Linux does not rearm an
-    /// unread timer either.
+    /// The scheduler's timer that wakes waiters. After it fires, it is not set again before the timer is read, because
+    /// Linux does not rearm an unread timer either.
     deadline: Option<TimerKey>,
 }
 
@@ -44,7 +44,7 @@ impl ReadableTimer {
     /// Sets the timer. Returns the previous schedule.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; the timer is unchanged then.
+    /// [`OutOfMemory`] if there is no room for the scheduler's timer. The timer is unchanged then.
     fn set(self: &Arc<Self>, kernel: &Kernel, schedule: Schedule) -> Result<Schedule, OutOfMemory> {
         kernel.scheduler.make_room_for_timer(kernel)?;
         let mut state = self.state.lock();
@@ -56,7 +56,7 @@ impl ReadableTimer {
         Ok(old)
     }
 
-    /// Sets the scheduler's timer for the next expiration, for which room was reserved.
+    /// Sets the scheduler's timer for the next expiration, if there is one. The caller has reserved room for it.
     fn arm(self: &Arc<Self>, kernel: &Kernel, state: &mut State) {
         if let Some(deadline) = state.deadline.take() {
             kernel.scheduler.remove_timer(kernel, deadline);
@@ -68,10 +68,11 @@ impl ReadableTimer {
         }
     }
 
-    /// Takes the unread expirations; `None` if there are none.
+    /// Returns the number of unread expirations and resets it, or `None` if there are none.
     ///
     /// # Errors
-    /// [`OutOfMemory`]: there is no room for the scheduler's timer of the next expiration.
+    /// [`OutOfMemory`] if there is no room for the scheduler's timer of the next expiration. The expirations stay
+    /// unread then.
     fn take(self: &Arc<Self>, kernel: &Kernel) -> Result<Option<u64>, OutOfMemory> {
         let room = kernel.scheduler.make_room_for_timer(kernel);
         let mut state = self.state.lock();
@@ -81,7 +82,8 @@ impl ReadableTimer {
         if count == 0 {
             return Ok(None);
         }
-        // `timerfd_gettime` may have passed expirations without room for the next one.
+        // `timerfd_gettime` may have counted expirations when there was no room for the scheduler's timer of the next
+        // one.
         let is_due = passed > 0 || state.deadline.is_none();
         if is_due && schedule.next.is_some() {
             room?;
@@ -119,11 +121,11 @@ impl TimerFile {
         }
     }
 
-    /// Sets the timer, in times of the host's clock. Returns the time that remained until the previous schedule's next
-    /// expiration, and its interval, both in nanoseconds.
+    /// Sets the timer to `schedule`, whose times are those of the host's clock. Returns the time that remained until
+    /// the next expiration of the previous schedule, and the previous interval, both in nanoseconds.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; the timer is unchanged then.
+    /// [`OutOfMemory`] if there is no room for the scheduler's timer. The timer is unchanged then.
     pub fn set(&self, schedule: Schedule) -> Result<(u64, u64), OutOfMemory> {
         let old = self.timer.set(self.kernel, schedule)?;
         Ok((old.remaining(self.kernel.host.now()), old.interval))
@@ -132,7 +134,7 @@ impl TimerFile {
     /// Returns the time until the next expiration, and the interval, both in nanoseconds.
     #[must_use]
     pub fn get(&self) -> (u64, u64) {
-        // Without memory for the scheduler's timer, the next read sets it.
+        // If there is no memory for the scheduler's timer, the next read sets it.
         let _ = self.kernel.scheduler.make_room_for_timer(self.kernel);
         let mut state = self.timer.state.lock();
         let now = self.kernel.host.now();

@@ -1,4 +1,4 @@
-//! Mount options of tmpfs (Linux 7.2 `mm/shmem.c`, `shmem_parse_one` and `shmem_show_options`).
+//! Mount flags, and mount options of tmpfs (Linux 7.2 `mm/shmem.c`, `shmem_parse_one` and `shmem_show_options`).
 
 use super::permission::Subject;
 use crate::{
@@ -15,17 +15,17 @@ use linux_raw_sys::general as raw;
 use memwright::{SharedMode, object::Room};
 use memwright_table::PAGE_SIZE;
 
-/// Size of an inode in bytes, for the limit on inodes (`BOGO_INODE_SIZE`).
+/// Nominal size of an inode in bytes, which a limit on inodes assumes (`BOGO_INODE_SIZE`).
 const NODE_SIZE: u64 = 1024;
 
-/// Default permissions of the root.
+/// Default permissions of the root directory of a tmpfs.
 const DEFAULT_MODE: u32 = 0o1777;
 
 flags! {
     /// Mount flags, with the values of `statfs` (`include/linux/statfs.h`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct MountFlags: u32 {
-        /// Set-id bits have no effect; they never have here.
+        /// Set-id bits have no effect. In this kernel they never have one.
         const NO_SET_ID = 0x2;
         /// Device nodes cannot be opened.
         const NO_DEVICES = 0x4;
@@ -33,15 +33,15 @@ flags! {
         const NO_EXECUTION = 0x8;
         /// Access times are not updated.
         const NO_ACCESS_TIMES = 0x400;
-        /// Access times of directories are not updated; they never are here.
+        /// Access times of directories are not updated. This kernel never updates them.
         const NO_DIRECTORY_TIMES = 0x800;
-        /// Access times are updated at most once per change or day.
+        /// Access times are updated only after a change of the file, or when they are a day old.
         const RELATIVE_TIMES = 0x1000;
     }
 }
 
 impl MountFlags {
-    /// The flags and their text in `/proc/mounts`, in its order.
+    /// The flags and their text in `/proc/mounts`, in the order in which the file contains them.
     const WORDS: [(Self, &'static str); 6] = [
         (Self::NO_SET_ID, ",nosuid"),
         (Self::NO_DEVICES, ",nodev"),
@@ -56,8 +56,8 @@ impl MountFlags {
         .union(Self::NO_DIRECTORY_TIMES)
         .union(Self::RELATIVE_TIMES);
 
-    /// Decodes the flags of `mount`. For a remount, `before` are the present flags; those about access times are kept
-    /// unless the new flags specify any (Linux 7.2 `fs/namespace.c`, `path_mount`).
+    /// Decodes the flags of `mount`. For a remount, `before` is the set of present flags. The present flags about
+    /// access times are kept unless `flags` contains such a flag (Linux 7.2 `fs/namespace.c`, `path_mount`).
     ///
     /// # Errors
     /// `EINVAL` for anything other than a read-write mount.
@@ -114,7 +114,7 @@ pub struct TmpfsOptions {
 }
 
 impl TmpfsOptions {
-    /// Returns the defaults for a machine with `total` pages: half of them, and one inode for each of those.
+    /// Returns the default options on a machine with `total` pages of memory: half of the pages, and as many inodes.
     #[must_use]
     pub const fn default_of(total: u64, owner: Subject) -> Self {
         Self {
@@ -126,7 +126,8 @@ impl TmpfsOptions {
         }
     }
 
-    /// Parses options, separated by commas, for a machine with `total` pages. A comma before a digit is no separator.
+    /// Parses options, which are separated by commas, for a machine with `total` pages of memory. A comma before a
+    /// digit is not a separator.
     ///
     /// # Errors
     /// `EINVAL` for an unknown option or an invalid value.
@@ -134,7 +135,7 @@ impl TmpfsOptions {
         Self::default_of(total, owner).with(total, text)
     }
 
-    /// Applies the options in `text`.
+    /// Returns these options with the options in `text` applied to them.
     fn with(self, total: u64, text: &[u8]) -> Result<Self, Errno> {
         let mut options = self;
         let mut rest = text;
@@ -149,7 +150,7 @@ impl TmpfsOptions {
         Ok(options)
     }
 
-    /// Returns the limit of pages, if there is one.
+    /// Returns the limit on pages, or `None` if there is no limit.
     fn most_pages(&self) -> Option<u64> {
         (self.pages != 0).then_some(self.pages)
     }
@@ -161,7 +162,7 @@ impl TmpfsOptions {
             None => (word, None),
         };
         match (key, value) {
-            // Empty keys are skipped, and so are options that are in effect anyway.
+            // Skips empty keys, and options without a value that are always in effect.
             ("", _) | ("rw" | "async" | "nolazytime" | "nomand" | "inode64", None) => {}
             (_, None | Some("")) => return Err(Errno::EINVAL),
             ("size", Some(value)) => self.pages = pages_of(value, total)?,
@@ -190,7 +191,7 @@ impl TmpfsOptions {
     /// inodes (Linux 7.2 `mm/shmem.c`, `shmem_reconfigure`). The permissions and owner of its root are unchanged.
     ///
     /// # Errors
-    /// Those of a new mount; `EINVAL` for a limit below what is used, and for a limit where there was none.
+    /// Those of a new mount; `EINVAL` for a limit below the number in use, and for a new limit where there was none.
     fn changed(self, total: u64, text: &[u8], pages: u64, nodes: u64) -> Result<Self, Errno> {
         let new = Self {
             permissions: self.permissions,
@@ -207,7 +208,8 @@ impl TmpfsOptions {
         }
     }
 
-    /// Writes the options that differ from the defaults of a machine with `total` pages, each preceded by a comma.
+    /// Writes `inode64` and the options that differ from the defaults of a machine with `total` pages of memory, each
+    /// preceded by a comma.
     ///
     /// # Errors
     /// Those of `out`.
@@ -237,7 +239,8 @@ impl TmpfsOptions {
     }
 }
 
-/// Parses a number in C notation. Returns it and the rest (`simple_strtoull`).
+/// Parses a number in C notation, as far as there are digits (`simple_strtoull`). Returns the number and the rest of
+/// the text, or `None` if the number exceeds 64 bits.
 fn number(text: &str) -> Option<(u64, &str)> {
     let (radix, digits) = match text.as_bytes() {
         [b'0', b'x' | b'X', digit, ..] if digit.is_ascii_hexdigit() => (16, &text[2..]),
@@ -253,8 +256,8 @@ fn number(text: &str) -> Option<(u64, &str)> {
     Some((value, rest))
 }
 
-/// Parses a number with a suffix for powers of 1,024 (`memparse`). Returns it and the rest, or `None` if it is too
-/// large.
+/// Parses a number with a suffix for powers of 1,024 (`memparse`). Returns the number and the rest of the text, or
+/// `None` if the number exceeds 64 bits.
 fn amount(text: &str) -> Option<(u64, &str)> {
     let (value, rest) = number(text)?;
     let shift = match rest
@@ -273,14 +276,14 @@ fn amount(text: &str) -> Option<(u64, &str)> {
     Some((value.checked_mul(1 << shift)?, &rest[1..]))
 }
 
-/// Parses a number like `amount`, and requires that nothing follows.
+/// Parses a number like [`amount`]. Returns `None` if anything follows the number.
 fn whole(text: &str) -> Option<u64> {
     amount(text)
         .filter(|(_, rest)| rest.is_empty())
         .map(|(value, _)| value)
 }
 
-/// Parses a size in bytes, or in percent of memory. Returns it in pages.
+/// Parses a size in bytes, or in percent of the `total` pages of memory. Returns the size in pages, rounded up.
 fn pages_of(text: &str, total: u64) -> Result<u64, Errno> {
     let (value, rest) = amount(text).ok_or(Errno::EINVAL)?;
     match rest {
@@ -294,7 +297,7 @@ fn pages_of(text: &str, total: u64) -> Result<u64, Errno> {
     }
 }
 
-/// Parses a user or group id. The largest number is invalid.
+/// Parses a user or group id. The largest 32-bit number is invalid.
 fn id(text: &str) -> Result<u32, Errno> {
     let (value, rest) = number(text).ok_or(Errno::EINVAL)?;
     let id = u32::try_from(value).map_err(|_| Errno::EINVAL)?;
@@ -320,9 +323,9 @@ pub struct Tmpfs {
     options: Lock<TmpfsOptions>,
     /// The mount flags.
     flags: AtomicU32,
-    /// The source given to `mount`.
+    /// The source that the program passed to `mount`.
     pub source: Vec<u8>,
-    /// The limit and accounting of its pages.
+    /// The limit on its pages, and their accounting.
     pub room: Arc<Room>,
 }
 
@@ -356,11 +359,11 @@ impl Tmpfs {
         self.flags.store(flags.bits(), Ordering::Relaxed);
     }
 
-    /// Changes the options while there are `nodes` inodes. Returns the new limit of inodes. The caller serialises
+    /// Changes the options while there are `nodes` inodes. Returns the new limit on inodes. The caller serialises
     /// changes.
     ///
     /// # Errors
-    /// `EINVAL`; nothing has changed then.
+    /// `EINVAL` for an invalid option or limit. The options are unchanged then.
     pub fn change(&self, memory: &Memory, text: &[u8], nodes: u64) -> Result<u64, Errno> {
         let total = memory.frames().total();
         let used = self.room.used();
@@ -474,7 +477,8 @@ mod tests {
     fn limits_do_not_go_below_what_is_used() {
         #[rustfmt::skip]
         let rows = [
-            // Options before, the new text, options after; 8 pages and 3 inodes are used.
+            // The options before, the text of the remount, and the options after it or the error. 8 pages and 3 inodes
+            // are in use.
             ("size=64k", "",                       Ok(",size=64k,inode64")),
             ("size=64k", "size=32k",               Ok(",size=32k,inode64")),
             ("size=64k", "size=31k,huge=advise",   Ok(",size=32k,inode64,huge=advise")),

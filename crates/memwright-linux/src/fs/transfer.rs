@@ -3,12 +3,13 @@
 use crate::{Memory, abi::IoVector, context::Context, errno::Errno, host::UserFault, sync};
 use memwright_table::Frame;
 
-/// Buffer size in bytes for transfers other than from or to a frame. Short transfers use a short buffer, which is
-/// cheaper to clear.
+/// Size in bytes of the buffer for a transfer that is neither from nor to a frame. A short transfer uses the short
+/// buffer, which is cheaper to clear.
 const LARGE: usize = 2048;
 const SMALL: usize = 128;
 
-/// Calls `act` with a buffer for a transfer of `length` bytes. The buffer may be shorter than that.
+/// Calls `act` with a buffer for a transfer of `length` bytes, and returns its result. The buffer can be shorter than
+/// `length`.
 pub fn with_buffer<R>(length: usize, act: impl FnOnce(&mut [u8]) -> R) -> R {
     if length <= SMALL {
         act(&mut [0; SMALL][..length])
@@ -17,11 +18,11 @@ pub fn with_buffer<R>(length: usize, act: impl FnOnce(&mut [u8]) -> R) -> R {
     }
 }
 
-/// A cursor over the pieces of user memory of one call.
+/// A cursor over the pieces of user memory that a system call reads or writes.
 struct UserPieces<'a> {
     context: &'a Context<'a>,
     pieces: &'a [IoVector],
-    /// Bytes of the first piece that were transferred.
+    /// Number of bytes of the first piece that were transferred.
     done: usize,
     left: usize,
 }
@@ -37,7 +38,7 @@ impl<'a> UserPieces<'a> {
         }
     }
 
-    /// Returns the next address, and the number of contiguous bytes there, at most `most`.
+    /// Returns the next address, and the number of contiguous bytes at it, at most `most`.
     fn next(&mut self, most: usize) -> Option<(u64, usize)> {
         while let Some(piece) = self.pieces.first() {
             let left = piece.length as usize - self.done;
@@ -50,7 +51,7 @@ impl<'a> UserPieces<'a> {
         None
     }
 
-    /// Returns the next address, and the number of contiguous bytes there.
+    /// Returns the next address, and the number of contiguous bytes at it.
     fn front(&mut self) -> Option<(u64, usize)> {
         self.next(usize::MAX)
     }
@@ -60,8 +61,8 @@ impl<'a> UserPieces<'a> {
         self.left -= count;
     }
 
-    /// Calls `copy` for each piece, with the address, the number of bytes so far and the number of bytes to copy, until
-    /// `length` bytes are copied or a fault stops it. Returns the number of bytes.
+    /// Calls `copy` for each piece until `length` bytes are copied or a fault occurs. `copy` receives the address, the
+    /// number of bytes copied so far and the number of bytes to copy. Returns the number of bytes copied.
     fn copy(
         &mut self,
         length: usize,
@@ -102,7 +103,7 @@ enum Place<'a, K> {
 pub struct Sink<'a>(Place<'a, &'a mut [u8]>);
 
 impl<'a> Sink<'a> {
-    /// Creates a destination in user memory. The pieces were checked by [`Context::read_vectors`] or
+    /// Creates a destination in user memory. The caller has checked the pieces with [`Context::read_vectors`] or
     /// [`Context::transfer_length`].
     #[must_use]
     pub fn user(context: &'a Context<'a>, pieces: &'a [IoVector]) -> Self {
@@ -123,7 +124,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Returns how many bytes are still wanted.
+    /// Returns how many more bytes the destination takes.
     #[must_use]
     pub fn left(&self) -> usize {
         match &self.0 {
@@ -132,7 +133,8 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Stores `bytes`. Returns how many were stored: fewer when no more are wanted, or at a fault.
+    /// Stores `bytes`. Returns the number of bytes stored, which is smaller if the destination becomes full or a fault
+    /// occurs.
     ///
     /// # Locks
     /// The caller holds no lock.
@@ -157,7 +159,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Stores `length` bytes of a frame, to which the caller holds a reference, like [`Self::put`].
+    /// Like [`Self::put`], but stores `length` bytes of a frame. The caller holds a reference to the frame.
     ///
     /// # Errors
     /// `EFAULT` if the first byte cannot be stored.
@@ -185,7 +187,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Stores `count` zeroes, like [`Self::put`].
+    /// Like [`Self::put`], but stores `count` zeroes.
     ///
     /// # Errors
     /// `EFAULT` if the first byte cannot be stored.
@@ -209,7 +211,7 @@ impl<'a> Sink<'a> {
 pub struct Source<'a>(Place<'a, &'a [u8]>);
 
 impl<'a> Source<'a> {
-    /// Creates a source in user memory. The pieces were checked as for [`Sink::user`].
+    /// Creates a source in user memory. The caller has checked the pieces, as for [`Sink::user`].
     #[must_use]
     pub fn user(context: &'a Context<'a>, pieces: &'a [IoVector]) -> Self {
         Self(Place::User(UserPieces::new(context, pieces)))
@@ -238,7 +240,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Copies bytes into `buffer`. Returns how many were copied: fewer at the end, or at a fault.
+    /// Copies the next bytes into `buffer`. Returns the number of bytes copied, which is smaller than the buffer at the
+    /// end of the source or after a fault.
     ///
     /// # Locks
     /// The caller holds no lock.
@@ -262,7 +265,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Copies `length` bytes into a frame, to which the caller holds a reference, like [`Self::take`].
+    /// Like [`Self::take`], but copies `length` bytes into a frame. The caller holds a reference to the frame.
     ///
     /// # Errors
     /// `EFAULT` if the first byte cannot be read.

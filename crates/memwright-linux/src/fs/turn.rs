@@ -1,4 +1,4 @@
-//! A sleeping mutex, which may be held over copies from and to user space, unlike a spin lock.
+//! A sleeping mutex. Unlike a spin lock, it can be held during copies from and to user space.
 
 use crate::{context::Context, errno::Errno, kernel::Kernel, wait::WaitQueue};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -23,12 +23,12 @@ impl Turn {
     /// Acquires the mutex.
     ///
     /// # Errors
-    /// `ERESTARTSYS` if a signal arrived first.
+    /// `ERESTARTSYS` if a signal arrives first.
     pub fn take<'a>(&'a self, context: &Context<'_>) -> Result<TurnGuard<'a>, Errno> {
         if self.taken.swap(true, Ordering::Acquire) {
             let free = || (!self.taken.swap(true, Ordering::Acquire)).then_some(());
             if let Err(error) = context.wait_until(&[&self.queue], None, free) {
-                // The wake-up of the last release may have been for this thread: pass it on.
+                // The last release may have woken this thread, so wake another thread instead.
                 if !self.taken.load(Ordering::Acquire) {
                     self.queue.wake_one(context.kernel);
                 }
@@ -42,7 +42,7 @@ impl Turn {
     }
 }
 
-/// The acquired mutex; dropping the guard releases it.
+/// The guard of an acquired mutex. The drop of the guard releases the mutex.
 #[must_use = "the turn passes on when the guard is dropped"]
 pub struct TurnGuard<'a> {
     turn: &'a Turn,

@@ -1,14 +1,15 @@
-//! Entries held by open files, and by the root and working directories of processes.
+//! The references that open files hold to their directory entries, and processes to their root and working directories.
 
 use super::dentry::Dentry;
 use alloc::sync::Arc;
 use core::ops::Deref;
 
-/// A directory entry that counts as a user of its file system. A detached file system is freed when it has no users.
+/// A reference to a directory entry that is counted as a user of the entry's file system. A detached file system is
+/// freed when it has no users.
 pub struct Used(Arc<Dentry>);
 
 impl Used {
-    /// Holds an entry.
+    /// Adds a user to the entry's file system.
     #[must_use]
     pub fn new(entry: Arc<Dentry>) -> Self {
         entry.inode.file_system.begin_use();

@@ -15,18 +15,19 @@ use alloc::{borrow::Cow, sync::Arc, vec::Vec};
 /// Maximum number of symbolic links followed in one path (Linux's `MAXSYMLINKS`).
 pub const LINKS_MAX: u32 = 40;
 
-/// The context of a path walk: the caller and its root.
+/// The context of a path walk: the calling process, its ids and its root directory.
 #[derive(Clone, Copy)]
 pub struct Walker<'a> {
-    /// The caller, on which contents of `/proc` depend; `None` while the tree is populated at boot.
+    /// The calling process, on which the contents of `/proc` depend; `None` while the kernel populates the tree at
+    /// boot.
     pub context: Option<&'a Context<'a>>,
-    /// The ids that permission checks use.
+    /// The ids for permission checks.
     pub subject: Subject,
     /// The directory where absolute paths start.
     pub root: &'a Arc<Dentry>,
 }
 
-/// The treatment of a symbolic link at the end of the path.
+/// What a path walk does with a symbolic link at the end of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastLink {
     /// Follow it.
@@ -38,13 +39,13 @@ pub enum LastLink {
 /// The last component of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Last {
-    /// A name, which may or may not exist.
+    /// A name, whether it exists or not.
     Name(Vec<u8>),
     /// `.`, or no component at all, as in `/`.
     Current,
     /// `..`.
     Parent,
-    /// A magic link of `/proc`, which leads directly to an inode.
+    /// A link of `/proc` that leads directly to an inode and was followed.
     Jumped,
 }
 
@@ -54,9 +55,9 @@ pub struct Walked {
     pub parent: Arc<Dentry>,
     /// The last component.
     pub last: Last,
-    /// The entry; `None` if only the last name does not exist.
+    /// The entry, or `None` if the last name does not exist in `parent`.
     pub entry: Option<Arc<Dentry>>,
-    /// The path has a trailing slash.
+    /// Whether the path has a trailing slash.
     pub slash: bool,
 }
 
@@ -153,19 +154,20 @@ impl Walker<'_> {
         if Arc::ptr_eq(directory, self.root) {
             return directory.clone();
         }
-        // The check whether a file system is in use walks it top-down. No path walk may ascend past it meanwhile.
+        // An unmount checks from the top down whether the file system is in use. During that check, no path walk is
+        // allowed to ascend past the directories that are still to be checked.
         let names = self.context.map(|context| &context.kernel.mounts.names);
         let turn = names.map(Namespace::keep);
         let above = directory.parent();
         drop(turn);
-        // A file system mounted there since then covers the directory.
+        // If a file system was mounted on the directory since then, continue at its root.
         above.crossed()
     }
 
-    /// Resolves `path` from `start` up to its last component, and looks that one up too.
+    /// Resolves `path` from `start` up to its last component, and looks up the last component.
     ///
-    /// Symbolic links are followed; the one at the end only if `last_link` says so or a slash follows (Linux 7.2,
-    /// `link_path_walk` and `path_lookupat` in `fs/namei.c`).
+    /// Follows symbolic links. A link at the end of the path is followed only if `last_link` is [`LastLink::Follow`] or
+    /// a slash follows the link (Linux 7.2, `link_path_walk` and `path_lookupat` in `fs/namei.c`).
     ///
     /// # Errors
     /// `ENOENT` for an empty path or a missing name before the last, `ENOTDIR`, `EACCES`, `ENAMETOOLONG`, `ELOOP` for

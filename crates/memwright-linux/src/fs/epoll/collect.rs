@@ -1,4 +1,4 @@
-//! Collecting events from the ready list.
+//! The collection of events from the ready list.
 
 use super::{Epoll, Event, Item};
 use crate::{
@@ -11,18 +11,19 @@ use crate::{
 use alloc::sync::Arc;
 use core::{ops::Bound, sync::atomic::Ordering};
 
-/// An event, and the entry that it is for.
+/// An event, and the entry whose file is ready.
 pub struct Found {
-    /// The event as it is copied to user space.
+    /// The event in the format in which it is copied to user space.
     pub event: Event,
     item: Arc<Item>,
 }
 
 impl Epoll {
-    /// Waits until an entry is ready or the deadline passes. Returns up to `most` events; none after the deadline.
+    /// Waits until an entry is ready or the deadline passes. Returns up to `most` events, or no events if the deadline
+    /// passed.
     ///
     /// # Errors
-    /// `EINTR` if a signal arrived first.
+    /// `EINTR` if a signal arrives first.
     pub fn wait(
         &self,
         context: &Context<'_>,
@@ -43,7 +44,7 @@ impl Epoll {
             }
             let candidates = || self.ready.has_candidates().then_some(());
             match context.wait_until(&[&self.queue], deadline, candidates) {
-                // Another thread is collecting; entries that stay ready return to the list when it finishes.
+                // Another thread is collecting. It returns the entries that stay ready to the list when it finishes.
                 Ok(()) if self.ready.is_looked_at() => {
                     relax();
                     let (kernel, thread) = (context.kernel, context.thread);
@@ -54,14 +55,14 @@ impl Epoll {
                 Err(WaitError::Interrupted) => break Err(Errno::EINTR),
             }
         };
-        // The wake-up that this thread consumed may have been for an event that is left for another thread.
+        // The wake-up that this thread consumed may have been for an event that it leaves for another thread.
         if self.ready.has_candidates() {
             self.queue.wake_one(context.kernel);
         }
         result
     }
 
-    /// Puts events back that could not be copied to user space.
+    /// Makes the entries of those events ready again that could not be copied to user space.
     pub fn return_events<'a>(&self, context: &Context<'_>, found: impl Iterator<Item = &'a Found>) {
         for Found { item, .. } in found {
             item.restore();
@@ -69,7 +70,7 @@ impl Epoll {
         }
     }
 
-    /// Puts the entries on the ready list whose files do not notify when they become ready.
+    /// Puts the entries on the ready list whose files do not wake a queue when they become ready.
     fn enlist_looked_at(&self) {
         if !self.has_looked_at.load(Ordering::Relaxed) {
             return;
@@ -83,8 +84,8 @@ impl Epoll {
         debug_assert_eq!(enlisted, Ok(()));
     }
 
-    /// Calls `act` for each entry until it fails, under the lock of the entries, which is released every `ENTRIES`
-    /// entries.
+    /// Calls `act` for each entry until `act` fails. The lock of the entries is held during the calls, but released
+    /// every `ENTRIES` entries.
     ///
     /// # Locks
     /// The caller holds no lock but those that [sleep](crate::sync::Rank::sleeps).
@@ -109,11 +110,11 @@ impl Epoll {
         }
     }
 
-    /// Checks the entries on the ready list until `most` events are found.
+    /// Takes entries off the ready list and polls their files until `most` events are found. Returns the events.
     fn collect(&self, context: &Context<'_>, most: usize) -> Result<Paged<Found>, Errno> {
         let mut found = Paged::new();
         let look = self.ready.look();
-        // Entries that are added meanwhile are left for the next call.
+        // Entries that are added to the list from now on are left for the next call.
         let mut candidates = look.len();
         let mut points = PausePoints::every(super::ENTRIES);
         while found.len() < most && candidates > 0 {
@@ -125,7 +126,7 @@ impl Epoll {
             let Some(item) = item.upgrade() else {
                 continue;
             };
-            // A change from here on puts the entry on the list again.
+            // A change of the file's readiness from here on puts the entry on the list again.
             item.delist();
             let Some(open) = item.open() else {
                 continue;
@@ -152,11 +153,11 @@ impl Epoll {
                 if found.is_empty() {
                     return Err(Errno::ENOMEM);
                 }
-                // Return fewer events than requested.
+                // Return the events found so far, which are fewer than requested.
                 break;
             }
         }
-        // Entries that are level-triggered return to the list for the next call.
+        // Level-triggered entries return to the list for the next call.
         for Found { item, .. } in found.iter() {
             points.round();
             let interest = item.interest;
@@ -167,7 +168,7 @@ impl Epoll {
         Ok(found)
     }
 
-    /// Returns whether some entry is ready, so that the epoll itself is readable.
+    /// Returns whether any entry is ready, which makes the epoll itself readable.
     pub(super) fn has_ready(&self, context: &Context<'_>) -> bool {
         let look = self.ready.look();
         while let Some(item) = look.take_first() {

@@ -26,7 +26,7 @@ abi_struct! {
     }
 }
 
-/// What an entry waits for, and how it is reported.
+/// The events that an entry waits for, and how they are reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
     /// The `EPOLL` bits.
@@ -35,7 +35,7 @@ pub struct Interest {
     pub data: u64,
 }
 
-/// The only bits that an exclusive entry may have (`EPOLLEXCLUSIVE_OK_BITS` of Linux 7.2, `fs/eventpoll.c`).
+/// The only bits that an exclusive entry is allowed to have (`EPOLLEXCLUSIVE_OK_BITS` of Linux 7.2, `fs/eventpoll.c`).
 const EXCLUSIVE_BITS: u32 = raw::EPOLLIN
     | raw::EPOLLOUT
     | raw::EPOLLERR
@@ -45,31 +45,32 @@ const EXCLUSIVE_BITS: u32 = raw::EPOLLIN
     | raw::EPOLLEXCLUSIVE;
 
 impl Interest {
-    /// Returns whether a wake-up notifies at most one such entry (`EPOLLEXCLUSIVE`).
+    /// Returns whether the entry is exclusive: a wake-up notifies at most one waiting exclusive entry
+    /// (`EPOLLEXCLUSIVE`).
     #[must_use]
     pub const fn is_exclusive(&self) -> bool {
         self.events & raw::EPOLLEXCLUSIVE != 0
     }
 
-    /// Returns whether an exclusive entry may have these events.
+    /// Returns whether an exclusive entry is allowed to have these events.
     #[must_use]
     pub const fn may_be_exclusive(&self) -> bool {
         self.events & !EXCLUSIVE_BITS == 0
     }
 
-    /// Returns whether it is reported once for each change, however long the file stays ready (`EPOLLET`).
+    /// Returns whether the entry is reported once for each change, however long the file stays ready (`EPOLLET`).
     #[must_use]
     pub const fn is_edge_triggered(&self) -> bool {
         self.events & raw::EPOLLET != 0
     }
 
-    /// Returns whether it is reported once and then disabled until changed (`EPOLLONESHOT`).
+    /// Returns whether the entry is reported once and then disabled until `EPOLL_CTL_MOD` (`EPOLLONESHOT`).
     #[must_use]
     pub const fn is_one_shot(&self) -> bool {
         self.events & raw::EPOLLONESHOT != 0
     }
 
-    /// Returns the readiness waited for; errors and hang-ups are always included.
+    /// Returns the readiness that the entry waits for. Errors and hang-ups are always included.
     #[must_use]
     pub fn wanted(&self) -> Readiness {
         let always = Readiness::ERROR.union(Readiness::HANGUP);
@@ -77,22 +78,22 @@ impl Interest {
     }
 }
 
-/// One watched file. It is immutable: a changed interest creates a new entry.
+/// An entry of an epoll: one watched file. A change of its interest replaces it by a new entry.
 pub struct Item {
     epoll: Weak<Epoll>,
     open: Weak<OpenFile>,
-    /// The watched epoll, if the file is one.
+    /// The watched epoll, if the watched file is an epoll.
     inner: Option<Weak<Epoll>>,
     pub(super) key: Key,
-    /// The process that added it; a signalfd is ready for signals of this process.
+    /// The process that added the entry. A watched signalfd is ready if this process has a signal pending.
     pub(super) home: Weak<Process>,
-    /// What it waits for.
+    /// The events that the entry waits for.
     pub interest: Interest,
-    /// The file does not notify: its readiness must be polled.
+    /// Whether the file does not wake queues, so that its readiness must be polled.
     pub(super) looked_at: bool,
-    /// It is on the ready list.
+    /// Whether the entry is on the ready list.
     listed: AtomicBool,
-    /// It was reported, and is disabled until changed.
+    /// Whether the one-shot entry was reported. It is then disabled until `EPOLL_CTL_MOD` replaces it.
     spent: AtomicBool,
 }
 
@@ -118,7 +119,7 @@ impl Item {
         }
     }
 
-    /// Returns the epoll it belongs to, if that still exists.
+    /// Returns the epoll to which the entry belongs, if it still exists.
     pub(super) fn epoll(&self) -> Option<Arc<Epoll>> {
         self.epoll.upgrade()
     }
@@ -133,7 +134,7 @@ impl Item {
         self.inner.is_some()
     }
 
-    /// Returns the watched epoll, if the file is one and still exists.
+    /// Returns the watched epoll, if the watched file is an epoll and still exists.
     pub(super) fn inner(&self) -> Option<Arc<Epoll>> {
         self.inner.as_ref()?.upgrade()
     }
@@ -151,7 +152,7 @@ impl Item {
             .intersection(self.interest.wanted())
     }
 
-    /// Marks it as on the ready list. Returns `false` if it already was.
+    /// Marks the entry as on the ready list. Returns `false` if it was already marked.
     pub(super) fn enlist(&self) -> bool {
         !self.listed.swap(true, Ordering::SeqCst)
     }
@@ -160,7 +161,7 @@ impl Item {
         self.listed.store(false, Ordering::SeqCst);
     }
 
-    /// Marks a one-shot entry as reported. Returns `false` if another thread already did.
+    /// Marks a one-shot entry as reported. Returns `false` if another thread has already marked it.
     pub(super) fn spend(&self) -> bool {
         !self.spent.swap(true, Ordering::SeqCst)
     }
@@ -188,7 +189,7 @@ impl Observer for Item {
     }
 }
 
-/// Entries that are removed between two scheduling points.
+/// Number of entries that are removed between two scheduling points.
 const TOGETHER: u32 = 64;
 
 /// The entries that watch an open file or an epoll.
@@ -226,7 +227,7 @@ impl Watches {
     /// Removes the entries that watch a closed file from their epolls.
     ///
     /// # Locks
-    /// The caller holds no lock but those that sleep: other threads may run in between.
+    /// The caller holds no lock but those that sleep, because other threads can run in between.
     pub(in crate::fs) fn forget(&mut self) {
         let mut points = PausePoints::every(TOGETHER);
         while let Some(item) = self.items.get_mut().items.pop() {
@@ -262,7 +263,7 @@ impl WatchList {
         self.items.try_push(item).map(drop)
     }
 
-    /// Returns whether an entry still exists. Drops dead references from the end of the list.
+    /// Returns whether any entry of the list still exists. Drops dead references from the end of the list.
     fn has_live(&mut self) -> bool {
         while let Some(last) = self.items.last() {
             if last.strong_count() > 0 {
@@ -293,7 +294,7 @@ mod tests {
         assert!(wanted.concerns_reading() && !wanted.concerns_writing());
         let wanted = interest(raw::EPOLLOUT).wanted();
         assert!(!wanted.concerns_reading() && wanted.concerns_writing());
-        // Readers are also notified of errors without data.
+        // An entry that waits for no data observes the readers' queue too, because errors wake it.
         assert!(interest(0).wanted().concerns_reading());
     }
 }

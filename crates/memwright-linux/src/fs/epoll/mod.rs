@@ -1,12 +1,12 @@
 //! `epoll`: a set of watched open files, and the list of those that became ready.
 //!
-//! An entry ([`Item`]) observes the wait queues of its file. A wake-up puts it on the ready list and wakes the epoll's
-//! own queue, without polling the file. The thread that collects events (`Epoll::collect`) takes entries off the list,
-//! polls their files, and puts level-triggered entries that are ready back. A level-triggered entry leaves the list
-//! when it is found not ready, an edge-triggered one always.
+//! An entry ([`Item`]) observes the wait queues of its file. A wake-up of such a queue puts the entry on the ready list
+//! and wakes the epoll's own queue. It does not poll the file. The thread that collects events (`Epoll::collect`) takes
+//! entries off the list, polls their files, and puts the level-triggered entries that are ready back on the list. A
+//! level-triggered entry that is found not ready leaves the list. An edge-triggered entry always leaves it.
 //!
 //! An entry belongs to its open file. The epoll holds no reference to the file; when the file's last descriptor is
-//! closed, its entries are removed ([`Watches`]). An entry is immutable: a change replaces it by a new one.
+//! closed, its entries are removed ([`Watches`]). An entry is immutable: `EPOLL_CTL_MOD` replaces it by a new entry.
 
 mod collect;
 mod item;
@@ -43,13 +43,13 @@ use memwright_table::{OutOfMemory, Shared};
 /// The key of an entry: a descriptor, and the number of the open file that it referred to.
 type Key = (i32, u64);
 
-/// Entries between two scheduling points.
+/// The number of entries that a loop handles between two scheduling points.
 const ENTRIES: u32 = 128;
 
 /// The set of watched files.
 pub struct Epoll {
     items: Lock<BTreeMap<Key, Arc<Item>>>,
-    /// Whether there ever was an entry whose file does not notify.
+    /// Whether an entry was ever added whose file does not wake queues, so that its readiness must be polled.
     has_looked_at: AtomicBool,
     ready: ReadyList<Item>,
     /// Threads in `epoll_wait`, and the epolls that watch this one.
@@ -57,7 +57,7 @@ pub struct Epoll {
     /// The epolls that watch this one, for the limits on nesting.
     watched: Watches,
     paths: PathCounts,
-    /// The user that created it: the entries are charged to this user.
+    /// The user that created the epoll. The entries are charged to this user.
     user: Shared<User>,
 }
 
@@ -93,9 +93,9 @@ impl Epoll {
     /// Adds an open file to the set (`EPOLL_CTL_ADD`).
     ///
     /// # Errors
-    /// `EEXIST` if the descriptor already watches this file; `ELOOP` if an epoll would watch itself, or a chain of
-    /// epolls would be too long; `EINVAL` if too many paths through epolls would lead to a file; `ENOSPC` if the user
-    /// has too many entries; `ENOMEM`.
+    /// `EEXIST` if the set already contains this file under this descriptor; `ELOOP` if an epoll would watch itself, or
+    /// a chain of epolls would be too long; `EINVAL` if too many paths through epolls would lead to a file; `ENOSPC` if
+    /// the user has too many entries; `ENOMEM`.
     pub fn add(
         self: &Arc<Self>,
         context: &Context<'_>,
@@ -129,7 +129,8 @@ impl Epoll {
     /// Changes the events of a watched file (`EPOLL_CTL_MOD`).
     ///
     /// # Errors
-    /// `ENOENT` if the descriptor is not watched, `EINVAL` for an exclusive entry, `ENOMEM`.
+    /// `ENOENT` if the set does not contain this file under this descriptor, `EINVAL` if the old or the new entry is
+    /// exclusive, `ENOMEM`.
     pub fn change(
         self: &Arc<Self>,
         context: &Context<'_>,
@@ -153,7 +154,7 @@ impl Epoll {
     /// Removes a file from the set (`EPOLL_CTL_DEL`).
     ///
     /// # Errors
-    /// `ENOENT` if the descriptor is not watched.
+    /// `ENOENT` if the set does not contain this file under this descriptor.
     pub fn remove(&self, descriptor: i32, open: &OpenFile) -> Result<(), Errno> {
         let key = (descriptor, open.identity());
         let removed = self.items.lock().remove(&key);
@@ -163,8 +164,9 @@ impl Epoll {
         Ok(())
     }
 
-    /// Creates an entry, replacing one with the same key, if `may` allows it for the old one. Without `home`, the new
-    /// entry inherits the process whose signals it is notified of.
+    /// Creates an entry and replaces the entry with the same key, if there is one. `may` receives that old entry, and
+    /// an error from it prevents the change. Without `home`, the new entry inherits the old entry's process, whose
+    /// signals a signalfd entry reports.
     fn enter(
         self: &Arc<Self>,
         key: Key,
@@ -203,7 +205,7 @@ impl Epoll {
         Ok(item)
     }
 
-    /// Removes an entry again if there was no memory to observe its file.
+    /// Removes a new entry again and returns `ENOMEM` if there was no memory to observe its file.
     fn or_forget(&self, item: &Arc<Item>, watched: Result<(), OutOfMemory>) -> Result<(), Errno> {
         watched.map_err(|OutOfMemory| {
             self.forget(item);
@@ -236,14 +238,15 @@ impl Epoll {
             observed = observed.and_then(|()| queue.observe(observer.clone()));
         }
         self.or_forget(item, observed)?;
-        // From here on every change is notified; polling now finds what was ready before.
+        // From here on, every change of the file's readiness wakes the entry. Polling the file now finds what became
+        // ready before.
         if !item.found(context, open).is_empty() {
             self.make_ready(context.kernel, item);
         }
         Ok(())
     }
 
-    /// Removes an entry whose file is gone.
+    /// Removes an entry whose file was closed or whose addition failed, unless another entry has replaced it.
     fn forget(&self, item: &Arc<Item>) {
         let mut items = self.items.lock();
         let own = items
@@ -263,7 +266,7 @@ impl Epoll {
         self.queue.wake_one(kernel)
     }
 
-    /// Puts an entry at the end of the ready list unless it is on it.
+    /// Puts an entry at the end of the ready list unless it is already on the list.
     fn enlist(&self, item: &Arc<Item>) {
         if item.enlist() {
             self.ready.push(item);

@@ -1,8 +1,8 @@
 //! Limits on epolls that watch epolls (`ep_loop_check` and `reverse_path_check` of Linux 6.18, `fs/eventpoll.c`).
 //!
-//! Programs control how many epolls watch how many other epolls. The number of paths grows exponentially with the
-//! number of layers, so neither check follows each path. The search for loops proceeds level by level and visits
-//! an epoll once per level. The path count visits each epoll once and adds up the counts of the epolls above it.
+//! Programs decide how many epolls exist and which of them watch which others. The number of paths grows exponentially
+//! with the number of layers, so neither check follows each path. The search for loops proceeds level by level and
+//! visits an epoll once per level. The path count visits each epoll once and adds up the counts of the epolls above it.
 
 use super::{Epoll, Watches};
 use crate::{
@@ -17,11 +17,11 @@ use memwright_table::TryPush;
 /// Maximum number of links in a chain of nested epolls (`EP_MAX_NESTS`).
 const LONGEST: usize = 4;
 
-/// How many paths with a given number of links between epolls may lead to one file (`path_limits`). Paths without such
-/// a link are not limited.
+/// Maximum number of paths to one file, by the number of links between epolls in the path (`path_limits`). Paths
+/// without such a link are not limited.
 const PATHS: [u32; LONGEST + 1] = [u32::MAX, 500, 100, 50, 10];
 
-/// Serialises changes of the graph of epolls (`epnested_mutex`), and holds the last mark that was assigned.
+/// Serialises changes of the graph of epolls (`epnested_mutex`). The value is the number of the last pass.
 static ORDER: Lock<u64> = Lock::new(Rank::Links, 0);
 
 /// The last pass of a check that visited an epoll or a file.
@@ -36,7 +36,7 @@ impl Mark {
         Self(AtomicU64::new(0))
     }
 
-    /// Sets the mark. Returns `false` if it already had this value.
+    /// Sets the mark to `pass`. Returns `false` if the mark already had this value.
     fn visit(&self, pass: u64) -> bool {
         self.0.swap(pass, Ordering::Relaxed) != pass
     }
@@ -46,8 +46,8 @@ impl Mark {
     }
 }
 
-/// The number of paths of each length from an epoll up to an epoll that is not watched itself. Valid during the check
-/// that wrote it.
+/// The number of paths of each length from an epoll up to an epoll that is not watched itself. The counts are valid
+/// only during the check that wrote them.
 ///
 /// # Locks
 /// Written under [`ORDER`].
@@ -75,7 +75,7 @@ fn exceeds(counts: &[u32; LONGEST + 1]) -> bool {
 /// Initial capacity of a list of epolls.
 const LEAST_ROOM: usize = 8;
 
-/// Which neighbours of an epoll a search visits.
+/// The direction of a search: which neighbours of an epoll it visits.
 #[derive(Clone, Copy)]
 enum Direction {
     /// The epolls that it watches.
@@ -86,8 +86,8 @@ enum Direction {
 
 /// A change of the graph of epolls. It holds the lock that serialises such changes.
 ///
-/// It keeps a reference to everything that it visited until the lock is released: dropping the last reference to an
-/// open file closes it, which takes locks.
+/// It keeps a reference to every epoll and file that it visited until the lock is released: dropping the last reference
+/// to an open file closes the file, which takes locks.
 pub(super) struct Nesting {
     order: LockGuard<'static, u64>,
     epolls: Vec<Arc<Epoll>>,
@@ -95,8 +95,8 @@ pub(super) struct Nesting {
 }
 
 impl Nesting {
-    /// Begins a change if adding `inner` to `outer` must be checked: `inner` is an epoll, or other epolls watch
-    /// `outer`.
+    /// Begins a change if adding a file to `outer` must be checked, else returns `None`. It must be checked if the file
+    /// is an epoll (`inner`) or other epolls watch `outer`.
     pub(super) fn begin(outer: &Epoll, inner: Option<&Arc<Epoll>>) -> Option<Self> {
         (inner.is_some() || outer.watched.is_watched()).then(|| Self {
             order: ORDER.lock(),
@@ -105,10 +105,10 @@ impl Nesting {
         })
     }
 
-    /// Checks that `outer` may watch `inner`.
+    /// Checks that `outer` can watch `inner` without a loop or a chain that is too long.
     ///
     /// # Errors
-    /// `ELOOP` if `inner` reaches `outer`, or the chain would be too long; `ENOMEM`.
+    /// `ELOOP` if `inner` is `outer` or watches it directly or indirectly, or if the chain would be too long; `ENOMEM`.
     pub(super) fn check_loop(
         &mut self,
         outer: &Arc<Epoll>,
@@ -122,10 +122,11 @@ impl Nesting {
         Ok(())
     }
 
-    /// Checks that no file has too many paths leading to it, now that an epoll watches `open`.
+    /// Checks, after `open` was added to an epoll, that no file has too many paths leading to it. `inner` is the epoll
+    /// of `open` if `open` is one.
     ///
     /// # Errors
-    /// `EINVAL` if a file has too many, `ENOMEM`.
+    /// `EINVAL` if a file has too many paths, `ENOMEM`.
     pub(super) fn check_paths(
         &mut self,
         open: &Arc<OpenFile>,
@@ -148,13 +149,16 @@ impl Nesting {
         Ok(())
     }
 
-    /// Returns a new mark, which no epoll or file carries.
+    /// Begins a new pass and returns its number, with which no epoll or file is marked yet.
     fn pass(&mut self) -> u64 {
         *self.order += 1;
         *self.order
     }
 
-    /// Returns the number of links in the longest chain that starts at an epoll. Fails if it reaches `forbidden`.
+    /// Returns the number of links in the longest chain of epolls that starts at `from`.
+    ///
+    /// # Errors
+    /// `ELOOP` if a chain reaches `forbidden` or has more than [`LONGEST`] links, `ENOMEM`.
     fn depth(
         &mut self,
         from: &Arc<Epoll>,
@@ -202,7 +206,8 @@ impl Nesting {
         Ok(())
     }
 
-    /// Counts the paths from each epoll above the collected files.
+    /// Collects the epolls that watch the collected files directly or indirectly, and counts the paths that lead up
+    /// from each of them.
     fn count_paths(&mut self, pass: u64) -> Result<(), Errno> {
         let start = self.epolls.len();
         let mut points = PausePoints::every(super::ENTRIES);
@@ -230,24 +235,25 @@ impl Nesting {
     }
 }
 
-/// Adds to a list whose length the program controls.
+/// Appends to a list whose length the program controls. Returns `ENOMEM` if the list cannot grow.
 fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Errno> {
     Ok(list.try_push(item)?)
 }
 
 impl Epoll {
-    /// Adds the epolls that this one watches and that `pass` has not visited.
+    /// Appends to `found` the epolls that this epoll watches and that `pass` has not visited.
     fn visit_inner(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Result<(), Errno> {
         self.each_item(|item| {
             found.try_make_room(1)?;
-            // Dropping a duplicate here never drops the last reference: `found` holds another.
+            // The drop of a duplicate never drops the last reference to an epoll, because `found` holds another
+            // reference.
             #[expect(clippy::disallowed_methods, reason = "there is room for it")]
             found.extend(item.inner().filter(|inner| inner.watched.mark.visit(pass)));
             Ok(())
         })
     }
 
-    /// Adds the watched files, other than epolls, that `pass` has not visited.
+    /// Appends to `found` the watched files, other than epolls, that `pass` has not visited.
     fn visit_files(&self, pass: u64, found: &mut Vec<Arc<OpenFile>>) -> Result<(), Errno> {
         self.each_item(|item| {
             if item.is_nested() {
@@ -262,9 +268,9 @@ impl Epoll {
 }
 
 impl Watches {
-    /// Adds the watching epolls that `pass` has not visited.
+    /// Appends to `found` the watching epolls that `pass` has not visited.
     fn visit(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Result<(), Errno> {
-        // The heap must not grow under the lock of the entries: `found` grows while it is not held.
+        // The heap must not grow under the lock of the entries, so `found` grows while that lock is not held.
         while let Some(epoll) = self.visit_in_room(pass, found) {
             found.try_make_room(found.len().max(LEAST_ROOM))?;
             if epoll.watched.mark.visit(pass) {
@@ -274,11 +280,11 @@ impl Watches {
         Ok(())
     }
 
-    /// Adds the watching epolls that `pass` has not visited, within the capacity of `found`. Returns the first epoll
-    /// that does not fit.
+    /// Appends to `found`, up to its capacity, the watching epolls that `pass` has not visited. Returns the first epoll
+    /// that does not fit, with its mark unchanged.
     fn visit_in_room(&self, pass: u64, found: &mut Vec<Arc<Epoll>>) -> Option<Arc<Epoll>> {
         let items = self.items.lock();
-        // Dropping a visited epoll here never drops its last reference: `found` holds one.
+        // The drop of a visited epoll never drops the last reference to it, because `found` holds another reference.
         let watching = items.iter().filter_map(|item| item.upgrade()?.epoll());
         for epoll in watching.filter(|epoll| !epoll.watched.mark.is(pass)) {
             if found.len() == found.capacity() {
@@ -291,7 +297,7 @@ impl Watches {
         None
     }
 
-    /// Returns how many paths with `length` links lead up from the watching epolls that `pass` visited.
+    /// Returns the number of paths with `length` links that lead up from those watching epolls that `pass` visited.
     fn paths(&self, length: usize, pass: u64) -> u32 {
         let items = self.items.lock();
         let epolls = items.iter().filter_map(|item| item.upgrade()?.epoll());

@@ -1,24 +1,24 @@
-//! A queue in page-sized blocks, whose capacity is reserved ahead of use.
+//! A queue in blocks of at most a page, whose capacity is reserved ahead of use.
 
 use crate::paged::Paged;
 use alloc::{collections::VecDeque, vec::Vec};
 use memwright_table::{OutOfMemory, TryPush};
 
-/// A queue of blocks, because the heap has no large allocations. A push must find room. Where elements were taken off
-/// the first block, its free part cannot be used until the block is empty; the reserved capacity includes one more
-/// block for that.
+/// A queue that is stored in blocks, because the heap has no large allocations. A push must find room within the
+/// reserved capacity. Elements are taken off the first block, and its free part cannot be used until the block is
+/// empty. The capacity therefore includes one more block.
 pub(super) struct Queue<T> {
-    /// All blocks but the last are full, except that elements may have been taken off the first. No block is empty.
+    /// The blocks with elements. All but the last are full, except that elements can have been taken off the first.
     blocks: VecDeque<VecDeque<T>>,
     /// Empty blocks.
     spare: Vec<VecDeque<T>>,
     length: usize,
-    /// Capacity of all blocks in elements, and of the largest block.
+    /// `capacity` is the capacity of all blocks in elements, and `largest` that of the largest block.
     capacity: usize,
     largest: usize,
 }
 
-/// Memory for more elements, allocated before the lock is taken.
+/// Memory for more elements, which is allocated before the lock of the queue is taken.
 pub(super) struct QueueRoom<T> {
     blocks: Vec<VecDeque<T>>,
     queue: VecDeque<VecDeque<T>>,
@@ -26,9 +26,9 @@ pub(super) struct QueueRoom<T> {
 }
 
 impl<T> Queue<T> {
-    /// Elements in the largest blocks.
+    /// Capacity of the largest blocks, in elements.
     const TOGETHER: usize = Paged::<T>::TOGETHER;
-    /// Elements in the first block.
+    /// Capacity of the first block that is allocated, in elements.
     const LEAST: usize = 8;
 
     pub(super) const fn new() -> Self {
@@ -49,18 +49,18 @@ impl<T> Queue<T> {
         self.length == 0
     }
 
-    /// Returns how many elements are sure to fit, however many were taken off the first block.
+    /// Returns the number of elements that fit in any case, however many were taken off the first block.
     pub(super) const fn room(&self) -> usize {
         self.capacity - self.largest
     }
 
-    /// Returns the number of blocks, and their capacity in elements.
+    /// Returns the number of blocks, and the capacity of all of them in elements.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.blocks.len() + self.spare.len(), self.capacity)
     }
 
-    /// Allocates memory for a queue of this [size](Self::size) to hold `wanted` elements. Each block is as large as all
-    /// blocks before it together, up to a page.
+    /// Allocates the blocks that a queue of this [size](Self::size) lacks to hold `wanted` elements. Each block is as
+    /// large as all blocks before it together, up to a page.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -76,7 +76,7 @@ impl<T> Queue<T> {
             capacity += block.capacity();
             found.try_push(block)?;
         }
-        // Twice as many, so that the lists of blocks are rarely reallocated.
+        // The lists have room for twice as many blocks, so that they are rarely reallocated.
         let lists = 2 * (count + found.len());
         let (mut queue, mut spare) = (VecDeque::new(), Vec::new());
         queue.try_reserve_exact(lists).map_err(|_| OutOfMemory)?;
@@ -88,8 +88,8 @@ impl<T> Queue<T> {
         })
     }
 
-    /// Takes over the allocated blocks. Does nothing if neither the block lists of the queue nor the new ones can hold
-    /// all of them.
+    /// Adds the allocated blocks to the queue. Does nothing if neither the queue's lists of blocks nor the new lists
+    /// have room for all blocks.
     #[expect(clippy::disallowed_methods, reason = "there is room in the lists")]
     pub(super) fn take_room(&mut self, room: &mut QueueRoom<T>) {
         let count = self.size().0 + room.blocks.len();
@@ -109,7 +109,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Appends an element; returns it if there is no room.
+    /// Appends an element. Returns the element as the error if there is no room.
     #[expect(clippy::disallowed_methods, reason = "there is room")]
     pub(super) fn push(&mut self, value: T) -> Result<(), T> {
         let is_full = |block: &VecDeque<T>| block.len() == block.capacity();
@@ -142,7 +142,7 @@ impl<T> Queue<T> {
         Some(value)
     }
 
-    /// Removes the elements for which `keep` returns false, and closes the gaps.
+    /// Removes the elements for which `keep` returns `false`, and moves the others together.
     #[expect(
         clippy::disallowed_methods,
         reason = "there is room for every block and element"
@@ -188,7 +188,7 @@ mod tests {
                     queue.take_room(&mut found.ok().unwrap());
                     assert!(queue.room() > model.len());
                 }
-                // A partly read block wastes room, but the push must still find some.
+                // A first block from which elements were taken wastes room, but the push must still succeed.
                 assert!(queue.push(step).is_ok());
                 model.push_back(step);
             } else {

@@ -6,13 +6,13 @@ use alloc::sync::{Arc, Weak};
 use memwright_table::OutOfMemory;
 
 struct State<T> {
-    /// The longest waiting entry first. Freed entries are skipped.
+    /// The entries in the order in which they were added. Some can have been freed.
     list: Queue<Weak<T>>,
-    /// Scans in progress; they may put entries back that they have taken off.
+    /// Number of scans in progress, which can put back entries that they have taken off the list.
     looks: usize,
 }
 
-/// Entries whose files are to be polled.
+/// The list of the entries whose files are to be polled, because they can have become ready.
 pub(super) struct ReadyList<T>(Lock<State<T>>);
 
 impl<T> ReadyList<T> {
@@ -25,12 +25,13 @@ impl<T> ReadyList<T> {
         Self(Lock::new(Rank::Leaf, state))
     }
 
-    /// Reserves room for `entries` entries. Each is on the list at most once.
+    /// Reserves room for `entries` entries, each of which is on the list at most once.
     ///
     /// # Errors
     /// [`OutOfMemory`].
     pub(super) fn make_room(&self, entries: usize) -> Result<(), OutOfMemory> {
-        // As much again for freed entries, so that they are removed once in that many pushes.
+        // As much room again is reserved for freed entries, so that a push must remove them at most once in `entries`
+        // pushes.
         let wanted = entries * 2;
         loop {
             let size = {
@@ -47,7 +48,7 @@ impl<T> ReadyList<T> {
         }
     }
 
-    /// Appends an entry, for which room was reserved. If freed entries occupy the room, removes them first.
+    /// Appends an entry, for which room was reserved. If freed entries occupy that room, removes them first.
     pub(super) fn push(&self, item: &Arc<T>) {
         let list = &mut self.0.lock().list;
         if let Err(item) = list.push(Arc::downgrade(item)) {
@@ -57,13 +58,13 @@ impl<T> ReadyList<T> {
         }
     }
 
-    /// Begins a scan of the list. The scanning thread must not wait or sleep until the scan is dropped.
+    /// Begins a scan of the list. The scanning thread must not wait or sleep until it drops the scan.
     pub(super) fn look(&self) -> Look<'_, T> {
         self.0.lock().looks += 1;
         Look(self)
     }
 
-    /// Returns whether an entry is on the list, or a scan in progress may put one back.
+    /// Returns whether a live entry is on the list, or a scan in progress can put one back.
     pub(super) fn has_candidates(&self) -> bool {
         let mut state = self.0.lock();
         while state
@@ -94,7 +95,7 @@ impl<T> ReadyList<T> {
     }
 }
 
-/// A scan in progress. Entries that stay ready are put back before it is dropped.
+/// A scan in progress. The scanning thread puts the entries that stay ready back before it drops the scan.
 pub(super) struct Look<'a, T>(&'a ReadyList<T>);
 
 impl<T> Look<'_, T> {
@@ -114,7 +115,7 @@ impl<T> Look<'_, T> {
         self.0.0.lock().list.len()
     }
 
-    /// Removes and returns the first entry, which may have been freed.
+    /// Removes and returns the first entry, which can have been freed.
     pub(super) fn take_next(&self) -> Option<Weak<T>> {
         self.0.0.lock().list.pop_front()
     }
@@ -156,7 +157,7 @@ mod tests {
         assert_eq!(look.take_first().as_deref(), Some(&1));
         assert_eq!(look.len(), 1);
         let second = look.take_next();
-        // A thread that checks for candidates now must find one: if it slept, nothing would wake it.
+        // A thread that checks for candidates during the scan must find one. If it slept, nothing would wake it.
         assert!(list.has_candidates() && list.is_looked_at());
         drop(look);
         second

@@ -1,4 +1,5 @@
-//! Buffers registered with a ring, whose pages are pinned until they are unregistered (`io_uring/rsrc.c` of Linux 7.2).
+//! Buffers that are registered with a ring. Their pages stay pinned until the buffers are unregistered
+//! (`io_uring/rsrc.c` of Linux 7.2).
 
 use crate::{
     Memory, Space, abi::IoVector, context::Context, errno::Errno, fs::userfault::awaiting,
@@ -25,16 +26,17 @@ struct Buffer {
 pub struct Buffers {
     memory: Arc<Memory>,
     all: Vec<Buffer>,
-    /// The address space that the pinned pages are accounted to, and their number.
+    /// The address space to which pinned pages are accounted, and their number.
     account: (Weak<Space>, u64),
 }
 
 impl Buffers {
-    /// Pins the memory of `pieces`. With a `limit`, at most that many pages are pinned, and they are accounted to the
-    /// address space. Linux 7.3.4 does not account them either for a caller with `CAP_IPC_LOCK`.
+    /// Pins the memory of `pieces`. With a `limit`, pins at most that number of pages and accounts them to the address
+    /// space. Without a limit, the pages are not accounted; Linux 7.3.4 does not account them either if the caller has
+    /// `CAP_IPC_LOCK`.
     ///
     /// # Errors
-    /// `EFAULT` for memory that cannot be written, and for a piece that is empty or too large; `ENOMEM`. Those of
+    /// `EFAULT` for memory that cannot be written, and for a piece that is empty or too large; `ENOMEM`; and those of
     /// [`awaiting`].
     pub(crate) fn pin(
         context: &Context<'_>,
@@ -87,8 +89,8 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// Iterates over the frames of `length` bytes at `address` in the registered buffer `number`. Each item is a frame,
-    /// the offset of the bytes in it and their count.
+    /// Iterates over the frames of the `length` bytes at `address` in the registered buffer `number`. Each item is a
+    /// frame, the offset of the bytes in the frame and their number.
     ///
     /// # Errors
     /// `EFAULT` if the bytes are not within the buffer.

@@ -1,32 +1,33 @@
-//! The layout of the memory that a program shares with its ring. The kernel reports the offsets to the program and is
-//! free to choose them; the sizes of the structures are fixed (`include/uapi/linux/io_uring.h` of Linux 7.2).
+//! The layout of the memory of a ring, which the kernel and the program share. The kernel chooses the offsets and
+//! reports them to the program. The sizes of the structures are fixed (`include/uapi/linux/io_uring.h` of Linux 7.2).
 
 use linux_raw_sys::io_uring as uapi;
 use memwright_table::PAGE_SIZE;
 
-/// Head of the submission ring, as an offset in bytes. Words that both sides write are in separate cache lines.
+/// Head of the submission ring, as an offset in bytes. Heads and tails, which the kernel and the program write, are in
+/// separate cache lines.
 pub const SUBMIT_HEAD: u32 = 0;
-/// Tail of the submission ring; written by the program.
+/// Tail of the submission ring. The program writes it.
 pub const SUBMIT_TAIL: u32 = 64;
-/// Head of the completion ring; written by the program.
+/// Head of the completion ring. The program writes it.
 pub const COMPLETE_HEAD: u32 = 128;
 /// Tail of the completion ring.
 pub const COMPLETE_TAIL: u32 = 192;
-/// Entries of the submission ring, minus one.
+/// Number of entries of the submission ring, minus one.
 pub const SUBMIT_MASK: u32 = 256;
-/// Entries of the completion ring, minus one.
+/// Number of entries of the completion ring, minus one.
 pub const COMPLETE_MASK: u32 = 260;
-/// Entries of the submission ring.
+/// Number of entries of the submission ring.
 pub const SUBMIT_ENTRIES: u32 = 264;
-/// Entries of the completion ring.
+/// Number of entries of the completion ring.
 pub const COMPLETE_ENTRIES: u32 = 268;
-/// Count of submissions with an invalid entry number.
+/// Number of submissions that were dropped because of an invalid entry number.
 pub const DROPPED: u32 = 272;
 /// Flags of the submission ring; always zero.
 pub const SUBMIT_FLAGS: u32 = 276;
 /// Flags of the completion ring; the kernel ignores them.
 pub const COMPLETE_FLAGS: u32 = 280;
-/// Count of completions that were dropped for lack of room.
+/// Number of completions that were dropped for lack of room.
 pub const OVERFLOW: u32 = 284;
 /// The array of completions.
 pub const COMPLETIONS: u32 = 320;
@@ -36,9 +37,9 @@ pub const COMPLETION_SIZE: u32 = 16;
 /// Size of a submission in bytes.
 pub const SUBMISSION_SIZE: u32 = 64;
 
-/// Maximum submissions of a ring (`IORING_MAX_ENTRIES`).
+/// Maximum number of submissions of a ring (`IORING_MAX_ENTRIES`).
 const MOST_SUBMISSIONS: u32 = 32768;
-/// Maximum completions of a ring (`IORING_MAX_CQ_ENTRIES`).
+/// Maximum number of completions of a ring (`IORING_MAX_CQ_ENTRIES`).
 const MOST_COMPLETIONS: u32 = 2 * MOST_SUBMISSIONS;
 
 /// The sizes of a ring.
@@ -51,8 +52,8 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Computes the sizes that a program requests: `completions` if it specifies them, limited to the maximum if
-    /// `clamped` (`io_uring/io_uring.c`, `io_uring_fill_params`). Returns `None` for invalid sizes.
+    /// Computes the sizes of a ring from the numbers that a program requests. If `clamped`, larger numbers are limited
+    /// to the maximum (`io_uring/io_uring.c`, `io_uring_fill_params`). Returns `None` for invalid sizes.
     #[must_use]
     pub fn new(submissions: u32, completions: Option<u32>, clamped: bool) -> Option<Self> {
         let fit = |count: u32, most: u32| {
@@ -90,8 +91,9 @@ impl Sizes {
         u64::from(self.submissions * SUBMISSION_SIZE).div_ceil(PAGE_SIZE as u64)
     }
 
-    /// Returns the page of the shared memory for an offset of `mmap`, in pages. Both ring offsets map the rings; the
-    /// submissions follow them.
+    /// Returns the page of the shared memory that `mmap` maps for the file offset `index`, in pages, or `None` if there
+    /// is none. The offsets of both rings map the same pages, which contain both rings. The pages of the submissions
+    /// follow them.
     #[must_use]
     pub fn page_at(self, index: u64) -> Option<u64> {
         let page = |offset: u32| u64::from(offset) / PAGE_SIZE as u64;

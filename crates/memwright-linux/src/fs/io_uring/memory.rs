@@ -1,4 +1,4 @@
-//! The memory that a program shares with its ring.
+//! The memory of a ring, which the kernel and the program share.
 
 use super::layout::{SUBMISSION_SIZE, Sizes};
 use crate::{M, Memory};
@@ -7,7 +7,7 @@ use core::fmt;
 use memwright::object::{Mappings, Object, ObjectError, ObjectIdentity, Shmem};
 use memwright_table::{Frame, OutOfMemory, PAGE_SIZE};
 
-/// Rings and submissions.
+/// The memory that contains the submission ring, the completion ring and the submissions.
 pub struct RingMemory {
     pages: Shmem<M>,
     sizes: Sizes,
@@ -17,7 +17,7 @@ impl RingMemory {
     /// Creates zeroed memory that is never swapped out.
     ///
     /// # Errors
-    /// The heap is exhausted.
+    /// [`OutOfMemory`] if the heap is exhausted.
     pub fn new(memory: &Arc<Memory>, sizes: Sizes) -> Result<Self, OutOfMemory> {
         let size = (sizes.ring_pages() + sizes.submission_pages()) * PAGE_SIZE as u64;
         let pages = Shmem::new(memory.clone(), size, ObjectIdentity::default())?;
@@ -33,7 +33,7 @@ impl RingMemory {
         self.sizes
     }
 
-    /// Reads a word of the rings.
+    /// Reads the word of the rings at `offset`, in bytes.
     #[must_use]
     pub fn word(&self, offset: u32) -> u32 {
         let mut bytes = [0; 4];
@@ -41,18 +41,18 @@ impl RingMemory {
         u32::from_le_bytes(bytes)
     }
 
-    /// Writes a word of the rings. Without a frame for its page nothing happens; `make` has allocated all frames
-    /// before.
+    /// Writes the word of the rings at `offset`, in bytes. `make` has allocated the frame of every page; without a
+    /// frame, the write would have no effect.
     pub fn set_word(&self, offset: u32, value: u32) {
         self.store(offset, &value.to_le_bytes());
     }
 
-    /// Stores bytes in the rings.
+    /// Writes bytes to the rings at `offset`.
     pub fn store(&self, offset: u32, bytes: &[u8]) {
         let _ = self.pages.write_at(offset.into(), bytes);
     }
 
-    /// Reads a submission.
+    /// Reads the submission `number`.
     #[must_use]
     pub fn submission(&self, number: u32) -> [u8; SUBMISSION_SIZE as usize] {
         let start = self.sizes.ring_pages() * PAGE_SIZE as u64;

@@ -1,5 +1,5 @@
-//! io_uring: rings of submissions and completions (`io_uring/` of Linux 7.2). The thread that enters the ring executes
-//! the submissions synchronously and in order.
+//! io_uring: rings of submissions and completions (`io_uring/` of Linux 7.2). The thread that calls `io_uring_enter`
+//! executes the submissions synchronously and in order.
 
 mod buffers;
 pub mod layout;
@@ -31,14 +31,14 @@ pub use buffers::Buffers;
 pub struct Ring {
     memory: Arc<RingMemory>,
     buffers: Lock<Option<Arc<Buffers>>>,
-    /// Serialises submitters.
+    /// Serialises threads that submit, register or unregister.
     turn: Turn,
-    /// Woken by completions.
+    /// Woken when completions are added.
     completed: WaitQueue,
 }
 
 impl Ring {
-    /// Creates an empty ring.
+    /// Creates a ring without submissions and completions, and allocates its memory.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -62,10 +62,10 @@ impl Ring {
         })
     }
 
-    /// Executes at most `most` submissions. Returns their number.
+    /// Executes at most `most` of the waiting submissions. Returns the number of submissions executed.
     ///
     /// # Errors
-    /// `ERESTARTSYS` if a signal arrived first.
+    /// `ERESTARTSYS` if a signal arrives while the thread waits for another submitting thread.
     pub fn submit(&self, context: &Context<'_>, most: u32) -> Result<u32, Errno> {
         let sizes = self.memory.sizes();
         let turn = self.turn.take(context)?;
@@ -77,7 +77,7 @@ impl Ring {
             let number = self.memory.word(sizes.array() + slot * 4);
             if number < sizes.submissions {
                 let wanted = Submission::new(&self.memory.submission(number));
-                // The program may reuse the entry once it was read.
+                // The program is allowed to reuse the entry after the kernel has read it.
                 self.memory.set_word(SUBMIT_HEAD, head.wrapping_add(1));
                 let result = match self.operate(context, &wanted) {
                     Ok(moved) => moved as i32,
@@ -100,7 +100,7 @@ impl Ring {
         Ok(count)
     }
 
-    /// Adds a completion, or counts an overflow if the ring is full.
+    /// Adds a completion to the completion ring. If the ring is full, drops the completion and counts an overflow.
     fn complete(&self, user_data: u64, result: i32) {
         let sizes = self.memory.sizes();
         if self.completions() >= sizes.completions {
@@ -131,7 +131,7 @@ impl Ring {
     /// Waits until `least` completions are available.
     ///
     /// # Errors
-    /// `EINTR` if a signal arrived first.
+    /// `EINTR` if a signal arrives first.
     pub fn wait(&self, context: &Context<'_>, least: u32) -> Result<(), Errno> {
         let least = least.min(self.memory.sizes().completions);
         let enough = || (self.completions() >= least).then_some(());
@@ -140,10 +140,10 @@ impl Ring {
             .map_err(|_| Errno::EINTR)
     }
 
-    /// Registers the buffers that `pin` creates.
+    /// Registers the buffers that `pin` returns.
     ///
     /// # Errors
-    /// `EBUSY` if buffers are registered, those of `pin`, `ERESTARTSYS`.
+    /// `EBUSY` if buffers are already registered, `ERESTARTSYS`, and those of `pin`.
     pub fn register(
         &self,
         context: &Context<'_>,
@@ -158,10 +158,10 @@ impl Ring {
         Ok(())
     }
 
-    /// Unregisters the buffers.
+    /// Unregisters the buffers and unpins their pages.
     ///
     /// # Errors
-    /// `ENXIO` if none are registered, `ERESTARTSYS`.
+    /// `ENXIO` if no buffers are registered, `ERESTARTSYS`.
     pub fn unregister(&self, context: &Context<'_>) -> Result<(), Errno> {
         let _turn = self.turn.take(context)?;
         let buffers = self.buffers.lock().take();

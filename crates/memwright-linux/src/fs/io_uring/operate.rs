@@ -1,4 +1,4 @@
-//! Decoding and executing submissions.
+//! Decodes and executes submissions.
 
 use super::Ring;
 use crate::{
@@ -22,13 +22,13 @@ pub struct Submission {
     address: u64,
     length: u32,
     modifiers: u32,
-    /// The program's data, returned in the completion.
+    /// The program's data, which the completion returns.
     pub user_data: u64,
     buffer: u16,
 }
 
 impl Submission {
-    /// Decodes a submission.
+    /// Decodes a submission from `struct io_uring_sqe`.
     #[must_use]
     pub fn new(bytes: &[u8; 64]) -> Self {
         let part = |at: usize, size: usize| {
@@ -54,11 +54,11 @@ impl Submission {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     Nothing,
-    /// Reads or writes a vector of user memory.
+    /// Reads or writes several pieces of user memory.
     Vectors {
         write: bool,
     },
-    /// Reads or writes user memory.
+    /// Reads or writes one piece of user memory.
     Plain {
         write: bool,
     },
@@ -86,18 +86,18 @@ fn operation(code: u8) -> Option<Operation> {
         .map(|(_, operation)| operation)
 }
 
-/// Flags without effect (`IOSQE_IO_DRAIN`, `IOSQE_ASYNC`): submissions run one after the other anyway.
+/// Flags without effect (`IOSQE_IO_DRAIN`, `IOSQE_ASYNC`), because submissions are always executed one after the other.
 const HARMLESS: u8 = 1 << 1 | 1 << 4;
 
-/// Bytes copied through the kernel stack at a time.
+/// Number of bytes that are copied through the kernel stack at a time.
 const CHUNK: usize = 1024;
 
 impl Ring {
     /// Executes a submission. Returns the number of bytes transferred.
     ///
     /// # Errors
-    /// `EINVAL` for unsupported operations, flags and modifiers, `EOPNOTSUPP` for files that can block, and those of
-    /// the file.
+    /// `EINVAL` for unsupported operations, flags and modifiers, `EOPNOTSUPP` for a file on which operations can block,
+    /// and those of the file.
     pub(super) fn operate(&self, context: &Context<'_>, wanted: &Submission) -> Result<u64, Errno> {
         let operation = operation(wanted.opcode).ok_or(Errno::EINVAL)?;
         if wanted.flags & !HARMLESS != 0 || wanted.modifiers != 0 {
@@ -108,7 +108,7 @@ impl Ring {
         }
         let open = context.files().get_usable(wanted.descriptor)?;
         if open.file.polling() != Polling::Always {
-            // There is no background thread to wait in.
+            // There is no background thread that could wait for the file.
             return Err(Errno::EOPNOTSUPP);
         }
         match operation {
@@ -130,7 +130,8 @@ impl Ring {
         }
     }
 
-    /// Transfers a registered buffer, in chunks. The caller holds the ring's turn, so that the buffer stays registered.
+    /// Reads or writes a part of a registered buffer, in chunks. The caller holds the ring's mutex `turn`, so the
+    /// buffer stays registered.
     fn fixed(
         &self,
         context: &Context<'_>,
@@ -173,7 +174,7 @@ impl Ring {
     }
 }
 
-/// The offset that selects the file position.
+/// The offset in a submission that stands for the file position.
 const POSITION: u64 = u64::MAX;
 
 fn get(

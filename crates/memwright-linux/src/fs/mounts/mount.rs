@@ -1,4 +1,4 @@
-//! `mount`: mounting a tmpfs, and changing the options of one.
+//! `mount`: mounts a tmpfs, or changes the options of a mounted tmpfs.
 
 use super::{MOST_MOUNTS, Mount, Mounts, covering};
 use crate::{
@@ -17,9 +17,9 @@ impl Mounts {
     /// Mounts a tmpfs on the directory `at`.
     ///
     /// # Errors
-    /// `ENOTDIR`; `EINVAL` for a directory of `/proc` or `/sys`, whose entries are created on lookup; `EBUSY` for the
-    /// root; `ENOENT` if the directory was removed or its file system detached; `ENOSPC` if there are too many mounts
-    /// (`fs.mount-max`).
+    /// `ENOTDIR`; `EINVAL` for a directory of `/proc` or `/sys`, whose entries are created when they are looked up;
+    /// `EBUSY` for the root; `ENOENT` if the directory was removed or its file system detached; `ENOSPC` if there are
+    /// too many mounts (`fs.mount-max`).
     pub fn mount_tmpfs(&self, at: &Arc<Dentry>, tmpfs: Tmpfs, now: Moment) -> Result<(), Errno> {
         if !at.inode.is_directory() {
             return Err(Errno::ENOTDIR);
@@ -54,11 +54,11 @@ impl Mounts {
         })
     }
 
-    /// Changes the options of the tmpfs with this root (Linux 7.2 `fs/namespace.c`, `do_remount`).
+    /// Changes the options of the tmpfs whose root is `root` (Linux 7.2 `fs/namespace.c`, `do_remount`).
     ///
     /// # Errors
-    /// `EINVAL` if it is not the root of a mounted file system, or for invalid options; `EBUSY` for a file system that
-    /// the kernel mounted.
+    /// `EINVAL` for invalid options, or if `root` is not the root of a mounted file system; `EBUSY` for a file system
+    /// that the kernel mounted.
     pub fn remount(
         &self,
         root: &Arc<Dentry>,
@@ -76,7 +76,7 @@ impl Mounts {
         Ok(())
     }
 
-    /// Returns the directory that the file system with this root is mounted on; none for the root of the tree.
+    /// Returns the directory on which the file system whose root is `root` is mounted; `None` for the root of the tree.
     ///
     /// # Errors
     /// `EINVAL` if it is not the root of a mounted file system.

@@ -1,4 +1,5 @@
-//! `umount`: removing an unused file system, or detaching one in use, to be freed with its last user.
+//! `umount`: removes an unused file system, or detaches a file system in use, which is freed when its last user is
+//! gone.
 
 use super::Mounts;
 use crate::{
@@ -10,15 +11,14 @@ use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// References to the root of an unused mount: the mount table, the covered directory, and the caller.
+/// Number of references to the root of an unused mount: those of the mount table, the covered directory and the caller.
 const KNOWN: usize = 3;
 
 impl Mounts {
-    /// Unmounts the file system with this root and frees its files.
+    /// Unmounts the file system whose root is `root`, and frees its files.
     ///
     /// # Errors
-    /// `EINVAL` if it is not a root; `EBUSY` if something in it is in use, and for a file system that the kernel
-    /// mounted.
+    /// `EINVAL` if `root` is not the root of a mount; `EBUSY` if the file system is in use or the kernel mounted it.
     pub fn unmount(&self, root: Arc<Dentry>) -> Result<(), Errno> {
         let at = self.place_of_tmpfs(&root)?;
         let is_bound = || self.is_bound(&root);
@@ -31,11 +31,11 @@ impl Mounts {
         Ok(())
     }
 
-    /// Detaches the file system with this root, and those mounted below it, from the tree even if they are in use. They
-    /// are freed with their last users (Linux 7.2 `fs/namespace.c`, `umount_tree`).
+    /// Detaches the file system whose root is `root`, and the file systems mounted below it, from the tree, even if
+    /// they are in use. Each is freed when its last user is gone (Linux 7.2 `fs/namespace.c`, `umount_tree`).
     ///
     /// # Errors
-    /// `EINVAL` if it is not a root; `EBUSY` for a file system that the kernel mounted; `ENOMEM`.
+    /// `EINVAL` if `root` is not the root of a mount; `EBUSY` if the kernel mounted the file system; `ENOMEM`.
     pub fn detach(&self, root: Arc<Dentry>) -> Result<(), Errno> {
         self.place_of_tmpfs(&root)?;
         let guard = self.names.keep();
@@ -75,8 +75,8 @@ impl Mounts {
         Ok(numbers)
     }
 
-    /// Frees detached file systems without users. Called after a file or directory was released. It does nothing until
-    /// the last user of such a file system is gone, and tears down only those without users.
+    /// Frees detached file systems without users. Called after a file or directory was released. Does nothing unless a
+    /// detached file system may have lost its last user since the last call.
     pub fn reap(&self) {
         if !self.idle.load(Ordering::Relaxed) || !self.idle.swap(false, Ordering::SeqCst) {
             return;
@@ -87,7 +87,8 @@ impl Mounts {
         }
     }
 
-    /// Removes the first unused root at or after `place` from the list of detached ones.
+    /// Removes the first root of an unused file system at or after `place` from the list of detached roots, and returns
+    /// it.
     fn next_abandoned(&self, place: &mut usize) -> Option<Arc<Dentry>> {
         let guard = self.names.keep();
         let mut detached = self.detached.lock();
@@ -97,8 +98,8 @@ impl Mounts {
             }
             let goes = !self.is_bound(root) && self.names.is_abandoned(&guard, root);
             if !goes {
-                // A path walk or a bound socket keeps it. Neither sets `idle` when it ends, so the next call must
-                // check again.
+                // A path walk or a bound socket keeps the file system in use. The end of either does not set `idle`, so
+                // the next call must check again.
                 self.idle.store(true, Ordering::SeqCst);
             }
             goes
@@ -121,9 +122,9 @@ impl Mounts {
     }
 }
 
-/// Removes all entries in this directory and below, which breaks the reference cycles between entries and their
-/// directories. Descends into the first remaining entry and ascends through the parent, so that neither a list nor the
-/// stack grows with the tree.
+/// Removes all entries in and below the directory `root`. This breaks the reference cycles between entries and their
+/// directories. The walk descends into the first remaining entry and ascends through the parent, so that it needs
+/// neither a list nor a stack that grows with the tree.
 pub(super) fn take_down(root: &Arc<Dentry>) {
     let mut here = root.clone();
     loop {

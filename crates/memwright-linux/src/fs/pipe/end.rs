@@ -1,4 +1,4 @@
-//! Pipe ends: the read side, the write side, or both.
+//! Open ends of pipes: the read side, the write side, or both.
 
 use super::{Pipe, Room, Step};
 use crate::{
@@ -27,8 +27,8 @@ pub struct PipeEnd {
 }
 
 impl PipeEnd {
-    /// Opens the pipe for reading, writing or both, without waiting for the other side. `room` is used if the pipe is
-    /// not open yet.
+    /// Opens the pipe for reading, writing or both, without waiting for the other side. If the pipe is not open yet,
+    /// `room` becomes its charge and provides its slots.
     #[must_use]
     pub fn new(
         kernel: &'static Kernel,
@@ -48,8 +48,8 @@ impl PipeEnd {
     /// Opens a named pipe and waits until the other side is open too (`fifo_open` in `fs/pipe.c` of Linux 7.2).
     ///
     /// # Errors
-    /// `ENXIO` for a writer that does not wait if there is no reader, `ERESTARTSYS` after a signal, `ENFILE` and
-    /// `ENOMEM` if there is no room for it.
+    /// `ENXIO` for a non-blocking writer if there is no reader, `ERESTARTSYS` after a signal, `ENFILE` and `ENOMEM` if
+    /// there is no room for the pipe.
     pub fn open_named(
         context: &Context<'_>,
         pipe: &Arc<Pipe>,
@@ -90,7 +90,7 @@ impl PipeEnd {
         Ok(end)
     }
 
-    /// Waits until `look` returns something other than [`Step::Wait`].
+    /// Waits on `queue` until `look` returns something other than [`Step::Wait`].
     fn wait(
         context: &Context<'_>,
         open: &OpenFile,
@@ -121,9 +121,10 @@ impl File for PipeEnd {
     }
 
     fn kernel_bytes(&self) -> u64 {
-        /// A pipe with its inode.
+        /// Estimated size of a pipe with its inode, in bytes.
         const PLAIN: u64 = 1024;
-        // Each end counts half of the pipe: a process that fills pipes for itself has both ends.
+        // Each end reports half of the pipe's memory, because a process that fills a pipe without another reader has
+        // both ends.
         (PLAIN + self.pipe.buffered_bytes()) / 2
     }
 
@@ -165,7 +166,7 @@ impl File for PipeEnd {
                     let look = || self.pipe.next_read(1).0;
                     Self::wait(context, open, &self.pipe.readable, look)?;
                 }
-                // `next_read` returns a page whenever bytes can be moved, so `Moved` without one does not occur.
+                // `next_read` returns a page whenever bytes can be moved, so `Moved` without a page does not occur.
                 (Step::Closed | Step::Moved(_), _) => return Ok(0),
             }
         }
@@ -255,7 +256,7 @@ impl File for PipeEnd {
 }
 
 impl PipeEnd {
-    /// Moves up to `room` bytes from the source into the pipe.
+    /// Copies up to `room` bytes from `source` into the pipe, which has room for them. Returns the number of bytes.
     fn fill(&self, source: &mut Source<'_>, room: usize) -> Result<usize, Errno> {
         let mut done = 0;
         while done < room {
@@ -282,11 +283,12 @@ impl PipeEnd {
         Ok(done)
     }
 
-    /// Puts `length` bytes of user memory at `address` into the pipe (`vmsplice`). Full pages are lent without a copy
-    /// where a page of the pipe begins; the rest is copied. Without `waits`, stops when the pipe is full.
+    /// Puts `length` bytes of user memory at `address` into the pipe (`vmsplice`). A full page is put into the pipe
+    /// without a copy if it goes to the start of a slot; other bytes are copied. Without `waits`, stops when the pipe
+    /// is full. Returns the number of bytes.
     ///
     /// # Errors
-    /// `EFAULT` if the memory cannot be lent, `EAGAIN` if the pipe is full, `EPIPE` without a reader, `ERESTARTSYS`.
+    /// `EFAULT` if the memory is not accessible, `EAGAIN` if the pipe is full, `EPIPE` without a reader, `ERESTARTSYS`.
     pub fn lend(
         &self,
         context: &Context<'_>,
@@ -307,7 +309,7 @@ impl PipeEnd {
         Ok(done)
     }
 
-    /// Puts bytes of one page into the pipe.
+    /// Puts `length` bytes at `at`, which are within one page, into the pipe.
     fn lend_part(
         &self,
         context: &Context<'_>,
@@ -360,7 +362,8 @@ impl PipeEnd {
         }
     }
 
-    /// Copies bytes of a frame into the pipe, which has room for them. The caller holds the write turn.
+    /// Copies `length` bytes of a frame into the pipe, which has room for them. Returns the number of bytes. The caller
+    /// holds the pipe's mutex of writers.
     fn copy_in(&self, frame: Frame, offset: usize, length: usize) -> Result<usize, Errno> {
         let frames = self.pipe.memory.frames();
         let mut buffer = [0; 256];

@@ -1,4 +1,4 @@
-//! Pipes, named and anonymous.
+//! Pipes, both named and anonymous.
 
 mod end;
 pub mod ring;
@@ -25,31 +25,33 @@ use ring::{DEFAULT_PAGES, PIPE_BUF, Ring, Span};
 
 use super::turn::Turn;
 
-/// The page in a slot with data.
+/// The page of a slot that contains data.
 #[derive(Clone, Copy)]
 struct Page {
     frame: Frame,
-    /// A page of user memory, which is full and must not be written through the pipe (`vmsplice`).
+    /// Whether the page belongs to user memory (`vmsplice`). Such a page is full, and the pipe must not write to it.
     lent: bool,
 }
 
 struct State {
     ring: Ring,
-    /// The accounted room of the slots, while the pipe is open.
+    /// The charge for the slots, while the pipe is open.
     room: Option<Room>,
-    /// The page of each slot with data. There are no slots while there is no room.
+    /// The page of each slot, if the slot contains data. There are no slots while the pipe is not open.
     pages: Vec<Option<Page>>,
-    /// A writer is copying into the page after the written bytes.
+    /// Whether a writer is copying into the page after the written bytes.
     writing: bool,
     readers: u32,
     writers: u32,
-    /// How often each side was ever opened: the opener of a named pipe waits for a change.
+    /// How often each side was opened. A thread that opens a named pipe waits until the number of openings of the other
+    /// side changes.
     reader_openings: u64,
     writer_openings: u64,
 }
 
 impl State {
-    /// Reports to the ring whether the free part before the unread bytes of the next page may be written.
+    /// Updates the ring's rule for the page that is read next: if that page belongs to user memory, the free part
+    /// before its unread bytes must not be written.
     fn note_front(&mut self) {
         let front = self.ring.slot(self.ring.used_pages().start);
         let lent = self.pages[front].is_some_and(|page| page.lent);
@@ -57,17 +59,17 @@ impl State {
     }
 }
 
-/// A pipe. Its frames are allocated while they contain data, and count as object pages, so that pipes cannot use the
-/// reserve of the kernel.
+/// A pipe. Each of its frames is allocated only while it contains data. The frames are allocated as object pages, so
+/// that pipes cannot use the frames that are reserved for the kernel.
 pub struct Pipe {
     memory: Arc<Memory>,
     state: Lock<State>,
-    /// Serialise the copies of readers and of writers.
+    /// `reading` serialises the copies of readers, and `writing` those of writers.
     reading: Turn,
     writing: Turn,
-    /// Woken when there is something to read, or the last writer has gone.
+    /// Woken when there is something to read or the last writer closes its end.
     readable: WaitQueue,
-    /// Woken when there is room, or the last reader has gone.
+    /// Woken when there is room or the last reader closes its end.
     writable: WaitQueue,
 }
 
@@ -76,14 +78,14 @@ pub struct Pipe {
 enum Step {
     /// This number of bytes can be moved.
     Moved(usize),
-    /// Nothing now: wait.
+    /// No byte can be moved now: the thread must wait.
     Wait,
-    /// The other side is gone.
+    /// The other side is closed.
     Closed,
 }
 
 impl Pipe {
-    /// Creates a pipe that is not open.
+    /// Creates a pipe of which no side is open.
     #[must_use]
     pub fn new(memory: &Arc<Memory>) -> Self {
         let state = State {
@@ -106,7 +108,8 @@ impl Pipe {
         }
     }
 
-    /// Opens a side, or both. The first opener's `brought` becomes the pipe's room; a later one's is dropped.
+    /// Opens one side of the pipe, or both. If the pipe was not open, `brought` becomes its charge and provides its
+    /// slots, otherwise `brought` is dropped.
     fn open(&self, kernel: &Kernel, brought: Option<Room>, reads: bool, writes: bool) {
         let mut brought = brought;
         {
@@ -167,7 +170,8 @@ impl Pipe {
         }
     }
 
-    /// Returns the next bytes to read, at most `limit`. They stay until they are consumed.
+    /// Returns the location of the next bytes to read, at most `limit` and within one page. The bytes stay in the pipe
+    /// until they are consumed.
     fn next_read(&self, limit: usize) -> (Step, Option<(Frame, Span)>) {
         let state = self.state.lock();
         let Some(span) = state.ring.read_span(limit) else {
@@ -182,7 +186,7 @@ impl Pipe {
         (Step::Moved(span.length), place)
     }
 
-    /// Consumes bytes that were read.
+    /// Consumes `count` bytes, which are within one page, and frees the page if it is used up.
     fn consume(&self, count: usize) {
         let mut state = self.state.lock();
         let writing = state.writing;
@@ -194,7 +198,8 @@ impl Pipe {
         state.note_front();
     }
 
-    /// Returns how much of a write of `length` bytes can be stored now.
+    /// Returns how many bytes of a write of `length` bytes can be stored now, or whether the writer must wait or there
+    /// is no reader.
     fn room(&self, length: usize) -> Step {
         let state = self.state.lock();
         if state.readers == 0 {
@@ -203,17 +208,17 @@ impl Pipe {
         state.ring.admit(length).map_or(Step::Wait, Step::Moved)
     }
 
-    /// Returns where to store the next of `limit` admitted bytes. The page stays until [`Self::finish_write`]. The
-    /// caller holds the write turn.
+    /// Returns the location for the next bytes to write, at most `limit` and within one page. The page stays in its
+    /// slot until [`Self::finish_write`]. The caller holds the mutex `writing`.
     ///
     /// # Errors
-    /// `ENOMEM` if no frame is free.
+    /// `ENOMEM` if no frame is free, `EAGAIN` if the pipe is full.
     fn begin_write(&self, kernel: &Kernel, limit: usize) -> Result<(Frame, Span), Errno> {
         let begun = kernel.with_relief(|| self.try_begin_write(limit));
         begun.map_err(|_| Errno::ENOMEM)?.ok_or(Errno::EAGAIN)
     }
 
-    /// Like [`Self::begin_write`], without direct reclaim; returns `None` if there is no room.
+    /// Like [`Self::begin_write`], but without direct reclaim. Returns `None` if the pipe is full.
     fn try_begin_write(&self, limit: usize) -> Result<Option<(Frame, Span)>, OutOfFrames> {
         let mut state = self.state.lock();
         let Some(span) = state.ring.write_span(limit) else {
@@ -235,8 +240,8 @@ impl Pipe {
         Ok(Some((page.frame, span)))
     }
 
-    /// Takes over a reference to a full page of user memory. Returns it if there is no free slot for it. The caller
-    /// holds the write turn.
+    /// Appends a page of user memory to the pipe without copying, and takes over the reference `frame`. Returns `frame`
+    /// if there is no free slot for a complete page. The caller holds the mutex `writing`.
     fn lend<'a>(&self, frame: FrameRef<'a, M>) -> Option<FrameRef<'a, M>> {
         let mut state = self.state.lock();
         let whole = |span: &Span| span.offset == 0 && span.length == PAGE_SIZE;
@@ -255,7 +260,8 @@ impl Pipe {
         }
     }
 
-    /// Records that `count` bytes were stored in the span that [`Self::begin_write`] returned.
+    /// Records that `count` bytes were stored in the span that [`Self::begin_write`] returned. If the pipe is still
+    /// empty, frees the page.
     fn finish_write(&self, slot: usize, count: usize) {
         let mut state = self.state.lock();
         state.writing = false;
@@ -272,7 +278,7 @@ impl Pipe {
         let mut ready = Readiness::empty();
         if reads {
             ready.set(Readiness::READ, state.ring.readable() > 0);
-            // A named pipe that was never opened for writing is not hung up.
+            // A named pipe that was never opened for writing does not report a hang-up.
             ready.set(
                 Readiness::HANGUP,
                 state.writers == 0 && state.writer_openings > 0,
@@ -297,11 +303,12 @@ impl Pipe {
         self.state.lock().ring.capacity()
     }
 
-    /// Changes the capacity to the next power of two of pages. Returns the new capacity in bytes (`pipe_set_size` in
-    /// `fs/pipe.c` of Linux 7.3).
+    /// Changes the capacity to at least `bytes`, rounded up to a power of two of pages. Returns the new capacity in
+    /// bytes (`pipe_set_size` in `fs/pipe.c` of Linux 7.3).
     ///
     /// # Errors
-    /// `EBUSY` if its contents would not fit, `EPERM` beyond the limits, `EINVAL` for an invalid size, `ENOMEM`.
+    /// `EBUSY` if the contents do not fit in the new capacity or a writer is copying into the pipe, `EPERM` if the
+    /// capacity exceeds a limit and the caller is unprivileged, `EINVAL` for an invalid size, `ENOMEM`.
     pub fn set_capacity(&self, context: &Context<'_>, bytes: usize) -> Result<usize, Errno> {
         let size = rounded_size(bytes).ok_or(Errno::EINVAL)?;
         let pages = size / PAGE_SIZE;
@@ -337,8 +344,8 @@ impl Pipe {
     }
 }
 
-/// Returns the size of a pipe for which `bytes` are requested: a power of two of pages; `None` if the request is too
-/// large (`round_pipe_size` in `fs/pipe.c` of Linux 7.3).
+/// Returns the capacity in bytes of a pipe for which `bytes` bytes are requested: a power of two of pages, or `None` if
+/// the request is too large (`round_pipe_size` in `fs/pipe.c` of Linux 7.3).
 #[must_use]
 pub fn rounded_size(bytes: usize) -> Option<usize> {
     const MOST: usize = 1 << 31;

@@ -1,4 +1,4 @@
-//! The arithmetic of a pipe's ring of pages. It tracks positions and contains no data.
+//! The arithmetic of a pipe's ring of pages. The ring keeps track of positions and contains no data.
 
 use core::ops::Range;
 use memwright_table::PAGE_SIZE;
@@ -6,10 +6,10 @@ use memwright_table::PAGE_SIZE;
 /// Writes of at most this many bytes are atomic.
 pub const PIPE_BUF: usize = 4096;
 
-/// Pages of a new pipe (Linux's `PIPE_DEF_BUFFERS`).
+/// Number of pages of a new pipe (Linux's `PIPE_DEF_BUFFERS`).
 pub const DEFAULT_PAGES: usize = 16;
 
-/// Largest size that an unprivileged owner may request (Linux's `pipe_max_size`), in pages.
+/// Default of the largest size that an unprivileged process is allowed to request (Linux's `pipe_max_size`), in pages.
 pub const MAX_PAGES: usize = 256;
 
 /// A run of bytes within one page of the ring.
@@ -23,13 +23,14 @@ pub struct Span {
     pub length: usize,
 }
 
-/// A ring with two positions that only grow; their difference is the number of bytes in the pipe.
+/// A ring with two positions, in bytes. The difference between them is the number of bytes in the pipe. They grow until
+/// the ring is empty, and then restart at zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
     read: u64,
     written: u64,
     pages: usize,
-    /// The page that is read next must not be written before it is read to its end.
+    /// Whether the page that is read next must not be written before it is read to its end.
     front_kept: bool,
 }
 
@@ -84,27 +85,27 @@ impl Ring {
         })
     }
 
-    /// Returns the next bytes to read, at most `limit`, within one page.
+    /// Returns the location of the next bytes to read, at most `limit` and within one page.
     #[must_use]
     pub fn read_span(&self, limit: usize) -> Option<Span> {
         self.span(self.read, self.readable().min(limit))
     }
 
-    /// Returns the bytes to read after the next `skip`, at most `limit`, within one page.
+    /// Returns the location of the bytes to read after the next `skip` bytes, at most `limit` and within one page.
     #[must_use]
     pub fn span_behind(&self, skip: usize, limit: usize) -> Option<Span> {
         let left = self.readable().saturating_sub(skip);
         self.span(self.read + skip as u64, left.min(limit))
     }
 
-    /// Returns where the next bytes go, at most `limit`, within one page.
+    /// Returns the location for the next bytes to write, at most `limit` and within one page.
     #[must_use]
     pub fn write_span(&self, limit: usize) -> Option<Span> {
         self.span(self.written, self.writable().min(limit))
     }
 
-    /// Records that `length` bytes were read. Returns the slot that became free, if the page was used up or nothing is
-    /// left in it.
+    /// Records that `length` bytes were read. Returns the slot of the page if the page contains no more data and can be
+    /// freed.
     ///
     /// An empty ring restarts at the beginning of a page, so that a pipe whose reader keeps up uses one page instead of
     /// sixteen in turn. While a writer is copying into the page after the written bytes (`writing`), the ring does not
@@ -120,7 +121,8 @@ impl Ring {
             self.written = 0;
             return Some(span.slot);
         }
-        // A writer that wrapped around may have bytes in the front part of the same page, or be about to.
+        // A writer that wrapped around can have stored bytes in the front part of the same page, or can be storing them
+        // now.
         let next_use = (page + self.pages as u64) * PAGE_SIZE as u64;
         let used_to = self.written + u64::from(writing);
         (self.read % PAGE_SIZE as u64 == 0 && used_to <= next_use).then_some(span.slot)
@@ -138,8 +140,8 @@ impl Ring {
         (page % self.pages as u64) as usize
     }
 
-    /// Returns a ring of `pages` pages with the same positions. Returns `None` if the data does not fit, or if two runs
-    /// share a page because the ring is nearly full.
+    /// Returns a ring of `pages` pages with the same positions. Returns `None` if the data does not fit, or if the
+    /// first and last unread bytes are in the same page because the ring is nearly full and wraps around.
     #[must_use]
     pub fn resized(&self, pages: usize) -> Option<Self> {
         let used = self.used_pages();
@@ -153,9 +155,9 @@ impl Ring {
         self.written += length as u64;
     }
 
-    /// Returns how much of a write of `length` bytes may be taken now; `None` if it must wait.
+    /// Returns how many bytes of a write of `length` bytes can be stored now, or `None` if the writer must wait.
     ///
-    /// A write of at most [`PIPE_BUF`] bytes is taken completely or not at all.
+    /// A write of at most [`PIPE_BUF`] bytes is stored completely or not at all.
     #[must_use]
     pub fn admit(&self, length: usize) -> Option<usize> {
         let room = self.writable();
@@ -257,7 +259,7 @@ mod tests {
                 place.map(|span| (span.slot, span.offset, span.length)),
                 Some((0, 0, 100))
             );
-            // The rest of the earlier data is read while the front is written.
+            // The rest of the earlier data is read while a writer copies into the front of the same page.
             assert_eq!(ring.consume(PAGE_SIZE - 100, true), None);
             ring.produce(100);
             assert_eq!(ring.readable(), (pages - 1) * PAGE_SIZE + 100);

@@ -1,4 +1,4 @@
-//! The capacity of pipes, and its accounting to users.
+//! The capacity of pipes, which is accounted to users.
 
 use super::{Page, ring::DEFAULT_PAGES};
 use crate::{
@@ -10,13 +10,13 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use memwright_table::{PAGE_SIZE, Shared, TryPush};
 
-/// Pages of a pipe when its user is over the soft limit (`PIPE_MIN_DEF_BUFFERS` of `fs/pipe.c`).
+/// Number of pages of a new pipe whose user is over the soft limit (`PIPE_MIN_DEF_BUFFERS` of `fs/pipe.c`).
 const FEWEST_PAGES: u64 = 2;
 
-/// The capabilities that exempt from the limits of users (`pipe_is_unprivileged_user`).
+/// The capabilities that exempt a process from the limits on pipes of its user (`pipe_is_unprivileged_user`).
 const UNLIMITED: Capabilities = Capabilities::RESOURCES.union(Capabilities::ADMINISTER);
 
-/// Allocates empty slots.
+/// Allocates `pages` empty slots.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -26,7 +26,8 @@ pub(super) fn slots(pages: usize) -> Result<Vec<Option<Page>>, Errno> {
     Ok(slots)
 }
 
-/// The capacity of a pipe in pages, accounted to the user that opened it.
+/// The charge for the capacity of a pipe, in pages, to the user that opened it. Until the pipe is open, it also holds
+/// the slots.
 pub struct Room {
     user: Shared<User>,
     pages: u64,
@@ -34,10 +35,11 @@ pub struct Room {
 }
 
 impl Room {
-    /// Creates the room of a pipe that the caller opens (`alloc_pipe_info` in `fs/pipe.c` of Linux 7.3).
+    /// Charges the calling process's user for a pipe that the process opens, and allocates the slots (`alloc_pipe_info`
+    /// in `fs/pipe.c` of Linux 7.3).
     ///
     /// # Errors
-    /// `ENFILE` if the user has too many pages, `ENOMEM`.
+    /// `ENFILE` if the pipes of the user have too many pages, `ENOMEM`.
     pub fn new(context: &Context<'_>) -> Result<Self, Errno> {
         let limits = &context.kernel.file_limits;
         let mut pages = DEFAULT_PAGES as u64;
@@ -61,17 +63,17 @@ impl Room {
         Ok(room)
     }
 
-    /// Accounts `pages` instead of the present number. Returns the user's total after that.
+    /// Accounts `pages` pages instead of the present number. Returns the user's new total.
     fn count(&mut self, pages: u64) -> u64 {
         let all = self.user.pipe_pages.add(pages);
         self.user.pipe_pages.remove(self.pages);
         all - core::mem::replace(&mut self.pages, pages)
     }
 
-    /// Changes the number of pages.
+    /// Changes the number of pages that are accounted.
     ///
     /// # Errors
-    /// `EPERM` if it grows and the user would have too many.
+    /// `EPERM` if the number grows and the user's total would exceed a limit.
     pub(super) fn resize(
         &mut self,
         context: &Context<'_>,

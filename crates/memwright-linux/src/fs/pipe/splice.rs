@@ -1,14 +1,14 @@
-//! Moving data between a pipe and another file or pipe inside the kernel (Linux 7.3 `fs/splice.c`).
+//! Moves data between a pipe and another file or pipe inside the kernel (Linux 7.3 `fs/splice.c`).
 //!
-//! Data is copied, at most one page at a time. The thread holds the pipe's turn meanwhile, as Linux holds the pipe's
-//! lock.
+//! Data is copied, at most one page at a time. The copying thread holds the pipe's sleeping mutex, as it holds the
+//! pipe's mutex on Linux.
 
 use super::{Pipe, PipeEnd, Step};
 use crate::{context::Context, errno::Errno, sync::pause_point};
 use alloc::vec::Vec;
 use memwright_table::{PAGE_SIZE, TryPush};
 
-/// Maximum bytes of a pipe that are passed on together, so that they can form one message.
+/// Maximum number of bytes of a pipe that one call passes on, so that they can form one message.
 const TOGETHER: usize = 16 * PAGE_SIZE;
 
 /// Allocates a buffer of kernel memory.
@@ -19,8 +19,8 @@ fn buffer(length: usize) -> Result<Vec<u8>, Errno> {
 }
 
 impl Pipe {
-    /// Copies unread bytes after the first `skip` into `buffer` without consuming them. Returns their number, which may
-    /// be smaller than the buffer at the end of a page.
+    /// Copies the unread bytes after the first `skip` unread bytes into `buffer` without consuming them. Copying stops
+    /// at the end of a page. Returns the number of bytes copied.
     fn peek(&self, skip: usize, buffer: &mut [u8]) -> usize {
         let state = self.state.lock();
         let Some(span) = state.ring.span_behind(skip, buffer.len()) else {
@@ -46,7 +46,7 @@ impl Pipe {
         done
     }
 
-    /// Consumes bytes of several pages.
+    /// Consumes `count` bytes, or all if there are fewer. They can be in several pages.
     fn consume_all(&self, count: usize) {
         let mut left = count;
         while left > 0 {
@@ -58,12 +58,12 @@ impl Pipe {
         }
     }
 
-    /// Returns whether there is something to read.
+    /// Returns [`Step::Moved`] if there is something to read, else whether a reader must wait or there is no writer.
     fn filled(&self) -> Step {
         self.next_read(1).0
     }
 
-    /// Returns how many bytes fit.
+    /// Returns how many bytes fit, or whether a writer must wait or there is no reader.
     fn free(&self) -> Step {
         let state = self.state.lock();
         match state.ring.writable() {
@@ -75,7 +75,7 @@ impl Pipe {
 }
 
 impl PipeEnd {
-    /// Waits until there is something to read. Returns false if there is no writer left.
+    /// Waits until there is something to read. Returns `false` if there is nothing to read and no writer is left.
     ///
     /// # Errors
     /// `EAGAIN` unless `waits`, `ERESTARTSYS`.
@@ -94,7 +94,7 @@ impl PipeEnd {
         }
     }
 
-    /// Waits until there is room. Returns the number of bytes that fit.
+    /// Waits until the pipe has room. Returns the number of bytes that fit.
     ///
     /// # Errors
     /// `EPIPE` without a reader, `EAGAIN` unless `waits`, `ERESTARTSYS`.
@@ -118,10 +118,10 @@ impl PipeEnd {
         Ok(room)
     }
 
-    /// Fills the pipe with up to `length` bytes from `get`, as far as they fit, until `get` returns fewer bytes than
-    /// requested. Returns the number of bytes. `get` receives the number of bytes so far and a buffer: the rest of a
-    /// page, which is allocated in the pipe by then; or, if it returns `messages`, a buffer for one complete message,
-    /// and only once.
+    /// Fills the pipe with up to `length` bytes from `get`. Stops when the pipe is full or `get` returns fewer bytes
+    /// than requested. Returns the number of bytes stored. `get` receives the number of bytes stored so far and a
+    /// buffer to fill. Without `messages`, the buffer has the size of the rest of a page of the pipe, which is
+    /// allocated before `get` runs. With `messages`, `get` is called once, with a buffer for one complete message.
     ///
     /// # Errors
     /// Those of [`Self::await_room`], `ENOMEM`, and those of `get` unless it has returned bytes before.
@@ -137,7 +137,7 @@ impl PipeEnd {
         let (turn, room) = loop {
             self.await_room(context, waits)?;
             let turn = self.pipe.writing.take(context)?;
-            // Another thread may have filled the pipe before this thread got the turn.
+            // Another thread may have filled the pipe before this thread acquired the mutex.
             if let Step::Moved(room) = self.pipe.free() {
                 break (turn, room);
             }
@@ -169,7 +169,8 @@ impl PipeEnd {
         result.map(|()| 0)
     }
 
-    /// Fills the rest of a page from `get`. Returns the number of bytes that it returned, and the number requested.
+    /// Fills the rest of a page of the pipe from `get`. Returns the number of bytes that `get` returned, and the number
+    /// requested of it.
     fn fill_page(
         &self,
         buffer: &mut [u8],
@@ -189,9 +190,9 @@ impl PipeEnd {
         (got, span.length)
     }
 
-    /// Passes up to `length` bytes of the pipe to `put` until it takes none or the pipe is empty. Returns the number of
-    /// bytes taken. `put` receives the number of bytes taken so far and the data; what it does not take stays in the
-    /// pipe.
+    /// Passes up to `length` bytes of the pipe to `put`. Stops when `put` takes none or the pipe is empty. Returns the
+    /// number of bytes taken. `put` receives the number of bytes taken so far and the data; the data that `put` does
+    /// not take stays in the pipe.
     ///
     /// # Errors
     /// Those of [`Self::await_bytes`], `ENOMEM`, and those of `put` unless it has taken bytes before.
@@ -238,8 +239,8 @@ impl PipeEnd {
         result.map(|()| 0)
     }
 
-    /// Copies up to `length` bytes of the pipe into another one, as far as they are available and fit. With `moves`,
-    /// they are removed from this pipe. Returns the number of bytes.
+    /// Copies up to `length` bytes of this pipe into `to`: as many as are available and fit. With `moves`, the copied
+    /// bytes are removed from this pipe. Returns the number of bytes copied.
     ///
     /// # Errors
     /// Those of [`Self::await_bytes`], and of [`Self::await_room`] for the other pipe; `ENOMEM`.
@@ -294,8 +295,8 @@ impl PipeEnd {
         }
     }
 
-    /// Stores bytes, for which there is room. Returns how many were stored before memory ran out. The caller holds the
-    /// write turn.
+    /// Appends `bytes`, for which the pipe has room. Returns the number of bytes stored, which is smaller if memory
+    /// runs out. The caller holds the mutex of writers.
     ///
     /// # Errors
     /// `ENOMEM` if no byte could be stored.

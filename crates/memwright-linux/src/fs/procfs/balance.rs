@@ -1,5 +1,5 @@
 //! Controls of NUMA balancing: `/proc/sys/kernel/numa_balancing`, and `/sys/kernel/debug/sched/numa_balancing` (Linux
-//! 7.2 `kernel/sched/debug.c`). All threads share one scan period, which does not adapt to a thread.
+//! 7.2 `kernel/sched/debug.c`). All threads share one scan period, which does not adapt to individual threads.
 
 use super::{
     node::{FixedDirectory, ProcNode, SystemControl},

@@ -39,7 +39,7 @@ type GroupReader = fn(&Context<'_>, &Cgroup, &mut Text) -> fmt::Result;
 /// Handles a write to a cgroup's file.
 type GroupWriter = fn(&Context<'_>, &Arc<Cgroup>, &[u8]) -> Result<(), Errno>;
 
-/// Returns a number that changes whenever the text of a cgroup's file does.
+/// Returns a number that changes whenever the text of a cgroup's file changes.
 type GroupMark = fn(&Kernel, &Cgroup) -> u64;
 
 /// A file in each cgroup's directory.
@@ -50,7 +50,7 @@ pub struct GroupFile {
     pub(super) read: GroupReader,
     /// Handles a write to it.
     pub(super) store: Option<GroupWriter>,
-    /// The change counter of its text, if pollers are notified of changes.
+    /// Returns the change counter of its text; `None` for a file whose pollers are not notified of changes.
     pub(super) mark: Option<GroupMark>,
 }
 
@@ -93,7 +93,8 @@ const fn told(name: &'static str, read: GroupReader, mark: GroupMark) -> GroupFi
     }
 }
 
-/// The files of every cgroup, followed by those that exist only while the memory controller is enabled.
+/// The files of a cgroup: first those that every cgroup has, then those that exist only while the memory controller is
+/// enabled.
 static FILES: [GroupFile; 12] = [
     shown("cgroup.controllers", group_controllers),
     told("cgroup.events", state, populated),
@@ -140,7 +141,7 @@ static FILES: [GroupFile; 12] = [
 
 /// The number of files that exist without the memory controller.
 const PLAIN_FILES: usize = 4;
-/// Inode numbers reserved for each cgroup.
+/// Number of inode numbers that are reserved for each cgroup.
 const NUMBERS: u64 = 64;
 
 fn files(context: &Context<'_>) -> &'static [GroupFile] {
@@ -169,14 +170,15 @@ fn file(id: u32, index: usize) -> Child {
     }
 }
 
-/// Looks up a name in the root directory.
+/// Looks up `name` in the root directory. Returns `None` if there is no such entry.
 pub(super) fn root_child(context: &Context<'_>, name: &[u8]) -> Option<Child> {
     let group = || context.kernel.cgroups.named(name);
     ROOT.child(name)
         .or_else(|| group().map(|group| directory(group.id)))
 }
 
-/// Looks up a name in a cgroup's directory.
+/// Looks up `name` in the directory of the cgroup `id`. Returns `None` if there is no such file or the cgroup was
+/// removed.
 pub(super) fn child(context: &Context<'_>, id: u32, name: &[u8]) -> Option<Child> {
     context.kernel.cgroups.get(id)?;
     let mut files = files(context).iter();
@@ -184,10 +186,10 @@ pub(super) fn child(context: &Context<'_>, id: u32, name: &[u8]) -> Option<Child
     Some(file(id, index))
 }
 
-/// The directory position of the first cgroup in the root.
+/// The position in the root directory of the first cgroup.
 const GROUPS: u64 = 256;
 
-/// Passes the entries of the root from `position` on to `emit`.
+/// Passes the entries of the root directory from `position` on to `emit`, until `emit` returns `false`.
 pub(super) fn list_root(
     context: &Context<'_>,
     position: &mut u64,
@@ -215,7 +217,7 @@ pub(super) fn list_root(
     }
 }
 
-/// Passes the entries of a cgroup from `position` on to `emit`.
+/// Passes the entries of the directory of the cgroup `id` from `position` on to `emit`, until `emit` returns `false`.
 ///
 /// # Errors
 /// `ENODEV` if it was removed.
@@ -244,17 +246,17 @@ pub(super) fn find(context: &Context<'_>, id: u32) -> Result<Arc<Cgroup>, Errno>
 }
 
 impl ProcNode {
-    /// Returns whether it is a cgroup or the root of all cgroups.
+    /// Returns whether the node is the directory of a cgroup, or the root directory of all cgroups.
     #[must_use]
     pub const fn is_cgroup(&self) -> bool {
         matches!(self, Self::Cgroups | Self::Cgroup(_))
     }
 
-    /// Creates the directory `name` in this one.
+    /// Creates the directory `name` in this directory.
     ///
     /// # Errors
-    /// `EPERM` where directories cannot be created, `EAGAIN` in a cgroup, which cannot have children; those of
-    /// `Cgroups::make`.
+    /// `EPERM` if directories cannot be created in this directory; `EAGAIN` in the directory of a cgroup, because
+    /// cgroups have no children in this kernel; and those of `Cgroups::make`.
     pub fn make_directory(&self, context: &Context<'_>, name: &[u8]) -> Result<(), Errno> {
         match self {
             Self::Cgroups => context.kernel.cgroups.make(context.kernel, name),
@@ -266,7 +268,7 @@ impl ProcNode {
     /// Removes this directory.
     ///
     /// # Errors
-    /// `EPERM` if it cannot be removed; those of `Cgroups::remove`.
+    /// `EPERM` if this directory cannot be removed, and those of `Cgroups::remove`.
     pub fn remove_directory(&self, context: &Context<'_>) -> Result<(), Errno> {
         match self {
             Self::Cgroup(id) => context.kernel.cgroups.remove(context.kernel, *id),
@@ -274,7 +276,7 @@ impl ProcNode {
         }
     }
 
-    /// Returns the type of the file system that is mounted on this directory of `/sys`.
+    /// Returns the type of the file system that the kernel mounts on this directory of `/sys`, if any.
     pub(super) fn covered_by(&self) -> Option<FileSystemKind> {
         matches!(self, Self::Cgroups).then_some(FileSystemKind::Cgroup)
     }
@@ -291,7 +293,8 @@ fn write_limit(text: &mut Text, pages: u64) -> fmt::Result {
     }
 }
 
-/// Parses a limit: `max`, or bytes with an optional unit, rounded down to pages (`page_counter_memparse`).
+/// Parses a limit, which is `max` or a number of bytes with an optional unit. Returns the limit in pages, rounded down
+/// (`page_counter_memparse`).
 fn limit(bytes: &[u8]) -> Result<u64, Errno> {
     let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
     let text = text.trim();
@@ -340,8 +343,8 @@ static SUBTREE: SystemControl = SystemControl {
     },
 };
 
-/// Parses a write to `cgroup.subtree_control`: whether it enables or disables the memory controller, the only one;
-/// `None` if it does neither.
+/// Parses a write to `cgroup.subtree_control`. Returns whether the write enables or disables the memory controller,
+/// which is the only controller, or `None` if it does neither.
 fn switched(bytes: &[u8]) -> Result<Option<bool>, Errno> {
     let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
     let mut on = None;
@@ -364,10 +367,10 @@ fn processes(context: &Context<'_>, group: &Cgroup, text: &mut Text) -> fmt::Res
     write_ids(context, text, |process| group.has(process))
 }
 
-/// Process ids that are collected in one batch.
+/// Number of process ids that are collected in one batch.
 const TOGETHER: usize = 256;
 
-/// Writes the ids of living processes that satisfy `wanted`. The cursor is the id after the last one written.
+/// Writes the ids of living processes that satisfy `wanted`. The cursor is one more than the last id written.
 fn write_ids(
     context: &Context<'_>,
     text: &mut Text,
@@ -382,7 +385,7 @@ fn write_ids(
     })
 }
 
-/// Moves the process with the written id into `group`; id 0 is the writer itself.
+/// Moves the process whose id `bytes` contains into `group`. The id 0 stands for the calling process.
 fn enter(context: &Context<'_>, bytes: &[u8], group: Option<Arc<Cgroup>>) -> Result<(), Errno> {
     let id = number(bytes).ok_or(Errno::EINVAL)?;
     let process: Arc<Process> = if id == 0 {
@@ -399,7 +402,7 @@ fn populated(kernel: &Kernel, group: &Cgroup) -> u64 {
     u64::from(group.members(kernel).next().is_some())
 }
 
-/// Returns the sum of the counters in `memory.events`.
+/// Returns the sum of the counters in `memory.events`, which changes when one of them does.
 fn happened(_kernel: &Kernel, group: &Cgroup) -> u64 {
     let events = &group.events;
     let counts = [&events.max, &events.out_of_memory, &events.killed];
@@ -407,7 +410,7 @@ fn happened(_kernel: &Kernel, group: &Cgroup) -> u64 {
     counts.iter().sum()
 }
 
-/// Returns the sum of the counters in `memory.swap.events`.
+/// Returns a sum of the counters in `memory.swap.events`, which changes when one of them does.
 fn swap_failed(kernel: &Kernel, group: &Cgroup) -> u64 {
     let swap = kernel.memory.swap();
     2 * swap.refused_to(group.memcg) + swap.full_for(group.memcg)

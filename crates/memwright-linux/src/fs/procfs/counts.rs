@@ -1,4 +1,4 @@
-//! Counts locked frames on demand; no counter is maintained.
+//! Counts locked frames when a file that contains their number is read. The kernel maintains no counter of them.
 
 use crate::{context::Context, paged::Paged};
 use core::fmt;
@@ -17,7 +17,7 @@ impl FrameSet {
         Ok(Self(set))
     }
 
-    /// Adds `count` frames, starting with `first`.
+    /// Adds the `count` frames that start with `first`.
     fn insert(&mut self, first: Frame, count: u32) {
         let first = first.number() as usize;
         for number in first..first + count as usize {
@@ -30,10 +30,11 @@ impl FrameSet {
     }
 }
 
-/// Counts the resident frames of locked areas in all processes, each frame once (`NR_MLOCK` of Linux 7.2).
+/// Returns the number of resident frames in locked areas of all processes. A frame that several processes map is
+/// counted once (`NR_MLOCK` of Linux 7.2).
 ///
 /// # Errors
-/// The heap is exhausted.
+/// [`fmt::Error`] if the heap is exhausted.
 pub fn locked(context: &Context<'_>) -> Result<u64, fmt::Error> {
     let kernel = context.kernel;
     let mut found: Option<FrameSet> = None;

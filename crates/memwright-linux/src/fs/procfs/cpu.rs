@@ -1,4 +1,4 @@
-//! `/proc` files about the CPUs: their features, times, interrupts and load.
+//! Files of `/proc` about the CPUs: their features, times, interrupts and load.
 
 use super::{Text, stub::stubs};
 use crate::{
@@ -38,9 +38,9 @@ fn all(host: &dyn Host) -> impl Iterator<Item = CpuId> + use<> {
     (0..host.cpu_count() as u16).map(CpuId::new)
 }
 
-/// The CPUID leaves that `/proc/cpuinfo` reports.
+/// Access to the CPUID leaves that `/proc/cpuinfo` reports.
 trait Identified {
-    /// Returns the four registers of a leaf.
+    /// Returns the registers EAX to EDX of a leaf.
     fn leaf(&self, leaf: u32) -> [u32; 4];
 }
 
@@ -50,7 +50,7 @@ impl Identified for &dyn Host {
     }
 }
 
-/// Writes the bytes of some registers as text, without NULs.
+/// Writes the bytes of `registers` as text, without NULs.
 fn write_registers(text: &mut dyn Write, registers: &[u32]) -> fmt::Result {
     let bytes = registers.iter().flat_map(|register| register.to_le_bytes());
     bytes
@@ -58,7 +58,7 @@ fn write_registers(text: &mut dyn Write, registers: &[u32]) -> fmt::Result {
         .try_for_each(|byte| text.write_char(byte as char))
 }
 
-/// Decodes a processor signature into family, model and stepping (Intel's manual, CPUID leaf 1).
+/// Returns the family, model and stepping that a processor signature encodes (Intel's manual, CPUID leaf 1).
 fn signature(word: u32) -> (u32, u32, u32) {
     let (family, model, stepping) = (word >> 8 & 0xf, word >> 4 & 0xf, word & 0xf);
     let full_family = if family == 0xf {
@@ -154,8 +154,8 @@ const FEATURES: &[(u32, usize, u32, &str)] = &[
     (7, 3, 4, "fsrm"),
 ];
 
-/// `/proc/cpuinfo` (`arch/x86/kernel/cpu/proc.c` of Linux 7.2), from CPUID. One instruction takes a nanosecond, so
-/// the frequency is known.
+/// Writes `/proc/cpuinfo` from the CPUID leaves (`arch/x86/kernel/cpu/proc.c` of Linux 7.2). On this machine, an
+/// instruction takes a nanosecond, which determines the frequency.
 pub fn cpuinfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let host = context.kernel.host;
     let [highest, first, third, second] = host.leaf(0);
@@ -214,7 +214,7 @@ pub fn cpuinfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     Ok(())
 }
 
-/// The rows of `/proc/interrupts`: name, kind, description.
+/// The rows of `/proc/interrupts`: name, kind and description of an interrupt.
 const INTERRUPTS: [(&str, InterruptKind, &str); InterruptKind::COUNT] = [
     ("LOC", InterruptKind::Timer, "Local timer interrupts"),
     ("RES", InterruptKind::Reschedule, "Rescheduling interrupts"),
@@ -222,8 +222,8 @@ const INTERRUPTS: [(&str, InterruptKind, &str); InterruptKind::COUNT] = [
     ("TLB", InterruptKind::Invalidation, "TLB shootdowns"),
 ];
 
-/// `/proc/interrupts` (`arch_show_interrupts` in `arch/x86/kernel/irq.c` of Linux 7.2), with the interrupts that exist
-/// here.
+/// Writes the rows of `/proc/interrupts` for the interrupts that this kernel has (`arch_show_interrupts` in
+/// `arch/x86/kernel/irq.c` of Linux 7.2).
 pub fn interrupts(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let host = context.kernel.host;
     text.write_str("    ")?;
@@ -241,13 +241,13 @@ pub fn interrupts(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     Ok(())
 }
 
-/// Returns the ticks that a CPU spent in user mode, in the kernel and idle.
+/// Returns the clock ticks that a CPU spent in user mode, in the kernel and idle.
 fn times(host: &dyn Host, cpu: CpuId) -> [u64; 3] {
     let times = host.times(cpu);
     [times.user, times.system, times.idle].map(ticks)
 }
 
-/// Writes the times of one CPU or of all.
+/// Writes the times of one CPU, or the sums of the times of all CPUs.
 fn write_times(text: &mut Text, [user, system, idle]: [u64; 3]) -> fmt::Result {
     write!(
         text,
@@ -256,7 +256,7 @@ fn write_times(text: &mut Text, [user, system, idle]: [u64; 3]) -> fmt::Result {
     writeln!(text, " {STOLEN} {GUEST} {GUEST_NICE}")
 }
 
-/// `/proc/stat` (`fs/proc/stat.c` of Linux 7.2), with the rows that are supported.
+/// Writes the rows of `/proc/stat` that are supported (`fs/proc/stat.c` of Linux 7.2).
 pub fn stat(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let kernel = context.kernel;
     let host = kernel.host;
@@ -284,7 +284,7 @@ pub fn stat(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "procs_blocked {BLOCKED}")
 }
 
-/// `/proc/uptime`: the time since boot, and the idle time of all CPUs together.
+/// Writes `/proc/uptime`: the time since boot, and the sum of the idle times of all CPUs.
 pub fn uptime(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let host = context.kernel.host;
     let now = host.now();
@@ -295,7 +295,7 @@ pub fn uptime(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{up}.{up_rest:02} {idle}.{idle_rest:02}")
 }
 
-/// `/proc/loadavg` (`fs/proc/loadavg.c` of Linux 7.2).
+/// Writes `/proc/loadavg` (`fs/proc/loadavg.c` of Linux 7.2).
 pub fn load(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let kernel = context.kernel;
     for load in kernel.scheduler.load_averages(kernel.host.now()) {

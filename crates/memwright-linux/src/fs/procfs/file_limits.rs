@@ -1,4 +1,4 @@
-//! `/proc/sys/fs`: limits of open files, of what epolls watch and of pipes.
+//! `/proc/sys/fs`: the limits on open files, on watches of epolls and on pipes.
 
 use super::{
     node::SystemControl,
@@ -58,7 +58,8 @@ pub static LARGEST_PIPE: SystemControl = SystemControl {
     },
 };
 
-/// `/proc/sys/fs/file-nr`: open files, allocated ones that are not open (there are none), and the limit.
+/// Writes `/proc/sys/fs/file-nr`: the number of open files, the number of free file structures, which is always 0, and
+/// the limit.
 pub fn open_files(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let open = context.kernel.mounts.open.total();
     let most = &context.kernel.file_limits.open_files;
@@ -75,7 +76,7 @@ fn show(
     writeln!(text, "{value}")
 }
 
-/// Parses a number that fits a `long` of Linux.
+/// Parses a number that fits in a `long` of Linux.
 fn plain(bytes: &[u8]) -> Result<u64, Errno> {
     let value = setting(bytes)?;
     if value > i64::MAX as u64 {

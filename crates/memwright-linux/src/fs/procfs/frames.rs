@@ -13,10 +13,10 @@ use memwright_table::{Frame, FrameKind};
 
 /// Size of a word in bytes.
 const WORD: usize = 8;
-/// Words that are computed at a time.
+/// Number of words that are computed at a time.
 const CHUNK: usize = 64;
 
-/// The meaning of the words.
+/// The contents of the words of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameWord {
     /// The number of entries that map the frame.
@@ -45,8 +45,8 @@ mod flag {
     pub const RESERVED: u64 = 1 << 32;
 }
 
-/// Returns the flags of a frame (`stable_page_flags` in `fs/proc/page.c` of Linux 7.2). `None` means that there is no
-/// memory.
+/// Returns the flags of a frame (`stable_page_flags` in `fs/proc/page.c` of Linux 7.2). `kind` is `None` for a frame
+/// number without memory.
 fn flags(kind: Option<FrameKind>, mapped: bool) -> u64 {
     let shown = if mapped { flag::MAPPED } else { 0 };
     match kind {
@@ -72,8 +72,8 @@ fn flags(kind: Option<FrameKind>, mapped: bool) -> u64 {
     }
 }
 
-/// Returns the additional flags of a frame in a folio of this order; none for order 0. It does not matter how the folio
-/// is mapped.
+/// Returns the additional flags of a frame that is in a folio of order `order`. For order 0, there are none. The flags
+/// do not depend on how the folio is mapped.
 const fn folio_flags(number: u32, order: u8, pooled: bool) -> u64 {
     if order == 0 {
         return 0;
@@ -87,7 +87,7 @@ const fn folio_flags(number: u32, order: u8, pooled: bool) -> u64 {
     place | if pooled { 0 } else { flag::HUGE_PAGE }
 }
 
-/// Returns the word of a frame in a folio of this order.
+/// Returns the word for the frame `number`, which is in a folio of order `order`.
 fn word(memory: &Memory, number: u32, order: u8, what: FrameWord) -> u64 {
     let frames = memory.frames();
     let kind = frames.kind_at(number);
@@ -110,7 +110,7 @@ fn word(memory: &Memory, number: u32, order: u8, what: FrameWord) -> u64 {
     }
 }
 
-/// An open file of words.
+/// An open `/proc/kpageflags` or `/proc/kpagecount`.
 pub struct FrameFile(pub FrameWord);
 
 impl File for FrameFile {

@@ -77,7 +77,7 @@ pub(super) fn settings<'a>(context: &'a Context<'_>) -> &'a HugeSettings {
     context.kernel.memory.huge()
 }
 
-/// Writes all choices, with the active one in brackets.
+/// Writes all choices, with the active choice in brackets.
 pub(super) fn choice(text: &mut Text, words: &[&str], chosen: usize) -> fmt::Result {
     for (index, word) in words.iter().enumerate() {
         let space = if index == 0 { "" } else { " " };
@@ -111,7 +111,7 @@ static ENABLED: SystemControl = SystemControl {
     },
 };
 
-/// See [`DEFRAG_STUB`].
+/// `defrag`. See [`DEFRAG_STUB`].
 static DEFRAG: SystemControl = SystemControl {
     read: |context, text| {
         let now = settings(context).defrag.load(Ordering::Relaxed);
@@ -154,7 +154,7 @@ static ZERO_PAGE: SystemControl = SystemControl {
     },
 };
 
-/// See [`SCAN_DEFRAG_STUB`].
+/// `khugepaged/defrag`. See [`SCAN_DEFRAG_STUB`].
 static SCAN_DEFRAG: SystemControl = SystemControl {
     read: |context, text| read_switch(text, settings(context).scan.defrag.load(Ordering::Relaxed)),
     store: |context, bytes| {
@@ -222,7 +222,7 @@ fn store_number(
     Ok(())
 }
 
-/// `hpage_pmd_size`: the size of a huge page in bytes.
+/// Writes `hpage_pmd_size`, the size of a huge page in bytes.
 fn size(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{SIZE_STUB}")
 }

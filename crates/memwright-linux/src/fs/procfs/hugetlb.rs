@@ -11,7 +11,7 @@ use memwright_table::PoolCounts;
 
 use ProcNode::{Fixed, SystemControl as Control, SystemText};
 
-/// `/sys/kernel/mm/hugepages`. There is one size.
+/// `/sys/kernel/mm/hugepages`. There is one size of huge pages.
 pub static SIZES: FixedDirectory = FixedDirectory {
     first: 0x1100,
     entries: &[("hugepages-2048kB", 0o555, Fixed(&SIZE))],
@@ -34,7 +34,7 @@ static PAGES: SystemControl = SystemControl {
     store: |context, bytes| resize(context, attribute(bytes)?),
 };
 
-/// `nr_overcommit_hugepages`: by how many surplus pages it may grow on demand.
+/// `nr_overcommit_hugepages`: the maximum number of surplus pages by which the pool grows on demand.
 static MOST_SURPLUS: SystemControl = SystemControl {
     read: most_surplus,
     store: |context, bytes| set_most_surplus(context, attribute(bytes)?),

@@ -1,4 +1,4 @@
-//! Listing the directories of `/proc` and `/sys`.
+//! Lists the directories of `/proc` and `/sys`.
 
 use super::{
     ProcNode, cgroup, fixed,
@@ -12,10 +12,10 @@ use crate::{
     short::Short,
 };
 
-/// The position of the first process in the root, after the fixed entries.
+/// The position of the first process in `/proc`, after the fixed entries.
 const PROCESSES: u64 = 256;
 
-/// Parses a canonical decimal number, as in names of `/proc`: without sign or leading zero.
+/// Parses a decimal number without sign or leading zeros, as in names of `/proc`. Returns `None` for any other name.
 #[must_use]
 pub fn decimal(name: &[u8]) -> Option<u32> {
     let digits = name.iter().all(u8::is_ascii_digit);
@@ -28,7 +28,7 @@ pub fn decimal(name: &[u8]) -> Option<u32> {
 
 pub(super) type Emit<'a> = &'a mut dyn FnMut(DirectoryEntry<'_>) -> bool;
 
-/// Emits one entry whose name is a number.
+/// Passes the entry whose name is `number` to `emit`. Returns `false` if it did not fit.
 fn numbered(child: &Child, number: u64, next: u64, emit: Emit<'_>) -> bool {
     let name = Short::of(format_args!("{number}"));
     emit(DirectoryEntry {
@@ -39,8 +39,9 @@ fn numbered(child: &Child, number: u64, next: u64, emit: Emit<'_>) -> bool {
     })
 }
 
-/// Emits the entries from `position` on; positions start at 2, after `.` and `..`. `entry` returns the inode number,
-/// type and name of the entry at an index, or `None` after the last. Returns false if an entry did not fit.
+/// Passes the entries from `position` on to `emit`. Their positions start at 2, after `.` and `..`. `entry` returns the
+/// inode number, type and name of the entry at an index, or `None` after the last entry. Returns `false` if an entry
+/// did not fit.
 pub(super) fn list_entries(
     position: &mut u64,
     emit: Emit<'_>,
@@ -65,8 +66,8 @@ pub(super) fn list_entries(
 }
 
 impl FixedDirectory {
-    /// Emits the entries from `position` on; positions start at 2, after `.` and `..`. Returns false if an entry did
-    /// not fit.
+    /// Passes the entries from `position` on to `emit`. Their positions start at 2, after `.` and `..`. Returns `false`
+    /// if an entry did not fit.
     pub(super) fn list(&self, position: &mut u64, emit: Emit<'_>) -> bool {
         list_entries(position, emit, |index| {
             let (name, _, node) = self.entries.get(index)?;
@@ -76,10 +77,10 @@ impl FixedDirectory {
 }
 
 impl ProcNode {
-    /// Emits the entries of a directory from `position` on.
+    /// Passes the entries of this directory from `position` on to `emit`.
     ///
     /// # Errors
-    /// `ENOTDIR`; `ENOENT` if the process has exited.
+    /// `ENOTDIR` if the node is not a directory, `ENOENT` if the process has exited.
     pub fn entries(
         &self,
         context: &Context<'_>,

@@ -13,13 +13,13 @@ stubs! {
     MISSED_REST: "/proc/lock_stat" "line missed: bounced, shared and waited" Number(0), "The row has a single count.";
 }
 
-/// `/proc/lock_stat`: lock statistics. It has the purpose of its namesake in Linux 7.2
-/// (`kernel/locking/lockdep_proc.c`), but a format of its own.
+/// `/proc/lock_stat`: lock statistics. The file has the purpose of the file with this name in Linux 7.2
+/// (`kernel/locking/lockdep_proc.c`), but another format.
 pub static LOCK_STATISTICS: SystemControl = SystemControl { read, store };
 
-/// Writes one row for each lock rank, then one for each kind of cache line: how many locks were taken or lines written,
-/// how many of these another CPU wrote last, how many words or lines more than one CPU wrote, and how many acquisitions
-/// had to wait.
+/// Writes a row for each lock rank, and then a row for each kind of cache line. A row contains the number of
+/// acquisitions or writes, how many of these found that another CPU had written the word or line last, the number of
+/// words or lines that more than one CPU wrote, and the number of acquisitions that had to wait.
 fn read(_: &Context<'_>, text: &mut Text) -> fmt::Result {
     if !stat::is_on() {
         return writeln!(text, "off: the policy locks=count takes lock statistics");
@@ -57,7 +57,7 @@ fn read(_: &Context<'_>, text: &mut Text) -> fmt::Result {
     )
 }
 
-/// A written 0 clears the statistics, as on Linux.
+/// Handles a write: as on Linux, 0 clears the statistics.
 fn store(_: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
     match bytes.trim_ascii() {
         b"0" => {

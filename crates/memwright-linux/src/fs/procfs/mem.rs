@@ -1,5 +1,5 @@
-//! `/proc/PID/mem`: the memory of a process. As for a debugger, the permissions of areas do not apply: a write to
-//! read-only private memory goes to a private copy of the page (Linux 7.3 `fs/proc/base.c`, `mem_rw` with
+//! `/proc/PID/mem`: the memory of a process. Accesses ignore the permissions of areas, as those of a debugger do. A
+//! write to read-only private memory goes to a private copy of the page (Linux 7.3 `fs/proc/base.c`, `mem_rw` with
 //! `FOLL_FORCE`).
 
 use crate::{
@@ -18,12 +18,13 @@ use memwright_table::VirtAddr;
 
 /// An open `/proc/PID/mem`: the address space that the process had when the file was opened.
 pub struct MemoryFile {
-    /// A weak reference: an open file does not keep the address space alive. Once it is gone, reads return no data.
+    /// The reference is weak, because an open file does not keep the address space alive. Once the address space is
+    /// gone, reads return no data.
     space: Weak<Space>,
 }
 
 impl MemoryFile {
-    /// Creates the file for the memory in `space`.
+    /// Creates the open file for the memory of `space`.
     #[must_use]
     pub fn new(space: &Arc<Space>) -> Self {
         Self {
@@ -32,7 +33,7 @@ impl MemoryFile {
     }
 }
 
-/// Bytes copied through the kernel stack at a time.
+/// Number of bytes that are copied through the kernel stack at a time.
 const CHUNK: usize = 1024;
 
 impl File for MemoryFile {
@@ -116,7 +117,7 @@ impl File for MemoryFile {
         offset: i64,
         whence: Whence,
     ) -> Result<u64, Errno> {
-        // Any unsigned position is accepted here; invalid ones fail when they are used (`mem_lseek`).
+        // A seek accepts any unsigned position. Reads and writes at an invalid position fail (`mem_lseek`).
         match whence {
             Whence::Start => Ok(offset as u64),
             Whence::Position => Ok(position.wrapping_add_signed(offset)),

@@ -1,5 +1,5 @@
-//! `/sys/kernel/mm/ksm` (Documentation/admin-guide/mm/ksm.rst of Linux 7.2). Not implemented are the advisor and smart
-//! scan, so their files do not exist.
+//! `/sys/kernel/mm/ksm` (Documentation/admin-guide/mm/ksm.rst of Linux 7.2). The advisor and smart scan are not
+//! implemented, so their files do not exist.
 
 use super::{
     node::{FixedDirectory, ProcNode, SystemControl},
@@ -51,7 +51,7 @@ fn rounds(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{}", counts(context).rounds)
 }
 
-/// Pages that the scan has examined.
+/// Writes the number of pages that ksmd has examined.
 fn scanned(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let account = context.kernel.memory.account();
     writeln!(text, "{}", account.count(Row::MergeLooked))
@@ -85,7 +85,7 @@ fn zero_pages(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{}", context.kernel.memory.merged_zero_pages())
 }
 
-/// The bytes saved, minus those of the index.
+/// Writes the number of bytes that merging saves, minus the size of the index of pages.
 fn profit(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let counts = counts(context);
     let pages = counts.sharing + context.kernel.memory.merged_zero_pages();

@@ -1,7 +1,7 @@
 //! `/proc` and `/sys`: directories and files whose contents are generated on access.
 //!
-//! A value is read from the state that it describes, or is declared in its module as a [`stub`]. There are no files for
-//! features that this kernel lacks.
+//! Each value that a file contains comes from the state that it describes, or is declared in its module as a [`stub`].
+//! There are no files for features that this kernel lacks.
 
 mod balance;
 mod cgroup;
@@ -41,7 +41,7 @@ use alloc::sync::Arc;
 use node::Child;
 
 impl ProcNode {
-    /// Looks up one name in a directory of `/proc` or `/sys`.
+    /// Looks up `name` in this directory of `/proc` or `/sys`, and creates its directory entry.
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`.
@@ -69,7 +69,7 @@ impl ProcNode {
         Ok(Arc::new(Dentry::new(directory, name, Arc::new(inode))))
     }
 
-    /// Looks up a name in this directory.
+    /// Returns the node and inode number of the entry `name` of this directory.
     fn child(&self, context: &Context<'_>, name: &[u8]) -> Result<Child, Errno> {
         match *self {
             Self::Fixed(directory) => directory.child(name).ok_or(Errno::ENOENT),
@@ -89,7 +89,8 @@ impl ProcNode {
                 if tasks.process(id).is_some() {
                     return Ok(Child::process(id));
                 }
-                // The id of a thread is found as well, although it is not listed (`proc_pid_lookup`).
+                // A lookup also finds the ids of threads, although the directory does not list them
+                // (`proc_pid_lookup`).
                 let thread = tasks.thread(id).ok_or(Errno::ENOENT)?;
                 Ok(Child::task(thread.process.id, id))
             }

@@ -38,7 +38,7 @@ pub struct SystemControl {
     pub store: fn(&Context<'_>, &[u8]) -> Result<(), Errno>,
 }
 
-/// The links of a process that lead directly to an inode.
+/// The links in `/proc/PID`, other than those of descriptors, that lead directly to an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceLink {
     /// `exe`: the executable.
@@ -49,7 +49,7 @@ pub enum PlaceLink {
     Root,
 }
 
-/// A node of `/proc` or `/sys`. The numbers in it are ids of processes and threads, descriptors, CPUs and cgroups.
+/// A node of `/proc` or `/sys`. The numbers in the variants identify processes, threads, descriptors, CPUs and cgroups.
 #[derive(Clone, Copy)]
 pub enum ProcNode {
     /// The root of `/proc`: fixed entries and processes.
@@ -126,21 +126,22 @@ pub struct Child {
     pub permissions: u32,
 }
 
-/// Inode numbers below this one are those of fixed entries.
+/// Inode numbers below this one belong to fixed entries.
 const PROCESS_NUMBERS: u64 = 1 << 32;
-/// Inode numbers within one process: 0 to 255 are its files, followed by descriptors and threads.
+/// The offsets of inode numbers within the numbers of one process: 0 to 255 are the files of `/proc/PID`; descriptors
+/// and threads follow.
 const FILES: u64 = 0;
 const DESCRIPTORS: u64 = 1 << 8;
 const DESCRIPTOR_INFOS: u64 = 1 << 28;
 const TASKS: u64 = 1 << 29;
 const TASK_FILES: u64 = 1 << 30;
 
-/// Returns the inode number at `place` within a process.
+/// Returns the inode number at the offset `place` within the numbers of the process `id`.
 fn number(id: u32, place: u64) -> u64 {
     PROCESS_NUMBERS * (u64::from(id) + 1) + place
 }
 
-/// Returns a link to a formatted path.
+/// Returns a link whose target is the formatted path.
 fn path(arguments: fmt::Arguments<'_>) -> Result<Link, Errno> {
     let mut path = Vec::new();
     let added = path.try_push_all(Short::of(arguments).as_bytes());
@@ -149,7 +150,7 @@ fn path(arguments: fmt::Arguments<'_>) -> Result<Link, Errno> {
 }
 
 impl FixedDirectory {
-    /// Looks up an entry.
+    /// Looks up the entry `name`. Returns `None` if there is no such entry.
     #[must_use]
     pub fn child(&self, name: &[u8]) -> Option<Child> {
         let index = self
@@ -176,7 +177,7 @@ impl Child {
         }
     }
 
-    /// Returns a file of a process, or of a thread, by its index in the table of files.
+    /// Returns a file of a process, or of its thread `thread`, by the file's index in the table of such files.
     #[must_use]
     pub fn file(
         id: u32,
@@ -283,7 +284,7 @@ impl ProcNode {
         }
     }
 
-    /// Returns the number of links: 2 for directories and 1 for others, without counting subdirectories.
+    /// Returns the number of links: 2 for a directory, whatever its number of subdirectories, and 1 for any other node.
     #[must_use]
     pub const fn links(&self) -> u32 {
         match self.kind() {
@@ -298,8 +299,8 @@ impl ProcNode {
         }
     }
 
-    /// Returns the size: the number of descriptors for `/proc/PID/fd`, 64 for its entries, and 0 for others, whose size
-    /// is unknown before they are read.
+    /// Returns the size that `stat` reports. It is the number of descriptors for `/proc/PID/fd`, 64 for an entry of
+    /// that directory, and 0 for other nodes, whose size is unknown before they are read.
     #[must_use]
     pub fn size(&self, context: Option<&Context<'_>>) -> u64 {
         match (self, context) {
@@ -312,7 +313,7 @@ impl ProcNode {
     /// Returns the target of a link.
     ///
     /// # Errors
-    /// `EINVAL` if it is not a link; `ENOENT` for a process without an executable.
+    /// `EINVAL` if the node is not a link, `ENOENT` if the process has exited or has no executable.
     pub fn link(&self, context: &Context<'_>) -> Result<Link, Errno> {
         match *self {
             Self::SelfLink => {
@@ -356,7 +357,7 @@ impl ProcNode {
     /// Creates the file operations of the node.
     ///
     /// # Errors
-    /// `ESRCH` if the process has exited, `ELOOP` for a link.
+    /// `ESRCH` if the process has exited, `ELOOP` if the node is a link.
     pub fn open(&self, context: &Context<'_>) -> Result<Box<dyn File>, Errno> {
         match *self {
             Self::Root
@@ -398,7 +399,7 @@ impl ProcNode {
         }
     }
 
-    /// Writes the text of a file.
+    /// Writes the text of the file to `text`.
     ///
     /// # Errors
     /// `ESRCH` if the process has exited.
@@ -449,7 +450,7 @@ impl ProcNode {
         }
     }
 
-    /// Handles a write to a file.
+    /// Handles a write of `bytes` to the file.
     ///
     /// # Errors
     /// `EINVAL` for files that cannot be written.
@@ -459,7 +460,7 @@ impl ProcNode {
                 let store = writer.store.ok_or(Errno::EINVAL)?;
                 store(context, &Subject::find(context, id, thread)?, bytes)
             }
-            // An empty write has no effect (`sysfs_kf_write`, `proc_dointvec` and the like).
+            // An empty write has no effect (`sysfs_kf_write`, `proc_dointvec` and similar functions of Linux).
             Self::SystemControl(_) if bytes.is_empty() => Ok(()),
             Self::SystemControl(control) => (control.store)(context, bytes),
             Self::CgroupText(id, file) => {
@@ -473,7 +474,7 @@ impl ProcNode {
     /// Handles an `ioctl` of a text file.
     ///
     /// # Errors
-    /// `ENOTTY` for files without commands.
+    /// `ENOTTY` for a file without commands.
     pub(super) fn control(
         &self,
         context: &Context<'_>,

@@ -20,7 +20,8 @@ stubs! {
         "Memory has one zone.";
 }
 
-/// The index of a node's directory among the inode numbers of its number; the others are for the CPU with this number.
+/// The index of a node's directory among the directories with its number, which determines its inode numbers. Lower
+/// indices belong to the directories of the CPU with the same number.
 const PLACE: u64 = 2;
 
 /// `nodeN`.
@@ -39,7 +40,7 @@ fn topology<'a>(context: &'a Context<'_>) -> &'a Topology {
     context.kernel.memory.frames().topology()
 }
 
-/// Returns the directory of one node.
+/// Returns the directory `nodeN` of the node `number`.
 fn node(number: u32) -> Child {
     Child {
         node: ProcNode::Processor(number, &NODE),
@@ -48,7 +49,7 @@ fn node(number: u32) -> Child {
     }
 }
 
-/// Looks up a name in `/sys/devices/system/node`.
+/// Looks up `name` in `/sys/devices/system/node`.
 #[must_use]
 pub fn child(context: &Context<'_>, name: &[u8]) -> Option<Child> {
     if let Some(child) = NODES.child(name) {
@@ -58,7 +59,7 @@ pub fn child(context: &Context<'_>, name: &[u8]) -> Option<Child> {
     ((number as usize) < topology(context).nodes()).then(|| node(number))
 }
 
-/// Emits the entries of `/sys/devices/system/node` from `position` on.
+/// Passes the entries of `/sys/devices/system/node` from `position` on to `emit`.
 pub fn list(
     context: &Context<'_>,
     position: &mut u64,
@@ -132,7 +133,7 @@ fn processor_mask(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::R
     text.write_char('\n')
 }
 
-/// `nodeN/distance`: the distances to all nodes.
+/// Writes `nodeN/distance`: the distances to all nodes.
 fn distance(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result {
     let topology = topology(context);
     for to in topology.all().iter() {
@@ -144,7 +145,7 @@ fn distance(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result 
     text.write_char('\n')
 }
 
-/// `nodeN/meminfo`.
+/// Writes `nodeN/meminfo`.
 fn memory(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result {
     let (total, free) = context.kernel.memory.frames().node_usage(number as u8);
     let rows = [
@@ -159,7 +160,7 @@ fn memory(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result {
     Ok(())
 }
 
-/// `nodeN/numastat` (Linux 7.2 Documentation/admin-guide/numastat.rst).
+/// Writes `nodeN/numastat` (Linux 7.2 Documentation/admin-guide/numastat.rst).
 fn counts(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result {
     let counts = context.kernel.memory.frames().node_counts(number as u8);
     let rows = [
@@ -176,7 +177,7 @@ fn counts(context: &Context<'_>, number: u32, text: &mut Text) -> fmt::Result {
     Ok(())
 }
 
-/// Writes a set of nodes as `/proc/PID/status` does: a mask of at least `room` bits, and a list.
+/// Writes a set of nodes in the format of `/proc/PID/status`: as a mask of at least `room` bits, and as a list.
 ///
 /// # Errors
 /// Those of `text`.

@@ -17,20 +17,20 @@ use memwright_table::{Bits, Entry, Extent, Frame, FrameKind, Marks, Page, PageRa
 
 /// Size of a word in bytes.
 const WORD: usize = 8;
-/// Words that are computed at a time, so that a `u64` has a bit for each.
+/// Number of words that are computed at a time. A `u64` has a bit for each of them.
 const CHUNK: usize = u64::BITS as usize;
 
 /// The bits of a word (`fs/proc/task_mmu.c` of Linux 7.2). The lower bits contain the frame number.
 mod bit {
     /// Written since soft-dirty was cleared.
     pub const SOFT_DIRTY: u64 = 1 << 55;
-    /// Mapped by this entry only.
+    /// The page is mapped only by this entry.
     pub const EXCLUSIVE: u64 = 1 << 56;
     /// Write-protected for userfaultfd.
     pub const WRITE_PROTECTED: u64 = 1 << 57;
     /// A guard marker.
     pub const GUARD: u64 = 1 << 58;
-    /// A page of a file or of shared memory.
+    /// The page belongs to a file or to shared memory.
     pub const FILE: u64 = 1 << 61;
     /// In swap.
     pub const SWAP: u64 = 1 << 62;
@@ -40,14 +40,16 @@ mod bit {
 
 /// An open `/proc/PID/pagemap`.
 pub struct PagemapFile {
-    /// A weak reference: an open file does not keep the address space alive. Once it is gone, reads return no data.
+    /// The address space. The reference is weak, because an open file does not keep the address space alive. Once the
+    /// address space is gone, reads return no data.
     space: Weak<Space>,
-    /// The opener may see frame numbers.
+    /// Whether the process that opened the file is allowed to see frame numbers.
     shows_frames: bool,
 }
 
 impl PagemapFile {
-    /// Creates the file for the pages of `space`, opened by the caller of `context`.
+    /// Creates the open file for the pages of `space`. The calling process's credentials decide whether it contains
+    /// frame numbers.
     #[must_use]
     pub fn new(context: &Context<'_>, space: &Arc<Space>) -> Self {
         let credentials = context.process().credentials.lock();
@@ -58,13 +60,14 @@ impl PagemapFile {
     }
 }
 
-/// Returns the soft-dirty flag of a page with these bits in an area.
+/// Returns the soft-dirty flag for a page of `area` whose entry has these bits.
 fn soft_dirty(area: &Area<M>, bits: Bits) -> u64 {
     u64::from(area.is_soft_dirty(bits)) * bit::SOFT_DIRTY
 }
 
-/// Returns which of the first [`CHUNK`] pages of `range` are swapped out in the area's object, with a bit for each.
-/// Only pages whose entry is a marker report this; an empty entry reports nothing.
+/// Returns a mask with a bit for each of the first [`CHUNK`] pages of `range`, which is set if the page is swapped out
+/// in the area's object. The caller uses a bit only if the page's entry is a marker; an empty entry does not report
+/// swap.
 fn in_swap_of_object(area: &Area<M>, range: PageRange) -> u64 {
     let part = area.range().intersect(range);
     let first = area.offset_of(part.start);
@@ -80,8 +83,8 @@ fn in_swap_of_object(area: &Area<M>, range: PageRange) -> u64 {
     found
 }
 
-/// Returns the flags for the bits of a present page (`pte_to_pagemap_entry`). An exclusive page is mapped by this entry
-/// only, even if its frame has other references.
+/// Returns the flags for the entry bits of a present page (`pte_to_pagemap_entry`). An exclusive page is mapped only by
+/// this entry, even if its frame has other references.
 fn of_bits(area: &Area<M>, bits: Bits) -> u64 {
     let unwritten = bits.contains(Bits::WATCHED) && !bits.contains(Bits::DIRTY);
     let protected = bits.contains(Bits::UFFD_WP) || unwritten;
@@ -91,14 +94,14 @@ fn of_bits(area: &Area<M>, bits: Bits) -> u64 {
         | (u64::from(bits.contains(Bits::EXCLUSIVE)) * bit::EXCLUSIVE)
 }
 
-/// Returns the word for an entry without a frame.
+/// Returns the word for an entry that maps no frame.
 fn of_absent(area: &Area<M>, entry: Entry, shows_frames: bool) -> u64 {
     let (bits, word) = match entry {
         Entry::Empty | Entry::Present(_) => return 0,
         Entry::Marker(marker) => {
             let guard = u64::from(marker.marks.contains(Marks::GUARD)) * bit::GUARD;
             let protected = marker.marks.contains(Marks::UFFD_WP);
-            // A marker has the format of a swap entry, but hugetlb areas do not report it as one
+            // On Linux, a marker has the format of a swap entry and is reported as one, except in hugetlb areas
             // (`pagemap_hugetlb_range`).
             let pooled = area.flags().contains(AreaFlags::HUGETLB);
             let out = u64::from(!pooled) * bit::SWAP;
@@ -107,7 +110,8 @@ fn of_absent(area: &Area<M>, entry: Entry, shows_frames: bool) -> u64 {
         }
         Entry::Swapped(page) => {
             let unwritten = page.bits.intersects(Bits::UFFD_WP | Bits::WATCHED);
-            // The swap device and the slot on it, in the layout of the slot number.
+            // The number of the slot contains the swap device and the slot on that device, in the layout that the word
+            // needs.
             let slot = if shows_frames { page.slot } else { 0 };
             let word = bit::SWAP | slot | (u64::from(unwritten) * bit::WRITE_PROTECTED);
             (page.bits, word)
@@ -123,9 +127,9 @@ struct Words<'a> {
     shows_frames: bool,
     range: PageRange,
     words: [u64; CHUNK],
-    /// Pages that are swapped out in their object: a bit for each.
+    /// A mask of the pages that are swapped out in their object.
     in_swap: u64,
-    /// The bits of the last page and their flags: neighbours mostly have the same bits.
+    /// The entry bits of the last present page and the flags for them. Neighbouring pages mostly have the same bits.
     last: Option<(Bits, u64)>,
 }
 
@@ -136,7 +140,8 @@ impl Words<'_> {
         &mut self.words[at..at + part.len() as usize]
     }
 
-    /// Begins an area: its pages are empty unless an entry follows.
+    /// Begins an area: fills the words of its pages as if their entries were empty. [`Self::add`] overwrites the words
+    /// of other entries.
     fn enter(&mut self, area: &Area<M>) {
         self.in_swap |= in_swap_of_object(area, self.range);
         self.last = None;
@@ -144,7 +149,7 @@ impl Words<'_> {
         self.part(area.range()).fill(empty);
     }
 
-    /// Adds an entry of the area.
+    /// Computes the words of the pages of an entry of the area.
     fn add(&mut self, area: &Area<M>, extent: Extent) {
         let Entry::Present(page) = extent.entry else {
             return self.add_absent(area, extent);
@@ -159,8 +164,8 @@ impl Words<'_> {
             self.words[index] = of_bits | self.of_frame(page.frame, page.bits);
             return;
         }
-        // The huge zero page is not an anonymous page (`pagemap_pmd_range`); the small one is not reported as a page at
-        // all.
+        // The huge zero page is reported as a file page, because it is not anonymous (`pagemap_pmd_range`). The small
+        // zero page gets no such flag, because for Linux a special entry maps no page.
         let zero = page.bits.contains(Bits::BORROWED);
         let of_bits = of_bits | (u64::from(zero) * bit::FILE);
         for (offset, at) in extent.range.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Polling of text files.
+//! What `poll` and `epoll` report for text files.
 //!
 //! ```text
 //! files of a process            always ready; epoll refuses them
@@ -28,33 +28,33 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// Returns the change counter of a file's text.
 pub type ChangesOf = for<'a> fn(&'a Kernel) -> &'a Changes;
 
-/// How a file is polled.
+/// What polls of a file report.
 #[derive(Clone, Copy)]
 enum Polled {
-    /// Always ready; `epoll` refuses it.
+    /// The file is always ready, and `epoll` refuses it.
     Refused,
-    /// Always ready.
+    /// The file is always ready.
     Plain,
-    /// Readable; each change is reported once.
+    /// The file is readable. Each change of its text is reported once to each open file.
     Events(ChangesOf),
-    /// Always ready, and changed until it is read.
+    /// The file is always ready. A change is reported until the text is read.
     Attribute,
 }
 
-/// The state of a file that was not read yet.
+/// The value of [`Seen`] for an attribute that was not read yet.
 const UNREAD: u64 = u64::MAX;
 
-/// The last state of the text that was reported to, or read by, an open file.
+/// The change counter of the text when the last change was reported to an open file, or when the file was last read.
 pub struct Seen(AtomicU64);
 
 impl Seen {
-    /// Creates the state of a newly opened file.
+    /// Creates the state of an open file that was just opened.
     pub fn new(node: &ProcNode, kernel: &Kernel) -> Self {
         let count = node.events().map(|changes| changes(kernel).count());
         Self(AtomicU64::new(count.unwrap_or(UNREAD)))
     }
 
-    /// Records that the text of an attribute was read; `mark` was taken before the text was generated.
+    /// Records that the text of an attribute was read. `mark` is its change counter from before the text was generated.
     pub fn read(&self, node: &ProcNode, mark: u64) {
         if node.events().is_none() {
             self.0.store(mark, Ordering::Relaxed);
@@ -84,7 +84,8 @@ impl Seen {
 }
 
 impl ProcNode {
-    /// Returns how it is polled. With `open`, distinguishes the file systems of `/proc` and `/sys`.
+    /// Returns what polls of the file report. Without `open`, does not distinguish between files of `/proc` and
+    /// attributes of `/sys`.
     fn polled(&self, open: Option<&OpenFile>) -> Polled {
         if let Some(changes) = self.events() {
             return Polled::Events(changes);
@@ -112,12 +113,12 @@ impl ProcNode {
         }
     }
 
-    /// Returns whether `epoll` accepts it.
+    /// Returns whether `epoll` accepts the file.
     pub(super) fn can_be_watched(&self) -> bool {
         !matches!(self.polled(None), Polled::Refused)
     }
 
-    /// Returns what `splice` supports for it.
+    /// Returns what `splice` supports for the file.
     pub(super) fn splices(&self) -> Splices {
         match self.polled(None) {
             Polled::Refused => Splices::Neither,
@@ -128,7 +129,7 @@ impl ProcNode {
         }
     }
 
-    /// Adds the queue that is woken when its text may have changed.
+    /// Adds the queue that is woken when the text of the file can have changed, if there is one.
     pub(super) fn add_queues<'a>(&self, context: &'a Context<'_>, queues: &mut Queues<'a>) {
         let kernel: &'a Kernel = context.kernel;
         if let Some(changes) = self.events() {
@@ -140,7 +141,7 @@ impl ProcNode {
         }
     }
 
-    /// Returns the counter of changes that are reported once.
+    /// Returns the change counter of a file whose changes are reported once; `None` for other files.
     fn events(&self) -> Option<ChangesOf> {
         match self {
             Self::SystemEvents(_, changes) => Some(*changes),
@@ -152,7 +153,8 @@ impl ProcNode {
         }
     }
 
-    /// Returns the change counter of an attribute, 0 if its changes are not reported; `None` if its cgroup was removed.
+    /// Returns the change counter of an attribute. It is 0 if changes of the attribute are not reported, and `None` if
+    /// its cgroup was removed.
     pub(super) fn mark(&self, context: &Context<'_>) -> Option<u64> {
         match self {
             Self::CgroupText(id, file) => {
@@ -164,7 +166,7 @@ impl ProcNode {
         }
     }
 
-    /// Returns whether it is about a process.
+    /// Returns whether the file is about a process.
     const fn is_of_process(&self) -> bool {
         matches!(self, Self::ProcessText(..) | Self::DescriptorInfo(..))
     }

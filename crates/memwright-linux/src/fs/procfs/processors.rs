@@ -39,20 +39,20 @@ pub enum ProcessorEntry {
 
 /// A directory of a CPU.
 pub struct ProcessorDirectory {
-    /// The index of this directory among the inode numbers of a CPU.
+    /// The index of this directory among the directories of a CPU, which determines its inode numbers.
     pub(super) place: u64,
     pub(super) entries: &'static [(&'static str, ProcessorEntry)],
 }
 
 use ProcessorEntry::{Directory, Text as File};
 
-/// `cpuN`. No CPU can be taken offline.
+/// `cpuN`. CPUs cannot be taken offline.
 pub static PROCESSOR: ProcessorDirectory = ProcessorDirectory {
     place: 0,
     entries: &[("online", File(online)), ("topology", Directory(&TOPOLOGY))],
 };
 
-/// `cpuN/topology`: one package, with one thread per core.
+/// `cpuN/topology`. All CPUs are in one package, and each core has one hardware thread.
 static TOPOLOGY: ProcessorDirectory = ProcessorDirectory {
     place: 1,
     entries: &[
@@ -69,7 +69,7 @@ static TOPOLOGY: ProcessorDirectory = ProcessorDirectory {
     ],
 };
 
-/// The first inode number of these directories. Each directory of each CPU has 64.
+/// The first inode number of these directories. Each directory of each CPU has a range of 64 inode numbers.
 pub(super) const NUMBERS: u64 = 0x1_0000;
 
 impl ProcessorDirectory {
@@ -87,7 +87,7 @@ impl ProcessorDirectory {
         })
     }
 
-    /// Looks up an entry.
+    /// Looks up the entry `name` of the directory of the CPU `processor`.
     #[must_use]
     pub fn child(&self, processor: u32, name: &[u8]) -> Option<Child> {
         let index = self
@@ -97,7 +97,7 @@ impl ProcessorDirectory {
         self.child_at(processor, index)
     }
 
-    /// Emits the entries from `position` on; positions start at 2, after `.` and `..`.
+    /// Passes the entries from `position` on to `emit`. Their positions start at 2, after `.` and `..`.
     pub fn list(
         &self,
         processor: u32,
@@ -111,7 +111,7 @@ impl ProcessorDirectory {
     }
 }
 
-/// Returns the directory of one CPU.
+/// Returns the directory `cpuN` of the CPU `number`.
 fn processor(number: u32) -> Child {
     Child {
         node: ProcNode::Processor(number, &PROCESSOR),
@@ -120,7 +120,7 @@ fn processor(number: u32) -> Child {
     }
 }
 
-/// Looks up a name in `/sys/devices/system/cpu`.
+/// Looks up `name` in `/sys/devices/system/cpu`.
 #[must_use]
 pub fn child(context: &Context<'_>, name: &[u8]) -> Option<Child> {
     if let Some(child) = PROCESSORS.child(name) {
@@ -130,7 +130,7 @@ pub fn child(context: &Context<'_>, name: &[u8]) -> Option<Child> {
     ((number as usize) < context.kernel.host.cpu_count()).then(|| processor(number))
 }
 
-/// Emits the entries of `/sys/devices/system/cpu` from `position` on.
+/// Passes the entries of `/sys/devices/system/cpu` from `position` on to `emit`.
 pub fn list(
     context: &Context<'_>,
     position: &mut u64,
@@ -157,7 +157,7 @@ pub fn list(
     }
 }
 
-/// Writes a set of CPUs as a mask: words of 32 bits, the highest first.
+/// Writes the set of CPUs `set` as a mask with `count` bits: hexadecimal words of 32 bits, the highest first.
 ///
 /// # Errors
 /// Those of `text`.
@@ -174,7 +174,7 @@ pub fn write_mask(text: &mut dyn Write, set: u64, count: usize) -> fmt::Result {
     write!(text, "{set:0width$x}", width = count.div_ceil(4))
 }
 
-/// Writes a set of CPUs as a list of ranges.
+/// Writes the set of CPUs `set` as a list of ranges.
 ///
 /// # Errors
 /// Those of `text`.
@@ -197,7 +197,7 @@ pub fn write_list(text: &mut dyn Write, set: u64) -> fmt::Result {
     Ok(())
 }
 
-/// Returns the set of all CPUs.
+/// Returns the set of all CPUs as a bit mask.
 fn every(host: &dyn Host) -> u64 {
     u64::MAX >> (64 - host.cpu_count().clamp(1, 64))
 }
@@ -236,17 +236,17 @@ fn package(_context: &Context<'_>, _processor: u32, text: &mut Text) -> fmt::Res
     writeln!(text, "{PACKAGE}")
 }
 
-/// `/sys/devices/system/cpu/online`, `possible` and `present`.
+/// Writes `/sys/devices/system/cpu/online`, `possible` and `present`.
 pub fn present(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     list_line(text, every(context.kernel.host))
 }
 
-/// `/sys/devices/system/cpu/offline`: empty.
+/// Writes `/sys/devices/system/cpu/offline`, which is empty.
 pub fn absent(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{OFFLINE}")
 }
 
-/// `/sys/devices/system/cpu/kernel_max`: the highest number that a CPU can have.
+/// Writes `/sys/devices/system/cpu/kernel_max`, the highest number that a CPU can have.
 pub fn highest(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{HIGHEST}")
 }

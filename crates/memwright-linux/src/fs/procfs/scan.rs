@@ -1,5 +1,5 @@
-//! `PAGEMAP_SCAN`: finds pages by category, and can write-protect written ones in the same step (`do_pagemap_scan` in
-//! `fs/proc/task_mmu.c` of Linux 7.2).
+//! `PAGEMAP_SCAN`: finds pages by category, and can write-protect the found pages in the same step (`do_pagemap_scan`
+//! in `fs/proc/task_mmu.c` of Linux 7.2).
 
 use crate::{
     Space,
@@ -17,11 +17,11 @@ use memwright_table::{PAGE_SIZE, Page, PageRange};
 
 /// `_IOWR('f', 16, struct pm_scan_arg)` (`include/uapi/linux/fs.h`).
 pub const PAGEMAP_SCAN: u32 = 0xc060_6610;
-/// Regions that are collected before they are copied to user space.
+/// Maximum number of regions that are collected before they are copied to user space.
 const CHUNK: usize = 4096;
-/// Regions that are copied at a time.
+/// Number of regions that are copied to user space at a time.
 const TOGETHER: usize = 32;
-/// The offset of `walk_end`.
+/// Offset of the field `walk_end` in the request.
 const WALK_END: u64 = 32;
 
 abi_struct! {
@@ -43,13 +43,13 @@ abi_struct! {
         pub room: u64,
         /// Maximum number of pages; 0 for no limit.
         pub most_pages: u64,
-        /// Categories whose sense is inverted.
+        /// Categories whose bits are inverted before they are compared with `all` and `any`.
         pub inverted: u64,
-        /// Categories that a page must all have.
+        /// A page matches only if it has all of these categories.
         pub all: u64,
-        /// Categories of which a page must have at least one.
+        /// A page matches only if it has at least one of these categories, unless the mask is empty.
         pub any: u64,
-        /// Categories that are reported.
+        /// Categories that regions report.
         pub told: u64,
     }
 }
@@ -66,20 +66,20 @@ abi_struct! {
     }
 }
 
-/// The regions that a scan has found and not copied yet.
+/// The regions that a scan has found but not yet copied to user space.
 struct Found {
     runs: Vec<Run>,
     /// Maximum number of regions in this batch.
     room: usize,
-    /// Number of pages that may still be reported.
+    /// Number of pages that the scan is still allowed to report.
     pages: u64,
     told: Categories,
-    /// False if there is no array: then every matching page is accepted.
+    /// Whether the program passed an array of regions. Without an array, every matching page is accepted.
     counts: bool,
 }
 
 impl Found {
-    /// Accepts as many pages as there is room for. Returns their number.
+    /// Adds as many pages of `range` to the regions as there is room for. Returns the number of pages that it accepted.
     #[allow(
         clippy::disallowed_methods,
         reason = "within the capacity that was reserved"
@@ -103,7 +103,7 @@ impl Found {
                 if pages == 0 || self.runs.len() == self.room {
                     return 0;
                 }
-                // Within the capacity that was reserved.
+                // The capacity for this region was reserved.
                 self.runs.push(Run {
                     start,
                     end,
@@ -117,7 +117,8 @@ impl Found {
 }
 
 impl Request {
-    /// Decodes the masks and flags; `None` if they are invalid.
+    /// Decodes the masks and flags. Returns the scan and the categories to report, or `None` if a mask or flag is
+    /// invalid.
     fn scan(&self) -> Option<(Scan, Categories)> {
         let known = u64::from(raw::PM_SCAN_WP_MATCHING | raw::PM_SCAN_CHECK_WPASYNC);
         if self.size != Self::SIZE as u64 || self.flags & !known != 0 {
@@ -133,7 +134,7 @@ impl Request {
         Some((scan, Categories::from_bits(self.told)?))
     }
 
-    /// Returns the range in pages.
+    /// Returns the range of pages to scan.
     fn range(&self) -> Result<PageRange, Errno> {
         let page = PAGE_SIZE as u64;
         if self.start % page != 0 {
@@ -147,7 +148,8 @@ impl Request {
     }
 }
 
-/// Handles the `ioctl` of `/proc/PID/pagemap`. Returns the number of regions found; 0 if the address space is gone.
+/// Handles the `ioctl` `PAGEMAP_SCAN` of `/proc/PID/pagemap`. Returns the number of regions found, which is 0 if the
+/// address space is gone.
 ///
 /// # Errors
 /// `EINVAL` for invalid flags or masks, `EFAULT` for invalid addresses, `EPERM` for memory without write tracking if
@@ -200,17 +202,19 @@ pub fn scan(context: &Context<'_>, space: Option<Arc<Space>>, argument: u64) -> 
         }
         let none = found.runs.is_empty();
         found.runs.clear();
-        // The end of the walk is also reported if its regions could not be copied (`do_pagemap_scan`).
+        // The program receives the end of the walk even if the regions could not be copied to user space
+        // (`do_pagemap_scan`).
         if result.is_err() {
             next = ended.unwrap_or(range.end);
             break;
         }
         match ended {
-            // There will never be room for all of its pages.
+            // The walk made no progress although the buffer was empty: the next entry covers more pages than there is
+            // room for.
             Ok(end) if end == next && none => break,
             Ok(end) => next = end,
             Err(error) => {
-                // As if the walk had reached the end.
+                // Report the end of the range, as if the walk had reached it.
                 next = range.end;
                 result = Err(watch_errno(error));
                 break;
@@ -224,7 +228,7 @@ pub fn scan(context: &Context<'_>, space: Option<Arc<Space>>, argument: u64) -> 
     result.map(|()| written)
 }
 
-/// Copies at most [`TOGETHER`] regions to user space.
+/// Copies at most [`TOGETHER`] regions to the user address `to`.
 fn write_runs(context: &Context<'_>, to: u64, runs: &[Run]) -> Result<(), Errno> {
     let mut buffer = [0; TOGETHER * Run::SIZE];
     let bytes = &mut buffer[..runs.len() * Run::SIZE];

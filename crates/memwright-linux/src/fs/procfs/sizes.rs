@@ -19,7 +19,7 @@ use ProcNode::{Fixed, SystemControl as Control, SystemText};
 pub struct Size<const ORDER: u8>;
 
 impl<const ORDER: u8> Size<ORDER> {
-    /// The first inode number of its entries. Each size has 32.
+    /// The first inode number of the entries for this size. Each size has a range of 32 inode numbers.
     const FIRST: u64 = 0x1500 + ORDER as u64 * 0x20;
 
     /// `hugepages-*kB`.

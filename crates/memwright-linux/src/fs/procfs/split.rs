@@ -1,10 +1,10 @@
 //! `/sys/kernel/debug/split_huge_pages`: splits huge pages on a write (Linux 7.2 `mm/huge_memory.c`,
 //! `split_huge_pages_write`).
 //!
-//! A write is `PID,0xSTART,0xEND` for the addresses of a process, `/PATH,0xSTART,0xEND` for the pages of a file, both
-//! with optional `,ORDER` and `,OFFSET`, or `1` for all huge pages. As on Linux, text after the last parsed number is
-//! ignored, addresses are rounded down to pages, and an empty range is no error. A folio that is not larger than the
-//! requested order, or cannot be split now, is skipped silently.
+//! A write contains one of three forms: `PID,0xSTART,0xEND` for the addresses of a process, `/PATH,0xSTART,0xEND` for
+//! the pages of a file, or `1` for all huge pages. The first two can be followed by `,ORDER` and `,OFFSET`. As on
+//! Linux, text after the last parsed number is ignored, addresses are rounded down to pages, and an empty range is no
+//! error. A folio that is not larger than the requested order, or cannot be split now, is skipped silently.
 
 use super::node::SystemControl;
 use crate::{
@@ -17,7 +17,7 @@ use linux_raw_sys::general as raw;
 use memwright::space::FolioSplit;
 use memwright_table::{PAGE_SIZE, Page, PageRange};
 
-/// The file.
+/// `/sys/kernel/debug/split_huge_pages`.
 pub static SPLIT: SystemControl = SystemControl {
     read: |_, _| Ok(()),
     store: |context, bytes| match Request::parse(bytes)? {
@@ -33,15 +33,15 @@ pub static SPLIT: SystemControl = SystemControl {
 /// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Request<'a> {
-    /// Split everything into base pages.
+    /// Split all folios into base pages.
     All,
-    /// Split what a process maps at these addresses.
+    /// Split the folios that a process maps at these addresses.
     Process {
         id: i32,
         range: Range<u64>,
         split: FolioSplit,
     },
-    /// Split these pages of a file.
+    /// Split the folios of these pages of a file.
     File {
         path: &'a [u8],
         pages: Range<u64>,
@@ -53,7 +53,7 @@ impl<'a> Request<'a> {
     /// Parses a write.
     ///
     /// # Errors
-    /// `EINVAL` if it has none of the three forms.
+    /// `EINVAL` if the text has none of the three forms.
     fn parse(bytes: &'a [u8]) -> Result<Self, Errno> {
         let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         if text.first() == Some(&b'/') {
@@ -78,7 +78,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Parses numbers like `sscanf`.
+/// A cursor over the text, which parses numbers like `sscanf`.
 struct Scanner<'a>(&'a [u8]);
 
 impl Scanner<'_> {
@@ -90,7 +90,8 @@ impl Scanner<'_> {
         Some(start..self.hexadecimal()?)
     }
 
-    /// Parses `,ORDER,OFFSET`, both optional. A negative order becomes a large one, so that no folio is split.
+    /// Parses `,ORDER` and `,OFFSET`, both of which are optional. A negative order becomes a large order, so that no
+    /// folio is split.
     fn split(&mut self) -> FolioSplit {
         let mut next = || {
             self.literal(b",")?;
@@ -105,7 +106,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Skips the `expected` characters.
+    /// Skips the characters `expected`. Returns `None` if the text does not start with them.
     fn literal(&mut self, expected: &[u8]) -> Option<()> {
         self.0 = self.0.strip_prefix(expected)?;
         Some(())
@@ -169,7 +170,8 @@ fn split_process(
     Ok(())
 }
 
-/// A path that cannot be resolved is an invalid argument. A file that is not a regular one has no huge pages.
+/// Splits folios of the file at `path`. Fails with `EINVAL` if the path cannot be resolved. Does nothing for a file
+/// that is not a regular file.
 fn split_file(
     context: &Context<'_>,
     path: &[u8],

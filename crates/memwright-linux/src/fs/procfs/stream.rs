@@ -16,22 +16,22 @@ use crate::{
 
 /// The read state of a text (`struct seq_file` of Linux 7.2).
 ///
-/// At most one piece is in memory. A sequential read takes the rest of the current piece, and then one more piece. A
-/// read at 0 restarts; a read at any other position generates all pieces before it again (`seq_read_iter`, `traverse`
-/// in `fs/seq_file.c`).
+/// At most one piece is in memory. A sequential read returns the rest of the current piece and, if there is room, bytes
+/// of one more piece. A read at 0 restarts; a read at any other position generates all pieces before it again
+/// (`seq_read_iter`, `traverse` in `fs/seq_file.c`).
 #[derive(Default)]
 struct Stream {
-    /// The position in the file of the next byte.
+    /// The position in the file of the next unread byte.
     position: u64,
-    /// Bytes of the piece that have been read.
+    /// Number of bytes of the current piece that were read.
     taken: usize,
     /// The current piece; `None` before the first read.
     piece: Option<Text>,
 }
 
 impl Stream {
-    /// Reads up to `room` bytes at `position`. `make` generates a piece; `put` takes bytes and returns how many it
-    /// took.
+    /// Reads up to `room` bytes at `position`. `make` generates a piece. `put` takes bytes and returns how many it
+    /// took. Returns the number of bytes read.
     ///
     /// # Errors
     /// Those of `make`, and those of `put` unless bytes were read before.
@@ -68,7 +68,7 @@ impl Stream {
         Ok(done)
     }
 
-    /// Returns the unread part of the piece.
+    /// Returns the unread part of the current piece.
     fn rest(&self) -> &[u8] {
         match &self.piece {
             Some(piece) => &piece.bytes()[self.taken..],
@@ -95,7 +95,7 @@ impl Stream {
             self.make_next(make)?;
             let length = self.rest().len();
             if length == 0 {
-                // Beyond the end every position is an end of file.
+                // At every position beyond the end, a read returns the end of file.
                 self.position = position;
                 return Ok(());
             }
@@ -105,7 +105,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Generates the piece after the current one, which has been read. The piece is empty only at the end of the file.
+    /// Generates the piece after the current piece, which was read to its end. The new piece is empty only at the end
+    /// of the file.
     fn make_next(
         &mut self,
         make: &mut impl FnMut(&mut Text) -> Result<(), Errno>,
@@ -116,7 +117,7 @@ impl Stream {
         while self.taken == piece.len() && piece.begin_next() {
             self.taken = 0;
             if let Err(error) = make(piece) {
-                // The next read restarts.
+                // Without a piece, the next read restarts.
                 self.piece = None;
                 return Err(error);
             }
@@ -125,8 +126,8 @@ impl Stream {
     }
 }
 
-/// An open text file. Its text is generated sequentially as it is read. Small sequential reads of a file of one record
-/// see one consistent state of it.
+/// An open text file. Its text is generated sequentially as it is read. If the file is a single record, small
+/// sequential reads return one consistent text.
 pub struct TextFile {
     node: ProcNode,
     seen: Seen,
@@ -134,7 +135,7 @@ pub struct TextFile {
 }
 
 impl TextFile {
-    /// Creates the file, unread.
+    /// Creates the open file of `node`, of which nothing was read yet.
     #[must_use]
     pub fn new(node: ProcNode, kernel: &Kernel) -> Self {
         Self {
@@ -152,7 +153,7 @@ impl TextFile {
     }
 }
 
-/// Maximum bytes taken by one write.
+/// Maximum number of bytes that one write takes.
 const WRITE_MAX: usize = 256;
 
 impl File for TextFile {
@@ -168,8 +169,8 @@ impl File for TextFile {
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
         context.check_heap()?;
-        // The state is taken out meanwhile, because no lock is held while text is generated or copied. A concurrent
-        // reader restarts.
+        // The read state is taken out of the lock, because no lock is held while text is generated or copied. A
+        // concurrent reader finds the initial state and restarts.
         let mut stream = core::mem::take(&mut *self.stream.lock());
         let room = sink.left();
         let mark = self.node.mark(context);
@@ -243,7 +244,7 @@ mod tests {
     use alloc::vec::Vec;
     use core::{cell::Cell, fmt::Write};
 
-    /// A file of `records` rows of eight bytes; each row contains its index.
+    /// A file of `records` rows of eight bytes, each of which contains its index.
     struct Rows {
         records: Cell<u64>,
         written: Cell<u64>,
@@ -344,7 +345,7 @@ mod tests {
         let mut stream = Stream::default();
         assert_eq!(rows.read(&mut stream, 0, 100).len(), 24);
         rows.records.set(5);
-        // Once the end was reached, it stays the end until the file is read from the beginning.
+        // Once a read reached the end, later reads find the end there until the file is read from the beginning.
         assert_eq!(rows.read(&mut stream, 24, 100).len(), 0);
         assert_eq!(rows.read(&mut stream, 0, 100).len(), 40);
     }

@@ -1,12 +1,12 @@
 //! Declares the values in `/proc` and `/sys` that do not reflect kernel state.
 //!
-//! A file writes such a value through its declaration, and `docs/system-calls.md` lists the declarations. A test of the
-//! sources finds constant numbers and words that a file writes without a declaration.
+//! The function that writes a file uses the declaration to write such a value, and `docs/system-calls.md` lists the
+//! declarations. A test of the sources finds constant numbers and words that are written without a declaration.
 
 use super::{cgroup, cpu, file_limits, huge, lock_stat, nodes, process, processors, system, vm};
 use core::fmt;
 
-/// What the field contains instead.
+/// What the field contains instead of kernel state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A constant number.
@@ -15,7 +15,7 @@ pub enum Kind {
     Text(&'static str),
     /// The value of another field.
     Copy(&'static str),
-    /// The last written value, which has no effect.
+    /// The value that a program wrote last. It has no effect.
     Unused,
 }
 
@@ -24,11 +24,11 @@ pub enum Kind {
 pub struct Stub {
     /// The file.
     pub file: &'static str,
-    /// The field; empty if the file consists of the value.
+    /// The field; empty if the file consists of this value only.
     pub field: &'static str,
-    /// What the field contains instead.
+    /// What the field contains instead of kernel state.
     pub kind: Kind,
-    /// The reason.
+    /// The reason why the value does not reflect kernel state.
     pub reason: &'static str,
 }
 
@@ -41,7 +41,7 @@ impl Stub {
         }
     }
 
-    /// Returns the value of the other field, for this one.
+    /// Returns `other`, the value of the field that this field copies.
     pub(super) const fn copied(&self, other: u64) -> u64 {
         other
     }
@@ -57,7 +57,7 @@ impl fmt::Display for Stub {
     }
 }
 
-/// Declares the stubs of a module, each with its file, field, kind and reason, and the list of them.
+/// Declares the stubs of a module, each with its file, field, kind and reason, and the list `STUBS` of these stubs.
 macro_rules! stubs {
     ($($name:ident: $file:literal $field:literal $kind:ident $(($value:expr))?, $reason:literal;)*) => {
         $(

@@ -1,4 +1,4 @@
-//! Files about the system.
+//! Files of `/proc` and `/sys` about the system.
 
 use super::{
     counts, fixed, hugetlb,
@@ -39,7 +39,7 @@ stubs! {
     PROBE_TYPE: "/sys/bus/event_source/devices/uprobe/type" "" Number(UPROBE as u64), "perf_event_open takes this number.";
 }
 
-/// `/proc/meminfo` (`fs/proc/meminfo.c` of Linux 7.2), with the rows that are supported.
+/// Writes the rows of `/proc/meminfo` that are supported (`fs/proc/meminfo.c` of Linux 7.2).
 pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let memory = &context.kernel.memory;
     let frames = memory.frames();
@@ -84,7 +84,7 @@ pub fn meminfo(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     hugetlb::memory_rows(memory, text)
 }
 
-/// `/proc/swaps` (`mm/swapfile.c` of Linux 7.2).
+/// Writes `/proc/swaps` (`mm/swapfile.c` of Linux 7.2).
 pub fn swaps(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     text.write_str("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")?;
     let kibibytes = |pages: u32| u64::from(pages) * (PAGE_SIZE as u64 / 1024);
@@ -105,7 +105,7 @@ fn write_memory_row(text: &mut Text, name: &str, pages: u64) -> fmt::Result {
     kibibyte_row(text, name, pages * (PAGE_SIZE as u64 / 1024))
 }
 
-/// `/proc/filesystems`. No file system needs a block device.
+/// Writes `/proc/filesystems`. No file system needs a block device.
 pub fn filesystems(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let all = [
         FileSystemKind::Tmpfs,
@@ -123,53 +123,53 @@ pub fn filesystems(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     Ok(())
 }
 
-/// `/proc/version`.
+/// Writes `/proc/version`.
 pub fn version(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let [system, _, release, build, ..] = NAMES;
     writeln!(text, "{system} version {release} {build}")
 }
 
-/// `/proc/sys/kernel/ostype`.
+/// Writes `/proc/sys/kernel/ostype`.
 pub fn system_name(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{SYSTEM_NAME}")
 }
 
-/// `/proc/sys/kernel/hostname`.
+/// Writes `/proc/sys/kernel/hostname`.
 pub fn host_name(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{HOST_NAME}")
 }
 
-/// `/proc/sys/kernel/osrelease`.
+/// Writes `/proc/sys/kernel/osrelease`.
 pub fn release(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{RELEASE}")
 }
 
-/// `/proc/sys/kernel/version`.
+/// Writes `/proc/sys/kernel/version`.
 pub fn build(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{BUILD}")
 }
 
-/// `/proc/sys/kernel/pid_max`.
+/// Writes `/proc/sys/kernel/pid_max`.
 pub fn largest_id(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{LARGEST_ID}")
 }
 
-/// `/proc/sys/fs/nr_open`.
+/// Writes `/proc/sys/fs/nr_open`.
 pub fn most_descriptors(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{MOST_DESCRIPTORS}")
 }
 
-/// `/proc/sys/kernel/threads-max`: the kernel stacks that there may be. It cannot be set.
+/// Writes `/proc/sys/kernel/threads-max`, the maximum number of kernel stacks. Programs cannot set it.
 pub fn most_threads(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{}", context.kernel.host.most_contexts())
 }
 
-/// `/proc/sys/kernel/ngroups_max`.
+/// Writes `/proc/sys/kernel/ngroups_max`.
 pub fn most_groups(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{MOST_GROUPS}")
 }
 
-/// `/proc/sys/kernel/cap_last_cap`.
+/// Writes `/proc/sys/kernel/cap_last_cap`.
 pub fn last_capability(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{LAST_CAPABILITY}")
 }
@@ -189,19 +189,19 @@ fn write_uuid(text: &mut Text, random: &mut Random) -> fmt::Result {
     text.write_char('\n')
 }
 
-/// `/proc/sys/kernel/random/boot_id`: constant for the run.
+/// Writes `/proc/sys/kernel/random/boot_id`, which is constant during a run.
 pub fn boot_id(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    // A separate generator, so that reading the file does not change other random numbers.
+    // A separate generator is used, so that reads of this file do not change the random numbers of others.
     let mut random = Random::new(context.kernel.manifest.seed ^ fixed::ROOT.first);
     write_uuid(text, &mut random)
 }
 
-/// `/sys/bus/event_source/devices/uprobe/type`.
+/// Writes `/sys/bus/event_source/devices/uprobe/type`.
 pub fn probe_type(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{PROBE_TYPE}")
 }
 
-/// `/proc/sys/kernel/random/uuid`: a new one for each read.
+/// Writes `/proc/sys/kernel/random/uuid`, a new UUID for each read.
 pub fn uuid(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let mut bytes = [0; 8];
     context.kernel.random.lock().fill(&mut bytes);

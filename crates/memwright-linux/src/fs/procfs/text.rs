@@ -1,4 +1,4 @@
-//! Text of `/proc` and `/sys` files: parsing writes, and generating the pieces that are read.
+//! Text of `/proc` and `/sys` files: parses what programs write, and generates the text that they read, piece by piece.
 
 use crate::{Space, batch::Batch, errno::Errno};
 use alloc::{
@@ -8,7 +8,7 @@ use alloc::{
 use core::fmt::{self, Write};
 use memwright_table::TryPush;
 
-/// Parses a decimal number with optional white space around it.
+/// Parses a decimal number with optional white space around it. Returns `None` if it is not such a number.
 pub(super) fn number(bytes: &[u8]) -> Option<u64> {
     core::str::from_utf8(bytes).ok()?.trim().parse().ok()
 }
@@ -17,18 +17,18 @@ pub(super) fn number(bytes: &[u8]) -> Option<u64> {
 /// plus sign and one optional trailing newline.
 ///
 /// # Errors
-/// `EINVAL` if it is not a number, `ERANGE` if it exceeds 64 bits.
+/// `EINVAL` if the text is not such a number, `ERANGE` if the number exceeds 64 bits.
 pub(super) fn attribute(bytes: &[u8]) -> Result<u64, Errno> {
     let digits = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let digits = digits.strip_prefix(b"+").unwrap_or(digits);
     digits_to(digits, 10)
 }
 
-/// Parses a write to a file of `/proc/sys` (Linux 7.2 `kernel/sysctl.c`, `strtoul_lenient`): octal after 0, hexadecimal
-/// after 0x, with optional white space around it and no sign.
+/// Parses a write to a file of `/proc/sys` (Linux 7.2 `kernel/sysctl.c`, `strtoul_lenient`): a number without a sign
+/// and with optional white space around it. It is octal after `0`, hexadecimal after `0x`, else decimal.
 ///
 /// # Errors
-/// `EINVAL` if it is not such a number.
+/// `EINVAL` if the text is not such a number, or if the number exceeds 64 bits.
 pub(super) fn setting(bytes: &[u8]) -> Result<u64, Errno> {
     let digits = bytes.trim_ascii();
     let found = match digits {
@@ -39,7 +39,10 @@ pub(super) fn setting(bytes: &[u8]) -> Result<u64, Errno> {
     found.map_err(|_| Errno::EINVAL)
 }
 
-/// Parses digits in the given base.
+/// Parses a number that consists of digits in the given base only.
+///
+/// # Errors
+/// `EINVAL` if there is no digit or another character, `ERANGE` if the number exceeds 64 bits.
 fn digits_to(digits: &[u8], base: u32) -> Result<u64, Errno> {
     if digits.is_empty() {
         return Err(Errno::EINVAL);
@@ -64,8 +67,8 @@ pub(super) fn switch(bytes: &[u8]) -> Result<bool, Errno> {
     }
 }
 
-/// Parses a write to a switch of `/sys` that takes words, by their first characters (Linux 7.2 `lib/kstrtox.c`,
-/// `kstrtobool`).
+/// Parses a write to a switch of `/sys` that takes words, of which only the first one or two characters matter (Linux
+/// 7.2 `lib/kstrtox.c`, `kstrtobool`).
 ///
 /// # Errors
 /// `EINVAL` for anything else.
@@ -82,8 +85,9 @@ pub(super) fn read_switch(text: &mut Text, on: bool) -> fmt::Result {
     writeln!(text, "{}", u8::from(on))
 }
 
-/// Length in bytes from which a piece is full. Including its last record, a piece is rarely larger than a page, which
-/// is what one read of such a file returns on Linux (`seq_read_iter` of Linux 7.2, `fs/seq_file.c`).
+/// A piece of at least this length in bytes receives no more records. With its last record, a piece is rarely larger
+/// than a page, which is the most that one read of such a file returns on Linux (`seq_read_iter` of Linux 7.2,
+/// `fs/seq_file.c`).
 const FULL: usize = 3584;
 /// Initial capacity in bytes.
 const FIRST_ROOM: usize = 1024;
@@ -92,8 +96,8 @@ const FIRST_ROOM: usize = 1024;
 ///
 /// A file is a sequence of records, each with a number: the index of an item, or the address of an area. A piece starts
 /// with the record at [`from`](Self::from), the *cursor*. It ends where a writer calls
-/// [`go_on_from`](Self::go_on_from), or at the end of the file. A file whose size is bounded independently of programs
-/// is one record, and its writer ignores pieces.
+/// [`go_on_from`](Self::go_on_from), or at the end of the file. A file whose size programs cannot increase is a single
+/// record, and its writer ignores the cursor.
 pub struct Text {
     bytes: Vec<u8>,
     /// The record that the piece starts with.
@@ -122,10 +126,10 @@ impl Text {
         }
     }
 
-    /// Appends bytes that need not be UTF-8: programs choose arguments and names freely.
+    /// Appends bytes. They need not be UTF-8, because programs can choose any bytes as arguments and names.
     ///
     /// # Errors
-    /// The heap is exhausted.
+    /// [`fmt::Error`] if the heap is exhausted.
     pub fn push(&mut self, bytes: &[u8]) -> fmt::Result {
         if self.bytes.capacity() == 0 {
             self.bytes
@@ -147,7 +151,7 @@ impl Text {
         self.bytes.is_empty()
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of the piece.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -159,19 +163,20 @@ impl Text {
         self.from
     }
 
-    /// Ends the piece: the next one starts with the record `next`.
+    /// Records that the next piece starts with the record `next`. The caller then adds no more records to this piece.
     pub const fn go_on_from(&mut self, next: u64) {
         self.next = Some(next);
     }
 
-    /// Returns whether another record should be added to this piece.
+    /// Returns whether the piece is short enough for another record.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.bytes.len() < FULL
     }
 
-    /// Returns whether all pieces of the file describe `space`. After an `execve` between two reads, the process has
-    /// another address space. The file then ends; on Linux an open file keeps the old address space.
+    /// Returns whether the earlier pieces of the file describe `space`, or no piece describes an address space yet.
+    /// After an `execve` between two reads, the process has another address space, and the writer must end the file; on
+    /// Linux an open file keeps the old address space.
     pub fn stays_with(&mut self, space: &Arc<Space>) -> bool {
         match &self.space {
             Some(first) => core::ptr::eq(first.as_ptr(), Arc::as_ptr(space)),
@@ -182,7 +187,7 @@ impl Text {
         }
     }
 
-    /// Begins the next piece. Returns false at the end of the file.
+    /// Begins the next piece. Returns `false` at the end of the file.
     pub(super) fn begin_next(&mut self) -> bool {
         let Some(next) = self.next.take() else {
             return false;
@@ -194,11 +199,12 @@ impl Text {
 
     /// Writes records from the cursor on, until the piece is full or there are no more.
     ///
-    /// `note` adds the records from a given cursor on to a batch of at most `together`, under the lock that this needs.
-    /// `write` writes one record and returns the cursor after it.
+    /// `note` appends the records from a given cursor on to a batch that has room for `together` records, while it
+    /// holds the locks that this needs. `write` writes one record, without these locks, and returns the cursor after
+    /// that record.
     ///
     /// # Errors
-    /// Those of `write`, and an exhausted heap.
+    /// Those of `write`, and [`fmt::Error`] if the heap is exhausted.
     pub(super) fn records<T>(
         &mut self,
         together: usize,

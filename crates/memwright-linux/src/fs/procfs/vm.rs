@@ -1,4 +1,4 @@
-//! `/proc/sys/vm` and `/proc/vmstat`.
+//! The files of `/proc/sys/vm`, `/proc/vmstat`, and the limits on System V shared memory.
 
 use super::{
     counts,
@@ -30,7 +30,7 @@ stubs! {
         "No file system is on a block device, and pages that are being written to swap are not counted.";
 }
 
-/// `/proc/sys/vm/drop_caches`. There is no cache whose contents are stored elsewhere too.
+/// `/proc/sys/vm/drop_caches`. No cache has contents that are also stored elsewhere, so nothing can be dropped.
 pub static DROP_CACHES: SystemControl = SystemControl {
     read: |_, text| writeln!(text, "{DROPPED}"),
     store: drop_caches,
@@ -126,17 +126,17 @@ pub static MOST_SEGMENT_BYTES: SystemControl = SystemControl {
     },
 };
 
-/// `/proc/sys/kernel/shmmni`.
+/// Writes `/proc/sys/kernel/shmmni`.
 pub fn most_segments(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{MOST_SEGMENTS}")
 }
 
-/// `/proc/sys/vm/mmap_min_addr`.
+/// Writes `/proc/sys/vm/mmap_min_addr`.
 pub fn lowest_address(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
     writeln!(text, "{LOWEST_ADDRESS}")
 }
 
-/// Accepts a write to `drop_caches`, and counts it as a call without effect.
+/// Handles a write to `drop_caches`, and counts it as a call without effect.
 fn drop_caches(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
     match setting(bytes)? {
         1..=4 => {
@@ -147,7 +147,8 @@ fn drop_caches(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Sets the limit for every address space. Existing areas beyond it stay.
+/// Handles a write to `max_map_count`: sets the limit on the number of areas for every address space. Existing areas
+/// beyond the limit stay.
 fn set_most_areas(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
     let most = i32::try_from(setting(bytes)?).map_err(|_| Errno::EINVAL)? as usize;
     context.kernel.most_areas.store(most, Ordering::Relaxed);
@@ -174,8 +175,8 @@ fn set_overcommit(context: &Context<'_>, bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `/proc/vmstat` (`mm/vmstat.c` of Linux 7.2; the rows about TLB flushes are those of `CONFIG_DEBUG_TLBFLUSH`), with
-/// the rows that are supported.
+/// Writes the rows of `/proc/vmstat` that are supported (`mm/vmstat.c` of Linux 7.2; the rows about TLB flushes are
+/// those of `CONFIG_DEBUG_TLBFLUSH`).
 pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let memory = &context.kernel.memory;
     let frames = memory.frames();
@@ -184,7 +185,7 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
         Value::Count(count) => count,
         Value::NotObservable => 0,
     };
-    // As in `mm_account_fault`, including faults that the kernel resolves without a trap, and failed ones.
+    // Like `mm_account_fault`, count failed faults, and the faults that the kernel resolves without a trap.
     let faults = FaultKind::ALL.map(FaultKind::row);
     let faults = faults.into_iter().chain([Row::FaultGup, Row::FaultFailed]);
     let splits = [
@@ -206,7 +207,7 @@ pub fn statistics(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let objects = frames.used_by(FrameKind::Object);
     let anonymous = frames.used_by(FrameKind::Anonymous) + frames.used_by(FrameKind::Merged);
     let sizes = memory.huge().sizes.counts(FOLIO_ORDER);
-    // Read by `do_swap_page` without a fault (`__collapse_huge_page_swapin`).
+    // On Linux, `do_swap_page` swaps in these pages without a fault (`__collapse_huge_page_swapin`).
     let read_to_collapse = memory.huge().scan.read_back.load(Ordering::Relaxed);
     let (shared_folios, mapped_folios) = frames.object_folios();
     let rows = [

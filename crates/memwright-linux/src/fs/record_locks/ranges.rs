@@ -1,7 +1,7 @@
 //! The locked ranges of one holder, sorted and stored in pieces of bounded size.
 //!
-//! A program may lock every second byte of a file. Pieces keep each memory block small, and a change moves only the
-//! ranges of one piece.
+//! A program can lock every second byte of a file, so a holder can have a large number of ranges. Pieces keep each
+//! memory block small, and a change moves only the ranges of a few pieces.
 
 use super::Strength;
 use alloc::vec::Vec;
@@ -18,18 +18,18 @@ pub(super) struct Range {
 /// Maximum number of ranges in a piece.
 const PIECE: usize = 256;
 
-/// Maximum number of ranges that one change adds: the locked one, and both ends of one that is split.
+/// Maximum number of ranges that one change inserts: the locked range, and the two remainders of a range that is split.
 const ADDED: usize = 3;
 
 /// Sorted, non-overlapping ranges.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
-    /// No piece is empty.
+    /// The pieces in order, none of which is empty.
     pieces: Vec<Vec<Range>>,
     count: usize,
 }
 
-/// The position of a range, or the end.
+/// The position of a range, or the position after the last range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Position {
     piece: usize,
@@ -59,10 +59,11 @@ impl Ranges {
             .take_while(move |range| range.first <= last)
     }
 
-    /// Locks `first..=last` with `strength`, or unlocks it without one. What is outside stays as it is.
+    /// Locks `first..=last` with `strength`, or unlocks it if `strength` is `None`. Bytes outside of `first..=last`
+    /// keep their state.
     ///
     /// # Errors
-    /// Memory is exhausted when a range must be split; nothing has changed.
+    /// [`OutOfMemory`] if memory for new ranges is exhausted. The ranges are unchanged then.
     pub(super) fn set(
         &mut self,
         first: u64,
@@ -109,7 +110,8 @@ impl Ranges {
         Ok(())
     }
 
-    /// Returns the first position whose range does not satisfy `precedes`, which is true for a prefix of the ranges.
+    /// Returns the position of the first range that does not satisfy `precedes`. The ranges that satisfy `precedes`
+    /// come before all others.
     fn position(&self, precedes: impl Fn(&Range) -> bool) -> Position {
         let piece = self
             .pieces
@@ -141,7 +143,7 @@ impl Ranges {
         Some((before, self.get(before)?))
     }
 
-    /// Returns the position after that of a range.
+    /// Returns the position after `at`, which is the position of a range.
     fn next(&self, at: Position) -> Position {
         let index = at.index + 1;
         if self
@@ -165,8 +167,8 @@ impl Ranges {
         now.iter().chain(later.iter().flatten())
     }
 
-    /// Reserves room for what a change at `first` adds. It goes to the piece of the first range that ends at or after
-    /// `first`, or to the piece before.
+    /// Reserves room for the ranges that a change at `first` inserts. They go to the piece of the first range that ends
+    /// at or after `first`, or to the piece before.
     fn make_room(&mut self, first: u64) -> Result<(), OutOfMemory> {
         if self.pieces.is_empty() {
             let mut piece = Vec::new();
@@ -181,7 +183,8 @@ impl Ranges {
         Ok(())
     }
 
-    /// Reserves room in a piece. If it would become too large, its upper half moves to a new piece.
+    /// Reserves room for [`ADDED`] ranges in a piece. If the piece would become too large, moves its upper half to a
+    /// new piece.
     fn make_room_in(&mut self, index: usize) -> Result<(), OutOfMemory> {
         let piece = &mut self.pieces[index];
         if piece.len() + ADDED <= PIECE {
@@ -215,9 +218,9 @@ impl Ranges {
         self.count -= between.map(|piece| piece.len()).sum::<usize>();
     }
 
-    /// Inserts ranges, for which there is room. Removes the piece if it stays empty.
+    /// Inserts ranges, for which the piece has room, at `at`. If the piece is still empty afterwards, removes it.
     fn insert(&mut self, at: Position, ranges: impl Iterator<Item = Range>) {
-        // The end of all ranges is the end of the last piece.
+        // The position after the last range is the end of the last piece.
         let at = match self.pieces.get(at.piece) {
             Some(_) => at,
             None => {
@@ -238,12 +241,12 @@ impl Ranges {
     }
 }
 
-/// Returns whether the second range starts where the first ends, with the same strength.
+/// Returns whether `behind` starts right after `before` and has the same strength.
 fn continues(before: &Range, behind: &Range) -> bool {
     before.strength == behind.strength && before.last.checked_add(1) == Some(behind.first)
 }
 
-/// Merges a neighbour of the same strength into `middle`. Returns whether it had that strength.
+/// Merges `neighbour` into `middle` if it has the same strength. Returns whether it was merged.
 fn join(middle: &mut Range, neighbour: &Range) -> bool {
     let same = middle.strength == neighbour.strength;
     if same {
@@ -259,7 +262,7 @@ mod tests {
     use crate::fs::record_locks::Strength::{self, Exclusive, Shared};
     use alloc::{vec, vec::Vec};
 
-    /// The strength of each of the first bytes, and of all following ones.
+    /// A model of the ranges: the strength of the lock on each byte of a short file.
     type Bytes = Vec<Option<Strength>>;
 
     fn listed(ranges: &Ranges) -> Vec<Range> {
@@ -324,7 +327,7 @@ mod tests {
         let mut ranges = Ranges::new();
         let count = 100_000;
         for index in 0..count {
-            // From both ends, so that pieces are split at either side.
+            // Lock bytes from both ends inwards, so that pieces are split on either side.
             let byte = if index % 2 == 0 {
                 index
             } else {

@@ -1,4 +1,4 @@
-//! The path of a mapped file in `/proc/PID/maps`.
+//! Writes the path of a mapped file for `/proc/PID/maps`.
 
 use crate::fs::dentry::Dentry;
 use alloc::sync::Arc;
@@ -7,7 +7,7 @@ use core::fmt;
 /// Writes the path of a mapped file in the format of `/proc/PID/maps`, with newlines escaped.
 ///
 /// # Errors
-/// Only those of `out`.
+/// Those of `out`, and [`fmt::Error`] if the heap is exhausted.
 pub fn describe_object(entry: &Arc<Dentry>, out: &mut dyn fmt::Write) -> fmt::Result {
     let path = entry.shown_path(&entry.top());
     let path = path.map_err(|_| fmt::Error)?;

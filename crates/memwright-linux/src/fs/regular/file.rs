@@ -1,4 +1,4 @@
-//! Reads, writes, seeks and mappings of an open regular file.
+//! The operations of an open regular file: reads, writes, seeks and mappings.
 
 use super::{Contents, Regular, Seals, object_errno, read_errno};
 use crate::{
@@ -25,7 +25,8 @@ pub struct RegularFile {
 }
 
 impl RegularFile {
-    /// Creates the operations for `inode`, which is a regular file.
+    /// Creates the operations for `inode`, which is a regular file. `writes` says whether the file is opened for
+    /// writing.
     ///
     /// # Errors
     /// `ETXTBSY` if the file is opened for writing while it is being executed.
@@ -43,7 +44,7 @@ impl RegularFile {
         })
     }
 
-    /// Returns the contents.
+    /// Returns the contents of the file.
     ///
     /// # Errors
     /// `EINVAL` if the inode is not a regular file.
@@ -74,7 +75,8 @@ impl Drop for RegularFile {
 }
 
 impl RegularFile {
-    /// Stores up to `wanted` bytes. Returns the number of bytes stored, and the error that stopped it.
+    /// Stores up to `wanted` bytes of `source` at `position`. Returns the number of bytes stored, and the error if an
+    /// error ended the write.
     fn store(
         &self,
         context: &Context<'_>,
@@ -95,8 +97,8 @@ impl RegularFile {
             let within = (*position % PAGE_SIZE as u64) as usize;
             let step = (PAGE_SIZE - within).min(wanted - done);
             let stored = regular.check_room(memory, *position).and_then(|()| {
-                // Bytes within the size are copied directly to their page. The file grows only by bytes that were
-                // copied successfully.
+                // Bytes within the size are copied directly from user memory to their page. Bytes beyond it go through
+                // a buffer, because the file must grow only by bytes that were copied successfully.
                 if *position + step as u64 > regular.size() {
                     return with_buffer(step, |buffer| {
                         let count = source.take(buffer)?;
@@ -150,12 +152,12 @@ impl File for RegularFile {
             let found = context.kernel.with_relief(|| pages.frame_for(index, false));
             let put = match found {
                 Ok(Some(frame)) => {
-                    // The reference keeps the frame during the copy, even if the file is truncated.
+                    // The reference keeps the frame allocated during the copy, even if the file is truncated.
                     let frame = memory.frames().adopt(frame);
                     sink.put_frame(memory, frame.frame(), within, step)
                 }
                 Ok(None) => sink.put_zeroes(step),
-                // The file was truncated meanwhile.
+                // Another thread truncated the file during the read.
                 Err(ObjectError::BeyondEnd) => break,
                 Err(error) => Err(read_errno(error)),
             };
@@ -189,7 +191,7 @@ impl File for RegularFile {
         }
         let turn = regular.take_turn(context)?;
         let size = regular.size();
-        // Positions beyond `i64::MAX` are invalid (Linux 7.2 `fs/read_write.c`, `rw_verify_area`).
+        // The end of a transfer must not exceed `i64::MAX` (Linux 7.2 `fs/read_write.c`, `rw_verify_area`).
         if position.saturating_add(source.left() as u64) > i64::MAX as u64 {
             return Err(Errno::EINVAL);
         }
@@ -208,8 +210,8 @@ impl File for RegularFile {
         let wanted = match storable(*position, source.left(), limit) {
             Err(Errno::EFBIG) if seals.contains(Seals::GROW) => return Err(Errno::EPERM),
             Err(error) => {
-                // Beyond the maximum size of any file there is no signal (Linux 7.2 `fs/read_write.c`,
-                // `generic_write_check_limits`).
+                // A write beyond the maximum size of any file raises no signal, unlike one beyond the limit of the
+                // process (Linux 7.2 `fs/read_write.c`, `generic_write_check_limits`).
                 if *position >= context.file_size_limit() {
                     context.file_too_large();
                 }

@@ -1,4 +1,4 @@
-//! Regular files: data in frames.
+//! Regular files, whose data is stored in page frames.
 
 mod describe;
 mod file;
@@ -24,7 +24,7 @@ use memwright_table::{Frame, FrameKind, PAGE_SIZE};
 enum Contents {
     /// In pages of 4 KiB.
     Small(Shmem<M>),
-    /// In huge pages of the hugetlb pool: data is written through mappings only.
+    /// In huge pages of the hugetlb pool. The data can be written through mappings only.
     Huge(Box<HugeFile<M>>),
 }
 
@@ -34,14 +34,14 @@ pub struct Regular {
     seals: AtomicU32,
     /// Number of opens for writing, or minus the number of programs that execute the file.
     writers: AtomicI64,
-    /// Number of shared writable mappings being created, or -1 while a write seal is added.
+    /// Number of shared writable mappings that are being created, or -1 while a write seal is being added.
     mapping: AtomicI64,
     /// Serialises writes and size changes.
     turn: Turn,
-    /// Created by `memfd_secret`: the data is accessible through mappings only.
+    /// Whether `memfd_secret` created the file. Its data is accessible through mappings only.
     secret: bool,
-    /// Not limited to the half of memory that mounted files share: in no mounted file system, or in one with a size of
-    /// its own.
+    /// Whether the file is exempt from the limit of [`Self::check_room`], because it is in no mounted file system or in
+    /// one with its own size limit.
     apart: bool,
 }
 
@@ -54,8 +54,8 @@ impl Regular {
         Ok(Self::with(Contents::Small(no_pages(memory)?), seals))
     }
 
-    /// Creates an empty file whose pages are never swapped out. It stands for a file on a disk, from which its pages
-    /// could be read again.
+    /// Creates an empty file whose pages are never swapped out. It stands for a file on a disk, whose clean pages Linux
+    /// would drop and read again.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -90,8 +90,8 @@ impl Regular {
         })
     }
 
-    /// Prepares a write of the bytes `start..end`: the hole at `start` may be filled with a folio. Returns the offset
-    /// at which to call again.
+    /// Prepares a write of the bytes `start..end`: a hole at `start` is filled with a folio if possible. Returns the
+    /// offset at which the caller must call this function again.
     fn prepare(&self, start: u64, end: u64) -> u64 {
         match &self.pages {
             Contents::Small(pages) => pages.prepare_write(start, end),
@@ -135,7 +135,7 @@ impl Regular {
         self.secret
     }
 
-    /// Returns the pages as an object.
+    /// Returns the pages as an object that areas can map.
     #[must_use]
     pub fn pages(&self) -> &dyn Object<M> {
         match &self.pages {
@@ -172,7 +172,8 @@ impl Regular {
         }
     }
 
-    /// Returns the frame of page `index`, with one reference. A missing page is allocated if `create` is set.
+    /// Returns the frame of page `index`, with one reference. If the page does not exist, allocates it if `create` is
+    /// set, else returns `None`.
     fn frame_for(&self, index: u64, create: bool) -> Result<Option<Frame>, ObjectError> {
         match &self.pages {
             Contents::Small(pages) => pages.frame_for(index, create),
@@ -180,7 +181,7 @@ impl Regular {
         }
     }
 
-    /// Allocates the missing pages of the bytes `start..end`. The caller holds the turn.
+    /// Allocates the missing pages of the bytes `start..end`. The caller holds the mutex of writes and size changes.
     ///
     /// # Errors
     /// `ENOSPC`.
@@ -195,7 +196,8 @@ impl Regular {
         }
     }
 
-    /// Charges a read or write of `bytes` to the caller's memcg: the memcg of the first writer is charged for the file.
+    /// Records a read or write of `bytes` bytes in the caller's memcg. The memcg of the first process that writes
+    /// (`stores`) is charged for the pages of the file.
     fn charge(&self, context: &Context<'_>, bytes: usize, stores: bool) {
         let group = context.process().cgroup();
         if let (Contents::Small(pages), Some(group)) = (&self.pages, group) {
@@ -229,7 +231,8 @@ impl Regular {
         Ok(())
     }
 
-    /// Returns the first byte from `offset` on that is in memory, or in a hole. A hugetlb file reports no holes.
+    /// Returns the offset of the first byte from `offset` on that is data, or in a hole if `hole` is set. A hugetlb
+    /// file has no holes before its end.
     fn find(&self, offset: u64, hole: bool) -> Option<u64> {
         match &self.pages {
             Contents::Small(pages) => pages.seek(offset, hole),
@@ -240,7 +243,7 @@ impl Regular {
         }
     }
 
-    /// Returns how many of the pages `first..end` are resident, and how many are swapped out.
+    /// Returns the number of the pages `first..end` that are resident, and the number that are swapped out.
     #[must_use]
     pub fn cached(&self, first: u64, end: u64) -> (u64, u64) {
         const PAGE: u64 = PAGE_SIZE as u64;
@@ -257,7 +260,7 @@ impl Regular {
             let hole = self
                 .find(data, true)
                 .map_or(end, |hole| hole.div_ceil(PAGE));
-            // A concurrent truncation may leave no byte between the two results.
+            // After a concurrent truncation, the hole can be found before the data.
             next = hole.clamp(from + 1, end);
             stored += next - from;
             swapped += self.pages().swapped(from, next - from);
@@ -301,19 +304,21 @@ impl Regular {
         self.writers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits until no other thread writes or changes the size, and excludes them until the guard is dropped.
+    /// Acquires the mutex of writes and size changes. No other thread writes or changes the size until the guard is
+    /// dropped.
     ///
     /// # Errors
-    /// `ERESTARTSYS` if a signal arrived first.
+    /// `ERESTARTSYS` if a signal arrives while the thread waits.
     pub fn take_turn(&self, context: &Context<'_>) -> Result<TurnGuard<'_>, Errno> {
         self.turn.take(context)
     }
 
-    /// Sets the size. The caller holds the turn.
+    /// Sets the size. The caller holds the mutex of writes and size changes.
     ///
     /// # Errors
-    /// `EPERM` if a seal forbids it, `EFBIG` beyond the maximum size, `EINVAL` for a part of a huge page, `ENOMEM` or
-    /// `EIO` if the page that is cut is swapped out and cannot be swapped in.
+    /// `EPERM` if a seal forbids it, `EFBIG` beyond the maximum size, `EINVAL` if the file has huge pages and `size` is
+    /// not a multiple of their size, `ENOMEM` or `EIO` if the page that the new size cuts is swapped out and cannot be
+    /// swapped in.
     pub(crate) fn set_size(&self, kernel: &Kernel, size: u64) -> Result<(), Errno> {
         let now = self.size();
         let forbidden = if size < now {
@@ -340,8 +345,8 @@ impl Regular {
         Ok(())
     }
 
-    /// Checks that the page at `offset` exists or may be allocated. Files of mounted file systems without a size of
-    /// their own take at most half of memory together, which is the default size of a tmpfs.
+    /// Checks that the page at `offset` exists or can be allocated. All files of mounted file systems without their own
+    /// size limit together use at most half of memory, which is the default size of a tmpfs.
     ///
     /// # Errors
     /// `ENOSPC`.
@@ -354,8 +359,8 @@ impl Regular {
         Err(Errno::ENOSPC)
     }
 
-    /// Checks that the pages of the bytes `start..end` may be allocated, by the rule of [`Self::check_room`]. Some of
-    /// them may exist already.
+    /// Checks that the pages of the bytes `start..end` can be allocated within the limit of [`Self::check_room`]. Some
+    /// of these pages can exist already.
     ///
     /// # Errors
     /// `ENOSPC`.
@@ -373,7 +378,8 @@ impl Regular {
         }
     }
 
-    /// Reads for the kernel, without position and times: to load programs and fill files.
+    /// Reads on behalf of the kernel, to load programs and fill files. Uses no file position and updates no times.
+    /// Returns the number of bytes read, which is 0 for huge pages.
     ///
     /// # Errors
     /// `ENOMEM` or `EIO` if a page is swapped out and cannot be swapped in.
@@ -392,7 +398,7 @@ impl Regular {
         }
     }
 
-    /// Writes for the kernel, without position and times.
+    /// Writes on behalf of the kernel. Uses no file position and updates no times. Returns the number of bytes written.
     ///
     /// # Errors
     /// `ENOSPC` if no frame is free; `EIO` if a page is swapped out and cannot be read; `EINVAL` for huge pages.
@@ -418,7 +424,8 @@ fn no_pages(memory: &Arc<Memory>) -> Result<Shmem<M>, Errno> {
     pages.map_err(|_| Errno::ENOMEM)
 }
 
-/// Converts an error of an access that needs the contents of an existing page.
+/// Returns the error number for a failed access that needs the contents of an existing page. Memory exhaustion is
+/// `ENOMEM`, unlike in [`object_errno`].
 const fn read_errno(error: ObjectError) -> Errno {
     match error {
         ObjectError::OutOfMemory => Errno::ENOMEM,
@@ -430,7 +437,7 @@ const fn read_errno(error: ObjectError) -> Errno {
     }
 }
 
-/// Converts an error of an access to the pages of a file.
+/// Returns the error number for a failed access to the pages of a file.
 #[must_use]
 pub const fn object_errno(error: ObjectError) -> Errno {
     match error {

@@ -1,4 +1,4 @@
-//! Seals of files in memory.
+//! The seals of memfds (`F_ADD_SEALS`).
 
 use super::Regular;
 use crate::{Memory, errno::Errno, fs::open_file::OpenFile};
@@ -8,7 +8,7 @@ use linux_raw_sys::general as raw;
 use memwright_table::PAGE_SIZE;
 
 flags! {
-    /// The seals of a memfd: the operations that are forbidden.
+    /// The seals of a memfd. Each forbids an operation.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Seals: u32 {
         /// Adding seals.
@@ -33,12 +33,13 @@ impl Regular {
         Seals::from_bits_retain(self.seals.load(Ordering::Relaxed))
     }
 
-    /// Adds seals. The caller holds the turn. `runs` means that the file has an execute bit: sealing that bit also
-    /// seals against writing (Linux 7.3 `mm/memfd.c`, `memfd_add_seals`).
+    /// Adds the seals `more`. The caller holds the mutex of writes and size changes. `runs` says whether the file has
+    /// an execute bit, in which case `EXEC` also implies the seals against writing and size changes (Linux 7.3
+    /// `mm/memfd.c`, `memfd_add_seals`).
     ///
     /// # Errors
-    /// `EPERM` if the file is sealed against more seals; `EBUSY` for a write seal while a shared mapping is or may
-    /// become writable, or a page is pinned.
+    /// `EPERM` if the file has the seal `SEAL`; `EBUSY` for the seal `WRITE` while a shared mapping is or can become
+    /// writable, or a page is pinned.
     pub fn add_seals(&self, memory: &Memory, more: Seals, runs: bool) -> Result<(), Errno> {
         let now = self.seals();
         if now.contains(Seals::SEAL) {
@@ -59,7 +60,7 @@ impl Regular {
         if busy { Err(Errno::EBUSY) } else { Ok(()) }
     }
 
-    /// Returns whether a page is pinned, so that it may be written without a mapping.
+    /// Returns whether a page of the file is pinned. A pinned page can be written without a mapping.
     fn has_pinned_page(&self, memory: &Memory) -> bool {
         const PAGE: u64 = PAGE_SIZE as u64;
         const TOGETHER: usize = 64;
@@ -79,7 +80,7 @@ impl Regular {
         false
     }
 
-    /// Counts a shared writable mapping that is being created. Until that is done, no write seal can be added.
+    /// Counts a shared writable mapping that is being created. Until its creation ends, no write seal can be added.
     ///
     /// # Errors
     /// `EPERM` while a write seal is being added.
@@ -93,7 +94,7 @@ impl Regular {
     }
 }
 
-/// Returns `more` with the seals that it implies.
+/// Returns the seals `more` and those that they imply. `runs` says whether the file has an execute bit.
 fn implied_seals(more: Seals, runs: bool) -> Seals {
     if more.contains(Seals::EXEC) && runs {
         more | Seals::SHRINK | Seals::GROW | Seals::WRITE | Seals::FUTURE_WRITE
@@ -106,7 +107,7 @@ fn implied_seals(more: Seals, runs: bool) -> Seals {
 pub struct WritableMapping(Arc<OpenFile>);
 
 impl WritableMapping {
-    /// Begins the creation of such a mapping of `open`. Returns `None` if that is not a regular file.
+    /// Begins the creation of a shared writable mapping of `open`. Returns `None` if `open` is not a regular file.
     ///
     /// # Errors
     /// `EPERM` while a write seal is being added.

@@ -1,4 +1,4 @@
-//! Shutting down and closing sockets.
+//! Shuts down and closes sockets.
 
 use super::{Message, Remains, Socket, State};
 use crate::{errno::Errno, kernel::Kernel};
@@ -8,9 +8,9 @@ use linux_raw_sys::net;
 /// The directions of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Directions {
-    /// Nothing more can be received.
+    /// Whether receiving is shut down.
     pub read: bool,
-    /// Nothing more can be sent.
+    /// Whether sending is shut down.
     pub write: bool,
 }
 
@@ -31,10 +31,10 @@ impl Directions {
 }
 
 impl Socket {
-    /// Shuts down directions of the socket, and the opposite directions of its peer.
+    /// Shuts down the directions `how` of the socket, and the opposite directions of its peer.
     ///
     /// # Errors
-    /// `ENOTCONN`.
+    /// `EINVAL` for an invalid `how`, `ENOTCONN` if the socket must be connected and is not.
     pub fn shut(&self, kernel: &Kernel, how: u32) -> Result<(), Errno> {
         let directions = Directions::from_number(how)?;
         let peer = self.peer();
@@ -64,8 +64,8 @@ impl Socket {
         self.wake_senders(kernel);
     }
 
-    /// Closes the socket when its last descriptor is closed, and hangs up the peer. The peer gets `ECONNRESET` if
-    /// unread messages are discarded. They are added to `remains`. Returns whether the socket was open.
+    /// Closes the socket and hangs up its peer. Called when the socket's last descriptor is closed. Unread messages are
+    /// moved to `remains`, in which case the peer gets `ECONNRESET`. Returns whether the socket was open.
     pub(super) fn close(&self, kernel: &Kernel, remains: &mut Remains) -> bool {
         let unread = {
             let mut state = self.state.lock();
@@ -82,7 +82,8 @@ impl Socket {
             };
             peer.mark_shut(kernel, both, unread.then_some(Errno::ECONNRESET));
         }
-        // A connection that was not accepted cannot be listening, so this recursion ends here.
+        // The socket of a connection that was not accepted cannot be listening, so the recursion is at most one level
+        // deep.
         for connection in waiting {
             connection.close(kernel, remains);
         }
@@ -90,15 +91,17 @@ impl Socket {
         true
     }
 
-    /// Stops receiving, and adds the unread messages to `remains`. Returns the connections that were not accepted.
+    /// Makes the socket stop receiving, and moves its unread messages to `remains`. Returns the connections that were
+    /// not accepted.
     fn empty(&self, remains: &mut Remains) -> VecDeque<Arc<Self>> {
         self.take_messages(remains);
         let listening = self.state.lock().listening.take();
         listening.map_or_else(VecDeque::new, |listening| listening.waiting)
     }
 
-    /// Stops receiving, and adds the unread messages, and those of connections that were not accepted, to `remains`.
-    /// Called for a socket without any descriptor. Closes nothing, so that it may be called under the traffic lock.
+    /// Makes the socket stop receiving, and moves its unread messages, and those of connections that were not accepted,
+    /// to `remains`. Called for a socket without any descriptor. It closes no file, so the caller can hold the traffic
+    /// lock.
     pub(super) fn abandon(&self, remains: &mut Remains) {
         self.take_messages(remains);
         for place in 0.. {
@@ -123,8 +126,8 @@ impl Socket {
         }
     }
 
-    /// Calls `show` for each message that carries open files in the inbox, and in those of connections that were not
-    /// accepted.
+    /// Calls `show` for each message that carries open files and is in the inbox of this socket or of a connection that
+    /// was not accepted.
     pub(super) fn each_message_with_files(&self, show: &mut dyn FnMut(&Message)) {
         let mut waiting = {
             let state = self.state.lock();
@@ -146,13 +149,14 @@ impl Socket {
     }
 }
 
-/// Returns the connection at this place of the accept queue.
+/// Returns the connection at the index `place` of the accept queue.
 fn connection(state: &State, place: usize) -> Option<Arc<Socket>> {
     state.listening.as_ref()?.waiting.get(place).cloned()
 }
 
 impl Drop for Socket {
-    /// Discards the messages of a socket that never had a descriptor, or lost its open file before it was installed.
+    /// Discards the messages of a socket that never had a descriptor, or whose open file was dropped before it was
+    /// installed.
     fn drop(&mut self) {
         let _waiting = self.empty(&mut Remains::default());
     }

@@ -1,4 +1,4 @@
-//! Creating pairs, binding and connecting sockets.
+//! Creation of socket pairs, and the binding and connecting of sockets.
 
 use super::{Address, Credentials, Listening, Socket, SocketKind, name::Place};
 use crate::{
@@ -33,16 +33,16 @@ pub fn pair(context: &Context<'_>, kind: SocketKind) -> Result<(Arc<Socket>, Arc
     Ok((one, other))
 }
 
-/// Returns the registry key of an inode.
+/// Returns the key of the inode of `entry` in the registry of bound sockets.
 fn place_of(entry: &Dentry) -> Place {
     let inode = &entry.inode;
     Place::Node(inode.file_system.device.encode(), inode.number)
 }
 
-/// Returns the socket that is bound to a name.
+/// Returns the socket that is bound to the name `address`.
 ///
 /// # Errors
-/// `ECONNREFUSED` if there is none, and those of the path walk.
+/// `ECONNREFUSED` if no socket is bound to the name, and those of the path walk.
 pub fn find(context: &Context<'_>, address: &Address) -> Result<Arc<Socket>, Errno> {
     let place = match address {
         Address::Abstract(name) => Place::Abstract(name.clone()),
@@ -65,7 +65,7 @@ impl Socket {
     /// Binds the socket to a name.
     ///
     /// # Errors
-    /// `EINVAL` if it is bound already, `EADDRINUSE`, and those of creating the inode for a path.
+    /// `EINVAL` if the socket is bound already, `EADDRINUSE`, and those of the creation of the inode for a path.
     pub fn bind(self: &Arc<Self>, context: &Context<'_>, address: Address) -> Result<(), Errno> {
         if self.state.lock().address.is_some() {
             return Err(Errno::EINVAL);
@@ -87,10 +87,10 @@ impl Socket {
         Ok(())
     }
 
-    /// Makes the socket accept connections, with a limit on those that wait.
+    /// Makes the socket accept connections. `limit` is the maximum number of connections in its accept queue.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for datagram sockets, `EINVAL` if it is not bound or is connected.
+    /// `EOPNOTSUPP` for datagram sockets, `EINVAL` if the socket is not bound or is connected.
     pub fn listen(&self, context: &Context<'_>, limit: i32) -> Result<(), Errno> {
         /// `net.core.somaxconn` of Linux 7.2.
         const MOST: usize = 4096;
@@ -116,7 +116,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Connects to the socket with that name. A datagram socket sends to it from then on.
+    /// Connects to the socket with the name `address`. From then on, a datagram socket sends to that socket by default.
     ///
     /// # Errors
     /// `EISCONN`, `ECONNREFUSED`, `EPROTOTYPE`, `EAGAIN` if the accept queue is full and the socket is non-blocking,
@@ -175,7 +175,7 @@ impl Socket {
                     .wait_until(&[&target.room], None, look)
                     .map_err(|error| error.restart())??,
             }
-            // The connection is set up before it can be accepted.
+            // The connection is set up completely before another thread can accept it.
             self.attach(&server)?;
             match target.queue(&server) {
                 Ok(true) => {
@@ -191,7 +191,8 @@ impl Socket {
         }
     }
 
-    /// Adds a connection to the accept queue if there is room. Returns whether it was added.
+    /// Appends the socket `server`, the other end of a new connection, to the accept queue if there is room. Returns
+    /// whether it was added.
     fn queue(&self, server: &Arc<Self>) -> Result<bool, Errno> {
         let mut state = self.state.lock();
         match &mut state.listening {
@@ -206,7 +207,7 @@ impl Socket {
         }
     }
 
-    /// Makes `peer` the socket that this one sends to.
+    /// Makes `peer` the socket to which this socket sends.
     fn attach(self: &Arc<Self>, peer: &Arc<Self>) -> Result<(), Errno> {
         peer.add_sender(self)?;
         let name = peer.state.lock().address.clone();
@@ -226,10 +227,11 @@ impl Socket {
         Ok(())
     }
 
-    /// Accepts the first waiting connection.
+    /// Accepts the first connection of the accept queue, and returns its socket. Waits for a connection unless `open`
+    /// is non-blocking.
     ///
     /// # Errors
-    /// `EINVAL` unless it is listening, `EOPNOTSUPP` for datagram sockets, `EAGAIN`, `ERESTARTSYS`.
+    /// `EINVAL` unless the socket is listening, `EOPNOTSUPP` for datagram sockets, `EAGAIN`, `ERESTARTSYS`.
     pub fn accept(&self, context: &Context<'_>, open: &OpenFile) -> Result<Arc<Self>, Errno> {
         if !self.kind.connects() {
             return Err(Errno::EOPNOTSUPP);
@@ -256,10 +258,10 @@ impl Socket {
         Ok(accepted)
     }
 
-    /// Returns the socket's name, or its peer's.
+    /// Returns the socket's name, or the name of its peer if `peer` is set. `None` if that socket has no name.
     ///
     /// # Errors
-    /// `ENOTCONN` if the peer's is requested and there is no peer.
+    /// `ENOTCONN` if the peer's name is requested and there is no peer.
     pub fn address(&self, peer: bool) -> Result<Option<Address>, Errno> {
         let state = self.state.lock();
         if !peer {
@@ -272,7 +274,7 @@ impl Socket {
     }
 }
 
-/// Creates the inode for a path.
+/// Creates the inode for a socket that is bound to `path`.
 fn make_node(context: &Context<'_>, path: &[u8]) -> Result<Arc<Dentry>, Errno> {
     let walked = context.walk_path(AT_FDCWD, path, LastLink::Keep)?;
     let name = walked.last_name(Errno::EADDRINUSE)?;

@@ -36,7 +36,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Creates an open file for a socket. `flags` may contain `O_NONBLOCK`.
+/// Creates an open file for a socket. `flags` can contain `O_NONBLOCK`.
 #[must_use]
 pub fn open(context: &Context<'_>, socket: Arc<Socket>, flags: u32) -> Arc<OpenFile> {
     let kernel = context.kernel;
@@ -64,7 +64,7 @@ impl File for SocketFile {
     }
 
     fn kernel_bytes(&self) -> u64 {
-        /// A socket with its inode and directory entry.
+        /// Estimated size in bytes of a socket with its inode and directory entry.
         const PLAIN: usize = 2048;
         (PLAIN + self.socket.state.lock().charged) as u64
     }
@@ -80,12 +80,12 @@ impl File for SocketFile {
         _position: &mut u64,
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
-        // A read of zero bytes takes no message.
+        // A read of zero bytes leaves the first message in the inbox.
         if sink.left() == 0 {
             return Ok(0);
         }
         let received = self.socket.receive(context, open, 0, sink)?;
-        // `read` cannot return open files; they are closed with the message.
+        // `read` cannot return open files, so they are closed together with the message.
         Ok(received.count)
     }
 
@@ -133,7 +133,7 @@ impl File for SocketFile {
 }
 
 impl Socket {
-    /// Returns the number of bytes to receive: all bytes of a stream, otherwise those of the first message.
+    /// Returns the number of bytes that can be received now: all bytes of a stream, or the bytes of the first message.
     fn waiting(&self) -> usize {
         let state = self.state.lock();
         let mut lengths = state
@@ -148,7 +148,7 @@ impl Socket {
         }
     }
 
-    /// Returns the charge of the messages that the peer has not received.
+    /// Returns the charge in bytes of the messages that wait in the peer's inbox.
     fn unreceived(&self) -> usize {
         match self.peer() {
             Some(Ok(peer)) => peer.state.lock().charged,

@@ -22,22 +22,22 @@ use alloc::{
 use core::sync::atomic::Ordering;
 use memwright_table::TryPush;
 
-/// The open files that a message carries. They count as in flight from the creation of the message until they are
-/// received, or closed with the message.
+/// The open files that a message carries. They are counted as in flight from the creation of the message until they are
+/// received, or closed together with the message.
 pub struct Cargo {
     files: Vec<Arc<OpenFile>>,
-    /// The sending user.
+    /// The id of the sending user.
     user: u32,
     kernel: &'static Kernel,
 }
 
 impl Cargo {
-    /// Returns whether the message carries none.
+    /// Returns whether the message carries no open files.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// Takes the files out on arrival. They no longer count as in flight.
+    /// Takes the open files out of the message when it is received. They are no longer counted as in flight.
     pub fn unload(&mut self) -> Vec<Arc<OpenFile>> {
         let files = core::mem::take(&mut self.files);
         if !files.is_empty() {
@@ -46,7 +46,7 @@ impl Cargo {
         files
     }
 
-    /// Adds references to the same open files to `to`, for a receiver that leaves the message in place.
+    /// Appends references to the open files to `to`, for a receiver that leaves the message in the inbox (`MSG_PEEK`).
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -54,7 +54,7 @@ impl Cargo {
         let count = self.files.len();
         to.try_make_room(count)?;
         if count > 0 {
-            // A garbage collection compares reference counts, so none may be added meanwhile.
+            // A garbage collection compares reference counts, so no reference must be added while it runs.
             let _traffic = flights(self.kernel).traffic.lock();
             #[expect(clippy::disallowed_methods, reason = "there is room")]
             to.extend(self.files.iter().cloned());
@@ -106,11 +106,12 @@ fn socket_of(open: &Arc<OpenFile>) -> Option<&Arc<Socket>> {
     Some(&open.as_kind::<SocketFile>()?.socket)
 }
 
-/// The flight number of a socket that is not in flight.
+/// The node number of a socket that is not in flight.
 pub(super) const GROUNDED: usize = usize::MAX;
 
 impl Socket {
-    /// Returns its number among the sockets in flight, which changes only under the traffic lock.
+    /// Returns the node number of the socket among the sockets in flight, or `None` if it is not in flight. The number
+    /// changes only under the traffic lock.
     fn flight_number(&self) -> Option<usize> {
         let number = self.flight.load(Ordering::Relaxed);
         (number != GROUNDED).then_some(number)
@@ -123,10 +124,10 @@ struct Traffic {
     users: BTreeMap<u32, usize>,
 }
 
-/// All open files in flight between sockets.
+/// The open files in flight between sockets.
 ///
-/// A reference to an open file enters or leaves the messages of a socket only under the traffic lock. So open files in
-/// flight are neither received nor copied during a garbage collection.
+/// A reference to an open file enters or leaves the messages of a socket only under the traffic lock. So no open file
+/// in flight is received or copied during a garbage collection, which holds that lock.
 pub struct Flights {
     traffic: Lock<Traffic>,
 }
@@ -143,11 +144,11 @@ impl Flights {
         }
     }
 
-    /// Counts open files as in flight, for a message of the caller.
+    /// Counts `files` as in flight, and returns them as the cargo of a message that the calling thread sends.
     ///
     /// # Errors
-    /// `ETOOMANYREFS` if its user has more files in flight than the caller may have open (`too_many_unix_fds` of Linux
-    /// 7.2, `net/core/scm.c`); `ENOMEM`.
+    /// `ETOOMANYREFS` if the caller's user has more files in flight than the caller is allowed to have open
+    /// (`too_many_unix_fds` of Linux 7.2, `net/core/scm.c`); `ENOMEM`.
     pub fn depart(context: &Context<'_>, files: Vec<Arc<OpenFile>>) -> Result<Cargo, Errno> {
         let kernel = context.kernel;
         let (user, exempt) = {
@@ -203,7 +204,8 @@ impl Flights {
             let Some(socket) = socket_of(file) else {
                 continue;
             };
-            // Dropped without the lock: this may be the last reference to the socket except the file's.
+            // Dropped without the lock, because this reference to the socket can be the last one except that of its
+            // file.
             let gone = {
                 let mut traffic = self.traffic.lock();
                 let gone = socket
@@ -225,7 +227,8 @@ impl Flights {
         }
     }
 
-    /// Records that a socket was closed, which may have left sockets in flight without a descriptor.
+    /// Records that a socket was closed, which can have left sockets in flight without a descriptor. Runs a garbage
+    /// collection if one is due.
     pub(super) fn note_close(&self) {
         let mut traffic = self.traffic.lock();
         traffic.sockets.note_change();
@@ -239,7 +242,7 @@ impl Flights {
         }
     }
 
-    /// Garbage collection: closes the sockets in flight that no descriptor can reach, and discards their messages.
+    /// Collects garbage: closes the sockets in flight that no descriptor can reach, and discards their messages.
     pub fn collect(&self) {
         let mut remains = Remains::default();
         let mut traffic = self.traffic.lock();

@@ -1,8 +1,8 @@
-//! Garbage collection of sockets in flight that can no longer be reached.
+//! Garbage collection of sockets in flight that no process can reach any more.
 //!
-//! A message holds the sockets that it carries. If all references to some sockets are from messages, and those messages
-//! wait in the inboxes of such sockets, no descriptor can reach any of them. The rule is that of `unix_gc` of Linux 6.9
-//! (`net/unix/garbage.c`); the graph algorithm that replaced it in 6.10 finds the same sockets.
+//! A message holds the sockets that it carries. A set of sockets is unreachable if all references to its sockets are
+//! from messages in the inboxes of sockets of the same set: no descriptor leads to any of them. The rule is that of
+//! `unix_gc` of Linux 6.9 (`net/unix/garbage.c`); the graph algorithm that replaced it in 6.10 finds the same sockets.
 //!
 //! A collection visits each node once and each message that carries a socket twice. It neither allocates nor recurses:
 //! the nodes to be visited form a linked list.
@@ -11,28 +11,29 @@ use crate::sync::PausePoints;
 use alloc::{collections::TryReserveError, vec::Vec};
 use core::cell::Cell;
 
-/// Nodes visited between two scheduling points.
+/// Number of nodes that a loop visits between two scheduling points.
 const NODES: u32 = 64;
-/// No node.
+/// The index that stands for no node.
 const NONE: usize = usize::MAX;
 
 /// The state of a node in a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
-    /// Held by something other than a message, or carried by a reachable node.
+    /// Something other than a message holds the socket, or a message in the inbox of a reachable node carries it.
     Reachable,
-    /// Held by messages only.
+    /// As far as the collection has found out, only messages hold the socket.
     Candidate,
 }
 
 struct Node<T> {
     value: T,
-    /// Number of messages that carry it.
+    /// Number of references to the socket that messages hold.
     carried: usize,
-    /// Number of those messages that are not in a candidate's inbox; valid only during a collection.
+    /// Number of these references that are held by messages outside the inboxes of candidates. Valid only during a
+    /// collection.
     outside: Cell<usize>,
     mark: Cell<Mark>,
-    /// The next reachable node whose messages are to be visited.
+    /// The next node in the list of reachable nodes whose messages the collection has yet to visit.
     next: Cell<usize>,
 }
 
@@ -42,24 +43,25 @@ impl<T> Node<T> {
     }
 }
 
-/// A node that can carry others.
+/// A socket whose inbox can contain messages that carry other sockets.
 pub trait Carrier {
-    /// Returns the number of references to it, including those of messages.
+    /// Returns the number of references to the socket, including those that messages hold.
     fn references(&self) -> usize;
 
-    /// Calls `name` with the number of each node that its messages carry, once for each time it is carried.
+    /// Calls `name` with the number of each node that the messages in its inbox carry. A node that they carry several
+    /// times is named as many times.
     fn each_carried(&self, name: &mut dyn FnMut(usize));
 
-    /// Assigns it a number.
+    /// Assigns the number `number` to the node.
     fn renumber(&self, number: usize);
 }
 
 /// The sockets that messages carry, and the number of messages that carry each.
 pub struct Graph<T> {
     nodes: Vec<Node<T>>,
-    /// Changes since the last collection.
+    /// Number of changes since the last collection.
     changes: usize,
-    /// Nodes left after the last collection.
+    /// Number of nodes left after the last collection.
     survivors: usize,
 }
 
@@ -76,13 +78,13 @@ impl<T: Carrier> Graph<T> {
     /// Reserves room for `nodes` more nodes.
     ///
     /// # Errors
-    /// Memory is exhausted.
+    /// [`TryReserveError`] if memory is exhausted.
     pub fn reserve(&mut self, nodes: usize) -> Result<(), TryReserveError> {
         self.nodes.try_reserve(nodes)
     }
 
-    /// Records that one more message carries a node. `number` is `None` for a node that no message carried; it is
-    /// created and gets a number. Room was [reserved](Self::reserve).
+    /// Records that one more message carries a node. `number` is `None` for a socket that no message carried before: a
+    /// node with `value` is created and gets a number. The caller has [reserved](Self::reserve) room for it.
     pub fn add(&mut self, number: Option<usize>, value: impl FnOnce() -> T) {
         self.changes += 1;
         match number {
@@ -103,8 +105,8 @@ impl<T: Carrier> Graph<T> {
         }
     }
 
-    /// Records that one fewer message carries a node. If it was the last one, the node is removed and returned; it has
-    /// no number any more.
+    /// Records that one fewer message carries a node. If no message carries the node any more, removes the node and
+    /// returns its value. Its number is then invalid.
     pub fn remove(&mut self, number: usize) -> Option<T> {
         let node = &mut self.nodes[number];
         node.carried -= 1;
@@ -118,18 +120,18 @@ impl<T: Carrier> Graph<T> {
         Some(gone.value)
     }
 
-    /// Records an event that may have left sockets without a descriptor.
+    /// Records an event that can have left sockets without a descriptor.
     pub fn note_change(&mut self) {
         self.changes += 1;
     }
 
-    /// Returns whether a collection is due: there were as many changes as the last one left nodes. So the total cost of
-    /// collections is linear in the number of changes.
+    /// Returns whether a collection is due: since the last one, there were at least as many changes as nodes that it
+    /// left. So the total cost of collections is linear in the number of changes.
     pub fn is_due(&self) -> bool {
         !self.nodes.is_empty() && self.changes >= self.survivors
     }
 
-    /// Finds the unreachable nodes and calls `lose` for each, which must not change the graph.
+    /// Finds the unreachable nodes and calls `lose` for each of them. `lose` must not change the graph.
     ///
     /// # Locks
     /// The caller holds no lock but those that [sleep](crate::sync::Rank::sleeps).
@@ -174,8 +176,8 @@ impl<T: Carrier> Graph<T> {
     }
 }
 
-/// Marks what reachable nodes carry as reachable. `first` is the head of the list of nodes whose messages are to be
-/// visited.
+/// Marks the nodes that reachable nodes carry, directly or indirectly, as reachable. `first` is the head of the list of
+/// reachable nodes whose messages are yet to be visited.
 fn spread<T: Carrier>(nodes: &[Node<T>], first: &Cell<usize>) {
     let mut points = PausePoints::every(NODES);
     while let Some(node) = nodes.get(first.get()) {
@@ -189,7 +191,8 @@ fn spread<T: Carrier>(nodes: &[Node<T>], first: &Cell<usize>) {
     }
 }
 
-/// Marks a candidate as reachable and prepends it to the list of nodes whose messages are to be visited.
+/// Marks a candidate as reachable and prepends it to the list of nodes whose messages are yet to be visited. Does
+/// nothing for a node that is already reachable.
 fn reach<T>(node: &Node<T>, number: usize, first: &Cell<usize>) {
     if node.mark.get() == Mark::Candidate {
         node.mark.set(Mark::Reachable);
@@ -206,7 +209,8 @@ mod tests {
     use alloc::{collections::BTreeSet, rc::Rc, vec::Vec};
     use core::cell::{Cell, RefCell};
 
-    /// A test socket: its other references, and the sockets that its messages carry.
+    /// A test socket, with the number of references other than those of messages, and the sockets that the messages in
+    /// its inbox carry.
     #[derive(Default)]
     struct Socket {
         number: Cell<Option<usize>>,
@@ -277,7 +281,8 @@ mod tests {
 
     #[test]
     fn what_no_descriptor_leads_to_is_lost() {
-        // What is sent (what, to which socket), what descriptors hold, what is lost.
+        // The sockets that are sent (which socket, to which socket), those that descriptors hold, and those that the
+        // collection must find lost.
         type Row = (
             &'static [(usize, usize)],
             &'static [usize],
@@ -289,16 +294,16 @@ mod tests {
             // A socket in its own inbox.
             (&[(0, 0)],                         &[],     &[0]),
             (&[(0, 0)],                         &[0],    &[]),
-            // Each in the inbox of the other.
+            // Two sockets, each in the inbox of the other.
             (&[(0, 1), (1, 0)],                 &[],     &[0, 1]),
             (&[(0, 1), (1, 0)],                 &[1],    &[]),
-            // A ring that a held socket leads to, and one that leads to a held socket.
+            // A ring to which a held socket leads, and a ring that leads to a held socket.
             (&[(0, 1), (1, 0), (0, 2)],         &[2],    &[]),
             (&[(0, 1), (1, 0), (2, 0)],         &[2],    &[0, 1]),
-            // Twice in the same inbox, and the ring that it leads to.
+            // A socket that is twice in the same inbox.
             (&[(0, 0), (0, 0), (1, 0)],         &[],     &[0, 1]),
             (&[(0, 0), (0, 0), (0, 1)],         &[1],    &[]),
-            // A chain from a lost ring is lost too; a chain to a reachable ring stays.
+            // A chain of sockets that ends in a lost socket is lost too. What a held socket leads to is not lost.
             (&[(0, 0), (1, 0), (2, 1), (3, 2)], &[],     &[0, 1, 2, 3]),
             (&[(0, 0), (1, 0), (2, 1), (3, 2)], &[2],    &[0, 1]),
             // Two rings that share a socket.
@@ -330,7 +335,8 @@ mod tests {
         assert_eq!(world.lost(), [1, 2].into());
     }
 
-    /// Random sockets: the lost ones are those that a plain walk from the held ones does not reach.
+    /// Compares the collection with a plain walk on random sockets: the lost sockets are those that a walk from the
+    /// held sockets does not reach.
     #[test]
     fn it_agrees_with_a_walk() {
         let mut next = draws(0x9e37_79b9_7f4a_7c15);
@@ -345,8 +351,8 @@ mod tests {
             for &socket in &held {
                 world.sockets[socket].held.set(1 + next(2));
             }
-            // A socket that is not in flight is no node: without a reference it would have been closed with its
-            // messages.
+            // A socket that is not in flight is not a node of the graph. Without a reference it would have been closed,
+            // and its messages freed.
             for (number, socket) in world.sockets.iter().enumerate() {
                 if socket.travels.get() == 0 {
                     reached.insert(number);
@@ -369,7 +375,8 @@ mod tests {
         }
     }
 
-    /// A hundred thousand sockets, each in the inbox of the next: the cost is linear, and nothing recurses.
+    /// Collects a ring of a hundred thousand sockets, each in the inbox of the next. The cost is linear, and nothing
+    /// recurses.
     #[test]
     fn a_long_ring_costs_two_looks_at_each_message() {
         const LENGTH: usize = 100_000;
@@ -387,7 +394,7 @@ mod tests {
         }
     }
 
-    /// The total cost of collections is a few visits for each message ever sent.
+    /// Checks that the total cost of all collections is a few visits for each message that was sent.
     #[test]
     fn collections_are_paid_for_by_changes() {
         const LENGTH: usize = 100_000;

@@ -1,4 +1,4 @@
-//! Messages between sockets.
+//! Messages between sockets, and the arguments and results of sends and receives.
 
 use super::{flight::Cargo, name::Address};
 use crate::{abi_struct, context::Context, fs::open_file::OpenFile};
@@ -17,7 +17,7 @@ abi_struct! {
 }
 
 impl Credentials {
-    /// Returns the credentials of the caller.
+    /// Returns the credentials of the calling process.
     #[must_use]
     pub fn of(context: &Context<'_>) -> Self {
         let process = context.process();
@@ -30,10 +30,10 @@ impl Credentials {
     }
 }
 
-/// Charge of a message in addition to its bytes.
+/// Charge of a message in bytes, in addition to that of its contents.
 const OVERHEAD: usize = 256;
 
-/// Maximum size in bytes to which writes to a stream are combined in one message.
+/// Maximum size in bytes of a message in which several writes to a stream are combined.
 const JOINED: usize = 4096;
 
 /// A message in an inbox.
@@ -42,7 +42,7 @@ pub struct Message {
     pub bytes: Vec<u8>,
     /// For a stream, number of bytes that were received already.
     pub start: usize,
-    /// Open files that it carries.
+    /// The open files that the message carries.
     pub rights: Cargo,
     /// The sender's credentials.
     pub credentials: Credentials,
@@ -51,19 +51,20 @@ pub struct Message {
 }
 
 impl Message {
-    /// Returns its charge while it is in the inbox, in bytes.
+    /// Returns the present charge of the message in bytes, without the bytes that were received already.
     #[must_use]
     pub fn charge(&self) -> usize {
         self.bytes.len() - self.start + OVERHEAD
     }
 
-    /// Returns the charge of a message with `length` bytes.
+    /// Returns the charge in bytes of a new message with `length` bytes.
     #[must_use]
     pub const fn charge_of(length: usize) -> usize {
         length + OVERHEAD
     }
 
-    /// Returns whether `bytes` more bytes of a stream may be appended to this message.
+    /// Returns whether `bytes` more bytes of a stream, from a sender with these credentials, can be appended to this
+    /// message.
     #[must_use]
     pub fn may_grow(&self, bytes: usize, credentials: &Credentials) -> bool {
         self.rights.is_empty()
@@ -75,11 +76,11 @@ impl Message {
 /// The arguments of a send other than its bytes.
 #[derive(Default)]
 pub struct Request {
-    /// The destination; `None` for the peer.
+    /// The name of the receiver; `None` for the peer.
     pub address: Option<Address>,
     /// Open files.
     pub rights: Vec<Arc<OpenFile>>,
-    /// Explicit credentials.
+    /// The credentials that the sender passes explicitly.
     pub credentials: Option<Credentials>,
     /// The `MSG_` flags.
     pub flags: u32,

@@ -1,7 +1,7 @@
 //! Unix sockets. There is no network.
 //!
-//! Messages wait in the inbox of the receiving socket. The reference to a peer is weak: only an open file keeps a
-//! socket alive. At most one socket's state is locked at a time.
+//! Messages wait in the inbox of the receiving socket. A socket has only a weak reference to its peer, so its open file
+//! keeps it alive, not its peer. A thread locks the state of at most one socket at a time.
 
 mod close;
 mod connect;
@@ -54,7 +54,7 @@ pub enum SocketKind {
 }
 
 impl SocketKind {
-    /// Decodes a type number, without the flags of `socket`.
+    /// Returns the type for a number, which contains no flags of `socket`, or `None` if the type is not supported.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
         match number {
@@ -76,7 +76,7 @@ impl SocketKind {
         }
     }
 
-    /// Returns whether it must be connected before it can send.
+    /// Returns whether a socket of this type must be connected before it can send.
     const fn connects(self) -> bool {
         match self {
             Self::Stream | Self::Sequence => true,
@@ -85,10 +85,10 @@ impl SocketKind {
     }
 }
 
-/// Default limit of unread bytes (`net.core.wmem_default` of Linux 7.2).
+/// Default limit on unread bytes (`net.core.wmem_default` of Linux 7.2).
 const DEFAULT_BUFFER: usize = 212_992;
 
-/// Limit of datagrams in an inbox (`net.unix.max_dgram_qlen` of Linux 7.2).
+/// Limit on datagrams in an inbox (`net.unix.max_dgram_qlen` of Linux 7.2).
 const MOST_DATAGRAMS: usize = 10;
 
 /// The accept queue.
@@ -105,17 +105,17 @@ struct State {
     /// Takes over the inbox when the socket is closed.
     shell: Option<Box<Shell>>,
     closed: bool,
-    /// Total charge of the messages in the inbox.
+    /// Sum of the charges of the messages in the inbox, in bytes.
     charged: usize,
-    /// The socket that it sends to.
+    /// The socket to which this socket sends.
     peer: Option<Weak<Socket>>,
-    /// The sockets that send to it, and may wait for room.
+    /// The sockets that send to this socket, which can have threads that wait for room.
     senders: Vec<Weak<Socket>>,
     sweep: Sweep,
     listening: Option<Listening>,
-    /// Nothing more will be received.
+    /// Whether receiving was shut down: no more messages arrive.
     read_shut: bool,
-    /// Nothing more can be sent.
+    /// Whether sending was shut down: no more messages can be sent.
     write_shut: bool,
     error: Option<Errno>,
     address: Option<Address>,
@@ -129,16 +129,16 @@ pub struct Socket {
     /// The type.
     pub kind: SocketKind,
     state: Lock<State>,
-    /// Its number among the sockets in flight.
+    /// The node number of the socket among the sockets in flight.
     flight: AtomicUsize,
-    /// Serialise the copies of receivers and of senders.
+    /// `receiving` serialises the copies of receivers, and `sending` those of senders.
     receiving: Turn,
     sending: Turn,
-    /// Woken when something arrived, or nothing more will.
+    /// Woken when a message or connection arrives, or when none can arrive any more.
     readable: WaitQueue,
-    /// Woken when a peer has room, or will receive nothing more.
+    /// Woken when the peer's inbox has room, or when the peer receives nothing more.
     writable: WaitQueue,
-    /// Woken when its inbox or accept queue has room.
+    /// Woken when the inbox or accept queue of this socket has room.
     room: WaitQueue,
 }
 
@@ -176,22 +176,22 @@ impl Socket {
         }
     }
 
-    /// Returns the socket that it sends to; `None` if it was never connected.
+    /// Returns the peer, to which the socket sends, or `None` if it was never connected.
     ///
     /// # Errors
-    /// `EPIPE` if that socket is closed.
+    /// `EPIPE` if the peer is closed.
     fn peer(&self) -> Option<Result<Arc<Self>, Errno>> {
         let state = self.state.lock();
         let peer = state.peer.as_ref()?;
         Some(peer.upgrade().ok_or(Errno::EPIPE))
     }
 
-    /// Takes the pending error.
+    /// Returns the pending error, if any, and clears it.
     fn take_error(&self) -> Option<Errno> {
         self.state.lock().error.take()
     }
 
-    /// Registers `sender` to be woken when this socket has room.
+    /// Registers `sender`, whose waiting threads are woken when this socket has room.
     fn add_sender(&self, sender: &Arc<Self>) -> Result<(), OutOfMemory> {
         let mut state = self.state.lock();
         let State { senders, sweep, .. } = &mut *state;
@@ -202,7 +202,7 @@ impl Socket {
         senders.try_push(Arc::downgrade(sender))
     }
 
-    /// Wakes all senders because there is room, or because nothing more is received.
+    /// Wakes the threads that wait to send to this socket. Called when the socket has room, or receives nothing more.
     fn wake_senders(&self, kernel: &Kernel) {
         self.room.wake_all(kernel);
         let mut index = 0;
@@ -218,7 +218,7 @@ impl Socket {
         }
     }
 
-    /// Returns the room in bytes that the unread messages leave to a sender with this send buffer.
+    /// Returns the number of bytes of its send buffer `buffer` that the unread messages leave to a sender.
     fn room_for(&self, buffer: usize) -> usize {
         buffer.saturating_sub(self.state.lock().charged)
     }

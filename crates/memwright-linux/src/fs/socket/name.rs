@@ -1,4 +1,4 @@
-//! Socket names.
+//! The names of sockets, and the registry of bound sockets.
 
 use super::{Flights, Socket};
 use crate::{
@@ -16,25 +16,25 @@ use alloc::{
 const FAMILY: u16 = 1;
 /// Size of `struct sockaddr_un` in bytes.
 pub const ADDRESS_MAX: usize = 110;
-/// Offset of the path.
+/// Offset of the path in `struct sockaddr_un`, in bytes.
 const HEAD: usize = 2;
 
-/// A name that a socket is bound to or looked up by.
+/// A name to which a socket is bound or by which it is looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A path.
     Path(Vec<u8>),
     /// An abstract name.
     Abstract(Vec<u8>),
-    /// A request for any free name.
+    /// A request to bind the socket to any free abstract name.
     Automatic,
 }
 
 impl Address {
-    /// Decodes a `struct sockaddr_un` of this length.
+    /// Decodes a `struct sockaddr_un` that has the length of `bytes`.
     ///
     /// # Errors
-    /// `EINVAL` for another family or length.
+    /// `EINVAL` for another address family or an invalid length.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Errno> {
         if bytes.len() < HEAD || bytes.len() > ADDRESS_MAX {
             return Err(Errno::EINVAL);
@@ -53,7 +53,7 @@ impl Address {
         }
     }
 
-    /// Encodes a name; without one, only the family.
+    /// Encodes a name as `struct sockaddr_un`. Without a name, encodes only the address family.
     #[must_use]
     #[expect(
         clippy::disallowed_methods,
@@ -76,26 +76,26 @@ impl Address {
     }
 }
 
-/// The registry key of a bound socket.
+/// The key of a bound socket in the registry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// An abstract name.
     Abstract(Vec<u8>),
-    /// An inode: its device and number.
+    /// The device and the number of an inode.
     Node(u64, u64),
 }
 
-/// The bound sockets, and names whose sockets are gone.
+/// The bound sockets by name, and names whose sockets are gone.
 struct Bound {
     places: BTreeMap<Place, Weak<Socket>>,
-    /// Number of names at which those of dead sockets are removed.
+    /// When the registry has this number of names, the names whose sockets are gone are removed.
     sweep_at: usize,
     /// The number of the next name to try for an automatic bind.
     next: u32,
 }
 
 impl Bound {
-    /// Minimum number of names before those of dead sockets are removed.
+    /// Minimum of `sweep_at`.
     const FEWEST: usize = 64;
 
     const fn new() -> Self {
@@ -143,7 +143,7 @@ impl Registry {
         }
     }
 
-    /// Returns whether a socket is bound to an inode of this device.
+    /// Returns whether a socket is bound to an inode of the file system with the device number `device`.
     pub fn has_node_of(&self, device: u64) -> bool {
         let bound = self.bound.lock();
         bound.places.iter().any(|(place, socket)| match place {
@@ -152,18 +152,19 @@ impl Registry {
         })
     }
 
-    /// Binds a socket.
+    /// Binds `socket` to the name `place`.
     ///
     /// # Errors
-    /// `EADDRINUSE`.
+    /// `EADDRINUSE` if another socket is bound to the name.
     pub fn bind(&self, place: Place, socket: &Arc<Socket>) -> Result<(), Errno> {
         self.bound.lock().bind(place, socket)
     }
 
-    /// Binds a socket to a free abstract name of five digits, starting after the last one assigned.
+    /// Binds `socket` to a free abstract name of five hexadecimal digits. The search starts after the name that was
+    /// assigned last. Returns the name.
     ///
     /// # Errors
-    /// `ENOSPC` if all are in use (`unix_autobind` of Linux 7.2, `net/unix/af_unix.c`).
+    /// `ENOSPC` if all such names are in use (`unix_autobind` of Linux 7.2, `net/unix/af_unix.c`).
     pub fn bind_any(&self, socket: &Arc<Socket>) -> Result<Address, Errno> {
         /// The number of such names.
         const NAMES: u32 = 1 << 20;
@@ -180,7 +181,7 @@ impl Registry {
         Err(Errno::ENOSPC)
     }
 
-    /// Looks up the socket bound to a name.
+    /// Returns the socket that is bound to the name `place`, or `None` if there is none.
     #[must_use]
     pub fn find(&self, place: &Place) -> Option<Arc<Socket>> {
         self.bound.lock().places.get(place)?.upgrade()

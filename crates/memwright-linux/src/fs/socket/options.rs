@@ -7,17 +7,17 @@ use linux_raw_sys::net;
 /// The options of a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Limit of bytes sent and not received.
+    /// Limit on the charge, in bytes, of messages that were sent but not received.
     pub send_buffer: usize,
-    /// Stored only: Unix sockets charge the sender.
+    /// The size of the receive buffer. It has no effect, because Unix sockets charge the sender.
     pub receive_buffer: usize,
-    /// Receivers get the sender's credentials.
+    /// Whether receivers get the sender's credentials.
     pub pass_credentials: bool,
     /// Timeout of a receive in nanoseconds; 0 for none.
     pub receive_timeout: u64,
     /// Timeout of a send in nanoseconds; 0 for none.
     pub send_timeout: u64,
-    /// Options without effect on Unix sockets, stored as bits: address reuse, keepalive, broadcast.
+    /// Options that have no effect on Unix sockets, as a bit mask: address reuse, keepalive, broadcast.
     noted: u32,
 }
 
@@ -37,13 +37,14 @@ impl Options {
 /// Minimum and maximum buffer size in bytes (`SOCK_MIN_SNDBUF`, and twice `net.core.wmem_max`).
 const BUFFER: (usize, usize) = (4608, 425_984);
 
-/// Returns the size for a requested buffer: twice as much, as half is for the overhead of messages.
+/// Returns the buffer size for a requested size. It is twice the requested size, because half of it is for the overhead
+/// of messages.
 fn buffer_size(wanted: i32) -> usize {
     let wanted = usize::try_from(wanted).unwrap_or(0);
     wanted.saturating_mul(2).clamp(BUFFER.0, BUFFER.1)
 }
 
-/// Returns the bit of an option that is only stored.
+/// Returns the bit in `noted` of an option without effect, or `None` for other options.
 const fn noted_bit(name: u32) -> Option<u32> {
     match name {
         net::SO_REUSEADDR => Some(1),
@@ -130,7 +131,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Sets the timeout of receives or sends.
+    /// Sets the timeout of receives or of sends, which `name` selects.
     ///
     /// # Errors
     /// `EDOM` if the microseconds are out of range.
@@ -138,7 +139,7 @@ impl Socket {
         if !(0..1_000_000).contains(&time.microseconds) {
             return Err(Errno::EDOM);
         }
-        // A negative time expires at once: use the shortest timeout.
+        // A negative time expires immediately, so it becomes the shortest timeout.
         let length = time.to_nanoseconds().unwrap_or(1);
         let options = &mut self.state.lock().options;
         if name == net::SO_RCVTIMEO_OLD {

@@ -1,4 +1,4 @@
-//! Receiving from sockets.
+//! Receives messages and bytes of streams from sockets.
 
 use super::{Message, Received, Socket, SocketKind};
 use crate::{
@@ -63,8 +63,8 @@ impl Socket {
         }
     }
 
-    /// Copies from the first message, which was taken out of the inbox, and puts back what remains. Returns whether the
-    /// receive ends with this message.
+    /// Copies bytes of `message`, which the caller has taken out of the inbox, and puts the message back if a part of
+    /// it remains to be received. Returns whether the receive ends with this message.
     fn take_from(
         &self,
         context: &Context<'_>,
@@ -103,7 +103,7 @@ impl Socket {
             return copied.map(|()| true);
         }
         if carried {
-            // A receive ends after a message with open files, so there are no others.
+            // A receive ends after a message with open files, so `received` has no others yet.
             received.rights = message.rights.unload();
         }
         let partial = self.kind == SocketKind::Stream && count < bytes.len();
@@ -127,8 +127,8 @@ impl Socket {
         Some(message)
     }
 
-    /// Puts a message back at the front of the inbox. It stayed charged. Only the inbox of a socket that was closed
-    /// meanwhile may have no room; then the message is discarded, like the others in it.
+    /// Puts a message back at the front of the inbox. The message has stayed charged. The inbox has no room only if the
+    /// socket was closed in the meantime. The message is then discarded, as the other messages of the inbox were.
     fn put_back(&self, context: &Context<'_>, message: Message) {
         let mut state = self.state.lock();
         if state.inbox.try_reserve(1).is_err() {
@@ -143,7 +143,8 @@ impl Socket {
         self.readable.wake_all(context.kernel);
     }
 
-    /// Returns whether nothing more will be received: the pending error, or `Ok` at the end.
+    /// Returns `None` if more messages can arrive. Otherwise returns the result of the receive: the pending error, or
+    /// `Ok` at the end of the stream.
     fn at_end(&self) -> Option<Result<(), Errno>> {
         let mut state = self.state.lock();
         if let Some(error) = state.error.take() {
@@ -185,8 +186,8 @@ impl Socket {
     }
 }
 
-/// Returns whether the next message of a stream may be added to the received bytes: it must have the same credentials
-/// and carry no open files.
+/// Returns whether bytes of the next message of a stream can follow the received bytes in the same call: the message
+/// must have the same credentials and carry no open files.
 fn goes_on(received: &Received, next: &Message) -> bool {
     received.credentials == Some(next.credentials) && next.rights.is_empty()
 }

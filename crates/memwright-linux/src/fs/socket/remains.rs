@@ -1,25 +1,27 @@
-//! Deferred closing of open files.
+//! The deferred closing of open files.
 
 use super::message::Message;
 use crate::{fs::open_file::OpenFile, sync::PausePoints};
 use alloc::{boxed::Box, collections::VecDeque, sync::Arc, vec::Vec};
 
-/// Messages closed between two scheduling points.
+/// Number of messages that are freed between two scheduling points.
 const CLOSES: u32 = 16;
 
-/// The messages of a closed socket. It is allocated with the socket, so that closing allocates nothing.
+/// A list for the messages of a closed socket. It is allocated together with the socket, so that the close of a socket
+/// allocates nothing.
 #[derive(Default)]
 pub struct Shell {
     pub(super) messages: VecDeque<Message>,
     next: Option<Box<Shell>>,
 }
 
-/// Open files to be closed because the files that held them were closed.
+/// Open files that must be closed because the files that held them were closed.
 ///
-/// A program controls how deep open files are nested. So closing a file never closes another one recursively: each kind
-/// of file that holds open files hands them over ([`File::leave`](crate::fs::open_file::File::leave)), and one loop
-/// closes them all. Linux defers the last reference to a list of the thread (`fput` and `task_work_run`), and closes
-/// files in flight one socket after another (`__scm_destroy`).
+/// A program controls how deeply open files are nested, so the close of one file must not close another file
+/// recursively. Instead, each kind of file that holds open files moves them to this list
+/// ([`File::leave`](crate::fs::open_file::File::leave)), and one loop closes all of them. Linux adds a file whose last
+/// reference is dropped to a list of the thread (`fput` and `task_work_run`), and closes files in flight one socket
+/// after another (`__scm_destroy`).
 #[derive(Default)]
 pub struct Remains {
     first: Option<Box<Shell>>,
@@ -32,7 +34,7 @@ impl Remains {
         self.first = Some(shell);
     }
 
-    /// Drops references to open files. Files held by one whose last reference this was are added.
+    /// Drops references to open files. If this closes an open file, adds the files that it held to this list.
     pub(super) fn close_files(&mut self, files: Vec<Arc<OpenFile>>) {
         for file in files {
             if let Some(mut last) = Arc::into_inner(file) {

@@ -1,4 +1,4 @@
-//! Sending to sockets.
+//! Sends messages and bytes of streams to sockets.
 
 use super::{
     Address, Credentials, Flights, MOST_DATAGRAMS, Message, Request, Socket, SocketKind, State,
@@ -14,22 +14,22 @@ use alloc::{sync::Arc, vec::Vec};
 use linux_raw_sys::net;
 use memwright_table::TryPush;
 
-/// Maximum bytes of a stream in one message.
+/// Maximum number of bytes of a stream that one message takes.
 const LARGEST_PART: usize = 32 * 1024;
 
 /// The result of a check of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// This number of bytes may be sent.
+    /// This number of bytes can be sent.
     Room(usize),
-    /// No room now.
+    /// There is no room now: the sender must wait.
     Full,
 }
 
 impl State {
-    /// Appends a message to the inbox; returns it if there is no memory.
+    /// Appends a message to the inbox. Returns the message as the error if there is no memory.
     fn accept(&mut self, message: Message) -> Result<(), Message> {
-        // One more, for a message that a receiver has taken out and may put back.
+        // Room for one more message is reserved, because a receiver can put back a message that it has taken out.
         if self.inbox.try_reserve(2).is_err() {
             return Err(message);
         }
@@ -42,7 +42,7 @@ impl State {
 }
 
 impl Socket {
-    /// Sends a message or bytes of a stream. Returns the number of bytes.
+    /// Sends a message or bytes of a stream. Returns the number of bytes sent.
     ///
     /// # Errors
     /// `ENOTCONN`, `EPIPE` (with SIGPIPE for a stream, unless `MSG_NOSIGNAL`), `ECONNREFUSED`,
@@ -74,7 +74,7 @@ impl Socket {
         result
     }
 
-    /// Waits for room at the receiver.
+    /// Waits until the receiver has room.
     fn wait_for_room(
         &self,
         context: &Context<'_>,
@@ -97,7 +97,7 @@ impl Socket {
             })
     }
 
-    /// Returns the connected receiver, if sending to it is allowed.
+    /// Returns the peer as the receiver, unless sending was shut down.
     fn receiver(&self) -> Result<Arc<Self>, Errno> {
         if self.state.lock().write_shut {
             return Err(Errno::EPIPE);
@@ -190,7 +190,7 @@ impl Socket {
         }
     }
 
-    /// Appends a part of a stream to the receiver's inbox.
+    /// Appends a message with a part of a stream to the receiver's inbox.
     fn deliver_part(&self, context: &Context<'_>, message: Message) -> Result<(), Errno> {
         let receiver = self.receiver()?;
         {
@@ -267,7 +267,7 @@ impl Socket {
                 }
                 Ok(Look::Room(_)) => {
                     let mut state = receiver.state.lock();
-                    // Another sender may have used the room, or the receiver been closed.
+                    // Since the check, another sender may have used the room, or the receiver may have been closed.
                     if fits(&state)? == Look::Full {
                         continue;
                     }
@@ -287,7 +287,7 @@ impl Socket {
         Ok(length)
     }
 
-    /// Returns the receiver of a message: the named one, or the peer.
+    /// Returns the receiver of a message: the socket that is bound to `address`, or the peer if there is no address.
     fn choose_receiver(
         self: &Arc<Self>,
         context: &Context<'_>,
@@ -317,7 +317,7 @@ impl Socket {
     }
 }
 
-/// Copies bytes from user memory; fewer if there is a fault.
+/// Copies the next `length` bytes from `source`. Returns fewer bytes after a fault.
 fn fetch(source: &mut Source<'_>, length: usize) -> Result<Vec<u8>, Errno> {
     let mut bytes = Vec::new();
     bytes.try_fill(length, 0)?;

@@ -1,4 +1,4 @@
-//! Creating an entry for a new inode.
+//! Creates entries for new inodes.
 
 use super::{Change, Namespace, changeable};
 use crate::{

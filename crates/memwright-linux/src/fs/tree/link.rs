@@ -1,4 +1,4 @@
-//! Creating a hard link to an existing inode.
+//! Creates hard links to existing inodes.
 
 use super::{Change, Namespace, changeable};
 use crate::{
@@ -8,8 +8,8 @@ use crate::{
 use alloc::sync::Arc;
 
 impl Namespace {
-    /// Creates the entry `name` for an existing inode in `parent`. With `nameless`, an inode without links is accepted
-    /// (`O_TMPFILE`).
+    /// Creates the entry `name` in `parent` for an existing inode. With `nameless`, accepts an inode that has no link
+    /// yet (`O_TMPFILE`).
     ///
     /// # Errors
     /// `EPERM` for a directory, `EXDEV` across file systems, `ENOENT` if the inode has lost its last link, and those of

@@ -1,7 +1,7 @@
-//! Changes of the directory tree: one operation per file.
+//! Changes of the directory tree. Each submodule contains one operation.
 //!
-//! All of them hold the namespace lock, so that what was checked stays true until the operation is done. Directories
-//! are locked one at a time inside of it. Lookups take only the lock of the directory.
+//! Every operation holds the namespace lock, so that the conditions that it has checked stay true until it is done.
+//! Under that lock, it locks one directory at a time. Lookups take only the lock of the directory.
 
 mod create;
 mod link;
@@ -47,19 +47,19 @@ impl Namespace {
     }
 }
 
-/// The subject and time of a change.
+/// The ids and the time of a change of the tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
-    /// The ids that permission checks use.
+    /// The ids for permission checks.
     pub subject: Subject,
-    /// The time that inodes record.
+    /// The time that the changed inodes record.
     pub now: Moment,
 }
 
 /// Returns the entries of a directory whose entries can be changed.
 ///
 /// # Errors
-/// `ENOTDIR`; `EPERM` for a directory of `/proc`.
+/// `ENOTDIR` if the inode is not a directory, `EPERM` for a directory of `/proc` or `/sys`.
 fn changeable(directory: &Inode) -> Result<&Lock<Entries<Arc<Dentry>>>, Errno> {
     match &directory.body {
         Body::Directory(entries) => Ok(entries),
@@ -77,13 +77,13 @@ fn changeable(directory: &Inode) -> Result<&Lock<Entries<Arc<Dentry>>>, Errno> {
 }
 
 impl Change {
-    /// Checks the permission to change a directory's entries.
+    /// Checks that the subject is allowed to change the entries of `directory`.
     fn may_change(&self, directory: &Inode) -> Result<(), Errno> {
         directory.check(self.subject, Permission::WRITE | Permission::EXECUTE)
     }
 
-    /// Checks the permission to remove `victim`. In a sticky directory only the owner of `victim`, the directory's
-    /// owner and root may remove it.
+    /// Checks that the subject is allowed to remove `victim` from `directory`. In a sticky directory, only the owner of
+    /// `victim`, the owner of the directory and root are allowed to remove it.
     fn may_remove(&self, directory: &Inode, victim: &Inode) -> Result<(), Errno> {
         self.may_change(directory)?;
         let metadata = directory.metadata();

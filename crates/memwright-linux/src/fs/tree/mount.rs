@@ -1,4 +1,4 @@
-//! Mounting on a directory, and unmounting.
+//! Mounts and unmounts on a directory, under the lock of the tree.
 
 use super::Namespace;
 use crate::{
@@ -10,11 +10,11 @@ use crate::{
 use alloc::sync::Arc;
 
 impl Namespace {
-    /// Mounts the file system with this root on `at`, or on top of what is mounted there, if `list` accepts the mount
-    /// point.
+    /// Mounts the file system whose root is `root` on `at`, or on the topmost file system that is already mounted
+    /// there. First calls `list` with the mount point, which can refuse the mount with an error.
     ///
     /// # Errors
-    /// `ENOENT` if the directory was removed; those of `list`.
+    /// `ENOENT` if the directory was removed, and those of `list`.
     pub fn cover(
         &self,
         at: &Arc<Dentry>,
@@ -31,14 +31,15 @@ impl Namespace {
         Ok(())
     }
 
-    /// Unmounts the file system of `root` from `at`, if it is mounted there and unused: apart from its entries, `root`
-    /// has `known` references, and `is_bound` returns false. The returned guard prevents changes of the tree.
+    /// Unmounts the file system whose root is `root` from `at`, if it is mounted there and unused. It is unused if
+    /// `root` has only `known` references apart from those of its entries, no entry below has other references than the
+    /// tree's, and `is_bound` returns `false`. The returned guard prevents changes of the tree.
     ///
-    /// Check and unmount are atomic: meanwhile no path walk enters the file system, changes its entries or ascends in
-    /// it.
+    /// The check and the unmount are atomic: between them, no path walk enters the file system, changes its entries or
+    /// ascends in it.
     ///
     /// # Errors
-    /// `EBUSY`.
+    /// `EBUSY` if the file system is in use or not mounted on `at`.
     pub fn uncover(
         &self,
         at: &Dentry,
@@ -54,24 +55,26 @@ impl Namespace {
         Ok(guard)
     }
 
-    /// Returns whether a detached file system is used by the caller only. The guard prevents changes of the tree.
+    /// Returns whether only the caller has a reference to the detached file system whose root is `root`. The guard
+    /// `_kept` prevents changes of the tree.
     #[must_use]
     pub fn is_abandoned(&self, _kept: &LockGuard<'_, ()>, root: &Arc<Dentry>) -> bool {
         !is_used(root, 1)
     }
 }
 
-/// Returns whether an entry from `root` down has references other than the tree's, or a file system is mounted on one:
-/// its root holds the directory above it. `root` itself has `known` other references. An open file holds its entry,
-/// even a removed one, and a removed entry holds the directory that it was in.
+/// Returns whether `root` or an entry below it has references other than the tree's; `root` itself has `known` other
+/// references. An open file holds its entry, even if the entry was removed, and a removed entry holds the directory
+/// that it was in. The root of a file system that is mounted on an entry holds the directory above it, so such an entry
+/// is in use too.
 ///
-/// The walk is top-down, so that a concurrent path walk downwards is found further below. If memory runs out, the file
-/// system is considered used.
+/// The check proceeds from the top down, so that it finds a concurrent path walk, which also descends, further below.
+/// If memory runs out, the file system is considered used.
 fn is_used(root: &Arc<Dentry>, known: usize) -> bool {
     let mut pending: Paged<Arc<Dentry>> = Paged::new();
     let (mut here, mut known) = (root.clone(), known);
     loop {
-        // One more for the reference held during the check.
+        // One more for the reference `here`, which this check holds.
         let mut expected = known + 1;
         if let Body::Directory(entries) = &here.inode.body {
             let entries = entries.lock();
@@ -81,7 +84,8 @@ fn is_used(root: &Arc<Dentry>, known: usize) -> bool {
                     return true;
                 }
             }
-            // Compared under the lock of the entries, before a path walk that waits for it continues to one of them.
+            // The count is compared under the lock of the entries, before a path walk that waits for this lock can
+            // continue to one of the entries.
             if Arc::strong_count(&here) != expected {
                 return true;
             }
@@ -89,7 +93,7 @@ fn is_used(root: &Arc<Dentry>, known: usize) -> bool {
             return true;
         }
         match pending.pop() {
-            // The reference of its directory.
+            // The only other reference to an entry is that of its directory.
             Some(next) => (here, known) = (next, 1),
             None => return false,
         }

@@ -1,4 +1,4 @@
-//! Removing entries. An inode is freed with its last link and its last user.
+//! Removes entries. An inode is freed when its last link and its last user are gone.
 
 use super::{Change, Namespace, changeable};
 use crate::{
@@ -10,17 +10,17 @@ use crate::{
 };
 use alloc::sync::Arc;
 
-/// The call that removes an entry. Each refuses what the other removes.
+/// The call that removes an entry. Each of the two refuses the entries that the other removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// `rmdir`: directories only.
+    /// `rmdir`, which removes only directories.
     Directory,
-    /// `unlink`: everything else.
+    /// `unlink`, which removes everything except directories.
     Other,
 }
 
-/// Checks that the call may remove an entry. A directory that passes is marked as removed, so that no entry can be
-/// created in it.
+/// Checks that the call can remove an entry. If the entry is a directory that passes the checks, marks it as removed,
+/// so that no entry can be created in it.
 ///
 /// # Errors
 /// `EBUSY` for a mount point, `ENOTDIR`, `EISDIR`, `ENOTEMPTY`.
@@ -43,7 +43,8 @@ pub(super) fn check_removal(entry: &Dentry, removal: Removal) -> Result<(), Errn
     }
 }
 
-/// Records that `entry`, which was removed from the map, has lost its name in `parent`.
+/// Updates `entry`, which the caller has removed from the entries of `parent`, and the link counts: marks the name as
+/// removed.
 pub(super) fn forget(change: &Change, parent: &Inode, entry: &Dentry) {
     entry.mark_removed();
     let directory = entry.inode.is_directory();
@@ -66,7 +67,8 @@ impl Namespace {
     /// Removes `name` from `parent`.
     ///
     /// # Errors
-    /// `ENOENT`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY`, `EBUSY` for a mount point, `EACCES`, `EPERM`.
+    /// Those of `unlink(2)` and `rmdir(2)`: `ENOENT`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY`, `EBUSY` for a mount point,
+    /// `EACCES`, `EPERM`.
     pub fn remove(
         &self,
         change: &Change,
@@ -82,7 +84,7 @@ impl Namespace {
         let held = entries.lock().remove(name);
         forget(change, &parent.inode, &entry);
         drop(guard);
-        // The inode may be freed here, without the lock.
+        // This can free the inode, which must happen without the lock.
         drop((held, entry));
         Ok(())
     }

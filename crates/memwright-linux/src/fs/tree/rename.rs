@@ -1,4 +1,4 @@
-//! Renaming, replacing and exchanging entries.
+//! Renames, replaces and exchanges directory entries.
 
 use super::{
     Change, Namespace, changeable,
@@ -40,16 +40,16 @@ impl RenameMode {
 /// One side of a rename.
 #[derive(Clone, Copy)]
 pub struct RenameSide<'a> {
-    /// The directory.
+    /// The directory that contains the name.
     pub parent: &'a Arc<Dentry>,
-    /// The name in it.
+    /// The name in the directory.
     pub name: &'a [u8],
-    /// The path has a trailing slash: the entry must be a directory.
+    /// Whether the path has a trailing slash, so that the entry must be a directory.
     pub slash: bool,
 }
 
 impl Namespace {
-    /// Renames an entry.
+    /// Renames the entry `old` to `new`, or exchanges the two.
     ///
     /// # Errors
     /// Those of `rename(2)`: `ENOENT`, `EEXIST`, `EXDEV`, `EINVAL` if a directory would become its own descendant,
@@ -78,19 +78,19 @@ impl Namespace {
             Moved::Over(source, target) => replace(change, old, new, &source, target)?,
         };
         drop(guard);
-        // A replaced inode may be freed here, without the lock.
+        // This can free a replaced inode, which must happen without the lock.
         drop(released);
         Ok(())
     }
 }
 
-/// The steps of a checked rename.
+/// What a rename does that has passed all checks.
 enum Moved {
-    /// Both names refer to one inode: nothing happens.
+    /// Nothing, because both names refer to the same inode.
     Nothing,
-    /// Two entries are exchanged.
+    /// The two entries are exchanged.
     Swap(Arc<Dentry>, Arc<Dentry>),
-    /// An entry moves, and may replace another.
+    /// The first entry moves, and replaces the second if there is one.
     Over(Arc<Dentry>, Option<Arc<Dentry>>),
 }
 
@@ -167,7 +167,8 @@ fn check(
     Ok(Moved::Over(source, Some(target)))
 }
 
-/// Moves the link that a directory's `..` counts as from the old parent to the new one.
+/// If `entry` is a directory, moves the link that its `..` stands for from the link count of the old parent to that of
+/// the new one.
 fn move_parent_link(old: RenameSide<'_>, new: RenameSide<'_>, entry: &Dentry) {
     if entry.inode.is_directory() {
         old.parent.inode.change(|metadata| metadata.links -= 1);

@@ -17,7 +17,7 @@ const ROOT: Change = Change {
     now: NOW,
 };
 
-/// A tree and operations on it by path.
+/// A directory tree, with operations that take paths.
 struct Tree {
     names: Namespace,
     files: Arc<FileSystem>,
@@ -123,7 +123,8 @@ impl Tree {
     }
 }
 
-/// `/a/b/c` with files `/f` and `/a/f`, and symbolic links to most of it.
+/// Creates a tree with the directories `/a/b/c` and `/d`, the files `/f` and `/a/f`, and symbolic links to most of
+/// these.
 fn sample() -> Tree {
     let tree = Tree::new();
     for path in ["/a", "/a/b", "/a/b/c", "/d"] {
@@ -500,7 +501,7 @@ fn check_whole(tree: &Tree) -> Vec<String> {
 
 #[test]
 fn a_mount_goes_when_nobody_uses_anything_in_it() {
-    // References to the root: this test's, and that of the covered directory.
+    // Number of references to the root: that of this test and that of the covered directory.
     const KNOWN: usize = 2;
     let tree = sample();
     let mount = |at: &Arc<Dentry>, minor| {
@@ -544,7 +545,7 @@ fn a_mount_goes_when_nobody_uses_anything_in_it() {
     assert!(Arc::ptr_eq(&tree.get("/d").unwrap(), &at));
     assert_eq!(tree.get("/d/e").err(), Some(Errno::ENOENT));
     assert_eq!(uncover(&at, &root, false), Err(Errno::EBUSY), "not covered");
-    // A removed directory cannot be mounted on, nor one that `list` refuses.
+    // A mount fails on a removed directory, and on a directory that `list` refuses.
     tree.remove("/d", Removal::Directory).unwrap();
     let listed = |_: &Arc<Dentry>| Ok(());
     assert_eq!(tree.names.cover(&at, &root, listed), Err(Errno::ENOENT));

@@ -18,9 +18,9 @@ use memwright::uffd::{
 };
 use memwright_table::{PAGE_SIZE, PageRange, PageSize, TryPush, VirtAddr};
 
-/// `UFFDIO_POISON` (`include/uapi/linux/userfaultfd.h`). This and the next command are missing in linux-raw-sys.
+/// `UFFDIO_POISON` (`include/uapi/linux/userfaultfd.h`). linux-raw-sys lacks this command and `UFFDIO_MOVE`.
 const POISON: u32 = 0xc020_aa08;
-/// `UFFDIO_MOVE`, and its mode that skips holes.
+/// `UFFDIO_MOVE`, and its mode flag that skips holes in the source.
 const MOVE: u32 = 0xc028_aa05;
 const MOVE_MODE_ALLOW_SRC_HOLES: u64 = 2;
 
@@ -35,7 +35,7 @@ mod offered {
         | 1 << raw::_UFFDIO_ZEROPAGE
         | 1 << raw::_UFFDIO_MOVE
         | 1 << raw::_UFFDIO_POISON;
-    /// Those range commands that hugetlb areas do not support.
+    /// The commands of `RANGE` that hugetlb areas do not support.
     pub const SMALL_ONLY: u64 = 1 << raw::_UFFDIO_ZEROPAGE | 1 << raw::_UFFDIO_MOVE;
     pub const WRITE_PROTECT: u64 = 1 << raw::_UFFDIO_WRITEPROTECT;
     pub const CONTINUE: u64 = 1 << raw::_UFFDIO_CONTINUE;
@@ -107,8 +107,8 @@ fn events_of(features: Features) -> WatchEvents {
     events
 }
 
-/// Checks the requested features, and returns them with those that they imply. `UFFD_FEATURE_EVENT_FORK` requires
-/// privilege, because its reader gets access to the child's memory.
+/// Checks the requested features, and returns them with the features that they imply. `UFFD_FEATURE_EVENT_FORK`
+/// requires a privileged caller, because the reader of the event gets access to the child's memory.
 fn acceptable(wanted: &Api, privileged: bool) -> Result<Features, Errno> {
     if wanted.api != u64::from(raw::UFFD_API) {
         return Err(Errno::EINVAL);
@@ -151,7 +151,7 @@ fn move_errno(error: MoveError) -> Errno {
     }
 }
 
-/// Checks that a range consists of at least one complete page, in user memory (`validate_range`).
+/// Checks that a range is not empty, consists of complete pages, and is in user memory (`validate_range`).
 fn check_pages(start: u64, length: u64) -> Result<(), Errno> {
     let page = PAGE_SIZE as u64;
     let fits = start
@@ -164,7 +164,7 @@ fn check_pages(start: u64, length: u64) -> Result<(), Errno> {
     }
 }
 
-/// Pages between two scheduling points of a command.
+/// Number of pages that a command handles between two scheduling points.
 const PAGES: u32 = 64;
 
 /// A command on the memory registered with a userfaultfd.
@@ -172,22 +172,22 @@ struct Command<'a> {
     userfault: &'a Userfault,
     context: &'a Context<'a>,
     watch: Watch,
-    /// Address of its arguments.
+    /// The user address of the command's arguments.
     argument: u64,
 }
 
-/// The pages that a command fills or moves to.
+/// The destination of a command: the pages that it fills, or to which it moves pages.
 struct Target {
     start: u64,
     length: u64,
-    /// Whether threads that wait for these pages are woken.
+    /// Whether the command wakes threads that wait for these pages.
     wakes: bool,
-    /// Offset in the arguments of the output field for the number of bytes or the error.
+    /// Offset in the arguments of the field into which the kernel stores the number of bytes or the error.
     told_at: u64,
 }
 
 impl Userfault {
-    /// Executes a command.
+    /// Executes the `ioctl` command `command` with its arguments at the user address `argument`.
     ///
     /// # Errors
     /// `EINVAL` for an unknown command, and those of each command.
@@ -224,7 +224,8 @@ impl Userfault {
         }
     }
 
-    /// Memory is not filled or protected while an event about it is unread.
+    /// Fails the commands that fill, move or protect memory with `EAGAIN`. Called while an event about registered
+    /// memory is pending or unread.
     #[cold]
     fn refuse_while_changing(
         &self,
@@ -244,8 +245,8 @@ impl Userfault {
         Err(Errno::EAGAIN)
     }
 
-    /// The handshake (`userfaultfd_api`). It succeeds once, and for supported features only. If the result cannot be
-    /// copied to the caller, no features are enabled.
+    /// Executes the handshake `UFFDIO_API` (`userfaultfd_api`). It succeeds once, and only for supported features. If
+    /// the result cannot be copied to the caller, no features are enabled.
     fn agree(&self, context: &Context<'_>, argument: u64) -> Result<u64, Errno> {
         let wanted: Api = context.read_value(argument)?;
         let offer = Api {
@@ -297,13 +298,13 @@ impl Userfault {
 }
 
 impl Command<'_> {
-    /// Returns the address space of the process that created the userfaultfd. If that is gone, Linux fails
-    /// registrations with `ENOMEM` and other commands with `ESRCH`.
+    /// Returns the address space of the process that created the userfaultfd. If that address space is gone, Linux
+    /// fails registrations with `ENOMEM` and other commands with `ESRCH`.
     fn space(&self) -> Result<Arc<Space>, Errno> {
         self.userfault.space.upgrade().ok_or(Errno::ESRCH)
     }
 
-    /// Reads an argument that consists of a range.
+    /// Reads and checks an argument that is a `struct uffdio_range`.
     fn range(&self) -> Result<Range, Errno> {
         let range: Range = self.context.read_value(self.argument)?;
         check_pages(range.start, range.length)?;
@@ -363,7 +364,7 @@ impl Command<'_> {
     fn write_protect(&self) -> Result<u64, Errno> {
         let wanted: Register = self.context.read_value(self.argument)?;
         check_pages(wanted.start, wanted.length)?;
-        // Bit 0: write-protect. Bit 1: do not wake, which is invalid with bit 0.
+        // Bit 0 requests write protection. Bit 1 requests that no thread be woken, and is invalid together with bit 0.
         if wanted.mode > 2 {
             return Err(Errno::EINVAL);
         }
@@ -409,7 +410,8 @@ impl Command<'_> {
         })
     }
 
-    /// Copies one huge page.
+    /// Copies one huge page from `wanted.from + ahead` to `wanted.to + ahead`, through `bytes`, which has the size of a
+    /// small page.
     fn copy_huge(
         &self,
         space: &Space,
@@ -431,7 +433,7 @@ impl Command<'_> {
             if filled != Err(Errno::EAGAIN) || thread.fatal_pending() {
                 return filled;
             }
-            // Another thread is filling it, perhaps on another CPU.
+            // Another thread is filling the huge page, perhaps on another CPU.
             kernel.scheduler.yield_now(kernel, thread);
             kernel.host.relax();
         }
@@ -439,7 +441,7 @@ impl Command<'_> {
 
     fn relocate(&self) -> Result<u64, Errno> {
         let wanted: Copy = self.context.read_value(self.argument)?;
-        // Pages can be moved in the caller's own address space only.
+        // Pages can be moved only within the caller's own address space.
         let own = Arc::downgrade(&self.context.space());
         if !own.ptr_eq(&self.userfault.space) {
             return Err(Errno::EINVAL);
@@ -489,8 +491,8 @@ impl Command<'_> {
         })
     }
 
-    /// Fills the pages in order until one fails. Fills none unless all pages are in one area (Linux 7.2
-    /// `find_dst_vma`).
+    /// Calls `page` for the pages of `target` in order until one fails. Fails with `ENOENT` unless all pages are in one
+    /// area (Linux 7.2 `find_dst_vma`).
     fn fill_pages(
         &self,
         space: &Space,
@@ -518,7 +520,9 @@ impl Command<'_> {
         self.conclude(target, done, result)
     }
 
-    /// Reports the number of bytes done, or the error if no page was done, and wakes the waiters of these pages.
+    /// Completes a command: stores the number of bytes done, or the error if no page was done, in the arguments, and
+    /// wakes the threads that wait for the pages done. Returns 0 if all pages were done, `EAGAIN` after some, else the
+    /// error.
     fn conclude(
         &self,
         target: &Target,

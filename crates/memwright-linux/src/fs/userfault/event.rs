@@ -1,4 +1,4 @@
-//! Userfaultfd events other than faults. The thread that causes an event waits until it was read
+//! Userfaultfd events other than faults. The thread that causes an event waits until the event was read
 //! (`userfaultfd_event_wait_completion`).
 
 use super::{Message, Userfault, UserfaultFile, Userfaults};
@@ -15,30 +15,30 @@ use memwright_table::{PAGE_SIZE, Page, TryPush};
 /// The contents of an event.
 #[derive(Clone)]
 pub(super) enum Tidings {
-    /// A message as it is read.
+    /// A message in the format in which it is read.
     Message(Message),
     /// The userfaultfd of a child process's memory. The reader gets a descriptor for it.
     Fork(Arc<OpenFile>),
 }
 
-/// An event that a thread waits for to be read.
+/// An event. The thread that caused it waits until it is read.
 pub(super) struct Event {
     pub(super) tidings: Tidings,
-    /// A reader has taken it.
+    /// Whether a reader has taken the event.
     pub(super) taken: AtomicBool,
-    /// It was read.
+    /// Whether the event was read.
     pub(super) read: AtomicBool,
 }
 
-/// Events about registered memory that were collected and not read yet. Until they are read, commands of their contexts
-/// fail with `EAGAIN`.
+/// The events that an operation on registered memory has collected and that were not read yet. Until they are read,
+/// commands of the userfaultfds that they concern fail with `EAGAIN`.
 pub(crate) struct Announced<'a> {
     userfaults: &'a Userfaults,
     list: Vec<(Arc<Userfault>, Tidings)>,
 }
 
 impl Drop for Announced<'_> {
-    /// Cancels the events that were not delivered.
+    /// Cancels the events that were not delivered, so that the commands of their userfaultfds succeed again.
     fn drop(&mut self) {
         for (userfault, _) in &self.list {
             userfault.changing.fetch_sub(1, Ordering::SeqCst);
@@ -55,8 +55,8 @@ impl<'a> Announced<'a> {
         }
     }
 
-    /// Adds an event, before the address space is locked or while it is. An operation that is retried after it ran out
-    /// of memory reports the same event again; it is added once.
+    /// Adds an event. The caller can hold the lock of the address space. An operation that is retried after it ran out
+    /// of memory notes the same event again, which is added only once.
     pub(crate) fn note(&mut self, watch: &Watch, event: WatchEvent) {
         let Some(userfault) = self.userfaults.find(watch.number) else {
             return;
@@ -72,7 +72,7 @@ impl<'a> Announced<'a> {
     }
 
     fn push(&mut self, userfault: Arc<Userfault>, tidings: Tidings) {
-        // Without memory for it the event is lost, as if the userfaultfd had been closed.
+        // If there is no memory for the event, it is lost, as if the userfaultfd had been closed.
         userfault.changing.fetch_add(1, Ordering::SeqCst);
         if self.list.try_make_room(1).is_err() {
             userfault.changing.fetch_sub(1, Ordering::SeqCst);
@@ -82,8 +82,8 @@ impl<'a> Announced<'a> {
         self.list.push((userfault, tidings));
     }
 
-    /// Delivers the events one after the other. Waits for each until it was read, the userfaultfd is closed, or the
-    /// caller is killed.
+    /// Delivers the events one after the other. Waits for each event until it was read, its userfaultfd is closed, or
+    /// the calling thread is killed.
     pub(crate) fn tell(mut self, context: &Context<'_>) {
         for (userfault, tidings) in self.list.drain(..) {
             userfault.tell(context, tidings);
@@ -123,7 +123,7 @@ impl Userfault {
     }
 }
 
-/// Encodes an event (`struct uffd_msg`).
+/// Encodes an event as a message (`struct uffd_msg`).
 fn message_of(event: WatchEvent) -> Message {
     let (number, words) = match event {
         WatchEvent::Unmapped(range) => (raw::UFFD_EVENT_UNMAP, [range.start, range.end]),
@@ -144,8 +144,8 @@ fn message_of(event: WatchEvent) -> Message {
     }
 }
 
-/// Copies the address space for a child. Contexts with `UFFD_FEATURE_EVENT_FORK` get a child context, and receive an
-/// event (`dup_userfaultfd`).
+/// Copies the caller's address space for a child process. For each userfaultfd context with `UFFD_FEATURE_EVENT_FORK`,
+/// creates a child context and delivers an event to the parent context (`dup_userfaultfd`).
 ///
 /// # Errors
 /// Those of [`AddressSpace::fork`](memwright::AddressSpace::fork).
@@ -176,8 +176,8 @@ pub(crate) fn fork(context: &Context<'_>) -> Result<Arc<Space>, ForkError> {
     Ok(child)
 }
 
-/// A child context: registers a child's memory like its parent's. The parent context's commands fail until it has read
-/// the event.
+/// A new child context, with which the child's memory is registered as the parent's memory is with the parent context.
+/// The parent context's commands fail until the fork event was read.
 struct ChildContext {
     parent: Arc<Userfault>,
     watch: Watch,
@@ -201,7 +201,7 @@ impl ChildContext {
         Some(Self { parent, watch })
     }
 
-    /// Delivers the fork event to the parent context. If it is not read, the child's memory is unregistered.
+    /// Delivers the fork event to the parent context. If the event is not read, unregisters the child's memory.
     fn announce(&self, context: &Context<'_>, child: &Arc<Space>) {
         let (kernel, parent) = (context.kernel, &self.parent);
         let Some((features, _)) = parent.state.lock().agreed.clone() else {

@@ -1,4 +1,4 @@
-//! The messages read from a userfaultfd.
+//! The messages that programs read from a userfaultfd.
 
 use crate::abi_struct;
 use linux_raw_sys::general as raw;
@@ -16,15 +16,15 @@ abi_struct! {
         pub reserved: [u8; 7],
         /// For a fault: `UFFD_PAGEFAULT_FLAG_...`.
         pub flags: u64,
-        /// For a fault: the address.
+        /// For a fault: the faulting address, or that of its page.
         pub address: u64,
-        /// For a fault: the thread id, if requested.
+        /// For a fault: the id of the faulting thread, if the program enabled the feature.
         pub thread: u64,
     }
 }
 
 impl Message {
-    /// Creates the message of a fault (`userfault_msg`).
+    /// Creates the message about a fault (`userfault_msg`).
     pub fn of_fault(
         features: Features,
         (address, unit): (u64, PageSize),

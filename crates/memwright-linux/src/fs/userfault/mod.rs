@@ -1,4 +1,5 @@
-//! `userfaultfd`: a descriptor that reports faults, and whose commands resolve them (`fs/userfaultfd.c` of Linux 7.2).
+//! `userfaultfd`: a descriptor from which a program reads faults, and whose commands resolve these faults
+//! (`fs/userfaultfd.c` of Linux 7.2).
 
 mod control;
 mod event;
@@ -42,29 +43,30 @@ flags! {
     /// The features of `UFFDIO_API` that are supported.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Features: u64 {
-        /// Write-protect faults are marked as such; always enabled.
+        /// Messages about write-protect faults are marked as such; always enabled.
         const WRITE_PROTECT = raw::UFFD_FEATURE_PAGEFAULT_FLAG_WP as u64;
-        /// A child's memory is registered with a new userfaultfd.
+        /// After `fork`, the child's memory is registered with a new userfaultfd, and the reader receives an event with
+        /// its descriptor.
         const FORK = raw::UFFD_FEATURE_EVENT_FORK as u64;
-        /// Memory stays registered when `mremap` moves it, and the move is reported.
+        /// Memory stays registered when `mremap` moves it, and the reader receives an event.
         const REMAP = raw::UFFD_FEATURE_EVENT_REMAP as u64;
-        /// Discarded contents are reported.
+        /// The reader receives an event when the contents of memory are discarded (`madvise`).
         const REMOVE = raw::UFFD_FEATURE_EVENT_REMOVE as u64;
-        /// Unmapped memory is reported.
+        /// The reader receives an event when memory is unmapped.
         const UNMAP = raw::UFFD_FEATURE_EVENT_UNMAP as u64;
         /// Missing faults on hugetlb memory; always enabled.
         const MISSING_HUGETLB = raw::UFFD_FEATURE_MISSING_HUGETLBFS as u64;
         /// Missing faults on shared memory; always enabled.
         const MISSING_SHARED = raw::UFFD_FEATURE_MISSING_SHMEM as u64;
-        /// A fault raises a signal instead of waiting.
+        /// The faulting thread receives SIGBUS instead of waiting.
         const SIGNAL = raw::UFFD_FEATURE_SIGBUS as u64;
-        /// Messages contain the thread id.
+        /// Messages contain the id of the faulting thread.
         const THREAD = raw::UFFD_FEATURE_THREAD_ID as u64;
         /// Minor faults on hugetlb memory; always enabled.
         const MINOR_HUGETLB = raw::UFFD_FEATURE_MINOR_HUGETLBFS as u64;
         /// Minor faults on shared memory; always enabled.
         const MINOR_SHARED = raw::UFFD_FEATURE_MINOR_SHMEM as u64;
-        /// Messages contain the exact address.
+        /// Messages contain the exact faulting address, not that of its page.
         const EXACT = raw::UFFD_FEATURE_EXACT_ADDRESS as u64;
         /// Shared memory can be write-protected; always enabled.
         const PROTECT_SHARED = raw::UFFD_FEATURE_WP_HUGETLBFS_SHMEM as u64;
@@ -72,14 +74,15 @@ flags! {
         const UNPOPULATED = raw::UFFD_FEATURE_WP_UNPOPULATED as u64;
         /// `UFFDIO_POISON`; always enabled.
         const POISON = raw::UFFD_FEATURE_POISON as u64;
-        /// Stores to write-protected pages do not wait.
+        /// A store to a write-protected page removes the protection without a message and does not wait.
         const ASYNCHRONOUS = raw::UFFD_FEATURE_WP_ASYNC as u64;
         /// `UFFDIO_MOVE`; always enabled.
         const MOVE = raw::UFFD_FEATURE_MOVE as u64;
     }
 }
 
-/// Reported in addition to the features (`UFFD_FEATURE_INITIALIZED` of `fs/userfaultfd.c`).
+/// A bit that `/proc/PID/fdinfo` reports in addition to the features after the handshake (`UFFD_FEATURE_INITIALIZED` of
+/// `fs/userfaultfd.c`).
 const AGREED: u64 = 1 << 31;
 
 /// A thread that waits for a fault to be resolved.
@@ -87,42 +90,42 @@ struct Waiting {
     /// The faulting address.
     address: u64,
     message: Message,
-    /// The message was read.
+    /// Whether the message was read.
     read: AtomicBool,
-    /// The access may be retried.
+    /// Whether the thread is to retry its access.
     woken: AtomicBool,
 }
 
 struct State {
-    /// The features and the context; set by `UFFDIO_API`.
+    /// The enabled features and the context. `UFFDIO_API` sets them.
     agreed: Option<(Features, Watch)>,
-    /// Waiting threads, the oldest first.
+    /// The waiting threads, in the order of their faults.
     waiting: Vec<Arc<Waiting>>,
-    /// Events that a thread waits for to be read.
+    /// The unread events. For each of them, the thread that caused it waits until it is read.
     events: Vec<Arc<Event>>,
 }
 
 /// The flags of `userfaultfd`.
 #[derive(Clone, Copy)]
 pub struct OpenedAs {
-    /// Faults in the kernel on behalf of a system call are refused.
+    /// Whether faults in the kernel on behalf of a system call are refused (`UFFD_USER_MODE_ONLY`).
     pub user_only: bool,
     /// Flags of the descriptor: `O_CLOEXEC`, `O_NONBLOCK`.
     pub status: u32,
 }
 
-/// A userfaultfd of one address space. It lives as long as its open file.
+/// A userfaultfd, which belongs to one address space. It exists as long as its open file.
 pub struct Userfault {
     number: u64,
     space: Weak<Space>,
-    /// The flags that it was opened with. Child contexts inherit them.
+    /// The flags with which it was opened. Child contexts inherit them.
     opened_as: OpenedAs,
     state: Lock<State>,
-    /// Number of events about registered memory that are pending or unread.
+    /// Number of events about registered memory that an operation has noted or delivered and that were not read yet.
     changing: AtomicU64,
-    /// Woken when there is a message.
+    /// Woken when there is a message to read.
     messages: WaitQueue,
-    /// Woken when threads may retry their accesses.
+    /// Woken when waiting threads are to retry their accesses.
     resolved: WaitQueue,
 }
 
@@ -145,7 +148,7 @@ impl Numbered {
 pub struct Userfaults {
     next: AtomicU64,
     all: Lock<Numbered>,
-    /// Unprivileged processes may handle faults in the kernel (`vm.unprivileged_userfaultfd`).
+    /// Whether unprivileged processes are allowed to handle faults in the kernel (`vm.unprivileged_userfaultfd`).
     pub(crate) anybody: AtomicBool,
 }
 
@@ -204,7 +207,8 @@ impl UserfaultFile {
         mounts.open_anonymous(kernel, "[userfaultfd]", status, file)
     }
 
-    /// Installs the userfaultfd of a child's memory in the reader's descriptor table (`resolve_userfault_fork`).
+    /// Installs the userfaultfd of a child's memory in the reader's descriptor table, and returns the message that
+    /// contains the new descriptor (`resolve_userfault_fork`).
     fn install_child_context(
         &self,
         context: &Context<'_>,
@@ -220,14 +224,14 @@ impl UserfaultFile {
 }
 
 impl Drop for UserfaultFile {
-    /// Unregisters all memory. Waiting threads retry their accesses and find unregistered memory
+    /// Unregisters all memory and wakes the waiting threads. They retry their accesses and find unregistered memory
     /// (`userfaultfd_release`).
     fn drop(&mut self) {
         let watch = self.userfault.state.lock().agreed.take();
         if let (Some((_, watch)), Some(space)) = (watch, self.userfault.space.upgrade()) {
             space.forget_watch(&watch);
         }
-        // These events will not be read any more.
+        // No thread can read these events any more.
         let events = core::mem::take(&mut self.userfault.state.lock().events);
         drop(events);
         self.userfault.wake(self.kernel, |_| true);
@@ -277,7 +281,8 @@ impl Userfault {
         self.resolved.wake_all(kernel);
     }
 
-    /// Returns the oldest unread fault, otherwise the oldest unread event. With `take`, it is marked as read.
+    /// Returns the oldest unread fault, or the oldest unread event if no fault is unread. With `take`, marks it as
+    /// read.
     fn unread(&self, take: bool) -> Option<Unread> {
         let state = self.state.lock();
         let unread = |one: &&Arc<Waiting>| !one.read.load(Ordering::Relaxed);
@@ -299,8 +304,8 @@ impl Userfault {
         self.state.lock().agreed.is_some()
     }
 
-    /// Writes the number of unread faults, the number of waiting threads, the enabled features and the supported
-    /// commands (`userfaultfd_show_fdinfo`).
+    /// Writes the lines of `/proc/PID/fdinfo/N`: the number of unread faults, the number of waiting threads, the
+    /// enabled features and the supported commands (`userfaultfd_show_fdinfo`).
     fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         let (pending, total, features) = {
             let state = self.state.lock();
@@ -361,7 +366,7 @@ impl File for UserfaultFile {
                     Tidings::Fork(child_context) => self
                         .install_child_context(context, child_context)
                         .inspect_err(|_| {
-                            // The event stays unread, for a reader that has room for a descriptor.
+                            // The event becomes unread again, for a reader that has room for a descriptor.
                             event.taken.store(false, Ordering::Relaxed);
                         }),
                 },
@@ -386,7 +391,8 @@ impl File for UserfaultFile {
     }
 
     fn readiness(&self, _context: &Context<'_>, open: &OpenFile) -> Readiness {
-        // In blocking mode a later read could block: the fault may be resolved before it is read (`userfaultfd_poll`).
+        // In blocking mode, readiness would not guarantee that a later read does not block, because the fault can be
+        // resolved before it is read (`userfaultfd_poll`).
         if !self.userfault.has_agreed() || !open.is_nonblocking() {
             return Readiness::ERROR;
         }

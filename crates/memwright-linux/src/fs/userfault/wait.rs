@@ -1,4 +1,4 @@
-//! Waiting for a userfaultfd to resolve a fault (`handle_userfault`).
+//! The wait of a faulting thread until a userfaultfd resolves the fault (`handle_userfault`).
 
 use super::{Features, Message, Waiting};
 use crate::{
@@ -18,16 +18,16 @@ use memwright_table::{TryPush, VirtAddr};
 
 /// The result of a wait for a userfaultfd.
 pub(crate) enum Waited {
-    /// The access may be retried.
+    /// The caller must retry the access.
     Again,
-    /// The access may be retried after a signal was delivered.
+    /// A signal is pending. The caller must retry the access after the signal was delivered.
     Interrupted,
-    /// The fault is resolved by a signal.
+    /// The context refuses the fault. It ends with this signal.
     Refused(Resolved),
 }
 
-/// Reports a fault to the userfaultfd context, and waits until the access may be retried. An exiting thread does not
-/// wait (Linux 7.2 checks `PF_EXITING`).
+/// Queues a message about a fault for the reader of the userfaultfd, and waits until the access is to be retried. An
+/// exiting thread does not wait (Linux 7.2 checks `PF_EXITING`).
 pub(crate) fn wait_for_watcher(
     kernel: &Kernel,
     thread: &Arc<Thread>,
@@ -38,7 +38,7 @@ pub(crate) fn wait_for_watcher(
 ) -> Waited {
     let refused = Waited::Refused(Resolved::Signal(Signal::SIGBUS, code::BUS_ADRERR));
     let place = VirtAddr::new(address);
-    // The memory is not registered any more: retry the access.
+    // If the memory is not registered any more, retry the access.
     let Some(watched) = space.watched(place.page()) else {
         return Waited::Again;
     };
@@ -70,7 +70,7 @@ pub(crate) fn wait_for_watcher(
         }
         waiting
     };
-    // The fault may have been resolved before the waiting thread was in the list.
+    // The fault may have been resolved before this thread was added to the list of waiting threads.
     let still = matches!(space.fault(place, access), Err(FaultError::Watched(_)));
     let mut interrupted = false;
     if still {
@@ -96,8 +96,8 @@ pub(crate) fn wait_for_watcher(
     }
 }
 
-/// Waits for the userfaultfd to resolve a fault that a system call found in its own page table walk (Linux 7.2
-/// `mm/gup.c`, `faultin_page`).
+/// Waits until the userfaultfd resolves a fault that a system call encountered in a page table walk in the kernel
+/// (Linux 7.2 `mm/gup.c`, `faultin_page`).
 ///
 /// # Errors
 /// `EFAULT` if the context refuses faults in the kernel; `EINTR` if the thread is killed.
@@ -107,7 +107,7 @@ pub(crate) fn await_watcher(
     awaited: Awaited,
 ) -> Result<(), Errno> {
     let Awaited { at, access, fault } = awaited;
-    // Such a walk reports page addresses.
+    // For such a walk, the message contains the address of the page.
     let place = (at.page().address().as_u64(), Accessor::Kernel);
     let (kernel, thread) = (context.kernel, context.thread);
     match wait_for_watcher(kernel, thread, space, place, access, fault) {
@@ -117,7 +117,8 @@ pub(crate) fn await_watcher(
     }
 }
 
-/// Repeats `attempt` each time a userfaultfd has resolved the fault that it encountered.
+/// Calls `attempt`, and again each time that a userfaultfd has resolved the fault that `attempt` encountered. Returns
+/// the result of the successful call.
 ///
 /// # Errors
 /// Those of [`await_watcher`].

@@ -4,7 +4,7 @@ use super::Subject;
 use crate::{context::Context, errno::Errno, fs::procfs::text::number};
 use memwright::space::Forget;
 
-/// The effect of a number written to the file (`clear_refs_write` in `fs/proc/task_mmu.c` of Linux 7.2).
+/// The effect of a number that a program writes to the file (`clear_refs_write` in `fs/proc/task_mmu.c` of Linux 7.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Clear {
     Accesses(Forget),
@@ -12,7 +12,7 @@ enum Clear {
     Peak,
 }
 
-/// Decodes the number.
+/// Returns the effect of a written number, or `None` if the number is not defined.
 fn decode(number: u64) -> Option<Clear> {
     Some(match number {
         1 => Clear::Accesses(Forget::All),
@@ -27,7 +27,7 @@ fn decode(number: u64) -> Option<Clear> {
 /// Handles a write to `/proc/PID/clear_refs`.
 ///
 /// # Errors
-/// `EINVAL` if it is not a number, or not one of the defined ones.
+/// `EINVAL` if the text is not a number, or if the number is not defined.
 pub fn clear(_context: &Context<'_>, subject: &Subject, bytes: &[u8]) -> Result<(), Errno> {
     let clear = number(bytes).and_then(decode).ok_or(Errno::EINVAL)?;
     let Some(space) = subject.process.space() else {

@@ -35,7 +35,7 @@ fn write_limit(text: &mut Text, limit: u64) -> fmt::Result {
     }
 }
 
-/// `/proc/PID/limits`.
+/// Writes `/proc/PID/limits`.
 ///
 /// # Errors
 /// Those of `text`.
@@ -56,10 +56,10 @@ pub fn limits(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt
     Ok(())
 }
 
-/// The offset of `Process::kill_score` from the adjustment.
+/// The difference between `Process::kill_score` and the adjustment that the file contains.
 const SCORE_BASE: i64 = 1000;
 
-/// `/proc/PID/oom_score_adj`.
+/// Writes `/proc/PID/oom_score_adj`.
 ///
 /// # Errors
 /// Those of `text`.
@@ -71,7 +71,7 @@ pub fn kill_score(_context: &Context<'_>, subject: &Subject, text: &mut Text) ->
 /// Handles a write to `/proc/PID/oom_score_adj`.
 ///
 /// # Errors
-/// `EINVAL` unless it is a number from -1000 to 1000.
+/// `EINVAL` unless the text is a number from -1000 to 1000.
 pub fn set_kill_score(
     _context: &Context<'_>,
     subject: &Subject,

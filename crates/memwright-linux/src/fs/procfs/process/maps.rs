@@ -26,7 +26,7 @@ pub struct AreaLine {
     pub inode: u64,
 }
 
-/// Names begin after this column (`seq_setwidth` in `fs/proc/task_mmu.c` of Linux 7.2).
+/// The width to which a line is padded before the name (`seq_setwidth` in `fs/proc/task_mmu.c` of Linux 7.2).
 const NAME_COLUMN: usize = 72;
 
 impl AreaLine {
@@ -69,13 +69,14 @@ impl AreaLine {
     }
 }
 
-/// Pads a line that began at `start` to the column of names, and adds one space.
+/// Pads the line that begins at `start` to [`NAME_COLUMN`] columns, and adds one space.
 fn pad(text: &mut Text, start: usize) -> fmt::Result {
     let missing = NAME_COLUMN.saturating_sub(text.len() - start);
     write!(text, "{:missing$} ", "")
 }
 
-/// A copy of an area's fields, taken while the address space is locked. The name is written afterwards.
+/// A copy of the fields of an area, which is taken while the address space is locked. The line is written after the
+/// lock is released.
 pub(super) struct Noted {
     line: AreaLine,
     name: &'static str,
@@ -122,7 +123,7 @@ impl Noted {
         &self.line
     }
 
-    /// Writes the name, if there is one.
+    /// Writes the name of the area, if it has one.
     pub(super) fn write_name(&self, text: &mut dyn Write) -> fmt::Result {
         match &self.object {
             Some(object) => object.describe(text),
@@ -130,7 +131,7 @@ impl Noted {
         }
     }
 
-    /// Returns whether there is a name.
+    /// Returns whether the area has a name.
     pub(super) fn has_name(&self) -> bool {
         self.object.is_some() || !self.name.is_empty()
     }
@@ -155,11 +156,11 @@ pub(super) fn write_rollup(text: &mut Text, start: u64, end: u64) -> fmt::Result
     text.write_str("[rollup]\n")
 }
 
-/// Areas that are copied in one batch.
+/// Number of areas that are copied in one batch.
 const TOGETHER: usize = 32;
 
-/// `/proc/PID/maps`. The cursor is the end of the last area that was written, as in `m_next` of Linux 7.2
-/// (`fs/proc/task_mmu.c`).
+/// Writes `/proc/PID/maps`. The cursor is the end address of the last area that was written, as in `m_next` of Linux
+/// 7.2 (`fs/proc/task_mmu.c`).
 ///
 /// # Errors
 /// Those of `text`.

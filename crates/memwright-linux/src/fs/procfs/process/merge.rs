@@ -4,7 +4,7 @@ use super::Subject;
 use crate::{context::Context, fs::procfs::Text};
 use core::fmt::{self, Write};
 
-/// `/proc/PID/ksm_merging_pages`; empty for a process without an address space.
+/// Writes `/proc/PID/ksm_merging_pages`, which is empty for a process without an address space.
 ///
 /// # Errors
 /// Those of `text`.
@@ -15,7 +15,7 @@ pub fn merging(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fm
     }
 }
 
-/// `/proc/PID/ksm_stat`. The `ksm_rmap_items` are the pages that ksmd tracks.
+/// Writes `/proc/PID/ksm_stat`. The row `ksm_rmap_items` contains the number of pages that ksmd tracks.
 ///
 /// # Errors
 /// Those of `text`.

@@ -37,17 +37,17 @@ pub(super) use status::STUBS as STATUS_STUBS;
 pub struct Subject {
     /// The process.
     pub process: Arc<Process>,
-    /// The requested thread, or the first one. `None` once it has exited.
+    /// The requested thread, or the thread group leader if none was requested. `None` once that thread has exited.
     pub thread: Option<Arc<Thread>>,
-    /// Id of the thread, or of the process.
+    /// Id of the requested thread, or of the process if none was requested.
     pub id: u32,
 }
 
 impl Subject {
-    /// Looks up the process `id`, or its thread.
+    /// Looks up the process `id`, and its thread `thread` if one is given.
     ///
     /// # Errors
-    /// `ESRCH` if it is gone.
+    /// `ESRCH` if the process or the given thread does not exist any more.
     pub fn find(context: &Context<'_>, id: u32, thread: Option<u32>) -> Result<Self, Errno> {
         let tasks = &context.kernel.tasks;
         let process = tasks.process(id).ok_or(Errno::ESRCH)?;
@@ -63,30 +63,30 @@ impl Subject {
         })
     }
 
-    /// Returns the name of the thread; that of the process once its leader has exited.
+    /// Returns the name of the thread, or the name of the process once the thread has exited.
     #[must_use]
     pub fn name(&self) -> [u8; 16] {
         let thread = self.thread.as_ref();
         thread.map_or_else(|| self.process.name(), |thread| thread.name())
     }
 
-    /// Returns the address space, which must be the same for all pieces of a text; `None` once the process has exited
-    /// or has another one.
+    /// Returns the address space of the process. Returns `None` if the process has exited, or if an earlier piece of
+    /// `text` described another address space.
     #[must_use]
     pub fn space_of(&self, text: &mut Text) -> Option<Arc<Space>> {
         self.process.space().filter(|space| text.stays_with(space))
     }
 
-    /// Returns the letter and the word for the state.
+    /// Returns the letter and the word that `/proc` prints for the state.
     #[must_use]
     pub fn state(&self, context: &Context<'_>) -> (char, &'static str) {
         let life = context.kernel.tasks.life(self.process.id);
         let letter = match (life, &self.thread) {
             (Some(Life::Zombie(_)), _) => 'Z',
             (_, Some(thread)) => thread.state_letter(),
-            // The built-in reaper has no thread: it sleeps until a child exits.
+            // The built-in reaper has no thread. It is reported as sleeping until a child exits.
             (_, None) if self.process.id == REAPER => 'S',
-            // The leader has exited, other threads have not.
+            // The thread group leader has exited, but other threads have not.
             (_, None) => 'Z',
         };
         let word = match letter {
@@ -106,15 +106,15 @@ impl Subject {
 pub struct ProcessWriter {
     /// Writes the text.
     pub read: Option<ReadText>,
-    /// Handles a write.
+    /// Handles a write to the file, if it is writable.
     pub store: Option<StoreText>,
-    /// Handles an `ioctl`.
+    /// Handles an `ioctl` of the file, if it has commands.
     pub control: Option<ControlText>,
-    /// What the process must have to open the file.
+    /// The resource that the process must have for the file to be opened.
     pub needs: Needs,
 }
 
-/// What a process must have for a file about it to be opened. A zombie has none of it.
+/// A resource that a process must have for a file about it to be opened. A zombie has none of these resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Nothing.
@@ -126,10 +126,10 @@ pub enum Needs {
 }
 
 impl Needs {
-    /// Checks that the process `id` has it.
+    /// Checks that the process `id` has the resource.
     ///
     /// # Errors
-    /// `ESRCH` without an address space, `EINVAL` without mounts.
+    /// `ESRCH` if an address space is needed and missing, `EINVAL` if a mount namespace is.
     pub fn check(self, context: &Context<'_>, id: u32) -> Result<(), Errno> {
         match self {
             Self::Nothing => Ok(()),
@@ -143,10 +143,10 @@ impl Needs {
     }
 }
 
-/// Returns the address space of a process.
+/// Returns the address space of the process `id`.
 ///
 /// # Errors
-/// `ESRCH` if it has none any more.
+/// `ESRCH` if the process has no address space any more.
 pub fn space(context: &Context<'_>, id: u32) -> Result<Arc<Space>, Errno> {
     let process = context.kernel.tasks.process(id);
     process
@@ -172,7 +172,7 @@ const fn text(read: ReadText) -> ProcessWriter {
     }
 }
 
-/// A text that requires `needs` to be opened.
+/// Returns a read-only text file that can be opened only if the process has the resource `needs`.
 const fn text_with(needs: Needs, read: ReadText) -> ProcessWriter {
     ProcessWriter {
         needs,
@@ -263,7 +263,7 @@ pub static PROCESS: ProcessDirectory = ProcessDirectory {
     ],
 };
 
-/// The directory of a thread: like that of a process, without `task`.
+/// The directory of a thread. It has the entries of a process's directory except `task`.
 pub static TASK: ProcessDirectory = ProcessDirectory {
     entries: match PROCESS_ENTRIES.split_first() {
         Some((_, rest)) => rest,
@@ -288,7 +288,7 @@ impl ProcessDirectory {
         Some(Child::file(id, thread, index, *permissions, node))
     }
 
-    /// Looks up an entry for a process or thread.
+    /// Looks up the entry `name` of the directory of the process `id`, or of its thread `thread`.
     #[must_use]
     pub fn child_of(&self, id: u32, thread: Option<u32>, name: &[u8]) -> Option<Child> {
         let index = self
@@ -298,7 +298,7 @@ impl ProcessDirectory {
         self.child_at(id, thread, index)
     }
 
-    /// Emits the entries from `position` on; positions start at 2, after `.` and `..`.
+    /// Passes the entries from `position` on to `emit`. Their positions start at 2, after `.` and `..`.
     pub fn list(
         &self,
         id: u32,
@@ -313,10 +313,10 @@ impl ProcessDirectory {
     }
 }
 
-/// Returns the target of a process's link.
+/// Returns the directory entry to which a link of the process `id` leads.
 ///
 /// # Errors
-/// `ENOENT` if there is none: the process has exited, or has no executable yet.
+/// `ENOENT` if the process has exited or has no executable yet.
 pub fn place(context: &Context<'_>, id: u32, place: PlaceLink) -> Result<Arc<Dentry>, Errno> {
     let process = context.kernel.tasks.process(id).ok_or(Errno::ENOENT)?;
     let found = match place {
@@ -329,7 +329,7 @@ pub fn place(context: &Context<'_>, id: u32, place: PlaceLink) -> Result<Arc<Den
     found.ok_or(Errno::ENOENT)
 }
 
-/// Returns the open file of a process's descriptor.
+/// Returns the open file of the descriptor `number` of the process `id`.
 ///
 /// # Errors
 /// `ENOENT`.
@@ -339,7 +339,7 @@ pub fn open_file(context: &Context<'_>, id: u32, number: i32) -> Result<Arc<Open
     files.get(number).map_err(|_| Errno::ENOENT)
 }
 
-/// Returns the number of open descriptors of a process.
+/// Returns the number of open descriptors of the process `id`, which is 0 once it has exited.
 #[must_use]
 pub fn open_count(context: &Context<'_>, id: u32) -> u64 {
     let process = context.kernel.tasks.process(id);
@@ -354,7 +354,7 @@ pub fn open_count(context: &Context<'_>, id: u32) -> u64 {
     count
 }
 
-/// `/proc/PID/fdinfo/N`.
+/// Writes the text of `/proc/PID/fdinfo/N` for an open file.
 ///
 /// # Errors
 /// Those of `text`.

@@ -18,7 +18,8 @@ stubs! {
     CHECK: "/proc/PID/mounts" "fs_passno" Number(0), "The number is constant on Linux too.";
 }
 
-/// Writes the source of a mount: the type of the file system, unless a program specified a source.
+/// Writes the source of a mount. It is the source that a program passed to `mount`, or the type of the file system if
+/// the kernel mounted it.
 fn write_source(text: &mut Text, file_system: &FileSystem) -> fmt::Result {
     match &file_system.tmpfs {
         Some(tmpfs) => write_escaped(text, &tmpfs.source),
@@ -37,13 +38,13 @@ fn write_options(context: &Context<'_>, text: &mut Text, file_system: &FileSyste
     }
 }
 
-/// Writes the path of a mount point.
+/// Writes the path of a mount point, with escapes.
 fn write_place(text: &mut Text, root: &Arc<Dentry>, top: &Arc<Dentry>) -> fmt::Result {
     let path = root.path_from(top).map_err(|_| fmt::Error)?;
     write_escaped(text, &path.0)
 }
 
-/// Writes bytes with white space and backslashes as octal escapes.
+/// Writes bytes. White space and backslashes become octal escapes.
 fn write_escaped(text: &mut Text, bytes: &[u8]) -> fmt::Result {
     for &byte in bytes {
         match byte {
@@ -54,18 +55,19 @@ fn write_escaped(text: &mut Text, bytes: &[u8]) -> fmt::Result {
     Ok(())
 }
 
-/// Mounts that are copied in one batch.
+/// Number of mounts that are copied in one batch.
 const TOGETHER: usize = 16;
 
-/// Writes a line for each mount, given its root and the id of its parent mount. The cursor is the mount id after the
-/// last one.
+/// Calls `write` for each mount, with its root and the id of its parent mount. The cursor is one more than the id of
+/// the last mount written.
 fn each(
     context: &Context<'_>,
     text: &mut Text,
     mut write: impl FnMut(&mut Text, &Arc<Dentry>, u64) -> fmt::Result,
 ) -> fmt::Result {
     let mounts = &context.kernel.mounts;
-    // Held until the piece is written, so that the references to the roots do not make `umount` fail with `EBUSY`.
+    // The lock is held until the piece is written, so that the batch's references to the roots do not make an `umount`
+    // fail with `EBUSY`.
     let _names = mounts.names.keep();
     let note = |from, batch: &mut Batch<(Arc<Dentry>, u64)>| mounts.note(from, batch);
     text.records(TOGETHER, note, |text, (root, upper)| {
@@ -74,7 +76,7 @@ fn each(
     })
 }
 
-/// `/proc/PID/mounts`.
+/// Writes `/proc/PID/mounts`.
 ///
 /// # Errors
 /// Those of `text`.
@@ -92,7 +94,7 @@ pub fn mounts(context: &Context<'_>, _subject: &Subject, text: &mut Text) -> fmt
     })
 }
 
-/// `/proc/PID/mountinfo`.
+/// Writes `/proc/PID/mountinfo`.
 ///
 /// # Errors
 /// Those of `text`.
@@ -101,7 +103,8 @@ pub fn mount_info(context: &Context<'_>, _subject: &Subject, text: &mut Text) ->
     each(context, text, |text, root, upper| {
         let file_system = &root.inode.file_system;
         let (number, device) = (file_system.mount, file_system.device);
-        // The parent of the root is the initial mount, which has no id of its own here: the root's id stands for it.
+        // On Linux, the parent of the root mount is the initial mount. This kernel has no such mount, so the root mount
+        // is its own parent.
         write!(
             text,
             "{number} {upper} {}:{} / ",

@@ -13,7 +13,7 @@ use linux_raw_sys::mempolicy::{MPOL_F_NUMA_BALANCING, MPOL_F_RELATIVE_NODES, MPO
 use memwright::{AreaFlags, PlacePolicy, PolicyId, object::HUGE_BYTES, space::Sight};
 use memwright_table::{Bits, Extent, MAX_NODES, PAGE_SIZE};
 
-/// Counts of one area's pages.
+/// The counts of the pages of one area.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     pages: u64,
@@ -24,7 +24,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Adds the pages of an entry, each of `size` base pages.
+    /// Counts the pages of an entry. Each page counted consists of `size` base pages.
     fn add(&mut self, memory: &Memory, extent: Extent, size: u64) {
         let Some(page) = extent.entry.present() else {
             return;
@@ -65,10 +65,11 @@ const fn base_pages(flags: AreaFlags) -> u64 {
     }
 }
 
-/// Areas whose pages are counted in one batch.
+/// Number of areas whose pages are counted in one batch.
 const TOGETHER: usize = 16;
 
-/// Counts the pages of areas, beginning with the first one that ends after `from`, until the batch is full.
+/// Adds areas with their counts to `batch` until the batch is full, beginning with the first area that ends after
+/// `from`.
 fn survey(space: &Space, from: u64, batch: &mut Batch<Counted>) {
     space.survey(pages_from(space, from), |sight: Sight<'_, M>| {
         match sight {
@@ -81,7 +82,7 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Counted>) {
                     counts: Counts::default(),
                 });
             }
-            // The walk reports an area before its entries.
+            // The walk passes an area before its entries, so this entry belongs to the last area of the batch.
             Sight::Entry(_, extent) => {
                 if let Some(last) = batch.last_mut() {
                     let size = base_pages(last.flags);
@@ -93,7 +94,7 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Counted>) {
     });
 }
 
-/// `/proc/PID/numa_maps` (`show_numa_map` in `fs/proc/task_mmu.c` of Linux 7.2).
+/// Writes `/proc/PID/numa_maps` (`show_numa_map` in `fs/proc/task_mmu.c` of Linux 7.2).
 ///
 /// # Errors
 /// Those of `text`.
@@ -131,7 +132,7 @@ pub fn numa_maps(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> 
     })
 }
 
-/// A writer that keeps a name one word: separators are written as octal escapes (`seq_file_path`).
+/// A writer for names. It writes separators as octal escapes, so that a name remains a single word (`seq_file_path`).
 struct Words<'a>(&'a mut Text);
 
 impl Write for Words<'_> {

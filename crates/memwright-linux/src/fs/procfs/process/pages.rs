@@ -1,57 +1,57 @@
-//! The sums over an area's entries for `smaps`.
+//! The sums over the page table entries of an area that `smaps` prints.
 
 use crate::{M, Memory};
 use memwright::{AreaFlags, Rights, space::Area};
 use memwright_table::{Bits, Entry, Extent, FrameKind, PAGE_SIZE, PageSize};
 
-/// Fixed-point unit of shares: proportional sizes are in bytes times this (`PSS_SHIFT`).
+/// The fixed-point unit of shares: a proportional size is stored as a number of bytes times this unit (`PSS_SHIFT`).
 const SHARE: u64 = 1 << 12;
 
-/// Sizes in bytes, unless they are said to be shares.
+/// The sums for an area or several areas. They are in bytes, except those that are in shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Resident pages.
     pub resident: u64,
     /// Resident pages, each divided by the number of entries that map it; in shares.
     pub proportional: u64,
-    /// Of these, dirty; in shares.
+    /// The part of `proportional` that is dirty; in shares.
     pub proportional_dirty: u64,
-    /// Of these, anonymous; in shares.
+    /// The part of `proportional` that is anonymous; in shares.
     pub proportional_anonymous: u64,
-    /// Of these, shared memory; in shares.
+    /// The part of `proportional` that is shared memory; in shares.
     pub proportional_memory: u64,
-    /// Mapped by several entries, clean.
+    /// Clean pages that several entries map.
     pub shared_clean: u64,
-    /// Mapped by several entries, dirty.
+    /// Dirty pages that several entries map.
     pub shared_dirty: u64,
-    /// Mapped by one entry, clean.
+    /// Clean pages that one entry maps.
     pub private_clean: u64,
-    /// Mapped by one entry, dirty.
+    /// Dirty pages that one entry maps.
     pub private_dirty: u64,
-    /// Accessed.
+    /// Accessed pages.
     pub referenced: u64,
-    /// Anonymous.
+    /// Anonymous pages.
     pub anonymous: u64,
-    /// Anonymous, in 2 MiB pages.
+    /// Anonymous memory that 2 MiB pages map.
     pub huge: u64,
-    /// Pages of memory objects, in 2 MiB pages.
+    /// Memory of objects that 2 MiB pages map.
     pub huge_memory: u64,
-    /// Anonymous pages whose contents may be discarded (`MADV_FREE`).
+    /// Anonymous pages whose contents reclaim is allowed to discard (`MADV_FREE`).
     pub lazy: u64,
     /// Anonymous pages merged by KSM.
     pub merged: u64,
-    /// Huge pages of the hugetlb pool, mapped by several entries.
+    /// Huge pages of the hugetlb pool that several entries map.
     pub shared_hugetlb: u64,
-    /// Huge pages of the hugetlb pool, mapped by one entry.
+    /// Huge pages of the hugetlb pool that one entry maps.
     pub private_hugetlb: u64,
     /// Swap entries of the area.
     pub swap: u64,
     /// Swapped pages, each divided by the number of entries that refer to its slot; in shares. Swapped pages of objects
-    /// do not count (`smap_gather_stats` in `fs/proc/task_mmu.c` of Linux 7.2).
+    /// are not included (`smap_gather_stats` in `fs/proc/task_mmu.c` of Linux 7.2).
     pub swap_proportional: u64,
-    /// Swapped pages of objects.
+    /// Pages of objects that are swapped out.
     pub swap_of_objects: u64,
-    /// The proportional size of locked areas; in shares.
+    /// The proportional size of the areas that are locked in memory; in shares.
     pub locked: u64,
 }
 
@@ -63,8 +63,8 @@ pub const fn bytes_of_shares(shares: u64) -> u64 {
 
 impl Sums {
     /// Returns the sums of an area before its entries are added. The page table does not record which pages of the
-    /// object are swapped out, so the object reports them (`smap_gather_stats`). An area that may have private copies
-    /// of pages is skipped.
+    /// object are swapped out, so the object provides their number (`smap_gather_stats`). A private writable area,
+    /// which can have copies of pages, is skipped.
     pub fn of_area(area: &Area<M>) -> Self {
         let shows_all = area.is_shared() || !area.rights().contains(Rights::WRITE);
         let object = area.object().filter(|_| shows_all);
@@ -96,7 +96,7 @@ impl Sums {
         let frames = memory.frames();
         let sharers = u64::from(frames.sharers(page.frame)).max(1);
         if area.flags().contains(AreaFlags::HUGETLB) {
-            // Hugetlb pages do not count as resident memory (`smaps_hugetlb_range`).
+            // Hugetlb pages are not counted as resident memory (`smaps_hugetlb_range`).
             let class = if sharers > 1 {
                 &mut self.shared_hugetlb
             } else {

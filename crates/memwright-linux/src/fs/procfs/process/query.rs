@@ -1,4 +1,4 @@
-//! `PROCMAP_QUERY`: the information of one area in `/proc/PID/maps`, in binary form.
+//! `PROCMAP_QUERY`: returns the line of one area in `/proc/PID/maps`, in binary form.
 
 use super::{Subject, maps::Noted};
 use crate::{abi::Plain, abi_struct, context::Context, errno::Errno};
@@ -7,10 +7,10 @@ use core::fmt::Write;
 use memwright::Rights;
 use memwright_table::VirtAddr;
 
-/// The command's number, `linux/fs.h`.
+/// The number of the command (`linux/fs.h`).
 const PROCMAP_QUERY: u32 = 0xc068_6611;
 
-/// The bits of `query_flags` and `vma_flags`, `linux/fs.h`.
+/// The bits of `query_flags` and `vma_flags` (`linux/fs.h`).
 mod flag {
     pub const READABLE: u64 = 1;
     pub const WRITABLE: u64 = 2;
@@ -24,11 +24,11 @@ mod flag {
 abi_struct! {
     /// `struct procmap_query` of `linux/fs.h`.
     pub struct Query {
-        /// Size of the structure that the caller knows.
+        /// In: size of the structure that the program knows.
         pub size: u64,
-        /// Conditions on the area.
+        /// In: conditions that the area must meet.
         pub query_flags: u64,
-        /// The address to look up.
+        /// In: the address to look up.
         pub query_address: u64,
         /// Start address of the area.
         pub start: u64,
@@ -57,10 +57,10 @@ abi_struct! {
     }
 }
 
-/// Minimum size: the fields up to `query_address`.
+/// Minimum size of the structure, in bytes: the fields up to and including `query_address`.
 const LEAST: u64 = 24;
 
-/// Handles an `ioctl` on `/proc/PID/maps` (`do_procmap_query` in `fs/proc/task_mmu.c` of Linux 7.2).
+/// Handles an `ioctl` of `/proc/PID/maps` (`do_procmap_query` in `fs/proc/task_mmu.c` of Linux 7.2).
 ///
 /// # Errors
 /// `ENOTTY` for another command; `EINVAL`, `E2BIG`; `ENOENT` if no area matches; `ENAMETOOLONG`.
@@ -89,7 +89,7 @@ pub fn control(
     query.offset = line.offset;
     query.inode = line.inode;
     (query.major, query.minor) = line.device_numbers();
-    // Build ids of executables are not read.
+    // The kernel does not read the build ids of executables.
     query.build_id_size = 0;
     if query.name_size > 0 {
         query.name_size = write_name(context, &found, &query)?;
@@ -101,7 +101,8 @@ pub fn control(
     Ok(0)
 }
 
-/// Reads the fields that the caller knows. Missing ones are 0, and bytes beyond the known structure must be 0.
+/// Reads the fields that the program knows. Fields that it does not know are 0. Bytes beyond the structure that the
+/// kernel knows must be 0.
 fn read(context: &Context<'_>, address: u64) -> Result<Query, Errno> {
     let size: u64 = context.read_value(address)?;
     if size > 4096 {
@@ -133,7 +134,8 @@ fn rights(rights: Rights) -> u64 {
     .fold(0, |bits, (_, bit)| bits | bit)
 }
 
-/// Returns the area that contains the address or, if the query allows it, the next one that meets the conditions.
+/// Returns the area that contains the queried address and meets the conditions. If the query allows it, returns the
+/// next area that meets them instead. Returns `None` if there is none.
 fn find(subject: &Subject, query: &Query) -> Result<Option<Noted>, Errno> {
     let space = subject.process.space().ok_or(Errno::ESRCH)?;
     let wanted = query.query_flags;
@@ -166,7 +168,8 @@ fn find(subject: &Subject, query: &Query) -> Result<Option<Noted>, Errno> {
     }
 }
 
-/// Writes the name with its NUL. Returns the size, 0 without a name.
+/// Writes the name of the area with a NUL to the program's buffer. Returns the size in bytes including the NUL, or 0 if
+/// the area has no name.
 fn write_name(context: &Context<'_>, found: &Noted, query: &Query) -> Result<u32, Errno> {
     if !found.has_name() {
         return Ok(0);

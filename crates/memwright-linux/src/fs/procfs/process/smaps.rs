@@ -34,10 +34,10 @@ struct Summed {
     sums: Sums,
 }
 
-/// Areas that are summed in one batch.
+/// Number of areas that are summed in one batch.
 const TOGETHER: usize = 4;
 
-/// Sums areas, beginning with the first one that ends after `from`, until the batch is full.
+/// Adds areas with their sums to `batch` until the batch is full, beginning with the first area that ends after `from`.
 fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
     space.survey(pages_from(space, from), |sight| {
         match sight {
@@ -51,7 +51,7 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
                     sums: Sums::of_area(area),
                 });
             }
-            // The walk reports an area before its entries.
+            // The walk passes an area before its entries, so this entry belongs to the last area of the batch.
             Sight::Entry(area, extent) => {
                 if let Some(last) = batch.last_mut() {
                     last.sums.add_entry(space.memory(), area, extent);
@@ -65,14 +65,14 @@ fn survey(space: &Space, from: u64, batch: &mut Batch<Summed>) {
     }
 }
 
-/// Returns the pages from the start of the first area that ends after `from`. So an area is always summed completely,
-/// even if it has grown downwards or been merged since the area before it was written.
+/// Returns the range of pages from the start of the first area that ends after `from`. The range contains all of that
+/// area, even if the area has grown downwards or was merged since the area before it was written.
 pub(super) fn pages_from(space: &Space, from: u64) -> PageRange {
     let first = space.find(VirtAddr::new(from), Area::start);
     PageRange::new(first.unwrap_or(Page::USER_END), Page::USER_END)
 }
 
-/// `/proc/PID/smaps` (`show_smap` in `fs/proc/task_mmu.c` of Linux 7.2).
+/// Writes `/proc/PID/smaps` (`show_smap` in `fs/proc/task_mmu.c` of Linux 7.2).
 ///
 /// # Errors
 /// Those of `text`.
@@ -105,10 +105,10 @@ pub fn smaps(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::
     })
 }
 
-/// Areas that are summed in one batch for the rollup.
+/// Number of areas that are summed in one batch for the rollup.
 const ROLLUP_TOGETHER: usize = 64;
 
-/// `/proc/PID/smaps_rollup`.
+/// Writes `/proc/PID/smaps_rollup`.
 ///
 /// # Errors
 /// Those of `text`.
@@ -141,7 +141,8 @@ fn row(text: &mut Text, name: &str, bytes: u64) -> fmt::Result {
     kibibyte_row(text, name, bytes / 1024)
 }
 
-/// Writes the rows that an area and the rollup have in common, and with `parts` those that only the rollup has.
+/// Writes the rows that an area and the rollup have in common. With `parts`, also writes the rows that only the rollup
+/// has.
 fn write_sums(text: &mut Text, sums: &Sums, parts: bool) -> fmt::Result {
     row(text, "Rss", sums.resident)?;
     row(text, "Pss", bytes_of_shares(sums.proportional))?;
@@ -219,7 +220,7 @@ impl Codes {
             ("rr", flags.contains(AreaFlags::RANDOM)),
             ("dc", flags.contains(AreaFlags::DONTFORK)),
             ("lf", flags.contains(AreaFlags::LOCK_ON_FAULT)),
-            // Hugetlb areas have `VM_DONTEXPAND`.
+            // On Linux, hugetlb areas have `VM_DONTEXPAND`.
             ("de", flags.contains(AreaFlags::HUGETLB)),
             ("ac", flags.contains(AreaFlags::ACCOUNTED)),
             ("nr", flags.contains(AreaFlags::NORESERVE)),

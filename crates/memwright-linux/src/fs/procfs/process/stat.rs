@@ -33,8 +33,8 @@ stubs! {
     DIRTY_PAGES: "/proc/PID/statm" "7 dt" Number(0), "The number is constant on Linux too.";
 }
 
-/// `/proc/PID/stat` (`do_task_stat` in `fs/proc/array.c` of Linux 7.2). Fields for features that do not exist here
-/// (terminals, wait channels, real-time policies) are declared as stubs.
+/// Writes `/proc/PID/stat` (`do_task_stat` in `fs/proc/array.c` of Linux 7.2). Fields for features that this kernel
+/// lacks (terminals, wait channels, real-time policies) are declared as stubs.
 ///
 /// # Errors
 /// Those of `text`.
@@ -90,7 +90,7 @@ pub fn stat(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::R
         " {} {} {} {STACK_POINTER} {INSTRUCTION}",
         addresses.code_start, addresses.code_end, addresses.stack_start
     )?;
-    // The legacy fields contain the first 31 signals only.
+    // These legacy fields contain only the first 31 signals.
     let old = |set: u64| set & 0x7fff_ffff;
     write!(
         text,
@@ -121,7 +121,7 @@ pub fn stat(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::R
     )
 }
 
-/// `/proc/PID/statm`.
+/// Writes `/proc/PID/statm`.
 ///
 /// # Errors
 /// Those of `text`.

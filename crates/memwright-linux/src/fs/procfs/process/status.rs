@@ -33,21 +33,21 @@ stubs! {
 /// The signal sets that `/proc` reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SignalSets {
-    /// Pending for the thread.
+    /// Signals that are pending for the thread.
     pub pending: u64,
-    /// Pending for the process.
+    /// Signals that are pending for the process.
     pub shared: u64,
-    /// Blocked by the thread.
+    /// Signals that the thread blocks.
     pub blocked: u64,
-    /// Ignored.
+    /// Signals that the process ignores.
     pub ignored: u64,
-    /// Handled by a function.
+    /// Signals for which the process has a handler.
     pub caught: u64,
     /// Number of queued signals.
     pub queued: usize,
 }
 
-/// Reads the sets.
+/// Returns the signal sets of the process and the thread of `subject`.
 #[must_use]
 pub fn signal_sets(subject: &Subject) -> SignalSets {
     let mut signals = subject.process.signals.lock();
@@ -78,7 +78,7 @@ pub fn signal_sets(subject: &Subject) -> SignalSets {
     sets
 }
 
-/// `/proc/PID/status` (`proc_pid_status` in `fs/proc/array.c` of Linux 7.2).
+/// Writes `/proc/PID/status` (`proc_pid_status` in `fs/proc/array.c` of Linux 7.2).
 ///
 /// # Errors
 /// Those of `text`.
@@ -180,7 +180,7 @@ fn write_ids(text: &mut Text, name: &str, ids: &Ids) -> fmt::Result {
     writeln!(text, "{name}:\t{real}\t{effective}\t{saved}\t{file}")
 }
 
-/// Writes the rows about memory; `code` is the number of pages of the executable's own code.
+/// Writes the rows about memory. `code` is the number of pages of code of the executable itself.
 fn write_memory(text: &mut Text, totals: &Totals, code: u64) -> fmt::Result {
     let library = totals.executable.saturating_sub(code);
     let rows = [
@@ -206,7 +206,7 @@ fn write_memory(text: &mut Text, totals: &Totals, code: u64) -> fmt::Result {
     writeln!(text, "HugetlbPages:\t{:8} kB", totals.hugetlb * 4)
 }
 
-/// Writes the CPUs that the thread may run on, as a mask and as a list.
+/// Writes the CPUs on which the thread is allowed to run, as a mask and as a list.
 fn write_processors(text: &mut Text, allowed: u64, count: usize) -> fmt::Result {
     text.write_str("Cpus_allowed:\t")?;
     write_mask(text, allowed, count)?;

@@ -1,11 +1,12 @@
-//! Arguments, environment, auxiliary vector and name of a process.
+//! Files with the arguments, the environment, the auxiliary vector, the cgroup and the name of a process.
 
 use super::Subject;
 use crate::{context::Context, errno::Errno, fs::procfs::Text};
 use core::fmt::{self, Write};
 use memwright_table::VirtAddr;
 
-/// Copies the present bytes between two addresses of the process. The cursor is a byte's offset from `start`.
+/// Copies the bytes that the process's memory now contains between the addresses `start` and `end`. The cursor is an
+/// offset in bytes from `start`.
 fn copy(subject: &Subject, start: u64, end: u64, text: &mut Text) -> fmt::Result {
     let Some(space) = subject.space_of(text) else {
         return Ok(());
@@ -31,7 +32,7 @@ fn copy(subject: &Subject, start: u64, end: u64, text: &mut Text) -> fmt::Result
     Ok(())
 }
 
-/// `/proc/PID/cgroup`.
+/// Writes `/proc/PID/cgroup`.
 ///
 /// # Errors
 /// Those of `text`.
@@ -43,7 +44,7 @@ pub fn cgroup(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt
     text.write_char('\n')
 }
 
-/// `/proc/PID/cmdline`.
+/// Writes `/proc/PID/cmdline`.
 ///
 /// # Errors
 /// Those of `text`.
@@ -56,7 +57,7 @@ pub fn command_line(_context: &Context<'_>, subject: &Subject, text: &mut Text) 
     Ok(())
 }
 
-/// `/proc/PID/environ`.
+/// Writes `/proc/PID/environ`.
 ///
 /// # Errors
 /// Those of `text`.
@@ -69,7 +70,7 @@ pub fn environment(_context: &Context<'_>, subject: &Subject, text: &mut Text) -
     Ok(())
 }
 
-/// `/proc/PID/auxv`.
+/// Writes `/proc/PID/auxv`.
 ///
 /// # Errors
 /// Those of `text`.
@@ -80,7 +81,7 @@ pub fn auxiliary(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> 
     Ok(())
 }
 
-/// Returns the name up to its NUL.
+/// Returns the bytes of a name up to its first NUL.
 #[must_use]
 pub fn trimmed(name: &[u8; 16]) -> &[u8] {
     let end = name
@@ -90,7 +91,7 @@ pub fn trimmed(name: &[u8; 16]) -> &[u8] {
     &name[..end]
 }
 
-/// `/proc/PID/comm`.
+/// Writes `/proc/PID/comm`.
 ///
 /// # Errors
 /// Those of `text`.
@@ -99,7 +100,7 @@ pub fn name(_context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::
     text.write_char('\n')
 }
 
-/// Handles a write to `/proc/PID/comm`. Only the process itself may change its name.
+/// Handles a write to `/proc/PID/comm`. Only the process itself is allowed to change its name.
 ///
 /// # Errors
 /// `EINVAL`.
