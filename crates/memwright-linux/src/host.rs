@@ -383,7 +383,7 @@ pub trait Host: Machine {
     fn resume_clock(&self);
 
     /// Marks the start of the program's run for tools that count from outside the machine. Called by the program's
-    /// first thread just before it enters the program.
+    /// first thread just before it executes the program.
     fn mark_run_begins(&self);
 
     /// Marks the end of the program's run for tools that count from outside the machine. Called when the program's

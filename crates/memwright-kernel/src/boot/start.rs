@@ -168,7 +168,10 @@ fn find_cpus(usable: &MemoryMap, root_pointer: u64) {
     percpu::set_present(&ids);
 }
 
-/// Enables the processor features that the kernel relies on, on this CPU. Panics if the processor lacks one.
+/// Enables the processor features that the kernel relies on, on this CPU.
+///
+/// # Panics
+/// If the processor lacks one of them.
 pub fn setup_processor() {
     const UMIP: u64 = 1 << 11;
     const FSGSBASE: u64 = 1 << 16;

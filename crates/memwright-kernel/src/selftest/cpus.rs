@@ -46,7 +46,7 @@ const TICK: u64 = 20_000;
 
 /// Physical address of the root that the CPUs share.
 static SHARED_ROOT: AtomicU64 = AtomicU64::new(0);
-/// Tells a job that runs until it is stopped to return.
+/// Set to make a job return that otherwise runs forever.
 static STOP: AtomicBool = AtomicBool::new(false);
 /// The CPUs that hold a lock forever: a bit for each.
 static LOCKED: AtomicU64 = AtomicU64::new(0);

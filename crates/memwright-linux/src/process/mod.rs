@@ -105,7 +105,7 @@ pub struct Process {
     pub dumpable: AtomicU8,
     /// Its registrations with `membarrier`.
     pub(crate) barriers: AtomicU32,
-    /// The real user, to whom the threads of the process are accounted.
+    /// The real user, to which the threads of the process are accounted.
     user: Lock<Shared<User>>,
     space: Lock<Option<Arc<Space>>>,
     image: Lock<Option<Arc<Image>>>,

@@ -340,7 +340,7 @@ fn check_locker(context: &Context<'_>, segment: &Segment) -> Result<bool, Errno>
 /// Locks the pages of a segment in memory (`SHM_LOCK`). They count against the user's `RLIMIT_MEMLOCK`.
 ///
 /// # Errors
-/// `EPERM` if the caller owns neither the segment nor the capability, or its limit is 0; `ENOMEM` over the limit.
+/// `EPERM` if the caller neither owns the segment nor has the capability, or its limit is 0; `ENOMEM` over the limit.
 fn lock_segment(context: &Context<'_>, segment: &Segment) -> CallResult {
     let unlimited = check_locker(context, segment)?;
     let limit = context
