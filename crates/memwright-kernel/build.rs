@@ -1,9 +1,9 @@
-//! Passes the linker script: the kernel is linked at -2 GiB and is not relocatable.
+//! Passes the linker script to the linker: the kernel is linked at -2 GiB and is not relocatable.
 
 fn main() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/kernel.ld");
     println!("cargo:rerun-if-changed={script}");
-    // Host builds for checks and lints are not linked; only the bare target gets the arguments.
+    // Host builds, for checks and lints, are not linked. Only builds for the bare target get the arguments.
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("none") {
         println!("cargo:rustc-link-arg-bins=-T{script}");
         println!("cargo:rustc-link-arg-bins=-no-pie");

@@ -1,8 +1,8 @@
-//! Local APICs, their timers and inter-processor interrupts, and the two lines used of the I/O APIC.
+//! Local APICs, their timers, inter-processor interrupts, and the two inputs of the I/O APIC that are used.
 //!
 //! Registers are accessed in memory, or as model-specific registers if the processor has x2APIC (under TCG: QEMU 9 and
 //! later). [`write()`] and [`send_command`] hide the difference. The timer counts nanoseconds of the virtual clock,
-//! which is QEMU's rate; TCG has no TSC deadline mode.
+//! because that is QEMU's timer rate; TCG has no TSC deadline mode.
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering, fence};
@@ -32,7 +32,7 @@ const GLOBAL_ENABLE: u64 = 1 << 11;
 /// x2APIC mode, in the base register.
 const X2APIC: u64 = 1 << 10;
 
-/// NMI delivery mode, for a command and for the line that the monitor's `inject-nmi` asserts.
+/// NMI delivery mode, for a command and for the local input that the monitor's `inject-nmi` asserts.
 const NMI: u32 = 4 << 8;
 const INIT: u32 = 5 << 8;
 const STARTUP: u32 = 6 << 8;
@@ -63,7 +63,7 @@ fn write(register: u64, value: u32) {
     }
 }
 
-/// Reads a register in memory. Not for x2APIC mode: QEMU refuses to read the timer by RDMSR while it counts
+/// Reads a register in memory. Must not be used in x2APIC mode: QEMU refuses to read the timer by RDMSR while it counts
 /// instructions.
 fn read(register: u64) -> u32 {
     // SAFETY: as in `write`; x2APIC mode is off, and the registers read below are readable.
@@ -73,7 +73,7 @@ fn read(register: u64) -> u32 {
 /// Sends a command to the APIC with id `target`. Code that the command interrupts sees all earlier stores of this CPU.
 fn send_command(target: u32, command: u32) {
     if BY_MSR.load(Ordering::Relaxed) {
-        // Unlike a write to uncached memory, this one does not wait for earlier stores.
+        // Unlike a write to uncached memory, WRMSR to an x2APIC register does not wait for earlier stores.
         fence(Ordering::SeqCst);
         let value = u64::from(target) << 32 | u64::from(command);
         // SAFETY: x2APIC mode is on; the command is one of those below.
@@ -92,17 +92,17 @@ pub fn send(target: u32, number: u8) {
     send_command(target, ASSERT | u32::from(number));
 }
 
-/// Sends it an NMI, which arrives even if interrupts are disabled.
+/// Sends an NMI to the CPU whose APIC has this id. It arrives even if interrupts are disabled.
 pub fn send_nmi(target: u32) {
     send_command(target, ASSERT | NMI);
 }
 
-/// Resets a CPU that is about to be started.
+/// Sends INIT, which resets the CPU whose APIC has this id, before it is started.
 pub fn send_init(target: u32) {
     send_command(target, ASSERT | INIT);
 }
 
-/// Starts it in real mode at the beginning of page number `page`.
+/// Sends a startup command: the CPU whose APIC has this id starts in real mode at the beginning of page number `page`.
 pub fn send_startup(target: u32, page: u8) {
     send_command(target, ASSERT | STARTUP | u32::from(page));
 }
@@ -110,8 +110,8 @@ pub fn send_startup(target: u32, page: u8) {
 fn route(input: u32, cpu: usize, low: u32) {
     let select = IO_APIC as *mut u32;
     let window = (IO_APIC + 0x10) as *mut u32;
-    // SAFETY: the I/O APIC's index and data registers are mapped by `paging`. One processor at a time programs them,
-    // with interrupts disabled: the boot processor, and later one that has stopped the others.
+    // SAFETY: `paging` maps the I/O APIC's index and data registers. One processor at a time programs them, with
+    // interrupts disabled: the boot processor, and later one that has stopped the other CPUs.
     unsafe {
         ptr::write_volatile(select, 0x11 + 2 * input);
         ptr::write_volatile(window, percpu::apic_id(cpu) << 24);
@@ -120,8 +120,8 @@ fn route(input: u32, cpu: usize, low: u32) {
     }
 }
 
-/// Routes the interrupts of standard input to CPU `index`, which sleeps until bytes arrive. The other CPUs are stopped
-/// or do not run yet.
+/// Routes the interrupts of standard input to CPU `index`, which halts until bytes arrive. The other CPUs must be
+/// stopped or not yet running.
 pub fn route_input(index: usize) {
     route(INPUT_LINE, index, u32::from(vector::INPUT));
 }
@@ -130,9 +130,9 @@ pub fn route_input(index: usize) {
 /// its APIC.
 pub fn start() {
     // The interval timer runs from reset on. Under the pinned clock each of its ticks is an event of the virtual
-    // machine, which keeps an idle machine busy. So it gets a last short count, once.
-    // SAFETY: the standard initialisation of both 8259s, then everything masked; then the interval timer's channel 0 in
-    // mode 0, whose interrupt is masked.
+    // machine, which would keep an idle machine busy. So the timer is set to expire a last time, soon.
+    // SAFETY: the writes are the standard initialisation of both 8259s, then mask everything, then set the interval
+    // timer's channel 0 to mode 0, whose interrupt is masked.
     unsafe {
         for (port, value) in [
             (0x20, 0x11),
@@ -192,7 +192,7 @@ pub fn set_timer(ticks: u32) {
     write(TIMER_COUNT, ticks);
 }
 
-/// Returns the ticks left until the timer fires. Not for x2APIC mode.
+/// Returns the ticks left until the timer fires. Must not be used in x2APIC mode.
 pub fn timer_left() -> u32 {
     read(TIMER_LEFT)
 }

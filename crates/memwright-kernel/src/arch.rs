@@ -30,7 +30,8 @@ pub fn ticks() -> u64 {
     unsafe { _rdtsc() }
 }
 
-/// Raises an interrupt without effect, so that QEMU's log (`-d int`) contains the address of the descriptor table.
+/// Raises the spurious interrupt, whose handler does nothing, so that QEMU's log (`-d int`) contains the address of the
+/// descriptor table.
 ///
 /// # Safety
 /// The descriptor table is loaded on this CPU.
@@ -101,7 +102,7 @@ pub unsafe fn read_port(port: u16) -> u8 {
 /// # Safety
 /// As for [`write_port`].
 pub unsafe fn write_port_half(port: u16, value: u16) {
-    // SAFETY: the caller guarantees the access; memory that the device then reads was written before.
+    // SAFETY: the caller guarantees the access. Memory that the device reads because of it was written before.
     unsafe {
         asm!("out dx, ax", in("dx") port, in("ax") value, options(nostack, preserves_flags));
     };
@@ -147,7 +148,7 @@ pub unsafe fn read_port_word(port: u16) -> u32 {
 /// Writes a model-specific register.
 ///
 /// # Safety
-/// The register exists, and the value preserves the invariants of what the register controls.
+/// The register exists, and the value preserves all invariants that depend on it.
 pub unsafe fn write_msr(register: u32, value: u64) {
     let (low, high) = (value as u32, (value >> 32) as u32);
     // SAFETY: the caller guarantees register and value.
@@ -169,12 +170,12 @@ pub unsafe fn read_msr(register: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Loads CR3. The address in it becomes the current root table, and non-global translations are invalidated: with PCIDs
-/// enabled, those of the PCID in the low bits, or none if [`KEEP_TRANSLATIONS`] is set.
+/// Loads CR3 with the address of a root table, which becomes the current one. Non-global translations are invalidated:
+/// with PCIDs enabled, only those of the PCID in the low bits, or none if [`KEEP_TRANSLATIONS`] is set.
 ///
 /// # Safety
-/// The address is that of a top-level table that maps the kernel like the current one. Translations that are kept agree
-/// with the tables.
+/// `root` has the address of a top-level table that maps the kernel like the current one. Translations that the load
+/// does not invalidate agree with the tables.
 #[inline(always)]
 pub unsafe fn load_root(root: u64) {
     // SAFETY: the caller guarantees the table.
@@ -229,7 +230,7 @@ pub unsafe fn set_cr4(bits: u64) {
 /// Clears bits in CR4.
 ///
 /// # Safety
-/// No code relies on what `bits` enable until they are set again.
+/// Until the bits are set again, no code relies on the features that they enable.
 pub unsafe fn clear_cr4(bits: u64) {
     let value = cr4() & !bits;
     // SAFETY: the caller guarantees the bits.
@@ -254,11 +255,11 @@ pub fn pause() {
     core::hint::spin_loop();
 }
 
-/// Sleeps until an interrupt was handled, and returns with interrupts disabled again.
+/// Halts until an interrupt has been handled. Returns with interrupts disabled again.
 #[inline(always)]
 pub fn wait_for_interrupt() {
     // SAFETY: STI takes effect after HLT has begun, so no wakeup is lost. Handlers preserve all registers and run on
-    // this stack, and the kernel expects them here.
+    // this stack, which is valid here.
     unsafe { asm!("sti", "hlt", "cli", options(nostack)) };
 }
 
@@ -285,12 +286,12 @@ pub fn frame_pointer() -> u64 {
     value
 }
 
-/// Returns the FS and GS bases of user mode. While the kernel runs, SWAPGS holds user mode's GS base.
+/// Returns the FS and GS bases of user mode. While the kernel runs, the processor keeps user mode's GS base for SWAPGS.
 #[inline(always)]
 pub fn user_bases() -> (u64, u64) {
     let (fs, gs): (u64, u64);
-    // SAFETY: reading registers has no effect. Interrupts are disabled, and handlers of events that can still occur
-    // find their CPU without GS.
+    // SAFETY: reading registers has no effect. Interrupts are disabled, and the handlers of NMIs and exceptions that
+    // can still arrive find their CPU without GS.
     unsafe {
         asm!(
             "rdfsbase {fs}",
@@ -311,7 +312,7 @@ pub fn user_bases() -> (u64, u64) {
 /// Both are canonical.
 #[inline(always)]
 pub unsafe fn load_user_bases(fs: u64, gs: u64) {
-    // SAFETY: the kernel does not use FS, and GS has the kernel's base again at the end; as in `user_bases`.
+    // SAFETY: the kernel does not use FS, and GS has the kernel's base again at the end; otherwise as in `user_bases`.
     unsafe {
         asm!(
             "wrfsbase {fs}",

@@ -1,14 +1,14 @@
-//! The guest's clock: the time-stamp counter minus the time in which the machine stood still.
+//! The guest's clock: the time-stamp counter minus the time in which the machine was stopped.
 //!
 //! Under the pinned clock the counter counts nanoseconds, one for each instruction. If the CPUs run by the host's
 //! clock, the counter has its own rate, which is measured at boot against the timer. The timer always counts
 //! nanoseconds.
 //!
-//! While the clock is paused the timer is stopped as well. Afterwards it is set again by the clock, so that a deadline
-//! falls on the same guest instruction regardless of the length of the pause.
+//! While the clock is paused, the timer is stopped as well. When the clock resumes, the timer is set again from it, so
+//! a deadline falls on the same guest instruction regardless of the length of the pause.
 //!
-//! All CPUs share the clock. So with several CPUs it is paused only while the others are stopped, for a wait for input.
-//! Output, which takes no guest time with one CPU, then takes time like other work.
+//! All CPUs share the clock. With several CPUs it is therefore paused only while the other CPUs are stopped, during a
+//! wait for input or the disk. Output takes no guest time with one CPU, but takes time like other work with several.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -30,11 +30,11 @@ static RATE: AtomicU64 = AtomicU64::new(0);
 /// No deadline.
 pub const NEVER: u64 = u64::MAX;
 
-/// Instructions of a pause that its two counter readings do not include. They are subtracted from the clock as well, so
-/// that work done in a pause does not affect the guest's time.
+/// Number of instructions of a pause that are outside its two counter readings. They are subtracted from the clock as
+/// well, so that work done in a pause does not affect the guest's time.
 const OVERHEAD: u64 = 0;
 
-/// Nanoseconds for which all CPUs sleep in [`settle`].
+/// Nanoseconds for which this CPU halts in [`settle`].
 const SETTLING: u32 = 10_000;
 
 /// Starts the clock at zero.
@@ -63,8 +63,8 @@ pub fn calibrate() {
     RATE.store(rate(start, end), Ordering::Relaxed);
 }
 
-/// Reads counter and timer at nearly the same time: the timer between two readings of the counter. Returns the closest
-/// of several attempts.
+/// Reads the counter and the timer at nearly the same time. Takes several samples, each a reading of the timer between
+/// two readings of the counter, and returns the one whose counter readings are closest.
 fn sample() -> (u64, u32) {
     let read = || {
         let before = arch::ticks();
@@ -76,7 +76,8 @@ fn sample() -> (u64, u32) {
     closest.unwrap_or_else(read).1
 }
 
-/// Computes [`RATE`] from two samples; 0 if the counter's ticks equal the timer's within a hundredth.
+/// Computes [`RATE`] from two samples; 0 if the ticks of the counter differ from those of the timer by at most one
+/// percent.
 fn rate(start: (u64, u32), end: (u64, u32)) -> u64 {
     let ticks = end.0 - start.0;
     let nanoseconds = u64::from(start.1 - end.1);
@@ -87,7 +88,7 @@ fn rate(start: (u64, u32), end: (u64, u32)) -> u64 {
     }
 }
 
-/// Returns whether the counter counts nanoseconds, as it does if it counts instructions.
+/// Returns whether a tick of the counter is a nanosecond. It is one if the counter counts instructions.
 pub fn counts_nanoseconds() -> bool {
     RATE.load(Ordering::Relaxed) == 0
 }
@@ -101,12 +102,12 @@ pub fn nanoseconds(ticks: u64) -> u64 {
     }
 }
 
-/// Returns the ticks of the counter since boot, without the pauses that have ended.
+/// Returns the ticks of the counter since boot, minus the pauses that have ended.
 pub fn ticks() -> u64 {
     arch::ticks().wrapping_sub(OFFSET.load(Ordering::Relaxed))
 }
 
-/// Returns the ticks of the counter since boot, without all pauses.
+/// Returns the ticks of the counter since boot, minus all pauses, including the current one.
 #[inline(always)]
 pub fn elapsed() -> u64 {
     let ticks = if PAUSES.load(Ordering::Relaxed) == 0 {
@@ -117,7 +118,7 @@ pub fn elapsed() -> u64 {
     ticks.wrapping_sub(OFFSET.load(Ordering::Relaxed))
 }
 
-/// Returns the nanoseconds since boot, without pauses.
+/// Returns the nanoseconds since boot, minus all pauses.
 #[inline(always)]
 pub fn now() -> u64 {
     nanoseconds(elapsed())
@@ -140,8 +141,9 @@ pub fn deadline() -> Option<u64> {
     (deadline != NEVER).then_some(deadline)
 }
 
-/// Returns the timer value for `deadline` at `now`: at least one tick, at most the capacity of its register (it is set
-/// again if it fires early); 0 stops it.
+/// Returns the timer value for `deadline` at time `now`: at least one tick, at most the capacity of the timer's
+/// register (if the timer fires before the deadline, it is set again). Returns 0, which stops the timer, if there is no
+/// deadline.
 const fn timer_ticks(deadline: u64, now: u64) -> u32 {
     if deadline == NEVER {
         return 0;
@@ -184,22 +186,22 @@ pub fn timer_fired(cpu: &PerCpu) -> bool {
     true
 }
 
-/// Stops the clock and the timer for work that must not count as guest time. Pauses nest. Does nothing with several
-/// CPUs.
+/// Stops the clock and the timer for work that must not count as guest time. Pauses nest. With several CPUs this does
+/// nothing.
 pub fn pause() {
     if percpu::count() == 1 {
         stop();
     }
 }
 
-/// Ends a [`pause`].
+/// Ends a [`pause`]. With several CPUs this does nothing.
 pub fn resume() {
     if percpu::count() == 1 {
         go_on();
     }
 }
 
-/// Stops the clock and this CPU's timer. The other CPUs are stopped. Calls nest.
+/// Stops the clock and this CPU's timer. The caller has stopped the other CPUs. Calls nest.
 pub fn stop() {
     if PAUSES.load(Ordering::Relaxed) == 0 {
         PAUSED_AT.store(arch::ticks(), Ordering::Relaxed);
@@ -208,15 +210,15 @@ pub fn stop() {
     PAUSES.store(PAUSES.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// Sleeps for a moment while the other CPUs and the clock are stopped. QEMU ends the time slices of CPUs by a clock of
-/// its own, which stops when all of them sleep. Whether that happened during the pause depends on the host; after this
-/// call it has.
+/// Halts this CPU for a moment while the other CPUs and the clock are stopped. QEMU ends the turns of CPUs by a clock
+/// of its own, which stops when all CPUs are halted. Whether all CPUs were halted at some time of the pause depends on
+/// the host; this call makes sure that they were.
 pub fn settle() {
     apic::set_timer(SETTLING);
     arch::wait_for_interrupt();
 }
 
-/// Resumes clock and timer. Does nothing without a pause.
+/// Ends one `stop`; the last one resumes the clock and this CPU's timer. Does nothing without a pause.
 pub fn go_on() {
     let pauses = PAUSES.load(Ordering::Relaxed);
     if pauses == 0 {

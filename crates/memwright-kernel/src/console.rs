@@ -1,9 +1,10 @@
 //! Output: frames, one at a time.
 //!
-//! The payload goes to the window. Then kind, length and the pacing bytes go to the debug port, one `out` each. The
-//! port never has to be polled, so the instruction count of an output depends on its length only. One CPU writes at a
-//! time. A panic relies on the port alone, through which its payload is sent too. A panic inside an open frame of the
-//! same CPU pads that frame first, so that the reader stays in step. Another CPU completes its frame before it stops.
+//! The payload goes to the window. Then the kind, the length and the pacing bytes go to the debug port by `out`
+//! instructions. The port never has to be polled, so the instruction count of an output depends only on its length. One
+//! CPU writes at a time. A panic uses only the port and sends its payload through it too. If a panic interrupts an open
+//! frame of the same CPU, it pads that frame first, so that the reader finds the next header. Any other CPU completes
+//! its frame before it stops.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +15,7 @@ use crate::percpu::{self, PerCpu};
 use crate::{arch, report, window};
 
 /// The CPU that writes a frame: its index plus one; 0 for none. This is not a lock of the synchronisation layer: NMIs
-/// and panics write too, and have to know whose frame they interrupted.
+/// and panics write frames too, and have to know which CPU's frame they interrupted.
 static WRITER: AtomicU32 = AtomicU32::new(0);
 /// Bytes of the open frame that are still to be sent.
 static OWED: AtomicU32 = AtomicU32::new(0);
@@ -44,7 +45,7 @@ fn one_frame(kind: Channel, payload: &[u8]) {
         .compare_exchange(0, writer, Ordering::Acquire, Ordering::Relaxed)
         .is_err()
     {
-        // Without serving requests: this code may run in an NMI, and the writing CPU waits for nothing.
+        // Do not serve requests while waiting: this code can run in an NMI, and the CPU that writes waits for nothing.
         arch::pause();
     }
     let follows = if kind.is_inline() {
@@ -62,17 +63,17 @@ fn one_frame(kind: Channel, payload: &[u8]) {
     report::answer_late(cpu);
 }
 
-/// Returns the value for a CPU in [`WRITER`].
+/// Returns the value of [`WRITER`] for this CPU.
 fn mark(cpu: &PerCpu) -> u32 {
     cpu.index.load(Ordering::Relaxed) + 1
 }
 
-/// Returns whether this CPU has an open frame: it must not begin another one then.
+/// Returns whether this CPU has an open frame. It must not begin another frame then.
 pub fn is_open() -> bool {
     WRITER.load(Ordering::Relaxed) == mark(percpu::current())
 }
 
-/// Completes a frame that a panic interrupted, if there is one. Its writer never runs again.
+/// Completes the frame that a panic interrupted, if there is one. The code that was writing it never continues.
 pub fn pad_open_frame() {
     for _ in 0..OWED.swap(0, Ordering::Relaxed) {
         send(b"?");

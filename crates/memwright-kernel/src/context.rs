@@ -27,7 +27,7 @@ const STACK_PAGES: u64 = 8;
 const PAGE: u64 = 4096;
 /// Most mapped stacks kept for future contexts.
 const SPARE: usize = 64;
-/// How many of them are kept with a single CPU, where few stacks are created and destroyed at a time.
+/// Most mapped stacks kept for future contexts with a single CPU, where few stacks are created and destroyed at a time.
 const SPARE_OF_ONE: usize = 8;
 /// Most stacks unmapped together. Each batch interrupts every CPU once.
 const BATCH: usize = 16;
@@ -72,7 +72,7 @@ pub fn fill_boot_stack() {
     }
 }
 
-/// Measures how much was ever used of each mapped stack.
+/// Measures the depth that was ever reached on each mapped stack.
 pub fn look_at_all() {
     let guard = paging::image().guard;
     // SAFETY: the boot stack is always mapped.
@@ -89,7 +89,7 @@ pub fn look_at_all() {
     }
 }
 
-/// Returns the stack that contains `address`, as its lowest byte and one past its highest byte.
+/// Returns the bounds of the stack that contains `address`: its lowest byte and one past its highest byte.
 pub fn stack_of(address: u64) -> Option<(u64, u64)> {
     let guard = paging::image().guard;
     let boot = (guard + PAGE, guard + PAGE + BOOT_STACK_SIZE as u64);
@@ -114,8 +114,8 @@ pub fn is_guard(address: u64) -> bool {
 
 global_asm!(
     r#"
-    // context_switch(save: *mut u64, next: *const u64): the load is the one by which Linux switches tasks, so that a
-    // plugin that counts instructions from outside recognises it (plugin/count.c)
+    // context_switch(save: *mut u64, next: *const u64): the load of RSP is the instruction by which Linux switches
+    // tasks, so a plugin that counts instructions from outside recognises it (plugin/count.c)
     .balign 32
     .globl context_switch
 context_switch:
@@ -158,7 +158,7 @@ extern "C" fn context_main(argument: usize) -> ! {
     }
 }
 
-/// Creates a context for the idle loop of a CPU that is about to be started. It begins at its [`stack_top`].
+/// Creates a context for the idle loop of a CPU that is about to be started. The CPU starts on it at [`stack_top`].
 ///
 /// # Errors
 /// As for [`create`].
@@ -171,7 +171,7 @@ pub fn stack_top(context: ContextId) -> u64 {
     top(context.0 - 1)
 }
 
-/// Creates a context that will call the personality with `argument`.
+/// Creates a context. The first switch to it calls `KernelEvents::context_start` with `argument`.
 ///
 /// # Errors
 /// [`OutOfMemory`] if there is no free slot, or no frame for its stack.
@@ -190,7 +190,7 @@ pub fn create(argument: usize) -> Result<ContextId, OutOfMemory> {
         Some(slot) => slot,
         None => map_new()?,
     };
-    // The values that the first switch pops: six registers, with the argument in RBX, and the entry point.
+    // The values that the first switch pops: six registers, one of them RBX with the argument, and the entry point.
     let begin = context_begin as *const () as usize as u64;
     let initial = [0, 0, 0, 0, argument as u64, 0, begin, 0];
     let stack = top(slot) - size_of_val(&initial) as u64;
@@ -224,7 +224,7 @@ impl Slots {
 
 /// Takes a slot and maps its stack.
 fn map_new() -> Result<u32, OutOfMemory> {
-    // Frames are allocated before the lock is taken: two more than the stack needs, for page tables.
+    // Allocate frames before taking the lock: as many as the stack needs, and two for page tables.
     const NEEDED: usize = STACK_PAGES as usize + 2;
     let mut pages = [0; NEEDED];
     for at in 0..NEEDED {
@@ -247,7 +247,7 @@ fn map_new() -> Result<u32, OutOfMemory> {
                 left = left.checked_sub(1)?;
                 Some(pages[left])
             };
-            // The first page may need both page tables; the others share them.
+            // Mapping the first page may need both page tables; the other pages use the same tables.
             let mapped = paging::map_stack_page(bottom(slot) + page * PAGE, physical, &mut table);
             debug_assert!(mapped.is_some());
         }
@@ -267,7 +267,7 @@ fn give_back(pages: &[u64]) {
     }
 }
 
-/// Saves the running context as `from` and continues `to`.
+/// Saves the running context as `from` and resumes `to`. Returns when another context switches back to `from`.
 #[inline]
 pub fn switch(from: ContextId, to: ContextId) {
     let cpu = percpu::current();
@@ -278,23 +278,23 @@ pub fn switch(from: ContextId, to: ContextId) {
     stretch::end(cpu);
     let next = SAVED[to.0 as usize].as_ptr().cast_const();
     let (fs_base, gs_base) = arch::user_bases();
-    // Values that a system call uses on its return to user mode, even if it switches.
+    // A system call uses these values on its return to user mode, even if it switches contexts.
     let user_state = cpu.user_state.load(Ordering::Relaxed);
     let kernel_stack = cpu.kernel_stack.load(Ordering::Relaxed);
-    // SAFETY: the personality passes the running context and one that is not running. The saved stack pointer is from
-    // `create` or an earlier switch away from it. The bases come from the processor.
+    // SAFETY: the personality passes the running context as `from`, and as `to` one that is not running. The saved
+    // stack pointer is from `create` or from an earlier switch away from `to`. The bases come from the processor.
     unsafe {
         context_switch(SAVED[from.0 as usize].as_ptr(), next);
         arch::load_user_bases(fs_base, gs_base);
     }
-    // This may be another CPU than before.
+    // The context may have moved to another CPU.
     let cpu = percpu::current();
     cpu.user_state.store(user_state, Ordering::Relaxed);
     cpu.kernel_stack.store(kernel_stack, Ordering::Relaxed);
     reap();
 }
 
-/// Frees a context that will not run again; the running one, once its stack is left.
+/// Frees a context that will not run again. The running context is freed once this CPU has left its stack.
 pub fn destroy(context: ContextId) {
     let cpu = percpu::current();
     let Some(slot) = context.0.checked_sub(1) else {
@@ -338,8 +338,8 @@ fn free(slot: u32) {
 }
 
 impl Slots {
-    /// Takes a batch out of the spare stacks if there are more than `most`. They are marked as used until they are
-    /// unmapped.
+    /// Takes `batch` slots out of the spare stacks if there are more than `most` of them. The slots are marked as used
+    /// until their stacks are unmapped.
     fn take_surplus(&mut self, most: usize, batch: usize) -> ([u32; BATCH], usize) {
         let mut surplus = [0; BATCH];
         if self.spares <= most {
@@ -354,7 +354,7 @@ impl Slots {
     }
 }
 
-/// Unmaps stacks that are not in use, and frees their slots and frames once no CPU has translations of them.
+/// Unmaps stacks that are not in use. Frees their slots and frames once no CPU has translations of them.
 fn unmap(slots: &[u32]) {
     if slots.is_empty() {
         return;

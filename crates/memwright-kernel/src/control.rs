@@ -1,4 +1,4 @@
-//! Control bytes: the second serial port, driven by interrupts.
+//! Control bytes, received by interrupts of the second serial port.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use crate::arch;
 /// Received bytes that were not taken yet, the oldest in the lowest byte, and their number in the highest byte. Bytes
 /// beyond seven are dropped.
 static RECEIVED: AtomicU64 = AtomicU64::new(0);
-/// A CPU is reading the port. It has interrupts disabled, so this is short.
+/// A CPU is reading the port, with interrupts disabled, so other CPUs wait only briefly.
 static READING: AtomicBool = AtomicBool::new(false);
 
 const COUNT_SHIFT: u32 = 56;
@@ -30,8 +30,8 @@ pub fn start() {
     }
 }
 
-/// Reads all bytes that have arrived. Called by the interrupt handler, and by code that knows that a byte has arrived.
-/// Interrupts are disabled.
+/// Reads all bytes that have arrived. Called with interrupts disabled, by the interrupt handler and by code that knows
+/// that a byte has arrived.
 pub fn receive() {
     while READING.swap(true, Ordering::Acquire) {
         arch::pause();

@@ -1,5 +1,5 @@
-//! Measures the depth of kernel stacks. With debug assertions a new stack is filled with a pattern: the deepest call is
-//! where the pattern ends.
+//! Measures the depth of kernel stacks. With debug assertions a new stack is filled with a pattern; the deepest call
+//! reached the address where the pattern ends.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,8 +12,8 @@ const PATTERN: u64 = 0x5ac5_3e1d_0b4a_71c9;
 /// Size of a word of the pattern in bytes.
 const WORD: u64 = 8;
 
-/// The largest depth so far, [packed](pack). It is one word without a lock: every system call reads it, even when lock
-/// statistics are collected.
+/// The largest depth so far, [packed](pack). It is one word and needs no lock: every system call reads it, also while
+/// lock statistics are collected.
 static DEEPEST: AtomicU64 = AtomicU64::new(pack(StackDepth {
     used: 0,
     size: 1,
@@ -44,7 +44,7 @@ const fn unpack(packed: u64) -> StackDepth {
 /// Fills the bytes from `bottom` to `end` with the pattern.
 ///
 /// # Safety
-/// They are mapped, belong to a stack, and are not in use.
+/// The bytes are mapped, belong to a stack, and are not in use.
 pub unsafe fn fill(bottom: u64, end: u64) {
     if cfg!(debug_assertions) {
         for address in (bottom..end).step_by(WORD as usize) {
@@ -54,7 +54,8 @@ pub unsafe fn fill(bottom: u64, end: u64) {
     }
 }
 
-/// Measures how much of a stack was ever used. `call` is the last system call that ran on it, if known.
+/// Measures the depth that was ever reached on a stack, and records it if it is the largest. `call` is the last system
+/// call that ran on the stack, if known.
 ///
 /// # Safety
 /// The stack is mapped, and stays mapped during the call.
@@ -74,12 +75,12 @@ pub unsafe fn look(bottom: u64, top: u64, call: Option<u64>) {
         let deepest = unpack(packed);
         (depth.used * deepest.size > deepest.used * depth.size).then_some(pack(depth))
     };
-    // Fails if another stack was used more.
+    // The update fails if a larger depth is recorded.
     let _ = DEEPEST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, deeper);
 }
 
-/// Records a system call that used more of this thread's stack than was ever used of any stack. Called after each
-/// system call.
+/// Records the depth of the calling thread's stack if the system call `number` exceeded the largest depth of any stack
+/// so far. Called after each system call.
 pub fn after_call(number: u64) {
     let Some((bottom, top)) = context::stack_of(crate::arch::stack_pointer()) else {
         return;

@@ -1,11 +1,11 @@
-//! The disk: virtio-blk in its legacy form (Virtual I/O Device specification 1.2, 2.7 and 5.2, in the legacy interface
-//! of 4.1.4.10), with I/O ports and one queue.
+//! The disk: virtio-blk in its legacy form (Virtual I/O Device specification 1.2, sections 2.7 and 5.2, with the legacy
+//! interface of section 4.1.4.10), with I/O ports and one queue.
 //!
 //! A request transfers one page and occupies one of a fixed number of slots, each with three descriptors. The device
-//! never interrupts: the waiting code polls for completion. When a request completes depends on the host, and so does
-//! what QEMU does until then. So if instructions are the clock, the device is notified only when a thread waits for a
-//! request. From then until all requests are complete, the guest stands still, as it does for input. So a transfer
-//! takes no guest time.
+//! never interrupts: the waiting CPU polls for completion. The time at which a request completes depends on the host,
+//! and so does what QEMU does in the meantime. So if instructions are the clock, the kernel notifies the device only
+//! when a thread waits for a request. From then until all requests are complete, the other CPUs and the clock are
+//! stopped, as they are for input. So a transfer takes no guest time.
 
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
@@ -35,12 +35,12 @@ mod register {
     pub const CAPACITY: u16 = 20;
 }
 
-/// Status: the driver has found the device, knows how to drive it, and is ready.
+/// Bits of the device status: the driver has found the device, supports it, and is ready.
 const FOUND: u8 = 1;
 const DRIVER: u8 = 2;
 const READY: u8 = 4;
 
-/// Most requests at a time.
+/// Most requests that can be outstanding.
 const PLACES: usize = QUEUE / 3;
 const SECTORS: u64 = PAGE_SIZE as u64 / 512;
 
@@ -82,7 +82,7 @@ struct Queue {
     ports: u16,
     /// Address of its memory in the direct map.
     memory: u64,
-    /// Slots in use, and slots whose request is complete: a bit for each.
+    /// Slots in use, and those of them whose request is complete: a bit for each slot.
     taken: u64,
     over: u64,
     /// Number of requests passed to the device and completed so far.
@@ -119,8 +119,8 @@ pub fn start() {
     // SAFETY: the frames belong to the queue and are never freed.
     unsafe { ptr::write_bytes(memory as *mut u8, 0, PAGE_SIZE << ORDER) };
     let queue_page = ((memory - DIRECT_BASE) / PAGE_SIZE as u64) as u32;
-    // SAFETY: the device's own ports, in the order that its specification requires. The queue's memory is used by the
-    // device from now on; zeroes are an empty queue.
+    // SAFETY: the ports are the device's own and are written in the order that its specification requires. The device
+    // uses the queue's memory from now on; zeroes are an empty queue.
     let (size, sectors) = unsafe {
         arch::write_port(ports + register::STATUS, 0);
         arch::write_port(ports + register::STATUS, FOUND);
@@ -160,7 +160,7 @@ impl Queue {
         unsafe { ptr::write_volatile((self.memory + offset) as *mut T, value) };
     }
 
-    /// Reads what [`put`](Self::put) or the device has written.
+    /// Reads a value of the queue's memory, which [`put`](Self::put) or the device has written.
     fn get<T: Copy>(&self, offset: u64) -> T {
         // SAFETY: as for `put`; all bit patterns of the integers that are read are valid.
         unsafe { ptr::read_volatile((self.memory + offset) as *const T) }
@@ -223,10 +223,10 @@ impl Queue {
         unsafe { arch::write_port_half(self.ports + register::QUEUE_NOTICE, 0) };
     }
 
-    /// Collects completed requests. Returns whether all requests are complete.
+    /// Records the requests that the device has completed. Returns whether all requests are complete.
     fn take_back(&mut self) -> bool {
         while self.get::<u16>(USED + 2) != self.answered {
-            // What the device has written is read only after its index.
+            // Read the entry that the device has written only after its index.
             fence(Ordering::SeqCst);
             let at = u64::from(self.answered) % QUEUE as u64;
             let first = self.get::<u32>(USED + 4 + 8 * at);
@@ -254,15 +254,15 @@ impl Queue {
 }
 
 impl Disk {
-    /// Calls `act` with the queue, which exists as long as there are requests.
+    /// Calls `act` with the queue. Requests are made only if there is a disk, so the queue exists.
     fn with_queue<R>(&self, act: impl FnOnce(&mut Queue) -> R) -> R {
         let mut queue = self.queue.lock();
         let queue = queue.as_mut();
         act(queue.unwrap_or_else(|| panic!("a disk without a queue is used")))
     }
 
-    /// Makes the device execute all requests while the guest stands still: the number of requests complete at a given
-    /// moment would otherwise depend on the host.
+    /// Makes the device execute all requests while the other CPUs and the clock are stopped. Otherwise the number of
+    /// requests that are complete at a given guest time would depend on the host.
     fn take_all_back(&self) {
         ipi::hold_others();
         clock::stop();

@@ -1,4 +1,4 @@
-//! The frames that the kernel itself uses: heap chunks, stacks, page tables of the area of stacks.
+//! The frames that the kernel itself uses: heap chunks, stacks, and page tables of the area of stacks.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -12,7 +12,7 @@ pub use memwright_linux::M;
 
 static FRAMES: AtomicPtr<Frames<M>> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Sets the allocator, which is never freed.
+/// Sets the allocator. It is never freed.
 pub fn set(frames: &Arc<Frames<M>>) {
     FRAMES.store(Arc::into_raw(frames.clone()).cast_mut(), Ordering::Release);
 }
@@ -37,7 +37,7 @@ pub fn allocate(order: u8) -> Option<u64> {
     Some(DIRECT_BASE + frame.address().as_u64())
 }
 
-/// Frees what [`allocate`] returned.
+/// Frees the frames at an address that [`allocate`] returned.
 pub fn release(address: u64) {
     if let Some(frames) = frames() {
         let number = (address - DIRECT_BASE) / 4096;

@@ -1,8 +1,8 @@
 //! The kernel heap: grows in chunks of frames, keeps a reserve, and returns null on failure.
 //!
-//! Chunks come from the direct map and are never freed. When no more frames are available, the reserved block is freed,
-//! and [`is_low`] returns true until a block of that size can be reserved again. In that time the personality refuses
-//! system calls that allocate, so that allocations that must not fail still succeed.
+//! Chunks come from the direct map and are never freed. When no more frames are available, the heap frees its reserved
+//! block, and [`is_low`] returns true until a block of that size can be reserved again. In that time the personality
+//! refuses system calls that allocate, so that allocations that must not fail still succeed.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -23,9 +23,9 @@ const CHUNK_ORDER: u8 = 6;
 const LARGEST_ORDER: u8 = 10;
 /// Free bytes below which the heap grows ahead of need.
 const LOW_WATER: usize = 64 * 1024;
-/// Size in bytes of the initial heap, before there are frames.
+/// Size in bytes of the initial heap, which is used before the frame allocator exists.
 const FIRST: usize = 256 * 1024;
-/// The heap takes at most one part in this many of memory: its chunks are never freed, and programs need the rest.
+/// The heap takes at most 1/`SHARE` of memory: its chunks are never freed, and programs need the rest.
 const SHARE: u64 = 2;
 /// Size of the reserve in bytes.
 const RESERVE: usize = 256 * 1024;
@@ -43,9 +43,9 @@ unsafe impl Send for Inner {}
 /// The global allocator.
 pub struct Heap {
     inner: Lock<Inner>,
-    /// Bytes allocated.
+    /// Number of allocated bytes.
     used: AtomicUsize,
-    /// Bytes claimed.
+    /// Number of bytes that the allocator manages.
     size: AtomicUsize,
     /// The reserved block; null while the reserve is in use.
     reserve: AtomicPtr<u8>,
@@ -69,15 +69,15 @@ static HEAP: Heap = Heap {
     reserve: AtomicPtr::new(core::ptr::null_mut()),
 };
 
-/// Gives the heap its initial memory.
+/// Passes the initial memory to the heap.
 pub fn start() {
     HEAP.claim(FIRST_REGION.0.get().cast(), FIRST);
     HEAP.claim(RESERVE_REGION.0.get().cast(), RESERVE);
     HEAP.close_reserve();
 }
 
-/// Returns whether the reserve is in use, after trying to restore it. As long as no contiguous block of its size is
-/// free, the free memory may be too fragmented to be useful.
+/// Returns whether the reserve is in use, after trying to restore it. It cannot be restored while no contiguous block
+/// of its size is free: the free memory may then be too fragmented to be useful.
 pub fn is_low() -> bool {
     if !HEAP.is_low() {
         return false;
@@ -90,7 +90,7 @@ pub fn used() -> usize {
     HEAP.used.load(Ordering::Relaxed)
 }
 
-/// Grows ahead of need, if the heap is low.
+/// Adds a chunk ahead of need, if few bytes are free.
 ///
 /// # Locks
 /// Called without locks.
@@ -101,22 +101,23 @@ pub fn top_up() {
 }
 
 impl Heap {
-    /// Returns the claimed bytes that are not allocated, a small part of which the allocator uses itself.
+    /// Returns the number of managed bytes that are not allocated. The allocator itself uses a small part of them.
     fn room(&self) -> usize {
-        // Another CPU may use memory that is not yet counted as claimed.
+        // `used` can be larger: another CPU may have allocated memory that is not yet counted in `size`.
         let (size, used) = (&self.size, &self.used);
         size.load(Ordering::Relaxed)
             .saturating_sub(used.load(Ordering::Relaxed))
     }
 
     fn claim(&self, base: *mut u8, size: usize) {
-        // SAFETY: each caller passes memory that is not used otherwise, once.
+        // SAFETY: each caller passes memory that is not used otherwise, and passes it once.
         if unsafe { self.inner.lock().0.claim(base, size) }.is_some() {
             self.size.fetch_add(size, Ordering::Relaxed);
         }
     }
 
-    /// Adds a chunk of frames. Returns whether one was available.
+    /// Adds a chunk of frames. Returns false if no chunk of this order is available or the heap has its share of
+    /// memory.
     fn grow(&self, order: u8) -> bool {
         let size = (self.size.load(Ordering::Relaxed) + (4096 << order)) as u64;
         if size > frames::total() * 4096 / SHARE {
@@ -129,7 +130,7 @@ impl Heap {
         true
     }
 
-    /// Adds a chunk of this order, or of the largest available order below it, down to `least`.
+    /// Adds a chunk of the largest available order from `order` down to `least`. Returns false if none is available.
     fn grow_by_a_chunk(&self, order: u8, least: u8) -> bool {
         (least..=order).rev().any(|order| self.grow(order))
     }
@@ -158,7 +159,7 @@ impl Heap {
         true
     }
 
-    /// Reserves a block. Returns whether one was free.
+    /// Allocates the reserved block. Returns whether that succeeded.
     fn close_reserve(&self) -> bool {
         // SAFETY: the size is not zero.
         let Some(block) = (unsafe { self.inner.lock().0.try_allocate(RESERVED) }) else {
@@ -167,7 +168,7 @@ impl Heap {
         self.used.fetch_add(RESERVED.size(), Ordering::Relaxed);
         let before = self.reserve.swap(block.as_ptr(), Ordering::Relaxed);
         if !before.is_null() {
-            // Another CPU was faster.
+            // Another CPU has restored the reserve at the same time.
             // SAFETY: the block was allocated here with this layout, and the swap gave it to this CPU alone.
             unsafe { self.dealloc(before, RESERVED) };
         }
@@ -192,7 +193,7 @@ unsafe impl GlobalAlloc for Heap {
                 }
                 return memory.as_ptr();
             }
-            // Another CPU may have added memory, or freed the reserve, since this CPU tried.
+            // Retry if another CPU has added memory, or freed the reserve, since this CPU tried.
             if !self.grow_for(layout) && self.size.load(Ordering::Relaxed) == size {
                 return core::ptr::null_mut();
             }

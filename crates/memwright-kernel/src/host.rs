@@ -127,10 +127,10 @@ impl Host for Hardware {
 
     fn idle(&self) {
         let cpu = percpu::current();
-        // By the guest's clock: while another CPU has stopped this one, no time passes.
+        // Measure by the guest's clock: it does not advance while another CPU has stopped this one.
         let start = clock::elapsed();
         arch::wait_for_interrupt();
-        // The caller now checks everything.
+        // The caller checks everything after the return, so no recorded interrupt must be raised again.
         cpu.missed.store(0, Ordering::Relaxed);
         percpu::add(&cpu.idle_ticks, clock::elapsed() - start);
         cpu.changed.store(arch::ticks(), Ordering::Relaxed);
@@ -237,7 +237,7 @@ impl Host for Hardware {
 
     fn kernel_instructions(&self) -> u64 {
         let cpu = percpu::current();
-        // The corrections for entries and exits may make the difference slightly negative.
+        // The corrections for entries and exits can make the difference slightly negative.
         let user = cpu.user_ticks.load(Ordering::Relaxed);
         let elsewhere = user.wrapping_add(cpu.idle_ticks.load(Ordering::Relaxed));
         clock::now().saturating_sub(clock::nanoseconds(elsewhere))
@@ -292,8 +292,8 @@ extern "C" fn serve_call(context: &Context<'_>) -> bool {
     served
 }
 
-/// Runs user mode until an event that the personality handles: any trap except those that this kernel handles alone, or
-/// a system call for which `serve` returned false.
+/// Runs user mode until an event that the personality handles: a trap that this kernel does not handle alone, or a
+/// system call for which `serve` returned false.
 ///
 /// # Safety
 /// As for [`entry::enter_user`].
@@ -310,14 +310,15 @@ pub unsafe fn run(user: *mut UserState, serve: *const (), argument: *const ()) -
             stretch::look(percpu::current(), call);
             continue;
         }
-        // Determine the CPU only now: a call that waited may have returned on another one.
+        // Determine the CPU only now: a system call that waited can return on another CPU.
         if let Some(trap) = trap_of(percpu::current(), left.vector as u8, left.error, rip) {
             return trap;
         }
     }
 }
 
-/// Converts a trap from user mode other than a system call. Returns `None` if user mode can continue.
+/// Converts a trap from user mode other than a system call for the personality. Returns `None` if this kernel has
+/// handled it and user mode can continue.
 fn trap_of(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Trap> {
     match number {
         vector::PAGE_FAULT if error & FAULT_RESERVED == 0 => {
@@ -344,7 +345,7 @@ fn trap_of(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<Tra
     }
 }
 
-/// Converts any trap except a page fault.
+/// Converts any trap except a page fault, like `trap_of`.
 // Out of line, so that page faults do not pay for it.
 #[cold]
 #[inline(never)]
@@ -374,7 +375,7 @@ fn other_trap(cpu: &percpu::PerCpu, number: u8, error: u64, rip: u64) -> Option<
     }
 }
 
-/// Handles an interrupt taken in user mode, as far as this kernel is concerned.
+/// Handles an interrupt taken in user mode. Returns the trap if the personality has to handle it as well.
 fn interrupt(cpu: &percpu::PerCpu, number: u8) -> Option<Trap> {
     match number {
         vector::TIMER => {
@@ -386,7 +387,7 @@ fn interrupt(cpu: &percpu::PerCpu, number: u8) -> Option<Trap> {
             ipi::taken(cpu, number);
             Some(Trap::Reschedule)
         }
-        // A late wakeup, for a wait that another event has ended.
+        // A late wakeup: another event has already ended the wait.
         vector::HOLD | vector::WAKE => {
             ipi::taken(cpu, number);
             None
@@ -404,18 +405,19 @@ fn interrupt(cpu: &percpu::PerCpu, number: u8) -> Option<Trap> {
     }
 }
 
-/// Moves the surplus instructions of this trap's entry from user to kernel time: those beyond a page fault's entry, for
-/// which the entry code itself has accounted.
+/// Moves the surplus instructions of this trap's entry from user to kernel time. The entry code accounts as many
+/// instructions as a page fault's entry has; the surplus is the rest.
 fn take_back(cpu: &percpu::PerCpu, number: u8, rip: u64) {
     let surplus = retired::surplus(number, || code_at(rip));
     for ticks in [&cpu.user_ticks, &cpu.changed] {
         let entered = ticks.load(Ordering::Relaxed);
-        // By the host's clock the entry may take fewer ticks than it has instructions.
+        // If the CPUs run by the host's clock, the entry can take fewer ticks than it has instructions.
         ticks.store(entered.wrapping_sub(surplus), Ordering::Relaxed);
     }
 }
 
-/// Returns the bytes of user memory at an address, up to the first word that cannot be read, and their number.
+/// Returns the bytes of user memory from an address on, up to the first word that cannot be read, and the number of
+/// these bytes.
 fn code_at(address: u64) -> ([u8; retired::LONGEST], usize) {
     let mut code = [0; retired::LONGEST];
     let mut length = 0;

@@ -1,9 +1,9 @@
-//! Standard input: requested by a frame, and answered in the window and then, with its length, on the first serial
-//! port.
+//! Standard input: a frame requests it, and the command answers in the window and then sends the length of the answer
+//! on the first serial port.
 //!
-//! The time of the answer depends on the host. So the guest stands still in the meantime: the other CPUs are stopped
-//! and the clock is paused from the request to the last byte, so that equal input gives an equal run. The CPU sleeps
-//! until a byte arrives; polling would keep the host from delivering it.
+//! The time of the answer depends on the host. So the other CPUs and the clock are stopped from the request to the last
+//! byte, and equal input gives an equal run. The requesting CPU halts until a byte arrives; polling would keep the host
+//! from delivering it.
 
 use core::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ const FIFO_CONTROL: u16 = INPUT_PORT + 2;
 const MODEM_CONTROL: u16 = INPUT_PORT + 4;
 const LINE_STATUS: u16 = INPUT_PORT + 5;
 const DATA_READY: u8 = 1;
-/// FIFOs enabled and cleared; an interrupt at 14 bytes or when no more arrive.
+/// FIFO control: enable and clear the FIFOs, and interrupt at 14 bytes or when no more arrive.
 const QUEUES: u8 = 0xc7;
 /// Terminal ready, request to send, and the interrupt gate.
 const READY: u8 = 0x0b;
@@ -28,7 +28,7 @@ pub fn start() {
     unsafe { arch::write_port(MODEM_CONTROL, READY) };
 }
 
-/// Clears the FIFOs. That also stops the port's timer, which starts with the last byte: the time of that byte depends
+/// Clears the FIFOs. That also stops the port's timer, which starts with the last byte. The time of that byte depends
 /// on the host, and with several CPUs every event of the virtual machine can end a CPU's turn.
 fn empty_queues() {
     // SAFETY: as in `start`; the FIFOs contain nothing that is still needed.
@@ -51,9 +51,9 @@ fn receive() -> u8 {
     }
 }
 
-/// Requests at most `to.len()` bytes, limited to the size of the window, and waits for the answer. Returns the number
-/// of bytes; 0 at the end of the input. Returns `None` if the command withdraws the request because it has sent a
-/// control byte.
+/// Requests at most `to.len()` bytes, limited to the size of the input area, and waits for the answer. Returns the
+/// number of bytes; 0 at the end of the input. Returns `None` if the command withdraws the request because it has sent
+/// a control byte.
 pub fn read(to: &mut [u8]) -> Option<usize> {
     if to.is_empty() {
         return Some(0);
@@ -69,8 +69,8 @@ pub fn read(to: &mut [u8]) -> Option<usize> {
     let kept = answer(to);
     interrupt(false);
     empty_queues();
-    // The number of interrupts for the bytes depends on the host, and the last one may still be pending. It is taken
-    // here while the clock stands still, and not at the next instruction of user mode.
+    // The number of interrupts for the bytes depends on the host, and the last one may still be pending. Take it here,
+    // while the clock is stopped, and not at the next instruction of user mode.
     arch::take_pending_interrupts();
     if percpu::count() > 1 {
         clock::settle();
@@ -85,7 +85,7 @@ pub fn read(to: &mut [u8]) -> Option<usize> {
 fn answer(to: &mut [u8]) -> Option<usize> {
     let length = u32::from_le_bytes([receive(), receive(), receive(), receive()]);
     if length == INPUT_WITHDRAWN {
-        // The byte's interrupt may not have arrived yet.
+        // The interrupt of the control byte may not have arrived yet, so read the byte here.
         control::receive();
         return None;
     }

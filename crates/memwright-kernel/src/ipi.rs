@@ -1,34 +1,35 @@
-//! Inter-processor interrupts: reschedule, TLB shootdown, stop, end of a halt.
+//! Inter-processor interrupts: reschedule, TLB shootdown, stop, and the end of a halt.
 //!
 //! # When a CPU answers
-//! The kernel runs with interrupts disabled, so an interrupt is taken in user mode or while the CPU idles. In the
-//! kernel it stays pending. Such a CPU answers in every step of a spin wait ([`relax`]), and at the latest when it
-//! enables interrupts: `enter_user` does that by the very SYSRET or IRET that enters user mode, and `idle` by the STI
-//! before HLT. Neither lets an instruction of user mode execute before the pending interrupt is taken (IRET and SYSRET
-//! have no interrupt shadow; that of STI covers only the HLT, which the interrupt then ends).
+//! The kernel runs with interrupts disabled, so a CPU takes an interrupt only in user mode or while it idles. In the
+//! kernel the interrupt stays pending. Such a CPU answers in every step of a spin wait ([`relax`]), and at the latest
+//! when it enables interrupts: `enter_user` enables them with the SYSRET or IRET that enters user mode, and `idle` with
+//! the STI before HLT. In neither case does an instruction of user mode execute before the pending interrupt is taken
+//! (IRET and SYSRET have no interrupt shadow; that of STI covers only the HLT, which the interrupt then ends).
 //!
 //! # Why no stale translation is used after the answer
-//! - User mode: the interrupt comes between two of its instructions, and user mode continues after the answer.
+//! - User mode: the interrupt arrives between two instructions, and user mode continues after the answer.
 //! - User copies: they run with interrupts disabled and do not wait between two accesses. If an access faults, the
-//!   handler may wait and so answer. The processor then walks the tables again for the retried access. Only the
-//!   processor remembers translations.
+//!   handler can wait and so answer. The processor then walks the tables again for the retried access: only the
+//!   processor caches translations.
 //! - Loading another root invalidates all translations of the old one except the kernel's. If a CPU receives a request
-//!   for a root that it has not loaded, it has no translations of it; with PCIDs, it invalidates those that it kept. It
-//!   may be loading that root at the same time. It has then entered the set of CPUs to notify before the load, with a
-//!   full barrier. Either the requesting CPU sees it in the set, or its changes of the table, made before it read the
-//!   set, are visible to every walk through the root.
+//!   for a root that it has not loaded, it has no translations of that root; with PCIDs, it invalidates those that it
+//!   kept. The CPU may be about to load that root at the same time. It has then entered the set of CPUs to notify
+//!   before the load, with a full barrier. Either the requesting CPU sees it in the set, or the changes that the
+//!   requesting CPU made to the table before it read the set are visible to every walk through the root.
 //! - A CPU that is being started has loaded the kernel's own table and receives requests for no other.
 //!
 //! # Why no CPU waits forever
-//! A CPU that waits for an answer, for a lock, or for other CPUs to stop does so by [`relax`], which answers, or by
-//! [`halt`]. A CPU that is halted or stopped answers too: the interrupt ends its HLT. A CPU that neither waits nor
-//! returns to user mode nor idles is a kernel that hangs.
+//! A CPU that waits for an answer, for a lock, or for other CPUs to stop uses [`relax`], which answers, or [`halt`]. A
+//! CPU that is halted or stopped answers too: the interrupt ends its HLT. If a CPU neither waits nor returns to user
+//! mode nor idles, the kernel hangs.
 //!
 //! # Why no wakeup is lost
-//! A CPU announces that it halts, checks its condition again, and halts, all with interrupts disabled up to the STI
-//! directly before the HLT. An interrupt of [`wake`] that comes after the announcement is then pending, or ends the
-//! HLT. Other events during a halt (the end of a time slice, a kick, control bytes) are recorded, and [`resume`] raises
-//! their interrupts again once the wait is over. Raising them earlier would end the next halt of the same wait at once.
+//! A CPU announces that it halts, checks its condition again, and halts. Interrupts are disabled from the announcement
+//! to the STI directly before the HLT. An interrupt of [`wake`] that arrives after the announcement is then pending, or
+//! ends the HLT. Other events during a halt (the end of a time slice, a kick, control bytes) are recorded, and
+//! [`resume`] raises their interrupts again once the wait is over. Raising them earlier would end the next halt of the
+//! same wait at once.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -43,7 +44,7 @@ use crate::percpu::{self, PerCpu};
 use crate::trap::idt::vector;
 use crate::{apic, arch, clock, control, stretch, tlb};
 
-/// In an [`Order`]: the kernel's own translations.
+/// The root of an [`Order`] for the kernel's own translations.
 const KERNEL_ROOT: u64 = 0;
 
 static SHOOTDOWN: Shootdown = Shootdown::new();
@@ -97,9 +98,9 @@ fn forget(index: usize) {
     );
 }
 
-/// Halts this CPU in a wait, until any interrupt arrives or, with a limit, for that many nanoseconds. Then serves
-/// requests of other CPUs. The CPU may hold locks: interrupts are enabled while it is halted, but their handlers take
-/// none. The time counts as idle.
+/// Halts this CPU in a wait, until any interrupt arrives or, with a limit, for at most that many nanoseconds. Then
+/// serves requests of other CPUs. This CPU may hold locks, although interrupts are enabled while it is halted: the
+/// interrupt handlers take no locks. The halted time counts as idle.
 #[cold]
 pub fn halt(limit: Option<u32>) {
     let cpu = percpu::current();
@@ -114,12 +115,12 @@ pub fn halt(limit: Option<u32>) {
     answer(this_index());
 }
 
-/// Ends the [`halt`] of CPU `index`.
+/// Interrupts CPU `index`, which ends its [`halt`].
 pub fn wake(index: usize) {
     apic::send(percpu::apic_id(index), vector::WAKE);
 }
 
-/// Raises the interrupts again that were recorded while this CPU was halted. Called when its wait is over.
+/// Raises the interrupts again that were recorded while this CPU was halted. Called when the wait is over.
 pub fn resume() {
     remind(percpu::current());
 }
@@ -142,7 +143,8 @@ pub fn halts_for_answers(index: usize) -> bool {
     SHOOTDOWN.halts(index)
 }
 
-/// Invalidates translations of `root` on the CPUs `targets` (a bit for each), and waits until they have answered.
+/// Makes the CPUs `targets` (a bit for each) invalidate the translations `what` of `root`, and waits until they have.
+/// The calling CPU is skipped.
 pub fn invalidate(targets: u64, root: u64, what: &[Invalidation]) {
     let index = this_index();
     let targets = targets & !(1 << index);
@@ -162,7 +164,7 @@ pub fn invalidate_kernel() {
     invalidate(percpu::online(), KERNEL_ROOT, &[Invalidation::AllAndTables]);
 }
 
-/// Returns the CPUs that CPU `index` waits for in [`invalidate`]: a bit for each.
+/// Returns the CPUs whose answers CPU `index` waits for in [`invalidate`]: a bit for each.
 pub fn awaited(index: usize) -> u64 {
     SHOOTDOWN.waits_for(index)
 }
@@ -174,7 +176,8 @@ pub fn kick(index: usize) {
     }
 }
 
-/// Handles a shootdown interrupt taken in user mode. A CPU that stops this one sends a separate interrupt.
+/// Handles a shootdown interrupt taken in user mode. It does not serve requests to stop: those arrive as a separate
+/// interrupt.
 #[inline]
 pub fn asked_to_forget(cpu: &PerCpu) {
     apic::acknowledge();
@@ -182,8 +185,8 @@ pub fn asked_to_forget(cpu: &PerCpu) {
     forget(cpu.index.load(Ordering::Relaxed) as usize);
 }
 
-/// Handles an interrupt from another CPU: `RESCHEDULE`, `INVALIDATE`, `HOLD` or `WAKE`. Checking the run queue is up to
-/// the caller.
+/// Handles an interrupt from another CPU: `RESCHEDULE`, `INVALIDATE`, `HOLD` or `WAKE`. The caller then checks the run
+/// queue.
 pub fn taken(cpu: &PerCpu, number: u8) {
     apic::acknowledge();
     cpu.count(match number {
@@ -201,7 +204,7 @@ pub fn hold_others() {
     if others == 0 {
         return;
     }
-    // Another CPU may stop this one first: it then does so in `relax`.
+    // Another CPU may become the holder first. It then stops this one in `relax`.
     while HOLDER
         .compare_exchange(0, index as u32 + 1, Ordering::AcqRel, Ordering::Relaxed)
         .is_err()
@@ -235,9 +238,9 @@ fn call_all(mut targets: u64) {
     }
 }
 
-/// Sleeps, with the timer stopped, until the holder resumes this CPU. TLB invalidations are served in the meantime:
-/// their interrupt wakes the CPU. It may hold locks here: interrupts are enabled while it sleeps, but their handlers
-/// take none.
+/// Halts this CPU, with its timer stopped, until the holder resumes it. TLB invalidations are served in the meantime:
+/// their interrupt ends the HLT. This CPU may hold locks, although interrupts are enabled while it is halted: the
+/// interrupt handlers take no locks.
 #[cold]
 fn stand_still(index: usize) {
     let cpu = percpu::current();
@@ -251,13 +254,13 @@ fn stand_still(index: usize) {
     remind(cpu);
 }
 
-/// In [`PerCpu::missed`]: the run queue or the deadline must be checked.
+/// Bit of [`PerCpu::missed`]: the run queue or the deadline must be checked.
 pub const MISSED_RESCHEDULE: u32 = 1;
-/// In [`PerCpu::missed`]: the control bytes must be checked.
+/// Bit of [`PerCpu::missed`]: the control bytes must be checked.
 pub const MISSED_CONTROL: u32 = 2;
 
-/// Raises interrupts again that arrived while this CPU was halted without handling them: in a wait for input or for
-/// another CPU, or while it was stopped.
+/// Raises the interrupts again that this CPU received but did not handle: while it waited for input or for another CPU,
+/// or while it was stopped.
 pub fn remind(cpu: &PerCpu) {
     let missed = cpu.missed.load(Ordering::Relaxed);
     cpu.missed.store(0, Ordering::Relaxed);

@@ -23,7 +23,7 @@ pub static HARDWARE: Hardware = Hardware;
 
 memwright_table::link_machine!(HARDWARE);
 
-/// Returns the machine as the memory manager's type parameter expects it.
+/// Returns the machine as a value of the memory manager's type parameter.
 #[cfg(target_os = "none")]
 pub fn handle() -> memwright_linux::M {
     memwright_table::Linked

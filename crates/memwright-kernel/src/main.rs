@@ -1,6 +1,6 @@
 //! The bare-metal x86-64 kernel: the machine below the Linux personality.
 //!
-//! It boots by the PVH protocol under `qemu-system-x86_64 -kernel`, builds its own page tables, and passes memory,
+//! It boots by the PVH protocol under `qemu-system-x86_64 -kernel`, builds its own page tables, and provides memory,
 //! traps, clock and channels to `memwright-linux`, which never returns. It contains no system calls, processes or
 //! files.
 //!

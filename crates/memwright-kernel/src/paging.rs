@@ -8,8 +8,8 @@
 //! 0xffff_ffff_8000_0000  image        text RX, constants R+NX, data RW+NX
 //! ```
 //!
-//! All top-level entries of this half are filled at boot and never change, so that all roots made from the template
-//! share later changes below them. No page is both writable and executable, including its aliases.
+//! All top-level entries of this half are filled at boot and never change, so all roots made from the template share
+//! later changes to the lower levels. No page is both writable and executable, including its aliases.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,7 +44,7 @@ const GLOBAL: u64 = 1 << 8;
 const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
-/// What a kernel mapping permits. The accessed and dirty bits are always set, so the processor never writes to these
+/// The rights of a kernel mapping. The accessed and dirty bits are always set, so the processor never writes to these
 /// tables.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
@@ -120,7 +120,7 @@ pub fn image_memory() -> PhysicalRange {
     }
 }
 
-/// How tables are accessed: identity-mapped under the boot tables, later in the direct map.
+/// Access to the tables by physical address: identity-mapped under the boot tables, later through the direct map.
 #[derive(Clone, Copy)]
 struct Tables {
     offset: u64,
@@ -137,7 +137,7 @@ impl Tables {
 
     /// Maps `length` bytes with the largest pages that fit.
     ///
-    /// Returns `None` if `page` has no page left for a table. Addresses and length are page-aligned.
+    /// Returns `None` if a table is needed and `page` returns no page for it. Addresses and length are page-aligned.
     fn map(
         self,
         root: u64,
@@ -179,7 +179,7 @@ impl Tables {
         Some(())
     }
 
-    /// Fills every top-level entry that `[start, end)` needs with empty tables.
+    /// Allocates empty tables for all top-level entries that `[start, end)` needs.
     fn reserve_top(
         self,
         root: u64,
@@ -281,7 +281,7 @@ const DEVICES: [u64; 2] = [0xfee0_0000, 0xfec0_0000];
 pub const LOCAL_APIC: u64 = DEVICES_BASE;
 /// Address of the I/O APIC's registers.
 pub const IO_APIC: u64 = DEVICES_BASE + PAGE;
-/// Address of the window to the command.
+/// Virtual address of the window, the memory that the guest shares with the command.
 pub const WINDOW_MEMORY: u64 = DEVICES_BASE + (2 << 20);
 
 /// Maps one page of kernel data at `address` in the area of stacks. `page` provides pages for tables, each in the
@@ -342,7 +342,7 @@ pub struct WalkReport {
     pub executable: u64,
 }
 
-/// Walks every kernel mapping and counts forbidden ones.
+/// Walks every kernel mapping. Returns the number of leaves, and of those that must not exist.
 pub fn audit() -> WalkReport {
     let mut report = WalkReport::default();
     let tables = Tables {
@@ -357,8 +357,8 @@ pub fn audit() -> WalkReport {
     report
 }
 
-/// Walks a table and those below it. `rights` contains what the levels above permit: write and user if all do,
-/// no-execute if any forbids execution.
+/// Walks a table and the tables below it. `rights` contains the rights that the levels above permit: write and user if
+/// all of them do, no-execute if any of them forbids execution.
 fn audit_table(tables: Tables, table: u64, level: u32, rights: u64, report: &mut WalkReport) {
     for index in 0..512 {
         let entry = tables.entry(table, index).load(Ordering::Relaxed);

@@ -1,5 +1,6 @@
-//! The end of a run by a kernel failure. The report contains the cause, registers, held locks, a backtrace, recent
-//! events, the same of every other CPU, and the state of the personality. It waits for no lock and allocates nothing.
+//! The end of a run by a kernel failure. The report contains the cause, the registers, held locks, a backtrace and
+//! recent events, the same for every other CPU, and the state of the personality. Writing it waits for no lock and
+//! allocates nothing.
 
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
@@ -17,7 +18,7 @@ use crate::{apic, arch, console, context, depth, percpu, selftest, usercopy};
 
 /// The CPU whose failure is reported: its index plus one; 0 for none.
 static FAILED: AtomicU32 = AtomicU32::new(0);
-/// Number of reports begun on it: a failure inside a report must not start further ones forever.
+/// Number of reports begun on the failed CPU: a failure inside a report must not start further reports forever.
 static REPORTS: AtomicU32 = AtomicU32::new(0);
 /// The CPUs that have stopped because another one failed: a bit for each.
 static STOPPED: AtomicU64 = AtomicU64::new(0);
@@ -28,7 +29,7 @@ static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 /// Exit status of the machine after a panic.
 const PANIC_STATUS: u8 = 0x3f;
-/// Number of steps to wait for a CPU that may never answer.
+/// Number of steps for which to wait for a CPU that may never answer.
 const PATIENCE: u32 = 1_000_000;
 
 #[panic_handler]
@@ -109,7 +110,7 @@ fn describe(text: &mut Text, frame: &TrapFrame, address: u64) -> fmt::Result {
     )
 }
 
-/// Starts a report and stops the other CPUs, or powers the machine off if reports keep failing.
+/// Starts a report and stops the other CPUs. Powers the machine off if reports keep failing.
 fn begin() -> Text {
     let own = own_mark();
     match FAILED.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) {
@@ -118,7 +119,7 @@ fn begin() -> Text {
             console::pad_open_frame();
         }
         Err(failed) if failed == own => console::pad_open_frame(),
-        // Another CPU failed first: this one writes its report when it is its turn.
+        // Another CPU failed first. This CPU writes its report when the failed CPU gives it the turn.
         Err(_) => stop(|text| {
             writeln!(text, "CPU {} failed at the same time:", own - 1)?;
             short_backtrace(text, arch::frame_pointer())
@@ -136,7 +137,8 @@ fn finish(mut text: Text) -> ! {
     if let Some(deepest) = depth::known() {
         let _ = writeln!(text, "{deepest}");
     }
-    // A second report must not query other CPUs, or a personality, that may just have failed.
+    // A second report must not query the other CPUs or the personality, because that may be what failed in the first
+    // one.
     if REPORTS.load(Ordering::Relaxed) == 1 {
         let _ = others(&mut text);
         if let Some(events) = usercopy::events() {
@@ -166,7 +168,7 @@ fn wait_for(answered: &AtomicU64, cpus: u64) {
     }
 }
 
-/// Stops every other CPU, in any state. One that is writing a frame completes it first.
+/// Stops every other CPU by an NMI, in any state. A CPU that is writing a frame completes the frame first.
 fn stop_others() {
     let others = other_cpus();
     for index in (0..percpu::count()).filter(|index| others >> index & 1 != 0) {
@@ -202,8 +204,8 @@ pub fn is_failing() -> bool {
     FAILED.load(Ordering::Acquire) == own_mark()
 }
 
-/// Stops this CPU because another one failed. `frame` is the trap frame of the NMI; without one, the backtrace begins
-/// at the caller.
+/// Stops this CPU because another one failed. `frame` is the trap frame of the NMI. Without a frame, the backtrace
+/// begins at the caller.
 pub fn stop_for_other(frame: Option<&TrapFrame>) -> ! {
     stop(|text| match frame {
         Some(frame) => {

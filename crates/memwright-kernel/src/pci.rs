@@ -20,7 +20,7 @@ const PORT_KIND: u32 = 3;
 pub const PORTS: u32 = 1 << 0;
 /// Command register: the device responds at its memory.
 pub const MEMORY: u32 = 1 << 1;
-/// Command register: the device may access memory itself.
+/// Command register: the device is allowed to access memory (bus master).
 pub const MASTER: u32 = 1 << 2;
 
 /// A device. Only the boot processor accesses its configuration.
@@ -30,8 +30,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// Returns the device with this number if it has this identity: vendor id in the lower half, device id in the upper
-    /// one.
+    /// Returns the device in this slot if it has this identity: vendor id in the lower half, device id in the upper
+    /// half.
     pub fn find(slot: u8, identity: u32) -> Option<Self> {
         let device = Self { slot };
         (device.read(IDENTITY) == identity).then_some(device)

@@ -1,7 +1,7 @@
 //! Per-CPU data, accessed through GS.
 //!
-//! Only the CPU itself writes its fields (including its own NMI handler), so relaxed atomics serve as cells: on x86-64
-//! they are plain loads and stores. Other CPUs read them for reports and statistics.
+//! Only the CPU itself writes its fields (including its own NMI handler), so relaxed atomics suffice: on x86-64 they
+//! are plain loads and stores. Other CPUs read them for reports and statistics.
 
 use core::arch::asm;
 use core::ptr;
@@ -37,12 +37,12 @@ pub enum InterruptStack {
     Nmi,
     /// Machine checks.
     MachineCheck,
-    /// Debug exceptions: one may be deferred to the first instruction of the kernel.
+    /// Debug exceptions: one can be deferred to the first instruction of the kernel.
     Debug,
 }
 
 const INTERRUPT_STACKS: usize = 4;
-/// Size of an interrupt stack in bytes. It is also the alignment, by which an entry finds [`StackBase`].
+/// Size and alignment of an interrupt stack in bytes. An entry masks the stack pointer with it to find [`StackBase`].
 pub const INTERRUPT_STACK_SIZE: usize = 16 * 1024;
 
 /// A stack whose lowest word contains the address of its CPU's data, regardless of the current GS.
@@ -92,7 +92,7 @@ pub struct PerCpu {
     pub kernel_stack: AtomicU64,
     /// Space for one register in the entries.
     pub scratch: AtomicU64,
-    /// Counter value at the last transition between user mode and kernel.
+    /// Counter value at the last transition between user mode and the kernel.
     pub changed: AtomicU64,
     /// Ticks spent in user mode.
     pub user_ticks: AtomicU64,
@@ -108,7 +108,7 @@ pub struct PerCpu {
     pub idle_context: AtomicU32,
     /// Interrupts that arrived where they were not handled; see `ipi::remind`.
     pub missed: AtomicU32,
-    /// Counter value from which on a return to user mode goes through [`look`](crate::stretch::look); 0 for the next
+    /// From this counter value on, a return to user mode goes through [`look`](crate::stretch::look); 0 for the next
     /// return.
     pub look_at: AtomicU64,
     /// Counter value at the entry of the current interrupt; 0 for none. [`look_at`](Self::look_at) is then 0, so that
@@ -123,11 +123,11 @@ pub struct PerCpu {
     pub longest_call: AtomicU64,
     /// Bytes copied from and to user memory since the last scheduling point of a user copy.
     pub copied: AtomicU64,
-    /// A backtrace was requested while a frame was open.
+    /// A backtrace was requested while an output frame was being written.
     pub asked_to_report: AtomicU32,
     /// Interrupts taken, by [`InterruptKind`].
     pub interrupts: [AtomicU64; InterruptKind::COUNT],
-    /// The roots to which its PCIDs are assigned.
+    /// The roots to which this CPU's PCIDs are assigned.
     pub tags: Tags,
     /// Recent events.
     pub ring: Ring,
@@ -203,15 +203,15 @@ impl PerCpu {
         }
     }
 
-    /// Records an interrupt in the kernel that must still be handled.
+    /// Records an interrupt that arrived in the kernel and must still be handled.
     #[inline(always)]
     pub fn miss(&self, what: u32) {
         let missed = self.missed.load(Ordering::Relaxed);
         self.missed.store(missed | what, Ordering::Relaxed);
     }
 
-    /// Returns the interrupt stack of this CPU that contains `address`, as its lowest byte and one past its highest
-    /// byte.
+    /// Returns the bounds of the interrupt stack of this CPU that contains `address`: its lowest byte and one past its
+    /// highest byte.
     pub fn interrupt_stack_of(&self, address: u64) -> Option<(u64, u64)> {
         self.stacks
             .iter()
@@ -220,7 +220,7 @@ impl PerCpu {
     }
 }
 
-/// The data of the boot processor. Those of the other processors are allocated from frames when they are started.
+/// The data of the boot processor. The data of the other processors are allocated from frames when they are started.
 static BOOT_CPU: PerCpu = PerCpu::new();
 
 /// The data of each CPU, once allocated.
@@ -305,16 +305,16 @@ pub unsafe fn setup_boot_cpu() {
 }
 
 impl PerCpu {
-    /// Allocates the data of CPU `index` from frames. Returns `None` if there are none.
+    /// Allocates the data of CPU `index` from frames. Returns `None` if no frames are available.
     pub fn create(index: usize) -> Option<&'static Self> {
         const ORDER: u8 = size_of::<PerCpu>()
             .div_ceil(4096)
             .next_power_of_two()
             .trailing_zeros() as u8;
         let memory = frames::allocate(ORDER)? as *mut Self;
-        // SAFETY: the frames belong to this data and are never freed. They are as large and as aligned as a power of
-        // two that the data fits into. All fields are atomic integers, for which zero is valid: in `tags` it stands for
-        // frame 0, which is never a root.
+        // SAFETY: the frames belong to this data and are never freed. Their size and alignment are a power of two that
+        // the data fits into. All fields are atomic integers, for which zero is valid: in `tags`, zero means frame 0,
+        // which is never a root.
         let cpu: &'static Self = unsafe {
             memory.write_bytes(0, 1);
             &*memory

@@ -1,5 +1,5 @@
-//! Reports about a CPU: registers, a backtrace, held locks, recent events. Also the answer to an NMI, which requests
-//! that from every CPU: they answer one after another, and the last one adds the state of the personality.
+//! Reports about a CPU: registers, a backtrace, held locks, recent events. An NMI requests such a report from every
+//! CPU. The CPUs answer one after another, and the last one adds the state of the personality.
 
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -95,7 +95,7 @@ pub fn state(text: &mut Text, cpu: &PerCpu) -> fmt::Result {
     Ok(())
 }
 
-/// Writes which locks this CPU holds, in debug builds, and which CPUs it waits for.
+/// Writes which locks this CPU holds (in debug builds), and which CPUs it waits for.
 fn held_locks(text: &mut Text, cpu: &PerCpu) -> fmt::Result {
     let index = cpu.index.load(Ordering::Relaxed) as usize;
     if cfg!(debug_assertions) {
@@ -143,7 +143,7 @@ fn event_line(text: &mut Text, event: trace::Event) -> fmt::Result {
     }
 }
 
-/// Writes the single line for a recursion.
+/// Writes a line for the repeated return addresses of a recursion.
 fn repeated(text: &mut Text, times: u32) -> fmt::Result {
     if times == 0 {
         Ok(())
@@ -158,7 +158,8 @@ pub fn short_backtrace(text: &mut Text, frame_pointer: u64) -> fmt::Result {
     held_locks(text, percpu::current())
 }
 
-/// Writes at most `most` return addresses along the chain of frame pointers, as long as it stays on kernel stacks.
+/// Writes at most `most` return addresses along the chain of frame pointers, as long as the chain stays on kernel
+/// stacks.
 pub fn frames(text: &mut Text, mut frame_pointer: u64, most: usize) -> fmt::Result {
     let (mut last, mut repeats) = (0, 0);
     for _ in 0..most {
@@ -170,8 +171,8 @@ pub fn frames(text: &mut Text, mut frame_pointer: u64, most: usize) -> fmt::Resu
         if !frame_pointer.is_multiple_of(8) || !on_stack(frame_pointer) {
             break;
         }
-        // SAFETY: both words are on a kernel stack that `on_stack` has found. Slots that are not in use are unmapped: a
-        // stray pointer into one ends in a nested report.
+        // SAFETY: both words are on a kernel stack that `on_stack` has found. Slots that are not in use are unmapped,
+        // so a stray pointer into one causes a nested report.
         let [next, address] = unsafe { *(frame_pointer as *const [u64; 2]) };
         if address < paging::IMAGE_BASE {
             break;
@@ -191,8 +192,8 @@ pub fn frames(text: &mut Text, mut frame_pointer: u64, most: usize) -> fmt::Resu
     repeated(text, repeats)
 }
 
-/// Handles an NMI: another CPU has failed, or the command requests a backtrace. If a frame is open, either is deferred
-/// until it is complete.
+/// Handles an NMI: another CPU has failed, or the command requests a backtrace. If this CPU is writing an output frame,
+/// it answers once the frame is complete.
 pub fn requested(frame: &TrapFrame) {
     let cpu = percpu::current();
     if panic::is_failing() {
@@ -217,7 +218,7 @@ pub fn requested(frame: &TrapFrame) {
     });
 }
 
-/// Describes where a trap occurred.
+/// Returns whether a trap occurred in user mode or in the kernel, in words.
 pub fn place(frame: &TrapFrame) -> &'static str {
     if frame.rip < USER_LIMIT {
         "user mode"
@@ -226,7 +227,7 @@ pub fn place(frame: &TrapFrame) -> &'static str {
     }
 }
 
-/// Answers a request that arrived while a frame was open.
+/// Answers a request that arrived while this CPU was writing an output frame.
 #[inline(always)]
 pub fn answer_late(cpu: &PerCpu) {
     if cpu.asked_to_report.load(Ordering::Relaxed) != 0 {
@@ -247,7 +248,8 @@ fn was_requested(cpu: &PerCpu) {
     });
 }
 
-/// Writes an answer when it is this CPU's turn. The CPU whose turn it is waits for nothing but the end of a frame.
+/// Writes an answer when no other CPU is writing one. The CPU that writes waits only for the end of another CPU's
+/// frame.
 fn answer(cpu: &PerCpu, report: impl FnOnce(&mut Text) -> fmt::Result) {
     while ANSWERING.swap(true, Ordering::Acquire) {
         if panic::must_stop() {

@@ -1,12 +1,12 @@
 //! Measures the longest time that this kernel runs between two scheduling points.
 //!
 //! The kernel is not preemptible. A stretch begins when a CPU enters the kernel from user mode, or at a scheduling
-//! point: a context switch, or a check whether another thread should run. It ends at the next scheduling point or with
-//! the return to user mode. Time in which the CPU is halted or the clock stands still is excluded.
+//! point: a context switch, or a check of whether another thread should run. It ends at the next scheduling point or
+//! with the return to user mode. Time in which the CPU is halted or the clock is stopped is excluded.
 //!
-//! The start of the current stretch is [`PerCpu::changed`]. Returns to user mode do not measure. They compare their
-//! time with [`PerCpu::look_at`], before which no stretch can have become the longest, and go through [`look`] only
-//! from then on.
+//! The start of the current stretch is [`PerCpu::changed`]. A return to user mode does not measure the stretch. It only
+//! compares the counter with [`PerCpu::look_at`], before which no stretch can have become the longest. From that value
+//! on, it goes through [`look`], which measures.
 
 use core::sync::atomic::Ordering;
 
@@ -15,11 +15,11 @@ use memwright_linux::host::Stretch;
 use crate::percpu::{self, PerCpu};
 use crate::{arch, clock, heap};
 
-/// In [`PerCpu::longest_call`]: the system call is unknown.
+/// Value of [`PerCpu::longest_call`] for an unknown system call.
 const NO_CALL: u64 = u64::MAX;
 
-/// Smallest number of ticks between two measurements: if all stretches are short, measuring would cost more than it is
-/// worth. So a stretch shorter than this may be missed.
+/// Smallest number of ticks between two measurements: if all stretches are short, measuring each would cost more than
+/// it is worth. A stretch shorter than this can therefore be missed.
 const LEAST: u64 = 500_000;
 
 /// Ends the current stretch and begins the next one: this CPU is at a scheduling point.
@@ -55,16 +55,16 @@ pub fn leave_out(cpu: &PerCpu, ticks: u64) {
     }
 }
 
-/// Excludes `ticks` in which the clock and all CPUs but the calling one stood still. That time is not guest time, and
-/// must not determine when a CPU measures.
+/// Excludes `ticks` in which the clock and all CPUs but the calling one were stopped. That time is not guest time and
+/// must not influence when a CPU measures.
 pub fn leave_out_everywhere(ticks: u64) {
     for cpu in (0..percpu::count()).filter_map(percpu::of) {
         leave_out(cpu, ticks);
     }
 }
 
-/// Measures the stretch on a return to user mode from [`PerCpu::look_at`] on, and grows the heap if this CPU found it
-/// low. `call` is the number of the system call that returns, or `u64::MAX`.
+/// Handles a return to user mode once the counter has reached [`PerCpu::look_at`]: measures the stretch, and grows the
+/// heap if this CPU found it low. `call` is the number of the system call that returns, or `u64::MAX`.
 #[cold]
 pub fn look(cpu: &PerCpu, call: u64) {
     end_in(cpu, call);
@@ -91,7 +91,7 @@ pub fn longest() -> Stretch {
     })
 }
 
-/// Discards the stretches of all CPUs so far, because the program begins.
+/// Discards the stretches of all CPUs so far. Called when the program begins.
 pub fn forget() {
     for cpu in (0..percpu::count()).filter_map(percpu::of) {
         cpu.longest.store(0, Ordering::Relaxed);

@@ -1,9 +1,9 @@
-//! Loads roots and invalidates translations; no other module does so.
+//! Loads roots and invalidates translations. No other module does either.
 //!
 //! Without tags, loading another root invalidates all translations except the kernel's, which are global. With tags
-//! (PCIDs) it invalidates none: each root has a tag, and the memory manager decides whether translations kept under it
-//! may still be used. QEMU's TCG has no PCIDs: the choice of tags is tested on the simulated machine, which uses the
-//! same code.
+//! (PCIDs), loading a root invalidates nothing by itself: each root has a tag, and the memory manager decides whether
+//! translations that were kept under the tag can still be used. QEMU's TCG has no PCIDs: the choice of tags is tested
+//! on the simulated machine, which uses the same code.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,20 +21,20 @@ pub fn setup(tags: bool) {
     }
     assert!(tags == has_tags(), "not all processors have PCIDs");
     if tags {
-        // SAFETY: the processor has PCIDs. The loaded root's address is page-aligned, which stands for tag 0, as the
-        // architecture requires.
+        // SAFETY: the processor has PCIDs. The loaded root's address is page-aligned, so its low bits are tag 0, as the
+        // architecture requires here.
         unsafe { arch::set_cr4(arch::CR4_PCID) };
     }
 }
 
-/// Returns whether translations of a root may survive loading another one.
+/// Returns whether translations of a root can survive the load of another root.
 #[inline(always)]
 pub fn has_tags() -> bool {
     TAGS.load(Ordering::Relaxed)
 }
 
-/// Loads `root` on this CPU. Translations kept from an earlier use are invalidated, unless `keep` states that they
-/// agree with the tables.
+/// Loads `root` on this CPU. Invalidates translations of `root` that were kept from an earlier use, unless `keep`
+/// states that they agree with the tables.
 ///
 /// # Safety
 /// As for [`arch::load_root`].
@@ -46,7 +46,7 @@ pub unsafe fn load(root: Frame, keep: bool) {
     unsafe { arch::load_root(address | tagged) };
 }
 
-/// Returns the bits of CR3 besides the address of `root`.
+/// Returns the bits for CR3 other than the address of `root`: the tag, and whether translations are kept.
 fn tagged(root: Frame, keep: bool) -> u64 {
     let choice = percpu::current().tags.choose(root, MOST_TAGS, keep);
     let keep = if choice.kept {
@@ -57,7 +57,7 @@ fn tagged(root: Frame, keep: bool) -> u64 {
     choice.tag as u64 | keep
 }
 
-/// Invalidates translations kept of `root`, which is not loaded.
+/// Invalidates the translations of `root` that this CPU kept. `root` is not loaded.
 pub fn forget(root: Frame) {
     if has_tags() {
         percpu::current().tags.forget(root);
@@ -73,7 +73,7 @@ pub fn invalidate_page(address: u64) {
 /// Invalidates all translations of the current table's user memory and all cached upper-level entries.
 #[inline(always)]
 pub fn invalidate_all() {
-    // SAFETY: the current table stays loaded, under its tag; the value that is read never has the bit to keep
+    // SAFETY: the current table stays loaded, under its tag. A value read from CR3 never has the bit that keeps
     // translations.
     unsafe { arch::load_root(arch::root()) };
 }

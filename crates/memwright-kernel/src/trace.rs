@@ -1,4 +1,5 @@
-//! The last events of each CPU, for a panic's report. System calls are too frequent to record: `--strace` prints them.
+//! The last events of each CPU, for the report of a panic. System calls are not recorded, because there are too many;
+//! `--strace` prints them.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,8 +1,9 @@
 //! Reads and writes user memory through the user's own mapping.
 //!
-//! Each routine opens access (STAC), touches user memory by a few known instructions and closes access (CLAC). A page
-//! fault at one of those instructions calls the personality to make the page accessible, and the instruction is
-//! retried. If that fails, the routine resumes at its fix-up and returns what is left. There is no separate check
+//! Each routine opens access (STAC), touches user memory by a few known instructions and closes access (CLAC). If one
+//! of those instructions faults, the page-fault handler calls the personality to make the page accessible, and the
+//! instruction is retried. If the page cannot be made accessible, the routine resumes at its fix-up address and reports
+//! the failure: a copy returns the number of bytes left, a word access returns all ones. There is no separate check
 //! before an access: the access itself is the check.
 
 use core::arch::global_asm;
@@ -83,8 +84,8 @@ user_exchange_word:
     mov eax, eax
     ret
 
-    // u64 user_peek(address) and user_try_exchange(address, old, new): like the two above, but
-    // faults are not resolved, so the caller may hold locks
+    // u64 user_peek(address) and user_try_exchange(address, old, new): like user_load and user_exchange, but faults are
+    // not resolved, so the caller may hold locks
     .balign 32
     .globl user_peek
 user_peek:
@@ -136,16 +137,16 @@ unsafe extern "C" {
     fn user_exchange(address: u64, old: u32, new: u32) -> u64;
     fn user_peek(address: u64) -> u64;
     fn user_try_exchange(address: u64, old: u32, new: u32) -> u64;
-    /// Where a faulted access to a word resumes.
+    /// The address at which a word access resumes after a fault that is not resolved.
     fn user_word_failed();
-    /// Pairs of an instruction that may fault and the address to resume at if the fault cannot be resolved.
+    /// Pairs of an instruction that can fault and the address at which to resume if the fault cannot be resolved.
     static user_fixups: [[u64; 2]; 6];
     /// Instructions whose faults are never resolved: they resume at `user_word_failed`.
     static user_attempts: [u64; 2];
 }
 
-/// Returns where to resume after an unresolved fault of the instruction at `address`; `None` if that instruction must
-/// not fault.
+/// Returns the address at which to resume after an unresolved fault of the instruction at `address`; `None` if that
+/// instruction must not fault.
 pub fn fixup(address: u64) -> Option<u64> {
     // SAFETY: the table is a constant of the image.
     let table = unsafe { &user_fixups };
@@ -155,7 +156,8 @@ pub fn fixup(address: u64) -> Option<u64> {
         .map(|pair| pair[1])
 }
 
-/// Returns where to resume after a fault of the instruction at `address`, if its faults are never resolved.
+/// Returns the address at which to resume after a fault of the instruction at `address`, if its faults are never
+/// resolved.
 #[cold]
 pub fn attempt_fixup(address: u64) -> Option<u64> {
     // SAFETY: the table is a constant of the image.
@@ -180,7 +182,7 @@ pub fn events() -> Option<&'static dyn KernelEvents> {
     unsafe { slot.as_ref() }.copied()
 }
 
-/// Calls the personality to make `address` accessible. Returns whether it is.
+/// Calls the personality to make `address` accessible. Returns whether the access can be retried.
 pub fn resolve(address: u64, write: bool) -> bool {
     events().is_some_and(|events| events.user_fault(address, write))
 }
@@ -197,7 +199,8 @@ const SMALL: usize = 256;
 /// Bytes copied between two scheduling points.
 const STRETCH: u64 = 64 << 10;
 
-/// Counts a copy, because many copies form a long operation. No lock is held, since a copy may have to wait for a page.
+/// Adds a copy to this CPU's count and runs a scheduling point every `STRETCH` bytes, because many copies form a long
+/// operation. No lock is held, since a copy can wait for a page.
 #[inline(always)]
 fn count(length: usize) {
     if length < SMALL {
@@ -287,7 +290,7 @@ pub fn copy_frame_to_user(
         });
     }
     // SAFETY: the source is in one frame of the direct map, and the target in the user half, where a fault is fixed up.
-    // Processes that map the frame may change it during the copy: no reference to it exists.
+    // Processes that map the frame can change it during the copy: no reference to it exists.
     let left = unsafe { user_copy(to, from, length as u64) };
     outcome(to, length, left)
 }
@@ -356,7 +359,7 @@ pub fn user_load32(address: u64) -> Result<u32, UserFault> {
     word(address, unsafe { user_load(address) })
 }
 
-/// Atomically replaces a word of user memory by `new` if it equals `old`. Returns the previous value.
+/// Atomically replaces a word of user memory with `new` if it equals `old`. Returns the previous value.
 ///
 /// # Errors
 /// The address could not be written.

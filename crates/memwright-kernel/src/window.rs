@@ -1,8 +1,9 @@
 //! The window: memory shared with the command through a PCI device.
 //!
-//! Payloads are stored here; the ports only announce them. The output area is a ring. There is no acknowledgement that
-//! the command has taken a payload. Instead, each payload is followed by a number of bytes on the output port, on which
-//! QEMU waits for the command, so that it cannot run ahead by a complete ring.
+//! Payloads are stored here; the output port only carries their headers. The output area is a ring. The command does
+//! not acknowledge that it has read a payload. Instead, the kernel sends a number of bytes on the output port after
+//! each payload. QEMU blocks there until the command reads, so the kernel cannot run ahead of the command by a complete
+//! ring.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -17,7 +18,7 @@ static END: AtomicU64 = AtomicU64::new(0);
 
 /// `ivshmem-plain`: device 0x1110 of the vendor 0x1af4.
 const IDENTITY: u32 = 0x1110_1af4;
-/// Number of its base address register for the memory.
+/// Number of the device's base address register for the shared memory.
 const MEMORY_REGISTER: u8 = 2;
 
 /// Finds the window, on the boot processor. Returns `None` if the machine has none.
@@ -31,7 +32,8 @@ pub fn find() -> Option<PhysicalRange> {
     })
 }
 
-/// Writes a payload into the ring. One CPU does so at a time, and announces the payload before the next one does.
+/// Writes a payload into the ring. Called by one CPU at a time, which sends the header and the pacing bytes before the
+/// next call.
 pub fn put(payload: &[u8]) {
     let at = END.load(Ordering::Relaxed) as usize;
     let (first, rest) = payload.split_at(payload.len().min(OUTPUT_RING - at));
@@ -43,11 +45,12 @@ pub fn put(payload: &[u8]) {
     }
     let end = (at + payload.len()) % OUTPUT_RING;
     END.store(end as u64, Ordering::Relaxed);
-    // The command reads it after the announcement.
+    // The command reads the payload after it has received the header.
     fence(Ordering::Release);
 }
 
-/// Copies the answer to an input request. Called after the command has sent its length, by one CPU at a time.
+/// Copies the answer to an input request out of the window. Called by one CPU at a time, after the command has sent the
+/// answer's length.
 pub fn take(to: &mut [u8]) {
     fence(Ordering::Acquire);
     let length = to.len().min(INPUT_AREA);

@@ -2,7 +2,7 @@
 
 /// A value with a fixed layout in user memory, without padding that could leak kernel bytes.
 pub trait Plain: Sized {
-    /// Bytes in user memory.
+    /// Size in bytes in user memory.
     const SIZE: usize;
     /// Reads the value from exactly [`SIZE`](Self::SIZE) bytes.
     fn from_bytes(bytes: &[u8]) -> Self;
@@ -47,8 +47,8 @@ impl<T: Plain + Copy + Default, const N: usize> Plain for [T; N] {
 /// Size in bytes of the largest [`Plain`] value. Values are copied through a stack buffer of this size.
 pub const PLAIN_MAX: usize = 160;
 
-/// Declares a structure of the system-call interface. Its fields are laid out in user memory in this order and without
-/// gaps, so padding must be declared as a field.
+/// Declares a structure of the system-call interface. The fields are in user memory in this order and without gaps, so
+/// padding must be declared as a field.
 #[macro_export]
 macro_rules! abi_struct {
     ($(#[$meta:meta])* pub struct $name:ident {

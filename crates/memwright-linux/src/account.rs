@@ -15,7 +15,7 @@ use memwright_table::{
     sync::stat::{self, Waits},
 };
 
-/// System calls that the report lists: stubs by name, and unimplemented calls by number.
+/// Counts of the system calls that the report lists: stubs by name, and unimplemented calls by number.
 pub struct CallCounts {
     counts: Lock<Counts>,
 }
@@ -28,10 +28,10 @@ struct Counts {
     missing: BTreeMap<u64, u64>,
 }
 
-/// Most unknown call numbers that are counted individually. A program may try any number of them.
+/// Most unknown call numbers that are counted individually. A program can try any number of them.
 const MOST_UNKNOWN: usize = 1024;
 
-/// Stands for all further unknown numbers.
+/// The key for all further unknown numbers.
 const OTHERS: u64 = u64::MAX;
 
 impl Counts {
@@ -135,15 +135,14 @@ pub fn lines(kernel: &Kernel) -> String {
     out
 }
 
-/// Rows about one CPU waiting for another.
+/// Rows of the report that count how often one CPU waited for another.
 const WAITS: [(&str, Waits); 3] = [
     ("locks_contended", Waits::Contended),
     ("locks_halted", Waits::Halted),
     ("flush_waits_halted", Waits::FlushHalted),
 ];
 
-/// Writes the counters so far, for a failure report. Takes no lock that it would have to wait for, and allocates
-/// nothing.
+/// Writes the counters so far, for a failure report. Waits for no lock and allocates nothing.
 pub(crate) fn report(kernel: &Kernel, out: &mut dyn Write) -> core::fmt::Result {
     let Some(account) = kernel.memory.try_account() else {
         return writeln!(out, "account: not readable, the frames are locked");
@@ -162,8 +161,9 @@ pub(crate) fn report(kernel: &Kernel, out: &mut dyn Write) -> core::fmt::Result 
     writeln!(out, "  instructions_interrupts {interrupts}")
 }
 
-/// Returns the instructions that the kernel executed on the calling CPU since the program started, without those in
-/// interrupt handlers. With several CPUs, the calling CPU may differ from the one on which the program started.
+/// Returns the number of instructions that the kernel executed on the calling CPU since the program started, without
+/// those in interrupt handlers. With several CPUs, the calling CPU can differ from the one on which the program
+/// started.
 fn kernel_instructions(kernel: &Kernel) -> u64 {
     use core::sync::atomic::Ordering;
     let boot = kernel.boot_instructions.load(Ordering::Relaxed);
@@ -174,8 +174,8 @@ fn kernel_instructions(kernel: &Kernel) -> u64 {
         .saturating_sub(boot + interrupts)
 }
 
-/// Powers off before any program has started because the machine has too little memory for the requested run. There is
-/// no report for such a run.
+/// Powers the machine off before any program has started, because it has too little memory for the requested run. Such
+/// a run has no report.
 #[expect(clippy::disallowed_methods, reason = "no program runs")]
 pub fn refuse(host: &dyn Host, text: &str) -> ! {
     let mut result = Outcome::NotStarted(NO_ROOM).encode().to_vec();
@@ -194,7 +194,7 @@ pub(crate) fn finish(kernel: &'static Kernel, before: &Baseline) -> ! {
     let host = kernel.host;
     host.pause_clock();
     if kernel.memory.policy().count_locks() {
-        // The report and the audit are not part of what the program did.
+        // The report and the audit do not count as part of the run.
         kernel.memory.set_lock_statistics(false);
     }
     let mut text = lines(kernel);

@@ -4,7 +4,7 @@ use crate::{Memory, host::Host, kernel::Kernel, process::REAPER, swap::Swaps};
 use alloc::{format, string::String, sync::Arc, vec::Vec};
 use memwright_table::FrameKind;
 
-/// Kinds of frames that a run must release. The kernel heap may keep the frames by which it grew.
+/// Kinds of frames that a run must release. The kernel heap is exempt: it never frees the frames by which it grew.
 const RETURNED: [FrameKind; 6] = [
     FrameKind::Anonymous,
     FrameKind::Merged,
@@ -18,7 +18,7 @@ const RETURNED: [FrameKind; 6] = [
 pub struct Baseline {
     frames: [u64; RETURNED.len()],
     committed: u64,
-    /// Swap slots in use, and bytes that swapped-out pages occupy.
+    /// Number of swap slots in use, and bytes of memory that swapped-out pages occupy.
     swap: (u64, u64),
     reserved: u64,
 }

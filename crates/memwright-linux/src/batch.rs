@@ -10,20 +10,20 @@ impl<T> Batch<T> {
     /// Creates an empty batch with a capacity of `most`.
     ///
     /// # Errors
-    /// The heap has no memory for the list.
+    /// `OutOfMemory` if the heap has no memory for the list.
     pub fn with_room(most: usize) -> Result<Self, OutOfMemory> {
         let mut things = Vec::new();
         things.try_reserve_exact(most).map_err(|_| OutOfMemory)?;
         Ok(Self(things))
     }
 
-    /// Returns whether the batch can take another item.
+    /// Returns whether another item fits.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.0.len() < self.0.capacity()
     }
 
-    /// Adds an item unless the batch is full. Returns whether the batch can take another one.
+    /// Adds an item unless the batch is full. Returns whether another item fits.
     #[allow(
         clippy::disallowed_methods,
         reason = "there is room: nothing is allocated"
@@ -45,7 +45,7 @@ impl<T> Batch<T> {
         self.0.iter_mut()
     }
 
-    /// Removes all items, in order.
+    /// Removes all items and returns them in order.
     pub fn drain(&mut self) -> Drain<'_, T> {
         self.0.drain(..)
     }

@@ -1,7 +1,8 @@
 //! Constants of the protocol between the guest and the `memwright` command.
 //!
-//! The guest announces frames (kind, length as four little-endian bytes) on the output channel. The payloads are in a
-//! window of memory that both sides map. `docs/protocol.md` describes the complete protocol.
+//! The guest writes the header of each frame (the kind, and the payload length as four little-endian bytes) to the
+//! output channel. The payloads are in a window of memory that both sides map. `docs/protocol.md` describes the
+//! complete protocol.
 
 /// The kind of payload of a frame on the output channel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -28,8 +29,8 @@ pub enum Channel {
 }
 
 impl Channel {
-    /// Returns whether a frame's payload follows its announcement on the output channel itself. A panic relies on
-    /// nothing else.
+    /// Returns whether a frame's payload follows its header on the output channel itself. A panic uses only this
+    /// channel, because it must not depend on the window.
     pub const fn is_inline(self) -> bool {
         matches!(self, Self::Panic)
     }
@@ -51,18 +52,18 @@ impl Channel {
     }
 }
 
-/// The number of the region that spans the complete run of the program, for tools that count from outside the machine.
+/// Number of the region that spans the complete run of the program, for tools that count from outside the machine.
 /// Programs mark regions with lower numbers.
 pub const THE_RUN: u16 = 32767;
-/// The displacement of the NOP that marks where that region begins; the next number marks its end
-/// (`include/memwright/mark.h`).
+/// Displacement of the NOP that marks the beginning of region `THE_RUN`. The NOP with the next displacement marks its
+/// end (`include/memwright/mark.h`).
 pub const RUN_BEGINS: u32 = 0x4d57_0000 | (THE_RUN as u32) << 1;
 
-/// Length in bytes of a frame's announcement: the kind and the length.
+/// Size in bytes of a frame's header: its kind and the payload length.
 pub const FRAME_HEADER: usize = 5;
 /// Largest payload of a frame in bytes.
 pub const LONGEST_FRAME: usize = 64 << 10;
-/// One byte follows the announcement for each such number of payload bytes in the window.
+/// After the header, the guest sends one byte on the output channel for every `PACE` payload bytes in the window.
 pub const PACE: usize = 128;
 
 /// Size in bytes of the window: memory that the guest and the command share through a PCI device (`ivshmem-plain`).
@@ -73,21 +74,22 @@ pub const WINDOW_SLOT: u8 = 4;
 pub const DISK_SLOT: u8 = 5;
 /// Number of descriptors in the disk's queue.
 pub const DISK_QUEUE: usize = 128;
-/// Size in bytes of the output ring at the start of the window. Payloads follow one another in it.
+/// Size in bytes of the output ring at the start of the window. Payloads are written to it one after another.
 pub const OUTPUT_RING: usize = WINDOW - INPUT_AREA;
 /// Size in bytes of the rest of the window, which holds the reply to an input request.
 pub const INPUT_AREA: usize = 64 << 10;
 
-/// Most bytes of the output channel that QEMU has written and the command has not read. QEMU blocks beyond that.
+/// Most bytes of the output channel that QEMU has written and the command has not read. QEMU blocks when there are
+/// more.
 pub const STREAM_PIPE: usize = 4096;
-/// Most bytes that the command has read and not yet handled.
+/// Most bytes of the output channel that the command has read and not yet handled.
 pub const STREAM_BUFFER: usize = 4096;
-// No payload is overwritten before the command has taken it: rewriting that part of the ring sends more bytes than
-// these two buffers hold.
+// No payload is overwritten before the command has read it: while the guest fills the rest of the ring, it sends more
+// bytes on the output channel than these two buffers hold.
 const _: () =
     assert!((OUTPUT_RING - 2 * LONGEST_FRAME) / PACE > STREAM_PIPE + STREAM_BUFFER + FRAME_HEADER);
 
-/// Length in a reply to an input request that has no bytes: a control byte arrived first, and the request is withdrawn.
+/// The length in a reply to an input request that was withdrawn because a control byte arrived first. No bytes follow.
 pub const INPUT_WITHDRAWN: u32 = u32::MAX;
 /// I/O port of the output channel (`isa-debugcon`).
 pub const OUTPUT_PORT: u16 = 0xe9;
@@ -100,12 +102,12 @@ pub const EXIT_PORT: u16 = 0xf4;
 /// Control byte: send SIGINT to the program.
 pub const CONTROL_INTERRUPT: u8 = 0x03;
 
-/// The value of [`Outcome::NotStarted`] if the machine has too little memory for the requested run. No error number is
-/// 0.
+/// The value of [`Outcome::NotStarted`] if the machine has too little memory for the requested run. It is no error
+/// number.
 pub const NO_ROOM: i32 = 0;
 
-/// The outcome of a run. The payload of [`Channel::Result`] is this number, the value as four little-endian bytes, and
-/// text.
+/// The outcome of a run. The payload of [`Channel::Result`] consists of the number of the variant, the value as four
+/// little-endian bytes, and text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
     /// The program exited with this code.
@@ -120,7 +122,7 @@ impl Outcome {
     /// Number of payload bytes before the text.
     pub const HEADER: usize = 5;
 
-    /// Encodes the kind and the value as in the payload.
+    /// Encodes the number of the variant and the value, as they are in the payload.
     pub fn encode(self) -> [u8; Self::HEADER] {
         let (kind, value) = match self {
             Self::Exited(code) => (1, code),
@@ -131,7 +133,8 @@ impl Outcome {
         [kind, value[0], value[1], value[2], value[3]]
     }
 
-    /// Decodes the output of [`encode`](Self::encode). Returns `None` if the kind is unknown or bytes are missing.
+    /// Decodes the output of [`encode`](Self::encode). Returns `None` if the number of the variant is unknown or bytes
+    /// are missing.
     pub fn decode(payload: &[u8]) -> Option<Self> {
         let header: [u8; Self::HEADER] = payload.get(..Self::HEADER)?.try_into().ok()?;
         let value = i32::from_le_bytes([header[1], header[2], header[3], header[4]]);

@@ -51,12 +51,13 @@ impl<'a> Context<'a> {
         self.space.borrow().clone()
     }
 
-    /// Calls `f` with the address space, without taking a reference.
+    /// Calls `f` with the address space, without taking another reference.
     pub fn with_space<R>(&self, f: impl FnOnce(&Arc<Space>) -> R) -> R {
         f(&self.space.borrow())
     }
 
-    /// Replaces the address space that the thread runs in (`execve`). The process keeps its own reference.
+    /// Replaces the address space in which the thread runs (`execve`). The process has a reference of its own, which
+    /// this does not change.
     pub fn set_space(&self, space: Arc<Space>) {
         *self.space.borrow_mut() = space;
     }
@@ -77,12 +78,13 @@ impl<'a> Context<'a> {
         self.thread.process.fs().expect("a living process")
     }
 
-    /// Borrows the user registers.
+    /// Borrows the user registers mutably.
     pub fn state(&self) -> RefMut<'_, UserState> {
         self.state.borrow_mut()
     }
 
-    /// Stores the FS and GS bases in the user registers. User code may have changed them without the kernel.
+    /// Copies the FS and GS bases from the processor to the user registers: user code can change the bases without
+    /// entering the kernel.
     pub fn store_bases(&self) {
         self.kernel.host.store_bases(&mut self.state());
     }
@@ -94,14 +96,14 @@ impl<'a> Context<'a> {
         self.thread.set_work(Work::REGISTERS, true);
     }
 
-    /// Replaces the general registers. A system call may change registers other than RAX only through this method:
-    /// otherwise the processor still has the old values when the call returns.
+    /// Replaces the general registers. A system call must use this method to change registers other than RAX: otherwise
+    /// the processor still has the old values when the call returns.
     pub fn replace_registers(&self, regs: UserRegs) {
         self.state().regs = regs;
         self.thread.set_work(Work::REGISTERS, true);
     }
 
-    /// Returns the address of the user registers. The host loads and stores them while user mode runs.
+    /// Returns the address of the user registers, through which the host loads and stores them while user mode runs.
     pub fn state_pointer(&self) -> *mut UserState {
         self.state.as_ptr()
     }

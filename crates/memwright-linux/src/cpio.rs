@@ -1,4 +1,4 @@
-//! Reads the `newc` archive that carries files to the guest.
+//! Reads the `newc` archive by which the guest receives its files.
 
 /// One entry of the archive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -5,9 +5,9 @@ use memwright_table::OutOfMemory;
 
 /// A Linux error number.
 ///
-/// Numbers from 512 on never reach user mode: they make the signal code restart the call.
+/// Numbers from 512 on never reach user mode: the signal code restarts the call or replaces the number.
 ///
-/// The type is as wide as the result of a system call, so that a `Result` of the two is passed in registers.
+/// The type is as wide as the result of a system call, so that a `Result` with both is passed in registers.
 #[derive(Clone, Copy, Eq, PartialEq, PartialOrd, Ord, Hash)]
 pub struct Errno(u64);
 
@@ -61,7 +61,7 @@ impl Errno {
         (self.0 as i64).wrapping_neg() as u64
     }
 
-    /// Returns the error that the result of a system call stands for, if it is one.
+    /// Returns the error that `value`, the result of a system call, encodes; `None` if the call succeeded.
     pub const fn from_result(value: u64) -> Option<Self> {
         let negated = (value as i64).wrapping_neg();
         if negated >= 1 && negated <= 4095 {

@@ -42,7 +42,7 @@ impl KernelEvents for Events {
         let (kernel, by) = (self.kernel, Accessor::Kernel);
         let resolved = run::resolve_fault(kernel, &thread, &space, address, access, by);
         if thread.work().contains(Work::CGROUP) {
-            // The user copy that faulted may be long.
+            // Check the group's limit here: the user copy that faulted can be long.
             cgroup::look(self.kernel, &thread);
         }
         matches!(resolved, Resolved::Retry)

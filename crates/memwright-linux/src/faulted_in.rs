@@ -1,4 +1,4 @@
-//! Accounts faults that the kernel resolves without a trap to the running thread (Linux 7.3 `mm/memory.c`,
+//! Accounts faults that the kernel resolves without a trap to the thread that runs (Linux 7.3 `mm/memory.c`,
 //! `mm_account_fault`).
 
 use crate::kernel::Kernel;
@@ -7,7 +7,7 @@ use memwright::{FaultSink, FaultedIn};
 
 impl FaultSink for Kernel {
     fn faulted_in(&self, pages: FaultedIn) {
-        // A kernel thread has no usage counters.
+        // Without a running thread there are no counters to update.
         let Some(thread) = self.scheduler.current(self) else {
             return;
         };

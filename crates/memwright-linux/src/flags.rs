@@ -1,7 +1,7 @@
 //! Defines sets of flags.
 
-/// Defines a set of flags as `bitflags!` does. The generated code combines flags with operations such as `extend`,
-/// which do not allocate here, so the lints against allocation are disabled for it.
+/// Defines a set of flags like `bitflags!`. The generated code combines flags by operations such as `extend`, which do
+/// not allocate here, so the lints against allocation are disabled for it.
 macro_rules! flags {
     (
         $(#[$outer:meta])*

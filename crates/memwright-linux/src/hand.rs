@@ -1,4 +1,4 @@
-//! A cursor that walks the memory of all processes in steps, each of which continues where the last one stopped.
+//! A cursor that walks the memory of all processes in steps. Each step continues where the last one stopped.
 
 use crate::{
     Space,
@@ -16,9 +16,9 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// Continues to the end of the round. `visit` is called for the address space of each process that is `wanted`,
-    /// with the first page to visit. It returns the page at which to stop, if its budget is used up. Returns whether
-    /// the round is complete; the next call then begins another one.
+    /// Continues to the end of the round. Calls `visit` for the address space of each process for which `wanted` holds,
+    /// with the first page to visit. If its budget is used up, `visit` returns the page at which it stopped, and the
+    /// walk stops there. Returns whether the round is complete; the next call then begins another round.
     pub(crate) fn go_on(
         &mut self,
         kernel: &Kernel,
@@ -68,7 +68,7 @@ impl Hand {
         self.go_on_among(kernel, &|_: &Process| true, visit)
     }
 
-    /// Continues the round over the processes that are `wanted`.
+    /// Continues the round over the processes for which `wanted` holds.
     pub(crate) fn go_on_among(
         &self,
         kernel: &Kernel,

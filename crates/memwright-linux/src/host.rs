@@ -25,8 +25,8 @@ pub struct StackDepth {
     pub used: u64,
     /// Size of the stack in bytes.
     pub size: u64,
-    /// The system call after which the depth was found; `None` if it may also be due to another call, to a trap or to
-    /// the boot.
+    /// The system call after which the depth was found; `None` if another call, a trap or the boot can also have
+    /// reached it.
     pub call: Option<u64>,
 }
 
@@ -47,8 +47,8 @@ impl fmt::Display for StackDepth {
 }
 
 impl StackDepth {
-    /// Returns whether more than three quarters are used. The rest is needed for an interrupt on top of the deepest
-    /// call.
+    /// Returns whether more than three quarters are used. The last quarter is for an interrupt that arrives during the
+    /// deepest call.
     #[must_use]
     pub const fn is_critical(&self) -> bool {
         self.used > self.size / 4 * 3
@@ -60,8 +60,8 @@ impl StackDepth {
 pub struct Stretch {
     /// Length in instructions; in nanoseconds if the CPUs run by the host's clock.
     pub instructions: u64,
-    /// The system call whose return ended the stretch; `None` if the return from another trap ended it, or a scheduling
-    /// point inside a call.
+    /// The system call whose return ended the stretch; `None` if the return from another trap or a scheduling point
+    /// inside a call ended it.
     pub call: Option<u64>,
 }
 
@@ -77,8 +77,8 @@ impl fmt::Display for Stretch {
 }
 
 impl Stretch {
-    /// Returns whether the stretch is longer than the kernel's bound on the latency of a runnable thread. Debug builds
-    /// execute many times as many instructions and have no bound.
+    /// Returns whether the stretch exceeds the bound on the latency of a runnable thread. Debug builds execute many
+    /// times as many instructions, so they have no bound and this is always false.
     #[must_use]
     pub const fn is_critical(&self) -> bool {
         const BOUND: u64 = 2_000_000;
@@ -99,7 +99,7 @@ pub enum Trap {
         write: bool,
         /// The access was an instruction fetch.
         fetch: bool,
-        /// An entry was present, but its rights did not permit the access.
+        /// A present entry maps the address, but its rights do not permit the access.
         present: bool,
     },
     /// A data access that the page's protection key denies on this CPU.
@@ -120,16 +120,16 @@ pub enum Trap {
     Timer,
     /// A control byte has arrived.
     Control,
-    /// Another CPU requests that this one check its run queue.
+    /// Another CPU requested that this one check its run queue.
     Reschedule,
 }
 
-/// A fault of a user access by the kernel could not be resolved.
+/// An access of the kernel to user memory faulted, and the fault could not be resolved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct UserFault {
     /// The first address that could not be accessed.
     pub address: u64,
-    /// Number of bytes copied before it.
+    /// Number of bytes copied before that address.
     pub done: usize,
 }
 
@@ -171,7 +171,7 @@ pub trait KernelEvents: Sync {
     /// Called on the copying thread, which holds none of the locks that this function takes.
     fn user_fault(&self, address: u64, write: bool) -> bool;
 
-    /// Runs the threads first that are ready on this CPU: see
+    /// Lets the threads that are ready on this CPU run before the calling one: see
     /// [`Hooks::give_way`](memwright_table::sync::Hooks::give_way).
     fn give_way(&self, waits: bool) -> GaveWay;
 
@@ -208,12 +208,12 @@ pub trait BlockDevice: Sync {
     fn complete(&self, ticket: Ticket) -> Result<(), DeviceError>;
 }
 
-/// The machine: processors, clock, channels. Implemented by the bare-metal kernel, and for tests on top of the
-/// simulated machine.
+/// The machine: processors, clock, channels. The bare-metal kernel implements it; tests use an implementation on top of
+/// the simulated machine.
 pub trait Host: Machine {
-    /// Runs a thread in user mode and returns at a trap, on the same kernel stack with interrupts disabled. System
-    /// calls are served by [`serve`](crate::syscall::serve); user mode continues unless that returns false. The state
-    /// is accessed through [`Context::state_pointer`] only while user mode runs.
+    /// Runs a thread in user mode until a trap. Returns the trap on the same kernel stack, with interrupts disabled.
+    /// [`serve`](crate::syscall::serve) serves system calls; user mode continues after a call unless `serve` returns
+    /// false. The host accesses the state through [`Context::state_pointer`], and only while user mode runs.
     fn run_user(&self, context: &Context<'_>) -> Trap;
 
     /// Loads the FS and GS bases of user mode, which must be canonical. They belong to the running thread:
@@ -223,8 +223,8 @@ pub trait Host: Machine {
     /// Stores the FS and GS bases of user mode.
     fn store_bases(&self, user: &mut UserState);
 
-    /// Returns the most contexts that may exist at a time of those that [`create_context`](Self::create_context) makes.
-    /// This is the limit on threads, `/proc/sys/kernel/threads-max`.
+    /// Returns the largest number of contexts from [`create_context`](Self::create_context) that can exist at the same
+    /// time. This is the limit on threads, `/proc/sys/kernel/threads-max`.
     fn most_contexts(&self) -> usize;
 
     /// Creates a kernel stack with a guard page. The first switch to it calls [`KernelEvents::context_start`] with
@@ -234,7 +234,7 @@ pub trait Host: Machine {
     /// [`OutOfMemory`] if there is no memory for a stack.
     fn create_context(&self, argument: usize) -> Result<ContextId, OutOfMemory>;
 
-    /// Saves the running context as `from` and continues `to`. Returns when another context switches back to `from`.
+    /// Saves the running context as `from` and resumes `to`. Returns when another context switches back to `from`.
     fn switch_context(&self, from: ContextId, to: ContextId);
 
     /// Frees a context that does not run on any CPU and will not run again.
@@ -249,8 +249,8 @@ pub trait Host: Machine {
 
     /// Interrupts another CPU, so that its [`run_user`](Self::run_user) returns [`Trap::Reschedule`] or its
     /// [`idle`](Self::idle) returns. Does not wait. Kicks coalesce, but none is lost: after the return that a kick
-    /// causes, the target sees what this CPU stored before the call. If a kick finds the CPU in the kernel, the next of
-    /// the two calls returns at once.
+    /// causes, the target sees what this CPU stored before the kick. If the target is in the kernel when it is kicked,
+    /// its next `run_user` or `idle` returns at once.
     fn kick(&self, cpu: CpuId);
 
     /// Returns the number of interrupts of a kind that CPU `cpu` has taken; 0 before it was started.
@@ -283,19 +283,19 @@ pub trait Host: Machine {
     /// Returns CPUID leaf 1 EDX, for AT_HWCAP.
     fn hardware_capabilities(&self) -> u64;
 
-    /// Returns the nanoseconds since boot (one per retired instruction) by one clock for all CPUs. Time spent waiting
-    /// for input is not counted.
+    /// Returns the time since boot in nanoseconds (one per retired instruction). All CPUs share this clock. Time spent
+    /// waiting for input is not counted.
     fn now(&self) -> u64;
 
-    /// Schedules a [`Trap::Timer`] on this CPU, or the return of its [`idle`](Self::idle), for this time of
-    /// [`now`](Self::now).
+    /// Sets this CPU's deadline, a time of [`now`](Self::now), or clears it. When the deadline has passed, user mode
+    /// ends with [`Trap::Timer`], or [`idle`](Self::idle) returns.
     fn set_deadline(&self, deadline: Option<u64>);
 
     /// Waits for an interrupt while serving TLB invalidations. Returns at once if an interrupt arrived since interrupts
     /// were last enabled, or if the CPU was kicked since `idle` or `run_user` last returned.
     fn idle(&self);
 
-    /// Returns the disk, if there is one. If [`now`](Self::now) counts instructions, transfers take no time by it.
+    /// Returns the disk, if there is one. If [`now`](Self::now) counts instructions, a transfer takes no guest time.
     fn disk(&self) -> Option<&'static dyn BlockDevice>;
 
     /// Copies from user memory. The caller has checked that the range is in user space.
@@ -342,13 +342,13 @@ pub trait Host: Machine {
     /// The first fault that [`KernelEvents::user_fault`] did not resolve.
     fn clear_user(&self, to: u64, length: usize) -> Result<(), UserFault>;
 
-    /// Loads a user word atomically. `address` is aligned and in user space.
+    /// Loads a user word atomically. The caller has checked that `address` is aligned and in user space.
     ///
     /// # Errors
     /// A fault that was not resolved.
     fn user_load32(&self, address: u64) -> Result<u32, UserFault>;
 
-    /// Atomically replaces a user word by `new` if it equals `old`. Returns the previous value.
+    /// Atomically replaces a user word with `new` if it equals `old`. Returns the previous value.
     ///
     /// # Errors
     /// A fault that was not resolved.
@@ -365,11 +365,12 @@ pub trait Host: Machine {
     /// Sets the receiver of the callbacks. Called once, before any other method.
     fn set_events(&self, events: &'static dyn KernelEvents);
 
-    /// Writes one frame to the output channel. Takes no guest time for `Account`, `Trace`, `Log` and `SystemCalls`.
+    /// Writes one frame to the output channel. `Account`, `Trace`, `Log` and `SystemCalls` frames take no guest time.
     fn output(&self, channel: Channel, bytes: &[u8]);
 
-    /// Requests standard input and waits while the machine stands still. Returns the number of bytes; 0 at the end of
-    /// the input. Returns `None` if a control byte arrived first, which [`control`](Self::control) then returns.
+    /// Requests standard input from the command and waits for it, with the guest clock and the other CPUs stopped.
+    /// Returns the number of bytes; 0 at the end of the input. Returns `None` if a control byte arrived first, which
+    /// [`control`](Self::control) then returns.
     fn input(&self, to: &mut [u8]) -> Option<usize>;
 
     /// Takes the next control byte, if there is one.
@@ -381,12 +382,12 @@ pub trait Host: Machine {
     /// Resumes the guest clock.
     fn resume_clock(&self);
 
-    /// Marks the start of the program's run for tools that count from outside the machine. The program's first thread
-    /// is about to execute it.
+    /// Marks the start of the program's run for tools that count from outside the machine. Called by the program's
+    /// first thread just before it executes the program.
     fn mark_run_begins(&self);
 
-    /// Marks the end of the program's run for tools that count from outside the machine. The program's process has
-    /// exited; processes it left behind still run.
+    /// Marks the end of the program's run for tools that count from outside the machine. Called when the program's
+    /// process has exited; other processes that it created can still run.
     fn mark_run_ends(&self);
 
     /// Returns the instructions that this CPU retired in user mode since boot.
@@ -399,10 +400,10 @@ pub trait Host: Machine {
     /// user mode: from the entry to the return, or to a switch to another context.
     fn interrupt_instructions(&self) -> u64;
 
-    /// Returns the root table whose kernel half every new address space starts with.
+    /// Returns the root table whose kernel half is copied into every new address space; `None` if the host has none.
     fn kernel_root(&self) -> Option<Frame>;
 
-    /// Returns whether the kernel heap is in its reserve. System calls that allocate must then fail.
+    /// Returns whether the kernel heap is using its reserve. System calls that allocate must then fail.
     fn heap_low(&self) -> bool;
 
     /// Returns the bytes of kernel heap in use, for the audit at the end of a run.

@@ -1,8 +1,8 @@
 //! Background collapse of base pages into huge pages (Linux 7.2 `mm/khugepaged.c`).
 //!
-//! The scan is a deadline, not a thread. When it expires, the CPU on which it does scans the next pages, whether it is
-//! idle or runs a program. So the scan progresses however busy the CPUs are. No deadline is set while no area may have
-//! huge pages.
+//! The scan is a deadline, not a thread. The CPU on which it expires scans the next pages, whether that CPU is idle or
+//! runs a program. So the scan progresses even if all CPUs are busy. No deadline is set while no area is allowed to
+//! have huge pages.
 
 use crate::{
     abi::MILLISECOND,
@@ -17,11 +17,12 @@ use memwright::Scanned;
 /// The position of the scan and the time of its next step.
 pub struct HugeScan {
     own: Weak<Self>,
-    /// Whether some area may have huge pages, now or in the past.
+    /// Some area is, or was, allowed to have huge pages.
     wanted: AtomicBool,
     next: NextLook,
     hand: Hand,
-    /// Pages left to scan in a pass that sleeps because no huge page could be allocated; 0 if there is no such pass.
+    /// Pages left to scan in a pass that is suspended because no huge page could be allocated; 0 if there is no such
+    /// pass.
     left: AtomicU64,
 }
 
@@ -38,17 +39,17 @@ impl HugeScan {
         })
     }
 
-    /// Starts the scan because some area may now have huge pages.
+    /// Starts the scan, if this is the first area that is allowed to have huge pages.
     pub fn want(&self, kernel: &Kernel) {
         if !self.wanted.swap(true, Ordering::Relaxed) {
             self.wake(kernel);
         }
     }
 
-    /// Sets the next step again after a change of a setting.
+    /// Sets the time of the next step. Called after a change of a setting.
     pub fn wake(&self, kernel: &Kernel) {
         let memory = &kernel.memory;
-        // If there is no memory for the deadline, the scan rests until the next call.
+        // If there is no memory for the deadline, the scan does not run until the next call.
         let _ = self.next.set(kernel, &self.own, || {
             let goes_on = memory.may_collapse(self.wanted.load(Ordering::Relaxed));
             let settings = &memory.huge().scan;
@@ -61,8 +62,8 @@ impl HugeScan {
         });
     }
 
-    /// Scans as many pages as the settings say. A pass that cannot allocate a huge page sleeps once, and ends if the
-    /// allocation fails again (`khugepaged_do_scan`).
+    /// Scans as many pages as the settings request. A pass that cannot allocate a huge page is suspended once, and ends
+    /// if the allocation fails again (`khugepaged_do_scan`).
     fn look(&self, kernel: &Kernel) {
         let settings = &kernel.memory.huge().scan;
         let left = self.left.swap(0, Ordering::Relaxed);

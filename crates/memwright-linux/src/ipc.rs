@@ -1,7 +1,7 @@
 //! System V shared memory (Linux 7.2 `ipc/shm.c`).
 //!
-//! A segment is an object that areas map. The registry holds it until it is removed. From then on only the areas hold
-//! it, and it is freed with the last one.
+//! A segment is an object that areas map. The registry holds a reference until the segment is removed. After that only
+//! the areas hold references, and the last area that is unmapped frees the segment.
 
 use crate::{
     M, Memory,
@@ -31,7 +31,7 @@ use memwright_table::{
 const DEVICE: u64 = 11;
 /// Most segments (`kernel.shmmni`).
 pub const MOST_SEGMENTS: u64 = 4096;
-/// Default of the most bytes of a segment and of the most pages of all: practically unlimited (`SHMMAX`).
+/// Default of the largest size of a segment in bytes and of all segments in pages: practically unlimited (`SHMMAX`).
 const NO_LIMIT: u64 = u64::MAX - (1 << 24);
 
 /// The permissions and timestamps of a segment.
@@ -112,7 +112,7 @@ pub struct Segments {
     next: AtomicU64,
     /// Most bytes of a segment (`kernel.shmmax`).
     pub most_bytes: AtomicU64,
-    /// Most pages of all (`kernel.shmall`).
+    /// Most pages of all segments together (`kernel.shmall`).
     pub most_pages: AtomicU64,
 }
 
@@ -128,11 +128,11 @@ impl Default for Segments {
 }
 
 impl Segments {
-    /// Adds a segment. Returns its number.
+    /// Adds a segment. Returns the number of the segment.
     ///
     /// # Errors
-    /// `EEXIST` if a segment with its key exists by now, `ENOSPC` if there are too many or their total size is too
-    /// large; `ENOMEM`.
+    /// `EEXIST` if another thread has created a segment with the key since the caller checked, `ENOSPC` if there are
+    /// too many segments or their total size is too large; `ENOMEM`.
     pub fn add(&self, wanted: &Wanted, contents: Contents) -> Result<u32, Errno> {
         let mut all = self.all.lock();
         all.retain(|entry| entry.held.is_some() || entry.known.strong_count() > 0);
@@ -192,21 +192,22 @@ impl Segments {
         Ok(())
     }
 
-    /// Returns the segment with this key, unless it is removed.
+    /// Returns the segment with this key; `None` if there is none or it is removed.
     pub fn with_key(&self, key: u32) -> Option<Arc<Segment>> {
         let all = self.all.lock();
         let mut held = all.iter().filter_map(|entry| entry.held.as_ref());
         held.find(|segment| segment.key == key).cloned()
     }
 
-    /// Returns the segment with this number, unless it is removed.
+    /// Returns the segment with this number; `None` if there is none or it is removed.
     pub fn find(&self, id: u32) -> Option<Arc<Segment>> {
         let all = self.all.lock();
         let entry = all.iter().find(|entry| entry.id == id)?;
         entry.held.clone()
     }
 
-    /// Returns the segment mapped by an area whose object has this identity, even if it is removed.
+    /// Returns the segment that is the object with this identity, even if the segment is removed. Areas that map a
+    /// segment have such an object.
     pub fn shown(&self, identity: ObjectIdentity) -> Option<Arc<Segment>> {
         if identity.device != DEVICE {
             return None;
@@ -218,7 +219,7 @@ impl Segments {
         entry.known.upgrade()
     }
 
-    /// Returns how many pages of segments a user has locked in memory.
+    /// Returns the number of pages of segments that count as locked in memory by `user`.
     #[must_use]
     pub fn locked_by(&self, user: u32) -> u64 {
         let all = self.all.lock();
@@ -227,7 +228,7 @@ impl Segments {
         locked.map(|segment| segment.size.div_ceil(4096)).sum()
     }
 
-    /// Removes a segment from the registry. It is freed with the last area that maps it.
+    /// Removes a segment from the registry. The segment is freed when no area maps it any more.
     pub fn remove(&self, id: u32) {
         let held = {
             let mut all = self.all.lock();
@@ -263,7 +264,7 @@ impl Segments {
 }
 
 impl Segment {
-    /// Returns whether `subject` may access the segment in these ways (`ipcperms`).
+    /// Returns whether `subject` has the permissions `wanted` for the segment (`ipcperms`).
     #[must_use]
     pub fn permits(&self, subject: Subject, wanted: Permission) -> bool {
         let standing = *self.standing.lock();
@@ -275,7 +276,7 @@ impl Segment {
         permitted(subject, standing.mode, owner, false, wanted)
     }
 
-    /// Returns whether `subject` may change or remove the segment.
+    /// Returns whether `subject` is allowed to change or remove the segment.
     #[must_use]
     pub fn is_owned_by(&self, subject: Subject) -> bool {
         let owners = [self.standing.lock().owner.user, self.maker.0.user];
@@ -288,7 +289,8 @@ impl Segment {
         self.mappings().areas()
     }
 
-    /// Locks the pages in memory for `user`, or unlocks them. Huge pages are never reclaimed and not counted.
+    /// Locks the pages in memory for `user`, or unlocks them if that is `None`. Huge pages are never reclaimed, so
+    /// locking them has no effect and is not counted.
     pub fn lock_pages(&self, user: Option<u32>) {
         if let Contents::Small(pages) = &self.contents {
             pages.lock_pages(user.is_some());

@@ -41,7 +41,7 @@ const QUEUES: u32 = 256;
 pub(crate) struct Ended {
     pub(crate) outcome: Outcome,
     pub(crate) text: String,
-    /// Number of processes that were still alive.
+    /// Number of other processes that were still alive and were killed.
     pub(crate) killed: u64,
 }
 
@@ -91,7 +91,7 @@ pub struct Kernel {
     pub random: Lock<Random>,
     /// The source of random address layouts; `None` for the fixed layout.
     pub layout_random: Option<Lock<Random>>,
-    /// System calls that the report lists.
+    /// Counts of the system calls that the report lists.
     pub calls: CallCounts,
     /// Number of processes created since boot.
     pub processes_made: AtomicU64,
@@ -99,7 +99,7 @@ pub struct Kernel {
     pub memory_kills: AtomicU64,
     /// Most areas in an address space (`vm.max_map_count`).
     pub most_areas: AtomicUsize,
-    /// Instructions executed for booting and filling the tree.
+    /// Instructions executed while booting and filling the file-system tree.
     pub(crate) boot_instructions: AtomicU64,
     pub(crate) ended: Lock<Option<Ended>>,
 }
@@ -180,7 +180,7 @@ impl Kernel {
         crate::account::finish(kernel, &before)
     }
 
-    /// Creates the reaper and the program's process.
+    /// Creates the reaper process, and the process of the program with its first thread.
     fn make_program(&'static self) -> Result<(), Errno> {
         let limits = Limits::initial(self.memory.frames().total() * 4096);
         let root = self.users.get(0).map_err(|_| crate::errno::Errno::ENOMEM)?;
@@ -232,7 +232,7 @@ impl Kernel {
         self.wait_in(thread, &queues, deadline, interest, ready)
     }
 
-    /// Waits on each of `queues`, which contains no queue twice.
+    /// Waits like `Self::wait`, on each of `queues`. No queue may occur in them twice.
     #[inline]
     pub(crate) fn wait_in<'a, T>(
         &self,
@@ -244,7 +244,7 @@ impl Kernel {
     ) -> Result<T, WaitError> {
         crate::sync::assert_none_held();
         loop {
-            // Before entering the queues and checking any condition: see `scheduler`.
+            // Announce before entering the queues and before checking any condition: see `scheduler`.
             thread.run.announce();
             let mut points = PausePoints::every(QUEUES);
             let entered = queues.clone().try_for_each(|queue| {
@@ -280,8 +280,8 @@ impl Kernel {
             for queue in queues.clone() {
                 points.round();
                 let taken = !queue.remove(thread);
-                // If a wakeup meant for one waiter reached this thread, which stops waiting, pass it on to the next
-                // one.
+                // A wakeup that was meant for one waiter reached this thread, which stops waiting: pass it on to the
+                // next waiter.
                 if taken && matches!(outcome, Some(Err(_))) {
                     queue.wake_one(self);
                 }
@@ -295,7 +295,8 @@ impl Kernel {
         }
     }
 
-    /// Handles a wait that cannot be recorded for lack of memory: the OOM killer runs, and exiting threads run first.
+    /// Handles a wait that cannot be recorded for lack of memory: runs the OOM killer, then lets other threads run, so
+    /// that exiting threads can free memory.
     #[cold]
     fn wait_for_memory(&self, thread: &Arc<Thread>) {
         crate::oom::relieve(self, thread);
@@ -314,7 +315,7 @@ impl Kernel {
         }
     }
 
-    /// Records the outcome after the program has exited, and kills all remaining processes. The run is over when they
+    /// Records the outcome after the program has exited, and kills all remaining processes. The run is over when these
     /// have exited.
     pub(crate) fn program_ended(&self, status: ExitStatus) {
         let outcome = match status {
@@ -370,15 +371,16 @@ impl Kernel {
         })
     }
 
-    /// Sends SIGHUP and SIGCONT to groups with stopped members that the exit of `process`, a child of `parent`, has
-    /// orphaned (`kill_orphaned_pgrp` of Linux 7.2).
+    /// Sends SIGHUP and SIGCONT to the process groups that have become orphaned by the exit of `process`, a child of
+    /// `parent`, and that have stopped members (`kill_orphaned_pgrp` of Linux 7.2).
     pub(crate) fn release_orphaned_groups(
         &self,
         process: &Process,
         parent: Option<&Arc<Process>>,
         children: &[Arc<Process>],
     ) {
-        // The process connected its own group to its parent's, and its children's groups to its own.
+        // A process keeps its own group from being orphaned through its parent, and the groups of its children through
+        // itself.
         let tied = |one: &Process, other: &Process| {
             one.group() != other.group() && one.session() == other.session()
         };

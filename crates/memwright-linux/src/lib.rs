@@ -1,7 +1,7 @@
 //! The Linux personality: processes, signals, files and system calls on the memory manager.
 //!
-//! This crate accesses no hardware: the machine is behind [`host::Host`]. A thread runs a loop (`run`): user mode, a
-//! trap, handling the trap, delivering signals, and back to user mode.
+//! This crate accesses no hardware: the machine is behind [`host::Host`]. A thread runs a loop (`run`): it runs user
+//! mode until a trap, handles the trap, delivers signals, and returns to user mode.
 //!
 //! # Locks
 //! The order is that of [`sync::Rank`]: the process table, a process's signals, descriptors, files, the address space,

@@ -20,7 +20,7 @@ pub enum Stream {
 /// The program to run and its parameters.
 #[derive(Clone, Debug, Default)]
 pub struct Manifest {
-    /// Absolute path of the program; its name in the arguments is as the user wrote it.
+    /// Absolute path of the program. The first argument is the name as the user wrote it.
     pub program: Vec<u8>,
     /// Absolute path of the initial working directory; empty for the root.
     pub folder: Vec<u8>,
@@ -50,7 +50,7 @@ pub struct Manifest {
     pub rows: u16,
     /// Swap devices.
     pub swap: Vec<swap::Request>,
-    /// Policies by name, including those of other parts.
+    /// Policies by name, including those of other parts of the kernel.
     pub policies: Vec<(String, String)>,
 }
 

@@ -37,7 +37,7 @@ pub struct Layouts {
 }
 
 impl Layouts {
-    /// Returns the fixed layout, or a random one if the run has a layout seed.
+    /// Returns the addresses for a new program: fixed ones, or random ones if the run has a layout seed.
     pub fn choose(kernel: &Kernel) -> Self {
         let fixed = Self {
             stack_top: USER_END,
@@ -46,7 +46,7 @@ impl Layouts {
         };
         match &kernel.layout_random {
             None => fixed,
-            // As on Linux: 22 bits for the stack, 28 for the program, 32 MiB for the heap, in pages.
+            // Random bits as on Linux: 22 for the stack, 28 for the program, and 32 MiB for the heap, all in pages.
             Some(random) => {
                 let mut random = random.lock();
                 Self {
@@ -115,7 +115,7 @@ pub fn peak_resident_kib(space: &Space) -> u64 {
     space.resident_peak() * 4
 }
 
-/// Records the peak of the address space that the process is about to leave.
+/// Adds the peak of the process's address space to its usage. Called before the process leaves the address space.
 pub(crate) fn note_peak(process: &Process) {
     if let Some(space) = process.space() {
         process
@@ -183,8 +183,8 @@ pub fn remap_errno(error: RemapError) -> Errno {
     }
 }
 
-/// Returns the error of `userfaultfd` operations and of page scans (`EPERM` of a scan: writes to the area are not
-/// tracked).
+/// Returns the error of `userfaultfd` operations and of page scans. A page scan gets `EPERM` if writes to the area are
+/// not tracked.
 pub fn watch_errno(error: WatchError) -> Errno {
     match error {
         WatchError::Invalid => Errno::EINVAL,
@@ -208,7 +208,7 @@ pub fn advise_errno(error: AdviseError) -> Errno {
         AdviseError::Sealed(_) => Errno::EPERM,
         AdviseError::Fault(FaultError::Poison) => Errno::EHWPOISON,
         AdviseError::Fault(_) | AdviseError::Watched(_) => Errno::EFAULT,
-        // `EAGAIN`: an area that cannot be split now may be merged later (`madvise_vma_behavior`).
+        // `EAGAIN`: the area cannot be split now, but may be merged with a neighbour later (`madvise_vma_behavior`).
         AdviseError::OverLimit(Limit::Areas) | AdviseError::OutOfMemory | AdviseError::Busy(_) => {
             Errno::EAGAIN
         }

@@ -1,11 +1,11 @@
 //! Background merging of pages with equal contents (Linux 7.2 `mm/ksm.c`, `ksmd`).
 //!
-//! Like the scan for huge pages, this one is a deadline, not a thread, and progresses however busy the CPUs are. No
+//! Like the scan for huge pages, this one is a deadline, not a thread, so it progresses even if all CPUs are busy. No
 //! deadline is set while merging is off, or while no program has marked its memory as mergeable.
 //!
-//! On Linux the scheduler divides the CPU between programs and `ksmd`, a thread of nice 5, whatever the settings say.
-//! Here a batch is split into steps of bounded length. After each step the scan rests until the threads of its CPU have
-//! had the share that Linux gives them.
+//! On Linux the scheduler divides the CPU between programs and `ksmd`, a thread of nice 5, regardless of the settings.
+//! Here a batch is split into steps of bounded length. After each step the scan pauses until the threads of its CPU
+//! have had the share of time that Linux gives them.
 
 use crate::{
     abi::MILLISECOND,
@@ -24,10 +24,11 @@ const OWN_WEIGHT: u64 = 335;
 /// The weight of a thread of nice 0.
 const THREAD_WEIGHT: u64 = 1024;
 
-/// Nanoseconds between two steps on an idle CPU, in which a thread may become ready.
+/// Nanoseconds between two steps on an idle CPU, so that a thread can become ready in between.
 const LEAST_REST: u64 = 10_000;
 
-/// Returns how long the scan rests after a step of `took` nanoseconds, so that `threads` threads get their share.
+/// Returns the nanoseconds for which the scan pauses after a step of `took` nanoseconds, so that `threads` threads get
+/// their share of the CPU.
 fn rest(took: u64, threads: u64) -> u64 {
     let share = took.saturating_mul(threads * THREAD_WEIGHT) / OWN_WEIGHT;
     share.max(LEAST_REST)
@@ -41,7 +42,7 @@ pub enum Run {
     Stop = 0,
     /// The scan runs.
     Merge = 1,
-    /// The scan is stopped, and no page is merged.
+    /// The scan is stopped, and the merged pages were unmerged.
     Unmerge = 2,
 }
 
@@ -63,7 +64,7 @@ pub struct MergeScan {
     own: Weak<Self>,
     /// A [`Run`].
     run: AtomicU8,
-    /// Time at which stale KSM frames, which no page maps any more, are freed next.
+    /// Time at which stale KSM frames, which are no longer mapped, are freed next.
     prune: AtomicU64,
     next: NextLook,
     /// Pages left to scan in this batch.
@@ -88,7 +89,7 @@ impl MergeScan {
         self.run.load(Ordering::Relaxed)
     }
 
-    /// Starts or stops the scan (`run_store`).
+    /// Starts or stops the scan, and unmerges all pages if `run` says so (`run_store`).
     ///
     /// # Errors
     /// `ENOMEM` if there are not enough frames to unmerge all pages. The scan is then stopped.
@@ -104,23 +105,24 @@ impl MergeScan {
         Ok(())
     }
 
-    /// Starts the scan because some memory has become mergeable.
+    /// Starts the scan after some memory has become mergeable, if the scan is not running.
     pub fn want(&self, kernel: &Kernel) {
         if !self.next.is_set() {
             self.wake(kernel);
         }
     }
 
-    /// Sets the next step again after a change of a setting.
+    /// Begins a new batch at once. Called after a change of a setting.
     pub fn wake(&self, kernel: &Kernel) {
         self.left.store(0, Ordering::Relaxed);
         self.go_on_after(kernel, 0);
     }
 
-    /// Sets the next step: after `rest` within a batch, after the configured sleep between two batches.
+    /// Sets the time of the next step: in `rest` nanoseconds within a batch, after the configured sleep between two
+    /// batches. Sets none if the scan is stopped or no memory is mergeable.
     fn go_on_after(&self, kernel: &Kernel, rest: u64) {
         let merging = kernel.memory.merging();
-        // If there is no memory for the deadline, the scan rests until the next call.
+        // If there is no memory for the deadline, the scan does not run until the next call.
         let _ = self.next.set(kernel, &self.own, || {
             let goes_on = self.state() == Run::Merge as u8 && merging.is_wanted();
             let sleep = match self.left.load(Ordering::Relaxed) {
@@ -131,7 +133,7 @@ impl MergeScan {
         });
     }
 
-    /// Scans the pages of one batch, or the first `LOOK` of them.
+    /// Executes one step: scans the rest of the batch, at most `LOOK` pages of it.
     fn look(&self, kernel: &Kernel) {
         let memory = &kernel.memory;
         let merging = memory.merging();

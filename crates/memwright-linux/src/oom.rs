@@ -23,21 +23,21 @@ pub(crate) enum Relief {
     Nobody,
 }
 
-/// Kills the largest process, unless one is being killed already. The caller retries the failed operation after other
-/// threads have run.
+/// Kills the largest process, unless a process is being killed already. The caller retries the failed operation after
+/// other threads have run.
 pub(crate) fn relieve(kernel: &Kernel, thread: &Arc<Thread>) {
     let members = living(kernel, |process| process.id != REAPER);
     let total = kernel.memory.frames().total();
     match choose(members, &thread.process, total) {
         Choice::Awaited => {}
         Choice::Victim(victim) => kill(kernel, &victim, "out of memory", true),
-        // If no process may be killed, kill the one that requested the memory: it would wait forever.
+        // No process may be killed. Kill the one that requested the memory, which would otherwise wait forever.
         Choice::Nobody => kill(kernel, &thread.process, "out of memory", true),
     }
 }
 
-/// Kills the largest process of a group that is over its limit, unless one is being killed already. `thread`, which
-/// need not be in the group, waits for the memory.
+/// Kills the largest process of a group that is over its limit, unless a process of the group is being killed already.
+/// `thread` is the thread that waits for the memory; it need not be in the group.
 pub(crate) fn relieve_group(kernel: &Kernel, thread: &Arc<Thread>, group: &Cgroup) -> Relief {
     let members = group.members(kernel);
     let reason = "a group is out of memory";
@@ -52,7 +52,7 @@ pub(crate) fn relieve_group(kernel: &Kernel, thread: &Arc<Thread>, group: &Cgrou
     Relief::Killed
 }
 
-/// Approximate kernel memory of an area in bytes, including its place in the map of areas.
+/// Approximate kernel memory of an area in bytes, including its entry in the map of areas.
 const AREA: u64 = 256;
 
 /// Kernel memory of a thread in bytes, most of it for its stack.
@@ -65,14 +65,14 @@ enum Choice {
     Nobody,
 }
 
-/// Returns the largest of these processes that may be killed, unless a process other than `asks` is being killed
-/// already.
+/// Returns the largest of `members` that may be killed. Returns `Awaited` if one of them, other than `asks`, is being
+/// killed already.
 fn choose(members: impl Iterator<Item = Arc<Process>>, asks: &Process, total: u64) -> Choice {
     let mut largest = Largest::default();
     for process in members {
         if process.signals.lock().group_exit.is_some() {
-            // Its memory is freed once it has run. This also holds if it has released its pages and still has to close
-            // files.
+            // The memory of this process is freed once it has run, even if it has already released its pages and still
+            // has to close files.
             if process.id != asks.id {
                 return Choice::Awaited;
             }
@@ -95,7 +95,7 @@ fn choose(members: impl Iterator<Item = Arc<Process>>, asks: &Process, total: u6
     largest.found.map_or(Choice::Nobody, Choice::Victim)
 }
 
-/// Kills a process and logs the reason. If the complete machine is out of memory, also prints it for the user.
+/// Kills a process and logs the reason. If `tell`, also prints the reason for the user.
 fn kill(kernel: &Kernel, victim: &Arc<Process>, reason: &str, tell: bool) {
     let kib = victim.space().map_or(0, |space| space.resident_pages() * 4);
     let name = victim.name();
@@ -145,8 +145,8 @@ struct Size {
 }
 
 impl Size {
-    /// Returns the size in pages. Linux does not count kernel memory for files, areas and threads, and so may kill
-    /// other processes instead.
+    /// Returns the size in pages. Linux does not count kernel memory for files, areas and threads, and can therefore
+    /// choose another process.
     fn pages(&self) -> u64 {
         let held = self.open_files + self.areas * AREA + self.threads * THREAD;
         self.resident + self.swapped + self.tables + held / PAGE_SIZE as u64
@@ -163,7 +163,7 @@ fn score(size: &Size, adjustment: i64, total: u64) -> u64 {
     points.max(1) as u64
 }
 
-/// The first process with the highest score; `None` if all scores are 0.
+/// The first item with the highest score; `None` if all scores are 0.
 struct Largest<T> {
     found: Option<T>,
     score: u64,

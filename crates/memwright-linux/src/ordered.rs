@@ -1,8 +1,8 @@
-//! An ordered map whose growth can fail, and can be done before a lock is taken.
+//! An ordered map. Growth can fail, and room can be allocated before a lock is taken.
 //!
-//! The map is a treap: a search tree by key whose nodes also form a heap by random priorities. So its depth is that of
-//! a tree into which the keys were inserted in random order. The nodes are stored in page-sized blocks without gaps:
-//! the last node moves into the slot of a removed one. Each node has a link to its parent, and no operation is
+//! The map is a treap: a search tree by key whose nodes also form a heap by random priorities. Its depth is that of a
+//! tree into which the keys were inserted in random order. The nodes are stored in page-sized blocks without gaps: when
+//! a node is removed, the last node moves into its slot. Each node has a link to its parent, and no operation is
 //! recursive.
 
 use crate::{paged::Paged, sync::Grows};
@@ -44,9 +44,8 @@ struct Node<K, V> {
 /// An ordered map.
 #[derive(Debug)]
 pub struct Ordered<K, V> {
-    /// Each block has a capacity of as many nodes as fit in a page; all blocks before the one being filled are full.
-    /// There is at most one empty block, so that a node that was just removed can be inserted again without an
-    /// allocation.
+    /// Each block has room for as many nodes as fit in a page; all blocks before the one being filled are full. At most
+    /// one block is empty, so that a node that was just removed can be inserted again without an allocation.
     blocks: Vec<Vec<Node<K, V>>>,
     length: usize,
     root: Place,
@@ -54,7 +53,7 @@ pub struct Ordered<K, V> {
     random: u64,
 }
 
-/// Memory for further nodes.
+/// Memory for further nodes, allocated in advance.
 pub struct Room<K, V> {
     block: Vec<Node<K, V>>,
     /// Replaces the list of blocks if that is full.
@@ -96,7 +95,7 @@ impl<K, V> Ordered<K, V> {
         self.node(place).children[side as usize]
     }
 
-    /// Returns which child of its parent a node is.
+    /// Returns whether `child` is the left or the right child of `parent`.
     fn side(&self, parent: Place, child: Place) -> Side {
         if self.child(parent, Side::Left) == child {
             Side::Left
@@ -105,7 +104,7 @@ impl<K, V> Ordered<K, V> {
         }
     }
 
-    /// Replaces the child `old` of `parent` by `new`.
+    /// Replaces the child `old` of `parent` with `new`; the root if `parent` is `NONE`.
     fn replace_child(&mut self, parent: Place, old: Place, new: Place) {
         if parent == NONE {
             self.root = new;
@@ -132,7 +131,7 @@ impl<K, V> Ordered<K, V> {
         self.node_mut(parent).parent = place;
     }
 
-    /// Returns the child that may replace its parent: the only one, or the one with the higher priority.
+    /// Returns the child that can replace its parent: the only child, or the one with the higher priority.
     fn higher_child(&self, place: Place) -> Option<Place> {
         match self.node(place).children {
             [NONE, NONE] => None,
@@ -142,7 +141,7 @@ impl<K, V> Ordered<K, V> {
         }
     }
 
-    /// Removes a node from the tree and from its block; the last node moves into its slot.
+    /// Removes a node from the tree and from its block. The last node moves into its slot.
     fn take(&mut self, place: Place) -> Option<(K, V)> {
         while let Some(child) = self.higher_child(place) {
             self.rotate_up(child);
@@ -210,7 +209,7 @@ impl<K, V> Ordered<K, V> {
 }
 
 impl<K: Ord, V> Ordered<K, V> {
-    /// Returns the node with this key, or else the node and side at which it would be inserted.
+    /// Returns the node with this key. If there is none, returns the node and the side at which to insert the key.
     fn find(&self, key: &K) -> Result<Place, (Place, Side)> {
         let (mut parent, mut side, mut next) = (NONE, Side::Left, self.root);
         while next != NONE {
@@ -303,7 +302,7 @@ impl<K: Ord, V> Ordered<K, V> {
     }
 }
 
-/// Grows by one block, which makes room for at least one node, however many are requested.
+/// Growing adds one block, which makes room for at least one node, regardless of the number of nodes requested.
 impl<K, V> Grows for Ordered<K, V> {
     type Room = Room<K, V>;
 
@@ -369,7 +368,7 @@ mod tests {
         }
     }
 
-    /// Pseudo-random numbers.
+    /// Returns `count` pseudo-random numbers.
     fn numbers(count: u64) -> impl Iterator<Item = u64> {
         let mut number = 0x9e37_79b9_7f4a_7c15_u64;
         (0..count).map(move |_| {
@@ -385,7 +384,7 @@ mod tests {
         let (mut map, mut model) = (Ordered::new(), BTreeMap::new());
         for (step, number) in numbers(40_000).enumerate() {
             let key = number % 1500;
-            // Alternates between growing and shrinking.
+            // Alternate between growing and shrinking every 5000 steps.
             let grows = step / 5000 % 2 == 0;
             match (number >> 32) % 8 {
                 0 => {

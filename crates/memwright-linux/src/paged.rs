@@ -1,7 +1,7 @@
 //! A vector in page-sized blocks.
 //!
-//! The kernel heap has no large blocks. A collection whose size a program determines is therefore stored in page-sized
-//! blocks. Only the list of blocks is contiguous (24 bytes for each page).
+//! The kernel heap has no large blocks. A collection is therefore stored in page-sized blocks if a program determines
+//! its size. Only the list of blocks is contiguous (24 bytes for each page).
 
 use crate::sync::PausePoints;
 use alloc::vec::Vec;
@@ -85,7 +85,7 @@ impl<T> Paged<T> {
         result
     }
 
-    /// Frees the last block if adding an element to it has failed.
+    /// Frees the last block if it is empty, which it is after a failed addition or the removal of its only element.
     fn drop_empty(&mut self) {
         if self.blocks.last().is_some_and(Vec::is_empty) {
             self.blocks.pop();
@@ -156,7 +156,7 @@ impl<T> Paged<T> {
             .chain(others.iter().flatten())
     }
 
-    /// Appends values of `make` until there are `length` elements.
+    /// Appends values returned by `make` until there are `length` elements.
     ///
     /// # Errors
     /// [`OutOfMemory`]; some elements may have been added.
@@ -215,7 +215,7 @@ impl<T: Copy + Ord> Paged<T> {
         self.truncate(kept.min(length));
     }
 
-    /// Heap sort: it needs no further memory and no contiguous slice of the elements.
+    /// Sorts the elements by heap sort, which needs neither further memory nor a contiguous slice of the elements.
     fn sort(&mut self) {
         let length = self.len();
         let mut points = PausePoints::every(SORTED);
@@ -335,7 +335,7 @@ mod tests {
         ] {
             let mut paged = Paged::new();
             for number in 0..length {
-                // A step that reaches every residue.
+                // The step 7919 reaches every residue modulo `different`.
                 paged.try_push((number * 7919) % different).unwrap();
             }
             paged.sort_and_deduplicate();

@@ -1,9 +1,9 @@
 //! Page reclaim: swaps pages out when memory is short (Linux 7.2 `mm/vmscan.c`).
 //!
 //! A thread that finds no free frame runs direct reclaim before the OOM killer runs. In the background, a deadline (not
-//! a thread) reclaims while fewer frames are free than should be. Both share one reclaim cursor, which passes first all
-//! processes, then the objects whose pages are not mapped. A page that the cursor passes twice without an access in
-//! between is reclaimed. No deadline is set while there is no swap.
+//! a thread) reclaims while the number of free frames is below the watermarks. Both share one reclaim cursor, which
+//! first passes the pages of all processes, then the pages of objects that are not mapped. A page that the cursor
+//! passes twice without an access in between is reclaimed. No deadline is set while there is no swap.
 
 use crate::{
     Space, hand,
@@ -36,9 +36,9 @@ struct Position {
 }
 
 impl Position {
-    /// Continues to the end of the round, or until the scan control stops it. Scans pages of processes that are
-    /// `wanted`, and unmapped pages, only those charged to `memcg` if that is given. Returns whether the round is
-    /// complete.
+    /// Continues to the end of the round, or until the scan control stops it. Scans the pages of processes for which
+    /// `wanted` holds, and the unmapped pages of objects; if `memcg` is given, only unmapped pages charged to it.
+    /// Returns whether the round is complete.
     fn go_on(
         &mut self,
         kernel: &Kernel,
@@ -59,9 +59,9 @@ impl Position {
     }
 }
 
-/// A reclaim cursor over everything that can be reclaimed.
+/// A reclaim cursor over all pages that can be reclaimed.
 pub(crate) struct Clock {
-    /// Where the last caller stopped.
+    /// The position at which the last caller stopped.
     place: Lock<Position>,
 }
 
@@ -73,9 +73,9 @@ impl Clock {
         }
     }
 
-    /// Continues until `effort` is complete or everything was passed twice. Several CPUs may do so at the same time:
-    /// each continues separately from the cursor's position, so that it has scanned everything itself before it reports
-    /// that nothing can be reclaimed. Other threads may run in the meantime.
+    /// Continues until `effort` is complete or the cursor has passed everything twice. Several CPUs can do so at the
+    /// same time. Each continues separately from the cursor's position, so that each has scanned everything itself
+    /// before it reports that nothing can be reclaimed. Other threads can run in the meantime.
     ///
     /// # Locks
     /// The caller holds no lock.
@@ -87,7 +87,7 @@ impl Clock {
         effort: &mut Effort,
     ) {
         let mut place = *self.place.lock();
-        // The rest of the current round, one that ages pages and one that reclaims them.
+        // The rest of the current round, a round that ages pages, and one that reclaims them.
         for _ in 0..3 {
             pause_point();
             if !place.go_on(kernel, wanted, memcg, effort) || effort.is_over() {
@@ -128,9 +128,9 @@ impl Reclaim {
         })
     }
 
-    /// Lets a thread reclaim for a page fault, unless as many threads as there are CPUs already do. With more, each
-    /// thread would scan all memory before the first one finds that nothing can be reclaimed (Linux throttles them:
-    /// `mm/vmscan.c`, `too_many_isolated`).
+    /// Permits the calling thread to reclaim for a page fault until the returned guard is dropped. Returns `None` if as
+    /// many threads as there are CPUs reclaim already. With more, each thread would scan all memory before the first
+    /// one finds that nothing can be reclaimed (Linux throttles them: `mm/vmscan.c`, `too_many_isolated`).
     pub fn begin(&self, cpus: u64) -> Option<Reclaiming<'_>> {
         let more = |count| (count < cpus).then_some(count + 1);
         let order = Ordering::Relaxed;
@@ -138,16 +138,16 @@ impl Reclaim {
         begun.ok().map(|_| Reclaiming(&self.reclaiming))
     }
 
-    /// Starts background reclaim, while there is swap.
+    /// Sets the next step of background reclaim, or stops it if there is no swap.
     pub fn wake(&self, kernel: &Kernel) {
         let swap = kernel.memory.swap();
         let wait = || swap.is_on().then_some(INTERVAL);
-        // If there is no memory for the deadline, the scan rests until the next call.
+        // If there is no memory for the deadline, background reclaim does not run until the next call.
         let _ = self.next.set(kernel, &self.own, wait);
     }
 
-    /// Reclaims some pages for a thread that found no free frame; more, the more `often` that has happened. Returns
-    /// false if none could be reclaimed.
+    /// Reclaims pages for a thread that found no free frame: `often` times the number for one attempt. Returns false if
+    /// none could be reclaimed.
     pub fn relieve(&self, kernel: &Kernel, often: u64) -> bool {
         if kernel.memory.merging().shed(&kernel.memory) > 0 {
             return true;
@@ -160,8 +160,8 @@ impl Reclaim {
             || memory.swap().shed_some(memory, DIRECT * often) > 0
     }
 
-    /// Reclaims `pages` pages with the cursor `clock`: of the processes that are `wanted`, and of objects charged to
-    /// `memcg`. Returns false if none could be reclaimed.
+    /// Reclaims `pages` pages with the cursor `clock`: pages of processes for which `wanted` holds, and unmapped pages
+    /// of objects, only those charged to `memcg` if that is given. Returns false if none could be reclaimed.
     pub(crate) fn relieve_some(
         &self,
         kernel: &Kernel,
@@ -181,8 +181,8 @@ impl Reclaim {
         effort.wanted < pages
     }
 
-    /// Reclaims until the reserve is full again or no page can be reclaimed. Called before an operation that may use
-    /// much of the reserve.
+    /// Reclaims until the reserve is full again, no page can be reclaimed, or `MOST_ROUNDS` rounds are done. Called
+    /// before an operation that can use much of the reserve.
     pub fn make_room(&self, kernel: &Kernel) {
         let frames = kernel.memory.frames();
         for _ in 0..MOST_ROUNDS {

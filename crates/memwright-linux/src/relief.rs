@@ -1,9 +1,9 @@
 //! Direct reclaim: an operation fails for lack of memory only if no page can be reclaimed (Linux 7.2 `mm/page_alloc.c`,
 //! `__alloc_pages_slowpath`).
 //!
-//! The memory manager never waits for memory. If it finds no free frame it returns an error and leaves everything
-//! unchanged, or as far as it came. The caller, which then holds no lock, runs direct reclaim and retries. This module
-//! does so for all operations except page faults, which may end with the OOM killer ([`crate::run`]).
+//! The memory manager never waits for memory. If it finds no free frame, it returns an error and leaves everything
+//! unchanged, or keeps the part that succeeded. The caller, which then holds no lock, runs direct reclaim and retries.
+//! This module does so for all operations except page faults, for which the OOM killer can run ([`crate::run`]).
 
 use crate::kernel::Kernel;
 use memwright::{
@@ -22,7 +22,7 @@ pub(crate) trait Failure {
     fn wants_memory(&self) -> bool;
 }
 
-/// Errors with one variant for lack of memory, and errors with several.
+/// Implements `Failure` for errors with one or several variants for lack of memory.
 macro_rules! failures {
     ($($error:ty: $($wants:pat_param)|+,)*) => {
         $(
@@ -40,7 +40,7 @@ failures! {
     AdviseError: Self::OutOfMemory | Self::Fault(FaultError::OutOfMemory),
     BindError: Self::OutOfMemory,
     FaultError: Self::OutOfMemory,
-    // The part that succeeded is done again.
+    // The retry repeats the part that succeeded.
     (FaultError, usize): (FaultError::OutOfMemory, _),
     FillError: Self::OutOfMemory,
     ForkError: Self::OutOfMemory,
@@ -60,7 +60,8 @@ failures! {
 }
 
 impl Kernel {
-    /// Calls `attempt`, and retries as long as it finds no memory and pages can be reclaimed for it.
+    /// Calls `attempt`. If it fails for lack of memory, reclaims pages and calls it again, as long as pages can be
+    /// reclaimed.
     ///
     /// # Errors
     /// Those of the last attempt.
@@ -75,8 +76,8 @@ impl Kernel {
         self.with_relief_onward(|| (attempt(), ()))
     }
 
-    /// Like `with_relief`, for operations that continue where they stopped. `attempt` also returns that place: only
-    /// attempts that stop at the same place are counted together.
+    /// Retries like `with_relief`, for operations that continue where they stopped. `attempt` also returns the place
+    /// where it stopped: the count of retries starts again when that place changes.
     ///
     /// # Errors
     /// Those of the last attempt.
@@ -103,8 +104,8 @@ impl Kernel {
         }
     }
 
-    /// Reclaims pages after attempt number `round`. Returns the number of the next attempt, or `None` if there is none:
-    /// no page can be reclaimed, and no other CPU finds a free frame either.
+    /// Reclaims pages after attempt number `round`. Returns the number of the next attempt. Returns `None` if no page
+    /// can be reclaimed and no other CPU finds a free frame either, or after `MOST_ROUNDS` attempts.
     #[cold]
     #[inline(never)]
     fn relieve_round(&self, round: u64) -> Option<u64> {

@@ -22,7 +22,8 @@ use core::sync::atomic::Ordering;
 use memwright::{Access, FaultError, uffd::WatchedFault};
 use memwright_table::VirtAddr;
 
-/// Most consecutive retries of a fault while other threads take all memory that becomes free (`MAX_RECLAIM_RETRIES`).
+/// Most consecutive retries of a fault while other threads allocate all memory that becomes free
+/// (`MAX_RECLAIM_RETRIES`).
 const MOST_WAITS: u32 = 16;
 
 /// Entry point on a thread's kernel stack.
@@ -124,13 +125,13 @@ pub(crate) enum Resolved {
 pub(crate) enum Accessor {
     /// The program itself.
     Program,
-    /// The kernel, for a system call. Some contexts do not handle these faults (`UFFD_USER_MODE_ONLY`), and only a
-    /// fatal signal ends the wait.
+    /// The kernel, for a system call. A context with `UFFD_USER_MODE_ONLY` does not handle these faults, and only a
+    /// fatal signal ends the wait for one that does.
     Kernel,
 }
 
 /// Resolves a page fault of a thread, in user mode or during a user copy of the kernel.
-// All faults pass here: inlined into its callers.
+// All faults go through this function, so it is inlined into its callers.
 #[inline(always)]
 pub(crate) fn resolve_fault(
     kernel: &Kernel,
@@ -164,10 +165,10 @@ fn count_fault(thread: &Thread, major: bool) {
     faults.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Waits for the userfaultfd context to resolve a fault, and retries. For a program's own access, the first retry
-/// counts as an ordinary fault. For accesses by the kernel, and after a second wait, it counts as a major fault (Linux
-/// 7.2 `do_user_addr_fault`, which first tries under the per-VMA lock, and `mm_account_fault`, which counts a retried
-/// fault as major).
+/// Waits for the userfaultfd context to resolve a fault, and retries. If the program itself accessed the page, the
+/// first retry counts as an ordinary fault. An access by the kernel, and any access after a second wait, counts as a
+/// major fault (Linux 7.2 `do_user_addr_fault`, which first tries under the per-VMA lock, and `mm_account_fault`, which
+/// counts a retried fault as major).
 #[cold]
 fn watched_fault(
     kernel: &Kernel,
@@ -208,16 +209,16 @@ fn refused_fault(kernel: &Kernel, thread: &Arc<Thread>, error: FaultError) -> Re
         Some((signal, code)) => Resolved::Signal(signal, code),
         None => {
             kernel.scheduler.yield_now(kernel, thread);
-            // The thread that is waited for may run on another CPU.
+            // The thread that this one waits for may run on another CPU.
             kernel.host.relax();
             Resolved::Retry
         }
     }
 }
 
-/// Finds memory for a fault, and retries. The OOM killer runs if no page can be reclaimed and other threads either find
-/// no memory as well, or have taken all of it [`MOST_WAITS`] times in a row (Linux 7.2 `mm/page_alloc.c`,
-/// `should_reclaim_retry`).
+/// Reclaims memory for a fault that found no free frame, and retries the fault. Runs the OOM killer if no page can be
+/// reclaimed and other threads either find no memory as well, or have taken all freed memory [`MOST_WAITS`] times in a
+/// row (Linux 7.2 `mm/page_alloc.c`, `should_reclaim_retry`).
 #[cold]
 fn starved_fault(
     kernel: &Kernel,
@@ -232,7 +233,7 @@ fn starved_fault(
     }
     let cpus = u64::from(kernel.scheduler.all_cpus().len());
     let Some(reclaiming) = kernel.reclaim.begin(cpus) else {
-        // What the reclaiming threads free may be enough.
+        // Enough other threads reclaim already, and the pages that they free may suffice.
         kernel.scheduler.yield_now(kernel, thread);
         kernel.host.relax();
         return Resolved::Retry;
@@ -253,7 +254,7 @@ fn starved_fault(
                 count_fault(thread, kind.is_major());
                 return Resolved::Retry;
             }
-            // The access is repeated, and its fault is then resolved.
+            // Retry the access: its next fault returns this error.
             Err(_) => return Resolved::Retry,
         }
         if frames.allocations() == allocations {
@@ -271,7 +272,7 @@ fn starved_fault(
     Resolved::Retry
 }
 
-/// Returns the signal for a refused access; `None` for a temporary condition.
+/// Returns the signal for an access that cannot be resolved; `None` for a temporary condition.
 fn fault_signal(error: FaultError) -> Option<(Signal, i32)> {
     match error {
         FaultError::NoArea | FaultError::Guard | FaultError::StackLimit => {
@@ -304,8 +305,8 @@ fn page_fault(context: &Context<'_>, address: u64, access: Access, present: bool
     refuse_access(context, access, present, info, address);
 }
 
-/// Handles an access to a present page that its protection key denies. The page's key may have changed since, but the
-/// processor's result stands (Linux 7.2 `arch/x86/mm/fault.c`, `bad_area_access_from_pkeys`).
+/// Handles an access to a present page that its protection key denies. The key of the page may have changed since, but
+/// the decision of the processor counts (Linux 7.2 `arch/x86/mm/fault.c`, `bad_area_access_from_pkeys`).
 #[cold]
 fn key_fault(context: &Context<'_>, address: u64, write: bool) {
     let key = context.with_space(|space| space.key_at(VirtAddr::new(address)));
@@ -319,7 +320,7 @@ fn key_fault(context: &Context<'_>, address: u64, write: bool) {
     );
 }
 
-/// Records a refused access and raises its signal.
+/// Records the fault of an access that was refused, and raises its signal.
 #[cold]
 fn refuse_access(
     context: &Context<'_>,

@@ -5,7 +5,7 @@ use core::fmt::{self, Write};
 /// Most bytes in a short text.
 const MOST: usize = 64;
 
-/// Up to 64 bytes of text, such as a number or the name of a directory in `/proc`.
+/// Up to 64 bytes of text, for example a number or the name of a directory in `/proc`.
 #[derive(Clone, Copy)]
 pub struct Short {
     bytes: [u8; MOST],

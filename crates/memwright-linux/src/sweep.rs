@@ -1,7 +1,7 @@
 //! Decides when to sweep dead entries out of a list of references.
 
 /// Decides when a list is swept: once it is twice as long as after the last sweep. So an addition has constant
-/// amortised cost, and at most half of the list is dead.
+/// amortised cost, and the list has at most about as many dead entries as live ones.
 #[derive(Debug)]
 pub(crate) struct Sweep {
     at: usize,

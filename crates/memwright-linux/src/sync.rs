@@ -1,4 +1,4 @@
-//! Locks. They use one layer, so that a scheduler can control them in tests.
+//! Locks. All of them come from one layer, so that a scheduler can control them in tests.
 
 pub use memwright_table::sync::{
     Lock, LockGuard, PausePoints, Rank, assert_may_sleep, assert_none_held, pause_point, relax,
@@ -7,7 +7,7 @@ pub use memwright_table::sync::{
 use alloc::{collections::VecDeque, vec::Vec};
 use memwright_table::{OutOfMemory, Rising, RisingRoom};
 
-/// A collection that grows behind a lock: memory for it is allocated before the lock is taken.
+/// A collection behind a lock that grows by memory that is allocated before the lock is taken.
 pub trait Grows: Sized {
     /// The allocated memory.
     type Room;
@@ -15,7 +15,7 @@ pub trait Grows: Sized {
     /// Returns whether `more` further elements fit.
     fn has_room(&self, more: usize) -> bool;
 
-    /// Returns the capacity to allocate so that `more` further elements fit, with room to about double the size.
+    /// Returns the capacity to allocate so that `more` further elements fit and the capacity about doubles.
     fn wanted(&self, more: usize) -> usize;
 
     /// Allocates memory for this capacity.
@@ -24,11 +24,12 @@ pub trait Grows: Sized {
     /// [`OutOfMemory`].
     fn with_room(wanted: usize) -> Result<Self::Room, OutOfMemory>;
 
-    /// Takes the allocated memory if the collection has less. Memory to be freed is left in `room`.
+    /// Takes over the allocated memory if the collection has less capacity. Leaves memory that is to be freed in
+    /// `room`.
     fn take_room(&mut self, room: &mut Self::Room);
 }
 
-/// For contiguous lists.
+/// Implements `Grows` for a contiguous list.
 macro_rules! grow_in_one_piece {
     ($list:ident) => {
         impl<T> Grows for $list<T> {
@@ -87,9 +88,9 @@ impl<T> Grows for Rising<T> {
 grow_in_one_piece!(Vec);
 grow_in_one_piece!(VecDeque);
 
-/// Takes a lock after making room for one element in its list. The list grows while the lock is not held: under a lock
-/// of a high rank, such as that of a wait queue, the heap must not grow, and programs determine how long such lists
-/// become.
+/// Takes a lock after making room for one element in a list behind it. The list grows while the lock is not held. The
+/// heap must not grow under a lock of a high rank, such as that of a wait queue, and programs determine the length of
+/// such lists.
 ///
 /// # Errors
 /// [`OutOfMemory`].
@@ -100,7 +101,7 @@ pub fn lock_with_room<S, L: Grows>(
     lock_with_room_for(lock, 1, list)
 }
 
-/// Takes a lock after making room for `more` elements in its list, like [`lock_with_room`].
+/// Takes a lock after making room for `more` elements in a list behind it, like [`lock_with_room`].
 ///
 /// # Errors
 /// [`OutOfMemory`].

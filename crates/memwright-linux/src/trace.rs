@@ -5,7 +5,7 @@ use alloc::string::String;
 use core::fmt::Write;
 use memwright::{Event, TraceSink};
 
-/// Writes every event to the trace channel, with the instruction clock.
+/// Writes every event to the trace channel, together with the time of the instruction clock.
 pub struct Trace {
     host: &'static dyn Host,
 }

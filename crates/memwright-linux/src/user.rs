@@ -61,7 +61,7 @@ impl Context<'_> {
             .map_err(|_| Errno::EFAULT)
     }
 
-    /// Copies bytes from user memory. Returns how many were copied before a fault.
+    /// Copies bytes from user memory up to the first fault. Returns the number of bytes copied.
     ///
     /// # Errors
     /// `EFAULT` if not even the first byte can be read.
@@ -75,7 +75,7 @@ impl Context<'_> {
         }
     }
 
-    /// Copies bytes to user memory. Returns how many were copied before a fault.
+    /// Copies bytes to user memory up to the first fault. Returns the number of bytes copied.
     ///
     /// # Errors
     /// `EFAULT` if not even the first byte can be written.
@@ -178,7 +178,7 @@ impl Context<'_> {
         let mut chunk = [0; 256];
         while done < limit {
             let address = from.checked_add(done as u64).ok_or(Errno::EFAULT)?;
-            // Not across a page boundary: the next page need not be mapped.
+            // Do not read across a page boundary: the next page need not be mapped.
             let in_page = PAGE_SIZE - (address as usize % PAGE_SIZE);
             let length = chunk.len().min(in_page).min(limit - done);
             self.read_bytes(address, &mut chunk[..length])?;
@@ -201,7 +201,7 @@ impl Context<'_> {
         self.read_string(from, PATH_MAX, Errno::ENAMETOOLONG)
     }
 
-    /// Reads an array of `count` vectors. Their total length is limited to that of one transfer.
+    /// Reads an array of `count` vectors and shortens them so that their total length is at most `TRANSFER_MAX`.
     ///
     /// # Errors
     /// `EINVAL` for more than 1,024 vectors or a length beyond `isize::MAX`, `EFAULT`, `ENOMEM`.
@@ -216,8 +216,8 @@ impl Context<'_> {
         Ok(vectors)
     }
 
-    /// Reads an array of vectors that refer to memory of another process: any addresses, and any lengths that are not
-    /// negative (lib/iov_iter.c, `iovec_from_user`).
+    /// Reads an array of vectors that refer to memory of another process: their addresses are not checked, and any
+    /// length that is not negative is accepted (lib/iov_iter.c, `iovec_from_user`).
     ///
     /// # Errors
     /// `EINVAL` for too many vectors or a negative length, `EFAULT` if the array itself cannot be read, `ENOMEM`.
@@ -239,7 +239,8 @@ impl Context<'_> {
         Ok(vectors)
     }
 
-    /// Returns the number of bytes that one read or write moves, after checking its range.
+    /// Returns the number of bytes that one read or write of `length` bytes at `address` moves, after checking the
+    /// range.
     ///
     /// # Errors
     /// `EFAULT` if the range is not in user space.

@@ -15,7 +15,7 @@ use alloc::{
 use core::cmp::Ordering;
 use memwright_table::{OutOfMemory, Rising};
 
-/// The reason why a wait ended without its condition.
+/// The reason why a wait ended before its condition held.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum WaitError {
     /// A signal arrived.
@@ -25,8 +25,8 @@ pub enum WaitError {
 }
 
 impl WaitError {
-    /// Returns the error of a call that has no timeout and is restarted after a signal (`ERESTARTSYS`; `EAGAIN` after a
-    /// deadline).
+    /// Returns the error for a call without a timeout that is restarted after a signal: `ERESTARTSYS`, or `EAGAIN` if
+    /// the deadline has passed.
     pub fn restart(self) -> Errno {
         match self {
             Self::Interrupted => Errno::ERESTARTSYS,
@@ -34,7 +34,8 @@ impl WaitError {
         }
     }
 
-    /// Returns the error of a call that is never restarted after a handler (`EINTR`; `EAGAIN` after a deadline).
+    /// Returns the error for a call that is never restarted after a handler: `EINTR`, or `EAGAIN` if the deadline has
+    /// passed.
     pub fn interrupt(self) -> Errno {
         match self {
             Self::Interrupted => Errno::EINTR,
@@ -86,8 +87,8 @@ impl Ord for Known<'_> {
     }
 }
 
-/// The queues of the files that a call waits for. A program determines how many, so they are stored in page-sized
-/// blocks.
+/// The queues of the files that a call waits for. A program can make a call wait in any number of queues, so they are
+/// stored in page-sized blocks.
 #[derive(Default)]
 pub struct Queues<'a> {
     queues: Paged<Known<'a>>,
@@ -128,7 +129,7 @@ impl<'a> Queues<'a> {
     }
 }
 
-/// An object that is notified of wakeups without being a thread: an epoll entry.
+/// An object other than a thread that is notified of wakeups: an epoll entry.
 pub trait Observer: Send + Sync {
     /// Handles a wakeup of the queue. Returns whether it woke a thread.
     ///
@@ -136,14 +137,15 @@ pub trait Observer: Send + Sync {
     /// Called without locks.
     fn notify(self: Arc<Self>, kernel: &Kernel) -> bool;
 
-    /// Returns whether a wakeup skips this observer after another exclusive one has woken a thread (`EPOLLEXCLUSIVE`).
+    /// Returns whether a wakeup skips this observer once another exclusive observer has woken a thread
+    /// (`EPOLLEXCLUSIVE`).
     fn is_exclusive(&self) -> bool;
 }
 
 /// Waiters that are woken, or observers that are notified, between two scheduling points.
 const TOGETHER: u32 = 64;
 
-/// Observers that are dropped between two scheduling points. Fewer are dropped together with their queue.
+/// Observers that are dropped between two scheduling points. If a queue has fewer, they are dropped with the queue.
 const SWEPT: usize = 64;
 
 /// Threads that wait for an event, in order of arrival, and observers that are notified of each wakeup.
@@ -156,7 +158,8 @@ pub struct WaitQueue {
 /// Both lists are empty most of the time; the first waiter allocates.
 struct Waiters {
     threads: VecDeque<Arc<Thread>>,
-    /// An iteration over them can continue after a change. An observer that no longer exists stays until a sweep.
+    /// An iteration can continue after a change of the list. An observer that no longer exists stays in it until a
+    /// sweep.
     observers: Rising<Weak<dyn Observer>>,
     sweep: Sweep,
 }
@@ -173,7 +176,7 @@ impl WaitQueue {
         Self::named("an event")
     }
 
-    /// Creates a queue without waiters. Reports say that its threads wait for `name`.
+    /// Creates a queue without waiters. Reports describe its event as `name`.
     pub const fn named(name: &'static str) -> Self {
         Self {
             name,
@@ -196,7 +199,7 @@ impl WaitQueue {
     /// Adds a waiter at the end.
     ///
     /// # Errors
-    /// [`OutOfMemory`]: programs determine how many threads wait, and in how many queues.
+    /// [`OutOfMemory`]: programs determine how many threads wait and in how many queues, so growth can fail.
     #[inline]
     pub(crate) fn add(&self, thread: &Arc<Thread>) -> Result<(), OutOfMemory> {
         let mut waiters = lock_with_room(&self.waiters, |waiters| &mut waiters.threads)?;
@@ -205,7 +208,7 @@ impl WaitQueue {
         Ok(())
     }
 
-    /// Removes a waiter at any place. Returns false if it has been taken out to be woken.
+    /// Removes a waiter. Returns false if a waker has already removed it.
     pub(crate) fn remove(&self, thread: &Arc<Thread>) -> bool {
         let threads = &mut self.waiters.lock().threads;
         if let Some(position) = threads
@@ -218,10 +221,10 @@ impl WaitQueue {
         false
     }
 
-    /// Notifies an observer of every wakeup from now on, as long as it exists.
+    /// Adds an observer, which is notified of every wakeup from now on for as long as it exists.
     ///
     /// # Errors
-    /// [`OutOfMemory`]: programs determine how many observers a queue has.
+    /// [`OutOfMemory`]: programs determine how many observers a queue has, so growth can fail.
     pub fn observe(&self, observer: Weak<dyn Observer>) -> Result<(), OutOfMemory> {
         {
             let Waiters {
@@ -237,8 +240,8 @@ impl WaitQueue {
         waiters.observers.try_push(observer).map(drop)
     }
 
-    /// Drops the observers that no longer exist, and runs other threads in between. Called before a queue is dropped,
-    /// which may have any number of observers.
+    /// Drops the observers that no longer exist, with scheduling points in between. Call this before dropping a queue,
+    /// which can have any number of observers.
     ///
     /// # Locks
     /// The caller holds no lock except sleeping ones.
@@ -276,7 +279,7 @@ impl WaitQueue {
         !waiters.threads.is_empty() || !waiters.observers.is_empty()
     }
 
-    /// Wakes the first waiter and notifies the observers. Returns whether a thread waited. Other threads may run in
+    /// Wakes the first waiter and notifies the observers. Returns whether a thread waited. Other threads can run in
     /// between.
     ///
     /// # Locks
@@ -297,7 +300,7 @@ impl WaitQueue {
         first.is_some()
     }
 
-    /// Wakes every waiter, in order of arrival, and notifies the observers. Other threads may run in between.
+    /// Wakes every waiter, in order of arrival, and notifies the observers. Other threads can run in between.
     ///
     /// # Locks
     /// The caller holds no lock except sleeping ones.

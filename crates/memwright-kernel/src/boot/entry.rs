@@ -1,11 +1,11 @@
 //! The first instructions: from the 32-bit entry of the PVH protocol to 64-bit Rust.
 //!
 //! PVH enters in 32-bit protected mode without paging, with the physical address of the start info in EBX. The boot
-//! tables map the first 4 GiB at zero, and the first GiB also at the link address. `paging` replaces them before any
-//! other code runs, so the identity mapping is short-lived.
+//! tables map the first 4 GiB at address zero, and the first GiB also at the link address. `paging` replaces them early
+//! in the boot, so the identity mapping is short-lived.
 //!
-//! A secondary CPU starts in real mode in the page that [`secondary`](super::secondary) fills. It arrives here with EBX
-//! zero, and switches from the boot tables to the kernel's own before its first push.
+//! A secondary CPU starts in real mode in the page that [`secondary`](super::secondary) fills. It arrives in this code
+//! with zero in EBX, and switches from the boot tables to the kernel's own before its first push.
 //!
 //! The code uses absolute addresses only: until the last jump it runs 2 GiB below its link address.
 
@@ -13,7 +13,7 @@ use core::arch::global_asm;
 
 use super::secondary::{START, TRAMPOLINE};
 
-/// Adding this to a link address, modulo 2^64, gives the physical address (`IMAGE_BASE` negated).
+/// The value to add to a link address, modulo 2^64, to get the physical address (`IMAGE_BASE` negated).
 const LIFT: u64 = crate::paging::IMAGE_BASE.wrapping_neg();
 
 /// Size in bytes of the boot processor's first stack, which later serves as its idle stack.

@@ -5,7 +5,7 @@ use super::pvh::PhysicalRange;
 
 const PAGE: u64 = 4096;
 
-/// Most separate ranges; any further ones remain unused.
+/// Most separate ranges. Memory in further ranges is not used.
 pub const MOST_RANGES: usize = 32;
 
 /// Free physical memory in whole pages, in the order in which the ranges were added.
@@ -34,7 +34,7 @@ impl MemoryMap {
         }
     }
 
-    /// Removes every page that `taken` touches.
+    /// Removes every page that overlaps `taken`.
     pub fn remove(&mut self, taken: PhysicalRange) {
         let taken = PhysicalRange {
             start: taken.start & !(PAGE - 1),
@@ -59,7 +59,7 @@ impl MemoryMap {
         self.ranges[..self.count].iter().copied()
     }
 
-    /// Takes one page from the lowest range that starts below `limit`.
+    /// Takes one page from the lowest range that starts below `limit`. Returns its address.
     pub fn take_page(&mut self, limit: u64) -> Option<u64> {
         let range = self.ranges[..self.count]
             .iter_mut()

@@ -68,8 +68,8 @@ impl StartInfo {
         if raw.magic != MAGIC || raw.version < 1 {
             return None;
         }
-        // SAFETY: the protocol guarantees that both arrays have the stated number of entries. A null module address
-        // comes with a count of 0, for which `array` returns an empty slice.
+        // SAFETY: the protocol guarantees that both arrays have the stated number of entries. If the module address is
+        // null, the count is 0, and `array` returns an empty slice.
         unsafe {
             Some(Self {
                 memory_map: array(raw.memory_map, raw.memory_map_entries),

@@ -1,5 +1,5 @@
-//! Starts the secondary CPUs: INIT and two startup interrupts each (Intel SDM volume 3A, the protocol of MP
-//! initialisation), one CPU after another.
+//! Starts the secondary CPUs: sends INIT to all of them, and then two startup interrupts to one after another (Intel
+//! SDM volume 3A, the protocol of MP initialisation).
 
 use core::ptr;
 use core::slice;
@@ -15,11 +15,11 @@ use crate::percpu::{self, PerCpu};
 use crate::trap::idt;
 use crate::{apic, arch, clock, context, ipi, usercopy};
 
-/// Physical address of the page in which secondary CPUs start. It is below 1 MiB, where startup interrupts can point,
-/// in memory that is not used otherwise. It is never mapped executable: a CPU leaves it before it enables paging.
+/// Physical address of the page in which secondary CPUs start. A startup interrupt can only address pages below 1 MiB,
+/// and this page is not used otherwise. It is never mapped executable: a CPU leaves it before it enables paging.
 pub const TRAMPOLINE: u64 = 0x8000;
 
-/// What the CPU being started reads: the root table, the stack pointer, and its [`PerCpu`].
+/// The values that the CPU being started reads: the root table, the stack pointer, and the address of its [`PerCpu`].
 pub static START: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 /// Nanoseconds between INIT and the first startup interrupt, and between the two startup interrupts.
@@ -36,8 +36,8 @@ unsafe extern "C" {
     static secondary_trampoline_end: u8;
 }
 
-/// Starts every other CPU. Each then calls the personality. Called once, on the boot processor. Without memory for a
-/// CPU's structures the run ends.
+/// Starts every other CPU. Each CPU then calls the personality. Called once, on the boot processor. Powers the machine
+/// off if there is no memory for a CPU's structures.
 ///
 /// # Panics
 /// If a CPU does not start.
@@ -112,7 +112,7 @@ fn sleep(time: u64) {
     clock::set_deadline(before);
 }
 
-/// Waits for `condition` for at most `time` nanoseconds. Returns whether it became true.
+/// Waits for `condition` for at most `time` nanoseconds. Returns whether it holds.
 fn wait_until(time: u64, condition: impl Fn() -> bool) -> bool {
     let end = clock::now() + time;
     while !condition() {
@@ -136,7 +136,7 @@ extern "C" fn secondary_main(cpu: *const PerCpu) -> ! {
     }
     setup_processor();
     apic::start_cpu();
-    // Time before this point is accounted as idle.
+    // Account the time before this point as idle.
     percpu::add(&cpu.idle_ticks, clock::ticks());
     percpu::set_online(cpu);
     if SELF_TEST.load(Ordering::Relaxed) {

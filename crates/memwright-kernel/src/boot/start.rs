@@ -30,26 +30,27 @@ use crate::{
 };
 
 const PAGE: u64 = 4096;
-/// Memory below is not used: it contains firmware tables and the page for starting other CPUs.
+/// Memory below 1 MiB is not used: it contains firmware tables and the page in which other CPUs start.
 const LOW_MEMORY: PhysicalRange = PhysicalRange {
     start: 0,
     end: 1 << 20,
 };
-/// Frame numbers have 32 bits: memory beyond 16 TiB is not used.
+/// End of usable memory, 16 TiB: frame numbers have 32 bits.
 const HIGHEST: u64 = 1 << 44;
 
-/// One in this many frames is reserved for page tables and the kernel's heap when programs have taken the rest.
+/// 1/`RESERVE_SHARE` of the frames are reserved for page tables and the kernel's heap, for when programs have allocated
+/// the rest.
 const RESERVE_SHARE: u64 = 64;
 /// Smallest and largest number of frames in that reserve: 1 and 16 MiB.
 const LEAST_RESERVE: u64 = 256;
 const MOST_RESERVE: u64 = 4096;
 
-/// Physical ranges `[start, end)` that were given to the frame allocator.
+/// Physical ranges `[start, end)` that were passed to the frame allocator.
 static MEMORY: [[AtomicU64; 2]; MOST_RANGES] =
     [const { [const { AtomicU64::new(0) }; 2] }; MOST_RANGES];
 static MEMORY_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns whether the frame allocator was given all of `[start, end)` in one range.
+/// Returns whether all of `[start, end)` is in one range that was passed to the frame allocator.
 pub fn memory_contains(start: u64, end: u64) -> bool {
     let count = MEMORY_COUNT.load(Ordering::Acquire);
     MEMORY[..count].iter().any(|range| {
@@ -85,14 +86,14 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     let manifest = Manifest::parse(archive);
     let memory = start_memory(frames, &manifest);
     fill_pool(&memory, manifest.huge_pages);
-    // The program's time begins here: the time before depends on the size of memory, not on the program.
+    // Start the program's time here: the time before depends on the size of memory, not on the program.
     clock::start();
     Kernel::start(&HARDWARE, memory, manifest, archive)
 }
 
 /// Reads the start info and replaces the boot tables. Returns the free memory, the archive and the NUMA nodes.
 fn take_over_memory(start_info: u64) -> (MemoryMap, &'static [u8], NodeMap) {
-    // SAFETY: the boot tables are active, and the entry code passes on the value of EBX from the monitor.
+    // SAFETY: the boot tables are active, and the entry code passes the value that the monitor left in EBX.
     let Some(info) = (unsafe { StartInfo::read(start_info) }) else {
         panic!("not started by the PVH protocol (start info at {start_info:#x})");
     };
@@ -136,13 +137,13 @@ impl acpi::Memory for IdentityMapped {
         const MAPPED: u64 = 1 << 32;
         let end = address.checked_add(length as u64)?;
         // SAFETY: the boot tables identity-map everything below 4 GiB, and the firmware's tables are never written.
-        // Addresses without memory read as ones.
+        // Physical addresses without memory read as ones.
         (address != 0 && end <= MAPPED)
             .then(|| unsafe { slice::from_raw_parts(address as *const u8, length) })
     }
 }
 
-/// Finds the CPUs, under the boot tables. Without ACPI tables there is one.
+/// Finds the CPUs, under the boot tables. Without ACPI tables, only the calling CPU is used.
 fn find_cpus(usable: &MemoryMap, root_pointer: u64) {
     let own = arch::own_apic_id();
     let Ok(ids) = acpi::processors(&IdentityMapped, root_pointer) else {
@@ -167,7 +168,10 @@ fn find_cpus(usable: &MemoryMap, root_pointer: u64) {
     percpu::set_present(&ids);
 }
 
-/// Enables the processor features that the kernel relies on, on this CPU. A processor without them is refused.
+/// Enables the processor features that the kernel relies on, on this CPU.
+///
+/// # Panics
+/// If the processor lacks one of them.
 pub fn setup_processor() {
     const UMIP: u64 = 1 << 11;
     const FSGSBASE: u64 = 1 << 16;
@@ -227,7 +231,7 @@ fn start_frames(free: &MemoryMap, nodes: &NodeMap) -> Arc<Frames<M>> {
     }
 }
 
-/// Reserves memory for the hugetlb pool. A run that requests more than there is does not start.
+/// Reserves memory for the hugetlb pool. Powers the machine off if the run requests more than is available.
 fn fill_pool(memory: &Memory<M>, pages: u64) {
     memory.frames().resize_pool(pages);
     let total = memory.frames().pool().total;
@@ -238,8 +242,8 @@ fn fill_pool(memory: &Memory<M>, pages: u64) {
     }
 }
 
-/// Creates the memory manager with the policies of the run. A policy that it does not know may belong to another part;
-/// the command refuses policies that no part knows.
+/// Creates the memory manager with the policies of the run. Policies with unknown names are skipped, since they can
+/// belong to another part; the command refuses policies that no part knows.
 fn start_memory(frames: Arc<Frames<M>>, manifest: &Manifest) -> Arc<Memory<M>> {
     let policy = Policy::default();
     for (key, value) in &manifest.policies {

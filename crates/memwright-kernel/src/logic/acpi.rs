@@ -1,5 +1,5 @@
-//! Finds the CPUs: the multiple APIC description table (ACPI 6.5, 5.2.12), found through the root system description
-//! pointer (5.2.5).
+//! Finds the CPUs in the multiple APIC description table (ACPI 6.5, 5.2.12), which is found through the root system
+//! description pointer (5.2.5).
 //!
 //! The firmware's tables are not trusted: every access is checked to be in readable memory, and every checksum is
 //! verified.
@@ -34,13 +34,13 @@ impl ApicIds {
         Self::NONE.with_first(id)
     }
 
-    /// Returns the ids.
+    /// Returns the ids in order.
     pub fn as_slice(&self) -> &[u32] {
         &self.ids[..self.count]
     }
 
     fn add(&mut self, id: u32) {
-        // A processor may be listed twice, once for each kind of id.
+        // The table can list a processor twice: in a local APIC entry and in a local x2APIC entry.
         if self.as_slice().contains(&id) {
             return;
         }
@@ -53,7 +53,7 @@ impl ApicIds {
         }
     }
 
-    /// Returns the ids with `first`, the calling processor, in front, even if the table does not contain it.
+    /// Returns the ids with `first`, that of the calling processor, in front, even if the table does not contain it.
     pub fn with_first(&self, first: u32) -> Self {
         let mut ordered = Self::NONE;
         ordered.add(first);
@@ -65,7 +65,7 @@ impl ApicIds {
     }
 }
 
-/// The reason why there is no list of processors.
+/// The reason why the processors could not be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcpiError {
     /// There is no root system description pointer with a valid checksum.
@@ -76,7 +76,7 @@ pub enum AcpiError {
     NoTable,
 }
 
-/// Where a BIOS stores the root pointer, aligned to 16 bytes.
+/// Addresses at which a BIOS stores the root pointer, aligned to 16 bytes.
 const BIOS_AREA: core::ops::Range<u64> = 0xe_0000..0x10_0000;
 /// Length in bytes of the root pointer's first version, which its first checksum covers.
 const ROOT_POINTER_LENGTH: usize = 20;
@@ -84,7 +84,7 @@ const ROOT_POINTER_LENGTH: usize = 20;
 pub(crate) const HEADER_LENGTH: usize = 36;
 /// Longest table that is accepted, in bytes.
 const LONGEST: usize = 1 << 20;
-/// Offset of the entries, after the header, the local APIC address and the flags.
+/// Offset of the entries in the table, which follow the header, the local APIC address and the flags.
 const ENTRIES_AT: usize = HEADER_LENGTH + 8;
 
 /// Lists the enabled processors. `pointer` is the address of the root pointer; 0 if it is unknown.
@@ -134,7 +134,7 @@ fn root_pointer(memory: &impl Memory, address: u64) -> Option<u64> {
         return None;
     }
     let revision = bytes[15];
-    // From its second revision on it also has the address of the extended table.
+    // From its second revision on, the root pointer also has the address of the extended root table.
     let extended = (revision >= 2)
         .then(|| memory.bytes(address, 36))
         .flatten()
@@ -168,7 +168,7 @@ fn enabled(table: &[u8]) -> ApicIds {
             break;
         };
         match (kind, entry) {
-            // A local APIC; a local x2APIC with a 32-bit id.
+            // Type 0 is a local APIC, type 9 a local x2APIC with a 32-bit id.
             (0, &[_, _, _, id, flags, ..]) if flags & ENABLED != 0 => ids.add(u32::from(id)),
             (9, &[_, _, _, _, a, b, c, d, flags, ..]) if flags & ENABLED != 0 => {
                 ids.add(u32::from_le_bytes([a, b, c, d]));
@@ -196,7 +196,7 @@ fn sum(bytes: &[u8]) -> u8 {
 pub(crate) mod tests {
     use super::{AcpiError, HEADER_LENGTH, Memory, processors, sum};
 
-    /// Memory that starts at address 0xe0000.
+    /// Physical memory that starts at address 0xe0000.
     pub(crate) struct Bios(Vec<u8>);
 
     const BASE: u64 = 0xe_0000;

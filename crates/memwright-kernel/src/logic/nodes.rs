@@ -1,11 +1,11 @@
-//! Finds the NUMA nodes: the system resource affinity table and the system locality information table (ACPI 6.5, 5.2.16
-//! and 5.2.17).
+//! Finds the NUMA nodes in the system resource affinity table and the system locality information table (ACPI 6.5,
+//! 5.2.16 and 5.2.17).
 
 use memwright_table::{CpuId, MAX_NODES, Topology};
 
 use crate::acpi::{HEADER_LENGTH, Memory, find, number};
 
-/// Most ranges of memory, and most processors.
+/// Most ranges of memory in a `NodeMap`, and most processors.
 const MOST: usize = 64;
 
 /// A half-open range of physical memory and its proximity domain.
@@ -30,7 +30,7 @@ pub struct NodeMap {
 }
 
 impl NodeMap {
-    /// Creates a single node with all memory and all processors.
+    /// Creates a map of a single node with all memory and all processors.
     #[must_use]
     pub const fn single() -> Self {
         let nothing = Affinity {
@@ -49,8 +49,8 @@ impl NodeMap {
         }
     }
 
-    /// Reads the tables. `pointer` is the address of the root pointer; 0 if it is unknown. If tables are missing or
-    /// damaged, or there are too many nodes, the result is a single node.
+    /// Reads the tables. `pointer` is the address of the root pointer; 0 if it is unknown. Returns a single node if
+    /// tables are missing or damaged, or if there are too many nodes.
     #[must_use]
     pub fn read(memory: &impl Memory, pointer: u64) -> Self {
         let Ok(affinity) = find(memory, pointer, b"SRAT") else {
@@ -75,7 +75,7 @@ impl NodeMap {
         self.nodes
     }
 
-    /// Adds all ranges of memory and all processors. Returns `None` if there are too many.
+    /// Adds all ranges of memory and all processors of the affinity table. Returns `None` if there are too many.
     fn read_affinity(&mut self, table: &[u8]) -> Option<()> {
         /// Offset of the entries, after the header and reserved bytes.
         const ENTRIES_AT: usize = HEADER_LENGTH + 12;
@@ -86,7 +86,7 @@ impl NodeMap {
                 break;
             };
             match kind {
-                // A processor with the id of its local APIC.
+                // A processor, identified by its local APIC id.
                 0 if entry.len() >= 16 && entry[4] & ENABLED != 0 => {
                     let high = number(&entry[9..12]) as u32;
                     self.add_processor(u32::from(entry[3]), u32::from(entry[2]) | high << 8)?;
@@ -96,7 +96,7 @@ impl NodeMap {
                     let length = number(&entry[16..24]);
                     self.add_memory(start, length, number(&entry[2..6]) as u32)?;
                 }
-                // A processor with the id of its local x2APIC.
+                // A processor, identified by its local x2APIC id.
                 2 if entry.len() >= 24 && entry[12] & ENABLED != 0 => {
                     let id = number(&entry[8..12]) as u32;
                     self.add_processor(id, number(&entry[4..8]) as u32)?;
@@ -161,7 +161,7 @@ impl NodeMap {
         known.iter().position(|one| *one == domain).unwrap_or(0) as u8
     }
 
-    /// Returns the node of the physical memory at `address`, and the end of the range for which that holds.
+    /// Returns the node of the physical memory at `address`, and the end of the range that is on that node.
     #[must_use]
     pub fn memory_at(&self, address: u64) -> (u8, u64) {
         let ranges = &self.memory[..self.ranges];

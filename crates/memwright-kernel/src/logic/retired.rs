@@ -1,10 +1,12 @@
-//! Decides which instructions, counted before the clock is read on entry from user mode, belong to the program.
+//! Corrects the count of a program's instructions: decides which instructions that were counted on entry from user
+//! mode, before the clock was read, belong to the program.
 //!
-//! QEMU charges a block of instructions when it enters the block. If an instruction faults during execution, QEMU takes
-//! that instruction back. If an instruction can only fault, QEMU raises the exception as a part of the translated block
-//! (`gen_exception` of target/i386/tcg/translate.c), and the instruction stays in the count although it did not retire.
+//! QEMU charges a block of instructions when it enters the block. If an instruction faults during its execution, QEMU
+//! takes that instruction back. If an instruction can only fault, QEMU raises the exception as a part of the translated
+//! block (`gen_exception` of target/i386/tcg/translate.c); the instruction then stays in the count although it did not
+//! retire.
 
-/// Debug exception. Its stub takes the longer path of exceptions that may occur while GS is the user's.
+/// Debug exception. Its stub takes the longer path of exceptions that can occur while GS is the user's.
 const DEBUG: u8 = 1;
 /// Invalid opcode.
 const INVALID_OPCODE: u8 = 6;
@@ -13,8 +15,8 @@ const GENERAL_PROTECTION: u8 = 13;
 /// The longest instruction in bytes.
 pub const LONGEST: usize = 15;
 
-/// Returns the instructions that the clock has counted on entry beyond those of a page fault. None of them belongs to
-/// the program.
+/// Returns the number of instructions that the clock has counted on entry in addition to those of a page fault's entry.
+/// None of them belongs to the program.
 ///
 /// `code` returns the bytes at the address of the exception, as many as can be read. It is called only for general
 /// protection faults, which QEMU raises in both ways.
@@ -38,7 +40,7 @@ pub fn surplus(vector: u8, code: impl FnOnce() -> ([u8; LONGEST], usize)) -> u64
 pub fn can_only_fault(code: &[u8]) -> bool {
     let is_prefix = |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3 | 0x40..=0x4f);
     let prefixes = code.iter().take_while(is_prefix).count();
-    // Prefixes only: longer than an instruction may be.
+    // Only prefixes: the instruction exceeds the longest legal length.
     let Some((&opcode, rest)) = code[prefixes..].split_first() else {
         return code.len() == LONGEST;
     };

@@ -1,21 +1,21 @@
 //! TLB shootdown: how a CPU makes other CPUs invalidate translations, and waits until they have.
 //!
-//! Every CPU has one request, which is in use while it waits, and one word with a bit for each CPU that has a request
-//! to it. A requesting CPU writes its request, sets its bit in the word of every target, interrupts those whose word
-//! was empty (a CPU that finds a word non-empty knows that its target has been interrupted already) and waits until
-//! each target has cleared its bit in the request. After a while the requesting CPU halts. It announces that by setting
-//! its own bit in the request: the last target to clear its bit finds only that bit left, and wakes the CPU. The target
-//! clears its bit and reads the other one in a single atomic operation, so no wakeup is lost: either the requesting CPU
-//! sees the request empty when it sets its own bit, or the last target sees that bit. While it waits, the CPU serves
-//! requests of others, so that CPUs with requests to each other all make progress. A waiting CPU makes no other
-//! request, so one request per CPU suffices. Nothing is allocated: the request points to the list of translations,
-//! which belongs to the requesting CPU.
+//! Every CPU has one request, which is in use while that CPU waits, and one word with a bit for each CPU that has a
+//! request to it. A requesting CPU writes its request and sets its bit in the word of every target. It interrupts the
+//! targets whose word was empty: a target whose word is not empty has been interrupted already. It then waits until
+//! each target has cleared its bit in the request. After a number of steps the requesting CPU halts. It announces the
+//! halt by setting its own bit in the request: the last target to clear its bit finds only that bit left, and wakes the
+//! requesting CPU. A target clears its bit and reads the rest in a single atomic operation, so no wakeup is lost:
+//! either the requesting CPU sees the request empty when it sets its own bit, or the last target sees that bit. While a
+//! CPU waits, it serves requests of other CPUs, so CPUs with requests to each other all make progress. A waiting CPU
+//! makes no other request, so one request per CPU suffices. Nothing is allocated: the request points to the list of
+//! translations, which belongs to the requesting CPU.
 //!
 //! # Ordering
-//! A target takes the bit (acquire: it reads the complete request), invalidates, and clears its bit in the request
-//! (release). The requesting CPU sees that (acquire), so everything that it does afterwards, such as reusing a frame,
-//! comes after the target's last use of an invalidated translation. The request is written again only after all bits
-//! are cleared, so that no target reads a mixture of two.
+//! A target takes the bit in its word (acquire: it reads the complete request), invalidates, and clears its bit in the
+//! request (release). The requesting CPU sees the cleared bit (acquire), so everything that it does afterwards, such as
+//! reusing a frame, comes after the target's last use of an invalidated translation. The requesting CPU writes the
+//! request again only after all bits are cleared, so no target reads a mixture of two requests.
 
 use core::ptr;
 use core::slice;
@@ -24,28 +24,29 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use memwright_table::addr::MAX_CPUS;
 use memwright_table::machine::Invalidation;
 
-/// What a CPU has to invalidate.
+/// The translations that a CPU has to invalidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order<'a> {
-    /// Physical address of the root whose translations are invalidated; 0 for the kernel's own, which all roots share.
+    /// Physical address of the root whose translations are invalidated; 0 for the kernel's translations, which all
+    /// roots share.
     pub root: u64,
     /// The translations.
     pub what: &'a [Invalidation],
 }
 
-/// How a CPU waits for its targets. In each step it serves requests of other CPUs.
+/// The way in which a CPU waits for its targets. Each step must serve requests of other CPUs.
 pub trait Wait {
     /// Executes one step of spinning.
     fn spin(&mut self);
 
-    /// Halts until [`wake`](Shootdown::serve) or any interrupt.
+    /// Halts until the CPU is [woken](Shootdown::serve) or takes any interrupt.
     fn halt(&mut self);
 }
 
 /// The request of one CPU.
 #[repr(align(64))]
 struct Request {
-    /// Targets that have not served it yet, and the bit of the requesting CPU while it halts.
+    /// Targets that have not served the request yet, and the bit of the requesting CPU while that CPU halts.
     left: AtomicU64,
     root: AtomicU64,
     /// Address of `what`, valid as long as a target is left.
@@ -86,8 +87,8 @@ impl Shootdown {
     }
 
     /// Sends a request to `targets`, a bit for each CPU, and returns when all of them have served it. `cpu` is the
-    /// calling CPU, which is not among them. `interrupt` makes a target check its word soon. The CPU spins for at most
-    /// `spins` steps, then halts. Returns whether it halted.
+    /// calling CPU, which must not be a target. `interrupt` makes a target check its word soon. The calling CPU spins
+    /// for at most `spins` steps, then halts. Returns whether it halted.
     pub fn ask(
         &self,
         cpu: usize,
@@ -135,8 +136,9 @@ impl Shootdown {
         self.asked[cpu].0.load(Ordering::Relaxed) != 0
     }
 
-    /// Serves all requests to `cpu`, on that CPU. `forget` invalidates the translations, and `wake` wakes a CPU that
-    /// has halted until all its targets have served. The function may be interrupted by itself: each bit is taken once.
+    /// Serves all requests to `cpu`, on that CPU. `forget` invalidates the translations of a request. `wake` wakes a
+    /// CPU that has halted, once all its targets have served its request. An interrupt may call this function while it
+    /// runs: each bit is taken once.
     pub fn serve(
         &self,
         cpu: usize,
@@ -149,8 +151,8 @@ impl Shootdown {
             let request = &self.requests[asker];
             askers &= askers - 1;
             let first = request.first.load(Ordering::Relaxed);
-            // SAFETY: the CPU that set the bit has published a borrowed slice before. It waits in `ask`, with the slice
-            // still borrowed, until this CPU has cleared its bit in the request below.
+            // SAFETY: the CPU that set the bit has published a borrowed slice before. That CPU waits in `ask`, with the
+            // slice still borrowed, until this CPU has cleared its bit in the request below.
             let what =
                 unsafe { slice::from_raw_parts(first, request.count.load(Ordering::Relaxed)) };
             let root = request.root.load(Ordering::Relaxed);
@@ -162,12 +164,12 @@ impl Shootdown {
         }
     }
 
-    /// Returns whether `cpu` is halted until its targets have served.
+    /// Returns whether `cpu` is halted until its targets have served its request.
     pub fn halts(&self, cpu: usize) -> bool {
         self.requests[cpu].left.load(Ordering::Relaxed) & 1 << cpu != 0
     }
 
-    /// Returns the CPUs that `cpu` waits for: a bit for each.
+    /// Returns the CPUs that have not served the request of `cpu` yet: a bit for each.
     pub fn waits_for(&self, cpu: usize) -> u64 {
         self.requests[cpu].left.load(Ordering::Relaxed) & !(1 << cpu)
     }
@@ -227,7 +229,7 @@ mod tests {
         }
     }
 
-    /// The second of two targets serves the request while the requesting CPU halts.
+    /// Waits such that target 1 serves the request while the requesting CPU spins, and target 2 while it halts.
     struct SecondServes<'a>(&'a Shootdown, Vec<usize>);
 
     impl Wait for SecondServes<'_> {
@@ -253,8 +255,9 @@ mod tests {
         assert_eq!((wait.1, shootdown.waits_for(0)), (vec![0], 0));
     }
 
-    /// Every CPU sends requests to all others at once, many times, and serves only while it waits or between requests.
-    /// A CPU that halts sleeps until it is interrupted or woken: a lost wakeup would leave it there.
+    /// Every CPU sends requests to all other CPUs at once, many times, and serves requests only while it waits and
+    /// between its requests. A halted CPU stays halted until it is interrupted or woken, so a lost wakeup would block
+    /// the test.
     #[test]
     fn all_ask_all() {
         for spins in [0, 1, 50] {
@@ -266,7 +269,7 @@ mod tests {
         const CPUS: usize = 6;
         const ROUNDS: u64 = 700;
         let shootdown = Shootdown::new();
-        // The last request of each CPU to each other one: plain stores, ordered by the shootdown alone.
+        // The last request of each CPU to each other CPU, in plain stores that only the shootdown orders.
         let asked: [[AtomicU64; CPUS]; CPUS] = Default::default();
         let done = AtomicUsize::new(0);
         let threads: [OnceLock<Thread>; CPUS] = Default::default();

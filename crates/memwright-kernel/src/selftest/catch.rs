@@ -41,7 +41,7 @@ unsafe extern "C" {
     fn selftest_landing();
 }
 
-/// Stack pointer of the landing; 0 while no exception is expected.
+/// Stack pointer with which to continue after an exception; 0 while no exception is expected.
 static STACK: AtomicU64 = AtomicU64::new(0);
 static VECTOR: AtomicU64 = AtomicU64::new(0);
 static ERROR: AtomicU64 = AtomicU64::new(0);
@@ -57,11 +57,11 @@ pub struct Caught {
     pub address: u64,
 }
 
-/// Calls `function` and returns the exception that it raised, if any. Values of the function are not dropped in that
-/// case, so it must not own any.
+/// Calls `function` and returns the exception that it raised, if any. An exception ends the function without dropping
+/// its values, so it must not own any.
 pub fn catch(function: extern "C" fn(u64), argument: u64) -> Option<Caught> {
-    // SAFETY: the function is one of the tests' own, which own nothing; the landing restores the callee-saved
-    // registers.
+    // SAFETY: the function is one of the tests' own and owns nothing. The code that continues after an exception
+    // restores the callee-saved registers.
     let met = unsafe { selftest_guarded(function, argument, STACK.as_ptr()) };
     (met != 0).then(|| Caught {
         vector: VECTOR.load(Ordering::Relaxed),
@@ -70,7 +70,7 @@ pub fn catch(function: extern "C" fn(u64), argument: u64) -> Option<Caught> {
     })
 }
 
-/// Makes an expected exception return to its test. Returns whether it was expected.
+/// Makes a test continue after an exception that it expects. Returns whether the exception was expected.
 pub fn caught(frame: &mut TrapFrame, address: u64) -> bool {
     let stack = STACK.load(Ordering::Relaxed);
     if stack == 0 {

@@ -19,9 +19,9 @@ use crate::{arch, boot::secondary, clock, ipi, paging, percpu};
 static GIVEN: AtomicU64 = AtomicU64::new(0);
 /// The number of the current job.
 static JOB: AtomicU64 = AtomicU64::new(0);
-/// CPUs that have begun the last job: a bit for each.
+/// CPUs that have begun the current job: a bit for each.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
-/// CPUs that have completed it.
+/// CPUs that have completed the current job: a bit for each.
 static DONE: AtomicU64 = AtomicU64::new(0);
 
 /// Shootdowns that each CPU sends.
@@ -39,18 +39,18 @@ const JOBS: [fn(); 6] = [
     answer_late,
 ];
 
-/// How often the race tests change their entry, or kick.
+/// Number of changes or kicks in each race test.
 const CHANGES: u64 = 100;
 /// Nanoseconds between interrupts of a CPU that runs a loop.
 const TICK: u64 = 20_000;
 
 /// Physical address of the root that the CPUs share.
 static SHARED_ROOT: AtomicU64 = AtomicU64::new(0);
-/// Ends a job that does not end by itself.
+/// Set to make a job return that otherwise runs forever.
 static STOP: AtomicBool = AtomicBool::new(false);
 /// The CPUs that hold a lock forever: a bit for each.
 static LOCKED: AtomicU64 = AtomicU64::new(0);
-/// How often each CPU was kicked out of user mode.
+/// Number of kicks that ended user mode on each CPU.
 static KICKED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
 /// Runs a CPU that was started for the tests: it serves requests and executes jobs.
@@ -124,7 +124,7 @@ pub fn all_start() -> Outcomes {
     )
 }
 
-/// Starts the other CPUs, if there are any, and occupies each of them differently, forever.
+/// Starts the other CPUs, if there are any, and keeps each of them busy forever, in one of three ways.
 pub fn occupy() {
     if percpu::count() > 1 {
         secondary::start_all_for_tests();
@@ -203,7 +203,7 @@ pub fn shootdowns_cross() -> Outcomes {
     shoot_at_all();
     wait_for_job()?;
     crate::log!("selftest: {} interrupts for shootdowns", count() - before);
-    // At most one interrupt for each target of each shootdown.
+    // A shootdown sends at most one interrupt to each target.
     let cpus = percpu::count() as u64;
     let most = cpus * (cpus - 1) * (ROUNDS + ROUNDS.div_ceil(16));
     check(count() - before <= most, "more interrupts than requests")
@@ -250,7 +250,7 @@ pub fn others_stand_still() -> Outcomes {
     wait_for_job()
 }
 
-/// Stays in user mode, and counts the kicks that interrupt it.
+/// Stays in user mode until the job is stopped, and counts the kicks that interrupt user mode.
 fn wait_in_user_mode() {
     let kicked = &KICKED[own_index()];
     let _ = with_user_memory(&[0xeb, 0xfe], |user| {
@@ -285,8 +285,8 @@ fn kick_all() -> Outcomes {
     Ok(())
 }
 
-/// Writes to the shared page: in user mode on every other CPU, by user copies on the rest. A fault ends an attempt, and
-/// the next one begins.
+/// Writes to the shared page repeatedly: by instructions of user mode on every other CPU, and by user copies on the
+/// rest. A fault ends an attempt, and the next attempt begins.
 fn write_to_shared() {
     user::load(SHARED_ROOT.load(Ordering::Acquire));
     let mut state = UserState::start(user::CODE, user::DATA + 4096);
@@ -306,10 +306,11 @@ fn write_to_shared() {
     user::load(paging::template());
 }
 
-/// Ticks after which the test no longer waits for a CPU that should write.
+/// Ticks after which the test stops waiting for a CPU to write.
 const LATE: u64 = 100;
 
-/// Unmaps the page repeatedly. Once every CPU has invalidated it, its frame must not be written any more.
+/// Unmaps the page repeatedly, and checks that its frame is not written any more once every CPU has invalidated the
+/// translation.
 fn take_away(memory: &UserMemory) -> Outcomes {
     let root = Frame::new((memory.root() / 4096) as u32);
     let targets = CpuSet::from_bits(everybody());
@@ -338,7 +339,7 @@ fn take_away(memory: &UserMemory) -> Outcomes {
         )?;
         written += u64::from(before != last);
         last = before;
-        // On a busy host the other CPUs may not run for a while.
+        // On a busy host the other CPUs can be delayed: wait until they have written.
         let end = clock::now() + TICK * (1 + round % 3);
         let late = end + LATE * TICK;
         while clock::now() < end || counters() == after && clock::now() < late {

@@ -43,7 +43,7 @@ extern "C" fn call_address(address: u64) {
     unsafe { asm!("call {}", in(reg) address, clobber_abi("C")) };
 }
 
-/// Returns whether `access` to `address` raises a page fault with exactly these reasons.
+/// Returns whether `access` to `address` raises a page fault with exactly the error code `reasons`.
 fn is_refused(access: extern "C" fn(u64), address: u64, reasons: u64) -> bool {
     catch(access, address).is_some_and(|caught| {
         caught.vector == u64::from(vector::PAGE_FAULT)
@@ -215,7 +215,7 @@ pub fn heap_refuses() -> Outcomes {
     )
 }
 
-/// Faults in the kernel, without catching the exception.
+/// Writes to the kernel's text, without catching the exception.
 pub fn write_to_text() {
     write_byte(paging::image().text_start);
 }

@@ -1,6 +1,6 @@
-//! The kernel's self-tests on the machine it runs on. The option `selftest=1` runs them instead of a program. Each
-//! prints a line to the log, and the result is exit code 0 if all pass. Other values of the option provoke failures
-//! whose reports the command's tests check.
+//! The kernel's self-tests on the machine it runs on. The option `selftest=1` runs them instead of a program. Each test
+//! prints a line to the log; the exit code is 0 if all pass. Other values of the option provoke failures, for tests of
+//! the command that check the reports.
 
 mod catch;
 mod cpus;
@@ -17,7 +17,7 @@ use memwright_linux::cpio::CpioArchive;
 use crate::host::power_off;
 use crate::{clock, console, log, percpu};
 
-/// The result of a test: what it found wrong, if anything.
+/// The result of a test: `Ok`, or a description of what is wrong.
 type Outcomes = Result<(), &'static str>;
 
 /// A property and the function that checks it.
@@ -136,7 +136,7 @@ pub fn wanted(archive: CpioArchive<'static>) -> Option<Wanted> {
     }
 }
 
-/// Runs what was requested, and powers the machine off.
+/// Runs the self-test `wanted`, and powers the machine off.
 pub fn run(wanted: Wanted) -> ! {
     if wanted != Wanted::Tests {
         cpus::occupy();
@@ -158,7 +158,7 @@ fn tests() -> ! {
     let of_several: &[Test] = if percpu::count() > 1 { &CPU_TESTS } else { &[] };
     for &(name, test) in TESTS.iter().chain(of_several) {
         let outcome = test();
-        // A deadline left by the test would interrupt user mode in a later one.
+        // Clear a deadline that the test left: it would interrupt user mode in a later test.
         clock::set_deadline(None);
         match outcome {
             Ok(()) => {

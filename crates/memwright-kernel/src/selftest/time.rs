@@ -13,7 +13,7 @@ use core::arch::asm;
 const LATE: u64 = 500;
 
 pub fn timer_fires() -> Outcomes {
-    // If the clock counts instructions, a long wait costs nothing: the machine sleeps through it.
+    // If the clock counts instructions, a long wait takes no host time: the clock skips it while all CPUs are halted.
     let long = if clock::counts_nanoseconds() {
         6_000_000_000
     } else {
@@ -46,11 +46,11 @@ pub fn pause_takes_no_time() -> Outcomes {
     )
 }
 
-/// Iterations of a loop, and the most instructions counted around it.
+/// Iterations of a loop, and the most instructions that the tests count in addition to those of the loop.
 const TURNS: u32 = 400_000;
 const AROUND: u64 = 100;
 
-/// Executes two instructions per iteration.
+/// Executes two instructions in each of `turns` iterations.
 #[inline(always)]
 fn count_down(turns: u32) {
     // SAFETY: changes only its own register and the flags.
@@ -59,8 +59,8 @@ fn count_down(turns: u32) {
     }
 }
 
-/// Checks that the report has exactly the length of the longest stretch, without adjacent stretches and without time in
-/// which the clock stood still.
+/// Checks that the report has exactly the length of the longest stretch: without adjacent stretches, and without the
+/// time in which the clock was stopped.
 pub fn longest_stretch_is_told() -> Outcomes {
     let cpu = percpu::current();
     stretch::forget();

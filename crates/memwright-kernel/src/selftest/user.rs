@@ -29,7 +29,7 @@ pub struct UserMemory {
 }
 
 impl UserMemory {
-    /// Allocates it from frames.
+    /// Allocates the root, the tables and the pages from frames.
     pub fn new(code: &[u8]) -> Result<Self, &'static str> {
         let mut pages = [0u64; 6];
         for page in &mut pages {
@@ -74,7 +74,7 @@ impl UserMemory {
         word(self.table, 1).swap(entry, Ordering::SeqCst)
     }
 
-    /// Frees the frames. No CPU has the root loaded.
+    /// Frees the frames. The root must not be loaded on any CPU.
     pub fn release(self) {
         for page in self.pages {
             frames::release(page);
@@ -98,13 +98,13 @@ pub fn with_user_memory(code: &[u8], test: impl FnOnce(&mut UserState) -> Outcom
     outcome
 }
 
-/// Returns a word of a page in the direct map.
+/// Returns word `at` of the page at direct-map address `page`.
 pub fn word(page: u64, at: u64) -> &'static AtomicU64 {
     // SAFETY: `page` is the direct-map address of a page table or of a frame of this test.
     unsafe { &*((page + at * 8) as *const AtomicU64) }
 }
 
-/// Serves no system call: each leaves user mode.
+/// Serves no system call: every call ends user mode.
 extern "C" fn serve_nothing(_: *const ()) -> bool {
     false
 }
@@ -116,15 +116,15 @@ pub fn run(user: &mut UserState) -> Trap {
     unsafe { host::run(user, serve_nothing as *const (), core::ptr::null()) }
 }
 
-/// Serves a system call if `served` is zero, and counts it there.
+/// Counts a system call in `served`, and serves it if it is the first one.
 extern "C" fn serve_one(served: *const AtomicU64) -> bool {
     // SAFETY: `run_two_calls` passes a live counter.
     unsafe { &*served }.fetch_add(1, Ordering::Relaxed) == 0
 }
 
-/// Enters user mode for two system calls, the first of which returns directly. If the clock does not count
-/// instructions, the first call may take so long that the CPU measures its stretch on return. It then leaves user mode
-/// and enters it again.
+/// Enters user mode for two system calls, the first of which returns directly to user mode. If the clock does not count
+/// instructions, the first call can take so long that the CPU measures its stretch on return. The CPU then leaves user
+/// mode and enters it again.
 fn run_two_calls(user: &mut UserState) -> Outcomes {
     let served = AtomicU64::new(0);
     let argument = core::ptr::from_ref(&served).cast();
@@ -251,7 +251,8 @@ pub fn traps_are_told_apart() -> Outcomes {
     })
 }
 
-/// Enters user mode and returns the number of instructions counted there, if the trap is `expected`.
+/// Enters user mode and returns the number of instructions counted there. Fails if user mode does not end with the trap
+/// `expected`.
 fn count(user: &mut UserState, expected: Trap) -> Result<u64, &'static str> {
     let before = HARDWARE.user_instructions();
     let trap = run(user);
@@ -263,8 +264,9 @@ fn count(user: &mut UserState, expected: Trap) -> Result<u64, &'static str> {
     }
 }
 
-/// Tests both entries to user mode and both exits: instructions of the entries and exits must not be counted. With
-/// several CPUs the clock also counts the instructions of the other CPUs, or no instructions at all.
+/// Tests that instructions of the two entries to user mode and of the two exits are not counted as the program's.
+/// Skipped with several CPUs, where the clock also counts the instructions of the other CPUs, and with a clock that
+/// counts no instructions.
 pub fn instructions_are_counted() -> Outcomes {
     if percpu::count() > 1 || !clock::counts_nanoseconds() {
         return Ok(());
@@ -343,7 +345,7 @@ fn set_vector(pattern: &[u64; 4]) {
     unsafe { asm!("vmovdqu ymm5, [{}]", in(reg) pattern, options(nostack, readonly)) };
 }
 
-/// Returns the contents of that register.
+/// Returns the contents of the register that `set_vector` loads.
 fn vector() -> [u64; 4] {
     let mut pattern = [0; 4];
     // SAFETY: as above.
@@ -368,10 +370,11 @@ pub fn extended_state_survives() -> Outcomes {
     check(vector() == [0; 4], "the initial state is not clear")
 }
 
-/// Nanoseconds between two interrupts of a loop. If the clock counts instructions, a CPU keeps its turn for that long.
+/// Nanoseconds between two timer interrupts of `spin`. If the clock counts instructions, a CPU keeps its turn for that
+/// long.
 const TICK: u64 = 1_000_000;
 
-/// For each CPU that spins, the address of the page whose last word announces that.
+/// For each CPU, the address of the page whose last word is set once the CPU spins in user mode; 0 for none.
 static SPINNING: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
 /// Returns whether a CPU has reached the loop of [`spin`].
@@ -380,8 +383,8 @@ pub fn spins(index: usize) -> bool {
     data != 0 && word(data, 511).load(Ordering::Relaxed) != 0
 }
 
-/// Stays in user mode forever. The timer ticks only if CPUs take turns, to pass the turn on. With ticks, a request to
-/// stop the machine often arrives in an interrupt handler.
+/// Stays in user mode forever. The timer ticks only if QEMU runs the CPUs in turn, to end this CPU's turn. With ticks,
+/// a request to stop the machine often arrives in an interrupt handler.
 pub fn spin() {
     // mov byte ptr [rsp - 8], 1; jmp to itself
     let Ok(memory) = UserMemory::new(&[0xc6, 0x44, 0x24, 0xf8, 1, 0xeb, 0xfe]) else {

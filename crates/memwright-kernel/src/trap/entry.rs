@@ -2,16 +2,15 @@
 //!
 //! The entries from user mode store the registers directly in the thread's `UserState` and continue on the stack
 //! pointer that `enter_user` left in the per-CPU data. A trap returns to the caller of `enter_user`. A system call is
-//! served at once, by the function that the caller passed, and user mode then continues unless that function makes
+//! served at once, by the function that the caller passed. User mode then continues unless that function makes
 //! `enter_user` return. If user mode continues, no register other than RAX has changed, so callee-saved registers are
 //! not loaded again. The kernel runs with interrupts disabled, GS pointing at the per-CPU data and AC clear. User-mode
-//! time is measured from the counter reading on the way in to the one on the way out.
+//! time is the difference between the counter reading on entry to user mode and the one on exit from it.
 //!
-//! A shootdown interrupt in user mode is served without saving all registers: only those that a call may change are
-//! saved.
+//! A shootdown interrupt in user mode saves only the registers that a function call may change.
 //!
 //! Double faults, NMIs, machine checks and debug exceptions can occur while GS is the user's. They run on separate
-//! stacks, whose lowest word identifies the CPU.
+//! stacks, whose lowest word has the address of the CPU's data.
 
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -24,19 +23,20 @@ use crate::trap::idt::vector;
 
 /// The vector that [`enter_user`] returns for a system call.
 pub const SYSTEM_CALL: u64 = 256;
-/// The vector that it returns instead of entering user mode, from [`PerCpu::look_at`] on.
+/// The vector that `enter_user` returns instead of entering user mode, once the counter has reached
+/// [`PerCpu::look_at`].
 pub const LOOK: u64 = 257;
 
-/// Flags with which SYSRET may return: the user's arithmetic flags, DF, AC, ID, IF and the constant one. With any other
-/// flag (including TF and RF) the return is by IRET.
+/// Flags with which SYSRET can return: the user's arithmetic flags, DF, AC, ID, IF and the constant one. If any other
+/// flag is set (including TF and RF), IRET returns.
 const FAST_FLAGS: u32 = 0x24_0ed7;
 /// Flags that user mode may have: [`FAST_FLAGS`], TF and RF.
 const USER_FLAGS: u32 = FAST_FLAGS | 0x1_0100;
-/// The bit of RF. A processor sets it in the flags that a fault saves, QEMU only in its later versions, and a return
-/// with it takes the longer path. It matters only to debuggers, so it is cleared: the same run then takes the same path
-/// with every version.
+/// Bit number of RF. When a fault saves the flags, a processor sets this bit, but QEMU does so only in its later
+/// versions, and a return with RF set takes the longer path. RF matters only to debuggers, so it is cleared: the same
+/// run then takes the same path with every version.
 const RESUME_FLAG: u32 = 16;
-/// Interrupts enabled, and the constant bit.
+/// Flags that are always set in user mode: interrupts enabled, and the constant bit.
 const FORCED_FLAGS: u32 = 0x202;
 
 /// Instructions from the counter reading to SYSRET, both included: they count as the kernel's.
@@ -45,8 +45,8 @@ const EXIT_FAST: u64 = 31;
 const EXIT_CALL: u64 = 19;
 /// Additional instructions to IRET.
 const EXIT_MORE: u64 = 2;
-/// Additional instructions for each comparison on a path to IRET that leaves the fast path: two, and one that adds
-/// them.
+/// Additional instructions for each comparison after which a path to IRET leaves the fast path: two, and one that adds
+/// them to the count.
 const EXIT_COMPARED: u64 = 3;
 /// Additional instructions to the IRET that ends an interrupt.
 const EXIT_INTERRUPT: u64 = 11;
@@ -60,7 +60,7 @@ const ENTRY_INVALIDATE: u64 = 18;
 /// Instructions from the counter reading to the IRET of a shootdown interrupt.
 const EXIT_INVALIDATE: u64 = 15;
 
-/// The reason why user mode was left.
+/// The reason why user mode ended.
 #[repr(C)]
 pub struct Left {
     /// The vector, or [`SYSTEM_CALL`].
@@ -71,12 +71,12 @@ pub struct Left {
 
 unsafe extern "C" {
     /// Enters user mode with the registers of `state`. Returns at the next trap other than a system call, or after a
-    /// system call for which `serve`, called with `argument`, returned false. If `serve` returns true, it has changed
-    /// no register but RAX. From [`PerCpu::look_at`] on, the function returns at once.
+    /// system call for which `serve` returned false. `serve` is called with `argument`; if it returns true, it has
+    /// changed no register but RAX. Once the counter has reached [`PerCpu::look_at`], the function returns `LOOK`
+    /// without entering user mode.
     ///
-    /// # Safety
-    /// The current table maps the kernel like the template. Only `serve` uses `state` until the return. `argument` is
-    /// what `serve` expects.
+    /// The current table maps the kernel like the template. Only `serve` accesses `state` until the function returns.
+    /// `argument` is the one that `serve` expects.
     pub fn enter_user(state: *mut UserState, serve: *const (), argument: *const ()) -> Left;
 
     /// Entry point of SYSCALL.
@@ -317,7 +317,7 @@ trap_from_user:
     pop rbp
     ret
 
-    // One stub per vector. The stack then holds: vector, error code, and what the processor pushed.
+    // One stub per vector. After a stub the stack holds: the vector, the error code, and what the processor pushed.
     .balign 64
     .globl trap_stubs
 trap_stubs:
@@ -354,8 +354,8 @@ trap:
     call kernel_trap
     jmp trap_return
 
-    // Another CPU asks this one to forget translations: user mode goes on at once, so only what a call may
-    // change is kept, on the entry stack.
+    // Another CPU requests a TLB invalidation. User mode continues at once, so only the registers that a call may
+    // change are saved, on the entry stack.
 trap_invalidate:
     test byte ptr [rsp + 24], 3
     jz trap
@@ -399,7 +399,7 @@ trap_invalidate:
     add rsp, 16                     // vector and error code
     iretq
 
-    // What may strike while GS is the user's.
+    // Exceptions that can occur while GS is the user's.
 trap_any:
     cld
     clac
@@ -437,7 +437,7 @@ trap_return:
     add rsp, 16                     // vector and error code
     iretq
 
-    // Completes the `TrapFrame` below its own return address.
+    // Completes the `TrapFrame` below the return address of this routine.
 trap_save:
     push rbx
     mov rbx, [rsp + 8]              // where to return

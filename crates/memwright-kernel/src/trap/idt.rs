@@ -1,4 +1,4 @@
-//! The interrupt descriptor table: one gate per vector, which differ only in their stacks.
+//! The interrupt descriptor table: one gate per vector. The gates differ only in their stubs and stacks.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +33,7 @@ pub mod vector {
     pub const INVALIDATE: u8 = 0x24;
     /// Another CPU stops this one, or resumes it.
     pub const HOLD: u8 = 0x25;
-    /// Another CPU ends this one's halt in a wait.
+    /// Another CPU ends a halt of this one.
     pub const WAKE: u8 = 0x26;
     /// First vector of the legacy interrupt controllers, which are masked.
     pub const LEGACY: u8 = 0xe0;

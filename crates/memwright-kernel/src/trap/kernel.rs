@@ -1,7 +1,7 @@
 //! Exceptions and interrupts in the kernel itself.
 //!
 //! Interrupts occur only while a CPU idles, halts in a wait, waits for input or is stopped. Page faults on user
-//! addresses occur only in the user-copy routines. Anything else is a kernel bug and ends the run with a report.
+//! addresses occur only in the user-copy routines. Any other exception is a kernel bug and ends the run with a report.
 
 use memwright_linux::host::InterruptKind;
 
@@ -52,7 +52,7 @@ pub const FAULT_PRESENT: u64 = 1;
 pub const FAULT_RESERVED: u64 = 1 << 3;
 /// Error code of a page fault: an instruction fetch.
 pub const FAULT_FETCH: u64 = 1 << 4;
-/// The page's protection key denies the access.
+/// Error code of a page fault: the page's protection key denies the access.
 pub const FAULT_KEY: u64 = 1 << 5;
 
 /// Called by the entry of [`vector::INVALIDATE`] if the interrupt was taken in user mode.
@@ -61,7 +61,7 @@ extern "C" fn kernel_invalidate() {
     ipi::asked_to_forget(percpu::current());
 }
 
-/// Handles the traps of the entries.
+/// Handles the exceptions and interrupts that the entries receive in the kernel.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_trap(frame: &mut TrapFrame) {
     let cpu = percpu::current();
@@ -86,7 +86,7 @@ extern "C" fn kernel_trap(frame: &mut TrapFrame) {
         vector::INVALIDATE | vector::HOLD | vector::WAKE => {
             ipi::taken(cpu, number);
         }
-        // It only wakes the CPU, which waits for input.
+        // This interrupt only ends the HLT of a CPU that waits for input.
         vector::INPUT => apic::acknowledge(),
         // A debug exception deferred over SYSCALL arrives in the kernel, where it is ignored.
         vector::SPURIOUS | vector::DEBUG => {}

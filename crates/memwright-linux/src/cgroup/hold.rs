@@ -12,18 +12,19 @@ use core::sync::atomic::Ordering;
 
 /// The smallest number of pages to reclaim at a time (`SWAP_CLUSTER_MAX`).
 const AT_LEAST: u64 = 32;
-/// Most rounds of reclaim that do not make the group smaller (`MAX_RECLAIM_RETRIES`).
+/// Most rounds of reclaim after which the charge of the group did not shrink (`MAX_RECLAIM_RETRIES`).
 const MOST_ROUNDS: u32 = 16;
 
-/// Checks the limit of the thread's group. Called before the thread returns to user mode, and during long user copies.
+/// Checks the limit of the thread's group. Called before the thread returns to user mode, and when a user copy has
+/// faulted.
 #[cold]
 #[inline(never)]
 pub(crate) fn look(kernel: &Kernel, thread: &Arc<Thread>) {
     match thread.process.cgroup() {
         None => {
             thread.set_work(Work::CGROUP, false);
-            // The process may have joined a group since the check above, and this call has just cleared the flag that
-            // was set then.
+            // The process may have joined a group after the check above, and the flag that was set then has just been
+            // cleared.
             if thread.process.cgroup().is_some() {
                 thread.set_work(Work::CGROUP, true);
             }
@@ -36,8 +37,8 @@ pub(crate) fn look(kernel: &Kernel, thread: &Arc<Thread>) {
     }
 }
 
-/// Reclaims from a group that is over its limit until it no longer is, as far as possible. `thread` waits for that; it
-/// need not be in the group.
+/// Enforces the limit of a group: reclaims pages until the group is no longer over its limit, and kills a process if
+/// that does not suffice. `thread` waits meanwhile; it need not be in the group.
 pub(crate) fn hold(kernel: &Kernel, thread: &Arc<Thread>, group: &Arc<Cgroup>) {
     let mut least = u64::MAX;
     let mut rounds = 0;
@@ -82,8 +83,8 @@ pub(crate) fn hold(kernel: &Kernel, thread: &Arc<Thread>, group: &Arc<Cgroup>) {
 }
 
 impl Cgroup {
-    /// Reclaims `wanted` pages of the group, starting with those that were not accessed recently. Returns false if none
-    /// can be reclaimed.
+    /// Reclaims `wanted` pages of the group, starting with those that were not accessed recently. Returns false if no
+    /// page can be reclaimed.
     fn send_out(&self, kernel: &Kernel, wanted: u64) -> bool {
         let has = |process: &Process| self.has(process);
         let memcg = Some(self.memcg);

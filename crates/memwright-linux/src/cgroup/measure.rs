@@ -1,4 +1,5 @@
-//! Measures a group: the frames that its processes map and those of objects charged to it, each counted once.
+//! Measures the charge of a group: the frames that its processes map and the frames of objects charged to it, each
+//! counted once.
 
 use super::Cgroup;
 use crate::{Space, kernel::Kernel};
@@ -30,8 +31,8 @@ impl Charge {
 struct Seen(Vec<u64>);
 
 impl Seen {
-    /// Returns how many of the `count` frames from `first` on had not been noted before, and notes them. If there is no
-    /// memory to note them, all are taken as new: the group is overcharged rather than undercharged.
+    /// Returns how many of the `count` frames from `first` on have not been counted before, and marks them as counted.
+    /// If there is no memory for the bitmap, all of them are new: the group is overcharged rather than undercharged.
     fn note(&mut self, first: u64, count: u64) -> u64 {
         let words = (first + count).div_ceil(64) as usize;
         if self.0.try_fill(words, 0).is_err() {
@@ -55,8 +56,7 @@ struct Measuring {
 }
 
 impl Measuring {
-    /// Adds the frames that an entry maps. `shared` says whether the area is shared, and `kind` is the kind of the
-    /// frame.
+    /// Adds the frames that an entry maps. `shared` is whether the area is shared, and `kind` is the kind of the frame.
     fn add(&mut self, page: Present, shared: bool, kind: FrameKind) {
         if page.bits.contains(Bits::BORROWED) {
             return;
@@ -78,7 +78,7 @@ impl Measuring {
             FrameKind::Object if shared => {
                 self.charge.shared += self.seen.note(first, count);
             }
-            // Files, frames without an owner, and the pool, which has its own limits.
+            // Frames of files, frames without an owner, and frames of the hugetlb pool, which has its own limits.
             FrameKind::Object
             | FrameKind::Hole
             | FrameKind::Free
@@ -130,18 +130,18 @@ impl Cgroup {
         measuring.charge
     }
 
-    /// Returns the number of pages ever mapped in the whole system plus those that the group's processes read or wrote
-    /// by system calls. Between two points in time, the group's charge grows by at most as much as this value does.
+    /// Returns the number of pages ever mapped system-wide plus the number that the group's processes read or wrote by
+    /// system calls. Between two points in time, the group's charge grows by at most as much as this value.
     pub(super) fn ever_had(&self, kernel: &Kernel) -> u64 {
         kernel.memory.ever_mapped() + self.called.load(Ordering::Relaxed)
     }
 
-    /// Measures the group and sets the point at which to measure it again: before it can exceed its limit, or its peak
-    /// by much. Returns its charge in pages.
+    /// Measures the group. Sets the value of `ever_had` at which to measure it again, before the charge can exceed the
+    /// limit or exceed the peak by much. Returns the charge in pages.
     pub(crate) fn measure(&self, kernel: &Kernel) -> u64 {
         loop {
             let changes = self.changes.load(Ordering::SeqCst);
-            // Pages that are mapped during the measurement count as mapped after it.
+            // Read this first, so that pages mapped during the measurement count as mapped after it.
             let mapped = self.ever_had(kernel);
             let pages = self.charge(kernel).pages();
             if pages <= self.most() {
@@ -150,7 +150,7 @@ impl Cgroup {
             let room = room(pages, self.peak(), self.most());
             self.look_at
                 .store(mapped.saturating_add(room), Ordering::SeqCst);
-            // The measurement is void if a process joined or the limit changed in the meantime.
+            // Measure again if a process joined or the limit changed in the meantime.
             if self.changes.load(Ordering::SeqCst) == changes {
                 return pages;
             }
@@ -158,7 +158,7 @@ impl Cgroup {
     }
 }
 
-/// Returns how many more pages may be mapped before a group with a charge of `pages` has to be measured again.
+/// Returns how many more pages can be mapped before a group with a charge of `pages` has to be measured again.
 fn room(pages: u64, peak: u64, most: u64) -> u64 {
     let notable = peak.max(pages) + (pages / 8).max(64);
     most.min(notable).saturating_sub(pages)

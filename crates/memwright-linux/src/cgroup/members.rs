@@ -36,7 +36,7 @@ impl Process {
         group.map_or(Memcg::NOBODY, |group| group.memcg)
     }
 
-    /// Puts a new process, none of whose threads runs yet, in the group of its parent.
+    /// Puts a new process into the group of its parent. No thread of the new process runs yet.
     ///
     /// # Locks
     /// The caller holds the lock of the process table.
@@ -55,12 +55,13 @@ impl Process {
         self.mark_threads();
     }
 
-    /// Makes the threads of the process check the limit of the group.
+    /// Sets the work flag by which the threads of the process check the limit of their group.
     fn mark_threads(&self) {
         self.each_thread(|thread| thread.set_work(Work::CGROUP, true));
     }
 
-    /// Adds the faults of the process since it joined its group to the group's count. Each fault is added once.
+    /// Adds the faults that the process has had since it joined its group, or since the last call, to the count of the
+    /// group.
     pub(crate) fn settle_faults(&self, kernel: &Kernel) {
         let now = faults(&self.total_usage(kernel));
         let mut membership = self.membership.lock();
@@ -105,14 +106,14 @@ impl Cgroup {
 /// Moves a process to a group, or to the root.
 ///
 /// # Errors
-/// `ENODEV` if the group is gone.
+/// `ENODEV` if the group was removed.
 pub(crate) fn enter(
     kernel: &Kernel,
     process: &Process,
     group: Option<Arc<Cgroup>>,
 ) -> Result<(), Errno> {
     let usage = process.total_usage(kernel);
-    // The lock keeps the group from being removed and new processes from being created.
+    // The lock keeps other threads from removing the group and from creating processes.
     let tasks = kernel.tasks.lock();
     if let Some(group) = &group {
         kernel.cgroups.get(group.id).ok_or(Errno::ENODEV)?;

@@ -1,4 +1,4 @@
-//! Groups of processes with memory limits: cgroup v2 with one level of groups (Linux 7.2
+//! Groups of processes with memory limits: cgroup v2 with one level of groups below the root (Linux 7.2
 //! Documentation/admin-guide/cgroup-v2.rst).
 //!
 //! ```text
@@ -6,16 +6,16 @@
 //! hold.rs     enforcing the limit
 //! ```
 //!
-//! A group is charged for the frames that its processes map: private memory, and shared memory mapped by a shared
-//! mapping, each frame once. It is also charged for in-memory files that one of its processes was the first to write by
-//! a system call. Pages of other files in private mappings, page tables and the kernel's own memory are not charged.
-//! The charge of a process moves with it to another group. Files stay charged to the group that wrote them, and swap
+//! A group is charged for the frames that its processes map: private memory, and shared memory in shared mappings, each
+//! frame once. It is also charged for pages of in-memory files that were first written by a system call of one of its
+//! processes. Pages of other files in private mappings, page tables and the kernel's own memory are not charged. When a
+//! process moves to another group, its charge moves with it. Files stay charged to the group that wrote them, and swap
 //! slots to the group that swapped the pages out.
 //!
 //! Mapping and unmapping pages updates no counter of a group, so a process outside all groups pays nothing. On return
-//! to user mode, a thread in a group checks how many pages were mapped system-wide, or read and written by the group's
-//! system calls. The group is measured only if it may have passed its limit. Any excess is then reclaimed before the
-//! thread continues.
+//! to user mode, a thread in a group checks how many pages were mapped system-wide, and how many the group's system
+//! calls read and wrote. The thread measures the group only if these numbers allow the group to be over its limit. It
+//! then reclaims any excess before it continues.
 
 mod hold;
 mod measure;
@@ -65,7 +65,7 @@ pub struct Cgroup {
     most: AtomicU64,
     /// Swap limit in slots.
     most_slots: AtomicU64,
-    /// Value of `ever_had` up to which the group cannot be over its limit.
+    /// While `ever_had` is at most this value, the group cannot be over its limit.
     look_at: AtomicU64,
     /// Pages that system calls of its processes read from or wrote to in-memory files.
     called: AtomicU64,
@@ -102,7 +102,7 @@ impl Cgroup {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// Sets the memory limit in pages. A caller that lowers it then enforces it with [`hold()`].
+    /// Sets the memory limit in pages. A caller that lowers the limit enforces it afterwards with [`hold()`].
     pub(crate) fn set_most(&self, pages: u64) {
         self.most.store(pages, Ordering::Relaxed);
         self.look_soon();
@@ -116,8 +116,8 @@ impl Cgroup {
     /// Sets the swap limit in slots. Slots over the limit stay in use.
     pub(crate) fn set_most_slots(&self, kernel: &Kernel, slots: u64) {
         self.most_slots.store(slots, Ordering::Relaxed);
-        // The lock keeps the group from being removed; the swap owner of a removed group may already belong to another
-        // group.
+        // The lock keeps other threads from removing the group: the swap owner of a removed group can already belong to
+        // another group.
         let _tasks = kernel.tasks.lock();
         if kernel.cgroups.get(self.id).is_some() {
             kernel.memory.swap().limit_memcg(self.memcg, slots);
@@ -155,7 +155,7 @@ impl Cgroup {
     }
 }
 
-/// Iterates over the living processes for which `wanted` holds, by id.
+/// Iterates over the living processes for which `wanted` holds, in order of id.
 pub(crate) fn living<F: Fn(&Process) -> bool>(
     kernel: &Kernel,
     wanted: F,
@@ -165,7 +165,7 @@ pub(crate) fn living<F: Fn(&Process) -> bool>(
     kernel.tasks.filter(lives)
 }
 
-/// Adds the ids of living processes for which `wanted` holds to `batch`, from `first` on, until it is full.
+/// Adds the ids of living processes for which `wanted` holds, from id `first` on, to `batch` until it is full.
 pub(crate) fn note_living(
     kernel: &Kernel,
     first: u64,
@@ -212,7 +212,8 @@ impl Cgroups {
     /// Creates a group.
     ///
     /// # Errors
-    /// `EEXIST`, `EINVAL` for a name of several lines, `EAGAIN` when there are too many, `ENOMEM`.
+    /// `EEXIST` if a group has the name, `EINVAL` for a name that contains a line break, `EAGAIN` if there are too many
+    /// groups, `ENOMEM`.
     pub(crate) fn make(&self, kernel: &Kernel, name: &[u8]) -> Result<(), Errno> {
         if name.contains(&b'\n') {
             return Err(Errno::EINVAL);
@@ -239,7 +240,7 @@ impl Cgroups {
     /// Removes a group.
     ///
     /// # Errors
-    /// `EBUSY` while a process is in it, `ENODEV` if there is none.
+    /// `EBUSY` while a process is in the group, `ENODEV` if there is no group with this number.
     pub(crate) fn remove(&self, kernel: &Kernel, id: u32) -> Result<(), Errno> {
         let removed = {
             let tasks = kernel.tasks.lock();

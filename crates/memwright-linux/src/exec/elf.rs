@@ -1,4 +1,4 @@
-//! Plans the loading of an ELF file. The code is pure: it uses no file and no address space.
+//! Plans the loading of an ELF file from its headers, without access to the file or an address space.
 
 use crate::errno::Errno;
 use alloc::vec::Vec;
@@ -108,8 +108,8 @@ impl Plan {
             .map_or(0, |segment| segment.address & !(PAGE - 1))
     }
 
-    /// Returns the range of the code, before the load bias: from the first executable segment to the end of the last
-    /// one's contents (`load_elf_binary` in `fs/binfmt_elf.c` of Linux 7.2).
+    /// Returns the range of the code, before the load bias: from the start of the first executable segment to the end
+    /// of the contents of the last executable segment (`load_elf_binary` in `fs/binfmt_elf.c` of Linux 7.2).
     pub fn code(&self) -> Range<u64> {
         let code = || {
             let all = self.segments.iter();
@@ -122,8 +122,8 @@ impl Plan {
         start.unwrap_or(0)..end.unwrap_or(0)
     }
 
-    /// Returns the range of the initialised data, before the load bias: from the start of the last segment to the end
-    /// of the contents of all segments.
+    /// Returns the range of the initialised data, before the load bias: from the start of the last segment to the
+    /// largest end of any segment's contents.
     pub fn data(&self) -> Range<u64> {
         let all = || self.segments.iter();
         let start = all().map(|segment| segment.address).max();
@@ -196,7 +196,7 @@ pub fn plan(header: Header, headers: &[u8], file_size: u64) -> Result<Plan, ElfE
         match entry.p_type {
             PT_LOAD if entry.p_memsz > 0 => add_segment(&mut plan, &entry, file_size)?,
             PT_INTERP if plan.interpreter.is_none() => {
-                // A path with its NUL.
+                // The length of a path with its NUL.
                 if !(2..=4096).contains(&entry.p_filesz) {
                     return Err(ElfError::Malformed);
                 }

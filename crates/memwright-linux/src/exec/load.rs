@@ -77,7 +77,7 @@ fn place(
     mapped.map(|_| ()).map_err(map_errno)
 }
 
-/// Finds a gap for a complete image by mapping and unmapping a reservation.
+/// Returns the address of a gap for a complete image, found by mapping and unmapping a reservation.
 fn find_room(kernel: &Kernel, space: &Space, plan: &Plan) -> Result<u64, Errno> {
     let length = plan.end() - plan.start();
     let slack = plan.alignment - PAGE;

@@ -1,6 +1,7 @@
 //! `execve`: replaces the program of a process.
 //!
-//! The new address space is complete before the old one is changed, so a failure leaves the caller as it was.
+//! The new address space is built completely before the old one is changed, so a failure leaves the calling process
+//! unchanged.
 
 mod elf;
 mod load;
@@ -42,7 +43,8 @@ const SCRIPTS_MAX: usize = 5;
 const FIRST_BYTES: usize = 256;
 /// Longest single argument or environment string in bytes (`MAX_ARG_STRLEN`).
 pub const STRING_MAX: usize = 131_072;
-/// Bytes below the initial stack pointer that the stack area covers from the start (`setup_arg_pages`: 128 KiB).
+/// Size in bytes of the stack area below the initial stack pointer, before the stack grows (`setup_arg_pages`: 128
+/// KiB).
 const STACK_AHEAD: u64 = 131_072;
 
 /// The reason why a program cannot be executed.
@@ -62,14 +64,14 @@ impl From<Errno> for ExecError {
     }
 }
 
-/// Returns the most bytes of strings and string pointers under a stack limit: a quarter of the limit, at least 128 KiB
-/// and at most 6 MiB (`bprm_stack_limits` of Linux 7.2).
+/// Returns the most bytes that strings and their pointers can occupy under a stack limit: a quarter of the limit, at
+/// least 128 KiB and at most 6 MiB (`bprm_stack_limits` of Linux 7.2).
 pub fn strings_limit(stack_limit: u64) -> u64 {
     (stack_limit / 4).clamp(128 << 10, 6 << 20)
 }
 
-/// Returns the most bytes of strings that are left next to the pointers for `counts` argument and environment strings
-/// (`bprm_stack_limits`). At least one argument pointer is counted.
+/// Returns the most bytes that the strings can occupy in addition to the pointers to them. `counts` has the numbers of
+/// argument and environment strings (`bprm_stack_limits`). At least one argument pointer is counted.
 ///
 /// # Errors
 /// `E2BIG` if the pointers alone fill the limit.
@@ -101,14 +103,14 @@ pub struct Request {
 pub fn execute(context: &Context<'_>, mut request: Request) -> Result<(), ExecError> {
     context.check_heap()?;
     if request.arguments.count() == 0 {
-        // As in Linux since 5.18, a program always gets a name, which may be empty.
+        // Like Linux since 5.18: a program always gets at least one argument, which can be empty.
         request.arguments.end(0).map_err(|_| Errno::ENOMEM)?;
     }
     let stack_limit = context.process().limits.lock().get(Resource::Stack).current;
     let counts = [&request.arguments, &request.environment].map(|strings| strings.count() as u64);
     let room = strings_room(stack_limit, counts)?;
     let file = find_program(context, &mut request)?;
-    // The arguments now include a script's interpreter.
+    // The arguments now include those that a script's `#!` line added.
     let size = request.arguments.size() + request.environment.size();
     if size + request.path.len() as u64 + 1 > room {
         return Err(Errno::E2BIG.into());
@@ -279,7 +281,7 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
     map_stack(kernel, &space, &stack, contents, plan.executable_stack)?;
     let end = plan.end().wrapping_add(bias);
     let heap = if plan.header.relocatable && interpreter.is_none() {
-        // The heap of a static PIE program must not collide with mappings.
+        // Keep the heap of a static PIE program away from mappings.
         layouts.program
     } else {
         end
@@ -350,11 +352,11 @@ fn map_stack(
     })
 }
 
-/// Terminates the other threads of the process, waits until they have exited, and gives the caller the id of the
-/// process (`de_thread` of Linux 7.2, `fs/exec.c`).
+/// Terminates the other threads of the process, waits until they have exited, and makes the calling thread the leader
+/// of the process (`de_thread` of Linux 7.2, `fs/exec.c`).
 ///
 /// # Errors
-/// `EAGAIN` if the process is exiting or another of its threads is in `execve`; the caller then exits as well.
+/// `EAGAIN` if the process is exiting or another of its threads is in `execve`. The calling thread then exits as well.
 fn become_only_thread(context: &Context<'_>) -> Result<(), Errno> {
     let (kernel, process, thread) = (context.kernel, context.process(), context.thread);
     {
@@ -386,7 +388,7 @@ fn become_only_thread(context: &Context<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Commits to the new program. This is the point of no return.
+/// Switches the process to the new program. From here on, `execve` cannot fail.
 fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
     let kernel: &'static Kernel = context.kernel;
     let process = context.process();
@@ -397,8 +399,8 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
     crate::memory::note_peak(process);
     crate::futex::release(kernel, context.thread);
     let old = {
-        // The lock keeps the process from being moved to another group, which would set the swap owner on the old
-        // address space.
+        // The lock keeps other threads from moving the process to another cgroup, which would set the swap owner on the
+        // old address space.
         let _tasks = kernel.tasks.lock();
         process.replace_space(loaded.space.clone(), loaded.image)
     };
@@ -414,7 +416,7 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
         state.alternate_stack = AlternateStack::default();
         state.saved_mask = None;
         if signals.is_traced(context.thread) {
-            // The tracer's notification (`ptrace_event` of Linux 7.2 without `PTRACE_O_TRACEEXEC`).
+            // The SIGTRAP that notifies the tracer (`ptrace_event` of Linux 7.2 without `PTRACE_O_TRACEEXEC`).
             let trap = SignalInfo::kernel(Signal::SIGTRAP);
             signals.thread(context.thread).pending.add(SignalInfo {
                 code: code::SI_USER,
@@ -431,7 +433,7 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
     kernel.probes.executed(context.thread);
 }
 
-/// Unshares the descriptor table and closes the descriptors marked close-on-exec.
+/// Unshares the descriptor table and closes the descriptors that are marked close-on-exec.
 fn own_files(context: &Context<'_>) {
     let process = context.process();
     let files = context.files();

@@ -20,8 +20,8 @@ pub enum FirstLine<'a> {
     Script(Script<'a>),
 }
 
-/// Parses the first line of a file from its first bytes (`load_script` of Linux 7.2, `fs/binfmt_script.c`). A path that
-/// does not end within them is refused; an argument is truncated.
+/// Parses the first line of a file from its first bytes (`load_script` of Linux 7.2, `fs/binfmt_script.c`). An
+/// interpreter path that does not end within `bytes` is refused; an argument that does not is truncated.
 pub fn parse(bytes: &[u8]) -> FirstLine<'_> {
     let Some(rest) = bytes.strip_prefix(b"#!") else {
         return FirstLine::Other;

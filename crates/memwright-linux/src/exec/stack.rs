@@ -176,9 +176,9 @@ impl StackPlan {
 /// Number of bytes that one call of `store` writes.
 const TOGETHER: usize = 4096;
 
-/// Collects output into pieces of one page.
+/// Collects the output, and passes it to `store` in pieces of at most `TOGETHER` bytes.
 struct Writer<F> {
-    /// Address up to which everything is stored.
+    /// Address up to which the output has been stored.
     address: u64,
     waiting: Vec<u8>,
     store: F,

@@ -4,11 +4,11 @@ use crate::paged::Paged;
 use alloc::vec::Vec;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// A list of NUL-terminated strings. A program may pass up to 6 MiB of them, so they are stored in blocks of at most a
+/// A list of NUL-terminated strings. A program can pass up to 6 MiB of them, so they are stored in blocks of at most a
 /// page.
 #[derive(Default)]
 pub struct Strings {
-    /// Strings in front of all others: those that a `#!` line put in place of the first argument.
+    /// Strings in front of all others: a `#!` line replaces the first argument with them.
     front: Vec<Vec<u8>>,
     /// The bytes of all other strings, concatenated.
     bytes: Paged<u8>,
@@ -87,7 +87,7 @@ impl Strings {
         Ok(())
     }
 
-    /// Returns the number of strings in `bytes` that are skipped, and their length.
+    /// Returns the number of strings in `bytes` that are skipped, and their total length in bytes.
     fn left_out(&self) -> (usize, usize) {
         match self.lengths.get(0) {
             Some(&first) if self.first_replaced => (1, first as usize),

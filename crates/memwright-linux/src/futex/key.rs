@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use memwright::{Rights, object::Object};
 use memwright_table::{PAGE_SIZE, VirtAddr};
 
-/// The threads that may wait for a word and wake its waiters.
+/// The threads that can wait for a word and wake its waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// Threads of one address space (`FUTEX_PRIVATE_FLAG`).
@@ -15,20 +15,20 @@ pub(crate) enum Scope {
     Shared,
 }
 
-/// Identifies a word: equal for the same word, different for different ones (`union futex_key` of Linux 7.2,
-/// `include/linux/futex.h`). As in Linux, a private and a shared call never refer to the same word.
+/// Identifies a word: keys are equal for the same word and differ for different words (`union futex_key` of Linux 7.2,
+/// `include/linux/futex.h`). As on Linux, the keys of a private and a shared call always differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     /// A word in an address space, in a private call.
     Private { space: usize, address: u64 },
     /// A word of anonymous memory in an address space, in a shared call.
     Anonymous { space: usize, address: u64 },
-    /// A word of an object, independent of where it is mapped.
+    /// A word of an object, regardless of the address at which the object is mapped.
     Object { object: usize, position: u64 },
 }
 
 impl Key {
-    /// Returns the bucket of its waiters.
+    /// Returns the number of the bucket for the waiters of the key.
     pub(super) fn bucket(self) -> u32 {
         let (identity, place) = match self {
             Self::Private { space, address } | Self::Anonymous { space, address } => {
@@ -49,7 +49,7 @@ pub(super) struct Found {
     pub(super) object: Option<Arc<dyn Object<M>>>,
 }
 
-/// Returns the key of the word at `address` (`get_futex_key` of Linux 7.2, `kernel/futex/core.c`). `write` says that a
+/// Returns the key of the word at `address` (`get_futex_key` of Linux 7.2, `kernel/futex/core.c`). `write` is whether a
 /// shared call will change the word.
 ///
 /// # Errors
@@ -89,7 +89,7 @@ fn shared(space: &Space, identity: usize, address: u64, write: bool) -> Result<F
         if write && !writable {
             return None;
         }
-        // There is no page, and so no word, beyond the end of an object.
+        // Beyond the end of an object there are no pages.
         let missing = |object: &Arc<dyn Object<M>>| !object.contains(area.offset_of(page));
         if area.object().is_some_and(missing) {
             return None;
@@ -110,7 +110,7 @@ fn shared(space: &Space, identity: usize, address: u64, write: bool) -> Result<F
                 })
             }
             Some(_) => Some(anonymous(identity, address)),
-            // Anonymous memory that no thread can write never changes.
+            // A word of anonymous memory that no thread can write never changes, so it has no key.
             None => writable.then(|| anonymous(identity, address)),
         }
     });

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Waiters are queued in buckets by the hash of their key, in order of arrival. A waiter compares the word and enters
-//! the bucket under the bucket's lock. A thread that changes the word afterwards wakes under the same lock, so no
-//! wakeup is lost. User memory is read under the lock by an access whose faults are not resolved. After a fault, the
+//! the bucket under the bucket's lock. A thread that changes the word afterwards wakes waiters under the same lock, so
+//! no wakeup is lost. User memory is read under the lock by an access whose faults are not resolved. After a fault, the
 //! lock is released, the page is faulted in, and the operation starts again (like `kernel/futex/` of Linux 7.2).
 
 mod key;
@@ -44,10 +44,10 @@ const BUCKETS: usize = 256;
 /// One waiting thread.
 struct Waiter {
     key: Key,
-    /// A wakeup applies if its bits intersect with these.
+    /// A wakeup applies to the waiter if the bits of the wakeup intersect with these.
     bits: u32,
     thread: Arc<Thread>,
-    /// Keeps the key's object alive, so that its address is not reused.
+    /// A reference that keeps the key's object alive, so that its address is not reused.
     object: Option<Arc<dyn Object<M>>>,
 }
 
@@ -95,8 +95,8 @@ impl Futexes {
         lock_with_room_for(waiters, more, |queue| queue)
     }
 
-    /// Locks the buckets of two keys; the second only if it differs from the first. Both locks have the same rank, so
-    /// the higher bucket is only tried while the lower one is held.
+    /// Locks the buckets of two keys; a single lock if both are the same bucket. Both locks have the same rank, so the
+    /// lock of the higher bucket is only tried while that of the lower one is held.
     fn lock_two(
         &self,
         first: u32,
@@ -115,7 +115,7 @@ impl Futexes {
                 };
             }
             drop(low);
-            // Wait for the higher one without holding any lock.
+            // Wait for the higher bucket's lock without holding any lock.
             drop(self.lock(first.max(second)));
         }
     }
@@ -127,8 +127,8 @@ struct Held {
     object: Option<Arc<dyn Object<M>>>,
 }
 
-/// What has left a bucket under its lock and is handled after it is released. There is always room for one waiter; room
-/// for more is allocated while no lock is held.
+/// References of waiters that were taken out of a bucket under its lock and are handled after the lock is released.
+/// There is always room for one waiter; room for more is allocated while no lock is held.
 #[derive(Default)]
 struct Left {
     first: Option<Held>,
@@ -140,7 +140,7 @@ impl Left {
         self.first.is_none() || self.others.len() < self.others.capacity()
     }
 
-    /// Makes room for `waiters` entries, if there is memory.
+    /// Makes room for `waiters` entries, at most `TOGETHER`. If there is no memory, the list keeps its capacity.
     fn make_room(&mut self, waiters: u32) {
         /// Keeps the list in one block of moderate size.
         const TOGETHER: usize = 1024;
@@ -158,8 +158,7 @@ impl Left {
         }
     }
 
-    /// Takes the references of a waiter that leaves its bucket to be woken. The caller has made sure that there is
-    /// room.
+    /// Takes the references of a waiter that leaves its bucket to be woken. The caller has checked that there is room.
     fn take(&mut self, waiter: &mut Waiter) {
         waiter.thread.futex.leave();
         self.add(Held {
@@ -180,14 +179,15 @@ impl Left {
     }
 }
 
-/// How many waiters were taken out of a bucket, and how many more would have been if there had been room.
+/// The number of waiters that were taken out of a bucket, and the number that stayed in it for lack of room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Taken {
     now: u32,
     later: u32,
 }
 
-/// Takes up to `most` waiters for `key` whose bits intersect with `bits` out of their bucket.
+/// Takes up to `most` waiters for `key` whose bits intersect with `bits` out of their bucket, as far as `left` has
+/// room. The waiters that stay for lack of room count towards `most`.
 fn take_waiters(queue: &mut Queue, key: Key, bits: u32, most: u32, left: &mut Left) -> Taken {
     let mut taken = Taken::default();
     if !queue.is_empty() {

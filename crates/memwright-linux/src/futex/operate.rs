@@ -25,7 +25,7 @@ enum Comparison {
     GreaterOrEqual,
 }
 
-/// The fourth argument of the call (`futex_atomic_op_inuser` of Linux 7.2,
+/// The operation and the comparison that the last argument of the call encodes (`futex_atomic_op_inuser` of Linux 7.2,
 /// `kernel/futex/waitwake.c`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Operation {
@@ -81,7 +81,7 @@ impl Change {
         }
     }
 
-    /// Changes the word atomically. Returns its old value, or `None` if it cannot be accessed now.
+    /// Changes the word atomically. Returns its old value; `None` if the access faults, which is not resolved.
     fn make(self, host: &dyn Host, address: u64, operand: u32) -> Option<u32> {
         let mut old = host.user_peek32(address)?;
         loop {
@@ -109,11 +109,12 @@ impl Comparison {
 }
 
 /// Changes the word at `second` and wakes up to `most` waiters of the word at `first`. If the comparison holds for the
-/// second word's old value, wakes up to `most_second` of its waiters too. Returns the number of woken threads
-/// (`futex_wake_op` of Linux 7.2, `kernel/futex/waitwake.c`).
+/// old value of the second word, also wakes up to `most_second` waiters of the second word. Returns the number of woken
+/// threads (`futex_wake_op` of Linux 7.2, `kernel/futex/waitwake.c`).
 ///
 /// # Errors
-/// `ENOSYS` for an unknown operation, and after the change for an unknown comparison; `EINVAL`, `EFAULT`.
+/// `ENOSYS` for an unknown operation; `ENOSYS` for an unknown comparison, after the word was changed; `EINVAL`,
+/// `EFAULT`.
 pub(crate) fn wake_and_operate(
     context: &Context<'_>,
     [first, second]: [u64; 2],
@@ -132,7 +133,7 @@ pub(crate) fn wake_and_operate(
         let (mut queue, mut other) = kernel.futexes.lock_two(one.key.bucket(), two.key.bucket());
         let Some(old) = change.make(kernel.host, second, operation.operand) else {
             drop((queue, other));
-            // Faults in the page for writing without changing the word.
+            // This faults the page in for writing and leaves the word unchanged.
             kernel
                 .host
                 .user_compare_exchange32(second, 0, 0)
@@ -252,7 +253,7 @@ mod tests {
             (Comparison::Greater, false, false, true),
             (Comparison::GreaterOrEqual, false, true, true),
         ] {
-            // Signed: all ones is less than 0.
+            // The comparison is signed: all ones is less than 0.
             assert_eq!(comparison.holds(u32::MAX, 0), below);
             assert_eq!(comparison.holds(0, 0), equal);
             assert_eq!(comparison.holds(1, 0), above);

@@ -9,9 +9,9 @@ use linux_raw_sys::general as raw;
 /// Most entries of a robust list that are visited (`ROBUST_LIST_LIMIT`).
 const ROBUST_MAX: u32 = raw::ROBUST_LIST_LIMIT;
 
-/// Marks the robust locks that the thread holds with `FUTEX_OWNER_DIED` and wakes one waiter of each. Then, if the
-/// address space has other users, stores 0 in the word set by `set_tid_address` or `CLONE_CHILD_CLEARTID` and wakes one
-/// of its waiters (`mm_release` of Linux 7.2, `kernel/fork.c`).
+/// Marks the robust locks that the thread holds with `FUTEX_OWNER_DIED` and wakes one waiter of each. If the address
+/// space has other users, also stores 0 in the word set by `set_tid_address` or `CLONE_CHILD_CLEARTID` and wakes one
+/// waiter of that word (`mm_release` of Linux 7.2, `kernel/fork.c`).
 ///
 /// Called by the thread itself on exit and in `execve`, while it still runs in the address space and is still one of
 /// the threads of its process.
@@ -35,7 +35,7 @@ pub(crate) fn release(kernel: &Kernel, thread: &Arc<Thread>) {
             thread,
             space: &space,
         };
-        // A list that cannot be read any further is abandoned.
+        // If an entry cannot be read, the walk ends there.
         let _ = end.walk(head);
     }
     if clears && check_range(word, 4).is_ok() {
@@ -49,7 +49,7 @@ pub(crate) fn release(kernel: &Kernel, thread: &Arc<Thread>) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     address: u64,
-    /// The entry is of a lock with priority inheritance, whose waiters are not queued here.
+    /// The entry belongs to a lock with priority inheritance. Waiters of such locks are not queued here.
     inherits: bool,
 }
 
@@ -64,18 +64,18 @@ fn entry(pointer: u64) -> Entry {
 /// The list cannot be read, or an entry has an invalid address.
 struct Broken;
 
-/// What happens to a lock's word when the thread exits.
+/// The change to a lock's word when the thread exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Death {
     /// Nothing: the thread does not own the lock.
     Nothing,
-    /// The lock was being released: the wakeup may not have happened.
+    /// A waiter is woken: the thread was releasing the lock, and may not have woken one yet.
     Wake,
     /// The word is set to this value.
     Mark(u32),
 }
 
-/// Decides what to do with a lock by its word (`handle_futex_death` of Linux 7.2, `kernel/futex/core.c`).
+/// Returns the change to a lock's word (`handle_futex_death` of Linux 7.2, `kernel/futex/core.c`).
 fn death(word: u32, owner: u32, pending: bool, inherits: bool) -> Death {
     if pending && !inherits && word == 0 {
         Death::Wake
@@ -104,7 +104,7 @@ impl RobustEnd<'_> {
     }
 
     /// Walks the robust list. `struct robust_list_head` at `head` consists of the first entry, the distance from an
-    /// entry to its word, and the entry that is being added or removed (`exit_robust_list` of Linux 7.2).
+    /// entry to its lock's word, and the entry that is being added or removed (`exit_robust_list` of Linux 7.2).
     fn walk(&self, head: u64) -> Result<(), Broken> {
         let mut next = entry(self.read(head)?);
         let distance = self.read(head.wrapping_add(8))?;
@@ -113,7 +113,7 @@ impl RobustEnd<'_> {
             if next.address == head {
                 break;
             }
-            // Read before the lock is released: its next owner may free it.
+            // Read the next entry before releasing the lock: the lock's next owner may free this entry.
             let after = self.read(next.address);
             if next.address != pending.address {
                 self.end(next, distance, false)?;
@@ -157,7 +157,7 @@ impl RobustEnd<'_> {
     }
 
     fn wake(&self, address: u64) {
-        // A word without a key cannot have waiters.
+        // If the word has no key, it cannot have waiters.
         let _ = wake(self.kernel, self.space, address, Scope::Shared, 1, ANY);
     }
 }

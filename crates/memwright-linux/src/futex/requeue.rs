@@ -21,11 +21,11 @@ pub(crate) struct RequeueRequest {
     pub(crate) wake: u32,
     /// The number of further waiters to move.
     pub(crate) requeue: u32,
-    /// The value that the first word must have, if it matters.
+    /// The value that the first word must have; `None` if it is not checked.
     pub(crate) value: Option<u32>,
 }
 
-/// What happens to one waiter.
+/// What the operation does to one waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Wake,
@@ -33,7 +33,8 @@ enum Fate {
     Stay,
 }
 
-/// Decides about the next waiter after `seen` others. Both counts are small enough for the sum not to overflow.
+/// Returns what happens to the next waiter after `seen` other waiters. Both counts are small enough for the sum not to
+/// overflow.
 fn fate(seen: u64, wake: u32, requeue: u32) -> Fate {
     if seen >= u64::from(wake) + u64::from(requeue) {
         Fate::Stay
@@ -44,11 +45,11 @@ fn fate(seen: u64, wake: u32, requeue: u32) -> Fate {
     }
 }
 
-/// Wakes the first waiters of a word and moves the next ones to another word. Returns the number of both
-/// (`futex_requeue` of Linux 7.2, `kernel/futex/requeue.c`).
+/// Wakes the first waiters of a word and moves the next ones to another word. Returns the number of waiters woken or
+/// moved (`futex_requeue` of Linux 7.2, `kernel/futex/requeue.c`).
 ///
 /// # Errors
-/// `EAGAIN` if the first word has another value, `EINVAL` for negative counts, `EFAULT`, `ENOMEM`.
+/// `EAGAIN` if the first word does not have the expected value, `EINVAL` for negative counts, `EFAULT`, `ENOMEM`.
 pub(crate) fn requeue(context: &Context<'_>, request: &RequeueRequest) -> Result<u64, Errno> {
     if (request.wake as i32) < 0 || (request.requeue as i32) < 0 {
         return Err(Errno::EINVAL);
@@ -109,10 +110,10 @@ pub(crate) fn requeue(context: &Context<'_>, request: &RequeueRequest) -> Result
     }
 }
 
-/// Most waiters for which room is made at a time in the other bucket.
+/// Most waiters for which room is made in the other bucket at a time.
 const TOGETHER: usize = 1024;
 
-/// One pass over a bucket, under its lock and that of the other bucket. Waiters for which there is no room are left for
+/// One pass over a bucket, under its lock and that of the other bucket. Waiters for which there is no room stay for
 /// another pass.
 struct Round<'a> {
     from: &'a Found,
@@ -121,9 +122,9 @@ struct Round<'a> {
     requeue: u32,
     /// Number of waiters that were woken or moved.
     seen: u64,
-    /// Number of waiters still to be woken: the first ones left.
+    /// Number of waiters that stayed and are still to be woken. They precede those still to be moved.
     wake_later: u32,
-    /// Number of waiters still to be moved.
+    /// Number of waiters that stayed and are still to be moved.
     move_later: u32,
 }
 
@@ -162,7 +163,7 @@ impl<'a> Round<'a> {
         });
     }
 
-    /// Moves a waiter to the second word. Returns whether it stays in its bucket.
+    /// Moves a waiter to the second word. Returns whether the waiter stays in its bucket.
     fn move_on(&mut self, waiter: &mut Waiter, other: Option<&mut Queue>, left: &mut Left) -> bool {
         let full = other
             .as_ref()

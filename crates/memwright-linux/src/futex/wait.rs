@@ -11,9 +11,9 @@ use crate::{
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// The number of the bucket in which a thread waits, if any.
+/// The number of the bucket in which a thread waits, or none.
 ///
-/// It is changed under the lock of that bucket. A thread that wakes the waiter clears it first.
+/// It changes under the lock of that bucket. A thread that wakes the waiter clears it before the wakeup.
 #[derive(Debug, Default)]
 pub struct FutexPlace(AtomicU32);
 
@@ -43,19 +43,19 @@ pub struct WaitRequest {
     pub(crate) address: u64,
     /// The value that the word must have for the thread to wait.
     pub(crate) value: u32,
-    /// A wakeup applies if its bits intersect with these.
+    /// A wakeup applies to the thread if the bits of the wakeup intersect with these.
     pub(crate) bits: u32,
-    /// The threads that may wake it.
+    /// The threads that can wake the thread.
     pub(crate) scope: Scope,
     /// Deadline by the host's clock.
     pub(crate) deadline: Option<u64>,
 }
 
-/// Waits until woken (`futex_wait` of Linux 7.2, `kernel/futex/waitwake.c`).
+/// Waits for a wakeup of the word at `address` (`futex_wait` of Linux 7.2, `kernel/futex/waitwake.c`).
 ///
 /// # Errors
-/// `EAGAIN` if the word has another value, `ETIMEDOUT`, `EINVAL`, `EFAULT`, `ENOMEM`. An interrupted call returns
-/// `ERESTARTSYS`, or `ERESTART_RESTARTBLOCK` if it has a deadline.
+/// `EAGAIN` if the word does not have the expected value, `ETIMEDOUT`, `EINVAL`, `EFAULT`, `ENOMEM`. An interrupted
+/// call returns `ERESTARTSYS`, or `ERESTART_RESTARTBLOCK` if it has a deadline.
 pub(crate) fn wait(context: &Context<'_>, request: WaitRequest) -> Result<u64, Errno> {
     if request.bits == 0 {
         return Err(Errno::EINVAL);
@@ -68,7 +68,7 @@ pub(crate) fn wait(context: &Context<'_>, request: WaitRequest) -> Result<u64, E
         return Ok(0);
     };
     if !withdraw(kernel, thread) {
-        // Woken after the wait was interrupted.
+        // The thread was woken after its wait was interrupted.
         return Ok(0);
     }
     let Some(deadline) = request.deadline else {
@@ -81,7 +81,7 @@ pub(crate) fn wait(context: &Context<'_>, request: WaitRequest) -> Result<u64, E
     Err(Errno::ERESTART_RESTARTBLOCK)
 }
 
-/// Compares the word and enters the bucket, both under the bucket's lock.
+/// Checks that the word has the expected value and enters the bucket, both under the bucket's lock.
 fn enter(context: &Context<'_>, request: &WaitRequest) -> Result<(), Errno> {
     let (host, futexes) = (context.kernel.host, &context.kernel.futexes);
     loop {
@@ -117,7 +117,7 @@ fn withdraw(kernel: &Kernel, thread: &Arc<Thread>) -> bool {
     while let Some(bucket) = thread.futex.bucket() {
         let waiter = {
             let mut queue = kernel.futexes.lock(bucket);
-            // The thread may have been requeued or woken before this thread took the lock.
+            // The thread may have been requeued or woken before it took the lock.
             if thread.futex.bucket() != Some(bucket) {
                 continue;
             }
@@ -126,7 +126,7 @@ fn withdraw(kernel: &Kernel, thread: &Arc<Thread>) -> bool {
             let position = queue.iter().position(at);
             position.map(|position| queue.remove(position))
         };
-        // The object is released without holding the lock.
+        // Release the object without holding the lock.
         drop(waiter);
         return true;
     }

@@ -7,8 +7,8 @@ use alloc::sync::Arc;
 /// Bits that intersect with those of every waiter (`FUTEX_BITSET_MATCH_ANY`).
 pub(crate) const ANY: u32 = u32::MAX;
 
-/// Wakes up to `most` threads that wait for the word at `address` of `space` with bits that intersect with `bits`.
-/// Returns the number of woken threads. As on Linux, at least one is woken even if `most` is 0 (`futex_wake` of Linux
+/// Wakes up to `most` threads that wait for the word at `address` of `space` and whose bits intersect with `bits`.
+/// Returns the number of woken threads. As on Linux, one thread is woken even if `most` is 0 (`futex_wake` of Linux
 /// 7.2, `kernel/futex/waitwake.c`).
 ///
 /// # Errors

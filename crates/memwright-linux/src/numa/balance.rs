@@ -2,8 +2,8 @@
 //! `kernel/sched/fair.c`, `task_tick_numa`).
 //!
 //! Like the scan for huge pages, this one is a deadline. Each time it expires, it sets NUMA hints in a part of the
-//! memory of those processes that are due. Processes whose hints revealed nothing new are due less often. No deadline
-//! is set on a machine with one node, or while balancing is off.
+//! memory of the processes that are due. A process whose hints revealed nothing new is due less often. No deadline is
+//! set on a machine with one node, or while balancing is off.
 
 use crate::{
     abi::MILLISECOND,
@@ -33,7 +33,7 @@ pub struct Balancing {
 }
 
 impl Balancing {
-    /// Creates the scan; it is enabled if there are several nodes.
+    /// Creates the scan. Balancing is on if there are several nodes.
     #[must_use]
     pub fn new(nodes: usize) -> Arc<Self> {
         Arc::new_cyclic(|own| Self {
@@ -82,7 +82,7 @@ impl Balancing {
     /// Sets the next deadline, if the scan runs.
     pub fn wake(&self, kernel: &Kernel) {
         let nodes = kernel.memory.frames().topology().nodes();
-        // If there is no memory for the deadline, the scan rests until the next call.
+        // If there is no memory for the deadline, the scan does not run until the next call.
         let _ = self.next.set(kernel, &self.own, || {
             let goes_on = self.is_on() && nodes > 1;
             goes_on.then_some(u64::from(self.period()) * MILLISECOND)

@@ -10,11 +10,11 @@ use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use memwright::{PlaceMode, PlacePolicy, PolicyId};
 use memwright_table::{Chooser, CpuId, NodeChoice, NodeSet};
 
-/// The nodes from which a thread allocates its pages, unless the area has a policy.
+/// The memory policy of a thread, which applies where the area has no policy.
 #[derive(Debug, Default)]
 pub struct ThreadPlacement {
     id: AtomicU16,
-    /// Number of pages that were interleaved.
+    /// Number of pages that were interleaved so far.
     turn: AtomicU64,
 }
 
@@ -24,12 +24,12 @@ impl ThreadPlacement {
         memory.placement(PolicyId::from_bits(self.id.load(Ordering::Relaxed)))
     }
 
-    /// Returns the number of pages that were interleaved.
+    /// Returns the number of pages that were interleaved so far.
     pub(crate) fn turn(&self) -> u64 {
         self.turn.load(Ordering::Relaxed)
     }
 
-    /// Takes over the policy of the parent thread.
+    /// Copies the policy of the parent thread `maker`.
     pub(crate) fn inherit(&self, maker: &Self) {
         self.id
             .store(maker.id.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -80,7 +80,7 @@ pub(crate) fn set_policy(context: &Context<'_>, policy: Option<PlacePolicy>) -> 
     Ok(())
 }
 
-/// Returns the node for the next page after `turn` interleaved pages, if the policy interleaves.
+/// Returns the node for the next page after `turn` interleaved pages; `None` if the policy does not interleave.
 pub(crate) fn advance(policy: &PlacePolicy, turn: u64, all: NodeSet) -> Option<u8> {
     match policy.mode {
         PlaceMode::Interleave | PlaceMode::WeightedInterleave => {

@@ -7,7 +7,8 @@ use memwright::{AreaFlags, Rights, space::Area};
 use memwright_table::{OutOfMemory, VirtAddr};
 
 impl Probes {
-    /// Adds a probe. The breakpoint is set wherever its process maps the place, now and on later mappings.
+    /// Adds a probe. Its breakpoint is set at all addresses at which its process maps the probe's place, now and after
+    /// later mappings.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -20,7 +21,7 @@ impl Probes {
         Ok(())
     }
 
-    /// Removes a probe, and its breakpoint from the memory of all processes: forks have inherited it.
+    /// Removes a probe, and its breakpoint from the memory of all processes, because a fork copies the breakpoint.
     pub(crate) fn unset(&self, kernel: &Kernel, probe: &Arc<Probe>) {
         self.leave(probe);
         let place = Place {
@@ -36,7 +37,7 @@ impl Probes {
                     let mut first = [0];
                     let read = space.read_forced(at, &mut first);
                     if read.is_ok() && first[0] == BREAKPOINT {
-                        // Memory that was unmapped in the meantime has no breakpoint.
+                        // If the memory was unmapped in the meantime, there is no breakpoint to remove.
                         let _ = space.write_forced(at, &probe.instruction[..1]);
                     }
                 });
@@ -57,8 +58,8 @@ impl Probes {
     }
 }
 
-/// Sets the breakpoint wherever the place is mapped. It is omitted where there is no memory for a private copy of the
-/// page.
+/// Sets the breakpoint at all addresses at which the place is mapped. Skips an address if there is no memory for a
+/// private copy of the page.
 fn install(space: &Arc<Space>, probe: &Probe) {
     each_address(space, probe, |at| {
         let _ = space.write_forced(at, &[BREAKPOINT]);
@@ -98,7 +99,8 @@ fn extent(area: &Area<M>) -> (u64, u64) {
     (area.offset_of(area.start()) * 4096, pages * 4096)
 }
 
-/// Returns whether the area is code that its process cannot write (Linux 7.2 `kernel/events/uprobes.c`, `valid_vma`).
+/// Returns whether the area is code that its process cannot write, which is where breakpoints are set (Linux 7.2
+/// `kernel/events/uprobes.c`, `valid_vma`).
 fn takes_probes(area: &Area<M>) -> bool {
     !area.is_shared()
         && !area.flags().contains(AreaFlags::HUGETLB)
@@ -106,7 +108,7 @@ fn takes_probes(area: &Area<M>) -> bool {
         && !area.rights().contains(Rights::WRITE)
 }
 
-/// Returns the place in a file that is mapped at an address, if the area may have breakpoints.
+/// Returns the place in a file that is mapped at an address; `None` if the area there cannot have breakpoints.
 pub(super) fn place_of(space: &Space, address: u64) -> Option<Place> {
     space.find(VirtAddr::new(address), |area| {
         let start = area.start().address().as_u64();

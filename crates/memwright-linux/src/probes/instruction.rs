@@ -11,12 +11,12 @@ pub(super) const LONGEST: usize = 15;
 pub(crate) enum Refused {
     /// These bytes are not an instruction.
     Invalid,
-    /// The instruction depends on its own address or traps: at another address its effect would differ.
+    /// The instruction depends on its own address, or it traps. At another address its effect would differ.
     Bound,
 }
 
-/// Returns the length of an instruction that has the same effect at any address. Fewer instructions are accepted than
-/// by Linux, which rewrites or emulates some of the others (Linux 7.2 `arch/x86/kernel/uprobes.c`,
+/// Returns the length of the first instruction in `code`, if it has the same effect at any address. Linux accepts more
+/// instructions, because it rewrites or emulates some of the others (Linux 7.2 `arch/x86/kernel/uprobes.c`,
 /// `arch_uprobe_analyze_insn`).
 ///
 /// # Errors

@@ -1,10 +1,11 @@
-//! Uprobes: breakpoints in the code of files that count how often a thread passes them (Linux 7.2
+//! Uprobes: breakpoints in the code of files, which count how often a thread executes an instruction (Linux 7.2
 //! `kernel/events/uprobes.c`).
 //!
-//! A probe belongs to a place in a file. Wherever the process of its thread maps that place as private code, the first
-//! byte of the instruction is replaced by a breakpoint, in a private page of the process ([`install`]). A thread that
-//! hits the breakpoint single-steps a copy of the instruction at another address and continues after the breakpoint
-//! ([`step`]). The breakpoint is never removed for the step, so no other thread can pass unnoticed.
+//! A probe belongs to an offset in a file. Wherever the process of the probe's thread maps that offset as private code,
+//! the first byte of the instruction is replaced by a breakpoint, in a private page of the process ([`install`]). A
+//! thread that hits the breakpoint single-steps a copy of the instruction at another address and continues after the
+//! breakpoint ([`step`]). The breakpoint is not removed for the step, so it counts every thread that executes the
+//! instruction.
 
 mod install;
 mod instruction;
@@ -27,25 +28,25 @@ use memwright_table::{OutOfMemory, TryPush};
 /// The first byte of a breakpoint, INT3.
 const BREAKPOINT: u8 = 0xcc;
 
-/// A place in a file, and the thread whose passes are counted there.
+/// An offset in a file, and the thread whose executions of the instruction there are counted.
 pub struct Probe {
     file: Arc<OpenFile>,
     offset: u64,
     instruction: [u8; LONGEST],
     length: usize,
-    /// The thread that is counted.
+    /// The id of the thread that is counted.
     thread: u32,
-    /// The process whose memory contains the breakpoint.
+    /// The id of the process whose memory contains the breakpoint.
     pub(crate) process: u32,
     hits: AtomicU64,
     enabled: AtomicBool,
 }
 
 impl Probe {
-    /// Creates a probe at `offset` of a file; `code` is the code at that offset.
+    /// Creates a probe at `offset` of a file. `code` has the bytes at that offset.
     ///
     /// # Errors
-    /// If the instruction cannot be executed at another address or is invalid.
+    /// One of `Refused`: the instruction is invalid or cannot be executed at another address.
     pub(crate) fn new(
         file: Arc<OpenFile>,
         offset: u64,
@@ -76,7 +77,7 @@ impl Probe {
         self.identity() == place.file && self.offset == place.offset
     }
 
-    /// Returns how often the thread has passed.
+    /// Returns the number of times that the thread has hit the probe.
     pub(crate) fn hits(&self) -> u64 {
         self.hits.load(Ordering::Relaxed)
     }
@@ -92,7 +93,7 @@ impl Probe {
     }
 }
 
-/// A place in a file.
+/// An offset in a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Place {
     file: ObjectIdentity,
@@ -142,13 +143,13 @@ impl Probes {
         rest.find(|probe| probe.process == process).cloned()
     }
 
-    /// Returns the first probe at a place.
+    /// Returns the first probe at `place`.
     fn first_at(&self, place: Place) -> Option<Arc<Probe>> {
         let list = self.list.lock();
         list.iter().find(|probe| probe.stands_at(place)).cloned()
     }
 
-    /// Calls `act` for each probe at a place, under the lock of the list.
+    /// Calls `act` for each probe at `place`, under the lock of the list.
     fn each_at(&self, place: Place, act: impl FnMut(&Arc<Probe>)) {
         let list = self.list.lock();
         list.iter()

@@ -1,4 +1,4 @@
-//! Single-steps the instruction under a breakpoint at another address.
+//! Single-steps a copy of the instruction at a breakpoint.
 
 use super::{Probes, install::place_of};
 use crate::{arch::x86_64::regs::TRAP_FLAG, context::Context, process::Thread};
@@ -6,14 +6,14 @@ use core::sync::atomic::Ordering;
 use memwright::{MapRequest, Rights};
 use memwright_table::VirtAddr;
 
-/// The state of a thread that executes an instruction at another address.
+/// The state of a thread that executes a copy of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stepping {
     /// Address of the breakpoint.
     at: u64,
     /// Address of the copy.
     copy: u64,
-    /// The trap flag was set before, so the step also has to raise its trap.
+    /// The program had set the trap flag, so the step must also raise the program's trap.
     traps: bool,
 }
 
@@ -21,8 +21,8 @@ pub(crate) struct Stepping {
 const PAGE: u64 = 4096;
 
 impl Probes {
-    /// Handles a breakpoint trap. Returns whether the breakpoint belongs to a probe; the thread then continues with the
-    /// copy.
+    /// Handles a breakpoint trap. Returns whether the breakpoint belongs to a probe. If so, the thread continues with
+    /// the copy of the instruction.
     #[cold]
     pub(crate) fn met(&self, context: &Context<'_>) -> bool {
         if !self.exist() {
@@ -53,15 +53,15 @@ impl Probes {
         true
     }
 
-    /// Handles a trap after one instruction. Returns whether that instruction was a copy and the trap has no other
-    /// cause.
+    /// Handles a trap after one instruction. Returns whether the instruction was a copy and the program itself did not
+    /// request the trap.
     #[cold]
     pub(crate) fn stepped(&self, context: &Context<'_>) -> bool {
         let Some(stepping) = context.thread.stepping.lock().take() else {
             return false;
         };
         let mut regs = context.state().regs;
-        // As on Linux, each iteration of a repeated instruction passes the breakpoint.
+        // As on Linux, each iteration of a repeated instruction hits the breakpoint.
         regs.rip = regs.rip - stepping.copy + stepping.at;
         if !stepping.traps {
             regs.rflags &= !TRAP_FLAG;
@@ -79,7 +79,7 @@ impl Probes {
         !stepping.traps
     }
 
-    /// Undoes a pending step before a signal is delivered. The step is repeated after the signal.
+    /// Undoes a pending step before a signal is delivered. The thread hits the breakpoint again after the signal.
     pub(crate) fn rewind(context: &Context<'_>) {
         let Some(stepping) = context.thread.stepping.lock().take() else {
             return;
@@ -92,7 +92,8 @@ impl Probes {
         context.replace_registers(regs);
     }
 
-    /// Forgets the page for copies, which `execve` has unmapped, and sets the breakpoints in the new program.
+    /// Handles `execve`, which has unmapped the page for copies: forgets that page, and sets the breakpoints in the new
+    /// program.
     pub(crate) fn executed(&self, thread: &Thread) {
         thread.copy_page.store(0, Ordering::Relaxed);
         if self.exist() {

@@ -3,8 +3,8 @@
 use crate::errno::Errno;
 
 flags! {
-    /// The capabilities that are checked here. Others are stored and reported without a name. The numbers are those of
-    /// `linux/capability.h`.
+    /// The capabilities that the kernel checks have names. All other bits are stored and returned without a name. The
+    /// numbers are those of `linux/capability.h`.
     #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
     pub struct Capabilities: u64 {
         /// Bypass file permissions (`CAP_DAC_OVERRIDE`).
@@ -15,7 +15,7 @@ flags! {
         const SET_GROUP = 1 << 6;
         /// Change user ids arbitrarily (`CAP_SETUID`).
         const SET_USER = 1 << 7;
-        /// Pass on capabilities that the process does not have (`CAP_SETPCAP`).
+        /// Pass on capabilities that the process itself does not have (`CAP_SETPCAP`).
         const SET_PERMITTED = 1 << 8;
         /// Lock any amount of memory (`CAP_IPC_LOCK`).
         const LOCK_MEMORY = 1 << 14;
@@ -41,11 +41,11 @@ impl Capabilities {
     pub const FULL: Self = Self::from_bits_retain((1 << (Self::LAST + 1)) - 1);
 }
 
-/// The capability sets of a process. Sets that matter only for `execve` of files with capabilities are omitted: there
-/// are no such files.
+/// The capability sets of a process. Sets that matter only for `execve` of files with capabilities are omitted, because
+/// no file has capabilities.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CapabilitySets {
-    /// Capabilities that the process may make effective.
+    /// Capabilities that the process is allowed to make effective.
     pub permitted: Capabilities,
     /// Capabilities that permission checks use.
     pub effective: Capabilities,
@@ -95,9 +95,9 @@ impl CapabilitySets {
         Ok(())
     }
 
-    /// Adjusts the sets to a change of user ids (`cap_emulate_setxuid`). If none of the three ids stays 0, both sets
-    /// are cleared. If the effective id stops being 0, the effective set is cleared; if it becomes 0, all permitted
-    /// capabilities become effective.
+    /// Adjusts the sets after a change of user ids (`cap_emulate_setxuid`). If one of the three ids was 0 and none is
+    /// now, the permitted and the effective set are cleared. If the effective id changes from 0, the effective set is
+    /// cleared; if it changes to 0, all permitted capabilities become effective.
     pub fn change_user(&mut self, before: [u32; 3], after: [u32; 3]) {
         let is_root = |ids: [u32; 3]| ids.contains(&0);
         if is_root(before) && !is_root(after) {
@@ -114,7 +114,7 @@ impl CapabilitySets {
         }
     }
 
-    /// Adjusts the sets to `execve` (`cap_bprm_creds_from_file`): root gets all capabilities, other users get none.
+    /// Updates the sets for `execve` (`cap_bprm_creds_from_file`): root gets all capabilities, other users get none.
     pub fn execute(&mut self, real: u32, effective: u32) {
         self.permitted = if real == 0 || effective == 0 {
             Capabilities::FULL

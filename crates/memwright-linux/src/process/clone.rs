@@ -20,7 +20,7 @@ flags! {
         const SIGHAND = raw::CLONE_SIGHAND as u64;
         /// Store a descriptor for the child in the parent's memory.
         const PIDFD = raw::CLONE_PIDFD as u64;
-        /// Trace the child if the caller is traced: without effect here.
+        /// Trace the child if the caller is traced. Without effect here.
         const PTRACE = raw::CLONE_PTRACE as u64;
         /// The parent waits until the child releases the address space.
         const VFORK = raw::CLONE_VFORK as u64;
@@ -28,7 +28,7 @@ flags! {
         const PARENT = raw::CLONE_PARENT as u64;
         /// Create a thread in the caller's process.
         const THREAD = raw::CLONE_THREAD as u64;
-        /// Share the semaphore undo list: threads of a process always do, processes never.
+        /// Share the semaphore undo list. Ignored: the threads of a process always share it, and processes never do.
         const SYSVSEM = raw::CLONE_SYSVSEM as u64;
         /// Set the thread pointer.
         const SETTLS = raw::CLONE_SETTLS as u64;
@@ -38,11 +38,11 @@ flags! {
         const CHILD_CLEARTID = raw::CLONE_CHILD_CLEARTID as u64;
         /// Ignored by Linux.
         const DETACHED = raw::CLONE_DETACHED as u64;
-        /// Keep a tracer from tracing the child automatically: without effect here.
+        /// Keep a tracer from tracing the child automatically. Without effect here.
         const UNTRACED = raw::CLONE_UNTRACED as u64;
         /// Store the child's id in the child's memory.
         const CHILD_SETTID = raw::CLONE_CHILD_SETTID as u64;
-        /// Share the I/O context: without effect, as there is none.
+        /// Share the I/O context. Without effect here: there is none.
         const IO = raw::CLONE_IO as u64;
         /// Reset signal handlers to the default.
         const CLEAR_SIGHAND = 0x1_0000_0000;
@@ -68,11 +68,11 @@ pub struct CloneRequest {
     pub exit_signal: u64,
 }
 
-/// Creates a thread or a process. Returns its id in the parent.
+/// Creates a thread or a process. Returns the id of the new thread or process.
 ///
 /// # Errors
-/// `EINVAL` for invalid flags, `EAGAIN` at a limit or without a free id, `ENOMEM`, and `ERESTARTNOINTR` if a signal is
-/// pending, which is then delivered first.
+/// `EINVAL` for invalid flags, `EPERM` for a thread pointer outside user memory, `EAGAIN` at a limit or without a free
+/// id, `ENOMEM`, and `ERESTARTNOINTR` if a signal is pending, which is then delivered first.
 pub fn clone(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno> {
     check(request.flags, request.exit_signal)?;
     if request.flags.contains(CloneFlags::SETTLS) && request.thread_pointer >= USER_END {
@@ -90,8 +90,8 @@ pub fn clone(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno
     }
 }
 
-/// Checks the flags: refuses what Linux refuses (`copy_process` of Linux 7.2, `kernel/fork.c`), and descriptors of
-/// single threads, which are not supported.
+/// Checks the flags. Refuses combinations that Linux refuses (`copy_process` of Linux 7.2, `kernel/fork.c`), and pidfds
+/// of single threads, which are not supported.
 fn check(flags: CloneFlags, exit_signal: u64) -> Result<(), Errno> {
     let has = |flag| flags.contains(flag);
     let impossible = has(CloneFlags::THREAD) && !has(CloneFlags::SIGHAND)
@@ -107,7 +107,7 @@ fn check(flags: CloneFlags, exit_signal: u64) -> Result<(), Errno> {
     }
 }
 
-/// Enforces `RLIMIT_NPROC`: the number of threads that a user other than root may have. A zombie counts as one.
+/// Enforces `RLIMIT_NPROC`, the limit on the threads of a user other than root. A zombie counts as one thread.
 fn check_process_limit(context: &Context<'_>) -> Result<(), Errno> {
     let process = context.process();
     {

@@ -1,9 +1,9 @@
 //! `RLIMIT_CPU`: SIGXCPU at the soft limit and every second from then on, SIGKILL at the hard limit
 //! (`check_process_timers` of Linux 6.18, `kernel/time/posix-cpu-timers.c`).
 //!
-//! Linux compares the CPU time of a process at each tick. Here a deadline is set for the earliest time at which the
-//! process can reach the limit, which assumes that it runs on all CPUs. If it has used less when the deadline expires,
-//! the next one is set in the same way.
+//! Linux compares the CPU time of a process with the limit at each tick. Here a deadline is set for the earliest time
+//! at which the process can reach the limit, assuming that it runs on all CPUs. If the process has used less CPU time
+//! when the deadline expires, the next deadline is set in the same way.
 
 use super::{INFINITY, Limit, Process, Resource};
 use crate::{
@@ -18,12 +18,12 @@ use memwright_table::OutOfMemory;
 /// Shortest time between two checks, in nanoseconds: a tick of Linux with `CONFIG_HZ=250`.
 const TICK: u64 = 4 * MILLISECOND;
 
-/// The action that a limit requires.
+/// The action that the limit requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// There is no limit.
     Unlimited,
-    /// Nothing: the process may use this many nanoseconds more.
+    /// Nothing: the process can use this many more nanoseconds.
     Within(u64),
     /// Send SIGXCPU and raise the soft limit to this many seconds.
     Warn(u64),
@@ -103,15 +103,16 @@ impl Process {
 }
 
 impl Expiry for Process {
-    /// Checks whether the process has reached its limit.
+    /// Handles the expiration of the deadline: checks whether the process has reached its limit, and acts accordingly.
     fn expire(self: Arc<Self>, kernel: &Kernel) {
         let used = self.cpu_time(kernel);
         let lives = !self.signals.lock().threads.is_empty();
         let cpus = kernel.scheduler.all_cpus().len().into();
         let mut verdict = Verdict::Unlimited;
-        // There is memory for the new deadline: that of the expired one.
+        // There is memory for the new deadline: the expired one has freed it.
         let _ = self.set_cpu_deadline(kernel, || {
-            // Runs within the deadline's lock: a limit set in the meantime sets the deadline again afterwards.
+            // This runs under the deadline's lock, so a thread that sets the limit at the same time sets the deadline
+            // again afterwards.
             let mut limits = self.limits.lock();
             verdict = judge(limits.get(Resource::Cpu), used);
             let left = match verdict {

@@ -11,17 +11,17 @@ pub struct Ids {
     pub real: u32,
     /// The effective id: the one that permission checks use.
     pub effective: u32,
-    /// The saved id: a value that the effective id may return to.
+    /// The saved id: the effective id can be set to it.
     pub saved: u32,
-    /// The id for access to files.
+    /// The id that checks of file access use.
     pub file: u32,
 }
 
-/// "No change" in calls that take several ids.
+/// The argument for "no change" in calls that take several ids.
 pub const UNCHANGED: u32 = u32::MAX;
 
 impl Ids {
-    /// Returns whether an unprivileged process may take the id.
+    /// Returns whether an unprivileged process is allowed to change to the id.
     fn has(&self, id: u32) -> bool {
         id == self.real || id == self.effective || id == self.saved
     }
@@ -29,7 +29,7 @@ impl Ids {
     /// Implements `setuid` and `setgid` (`__sys_setuid` of Linux 7.2, `kernel/sys.c`).
     ///
     /// # Errors
-    /// `EINVAL` for an invalid id, `EPERM` without privilege if the id is none of the process's own.
+    /// `EINVAL` for an invalid id, `EPERM` if the process is not privileged and the id is none of its own.
     pub fn set(&mut self, id: u32, privileged: bool) -> Result<(), Errno> {
         if id == UNCHANGED {
             return Err(Errno::EINVAL);
@@ -53,7 +53,7 @@ impl Ids {
     /// Implements `setreuid` and `setregid`.
     ///
     /// # Errors
-    /// `EPERM`.
+    /// `EPERM` if the process is not privileged and an id is none of those that it is allowed to set.
     pub fn set_two(&mut self, real: u32, effective: u32, privileged: bool) -> Result<(), Errno> {
         let real_allowed = real == self.real || real == self.effective;
         if !privileged
@@ -79,7 +79,7 @@ impl Ids {
     /// Implements `setresuid` and `setresgid`.
     ///
     /// # Errors
-    /// `EPERM`.
+    /// `EPERM` if the process is not privileged and an id is none of its own.
     pub fn set_three(&mut self, ids: [u32; 3], privileged: bool) -> Result<(), Errno> {
         if !privileged && ids.iter().any(|id| *id != UNCHANGED && !self.has(*id)) {
             return Err(Errno::EPERM);
@@ -94,7 +94,7 @@ impl Ids {
         Ok(())
     }
 
-    /// Implements `setfsuid` and `setfsgid`: returns the previous id. A refused change is not reported.
+    /// Implements `setfsuid` and `setfsgid`: returns the previous id. Returns it also if the change is refused.
     pub fn set_file(&mut self, id: u32, privileged: bool) -> u32 {
         let before = self.file;
         if id != UNCHANGED && (privileged || self.has(id) || id == before) {
@@ -129,7 +129,7 @@ impl Credentials {
         self.capabilities.effective.contains(capabilities)
     }
 
-    /// Changes the user ids and adjusts the capabilities.
+    /// Changes the user ids by calling `change`, and adjusts the capabilities.
     ///
     /// # Errors
     /// Those of `change`.
@@ -145,7 +145,8 @@ impl Credentials {
         Ok(result)
     }
 
-    /// Returns whether the process may send signals to a process with the ids `other` (`kill_ok_by_cred` of Linux 7.2).
+    /// Returns whether the process is allowed to send signals to a process with the user ids `other` (`kill_ok_by_cred`
+    /// of Linux 7.2).
     pub fn may_signal(&self, other: &Ids) -> bool {
         self.has(Capabilities::SIGNAL)
             || [self.user.effective, self.user.real]
@@ -153,9 +154,10 @@ impl Credentials {
                 .any(|id| *id == other.saved || *id == other.real)
     }
 
-    /// Returns whether the process may inspect a process with the credentials `other`, for example its memory
-    /// (`ptrace_may_access` of Linux 7.2 with `PTRACE_MODE_READ_FSCREDS`, `kernel/ptrace.c`). It may if all ids of the
-    /// other process are its own and it has all the other's capabilities, or if it has `CAP_SYS_PTRACE`.
+    /// Returns whether the process is allowed to inspect a process with the credentials `other`, for example its memory
+    /// (`ptrace_may_access` of Linux 7.2 with `PTRACE_MODE_READ_FSCREDS`, `kernel/ptrace.c`). It is if all ids of the
+    /// other process equal its own ids for file access and it has all capabilities of the other process, or if it has
+    /// `CAP_SYS_PTRACE`.
     pub fn may_look_into(&self, other: &Self) -> bool {
         let same = |mine: &Ids, theirs: &Ids| {
             [theirs.real, theirs.effective, theirs.saved] == [mine.file; 3]
@@ -165,7 +167,7 @@ impl Credentials {
         (own && covered) || self.has(Capabilities::TRACE)
     }
 
-    /// Adjusts the credentials to `execve`.
+    /// Updates the credentials for `execve`.
     pub fn after_exec(&mut self) {
         for ids in [&mut self.user, &mut self.group] {
             ids.saved = ids.effective;

@@ -13,14 +13,14 @@ use crate::{
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-/// Terminates a process with this status: each of its threads exits when it next handles signals. An earlier status is
-/// kept.
+/// Terminates a process with this status: each of its threads exits when it next handles signals. If the process is
+/// exiting already, the earlier status is kept.
 pub fn end_group(kernel: &Kernel, process: &Arc<Process>, status: ExitStatus) {
     begin_end(kernel, &mut process.signals.lock(), status);
 }
 
-/// Takes a thread off all lists. The exit of the last thread terminates the process. Afterwards the thread may only
-/// call [`leave`](crate::scheduler::Scheduler::leave).
+/// Removes a thread from its process and all lists. The exit of the last thread terminates the process. Afterwards the
+/// thread must only call [`leave`](crate::scheduler::Scheduler::leave).
 pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitStatus) {
     let process = &thread.process;
     thread.ends.store(true, Ordering::Relaxed);
@@ -29,7 +29,7 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
     let (end, stop, traced) = {
         let mut signals = process.signals.lock();
         let traced = signals.find(thread).and_then(|state| state.traced.take());
-        // Within the lock, so that a sum over the process's usage counts the thread exactly once.
+        // Add this under the lock, so that a sum over the process's usage counts the thread exactly once.
         process
             .usage
             .add(&kernel.scheduler.usage_of(kernel, thread));
@@ -37,12 +37,12 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
             .threads
             .retain(|(other, _)| !Arc::ptr_eq(other, thread));
         if signals.threads.is_empty() {
-            // The status is that of the last thread, unless the whole process was killed (`synchronize_group_exit` of
-            // Linux 7.2, `kernel/exit.c`).
+            // The status is that of the last thread, unless the complete process was killed (`synchronize_group_exit`
+            // of Linux 7.2, `kernel/exit.c`).
             let status = *signals.group_exit.get_or_insert(status);
             (Some(status), None, traced)
         } else {
-            // The last thread counts until the process is reaped.
+            // The last thread counts for its user until the process is reaped.
             process.user().threads.remove(1);
             let unserved = signals.pending.set();
             signals.retarget(kernel, unserved);
@@ -86,8 +86,8 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
         let mut tasks = kernel.tasks.lock();
         let orphans = tasks.orphan_children(process.id);
         let parent = tasks.members.get(&process.parent());
-        // Within the lock: a parent that does not want the zombie never sees it, on any CPU (`exit_notify` of Linux
-        // 7.2, `kernel/exit.c`).
+        // Decide under the lock: if the parent does not want a zombie, it never finds one, on any CPU (`exit_notify` of
+        // Linux 7.2, `kernel/exit.c`).
         let wanted = parent.is_some_and(|parent| waits_for_ended(&parent.process, signal));
         if let Some(member) = tasks.members.get_mut(&process.id).filter(|_| wanted) {
             member.life = Life::Zombie(status);
@@ -125,14 +125,15 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
     }
 }
 
-/// Releases the descriptor table. The last process that uses it closes all descriptors.
+/// Releases the descriptor table. If no other process uses the table, all descriptors are closed.
 pub(super) fn release_files(kernel: &Kernel, process: &Process) {
     if let Some(files) = process.take_files() {
         files.release(kernel, process);
     }
 }
 
-/// Moves a child of an exited process to the reaper. A zombie is reaped at once.
+/// Makes the reaper the parent of a child of an exited process, and sends the child its parent-death signal. Reaps a
+/// zombie at once.
 fn adopt(kernel: &Kernel, parent: &Process, orphan: &Arc<Process>) {
     let number = orphan.parent_death_signal.load(Ordering::SeqCst);
     if let Some(signal) = Signal::new(number.into()) {

@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
 use memwright_table::{TryPush, VirtAddr};
 
-/// Creates a process. Returns its id in the parent.
+/// Creates a process. Returns the id of the new process.
 ///
 /// # Errors
 /// `EAGAIN` without a free id, `ENOMEM`, `EMFILE` and `EFAULT` for the descriptor of the child, `ERESTARTNOINTR` if the
@@ -50,14 +50,14 @@ pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Re
     drop(thread);
     if request.flags.contains(CloneFlags::VFORK) {
         let returned = || (!child.borrows_space()).then_some(());
-        // Returns early only if the parent is killed.
+        // The wait ends early only if the parent is killed.
         let queues = [&child.space_returned];
         let _ = kernel.wait(context.thread, &queues, None, Interest::Fatal, returned);
     }
     Ok(child.id.into())
 }
 
-/// Creates the child without a thread. It is not yet in the table.
+/// Creates the child process without a thread. The child is not yet in the process table.
 fn new_process(context: &Context<'_>, request: &CloneRequest) -> Result<Arc<Process>, Errno> {
     let (kernel, parent, flags) = (context.kernel, context.process(), request.flags);
     let parts = child_parts(context, flags)?;
@@ -106,7 +106,7 @@ fn store_ids(
     }
     if flags.contains(CloneFlags::CHILD_SETTID) {
         if let Some(space) = child.space() {
-            // As on Linux, a bad address is not reported.
+            // As on Linux, a bad address is not an error.
             let (at, id) = (VirtAddr::new(request.child_tid), child.id.to_le_bytes());
             let _ = context.kernel.with_relief(|| space.write(at, &id));
         }
@@ -117,7 +117,7 @@ fn store_ids(
         let descriptor = context.add_descriptor(open, raw::O_CLOEXEC)? as i32;
         if let Err(error) = context.write_value(request.descriptor, &descriptor) {
             let process = context.process().id;
-            // The descriptor is new: closing it can fail only if another thread has closed it already.
+            // The descriptor is new. Closing it fails only if another thread has already closed it.
             let _ = context.files().close(context.kernel, process, descriptor);
             return Err(error);
         }
@@ -128,9 +128,9 @@ fn store_ids(
     Ok(())
 }
 
-/// Enters the child in the table, where signals and its parent find it from now on. No new process escapes a kill of a
-/// group or of all processes: the sender repeats its walk until it finds no new process, and a thread that is being
-/// killed creates none.
+/// Enters the child in the process table, where its parent and senders of signals find it from now on. No new process
+/// escapes a kill of a group or of all processes: the sender repeats its walk until it finds no new process, and a
+/// thread that is being killed creates none.
 fn enter(
     context: &Context<'_>,
     flags: CloneFlags,
@@ -150,7 +150,7 @@ fn enter(
     tasks.enter(child, to)?;
     child.inherit_cgroup(parent);
     tasks.threads.insert(child.id, thread.clone());
-    // With CLONE_PARENT, too, the child joins the caller's group and session.
+    // The child joins the caller's group and session even if `CLONE_PARENT` gives it the caller's parent.
     tasks.join(child, parent.group(), parent.session());
     Ok(())
 }
@@ -166,7 +166,8 @@ fn fork_space(context: &Context<'_>) -> Result<Arc<Space>, Errno> {
 
 fn child_parts(context: &Context<'_>, flags: CloneFlags) -> Result<Parts, Errno> {
     let parent = context.process();
-    // Before the memory: the child does not inherit the descriptors that userfaultfd contexts get for it.
+    // Copy the descriptors before the memory, so that the child does not inherit the descriptors that userfaultfd
+    // contexts get for it.
     let files = context.files();
     let files = if flags.contains(CloneFlags::FILES) {
         files
@@ -198,10 +199,10 @@ fn child_parts(context: &Context<'_>, flags: CloneFlags) -> Result<Parts, Errno>
     })
 }
 
-/// Gives the child its parent's actions and mask. No signal is pending for the child.
+/// Copies or shares the parent's signal actions, and copies the mask. No signal is pending for the child.
 ///
 /// # Errors
-/// `ENOMEM` if the actions are shared.
+/// `ENOMEM` if there is no memory for the shared actions.
 fn inherit_signals(
     context: &Context<'_>,
     child: &Arc<Process>,
@@ -221,8 +222,8 @@ fn inherit_signals(
     if flags.contains(CloneFlags::CLEAR_SIGHAND) {
         actions.reset();
     }
-    // The alternate stack belongs to the address space. It is kept unless the child shares the address space without
-    // `CLONE_VFORK`.
+    // The alternate stack is memory of the parent's address space. The child keeps it, unless it shares the address
+    // space and the parent does not wait for it (`CLONE_VM` without `CLONE_VFORK`).
     let shared = flags.contains(CloneFlags::VM) && !flags.contains(CloneFlags::VFORK);
     let state = ThreadSignals {
         blocked,

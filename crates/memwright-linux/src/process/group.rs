@@ -4,7 +4,7 @@ use super::Process;
 use crate::{errno::Errno, kernel::Kernel};
 use core::sync::atomic::Ordering;
 
-/// Implements `setpgid`: puts `target` (0 is the caller) into `group` (0 is the target's own).
+/// Implements `setpgid`: moves process `target` (0 for the caller) into `group` (0 for the target's own id).
 ///
 /// # Errors
 /// `EINVAL`, `ESRCH`, `EACCES` and `EPERM`, like `sys_setpgid` of Linux 7.2 (`kernel/sys.c`).

@@ -39,15 +39,15 @@ pub struct ImageAddresses {
 }
 
 impl ImageAddresses {
-    /// Returns the pages of the program's code (`VmExe`). `executable` is the number of pages in all executable areas
-    /// (`task_mem` in `fs/proc/task_mmu.c` of Linux 7.2).
+    /// Returns the number of pages of the program's code (`VmExe`), at most `executable`, the number of pages in all
+    /// executable areas (`task_mem` in `fs/proc/task_mmu.c` of Linux 7.2).
     pub fn code_pages(&self, executable: u64) -> u64 {
         let end = self.code_end.next_multiple_of(4096);
         ((end - (self.code_start & !4095)) / 4096).min(executable)
     }
 }
 
-/// The program of an address space. Processes that share the address space by `CLONE_VM` also share this.
+/// The program of an address space. Processes that share an address space by `CLONE_VM` share its image as well.
 pub struct Image {
     /// The executable, for `/proc/PID/exe`.
     pub executable: Arc<Executable>,
@@ -75,7 +75,7 @@ impl Image {
         }
     }
 
-    /// Creates the image of a forked copy.
+    /// Returns a copy for a forked address space.
     pub fn fork(&self) -> Self {
         let heap = *self.heap.lock();
         Self::new(

@@ -7,7 +7,7 @@ abi_struct! {
     pub struct Limit {
         /// The soft limit.
         pub current: u64,
-        /// The hard limit, to which the soft limit may be raised.
+        /// The hard limit: the soft limit can be raised up to it.
         pub maximum: u64,
     }
 }
@@ -62,8 +62,8 @@ pub struct Limits([Limit; RESOURCES]);
 
 impl Limits {
     /// Returns the limits of Linux's first process (`INIT_RLIMITS` of Linux 7.2, `include/asm-generic/resource.h`). The
-    /// limits of processes and signals depend on memory (`fork_init`): half the number of threads that fill an eighth
-    /// of it.
+    /// limits on processes and on queued signals depend on memory (`fork_init`): half the number of threads whose
+    /// stacks fill an eighth of memory.
     pub fn initial(memory_bytes: u64) -> Self {
         let processes = (memory_bytes / (16 * 1024) / 8).clamp(20, 0x3fff_ffff) / 2;
         let mut limits = [Limit {

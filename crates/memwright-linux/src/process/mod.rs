@@ -49,7 +49,7 @@ use memwright_table::Shared;
 pub struct Parts {
     /// The address space and its program.
     pub space: Arc<Space>,
-    /// What `execve` recorded; `None` before the first `execve`.
+    /// The data that `execve` recorded; `None` before the first `execve`.
     pub image: Option<Arc<Image>>,
     /// The descriptor table.
     pub files: Arc<FileTable>,
@@ -77,11 +77,11 @@ pub struct Process {
     pub child_event: WaitQueue,
     /// Woken when the process has exited.
     pub ended: WaitQueue,
-    /// Woken when a signal was sent that a signalfd may read.
+    /// Woken when a signal was sent that a signalfd can read.
     pub signal_arrived: WaitQueue,
     /// Woken when a stopped process continues.
     pub resumed: WaitQueue,
-    /// Woken when one of its threads has exited: a thread in `execve` waits here.
+    /// Woken when one of the threads has exited. A thread in `execve` waits here for the other threads.
     pub thread_ended: WaitQueue,
     /// Woken when the address space borrowed by `vfork` is released.
     pub space_returned: WaitQueue,
@@ -95,7 +95,7 @@ pub struct Process {
     pub alarm: Lock<crate::time::Alarm>,
     /// The signal that its parent gets when it exits.
     pub exit_signal: AtomicU8,
-    /// It has called `execve` since it was forked (`setpgid` then fails).
+    /// The process has called `execve` since it was forked (`setpgid` then fails).
     pub executed: AtomicBool,
     /// Signal that it gets when its parent exits (`PR_SET_PDEATHSIG`).
     pub parent_death_signal: AtomicU8,
@@ -105,14 +105,14 @@ pub struct Process {
     pub dumpable: AtomicU8,
     /// Its registrations with `membarrier`.
     pub(crate) barriers: AtomicU32,
-    /// The real user, to which its threads are accounted.
+    /// The real user, to which the threads of the process are accounted.
     user: Lock<Shared<User>>,
     space: Lock<Option<Arc<Space>>>,
     image: Lock<Option<Arc<Image>>>,
     files: Lock<Option<Arc<FileTable>>>,
     fs: Lock<Option<Arc<FsContext>>>,
     name: Lock<[u8; 16]>,
-    /// Position in the order of creation: larger for each process that is entered in the table.
+    /// Position in the order of creation: each process entered in the table gets a larger number.
     birth: AtomicU64,
     parent: AtomicU32,
     group: AtomicU32,
@@ -124,8 +124,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Creates a process with these parts. It is its own parent, group and session until it is entered in the process
-    /// table.
+    /// Creates a process with these parts. Until it is entered in the process table, it is its own parent, group and
+    /// session.
     pub fn new(
         id: u32,
         started: u64,
@@ -186,7 +186,7 @@ impl Process {
         self.user.lock().clone()
     }
 
-    /// Accounts a living process and its threads to another user, after a change of the real id. The lock of the
+    /// Accounts a living process and its threads to another user, after a change of the real user id. The lock of the
     /// signals keeps threads from starting or exiting in the meantime.
     pub(crate) fn change_user(&self, user: Shared<User>) {
         let signals = self.signals.lock();
@@ -216,17 +216,17 @@ impl Process {
         self.fs.lock().clone()
     }
 
-    /// Removes the descriptor table, so that the caller can close it.
+    /// Takes the descriptor table out of the process. Returns it, so that the caller can close it.
     pub(crate) fn take_files(&self) -> Option<Arc<FileTable>> {
         self.files.lock().take()
     }
 
-    /// Removes the file-system context.
+    /// Takes the file-system context out of the process.
     pub(crate) fn take_fs(&self) -> Option<Arc<FsContext>> {
         self.fs.lock().take()
     }
 
-    /// Removes the address space and the image.
+    /// Takes the address space and the image out of the process.
     pub(crate) fn take_space(&self) -> (Option<Arc<Space>>, Option<Arc<Image>>) {
         let image = self.image.lock().take();
         (self.space.lock().take(), image)
@@ -248,7 +248,7 @@ impl Process {
         self.files.lock().replace(files)
     }
 
-    /// Returns the name of its leader, as in `/proc/PID/comm`: up to 15 bytes and a NUL.
+    /// Returns the name of the leader, as in `/proc/PID/comm`: up to 15 bytes and a NUL.
     pub fn name(&self) -> [u8; 16] {
         *self.name.lock()
     }
@@ -273,7 +273,7 @@ impl Process {
         self.session.load(Ordering::SeqCst)
     }
 
-    /// Returns whether it was created by `vfork` and still uses its parent's address space.
+    /// Returns whether the process was created by `vfork` and still uses its parent's address space.
     pub fn borrows_space(&self) -> bool {
         self.borrows_space.load(Ordering::SeqCst)
     }
@@ -283,19 +283,20 @@ impl Process {
         self.shares_space.store(shared, Ordering::Relaxed);
     }
 
-    /// Marks it as created by `vfork`.
+    /// Marks the process as created by `vfork`.
     pub(crate) fn borrow_space(&self) {
         self.borrows_space.store(true, Ordering::SeqCst);
     }
 
-    /// Releases the address space to the parent that waits in `vfork`.
+    /// Ends the use of the parent's address space, if `vfork` created the process, and wakes the parent that waits for
+    /// it.
     pub(crate) fn return_space(&self, kernel: &crate::kernel::Kernel) {
         if self.borrows_space.swap(false, Ordering::SeqCst) {
             self.space_returned.wake_all(kernel);
         }
     }
 
-    /// Returns whether another thread or process runs in its address space too.
+    /// Returns whether another thread or process runs in the address space too.
     pub(crate) fn shares_space(&self) -> bool {
         self.shares_space.load(Ordering::Relaxed) || self.signals.lock().threads.len() > 1
     }
@@ -309,18 +310,18 @@ impl Process {
             .map(|(thread, _)| thread.clone())
     }
 
-    /// Returns whether it was killed or has no thread left.
+    /// Returns whether the process was killed or has no thread left.
     pub(crate) fn is_ending(&self) -> bool {
         let signals = self.signals.lock();
         signals.threads.is_empty() || signals.group_exit.is_some()
     }
 
-    /// Returns the number of its threads.
+    /// Returns the number of threads.
     pub fn thread_count(&self) -> usize {
         self.signals.lock().threads.len()
     }
 
-    /// Calls `act` for each of its threads, oldest first, under the lock of the signals.
+    /// Calls `act` for each thread, oldest first, under the lock of the signals.
     pub(crate) fn each_thread(&self, mut act: impl FnMut(&Arc<Thread>)) {
         for (thread, _) in &self.signals.lock().threads {
             act(thread);

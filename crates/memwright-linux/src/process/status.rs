@@ -50,9 +50,9 @@ impl Change {
 /// The state of a process, as seen by its parent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Life {
-    /// It is alive; with the last state change that the parent has not waited for.
+    /// The process is alive. The field is the last state change that the parent has not waited for.
     Alive(Option<Change>),
-    /// It has exited and not been reaped.
+    /// The process has exited and has not been reaped.
     Zombie(ExitStatus),
 }
 

@@ -10,9 +10,9 @@ use alloc::{
 use core::sync::atomic::Ordering;
 use memwright_table::{OutOfMemory, TryPush};
 
-/// The built-in reaper.
+/// Process id of the built-in reaper.
 pub const REAPER: u32 = 1;
-/// The program of the run.
+/// Process id of the program of the run.
 pub const PROGRAM: u32 = 2;
 
 /// First id that is reused after a wrap-around (`RESERVED_PIDS` of Linux 7.2).
@@ -30,7 +30,7 @@ pub struct Member {
     pub life: Life,
     /// Threads that it traces.
     pub(crate) tracees: Vec<Arc<Thread>>,
-    /// Threads that it traced until they exited, and that it does not wait for as their parent.
+    /// Exited threads that the process traced and of whose processes it is not the parent.
     pub(crate) ended_tracees: Vec<(Arc<Thread>, ExitStatus)>,
 }
 
@@ -41,7 +41,7 @@ pub struct TaskTable {
     pub members: BTreeMap<u32, Member>,
     /// Living threads by id.
     pub threads: BTreeMap<u32, Arc<Thread>>,
-    /// Pairs of group and process, and of session and process.
+    /// Pairs (group, process id). `sessions` has pairs (session, process id).
     groups: BTreeSet<(u32, u32)>,
     sessions: BTreeSet<(u32, u32)>,
     last_id: u32,
@@ -68,7 +68,7 @@ impl Tasks {
         self.table.lock()
     }
 
-    /// Takes the lock of the table if it is free.
+    /// Takes the lock of the table; `None` if it is held.
     pub(crate) fn try_lock(&self) -> Option<LockGuard<'_, TaskTable>> {
         self.table.try_lock()
     }
@@ -99,7 +99,7 @@ impl Tasks {
     }
 
     /// Iterates over the processes for which `wanted` holds, in order of id. The table is locked only for each step: a
-    /// process that is entered in the meantime is found if its id is still to come.
+    /// process that is entered during the iteration is found if its id is larger than the last one returned.
     pub(crate) fn filter<F: Fn(&Member) -> bool>(
         &self,
         wanted: F,
@@ -134,7 +134,7 @@ impl Tasks {
     }
 }
 
-/// Returns the range of pairs that begin with this group or session.
+/// Returns the range of pairs whose first element is this group or session.
 fn all_of(group: u32) -> core::ops::RangeInclusive<(u32, u32)> {
     (group, 0)..=(group, u32::MAX)
 }
@@ -145,7 +145,7 @@ impl TaskTable {
         self.last_id
     }
 
-    /// Allocates an id for a process or thread: the next free one after the last allocated.
+    /// Allocates an id for a process or thread: the first free one after the last allocated id.
     pub fn allocate_id(&mut self) -> Option<u32> {
         let next = self.last_id + 1;
         let id = self.first_free(next..END);
@@ -154,7 +154,7 @@ impl TaskTable {
         Some(id)
     }
 
-    /// Returns the first of these ids that is not in use, in one pass over the ids in use.
+    /// Returns the first of `ids` that is not in use. Passes over the ids in use once.
     fn first_free(&self, ids: core::ops::Range<u32>) -> Option<u32> {
         if ids.is_empty() {
             return None;
@@ -182,7 +182,8 @@ impl TaskTable {
         named(&self.groups) || named(&self.sessions)
     }
 
-    /// Makes room in the reaper's list for all processes and one more, so that it can adopt them without an allocation.
+    /// Makes room in the reaper's list of children for all processes and one more, so that the reaper can adopt them
+    /// without an allocation.
     fn make_room_for_orphans(&mut self) -> Result<(), OutOfMemory> {
         let most = self.members.len() + 1;
         let Some(reaper) = self.members.get_mut(&REAPER) else {
@@ -205,7 +206,7 @@ impl TaskTable {
         Some(member.process.clone())
     }
 
-    /// Moves a process in the table to this group and session.
+    /// Moves a process to this group and session, in the process itself and in the indices of the table.
     fn place(&mut self, process: &Process, group: u32, session: u32) {
         let id = process.id;
         let before = process.group.swap(group, Ordering::SeqCst);
@@ -220,8 +221,8 @@ impl TaskTable {
         self.sessions.insert((session, id));
     }
 
-    /// Enters a process as the youngest child of `parent`, in its group and session. From now on it counts as one of
-    /// its user's.
+    /// Enters a process into the table as the youngest child of `parent`, in the group and session of `parent`. From
+    /// then on the process counts as one of its user's.
     ///
     /// # Errors
     /// [`OutOfMemory`]; the table is then unchanged.
@@ -279,14 +280,14 @@ impl TaskTable {
         orphans
     }
 
-    /// Gives a thread the id of its process, whose leader has exited.
+    /// Changes the id of a thread to that of its process, whose leader has exited.
     pub(crate) fn become_leader(&mut self, thread: &Arc<Thread>) {
         self.threads.remove(&thread.id());
         thread.become_leader();
         self.threads.insert(thread.id(), thread.clone());
     }
 
-    /// Removes a zombie from the table.
+    /// Removes a zombie from the table and from the children of its parent. Returns the process.
     pub fn remove(&mut self, id: u32) -> Option<Arc<Process>> {
         let member = self.members.remove(&id)?;
         let process = &member.process;

@@ -25,15 +25,15 @@ flags! {
     pub struct Work: u32 {
         /// A signal, a stop or an exit is pending.
         const SIGNAL = 1;
-        /// The thread is being killed: this also ends waits that other signals do not interrupt.
+        /// The thread is being killed. This also ends waits that other signals do not interrupt.
         const FATAL = 2;
         /// The thread called `exit`: it exits alone.
         const EXIT = 4;
         /// The set of CPUs that the thread may run on has changed.
         const MIGRATE = 8;
-        /// The user registers were replaced: all of them are reloaded.
+        /// The user registers were replaced, so all of them must be reloaded.
         const REGISTERS = 16;
-        /// The thread is in a group and checks the group's limit each time.
+        /// The thread is in a cgroup and checks the cgroup's limit on every return to user mode.
         const CGROUP = 32;
     }
 }
@@ -91,9 +91,9 @@ pub struct Thread {
     pub last_fault: Lock<LastFault>,
     /// The interrupted call that `restart_syscall` continues.
     pub restart: Lock<Option<RestartBlock>>,
-    /// The instruction that it executes at another address.
+    /// The probed instruction that the thread executes out of line.
     pub(crate) stepping: Lock<Option<Stepping>>,
-    /// Address of the page with the copy of that instruction, or null.
+    /// Address of the page with the copy of the probed instruction, or null.
     pub(crate) copy_page: AtomicU64,
     /// The name, as in `/proc/PID/task/TID/comm`.
     name: Lock<[u8; 16]>,
@@ -102,23 +102,25 @@ pub struct Thread {
     /// It is exiting and no longer waits for userfaultfd contexts. Only the thread itself sets this.
     pub(crate) ends: AtomicBool,
     start: Lock<Option<Start>>,
-    /// Whether it runs or waits. The scheduler's protocol defines which threads and CPUs may change it.
+    /// Whether the thread runs or waits. The scheduler's protocol defines which threads and CPUs are allowed to change
+    /// it.
     pub(crate) run: RunWord,
-    /// A CPU uses its stack. Set by the CPU that is about to run it, cleared by the next context that runs there.
+    /// A CPU uses the thread's stack. Set by the CPU that is about to run the thread, cleared by the next context on
+    /// that CPU.
     on_cpu: AtomicBool,
     /// It yielded in the middle of an operation, and continues on the same CPU.
     pub(crate) paused: AtomicBool,
-    /// The CPU that it runs on, ran on last, or is queued on. Changed by the thread that puts it into a run queue or
-    /// takes it from another CPU's queue.
+    /// The CPU on which the thread runs, last ran, or is queued. Changed by the CPU that puts the thread into a run
+    /// queue or takes it from another CPU's queue.
     cpu: AtomicU32,
-    /// CPUs that it may run on, as bits, which may include CPUs that do not exist.
+    /// CPUs on which the thread is allowed to run, as bits. They can include CPUs that do not exist.
     affinity: AtomicU64,
     /// Its memory policy.
     pub(crate) placement: ThreadPlacement,
     work: AtomicU32,
-    /// It does not run because its process is stopped. Written under the lock of the process's signals.
+    /// The thread does not run because its process is stopped. Written under the lock of the process's signals.
     stopped: AtomicBool,
-    /// What it waits for. Used in reports.
+    /// What the thread waits for. Used in reports.
     sleep: Lock<Sleep>,
 }
 
@@ -180,12 +182,12 @@ impl Thread {
         self.id.load(Ordering::Relaxed)
     }
 
-    /// Gives the thread the id of its process. The caller updates the table of threads.
+    /// Changes the thread's id to that of its process. The caller updates the table of threads.
     pub(crate) fn become_leader(&self) {
         self.id.store(self.process.id, Ordering::Relaxed);
     }
 
-    /// Returns whether the thread's id is that of its process.
+    /// Returns whether the thread's id equals that of its process.
     pub fn is_leader(&self) -> bool {
         self.id() == self.process.id
     }
@@ -195,12 +197,12 @@ impl Thread {
         *self.name.lock()
     }
 
-    /// Returns the name, unless it is being changed.
+    /// Returns the name; `None` while it is being changed.
     pub(crate) fn try_name(&self) -> Option<[u8; 16]> {
         self.name.try_lock().map(|name| *name)
     }
 
-    /// Sets the name, truncated to 15 bytes. The leader's name is also that of the process.
+    /// Sets the name, truncated to 15 bytes. If the thread is the leader, the process gets the same name.
     pub fn set_name(&self, name: &[u8]) {
         let mut stored = [0; 16];
         let length = name.len().min(15);
@@ -211,7 +213,8 @@ impl Thread {
         }
     }
 
-    /// Makes the thread exit with this code on its way back to user mode. Its process continues.
+    /// Makes the thread exit with this code when it next returns to user mode. The other threads of its process
+    /// continue.
     pub(crate) fn end_alone(&self, code: i32) {
         self.exit_code.store(code, Ordering::Relaxed);
         self.set_work(Work::EXIT, true);
@@ -223,21 +226,22 @@ impl Thread {
         ends.then(|| self.exit_code.load(Ordering::Relaxed))
     }
 
-    /// Takes the first action of the thread.
+    /// Returns the first action of the thread and clears it.
     pub fn take_start(&self) -> Option<Start> {
         self.start.lock().take()
     }
 
-    /// Returns whether it runs or waits.
+    /// Returns whether the thread runs or waits.
     pub fn run_state(&self) -> RunState {
         self.run.get()
     }
 
-    /// Returns the state letter of `/proc/PID/stat`: `R` running or runnable, `S` waiting, `D` waiting for something
-    /// that signals do not interrupt, `T` stopped, `t` in a ptrace stop, `X` exited. Zombies are processes.
+    /// Returns the state letter of `/proc/PID/stat`: `R` running or runnable, `S` in an interruptible wait, `D` in an
+    /// uninterruptible wait, `T` stopped, `t` in a ptrace stop, `X` exited. `Z` is a state of processes, not of
+    /// threads.
     pub fn state_letter(&self) -> char {
-        // Do not derive this from the wait: a tracer that was notified of the stop may read the state before the wait
-        // has begun.
+        // Do not derive this from the wait: a tracer that was notified of the stop can read the state before the thread
+        // has begun to wait.
         if stands_still(self) {
             return 't';
         }
@@ -257,12 +261,12 @@ impl Thread {
         }
     }
 
-    /// Returns whether it does not run because its process is stopped.
+    /// Returns whether the thread does not run because its process is stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Sets whether it is stopped.
+    /// Sets whether the thread is stopped.
     ///
     /// # Locks
     /// The caller holds the lock of the process's signals.
@@ -270,7 +274,7 @@ impl Thread {
         self.stopped.store(stopped, Ordering::Relaxed);
     }
 
-    /// Returns the CPU that it runs on, or ran on last.
+    /// Returns the CPU on which the thread runs, last ran, or is queued.
     pub fn cpu(&self) -> CpuId {
         CpuId::new(self.cpu.load(Ordering::Relaxed) as u16)
     }
@@ -279,7 +283,7 @@ impl Thread {
         self.cpu.store(cpu.index() as u32, Ordering::Relaxed);
     }
 
-    /// Returns whether a CPU uses its stack.
+    /// Returns whether a CPU uses the thread's stack.
     pub(crate) fn is_on_cpu(&self) -> bool {
         self.on_cpu.load(Ordering::Acquire)
     }
@@ -288,34 +292,34 @@ impl Thread {
         self.on_cpu.store(true, Ordering::Relaxed);
     }
 
-    /// Releases its stack: another CPU may run it from now on.
+    /// Releases the thread's stack: from now on, any CPU can run the thread.
     pub(crate) fn leave_cpu(&self) {
         self.on_cpu.store(false, Ordering::Release);
     }
 
-    /// Returns the CPUs that it may run on, which may include CPUs that do not exist.
+    /// Returns the CPUs on which the thread is allowed to run. They can include CPUs that do not exist.
     pub fn affinity(&self) -> CpuSet {
         CpuSet::from_bits(self.affinity.load(Ordering::SeqCst))
     }
 
-    /// Replaces the set of CPUs, at least one of which exists.
+    /// Replaces the set of CPUs on which the thread is allowed to run. At least one of them exists.
     pub(crate) fn set_affinity(&self, cpus: CpuSet) {
         self.affinity.store(cpus.bits(), Ordering::SeqCst);
     }
 
-    /// Takes over the CPU set, the memory policy and the CPU of its parent thread.
+    /// Copies the CPU set, the memory policy and the CPU of the parent thread `maker`.
     pub(crate) fn inherit_affinity(&self, maker: &Self) {
         self.set_affinity(maker.affinity());
         self.placement.inherit(&maker.placement);
         self.set_cpu(maker.cpu());
     }
 
-    /// Records what it is about to wait for.
+    /// Records what the thread is about to wait for.
     pub(crate) fn note_sleep(&self, sleep: Sleep) {
         *self.sleep.lock() = sleep;
     }
 
-    /// Returns what it waits for, unless that is being changed.
+    /// Returns what the thread waits for; `None` while that is being changed.
     pub(crate) fn try_sleep(&self) -> Option<Sleep> {
         self.sleep.try_lock().map(|sleep| *sleep)
     }

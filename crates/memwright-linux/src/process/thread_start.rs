@@ -27,11 +27,11 @@ impl Thread {
     }
 }
 
-/// Creates a thread in the caller's process. Returns its id.
+/// Creates a thread in the caller's process. Returns the id of the new thread.
 ///
 /// # Errors
 /// `EAGAIN` without a free id or if there are as many threads as the machine permits, `ENOMEM`, `ERESTARTNOINTR` if the
-/// process is exiting, stopped or in `execve`: the caller handles that first.
+/// process is exiting, stopped or in `execve`. The caller handles that event before it restarts the call.
 pub(super) fn clone_thread(context: &Context<'_>, request: &CloneRequest) -> Result<u64, Errno> {
     let (kernel, process, flags) = (context.kernel, context.process(), request.flags);
     let id = kernel.tasks.lock().allocate_id().ok_or(Errno::EAGAIN)?;
@@ -44,7 +44,7 @@ pub(super) fn clone_thread(context: &Context<'_>, request: &CloneRequest) -> Res
         let word = request.child_tid;
         thread.clear_child_tid.store(word, Ordering::Relaxed);
     }
-    // As on Linux, bad addresses are not reported.
+    // As on Linux, a bad address is not an error.
     if flags.contains(CloneFlags::PARENT_SETTID) {
         let _ = context.write_value(request.parent_tid, &id);
     }
@@ -60,7 +60,7 @@ pub(super) fn clone_thread(context: &Context<'_>, request: &CloneRequest) -> Res
     Ok(id.into())
 }
 
-/// Adds a thread to those of its process, with the caller's signal mask.
+/// Adds a thread to its process, with the caller's signal mask.
 fn enter(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), Errno> {
     let mut signals = thread.process.signals.lock();
     let busy = signals.group_exit.is_some() || signals.executing.is_some();
@@ -75,7 +75,8 @@ fn enter(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), Errno> {
     thread.process.user().threads.add(1);
     drop(signals);
     if thread.process.cgroup().is_some() {
-        // A thread that moves the process to another group marks only the threads that it finds.
+        // Set the flag here: a thread that moves the process to another cgroup sets it only for threads that exist
+        // then.
         thread.set_work(Work::CGROUP, true);
     }
     let mut tasks = context.kernel.tasks.lock();

@@ -30,7 +30,7 @@ impl Tally {
         debug_assert!(before >= count, "less than nothing is left");
     }
 
-    /// Adds one unless the count has reached `most`. Returns whether it did.
+    /// Adds one unless the count has reached `most`. Returns whether one was added.
     pub fn add_below(&self, most: u64) -> bool {
         let one_more = |count: u64| (count < most).then_some(count + 1);
         let added = self
@@ -40,7 +40,7 @@ impl Tally {
     }
 }
 
-/// A user, by the real user id.
+/// A user, identified by the real user id.
 #[derive(Debug)]
 pub struct User {
     id: u32,
@@ -76,7 +76,7 @@ impl Default for Users {
 }
 
 impl Users {
-    /// Returns the user with this id.
+    /// Returns the user with this id, which is created if necessary.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -125,7 +125,7 @@ mod tests {
         }
         assert!(Shared::ptr_eq(&other, &users.get(1000).unwrap()));
         assert_eq!(users.get(0).unwrap().threads.get(), 2);
-        // Users without resources were removed; they had no state to keep.
+        // Users without resources were removed, since they have no state that must be kept.
         assert!(users.known.lock().users.len() < 100);
         let ids: alloc::vec::Vec<u32> = users
             .known

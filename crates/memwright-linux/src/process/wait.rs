@@ -32,7 +32,7 @@ flags! {
         const CONTINUED = 8;
         /// Leave the child in a waitable state.
         const NOWAIT = 0x0100_0000;
-        /// Children of this thread only.
+        /// Only children of the calling thread.
         const NOTHREAD = 0x2000_0000;
         /// All children, regardless of their exit signal.
         const ALL = 0x4000_0000;
@@ -59,8 +59,8 @@ enum Look {
     NoChildren,
 }
 
-/// Waits for a child of the calling process to change state. Returns `None` if none has and `options` contains
-/// [`WaitOptions::NOHANG`].
+/// Waits for a child of the calling process to change state. Returns `None` if no child has changed state and `options`
+/// contains [`WaitOptions::NOHANG`].
 ///
 /// # Errors
 /// `ECHILD` if there is no such child, `ERESTARTSYS` if a signal arrived.
@@ -165,8 +165,8 @@ enum Tracees {
     None,
 }
 
-/// Searches for a traced thread that is in a ptrace stop or has exited. `EXITED` in the options matters only for exited
-/// threads; ptrace stops are always reported (Linux 7.2 `kernel/exit.c`, `wait_task_stopped`).
+/// Searches for a traced thread that is in a ptrace stop or has exited. `WaitOptions::EXITED` is checked only for
+/// exited threads: ptrace stops are always reported (Linux 7.2 `kernel/exit.c`, `wait_task_stopped`).
 fn look_at_tracees(member: &mut Member, target: WaitTarget, options: WaitOptions) -> Tracees {
     let keep = options.contains(WaitOptions::NOWAIT);
     let wanted = |thread: &Thread| is_target(thread.id(), thread.process.group(), target);
@@ -196,7 +196,7 @@ fn look_at_tracees(member: &mut Member, target: WaitTarget, options: WaitOptions
     }
 }
 
-/// Returns the child at this place in the search. A search for a single process id has only one place.
+/// Returns the child at position `number` of the search. A search for a single process id has only one position.
 fn nth_child(
     tasks: &TaskTable,
     parent: &Process,
@@ -215,7 +215,7 @@ fn nth_child(
     }
 }
 
-/// Returns whether `target` includes the child or traced thread with this id in this group.
+/// Returns whether `target` includes the child or traced thread with this id, whose process is in this group.
 fn is_target(id: u32, group: u32, target: WaitTarget) -> bool {
     match target {
         WaitTarget::Any => true,
@@ -232,7 +232,7 @@ fn eligible(child: &Process, target: WaitTarget, options: WaitOptions) -> bool {
         && (options.contains(WaitOptions::ALL) || signals == options.contains(WaitOptions::CLONE))
 }
 
-/// Returns the state change that these options report, if any.
+/// Returns the state change of a child that a wait with these options reports; `None` if there is none.
 fn reportable(life: Life, options: WaitOptions) -> Option<Change> {
     match life {
         Life::Zombie(status) if options.contains(WaitOptions::EXITED) => {
@@ -252,15 +252,15 @@ fn reportable(life: Life, options: WaitOptions) -> Option<Change> {
     }
 }
 
-/// Removes a zombie that no parent will wait for from the table.
+/// Removes a zombie from the table. Called if its parent will not wait for it.
 pub(super) fn reap_unwanted(kernel: &Kernel, process: &Arc<Process>) {
     let removed = kernel.tasks.lock().remove(process.id);
     drop(removed);
     forget_signals(kernel, process);
 }
 
-/// Wakes threads that wait for signals of a process that is gone, so that they check again (`signalfd_cleanup` of Linux
-/// 7.3, `fs/signalfd.c`).
+/// Wakes the threads that wait for signals of a process that was removed from the table, so that they check again
+/// (`signalfd_cleanup` of Linux 7.3, `fs/signalfd.c`).
 fn forget_signals(kernel: &Kernel, process: &Process) {
     process.signal_arrived.wake_all(kernel);
 }

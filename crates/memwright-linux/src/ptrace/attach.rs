@@ -30,8 +30,8 @@ pub(crate) fn be_traced(context: &Context<'_>) -> Result<(), Errno> {
 /// Implements `PTRACE_ATTACH`: the calling process becomes the tracer of the thread, which is stopped.
 ///
 /// # Errors
-/// `EPERM` for a thread of the caller's process, one that is traced already, or one that the caller may not inspect;
-/// `ESRCH` for one that has exited.
+/// `EPERM` for a thread of the caller's process, a thread that is traced already, or one that the caller is not allowed
+/// to inspect; `ESRCH` for a thread that has exited.
 pub(crate) fn attach(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), Errno> {
     if Arc::ptr_eq(&thread.process, context.process()) {
         return Err(Errno::EPERM);
@@ -59,10 +59,10 @@ pub(crate) fn attach(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), 
     Ok(())
 }
 
-/// Links tracer and traced thread. Returns whether the thread's process is stopped.
+/// Makes process `tracer` the tracer of the thread. Returns whether the thread's process is stopped.
 ///
 /// # Errors
-/// `EPERM` if the thread is traced already, `ESRCH` if either has exited, `ENOMEM`.
+/// `EPERM` if the thread is traced already, `ESRCH` if the tracer or the thread has exited, `ENOMEM`.
 fn begin(kernel: &Kernel, thread: &Arc<Thread>, tracer: u32) -> Result<bool, Errno> {
     let mut tasks = kernel.tasks.lock();
     let member = tasks.members.get_mut(&tracer).ok_or(Errno::ESRCH)?;
@@ -90,7 +90,7 @@ fn begin(kernel: &Kernel, thread: &Arc<Thread>, tracer: u32) -> Result<bool, Err
     Ok(stopped)
 }
 
-/// Implements `PTRACE_DETACH`: a thread in a ptrace stop continues untraced, with this signal.
+/// Implements `PTRACE_DETACH`: a thread in a ptrace stop continues untraced, and takes this signal.
 pub(crate) fn detach(
     kernel: &Kernel,
     tracer: &Process,
@@ -110,8 +110,8 @@ pub(crate) fn detach(
     }
 }
 
-/// Ends the tracing. If `signal` is given, it replaces the signal that the thread was about to take; the inner `None`
-/// stands for no signal.
+/// Ends the tracing of a thread. If `signal` is given, it replaces the signal that the thread was about to take; the
+/// inner `None` means no signal.
 fn let_go(kernel: &Kernel, thread: &Arc<Thread>, signal: Option<Option<Signal>>) {
     {
         let mut signals = thread.process.signals.lock();
@@ -125,7 +125,8 @@ fn let_go(kernel: &Kernel, thread: &Arc<Thread>, signal: Option<Option<Signal>>)
                 ..
             }) => {
                 *tracer = None;
-                // A signal that was reported to the tracer is dropped (Linux 7.2 `kernel/exit.c`, `wait_task_stopped`).
+                // A signal is dropped if a wait of the tracer has reported it (Linux 7.2 `kernel/exit.c`,
+                // `wait_task_stopped`).
                 let unseen = standing.info.filter(|_| !standing.reported);
                 standing.resume = Some(Resume {
                     signal: signal.unwrap_or(unseen.map(|info| info.signal)),
@@ -163,7 +164,8 @@ pub(crate) fn release_tracees(kernel: &Kernel, tracer: &Process) {
     }
 }
 
-/// Handles the exit of a traced thread. Notifies its tracer, unless the tracer is notified as the parent.
+/// Handles the exit of a traced thread. Notifies the tracer, unless the tracer is also the parent and is notified as
+/// that.
 pub(crate) fn abandon(
     kernel: &Kernel,
     thread: &Arc<Thread>,

@@ -2,9 +2,10 @@
 //!
 //! A traced thread stops whenever it takes a signal and whenever its process stops. It then publishes its registers
 //! ([`Standing`]), which its tracer reads and writes until it resumes the thread. The tracer never accesses the kernel
-//! stack of a running thread. All of this is protected by the lock of the traced process's signals.
+//! stack of a running thread. The lock of the traced process's signals protects this state.
 //!
-//! The tracer is a process, and any of its threads may issue requests. On Linux only the thread that attached may.
+//! The tracer is a process, and any of its threads is allowed to issue requests. On Linux only the thread that attached
+//! is.
 
 mod attach;
 mod registers;

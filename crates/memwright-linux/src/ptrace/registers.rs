@@ -153,8 +153,8 @@ impl Extended<'_> {
         self.host.fpu_size()
     }
 
-    /// Returns the complete set, which begins with the legacy region (`NT_PRFPREG`). Its software bytes contain the
-    /// enabled features.
+    /// Returns the complete set, which begins with the legacy region (`NT_PRFPREG`). The software-reserved bytes of
+    /// that region contain the enabled features.
     pub(crate) fn show(&self, area: &FpuArea) -> FpuArea {
         let mut shown = area.clone();
         self.reset_absent(&mut shown);
@@ -168,7 +168,7 @@ impl Extended<'_> {
     pub(crate) fn set_legacy(&self, area: &mut FpuArea, bytes: &[u8]) {
         self.reset_absent(area);
         area.bytes[..bytes.len()].copy_from_slice(bytes);
-        // x87 and SSE may no longer be in their initial state.
+        // After the write, x87 and SSE may no longer be in their initial state.
         area.bytes[FpuArea::HEADER] |= 3;
         xstate::sanitize(area, self.host.fpu_features(), true);
     }
@@ -176,7 +176,7 @@ impl Extended<'_> {
     /// Replaces the complete set. Components that its header marks as absent are reset to their initial state.
     ///
     /// # Errors
-    /// `EFAULT` for another size, `EINVAL` for features that are not enabled or reserved bits of the header.
+    /// `EFAULT` if the size differs, `EINVAL` for features that are not enabled or reserved bits of the header.
     pub(crate) fn replace(&self, area: &mut FpuArea, bytes: &[u8]) -> Result<(), Errno> {
         if bytes.len() != self.size() {
             return Err(Errno::EFAULT);
@@ -194,7 +194,7 @@ impl Extended<'_> {
         Ok(())
     }
 
-    /// Writes the initial state of the components that the header marks as absent.
+    /// Sets the components that the header marks as absent to their initial state.
     fn reset_absent(&self, area: &mut FpuArea) {
         let present = u64::from_bytes(&area.bytes[FpuArea::HEADER..FpuArea::HEADER + 8]);
         let absent = self.host.fpu_features() & !present;

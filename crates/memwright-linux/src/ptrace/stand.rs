@@ -1,4 +1,4 @@
-//! Ptrace stops: a traced thread publishes its registers and continues as its tracer requests.
+//! Ptrace stops: a traced thread publishes its registers, waits, and continues as its tracer requests.
 
 use super::{Resume, Standing, Tracing, attach::tracing};
 use crate::{
@@ -12,8 +12,8 @@ use crate::{
 };
 use alloc::{boxed::Box, sync::Arc};
 
-/// Enters a ptrace stop until the tracer resumes the thread: with the signal that the thread is about to take, or
-/// because its process is stopped by `signal`. Returns the signal that the thread takes now (Linux 7.2
+/// Enters a ptrace stop until the tracer resumes the thread. `info` is the signal that the thread is about to take; it
+/// is `None` if `signal` has stopped the process. Returns the signal that the thread takes after the stop (Linux 7.2
 /// `kernel/signal.c`, `ptrace_signal` and `ptrace_stop`).
 pub(crate) fn stand_still(
     context: &Context<'_>,
@@ -65,7 +65,8 @@ pub(crate) fn stand_still(
     go_on(context, resume.ok())
 }
 
-/// Loads the published registers, which the tracer may have changed, and ends the stop.
+/// Loads the published registers, which the tracer may have changed, and ends the stop. Returns the signal that the
+/// thread takes.
 fn go_on(context: &Context<'_>, resume: Option<Resume>) -> Option<SignalInfo> {
     let thread = context.thread;
     let (standing, tracer) = {
@@ -92,7 +93,7 @@ fn go_on(context: &Context<'_>, resume: Option<Resume>) -> Option<SignalInfo> {
     Some(unchanged.unwrap_or_else(|| by_tracer(signal, tracer.unwrap_or_default())))
 }
 
-/// Creates the signal that the tracer sends in place of another.
+/// Creates a signal from the tracer, which replaces the one that the thread was about to take.
 fn by_tracer(signal: Signal, tracer: u32) -> SignalInfo {
     SignalInfo {
         signal,
@@ -126,7 +127,7 @@ pub(crate) fn with_standing<T>(
     act(tracing)
 }
 
-/// Resumes a thread.
+/// Resumes a thread in a ptrace stop of `tracer`.
 ///
 /// # Errors
 /// Those of [`with_standing`].
@@ -153,8 +154,8 @@ pub(crate) fn stands_still(thread: &Thread) -> bool {
         .is_some_and(|standing| standing.resume.is_none())
 }
 
-/// Returns the signal of a thread's ptrace stop if no wait of its tracer has reported it yet. Marks it as reported
-/// unless `keep`.
+/// Returns the signal of a thread's ptrace stop, unless a wait of its tracer has already reported the stop. Marks the
+/// stop as reported unless `keep`.
 pub(crate) fn standing_unreported(thread: &Thread, keep: bool) -> Option<Signal> {
     let mut signals = thread.process.signals.lock();
     let standing = tracing(&mut signals, thread)?.standing.as_mut()?;

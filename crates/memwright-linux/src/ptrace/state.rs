@@ -6,27 +6,27 @@ use crate::{
 };
 use alloc::boxed::Box;
 
-/// The tracing of a thread by a process. Part of the thread's signal state.
+/// The tracing of a thread by a process. It is part of the thread's signal state.
 #[derive(Debug, Default)]
 pub(crate) struct Tracing {
-    /// The process that traces it; `None` once the tracer has detached, until the thread notices.
+    /// The process that traces the thread; `None` from the detaching of the tracer until the thread notices it.
     pub(crate) tracer: Option<u32>,
-    /// It is killed when its tracer exits (`PTRACE_O_EXITKILL`).
+    /// The thread is killed when its tracer exits (`PTRACE_O_EXITKILL`).
     pub(crate) killed_at_end: bool,
-    /// It single-steps: the trap flag was set by the tracer, not by the program.
+    /// The thread single-steps: the tracer set the trap flag, not the program.
     pub(crate) steps: bool,
-    /// Its tracer resumed it although its process is stopped.
+    /// The tracer resumed the thread although its process is stopped.
     pub(crate) passes_stop: bool,
-    /// Its published registers while it is in a ptrace stop.
+    /// The published registers of the thread while it is in a ptrace stop.
     pub(crate) standing: Option<Box<Standing>>,
 }
 
 /// A thread in a ptrace stop.
 #[derive(Debug)]
 pub(crate) struct Standing {
-    /// The signal that is reported to the tracer.
+    /// The signal that the stop reports to the tracer.
     pub(crate) signal: Signal,
-    /// The signal that it is about to take; `None` if its process is stopped.
+    /// The signal that the thread is about to take; `None` if its process is stopped.
     pub(crate) info: Option<SignalInfo>,
     /// A wait of the tracer has reported the stop.
     pub(crate) reported: bool,
@@ -34,15 +34,15 @@ pub(crate) struct Standing {
     pub(crate) state: UserState,
     /// Its extended state.
     pub(crate) extended: Box<FpuArea>,
-    /// How to resume it, once the tracer has decided.
+    /// How to resume the thread, once the tracer has decided.
     pub(crate) resume: Option<Resume>,
 }
 
 /// How a thread is resumed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Resume {
-    /// The signal that it takes instead of the one it was about to take.
+    /// The signal that the thread takes instead of the one it was about to take; `None` for no signal.
     pub(crate) signal: Option<Signal>,
-    /// Run a single instruction only.
+    /// Execute a single instruction only.
     pub(crate) step: bool,
 }

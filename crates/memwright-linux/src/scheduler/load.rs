@@ -1,7 +1,7 @@
 //! Load averages: the recent number of running and runnable threads.
 //!
-//! Linux samples it every five seconds. Here no timer does: a reader, and each CPU that becomes idle or busy, catches
-//! up on the samples that are due.
+//! Linux samples this number every five seconds. Here no timer does: a reader, and each CPU that becomes idle or busy,
+//! adds the samples that are due.
 
 use super::Scheduler;
 use crate::{
@@ -41,7 +41,8 @@ impl fmt::Display for LoadAverage {
     }
 }
 
-/// Adds one sample: the average moves towards the number of active threads (`calc_load` of Linux 7.2).
+/// Returns the average `load` after one more sample, which moves it towards the number of active threads (`calc_load`
+/// of Linux 7.2).
 const fn counted(load: u64, decay: u64, active: u64) -> u64 {
     let active = active * ONE;
     let mut sum = load * decay + active * (ONE - decay);
@@ -75,7 +76,7 @@ impl Load {
     #[cold]
     fn count(&self, now: u64, active: u64) {
         let mut averages = self.averages.lock();
-        // Another CPU may have added them already.
+        // Another CPU may have added the samples since the check.
         let mut next = self.next.load(Ordering::Relaxed);
         while next <= now {
             let before = *averages;
@@ -84,7 +85,7 @@ impl Load {
             }
             next += PERIOD;
             if *averages == before {
-                // The averages do not change any more, however many samples are due.
+                // The averages have converged: skip the remaining samples.
                 next += (now.max(next) - next) / PERIOD * PERIOD;
                 if next <= now {
                     next += PERIOD;
@@ -147,7 +148,7 @@ mod tests {
             load = counted(load, DECAY[0], 1);
         }
         assert!((1290..=1310).contains(&load), "{load}");
-        // After a long time exactly one, and then zero again.
+        // After a long time the average is exactly one, and zero again after a long time without threads.
         for _ in 0..1000 {
             load = counted(load, DECAY[0], 1);
         }
@@ -178,7 +179,7 @@ mod tests {
             one.catch_up(period * PERIOD, || 2);
         }
         other.catch_up(100 * PERIOD + 1, || 2);
-        // One after the other: a CPU may not hold two such locks at a time.
+        // Lock them one after the other: a CPU must not hold two locks of this rank.
         let expected = *one.averages.lock();
         assert_eq!(*other.averages.lock(), expected);
         other.catch_up(101 * PERIOD - 1, || unreachable!("no count is due"));

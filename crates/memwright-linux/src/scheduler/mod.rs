@@ -1,7 +1,7 @@
 //! The scheduler: one run queue per CPU, round-robin, and the timers of waits and alarms.
 //!
-//! The kernel is not preemptible: a thread gives up the CPU when it waits, exits, or returns to user mode after its
-//! time slice while other threads are runnable. The context on which a CPU booted is its idle loop.
+//! The kernel is not preemptible: a thread leaves the CPU when it waits, when it exits, or when it returns to user mode
+//! after its time slice while other threads are runnable. The context on which a CPU booted is its idle loop.
 //!
 //! # The protocol
 //! A thread's state is one word ([`RunState`]). Each change is one atomic operation, and only these changes exist:
@@ -23,23 +23,23 @@
 //! flag" at least one sees the other.
 //!
 //! *No thread runs on two CPUs.* A thread is in at most one run queue, since only the single change to `Ready` leads
-//! there. From the moment it is picked until the next context on that CPU has left its stack, the thread is `on_cpu`.
-//! In that time it may be put only into the run queue of that CPU, and no other CPU may take it from there. So a CPU
-//! that picks a thread never waits for another CPU to leave the thread's stack, and two CPUs cannot wait for one
-//! another. `on_cpu` is cleared with release order after everything that the old context wrote, and read with acquire
-//! order.
+//! there. A thread is `on_cpu` from the moment a CPU picks it until the next context on that CPU has left the thread's
+//! stack. While it is `on_cpu`, it can be put only into the run queue of that CPU, and no other CPU may take it from
+//! there. So a CPU that picks a thread never waits for another CPU to leave the thread's stack, and two CPUs cannot
+//! wait for one another. `on_cpu` is cleared with release order after everything that the old context wrote, and read
+//! with acquire order.
 //!
-//! *No CPU sleeps while a thread is runnable.* A CPU that has nothing to run enters the set of idle CPUs, then checks
-//! its own queue and the others', then sleeps. A CPU that puts a thread into a queue reads the set afterwards. It kicks
-//! the queue's CPU if that is in the set, or else an idle CPU that may steal the thread. The queue's lock and the set
-//! order the two as above; a kick is never lost ([`Host::kick`]). If several CPUs find an idle CPU in the set, only one
-//! takes it out.
+//! *No CPU idles while a thread is runnable.* A CPU that has nothing to run enters the set of idle CPUs, then checks
+//! its own queue and those of the other CPUs, then halts. A CPU that puts a thread into a queue reads the set
+//! afterwards. It kicks the queue's CPU if that CPU is in the set, or else an idle CPU that is allowed to steal the
+//! thread. The queue's lock and the set order the two sides in the same way as above; a kick is never lost
+//! ([`Host::kick`]). If several CPUs find an idle CPU in the set, only one of them takes it out.
 //!
 //! *Pauses.* In the middle of a long operation a thread yields while it holds the lock of an address space
 //! (`pause.rs`). It then stays on its CPU, because it works with data of that CPU.
 //!
-//! *Locks.* `ready` and `timers` are taken one at a time. The other fields of a CPU are written by that CPU alone;
-//! their locks exist for reports and cost one exchange.
+//! *Locks.* A CPU never holds `ready` and `timers` together. The other fields of a CPU are written by that CPU alone;
+//! they have locks so that reports can read them, and each lock costs one exchange.
 //!
 //! With one CPU there are no kicks, steals or ticks.
 //!
@@ -77,10 +77,10 @@ pub const TIME_SLICE: u64 = 4_000_000;
 /// Nanoseconds between ticks of a busy CPU, with several CPUs.
 const TICK: u64 = 1_000_000;
 
-/// Number of threads below which the capacity of a run queue is not computed: it is at least twice this number.
+/// A run queue has room for at least twice this number of threads.
 const LEAST_ROOM: usize = 32;
 
-/// What a context switch leaves to the next context on the CPU.
+/// What a context switch passes to the next context on the CPU.
 #[derive(Default)]
 struct Left {
     /// The thread whose stack was left; `None` for the idle loop's stack.
@@ -103,11 +103,11 @@ struct Cpu {
     room: AtomicUsize,
     /// Timers that expire on this CPU.
     timers: Lock<Ordered<TimerKey, TimerAction>>,
-    /// Timers of waiting threads, all of them [`TimerAction::Wake`]: they may expire even while other locks are held.
+    /// Timers of waiting threads, all of them [`TimerAction::Wake`]: they can expire even while other locks are held.
     wakes: Lock<Ordered<TimerKey, TimerAction>>,
     /// The running thread; `None` while idle. Written by this CPU.
     current: Lock<Option<Arc<Thread>>>,
-    /// The address space whose page table is loaded. The only CPU of a machine keeps the last one while idle.
+    /// The address space whose page table is loaded. With a single CPU, the last one stays loaded while the CPU idles.
     loaded: Lock<Option<Arc<Space>>>,
     /// Written before a context switch and taken after it, by this CPU.
     left: Lock<Left>,
@@ -119,7 +119,7 @@ struct Cpu {
     armed: AtomicU64,
     /// Number of context switches, including those to the idle loop. Written by this CPU.
     switches: AtomicU64,
-    /// Instruction counts at the last switch: user, kernel.
+    /// Instruction counts of user mode and kernel at the last switch.
     counted: [AtomicU64; 2],
 }
 
@@ -143,8 +143,8 @@ impl Cpu {
         }
     }
 
-    /// Makes room for `threads` threads in the queue, so that no wakeup needs memory: the heap may have to grow, which
-    /// is impossible under the queue's lock.
+    /// Makes room for `threads` threads in the queue in advance, so that a wakeup never allocates: the heap cannot grow
+    /// under the queue's lock.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -184,7 +184,7 @@ impl Cpu {
         self.waiting.load(Ordering::SeqCst) > 0
     }
 
-    /// Takes the first thread that `thief` may run, if there is one.
+    /// Takes the first thread that is allowed to run on CPU `thief`, if there is one.
     fn steal(&self, thief: CpuId) -> Option<Arc<Thread>> {
         if !self.has_waiting() {
             return None;
@@ -214,12 +214,12 @@ fn candidate(thread: &Thread) -> Candidate {
 /// Run queues and timers.
 pub struct Scheduler {
     cpus: Vec<Cpu>,
-    /// CPUs that search for work or sleep. A CPU enters itself. It leaves when it has found a thread, or is taken out
-    /// by the CPU that kicks it.
+    /// CPUs that search for work or are halted. A CPU enters itself. It removes itself when it has found a thread; a
+    /// CPU that kicks it removes it as well.
     idle: AtomicU64,
     /// Sequence number of the next timer.
     sequence: AtomicU64,
-    /// Number of threads that have a stack and have not left it for the last time.
+    /// Number of threads that own a stack and have not left it for the last time.
     living: AtomicUsize,
     load: load::Load,
     /// Number of CPUs whose idle loops have ended.
@@ -254,7 +254,7 @@ impl Scheduler {
         CpuSet::from_bits(u64::MAX >> (64 - self.cpus.len()))
     }
 
-    /// The thread that runs on this CPU.
+    /// Returns the thread that runs on this CPU.
     pub fn current(&self, kernel: &Kernel) -> Option<Arc<Thread>> {
         self.cpu(kernel).current.lock().clone()
     }
@@ -282,21 +282,21 @@ impl Scheduler {
         made.map_err(|_| Errno::ENOMEM)
     }
 
-    /// A thread with a kernel stack will not run after all.
+    /// Frees the kernel stack of a thread that was admitted but never started.
     pub(crate) fn abandon(&self, kernel: &Kernel, thread: &Thread) {
         kernel.host.destroy_context(thread.context);
         self.living.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Makes a waiting thread runnable; it runs after those that are ready now.
+    /// Makes a waiting thread runnable. It runs after the threads that are ready now.
     pub fn wake(&self, kernel: &Kernel, thread: &Arc<Thread>) {
         if thread.run.wake() == Woken::Enqueue {
             self.enqueue(kernel, thread.clone());
         }
     }
 
-    /// Makes a new thread runnable. It runs after those that are runnable now. If no other thread waits, the creating
-    /// thread gets a new time slice: the time it has run so far does not count.
+    /// Makes a new thread runnable. It runs after the threads that are runnable now. If no thread is in the run queue,
+    /// the time slice of the creating thread starts again.
     pub(crate) fn start(&self, kernel: &Kernel, thread: &Arc<Thread>) {
         let cpu = self.cpu(kernel);
         if !cpu.has_waiting() {
@@ -367,11 +367,11 @@ impl Scheduler {
         }
     }
 
-    /// Gives up the CPU until the thread is woken or the deadline passes. The caller has announced the wait; if the
-    /// thread was woken since, it keeps the CPU.
+    /// Leaves the CPU until the thread is woken or the deadline passes. The caller has announced the wait; if the
+    /// thread was woken since, it stays on the CPU.
     ///
     /// # Errors
-    /// [`OutOfMemory`]: there is no memory for the timer, and the thread kept the CPU.
+    /// [`OutOfMemory`] if there is no memory for the timer; the thread then stays on the CPU.
     pub(crate) fn block(
         &self,
         kernel: &Kernel,
@@ -393,7 +393,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Runs the other runnable threads first (`sched_yield`).
+    /// Runs the other runnable threads of this CPU before the calling thread continues (`sched_yield`).
     pub fn yield_now(&self, kernel: &Kernel, thread: &Arc<Thread>) {
         let cpu = self.cpu(kernel);
         if !cpu.has_waiting() {
@@ -406,8 +406,7 @@ impl Scheduler {
         }
     }
 
-    /// Handles a timer interrupt or a kick: expires the timers that are due, and gives up the CPU at the end of a time
-    /// slice.
+    /// Handles a timer interrupt or a kick: expires the timers that are due, and yields if the time slice is over.
     pub fn tick(&self, kernel: &Kernel, thread: &Arc<Thread>) {
         self.expire(kernel);
         let cpu = self.cpu(kernel);
@@ -438,14 +437,15 @@ impl Scheduler {
     /// Restricts a thread to these CPUs. A thread on another CPU moves when it next returns to user mode.
     pub(crate) fn restrict(&self, kernel: &Kernel, thread: &Arc<Thread>, cpus: CpuSet) {
         thread.set_affinity(cpus);
-        // Regardless of where it seems to be: it may be on its way to a CPU that was allowed before.
+        // Set the flag even if the thread seems to run on an allowed CPU: it can be on its way to one that was allowed
+        // before.
         thread.set_work(Work::MIGRATE, true);
         if thread.run_state() == RunState::Running {
             self.interrupt(kernel, thread.cpu());
         }
     }
 
-    /// Moves the running thread to a CPU that it may run on, unless this one is.
+    /// Moves the running thread to a CPU on which it is allowed to run. Does nothing if this CPU is allowed.
     pub(crate) fn migrate(&self, kernel: &Kernel, thread: &Arc<Thread>) {
         thread.set_work(Work::MIGRATE, false);
         if thread.affinity().contains(kernel.host.cpu()) {
@@ -490,7 +490,7 @@ impl Scheduler {
         self.finish_switch(kernel);
     }
 
-    /// Makes `next` the running thread, or the CPU idle. The caller then switches the context.
+    /// Makes `next` this CPU's running thread, or marks the CPU idle. Returns the context to which the caller switches.
     fn install(&self, kernel: &Kernel, next: Option<Arc<Thread>>, migrates: bool) -> ContextId {
         let cpu = self.cpu(kernel);
         let switches = cpu.switches.load(Ordering::Relaxed);
@@ -525,7 +525,7 @@ impl Scheduler {
         context
     }
 
-    /// Completes the last context switch on this CPU. Called first by the context that was switched to.
+    /// Completes the last context switch on this CPU. Every context calls this first after a switch to it.
     pub(crate) fn finish_switch(&self, kernel: &Kernel) {
         let Left {
             thread,
@@ -595,8 +595,8 @@ impl Scheduler {
         unreachable!("an ended thread was continued")
     }
 
-    /// Runs the idle loop of a CPU, on the context on which it booted. Returns when the run is over and every other
-    /// idle loop has ended or will end.
+    /// Runs the idle loop of a CPU, on the context on which it booted. Returns when the run is over; the idle loops of
+    /// the other CPUs then end as well.
     pub fn idle(&self, kernel: &'static Kernel) {
         let own = CpuSet::single(kernel.host.cpu()).bits();
         loop {
@@ -644,8 +644,8 @@ impl Scheduler {
         }
     }
 
-    /// Sets the next deadline of this CPU on the host: the first timer, the end of the time slice if other threads are
-    /// runnable, and with several CPUs the next tick.
+    /// Sets the next deadline of this CPU on the host: the earliest of the first timer, the end of the time slice if
+    /// other threads are runnable, and, with several CPUs, the next tick.
     fn arm(&self, kernel: &Kernel) {
         let cpu = self.cpu(kernel);
         let timer = cpu.first_deadline();
@@ -656,7 +656,7 @@ impl Scheduler {
             u64::MAX
         };
         let deadline = timer.min(slice);
-        // A deadline that has passed is set again: the host forgets it when it expires.
+        // Set a deadline that has passed again: the host forgets a deadline when it expires.
         let told = cpu.armed.swap(deadline, Ordering::Relaxed);
         if told != deadline || deadline <= kernel.host.now() {
             kernel
@@ -665,7 +665,7 @@ impl Scheduler {
         }
     }
 
-    /// Returns when a busy CPU has to be interrupted.
+    /// Returns the time at which a busy CPU must be interrupted.
     fn turn_end(&self, cpu: &Cpu) -> u64 {
         if self.is_alone() {
             cpu.slice_end.load(Ordering::Relaxed)
@@ -682,7 +682,7 @@ impl Scheduler {
             kernel.host.kernel_instructions(),
         ];
         let [user, system] = [0, 1].map(|i| {
-            // The clocks of different CPUs are interchangeable but differ slightly.
+            // A thread can move between CPUs whose counters differ slightly.
             let before = cpu.counted[i].swap(now[i], Ordering::Relaxed);
             now[i].saturating_sub(before)
         });
@@ -692,7 +692,8 @@ impl Scheduler {
         }
     }
 
-    /// Returns the resources that a thread has used so far; for one that runs on another CPU, up to its last tick.
+    /// Returns the resources that a thread has used. If it runs on another CPU, use since that CPU's last tick is
+    /// missing.
     pub fn usage_of(&self, kernel: &Kernel, thread: &Arc<Thread>) -> UsageSnapshot {
         self.count_instructions(kernel);
         thread.usage.snapshot()

@@ -7,7 +7,7 @@ use memwright_table::sync::GaveWay;
 
 impl Scheduler {
     /// Returns whether the thread that runs on this CPU should yield: other threads are runnable, and its time slice is
-    /// over. Threads whose deadlines have passed are woken first, as at a tick.
+    /// over. First wakes the threads whose deadlines have passed, like a tick.
     pub(crate) fn pause_due(&self, kernel: &Kernel) -> bool {
         let cpu = self.cpu(kernel);
         let now = kernel.host.now();
@@ -21,8 +21,8 @@ impl Scheduler {
         slice_is_over(now, cpu.slice_end.load(Ordering::Relaxed), waiting)
     }
 
-    /// Runs the threads first that are runnable on this CPU. `waits` says that the calling thread waits for a lock that
-    /// one of them may hold.
+    /// Lets the threads that are runnable on this CPU run before the calling one. `waits` is whether the calling thread
+    /// waits for a lock that one of them may hold.
     pub(crate) fn give_way(&self, kernel: &Kernel, waits: bool) -> GaveWay {
         let cpu = self.cpu(kernel);
         let waiting = cpu.waiting.load(Ordering::SeqCst);
@@ -31,7 +31,7 @@ impl Scheduler {
         };
         let gave = gave_way(waiting, cpu.lock_waiters.load(Ordering::Relaxed));
         thread.usage.involuntary.fetch_add(1, Ordering::Relaxed);
-        // Only this CPU changes the number: the thread stays here.
+        // Only this CPU changes the number, and the thread does not leave this CPU.
         let count = |by: isize| {
             let waiters = cpu.lock_waiters.load(Ordering::Relaxed);
             let waiters = waiters.wrapping_add_signed(if waits { by } else { 0 });

@@ -5,16 +5,16 @@ use memwright_table::{CpuId, CpuSet};
 /// The properties of a thread that becomes runnable.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
-    /// The CPU it ran on last.
+    /// The CPU on which the thread last ran.
     pub(super) last: CpuId,
-    /// Its stack is still in use on that CPU.
+    /// That CPU still uses the thread's stack.
     pub(super) on_cpu: bool,
-    /// The CPUs it may run on, at least one.
+    /// The CPUs on which the thread is allowed to run, at least one.
     pub(super) allowed: CpuSet,
 }
 
-/// Returns the CPU whose run queue a runnable thread enters: the one that still uses its stack; else an idle CPU,
-/// preferably the last one; else the last one; else any allowed one.
+/// Returns the CPU whose run queue a runnable thread enters: the CPU that still uses its stack; else an idle CPU,
+/// preferably the one on which it last ran; else the one on which it last ran; else any allowed CPU.
 pub(super) fn place(thread: Candidate, idle: CpuSet) -> CpuId {
     let Candidate {
         last,
@@ -36,12 +36,12 @@ pub(super) fn place(thread: Candidate, idle: CpuSet) -> CpuId {
     }
 }
 
-/// Returns whether an idle CPU may steal this thread from another CPU's queue.
+/// Returns whether the idle CPU `thief` is allowed to take this thread from another CPU's queue.
 pub(super) fn may_steal(thread: Candidate, thief: CpuId) -> bool {
     !thread.on_cpu && thread.allowed.contains(thief)
 }
 
-/// Returns whether the running thread has used up its time slice while `waiting` other threads want the CPU.
+/// Returns whether the running thread has used up its time slice while `waiting` other threads are in the run queue.
 pub(super) fn slice_is_over(now: u64, slice_end: u64, waiting: usize) -> bool {
     waiting > 0 && now >= slice_end
 }

@@ -8,8 +8,8 @@ use core::{
 };
 
 impl Scheduler {
-    /// Writes which thread runs on each CPU, and what each thread does or waits for. Data whose lock is held is
-    /// omitted. Waits for no lock and allocates nothing.
+    /// Writes which thread runs on each CPU, and what each thread does or waits for. Omits data whose lock is held.
+    /// Waits for no lock and allocates nothing.
     ///
     /// # Errors
     /// Those of `out`.

@@ -6,35 +6,35 @@ use core::sync::atomic::{AtomicU8, Ordering};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum RunState {
-    /// It runs on a CPU.
+    /// The thread runs on a CPU.
     Running,
-    /// It runs, and has announced that it will give up the CPU.
+    /// The thread runs, and has announced that it will block.
     Waiting,
-    /// It has given up the CPU until it is woken.
+    /// The thread has left its CPU and does not run until it is woken.
     Blocked,
-    /// It is in a run queue or about to enter one.
+    /// The thread is in a run queue or about to enter one.
     Ready,
-    /// It has exited.
+    /// The thread has exited.
     Ended,
 }
 
 /// The result of a wakeup.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Woken {
-    /// The thread had only announced a wait: it keeps running.
+    /// The thread had only announced a wait, which is now cancelled: it keeps running.
     Stays,
     /// The thread was blocked and is now runnable: the caller puts it into a run queue.
     Enqueue,
-    /// The thread runs.
+    /// The thread runs and has announced no wait.
     Runs,
     /// The thread is runnable already, or has exited.
     Nothing,
 }
 
-/// The state of one thread. The module documentation of the scheduler defines the permitted changes.
+/// The state of one thread. The module documentation of the scheduler defines the changes that are permitted.
 ///
-/// All accesses are sequentially consistent: a CPU that sets work for the thread and then reads this word, and the
-/// thread that changes this word and then reads its work, cannot both miss the other's store.
+/// All accesses are sequentially consistent. A CPU sets work for the thread and then reads this word; the thread
+/// changes this word and then reads its work. At least one of them sees the other's store.
 #[derive(Debug)]
 pub(crate) struct RunWord(AtomicU8);
 
@@ -64,7 +64,7 @@ impl RunWord {
             .is_ok()
     }
 
-    /// Announces a wait. Called by the thread itself; no later wakeup is lost.
+    /// Announces a wait. Called by the thread itself. A wakeup after this is not lost.
     pub(crate) fn announce(&self) {
         self.set(RunState::Waiting);
     }
@@ -74,12 +74,12 @@ impl RunWord {
         self.set(RunState::Running);
     }
 
-    /// Blocks unless a wakeup came since the announcement. Called by the thread itself. Returns whether it is blocked.
+    /// Blocks unless a wakeup came since the announcement. Called by the thread itself. Returns whether it did block.
     pub(crate) fn block(&self) -> bool {
         self.change(RunState::Waiting, RunState::Blocked)
     }
 
-    /// Gives up the CPU while staying runnable. Called by the thread itself.
+    /// Makes the thread runnable instead of running. Called by the thread itself when it yields.
     pub(crate) fn step_aside(&self) {
         self.set(RunState::Ready);
     }
@@ -94,7 +94,7 @@ impl RunWord {
         self.set(RunState::Ended);
     }
 
-    /// Wakes the thread. May be called by any thread.
+    /// Wakes the thread. Any thread is allowed to call this.
     pub(crate) fn wake(&self) -> Woken {
         loop {
             match self.get() {
@@ -144,8 +144,8 @@ mod tests {
         assert_eq!(word.wake(), Woken::Nothing);
     }
 
-    /// One waiter and several wakers, each of which wakes after it changed the condition: the waiter must never block
-    /// forever. Its "run queue" is a flag that exactly one waker sets for each block.
+    /// Tests one waiter and several wakers, each of which wakes after it changed the condition: the waiter must never
+    /// block forever. The "run queue" is a flag that exactly one waker sets for each time that the waiter blocks.
     #[test]
     fn no_wake_is_lost() {
         const WAKERS: u32 = 3;
@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    /// A flag is set without a lock, as signals set work: the thread sees it or is woken.
+    /// Tests a flag that is set without a lock, as signals set work: the thread sees the flag or is woken.
     #[test]
     fn work_set_without_a_lock_is_seen() {
         const ROUNDS: u32 = 20_000;

@@ -12,7 +12,7 @@ use alloc::sync::{Arc, Weak};
 use core::sync::atomic::Ordering;
 use memwright_table::OutOfMemory;
 
-/// Identifies a timer: its deadline, and a number that orders equal deadlines and contains the CPU.
+/// Identifies a timer: its deadline, and a number that contains the CPU and orders timers with equal deadlines.
 pub type TimerKey = (u64, u64);
 
 /// The action of an expired timer.
@@ -32,8 +32,8 @@ fn cpu_of(key: TimerKey) -> usize {
     (key.1 & ((1 << CPU_BITS) - 1)) as usize
 }
 
-/// Most timers that are handled at a time. If more are due, the CPU is interrupted again at once, and its threads run
-/// in between.
+/// Most timers that are handled at a time. If more are due, the CPU is interrupted again at once, and its threads can
+/// run in between.
 const TOGETHER: usize = 256;
 
 /// Removes the first timer if its deadline has passed.
@@ -56,8 +56,8 @@ impl Cpu {
 }
 
 impl Scheduler {
-    /// Makes room for a timer: the next one that this CPU adds before it blocks needs no memory. Called without locks
-    /// by callers that hold one when they add the timer.
+    /// Allocates memory for a timer, so that the next timer that this CPU adds before it blocks needs none. Call this
+    /// without locks before adding a timer under a lock.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -70,7 +70,7 @@ impl Scheduler {
     /// Adds a timer.
     ///
     /// # Errors
-    /// [`OutOfMemory`]. This cannot happen if a timer has just expired or been removed on this CPU, or after
+    /// [`OutOfMemory`]. This cannot happen directly after a timer has expired or been removed on this CPU, or after
     /// [room](Self::make_room_for_timer) was made.
     pub fn add_timer(
         &self,
@@ -98,14 +98,14 @@ impl Scheduler {
         let Cpu { timers, wakes, .. } = &self.cpus[cpu];
         let removed = wakes.lock().remove(&key);
         let removed = removed.or_else(|| timers.lock().remove(&key));
-        // Another CPU notices when the timer would have expired.
+        // If the timer is another CPU's, that CPU is interrupted at the old time and finds nothing due.
         if removed.is_some() && cpu == kernel.host.cpu().index() {
             self.arm(kernel);
         }
     }
 
-    /// Wakes threads whose deadlines on this CPU have passed, up to [`TOGETHER`]. Other timers are left to
-    /// [`expire`](Self::expire), which may need locks that the caller holds.
+    /// Wakes threads whose deadlines on this CPU have passed, up to [`TOGETHER`]. All other timers are handled by
+    /// [`expire`](Self::expire), because they may need locks that the caller holds.
     pub(super) fn wake_due(&self, kernel: &Kernel) {
         let now = kernel.host.now();
         for _ in 0..TOGETHER {

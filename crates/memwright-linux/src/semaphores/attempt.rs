@@ -9,25 +9,25 @@ pub const MOST_VALUE: i32 = 32767;
 pub struct Operation {
     /// Index of the semaphore.
     pub number: u16,
-    /// The number to add; 0 waits until the value is 0.
+    /// The number to add; 0 means to wait until the value is 0.
     pub add: i16,
-    /// The call fails instead of waiting (`IPC_NOWAIT`).
+    /// The call fails if it would have to wait for this operation (`IPC_NOWAIT`).
     pub never_waits: bool,
-    /// It is undone when the process exits (`SEM_UNDO`).
+    /// The exit of the process undoes the operation (`SEM_UNDO`).
     pub undone: bool,
 }
 
 /// The reason why a list of operations was not applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The operation at this place has to wait.
+    /// The operation at this index has to wait.
     Waits(usize),
-    /// A value, or an adjustment on exit, would become too large.
+    /// A value, or an adjustment on exit, would leave its range.
     OutOfRange,
 }
 
-/// Applies all operations, or none. `undo` contains the adjustments that the exit of the process would make. It is used
-/// only by operations that are undone on exit, and may be shorter than `values` if there are none.
+/// Applies all operations, or none. `undo` contains the adjustments of the values on exit of the process. Only
+/// operations that are undone on exit use it, so it may be shorter than `values` if there are none.
 ///
 /// # Errors
 /// One of [`Refusal`]; everything is then unchanged.
@@ -85,7 +85,7 @@ mod tests {
 
     /// The values of two semaphores, or their adjustments on exit.
     type Two = [i32; 2];
-    /// Both of them afterwards, or why nothing was applied.
+    /// The values and the adjustments after the operations, or why nothing was applied.
     type Outcome = Result<(Two, Two), Refusal>;
 
     fn operation(number: u16, add: i16, undone: bool) -> Operation {

@@ -1,8 +1,8 @@
 //! System V semaphore sets (Linux 7.2 `ipc/sem.c`).
 //!
-//! A caller that has to wait leaves its operations with the set. A caller that changes a value then performs the
-//! pending operations that have become possible, in order of arrival, and wakes their callers. It does so in batches:
-//! between two of them the set is unlocked and other threads may run.
+//! A caller that has to wait leaves its list of operations pending in the set. A caller that changes a value then
+//! performs the pending lists that have become possible, in order of arrival, and wakes their callers. It works in
+//! batches: between two batches the set is unlocked and other threads can run.
 
 mod attempt;
 
@@ -47,7 +47,7 @@ pub struct Pending {
     pub queue: WaitQueue,
     operations: Vec<Operation>,
     process: u32,
-    /// Its number in the queue of the set, once it is queued.
+    /// Its position in the set's order of arrival, once it is queued.
     number: AtomicU64,
     /// The result of the call, once it is complete.
     outcome: AtomicU64,
@@ -55,7 +55,7 @@ pub struct Pending {
     next: Lock<Option<Arc<Pending>>>,
 }
 
-/// Not complete: no call returns this value.
+/// Value of `outcome` while the call is not complete: no call returns this value.
 const WAITING: u64 = u64::MAX / 2;
 
 impl Pending {
@@ -95,7 +95,7 @@ impl Queue {
     /// Adds a list at the end.
     ///
     /// # Errors
-    /// [`OutOfMemory`], unless there is room.
+    /// [`OutOfMemory`] if the queue is full and cannot grow.
     fn push(&mut self, place: usize, pending: Arc<Pending>) -> Result<(), OutOfMemory> {
         let number = self.arrivals;
         pending.number.store(number, Ordering::Relaxed);
@@ -114,7 +114,7 @@ impl Queue {
     }
 }
 
-/// The adjustments that the exit of a process makes to each value.
+/// The amounts by which the exit of a process adjusts each value.
 struct Undo {
     adds: Vec<i32>,
     /// The [`State::epoch`] of the adjustments. Adjustments of an earlier epoch are void.
@@ -122,7 +122,8 @@ struct Undo {
 }
 
 impl Undo {
-    /// Returns the adjustments of this epoch, and how many values had to be cleared for it.
+    /// Returns the adjustments of epoch `epoch` and the number of values that had to be cleared because they were of an
+    /// earlier epoch.
     fn of_epoch(&mut self, epoch: u64) -> (&mut [i32], usize) {
         let cleared = if self.epoch == epoch {
             0
@@ -135,7 +136,7 @@ impl Undo {
     }
 }
 
-/// Number of values of an undo list that are cleared in about the time of one attempt.
+/// Number of values of an undo list that can be cleared in about the time of one attempt.
 const CLEARED: usize = 64;
 
 /// Lists that are tried between two scheduling points.
@@ -148,7 +149,7 @@ struct State {
     processes: Vec<u32>,
     /// Undo lists, by process.
     undo: Ordered<u32, Undo>,
-    /// Number of times that all values were set. No earlier operation is undone.
+    /// Number of times that all values were set. Operations before the last of these are not undone on exit.
     epoch: u64,
     /// The pending lists.
     pending: Queue,
@@ -191,10 +192,11 @@ impl Default for Sets {
 }
 
 impl Sets {
-    /// Adds a set of `count` semaphores, all 0. Returns its number.
+    /// Adds a set of `count` semaphores, all 0. Returns the number of the set.
     ///
     /// # Errors
-    /// `EEXIST` if a set with its key exists by now, `ENOSPC` if there are too many; `ENOMEM`.
+    /// `EEXIST` if another thread has created a set with the key since the caller checked, `ENOSPC` if there are too
+    /// many; `ENOMEM`.
     pub fn add(&self, key: u32, count: usize, standing: Standing) -> Result<u32, Errno> {
         let state = State {
             values: zeroes(count)?,
@@ -253,11 +255,11 @@ impl Sets {
         }
     }
 
-    /// Makes the adjustments for a process that exits.
+    /// Adjusts the semaphores of all sets for a process that exits (`SEM_UNDO`).
     pub fn undo(&self, kernel: &Kernel, process: u32) {
         let mut first = 0;
         let mut points = PausePoints::every(TOGETHER);
-        // Numbers rise along the list, and a set's number never changes.
+        // The list is sorted by number, and a set's number never changes.
         while let Some(set) = self.from(first) {
             points.round();
             set.undo(kernel, process);
@@ -265,7 +267,7 @@ impl Sets {
         }
     }
 
-    /// Returns the set with the lowest number from this one on.
+    /// Returns the set with the lowest number that is at least `id`.
     fn from(&self, id: u32) -> Option<Arc<Set>> {
         let all = self.all.lock();
         let place = all.partition_point(|set| set.id < id);
@@ -302,7 +304,7 @@ impl Set {
         (standing.owner, standing.mode, standing.changed) = (owner, mode, now);
     }
 
-    /// Returns whether `subject` may access the set in these ways (`ipcperms`).
+    /// Returns whether `subject` has the permissions `wanted` for the set (`ipcperms`).
     #[must_use]
     pub fn permits(&self, subject: Subject, wanted: Permission) -> bool {
         let standing = self.standing();
@@ -314,7 +316,7 @@ impl Set {
         permitted(subject, standing.mode, owner, false, wanted)
     }
 
-    /// Returns whether `subject` may change or remove the set.
+    /// Returns whether `subject` is allowed to change or remove the set.
     #[must_use]
     pub fn is_owned_by(&self, subject: Subject) -> bool {
         let owners = [self.standing().owner.user, self.maker.user];
@@ -324,8 +326,8 @@ impl Set {
     /// Performs the operations for a process, or queues them as pending.
     ///
     /// # Errors
-    /// `EIDRM` if the set was removed, `EAGAIN` if an operation with `IPC_NOWAIT` would have to wait, `ERANGE`,
-    /// `ENOMEM`.
+    /// `EIDRM` if the set was removed, `EAGAIN` if an operation with `IPC_NOWAIT` would have to wait, `ERANGE` if a
+    /// value or an adjustment leaves its range, `ENOMEM`.
     pub fn operate(
         &self,
         kernel: &Kernel,
@@ -340,7 +342,8 @@ impl Set {
         if let Ok(done) = self.do_now(kernel, state, process, &operations, now)? {
             return Ok(done);
         }
-        // Memory is allocated while the set is unlocked; in that time the operations may have become possible.
+        // Allocate memory while the set is unlocked. The operations may have become possible in that time, so try again
+        // below.
         let pending = Arc::new(Pending {
             queue: WaitQueue::named("a semaphore"),
             operations,
@@ -380,7 +383,7 @@ impl Set {
         Ok(())
     }
 
-    /// Performs the operations, or returns the index of the one that has to wait.
+    /// Performs the operations. Returns the index of the operation that has to wait if they are not possible now.
     fn do_now<'a>(
         &'a self,
         kernel: &Kernel,
@@ -403,7 +406,7 @@ impl Set {
         }
     }
 
-    /// Withdraws pending operations. Returns their result if they were completed before.
+    /// Withdraws pending operations. Returns their result if they were completed in the meantime.
     pub fn give_up(&self, pending: &Arc<Pending>) -> Option<Result<(), Errno>> {
         let number = pending.number.load(Ordering::Relaxed);
         self.state.lock().pending.remove(number);
@@ -436,8 +439,9 @@ impl Set {
         state.pending.lists.values().filter(concerns).count()
     }
 
-    /// Sets the values of the semaphores from `first` on and clears their adjustments on exit. `process` becomes the
-    /// process of the last operation on them. The caller has checked that the set has enough semaphores.
+    /// Sets the values of the semaphores from `first` on, and clears the adjustments on exit of these semaphores.
+    /// `process` becomes the process of the last operation on them. The caller has checked that the set has enough
+    /// semaphores.
     pub fn set(&self, kernel: &Kernel, first: usize, values: &[i32], process: u32, now: i64) {
         let mut state = self.state.lock();
         for (number, value) in (first..).zip(values) {
@@ -472,8 +476,8 @@ impl Set {
         self.serve(kernel, state, now);
     }
 
-    /// Performs the pending lists that have become possible, and wakes their callers. A CPU that changes a value
-    /// between two batches serves the lists itself, starting with the first.
+    /// Performs the pending lists that have become possible, and wakes their callers. If another CPU changes a value
+    /// between two batches, that CPU serves the lists itself, from the first one on.
     fn serve<'a>(&'a self, kernel: &Kernel, mut state: LockGuard<'a, State>, now: i64) {
         let mut from = 0;
         loop {
@@ -502,8 +506,8 @@ impl Set {
 }
 
 impl State {
-    /// Performs the operations, or returns the index of the one that has to wait. If operations are undone on exit, the
-    /// process must have an undo list.
+    /// Performs the operations, or returns the index of the operation that has to wait. If any of them is undone on
+    /// exit, the process must have an undo list.
     fn attempt(&mut self, process: u32, operations: &[Operation]) -> Result<Attempted, Errno> {
         let (undo, cleared) = if operations.iter().any(|one| one.undone) {
             let list = self.undo.get_mut(&process).ok_or(Errno::ENOMEM)?;
@@ -524,9 +528,9 @@ impl State {
         Ok(Attempted { outcome, cleared })
     }
 
-    /// Tries the pending lists from number `from` on, and again from the first one after completing a list that may
-    /// have made earlier ones possible. Returns the completed lists and, after [`TOGETHER`] attempts, where to
-    /// continue.
+    /// Tries the pending lists from number `from` on. Starts again from the first list after completing one that can
+    /// have made earlier lists possible. Returns the completed lists, and the number from which to continue if
+    /// [`TOGETHER`] attempts were not enough.
     fn serve(&mut self, now: i64, from: u64) -> (Woken, Option<u64>) {
         let mut woken = Woken::default();
         let mut next = from;
@@ -554,8 +558,8 @@ impl State {
             self.pending.remove(number);
             if outcome.is_ok() {
                 self.standing.operated = now;
-                // A single decrement leaves less for the other lists, except for those that wait for 0 or have several
-                // operations (`check_restart` of Linux 7.2, `ipc/sem.c`).
+                // Completing a single decrement makes no other list possible, except lists that wait for 0 or have
+                // several operations (`check_restart` of Linux 7.2, `ipc/sem.c`).
                 if self.pending.others > 0 || !is_decrement(&pending.operations) {
                     next = 0;
                 }
@@ -571,7 +575,7 @@ impl State {
 struct Attempted {
     /// Success, or the index of the operation that has to wait.
     outcome: Result<(), usize>,
-    /// Number of values of an undo list that were cleared for it.
+    /// Number of values of an undo list that were cleared for the attempt.
     cleared: usize,
 }
 
@@ -580,7 +584,7 @@ fn is_decrement(operations: &[Operation]) -> bool {
     matches!(operations, [one] if one.add < 0)
 }
 
-/// Completed lists, in order: a chain through the lists themselves, which needs no memory.
+/// Completed lists, in order. They form a chain through `Pending::next`, which needs no memory.
 #[derive(Default)]
 struct Woken {
     first: Option<Arc<Pending>>,
@@ -588,7 +592,7 @@ struct Woken {
 }
 
 impl Woken {
-    /// Adds a list, which was removed from the pending ones and so is in no other chain.
+    /// Adds a list that was removed from the pending lists and is therefore in no other chain.
     fn push(&mut self, pending: Arc<Pending>) {
         match self.last.replace(pending.clone()) {
             Some(last) => *last.next.lock() = Some(pending),
@@ -596,7 +600,7 @@ impl Woken {
         }
     }
 
-    /// Wakes all callers.
+    /// Wakes the callers of all lists in the chain.
     ///
     /// # Locks
     /// The caller holds no lock.
@@ -624,7 +628,7 @@ mod tests {
             changed: 0,
         };
         assert_eq!(sets.add(7, 1, standing), Ok(0));
-        // Another thread checked for this key before the set existed.
+        // `EEXIST` is for a thread that found no set with this key before another thread created one.
         assert_eq!(sets.add(7, 1, standing), Err(Errno::EEXIST));
         assert_eq!(sets.add(8, 1, standing), Ok(1));
         for private in [2, 3] {

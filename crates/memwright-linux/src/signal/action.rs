@@ -102,7 +102,7 @@ pub enum DefaultAction {
     Terminate,
     /// The process is killed. On Linux it would dump core; here this is the same as `Terminate`.
     Core,
-    /// Nothing.
+    /// The signal has no effect.
     Ignore,
     /// The process stops.
     Stop,

@@ -50,8 +50,8 @@ impl Actions {
         self.with(|table| core::mem::replace(&mut table[index], action))
     }
 
-    /// Returns the action for a signal that is being delivered. With `SA_RESETHAND`, the handler is used for this
-    /// delivery only.
+    /// Returns the action for a signal that is being delivered. With `SA_RESETHAND`, also resets the action to the
+    /// default.
     pub(super) fn deliver(&mut self, signal: Signal) -> Action {
         let index = signal.number() as usize - 1;
         self.with(|table| {
@@ -64,7 +64,8 @@ impl Actions {
         })
     }
 
-    /// Resets the action for a signal to the default, if `forced` or if the signal is ignored. Returns whether it did.
+    /// Resets the action for a signal to the default if `forced`, or if the signal is ignored. Returns whether it was
+    /// reset.
     pub(super) fn force_default(&mut self, signal: Signal, forced: bool) -> bool {
         let index = signal.number() as usize - 1;
         self.with(|table| {

@@ -49,7 +49,7 @@ enum Step {
     Nothing,
 }
 
-/// Handles everything that keeps the thread from returning to user mode: exit of the process, stops and signals.
+/// Handles every event that keeps the thread from returning to user mode: exit of the process, stops and signals.
 pub fn deliver(context: &Context<'_>) -> After {
     let mut granted = None;
     loop {
@@ -76,7 +76,7 @@ pub fn deliver(context: &Context<'_>) -> After {
     }
 }
 
-/// Decides the next step. `granted` is the signal that the tracer lets the thread take.
+/// Returns the next step. `granted` is a signal that the tracer permits the thread to take.
 fn next_step(context: &Context<'_>, mut granted: Option<SignalInfo>) -> Step {
     let thread = context.thread;
     let mut signals = context.process().signals.lock();
@@ -142,7 +142,7 @@ fn next_step(context: &Context<'_>, mut granted: Option<SignalInfo>) -> Step {
     }
 }
 
-/// Returns the step that a stop of the process requires. A traced thread enters a ptrace stop, and its tracer may
+/// Returns the step that a stop of the process requires. A traced thread enters a ptrace stop, and its tracer can
 /// resume it before the process continues.
 fn step_of_stop(signals: &mut Signals, thread: &Arc<Thread>) -> Option<Step> {
     let stop = signals.stop;
@@ -159,7 +159,7 @@ fn step_of_stop(signals: &mut Signals, thread: &Arc<Thread>) -> Option<Step> {
     }
 }
 
-/// Stops the process; each thread stops when it next handles signals. Terminal stop signals have no effect on an
+/// Stops the process: each thread stops when it next handles signals. A terminal stop signal has no effect on an
 /// orphaned process group.
 fn stop(context: &Context<'_>, signal: Signal) {
     let process = context.process();
@@ -179,7 +179,7 @@ fn stop(context: &Context<'_>, signal: Signal) {
     }
 }
 
-/// Stops the thread with its process. The last thread to stop notifies the parent.
+/// Waits until the process continues. If this is the last thread to stop, notifies the parent first.
 fn wait_while_stopped(context: &Context<'_>) {
     let process = context.process();
     let complete = {
@@ -190,13 +190,13 @@ fn wait_while_stopped(context: &Context<'_>) {
     if let Some(signal) = complete {
         report_change(context.kernel, process, Change::Stopped(signal));
     }
-    // SIGCONT clears the mark, so that a new stop counts the thread again.
+    // SIGCONT clears the thread's stopped flag, so that a new stop counts the thread again.
     let running = || {
-        // Under the lock: the thread that clears the mark wakes this one afterwards.
+        // Take the lock: the thread that clears the flag under it wakes this thread afterwards.
         let _signals = process.signals.lock();
         (!context.thread.is_stopped()).then_some(())
     };
-    // Returns early only if the process is killed, which the next step notices.
+    // The wait ends early only if the process is killed, which the next step handles.
     let _ended = context.kernel.wait(
         context.thread,
         &[&process.resumed],
@@ -209,7 +209,8 @@ fn wait_while_stopped(context: &Context<'_>) {
     signals.recalculate(context.thread);
 }
 
-/// Sets up the restart of an interrupted call, once.
+/// Changes the registers so that an interrupted call is restarted. Has no effect after the first call for one system
+/// call.
 fn restart_call(context: &Context<'_>, handler: Option<ActionFlags>) {
     let mut state = context.state();
     let regs = &mut state.regs;
@@ -233,7 +234,7 @@ fn restart_call(context: &Context<'_>, handler: Option<ActionFlags>) {
     regs.orig_rax = u64::MAX;
 }
 
-/// Writes the signal frame and makes the handler run next.
+/// Writes the signal frame and sets the registers so that user mode continues in the handler.
 fn enter_handler(
     context: &Context<'_>,
     info: &SignalInfo,
@@ -243,7 +244,7 @@ fn enter_handler(
     let Handler::Function(handler) = action.handler else {
         return Ok(());
     };
-    // As on Linux for x86-64, a handler without a restorer cannot be entered.
+    // Like on Linux for x86-64, a handler without a restorer cannot be entered.
     if !action.flags.contains(ActionFlags::RESTORER) {
         return Err(Errno::EFAULT);
     }
@@ -259,7 +260,7 @@ fn enter_handler(
     let on_stack = stack.state(regs.rsp) == AlternateStack::ONSTACK;
     let size = xstate::frame_size(host.fpu_size());
     let place = place(regs.rsp, switch.then_some(&stack), size).ok_or(Errno::EFAULT)?;
-    // The thread is on the alternate stack already, which must not overflow.
+    // The thread already runs on the alternate stack, and the frame would overflow it.
     if on_stack && place.frame <= stack.base {
         return Err(Errno::EFAULT);
     }
@@ -275,7 +276,7 @@ fn enter_handler(
     let mut frame = [0; FRAME_SIZE];
     head.to_bytes(&mut frame[..FrameHead::SIZE]);
     frame[FrameHead::SIZE..].copy_from_slice(&info.to_bytes());
-    // The stack may have a protection key that denies writes to the interrupted code.
+    // The stack can have a protection key that denies writes to the interrupted code.
     let key_rights = keys::permit_all(host);
     let written = context
         .write_bytes(place.extended_state, &area.bytes[..size])

@@ -98,7 +98,7 @@ pub enum Detail {
     Timer {
         /// Its id.
         timer: i32,
-        /// Number of expirations since the last signal that was taken.
+        /// Number of expirations since the thread last took a signal of this timer.
         overrun: i32,
         /// Value chosen by the program.
         value: u64,
@@ -134,7 +134,7 @@ impl SignalInfo {
         }
     }
 
-    /// Creates a signal raised by an instruction of the thread.
+    /// Creates the signal for a fault of an instruction of the thread.
     pub const fn fault(signal: Signal, code: i32, address: u64) -> Self {
         Self {
             signal,

@@ -70,7 +70,7 @@ impl Signal {
         self.0
     }
 
-    /// Returns whether every instance is queued.
+    /// Returns whether every instance of the signal is queued.
     pub const fn is_real_time(self) -> bool {
         self.0 >= Self::REAL_TIME
     }

@@ -1,10 +1,10 @@
-//! Signals that were sent and are not yet delivered.
+//! Pending signals: sent and not yet delivered.
 
 use super::{Signal, SignalInfo, SignalSet};
 use alloc::vec::Vec;
 use memwright_table::TryPush;
 
-/// Pending signals: a set, and their causes in order of arrival.
+/// A set of pending signals, and their causes in order of arrival.
 #[derive(Debug, Default)]
 pub struct Pending {
     set: SignalSet,
@@ -17,7 +17,7 @@ impl Pending {
         self.set
     }
 
-    /// Returns the number of queued instances.
+    /// Returns the number of queued signals.
     pub fn len(&self) -> usize {
         self.queue.len()
     }
@@ -27,13 +27,13 @@ impl Pending {
         self.set.is_empty()
     }
 
-    /// Adds a signal. Returns false for a standard signal that is pending already, which is not queued again. If there
-    /// is no memory for its cause, the signal becomes pending without it.
+    /// Adds a signal. Returns false if it is a standard signal that is pending already; such a signal is not queued
+    /// again. If there is no memory for the cause, the signal becomes pending without it.
     pub fn add(&mut self, info: SignalInfo) -> bool {
         self.add_queued(info, true)
     }
 
-    /// Adds a signal, with its cause only if `is_queued`.
+    /// Adds a signal like `add`, with its cause only if `is_queued`.
     pub fn add_queued(&mut self, info: SignalInfo, is_queued: bool) -> bool {
         if self.set.contains(info.signal) && !info.signal.is_real_time() {
             return false;

@@ -3,21 +3,21 @@
 use super::ActionFlags;
 use crate::errno::Errno;
 
-/// What to do about an interrupted call.
+/// What happens to an interrupted call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Restart {
     /// Keep the result.
     Keep,
     /// Return `EINTR`.
     Interrupt,
-    /// Execute the instruction again.
+    /// Execute the SYSCALL instruction again.
     Again,
     /// Execute `restart_syscall` instead.
     Block,
 }
 
-/// Decides about a call that returned `errno`, for a handler with these flags, or for `None` if no handler runs
-/// (`handle_signal` and `arch_do_signal_or_restart` of Linux 7.2, `arch/x86/kernel/signal.c`).
+/// Returns what happens to a call that returned `errno`. `handler` has the flags of the handler that runs, or is `None`
+/// if none runs (`handle_signal` and `arch_do_signal_or_restart` of Linux 7.2, `arch/x86/kernel/signal.c`).
 pub fn restart_decision(errno: Errno, handler: Option<ActionFlags>) -> Restart {
     match (errno, handler) {
         (Errno::ERESTARTNOINTR, _) | (Errno::ERESTARTSYS | Errno::ERESTARTNOHAND, None) => {

@@ -8,7 +8,7 @@ use crate::{
 };
 use alloc::sync::Arc;
 
-/// Sends a signal to a process. Any of its threads may take it.
+/// Sends a signal to a process. Any thread of the process can take it.
 pub fn send_to_process(kernel: &Kernel, process: &Arc<Process>, info: SignalInfo) {
     let _ = send(kernel, process, None, info);
 }
@@ -16,7 +16,7 @@ pub fn send_to_process(kernel: &Kernel, process: &Arc<Process>, info: SignalInfo
 /// Sends a signal to a process or to one of its threads, at the request of a program.
 ///
 /// # Errors
-/// `EAGAIN` if the limit of queued signals is reached (`RLIMIT_SIGPENDING`) and this signal must be queued.
+/// `EAGAIN` if the number of queued signals has reached `RLIMIT_SIGPENDING` and this signal must be queued.
 pub fn queue(
     kernel: &Kernel,
     process: &Arc<Process>,
@@ -41,16 +41,17 @@ pub fn send_to_group(kernel: &Kernel, group: u32, info: SignalInfo) -> usize {
     count
 }
 
-/// Kills a process like SIGKILL.
+/// Sends SIGKILL to a process.
 pub fn kill_process(kernel: &Kernel, process: &Arc<Process>) {
     send_to_process(kernel, process, SignalInfo::kernel(Signal::SIGKILL));
 }
 
-/// Decides whether a signal is queued with its cause under this limit, or becomes pending without it. Only a signal
-/// that `kill` sends can do without (Linux 7.3 `kernel/signal.c`, `__send_signal_locked`).
+/// Returns whether a signal is queued together with its cause. If the number of queued signals has reached `limit`,
+/// returns false for a signal that `kill` sent: it becomes pending without its cause (Linux 7.3 `kernel/signal.c`,
+/// `__send_signal_locked`).
 ///
 /// # Errors
-/// `EAGAIN` for a signal that is meaningless without its cause.
+/// `EAGAIN` at the limit for any other signal, which is meaningless without its cause.
 fn place(info: &SignalInfo, signals: &Signals, limit: Option<u64>) -> Result<bool, Errno> {
     match limit {
         Some(limit) if signals.queued() as u64 >= limit => match info.code {
@@ -116,8 +117,8 @@ enum Continued {
     Yes,
 }
 
-/// Handles the interaction of stop signals and SIGCONT: they discard each other, and SIGCONT continues a stopped
-/// process.
+/// Handles the interaction of stop signals and SIGCONT: each of them discards pending signals of the other kind, and
+/// SIGCONT continues a stopped process.
 fn prepare(signals: &mut Signals, signal: Signal) -> Continued {
     let cancelled = if SignalSet::STOPPING.contains(signal) {
         SignalSet::EMPTY.with(Signal::SIGCONT)
@@ -144,7 +145,7 @@ fn prepare(signals: &mut Signals, signal: Signal) -> Continued {
     }
 }
 
-/// Sets the work flag of the thread that takes a new signal, and notifies it.
+/// Chooses the thread that takes a new signal, sets its work flag, and notifies it.
 fn choose_and_wake(
     kernel: &Kernel,
     signals: &mut Signals,
@@ -185,8 +186,8 @@ pub(crate) fn end_others(kernel: &Kernel, signals: &Signals, survivor: &Arc<Thre
     }
 }
 
-/// Raises a signal for a fault of the thread itself. It cannot be blocked or ignored (`force_sig_info_to_task` of Linux
-/// 7.2, `kernel/signal.c`).
+/// Raises a signal for a fault of the calling thread. If the thread blocks or ignores the signal, its default action is
+/// taken (`force_sig_info_to_task` of Linux 7.2, `kernel/signal.c`).
 pub fn force_fault(thread: &Arc<Thread>, info: SignalInfo) {
     let mut signals = thread.process.signals.lock();
     let blocked = signals.thread(thread).blocked;
@@ -212,7 +213,7 @@ pub(crate) fn report_change(kernel: &Kernel, process: &Arc<Process>, change: Cha
     notify_parent(kernel, process, change, Signal::SIGCHLD);
 }
 
-/// Returns whether a parent is going to wait for a child that exits with this signal.
+/// Returns whether a parent will wait for a child that exits with this signal.
 pub(crate) fn waits_for_ended(parent: &Process, signal: Option<Signal>) -> bool {
     if parent.id == REAPER {
         return false;
@@ -222,7 +223,7 @@ pub(crate) fn waits_for_ended(parent: &Process, signal: Option<Signal>) -> bool 
     waits || signal != Some(Signal::SIGCHLD)
 }
 
-/// Notifies the parent of a child's state change: sends it the signal and wakes its waits.
+/// Notifies the parent of a child's state change: sends `signal` to it and wakes its waiting threads.
 pub fn notify_parent(kernel: &Kernel, child: &Arc<Process>, change: Change, signal: Signal) {
     notify(kernel, child.parent(), child.id, child, change, signal);
 }

@@ -11,8 +11,8 @@ impl SignalSet {
     pub const EMPTY: Self = Self(0);
     /// The signals that cannot be blocked, caught or ignored.
     pub const UNBLOCKABLE: Self = Self::EMPTY.with(Signal::SIGKILL).with(Signal::SIGSTOP);
-    /// Signals raised by the thread's own instructions. They are delivered before others (`SYNCHRONOUS_MASK` of Linux
-    /// 7.2, `kernel/signal.c`).
+    /// Signals raised by the thread's own instructions. They are delivered before all other signals (`SYNCHRONOUS_MASK`
+    /// of Linux 7.2, `kernel/signal.c`).
     pub const SYNCHRONOUS: Self = Self::EMPTY
         .with(Signal::SIGSEGV)
         .with(Signal::SIGBUS)
@@ -71,7 +71,7 @@ impl SignalSet {
         self.0 == 0
     }
 
-    /// Returns the signal that is delivered first: synchronous signals before others, then by number.
+    /// Returns the signal that is delivered first: synchronous signals before all others, then by number.
     pub const fn first(self) -> Option<Signal> {
         let synchronous = self.intersection(Self::SYNCHRONOUS).0;
         let candidates = if synchronous != 0 {

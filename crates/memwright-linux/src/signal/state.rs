@@ -27,10 +27,10 @@ impl AlternateStack {
     pub const ONSTACK: u32 = 1;
     /// `SS_DISABLE`.
     pub const DISABLE: u32 = 2;
-    /// `SS_AUTODISARM` of `asm-generic/signal.h`: disabled while a handler runs on it.
+    /// `SS_AUTODISARM` of `asm-generic/signal.h`: the stack is disabled while a handler runs on it.
     pub const AUTODISARM: u32 = 1 << 31;
 
-    /// Returns whether the stack pointer is on this stack. With `SS_AUTODISARM` it never counts as such.
+    /// Returns whether the stack pointer is on this stack. With `SS_AUTODISARM` always returns false.
     pub fn holds(&self, stack_pointer: u64) -> bool {
         self.flags & Self::AUTODISARM == 0
             && stack_pointer > self.base
@@ -93,9 +93,9 @@ pub struct Signals {
     pub threads: Vec<(Arc<Thread>, ThreadSignals)>,
     /// The process is exiting with this status.
     pub group_exit: Option<ExitStatus>,
-    /// The thread in `execve`: all others exit, and it alone continues.
+    /// `None`, or the thread that is in `execve`: all other threads exit, and it alone continues.
     pub executing: Option<Arc<Thread>>,
-    /// Whether it is stopped.
+    /// Whether the process is stopped.
     pub stop: Stop,
     /// All threads have stopped, and the parent was notified.
     pub stop_reported: bool,
@@ -145,8 +145,8 @@ impl Signals {
         traced.is_some_and(|tracing| tracing.tracer.is_some())
     }
 
-    /// Recomputes whether a thread has to handle signals before it returns to user mode. Only for the calling thread,
-    /// or one that will be woken: the thread may have been chosen for a signal.
+    /// Recomputes whether a thread has to handle signals before it returns to user mode. `thread` must be the calling
+    /// thread, or one that the caller then wakes, because it can be the thread chosen for a signal.
     pub fn recalculate(&mut self, thread: &Thread) {
         let shared = self.pending.set();
         let busy = self.group_exit.is_some()
@@ -161,8 +161,8 @@ impl Signals {
         thread.set_work(Work::SIGNAL, wanted);
     }
 
-    /// Replaces the caller's mask. If the caller was chosen for a signal sent to the process and now blocks it, another
-    /// thread is chosen (`retarget_shared_pending` of Linux 7.2, `kernel/signal.c`).
+    /// Replaces the caller's signal mask. If the caller was chosen for a signal sent to the process and now blocks it,
+    /// chooses another thread (`retarget_shared_pending` of Linux 7.2, `kernel/signal.c`).
     pub fn set_blocked(&mut self, kernel: &Kernel, thread: &Arc<Thread>, blocked: SignalSet) {
         let blocked = blocked.minus(SignalSet::UNBLOCKABLE);
         let before = core::mem::replace(&mut self.thread(thread).blocked, blocked);
@@ -173,7 +173,7 @@ impl Signals {
         }
     }
 
-    /// Chooses other threads for signals to the process that their thread no longer takes.
+    /// Chooses another thread for each of `signals`, sent to the process, whose chosen thread no longer takes it.
     pub(crate) fn retarget(&mut self, kernel: &Kernel, mut signals: SignalSet) {
         while let Some(signal) = signals.first() {
             signals = signals.without(signal);
@@ -184,8 +184,8 @@ impl Signals {
         }
     }
 
-    /// Returns the thread that takes a signal sent to the process: the oldest that does not block it, preferably one
-    /// without other pending signals (`complete_signal` of Linux 7.2).
+    /// Returns the thread that takes a signal sent to the process: the oldest one that does not block it, preferably
+    /// one without other pending signals (`complete_signal` of Linux 7.2).
     pub(crate) fn taker(&self, signal: Signal) -> Option<&Arc<Thread>> {
         let mut second = None;
         for (thread, state) in &self.threads {
@@ -208,7 +208,8 @@ impl Signals {
         }
     }
 
-    /// Returns the signal if all threads have stopped and the parent has not been notified, and records that it now is.
+    /// Returns the stop signal if all threads have stopped and the parent has not been notified of this stop; the
+    /// caller then notifies it. Records that it has been notified.
     pub(crate) fn stop_is_complete(&mut self) -> Option<Signal> {
         let Stop::Stopped(signal) = self.stop else {
             return None;
@@ -222,8 +223,8 @@ impl Signals {
         Some(signal)
     }
 
-    /// Takes the next signal for a thread that is not in `blocked`: first those sent to the thread, then those sent to
-    /// the process.
+    /// Takes the next signal that is not in `blocked`: first of those sent to the thread, then of those sent to the
+    /// process.
     pub fn take(&mut self, thread: &Thread, blocked: SignalSet) -> Option<SignalInfo> {
         let own = self.thread(thread).pending.take(blocked);
         own.or_else(|| self.pending.take(blocked))
@@ -233,7 +234,7 @@ impl Signals {
     pub fn ignored(&self, signal: Signal) -> bool {
         // A blocked signal is kept: its action may change before it is unblocked.
         let kept = |state: &ThreadSignals| {
-            // The tracer decides about it.
+            // The tracer decides what happens to the signal.
             state.traced.is_some()
                 || state.blocked.contains(signal)
                 || state.waited.contains(signal)

@@ -91,16 +91,16 @@ impl Backing {
     /// Waits for a transfer to complete.
     ///
     /// # Errors
-    /// The disk reported an error.
+    /// `DeviceError` if the disk reports an error.
     pub fn complete(&self, ticket: Ticket) -> Result<(), DeviceError> {
         match self {
-            // Its transfers complete at once, so there is never one to wait for.
+            // Transfers of compressed memory complete when they are submitted, so there is none to wait for.
             Self::Zram(_) => Err(DeviceError::Io),
             Self::Machine(disk) => disk.complete(ticket),
         }
     }
 
-    /// Discards a page that is no longer needed.
+    /// Frees the memory of a page whose contents are no longer needed.
     pub fn discard(&self, frames: &Frames<M>, page: u32) {
         match self {
             Self::Zram(zram) => zram.discard(frames, page),
@@ -139,7 +139,7 @@ fn transfer(
         match disk.submit(transfer) {
             Submission::Done(result) => return result.map_err(errno),
             Submission::Pending(ticket) => return disk.complete(ticket).map_err(errno),
-            // Other transfers occupy all descriptors, and will complete without this thread.
+            // Transfers of other threads occupy all descriptors. They complete without this thread.
             Submission::Busy => crate::sync::relax(),
         }
     }

@@ -20,13 +20,13 @@ const VIRTIO_MAJOR: u32 = 254;
 enum Use {
     /// Not swap: programs may read and write it.
     Free,
-    /// Being turned on or off as swap.
+    /// The disk is being turned on or off as swap.
     Changing,
     /// The swap device with this number.
     Swap(usize),
 }
 
-/// A disk. If it is used as swap, its first page contains a header as written by `mkswap`.
+/// A disk. If it is used as swap, its first page is a header in the format of `mkswap`.
 pub struct Disk {
     minor: u32,
     pages: u32,
@@ -43,7 +43,7 @@ struct Slots {
 }
 
 impl Disk {
-    /// Creates a disk of `pages` pages. One in `errors` swap transfers fails; none if `errors` is 0.
+    /// Creates a disk of `pages` pages. One of every `errors` swap transfers fails; none if `errors` is 0.
     pub const fn new(backing: Backing, minor: u32, pages: u32, errors: u32) -> Self {
         Self {
             minor,
@@ -103,7 +103,7 @@ impl Disk {
         *self.used.lock() != Use::Free
     }
 
-    /// Writes a header for all of its pages.
+    /// Writes a swap header that covers all pages of the disk.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -116,7 +116,7 @@ impl Disk {
     /// Reads bytes at `offset` in a page.
     ///
     /// # Errors
-    /// `EIO`.
+    /// `EIO` if the device reports an error.
     pub fn get(
         &self,
         frames: &Frames<M>,
@@ -130,7 +130,7 @@ impl Disk {
     /// Writes bytes at `offset` in a page.
     ///
     /// # Errors
-    /// `ETXTBSY` while it is used as swap, `ENOSPC` if there is no memory for the contents.
+    /// `ETXTBSY` while the disk is used as swap, `ENOSPC` if there is no memory for the contents.
     pub fn put(
         &self,
         frames: &Frames<M>,
@@ -144,13 +144,13 @@ impl Disk {
         self.backing.put(frames, page, offset, bytes)
     }
 
-    /// Frees the memory of data that programs wrote.
+    /// Frees the memory of data that programs wrote, unless the disk is in use as swap, and writes a new header.
     pub(super) fn clear(&self, frames: &Frames<M>) {
         if !self.is_in_use() && self.stored() > 0 {
             for page in 0..self.pages {
                 self.backing.discard(frames, page);
             }
-            // The page of the header has just been freed.
+            // The header's page has just been discarded as well.
             let formatted = self.format(frames);
             debug_assert_eq!(formatted, Ok(()));
         }
@@ -159,7 +159,8 @@ impl Disk {
     /// Starts using the disk as swap, for the number of pages in its header.
     ///
     /// # Errors
-    /// `EBUSY` if it is in use already, `EINVAL` without a header, `EPERM` if there are too many devices, `ENOMEM`.
+    /// `EBUSY` if the disk is in use as swap already, `EINVAL` without a header, `EPERM` if there are too many swap
+    /// devices, `ENOMEM`.
     pub fn swap_on(self: &Arc<Self>, memory: &Memory, priority: i32) -> Result<(), Errno> {
         {
             let mut used = self.used.lock();
@@ -183,11 +184,11 @@ impl Disk {
         added.map_err(|_| Errno::ENOMEM)?.ok_or(Errno::EPERM)
     }
 
-    /// Returns the number of the swap device, which the caller turns off. The disk cannot be used until the caller
-    /// reports the result with `end_off`.
+    /// Begins to turn the swap device off. Returns its number, by which the caller turns it off. The disk cannot be
+    /// used until the caller reports the result with `end_off`.
     ///
     /// # Errors
-    /// `EINVAL` if it is not used as swap.
+    /// `EINVAL` if the disk is not used as swap.
     pub(super) fn begin_off(&self) -> Result<usize, Errno> {
         let mut used = self.used.lock();
         match *used {
@@ -199,7 +200,7 @@ impl Disk {
         }
     }
 
-    /// Records the result of turning it off: it is still the swap device with this number, or no longer swap.
+    /// Records the result of turning the disk off: it is still the swap device `number`, or with `None` no longer swap.
     pub(super) fn end_off(&self, number: Option<usize>) {
         *self.used.lock() = number.map_or(Use::Free, Use::Swap);
     }

@@ -3,16 +3,16 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Selects the transfers of a disk that fail: about one in a given number. The choice is the same in every run with the
-/// same sequence of transfers.
+/// Selects the transfers of a disk that fail: about one in a given number. In every run with the same sequence of
+/// transfers, the same transfers fail.
 pub struct Faults {
-    /// About one in this many fails; 0 for none.
+    /// About one in `each` transfers fails; none if this is 0.
     each: u32,
     asked: AtomicU64,
 }
 
 impl Faults {
-    /// Creates the selection: about one in `each` transfers fails; none if that is 0.
+    /// Creates the selection: about one in `each` transfers fails; none if `each` is 0.
     pub const fn new(each: u32) -> Self {
         Self {
             each,
@@ -20,14 +20,14 @@ impl Faults {
         }
     }
 
-    /// Returns whether the next transfer fails.
+    /// Counts a transfer. Returns whether it fails.
     pub fn next_fails(&self) -> bool {
         self.each != 0 && fails(self.asked.fetch_add(1, Ordering::Relaxed), self.each)
     }
 }
 
-/// Returns whether transfer `number` fails. The failures are not equidistant: otherwise a program that cycles through
-/// its pages would always meet the same ones.
+/// Returns whether transfer `number` fails. The failures are not evenly spaced: otherwise they could always hit the
+/// same pages of a program that cycles through its pages.
 const fn fails(number: u64, each: u32) -> bool {
     // The finaliser of SplitMix64.
     let mut word = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -29,8 +29,8 @@ impl DiskFile {
         &self.disk
     }
 
-    /// Returns the first part of a transfer of `left` bytes at `position` that is on the disk and within one page: its
-    /// length, the page, and the offset in the page.
+    /// Returns the first part of a transfer of `left` bytes at `position` that is on the disk and in one page: its
+    /// length, the page number, and the offset in the page.
     fn piece(&self, position: u64, left: usize) -> (usize, u32, usize) {
         let rest = self.disk.size().saturating_sub(position).min(left as u64) as usize;
         let offset = position as usize % PAGE_SIZE;
@@ -43,7 +43,7 @@ impl Disk {
     /// Opens the disk, exclusively if `alone`.
     ///
     /// # Errors
-    /// `EBUSY` if it is to be opened exclusively and is used as swap.
+    /// `EBUSY` if `alone` and the disk is in use as swap.
     pub fn open(self: &Arc<Self>, alone: bool) -> Result<DiskFile, Errno> {
         if alone && self.is_in_use() {
             return Err(Errno::EBUSY);
@@ -146,13 +146,13 @@ impl File for DiskFile {
         match command {
             raw::BLKGETSIZE64 => context.write_value(argument, &size)?,
             raw::BLKGETSIZE => context.write_value(argument, &(size / u64::from(SECTOR)))?,
-            // The disk stores complete pages.
+            // The sector size is a page, because the disk stores complete pages.
             raw::BLKSSZGET | raw::BLKPBSZGET => {
                 context.write_value(argument, &(PAGE_SIZE as u32))?;
             }
             raw::BLKBSZGET => context.write_value(argument, &(PAGE_SIZE as u64))?,
             raw::BLKROGET => context.write_value(argument, &0_u32)?,
-            // Writes are complete when they return.
+            // There is nothing to flush: a write is complete when it returns.
             raw::BLKFLSBUF => {}
             _ => return Err(Errno::ENOTTY),
         }

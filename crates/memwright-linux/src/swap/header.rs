@@ -26,8 +26,8 @@ pub fn write(page: &mut [u8], pages: u32) {
 /// Returns the number of usable pages after the header of a disk of `pages` pages.
 ///
 /// # Errors
-/// `EINVAL` if the header is invalid, covers pages beyond the end of the disk, or lists bad pages, which no disk here
-/// has.
+/// `EINVAL` if the header is invalid, covers pages beyond the end of the disk, or lists bad pages (no disk here has
+/// any).
 pub fn read(page: &[u8], pages: u32) -> Result<u32, Errno> {
     let last = field(page, LAST_PAGE);
     let fits = last > 0 && last < pages;

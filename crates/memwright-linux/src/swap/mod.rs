@@ -76,7 +76,8 @@ impl Swaps {
     ) -> Result<Self, Errno> {
         let frames = memory.frames();
         if !requests.is_empty() {
-            // Swapping out happens when memory is nearly exhausted, and compressed memory needs frames for the pages.
+            // Raise the watermarks: pages are swapped out when memory is nearly exhausted, and compressed memory needs
+            // frames for them.
             frames.low_water(2 * frames.reserve());
         }
         let mut disks: Vec<Arc<Disk>> = Vec::new();

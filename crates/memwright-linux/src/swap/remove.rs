@@ -10,8 +10,8 @@ const AT_ONCE: u64 = 256;
 /// Turns a swap device off. If that fails, the device stays in use.
 ///
 /// # Errors
-/// `EINVAL` if the disk is not used as swap, `ENOMEM` if there is no memory for its pages or the commit limit is
-/// exceeded, `EIO` if the disk fails, `EINTR` for a signal.
+/// `EINVAL` if the disk is not used as swap, `ENOMEM` if there is no memory for the swapped-out pages or the commit
+/// limit is exceeded, `EIO` if the disk fails, `EINTR` if a signal is pending.
 pub fn remove(context: &Context<'_>, disk: &Disk) -> Result<(), Errno> {
     let memory = &context.kernel.memory;
     let number = disk.begin_off()?;
@@ -30,8 +30,8 @@ pub fn remove(context: &Context<'_>, disk: &Disk) -> Result<(), Errno> {
     emptied
 }
 
-/// Swaps the pages of device `number` in and removes it. A process that forks or exits in the meantime may own slots
-/// there for longer than one round over all processes.
+/// Swaps the pages of device `number` in and removes the device. One round over all processes may not suffice: a
+/// process that forks or exits in the meantime can own slots after the round has passed it.
 fn empty(context: &Context<'_>, number: usize) -> Result<(), Errno> {
     let kernel = context.kernel;
     loop {
@@ -71,7 +71,7 @@ fn bring_all_back(context: &Context<'_>, number: usize) -> Result<(), Errno> {
     })
 }
 
-/// Calls `some`, which swaps some pages in, until it returns that there are no more.
+/// Calls `some`, which swaps a number of pages in, until it returns false because there are no more.
 fn bring_back(
     context: &Context<'_>,
     mut some: impl FnMut() -> Result<bool, FaultError>,

@@ -1,8 +1,8 @@
 //! Pieces smaller than a page, packed into frames.
 //!
-//! A frame contains pieces of one class, each occupying an equal part of it. A word next to the frame records which
-//! parts are in use. Frames with free parts are in linked lists, one for each class. Only frames are allocated here,
-//! and a frame is freed with its last piece.
+//! All pieces in a frame have the same class, and each occupies one of the equal parts of the frame. A word in the
+//! frame's metadata records which parts are in use. Frames with free parts are in linked lists, one for each class. The
+//! store allocates only frames, and frees a frame with its last piece.
 
 use crate::M;
 use memwright_table::{Frame, FrameKind, Frames, OutOfFrames, PAGE_SIZE};
@@ -15,7 +15,7 @@ const fn part(class: usize) -> usize {
     PAGE_SIZE / PARTS[class] as usize
 }
 
-/// Returns the class with the smallest parts that fit `length` bytes.
+/// Returns the class with the smallest parts that can hold `length` bytes.
 fn class_of(length: usize) -> usize {
     (0..PARTS.len())
         .rev()
@@ -26,7 +26,7 @@ fn class_of(length: usize) -> usize {
 /// No frame.
 const NONE: u32 = u32::MAX;
 
-/// The place of a piece.
+/// The location of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     frame: u32,
@@ -34,10 +34,10 @@ pub struct Piece {
     index: u8,
 }
 
-/// Number of spare frames, for use when no frame is free: pages are swapped out for exactly that reason.
+/// Number of spare frames, which are used when no frame is free: that is when pages are swapped out.
 const SPARE: usize = 64;
 
-/// The lists of frames, their number, and the spare frames.
+/// The heads of the lists, the number of frames with pieces, and the spare frames.
 pub struct Store {
     heads: [u32; PARTS.len()],
     frames: u64,
@@ -63,7 +63,7 @@ impl Store {
     /// Stores `bytes`, at most a page.
     ///
     /// # Errors
-    /// No frame is free.
+    /// `OutOfFrames` if neither a frame nor a spare frame is free.
     pub fn put(&mut self, frames: &Frames<M>, bytes: &[u8]) -> Result<Piece, OutOfFrames> {
         let class = class_of(bytes.len());
         let mut head = self.heads[class];
@@ -90,7 +90,7 @@ impl Store {
         })
     }
 
-    /// Allocates a frame for pieces, from the spare frames if no other is free.
+    /// Allocates a frame for pieces. Takes a spare frame if no other is free.
     fn new_frame(&mut self, frames: &Frames<M>) -> Result<Frame, OutOfFrames> {
         match frames.allocate(0, FrameKind::Slab) {
             Ok(frame) => {
@@ -105,7 +105,7 @@ impl Store {
         }
     }
 
-    /// Refills the spare frames as far as frames are free.
+    /// Refills the spare frames, as far as free frames are available.
     pub fn fill_spare(&mut self, frames: &Frames<M>) {
         while self.spares < SPARE {
             let Ok(frame) = frames.allocate(0, FrameKind::Slab) else {

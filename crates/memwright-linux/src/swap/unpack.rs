@@ -1,8 +1,8 @@
 //! Decompresses LZ4 blocks into pages.
 //!
-//! The crate that compresses them has a decoder, but this project has its own. Memory often repeats one word over a
-//! long run, for example half a page, and that decoder, without `unsafe`, copies such runs byte by byte. Here the
-//! copied run doubles with each step.
+//! The crate that compresses the blocks has a decoder, but this module is used instead. Memory often repeats one word
+//! over a long run, for example half a page. The crate's decoder, without `unsafe`, copies such runs byte by byte. Here
+//! the length of the copied run doubles with each step.
 
 /// The data is not a block that fills exactly one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,20 +11,20 @@ pub struct Corrupt;
 /// Added to the encoded length of every match.
 const MATCH_MIN: usize = 4;
 
-/// A length in a token that continues in the following bytes.
+/// The value of a length in a token that means that the length continues in the following bytes.
 const GOES_ON: usize = 15;
 
 /// Number of bytes copied at a time.
 const WORD: usize = size_of::<u64>();
 
-/// Up to this length, copying whole words past the end costs less than copying exactly. The excess is overwritten by
-/// what follows.
+/// Up to this length, copying whole words past the end costs less than copying exactly. Later output overwrites the
+/// excess.
 const SHORT: usize = 4 * WORD;
 
 /// Fills `page` from a block in the format of `LZ4_compress_default` (`lz4_Block_format.md` of LZ4 1.10).
 ///
 /// # Errors
-/// The block is truncated, refers to bytes outside the page, or does not fill exactly the page.
+/// `Corrupt` if the block is truncated, refers to bytes outside the page, or does not fill exactly the page.
 pub fn unpack(mut packed: &[u8], page: &mut [u8]) -> Result<(), Corrupt> {
     let mut at = 0;
     loop {
@@ -54,7 +54,7 @@ fn take_byte(packed: &mut &[u8]) -> Result<u8, Corrupt> {
     Ok(*first)
 }
 
-/// Reads the rest of a length that begins in the token.
+/// Returns a complete length: `length` from the token, plus the following bytes of `packed` if it continues there.
 fn full_length(mut length: usize, packed: &mut &[u8]) -> Result<usize, Corrupt> {
     if length < GOES_ON {
         return Ok(length);
@@ -92,7 +92,7 @@ fn copy_literals(
     Ok(())
 }
 
-/// Repeats at `at` the bytes that precede it by `distance`.
+/// Writes `length` bytes at `at` by repeating the `distance` bytes before it.
 fn repeat(page: &mut [u8], at: usize, distance: usize, length: usize) -> Result<(), Corrupt> {
     let from = at.checked_sub(distance).ok_or(Corrupt)?;
     let end = at + length;
@@ -108,7 +108,7 @@ fn repeat(page: &mut [u8], at: usize, distance: usize, length: usize) -> Result<
         }
         return Ok(());
     }
-    // Everything from `from` on repeats with period `distance`: each step copies all of it.
+    // The bytes from `from` on have period `distance`, and each step copies all of them.
     let mut to = at;
     while to < end {
         let step = (to - from).min(end - to);

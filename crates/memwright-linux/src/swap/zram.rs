@@ -1,6 +1,6 @@
 //! Compressed memory as a swap device (Linux 7.2 `drivers/block/zram/zram_drv.c`). A page that repeats one word is
-//! stored as that word. Others are compressed with LZ4 and packed into frames; a page that does not compress gets a
-//! frame.
+//! stored as that word. All other pages are compressed with LZ4 and packed into frames; a page that does not compress
+//! occupies a frame.
 
 use super::{
     store::{Piece, Store},
@@ -15,8 +15,8 @@ use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_outpu
 use memwright::DeviceError;
 use memwright_table::{Frame, Frames, OutOfMemory, PAGE_SIZE, TryPush};
 
-/// A page that compresses to this many bytes or more is stored uncompressed (`huge_class_size`): it would occupy a
-/// frame anyway.
+/// A page that compresses to this many bytes or more is stored uncompressed, because its compressed form would occupy a
+/// frame as well (`huge_class_size`).
 const LEAST_GAIN: usize = PAGE_SIZE / 2 + 1;
 
 /// The contents of a slot.
@@ -55,7 +55,7 @@ impl Zram {
     /// Creates a device with `slots` slots.
     ///
     /// # Errors
-    /// The heap has no memory for the metadata.
+    /// `OutOfMemory` if the heap has no memory for the metadata.
     pub fn new(frames: &Frames<M>, slots: u32) -> Result<Self, OutOfMemory> {
         let mut kept = Vec::new();
         let mut left = slots as usize;
@@ -95,7 +95,7 @@ impl Inner {
         }
     }
 
-    /// Compresses the page in `plain`.
+    /// Stores the page in `plain`, compressed if that saves memory. Returns the location.
     fn compress(&mut self, frames: &Frames<M>) -> Result<Kept, DeviceError> {
         let packed = compress_into_with_table(&self.plain, &mut self.packed, &mut self.table);
         let bytes = match packed {
@@ -135,7 +135,7 @@ impl Zram {
     /// Reads bytes at `offset` in a page.
     ///
     /// # Errors
-    /// The contents cannot be decompressed.
+    /// `DeviceError` if the contents cannot be decompressed.
     pub fn get(
         &self,
         frames: &Frames<M>,
@@ -152,8 +152,8 @@ impl Zram {
     /// Writes bytes at `offset` in a page.
     ///
     /// # Errors
-    /// The previous contents cannot be decompressed, or there is no memory for the new ones. The contents are then
-    /// unchanged.
+    /// `DeviceError` if the previous contents cannot be decompressed or there is no memory for the new ones. The
+    /// contents are then unchanged.
     pub fn put(
         &self,
         frames: &Frames<M>,
@@ -174,7 +174,7 @@ impl Zram {
     }
 }
 
-/// Returns the word that these bytes repeat, if they do.
+/// Returns the word that `bytes` repeat; `None` if they do not repeat one.
 fn repeated(bytes: &[u8]) -> Option<u64> {
     let (first, _) = bytes.split_first_chunk()?;
     bytes
@@ -187,7 +187,7 @@ impl Zram {
     /// Stores the page in `frame` in `slot`.
     ///
     /// # Errors
-    /// `Full`; the slot is then empty.
+    /// `DeviceError::Full` if there is no memory for the page. The slot is then empty.
     pub fn write(&self, frames: &Frames<M>, slot: u32, frame: Frame) -> Result<(), DeviceError> {
         let repeated = frames.repeated_word(frame);
         let mut inner = self.inner.lock();
@@ -206,7 +206,7 @@ impl Zram {
     /// Fills `frame` with the page in `slot`.
     ///
     /// # Errors
-    /// The slot is empty, or its contents cannot be decompressed.
+    /// `DeviceError` if the slot is empty or its contents cannot be decompressed.
     pub fn read(&self, frames: &Frames<M>, slot: u32, frame: Frame) -> Result<(), DeviceError> {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;

@@ -108,7 +108,7 @@ pub fn futex(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
 }
 
-/// Converts a timeout in user memory to the host's clock; `None` for a null pointer.
+/// Reads a timeout from user memory and converts it to a time of the host's clock. Returns `None` for a null pointer.
 fn deadline(context: &Context<'_>, address: u64, timeout: Timeout) -> Result<Option<u64>, Errno> {
     let Some(time): Option<Timespec> = context.read_optional(address)? else {
         return Ok(None);
@@ -165,7 +165,7 @@ mod tests {
         for (operation, expected) in [
             (0, Some((wait(Timeout::Relative, true), Scope::Shared))),
             (128, Some((wait(Timeout::Relative, true), Scope::Private))),
-            // FUTEX_WAIT does not accept a clock.
+            // `FUTEX_WAIT` does not accept a choice of the clock.
             (256, None),
             (9, Some((wait(Timeout::Monotonic, false), Scope::Shared))),
             (9 + 256, Some((wait(Timeout::Real, false), Scope::Shared))),

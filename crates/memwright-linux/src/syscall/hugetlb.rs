@@ -17,7 +17,7 @@ pub const fn has_size(flags: u32) -> bool {
     logarithm == 0 || 1 << logarithm == HUGE_BYTES
 }
 
-/// Creates an unnamed hugetlb file of at least `length` bytes (`hugetlb_file_setup`).
+/// Creates an unnamed hugetlb file of `length` bytes, rounded up to complete pages (`hugetlb_file_setup`).
 ///
 /// # Errors
 /// `EINVAL` for a length of 0, `ENOMEM` for a length that is too large, `ENFILE`.
@@ -42,7 +42,7 @@ pub fn nameless_file(context: &Context<'_>, length: u64) -> Result<Arc<HugeFile<
 /// How pages are reserved for a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// Not at all (`MAP_NORESERVE`): a fault without a free page is a bus error.
+    /// Not at all (`MAP_NORESERVE`): a fault that finds no free page raises SIGBUS.
     None,
     /// For the file, on behalf of all its shared mappings.
     File,
@@ -62,8 +62,8 @@ impl Promise {
     }
 }
 
-/// Reserves the pages for `length` bytes of `object` from `offset` on, and returns the object to map. An object that is
-/// not a hugetlb file is returned unchanged. If `grows`, the file grows to include the mapped range
+/// Reserves the pages for `length` bytes of `object` from `offset` on. Returns the object to map. Returns an object
+/// that is not a hugetlb file unchanged. If `grows`, the file grows to include the mapped range
 /// (`hugetlbfs_file_mmap`).
 ///
 /// # Errors

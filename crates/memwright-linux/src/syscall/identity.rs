@@ -55,7 +55,7 @@ fn change_user<R>(
     if real != before.user.real {
         match context.kernel.users.get(real) {
             Ok(user) => process.change_user(user),
-            // As on Linux without memory for the new user's counts (`set_user`).
+            // Linux returns this error as well if it has no memory for the new user's counts (`set_user`).
             Err(OutOfMemory) => {
                 *process.credentials.lock() = before;
                 return Err(Errno::EAGAIN);
@@ -159,10 +159,10 @@ pub fn getresgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     write_three(context, arguments, ids)
 }
 
-/// Groups that are stored at a time.
+/// Number of groups that are copied to user memory at a time.
 const TOGETHER: usize = 64;
 
-/// Implements `getgroups`. A size of 0 only returns their number.
+/// Implements `getgroups`. With a size of 0 the call only returns the number of groups.
 pub fn getgroups(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let size = arguments[0] as i32;
     let groups = context.process().credentials.lock().groups.clone();
@@ -229,7 +229,7 @@ const VERSION_1: u32 = 0x1998_0330;
 const VERSION_2: u32 = 0x2007_1026;
 const VERSION_3: u32 = 0x2008_0522;
 
-/// Returns the header, and the number of word triples in its version.
+/// Returns the header and the number of words in each set of its version.
 fn header(context: &Context<'_>, address: u64) -> Result<(CapabilityHeader, u64), Errno> {
     let header: CapabilityHeader = context.read_value(address)?;
     match header.version {

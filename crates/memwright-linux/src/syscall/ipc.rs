@@ -7,11 +7,11 @@ use crate::{
     fs::permission::{Permission, Subject},
 };
 
-/// A key that never matches.
+/// The key of a private object, which no search finds.
 pub const IPC_PRIVATE: u32 = 0;
-/// Create an object if none has the key.
+/// Flag: create an object if none has the key.
 pub const IPC_CREAT: u32 = 0o1000;
-/// Fail if an object has the key.
+/// Flag: fail if an object has the key.
 pub const IPC_EXCL: u32 = 0o2000;
 /// Command: remove.
 pub const IPC_RMID: u32 = 0;
@@ -21,7 +21,7 @@ pub const IPC_SET: u32 = 1;
 pub const IPC_STAT: u32 = 2;
 /// Command: return the limits.
 pub const IPC_INFO: u32 = 3;
-/// Use 64-bit structures, which are the only ones here.
+/// Command bit: use the 64-bit structures, which are the only ones here.
 pub const IPC_64: u32 = 0x100;
 
 abi_struct! {
@@ -74,8 +74,8 @@ impl Ownership {
     }
 }
 
-/// Checks whether a call with these flags may use the object found by its key. `fits` says whether the object is at
-/// least as large as requested (`ipc_check_perms` and its callers).
+/// Checks whether a call with these flags is allowed to use the object found by its key. `fits` is whether the object
+/// is at least as large as requested (`ipc_check_perms` and its callers).
 ///
 /// # Errors
 /// `EEXIST`, `EINVAL`, `EACCES`, in this order.
@@ -100,12 +100,12 @@ pub fn check_found(
 pub enum Got {
     /// The number of the object that was found or created.
     Id(u32),
-    /// No object had the key, but another thread created one before this one could.
+    /// No object had the key when the caller searched, but another thread created one before the caller could.
     Again,
 }
 
 impl Got {
-    /// Converts the result of an attempt to create an object.
+    /// Converts the result of an attempt to create an object. `EEXIST` becomes `Got::Again`.
     ///
     /// # Errors
     /// Those of the attempt, except `EEXIST`.
@@ -118,8 +118,8 @@ impl Got {
     }
 }
 
-/// Repeats `attempt` until an object with the key is found or created (Linux 7.2 `ipc/util.c`, `ipcget_public`, which
-/// instead prevents concurrent creation).
+/// Repeats `attempt` until an object with the key is found or created. Linux instead locks out concurrent creation
+/// (Linux 7.2 `ipc/util.c`, `ipcget_public`).
 ///
 /// # Errors
 /// Those of `attempt`.

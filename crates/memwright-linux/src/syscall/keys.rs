@@ -16,7 +16,7 @@ use crate::memory::protect_errno;
 const DISABLE_ACCESS: u32 = 1;
 /// `PKEY_DISABLE_WRITE` of `asm-generic/mman-common.h`.
 const DISABLE_WRITE: u32 = 2;
-/// The initial rights of a program and of a signal handler: only data with key 0 is accessible.
+/// The initial rights of a program and of a signal handler: only memory with key 0 is accessible.
 const INITIAL: u32 = 0x5555_5554;
 
 /// Returns whether the processor has protection keys, which are a component of the extended state.
@@ -32,8 +32,8 @@ pub(crate) fn reset(host: &dyn Host) {
     }
 }
 
-/// Permits all accesses until [`restore`] is called with the returned value, for writes that the kernel makes on its
-/// own behalf.
+/// Permits this thread all accesses, for writes that the kernel makes on its own behalf. Returns the previous rights,
+/// which the caller passes to [`restore`].
 pub(crate) fn permit_all(host: &dyn Host) -> u32 {
     if !has_keys(host) {
         return 0;
@@ -57,8 +57,8 @@ fn refuse(host: &dyn Host, key: u8, what: u32) {
     host.set_key_rights(others | what << shift);
 }
 
-/// Returns the key for execute-only memory, after denying this thread reads by it. Returns `None` if the processor has
-/// no keys or none is free; then execute-only memory is readable, as on Linux.
+/// Returns the key for execute-only memory, and denies this thread reads of memory with that key. Returns `None` if the
+/// processor has no keys or none is free; execute-only memory is then readable, as on Linux.
 pub(crate) fn execute_only(context: &Context<'_>) -> Option<u8> {
     let host = context.kernel.host;
     if !has_keys(host) {
@@ -86,7 +86,7 @@ pub fn pkey_mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult
     }
     range_end(address, length)?;
     let rights: Rights = rights(protection)?;
-    // On a processor without keys not even key 0 is valid.
+    // If the processor has no keys, not even key 0 is valid.
     let key = u8::try_from(key as i32).map_err(|_| Errno::EINVAL)?;
     if !has_keys(context.kernel.host) {
         return Err(Errno::EINVAL);

@@ -26,7 +26,7 @@ const COMMANDS: u32 = raw::MEMBARRIER_CMD_GLOBAL as u32
 /// The CPUs that take part in a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
-    /// CPUs that may run a thread of the caller's address space.
+    /// CPUs that can be running a thread of the caller's address space.
     Space,
     /// All CPUs.
     Machine,
@@ -38,7 +38,7 @@ enum Command {
     Query,
     Registrations,
     Register(Registered),
-    /// A barrier, which needs this registration.
+    /// A barrier on these CPUs, for which the process must have this registration.
     Barrier(Extent, Registered),
 }
 
@@ -60,8 +60,8 @@ fn decode(command: u32) -> Option<Command> {
     })
 }
 
-/// Implements `membarrier` (`kernel/sched/membarrier.c` of Linux 7.2). The global barrier is an expedited one: there is
-/// no slower and cheaper way to wait for all CPUs.
+/// Implements `membarrier` (`kernel/sched/membarrier.c` of Linux 7.2). The global barrier is implemented by the
+/// expedited one: there is no slower and cheaper way to wait for all CPUs.
 pub fn membarrier(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [command, flags, ..] = *arguments;
     if flags as u32 != 0 {
@@ -86,11 +86,12 @@ pub fn membarrier(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
 }
 
-/// Interrupts the CPUs and waits until each has answered. Everything that they did before is ordered before what
-/// follows here, and everything that came before here is ordered before what they do afterwards.
+/// Interrupts the CPUs and waits until each has answered. The accesses of these CPUs before their answers are ordered
+/// before the accesses of the caller after this call. The accesses of the caller before this call are ordered before
+/// the accesses of these CPUs after their answers.
 fn barrier(context: &Context<'_>, extent: Extent) {
     let host = context.kernel.host;
-    // A CPU that loads the address space after this executes a barrier in doing so.
+    // A CPU that loads the address space after this fence executes a barrier when it does so.
     fence(Ordering::SeqCst);
     let (root, loaded) = context.with_space(|space| (space.table().root(), space.table().loaded()));
     let targets = match extent {

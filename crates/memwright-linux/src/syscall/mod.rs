@@ -35,8 +35,8 @@ pub type CallResult = Result<u64, Errno>;
 /// The function that implements a system call.
 pub type Handler = fn(&Context<'_>, &Arguments) -> CallResult;
 
-/// Serves the system call in the user registers. Returns true if the thread may return to user mode at once, with no
-/// register changed other than RAX; false if it has work flags to handle.
+/// Serves the system call in the user registers. Returns true if the thread can return to user mode at once, with no
+/// register changed other than RAX. Returns false if the thread has work flags to handle.
 #[inline]
 pub fn serve(context: &Context<'_>) -> bool {
     let (number, arguments) = {
@@ -65,7 +65,7 @@ pub fn serve(context: &Context<'_>) -> bool {
     context.thread.work().is_empty()
 }
 
-/// Slow path: calls that the report lists, and all calls under `--strace`.
+/// Executes a call that is counted or traced: one that the report lists, or any call under `--strace`.
 #[cold]
 fn observed(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let kernel = context.kernel;
@@ -87,7 +87,7 @@ fn observed(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     result
 }
 
-/// Handles the calls that are not implemented.
+/// The handler of all calls that are not implemented.
 pub(crate) fn missing(_context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     Err(Errno::ENOSYS)
 }

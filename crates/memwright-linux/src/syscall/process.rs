@@ -42,7 +42,7 @@ fn plain(flags: CloneFlags) -> CloneRequest {
     }
 }
 
-/// Converts the known flags; namespaces are refused.
+/// Converts `clone` flags. Unknown flags and those for namespaces are `EINVAL`.
 fn clone_flags(flags: u64) -> Result<CloneFlags, Errno> {
     CloneFlags::from_bits(flags).ok_or(Errno::EINVAL)
 }
@@ -50,10 +50,10 @@ fn clone_flags(flags: u64) -> Result<CloneFlags, Errno> {
 /// Implements `clone`.
 pub fn clone(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [flags, stack, parent_tid, child_tid, thread_pointer, _] = *arguments;
-    // The exit signal is in the low byte; `clone` ignores flags beyond 32 bits.
+    // The exit signal is in the low byte. `clone` ignores flags beyond 32 bits.
     let exit_signal = flags & u64::from(raw::CSIGNAL);
     let flags = clone_flags(u64::from(flags as u32 & !raw::CSIGNAL))?;
-    // Both would use the same argument.
+    // `CLONE_PIDFD` and `CLONE_PARENT_SETTID` would both store through `parent_tid`.
     let two = CloneFlags::PIDFD | CloneFlags::PARENT_SETTID;
     if flags.contains(two) || flags.contains(CloneFlags::PIDFD | CloneFlags::DETACHED) {
         return Err(Errno::EINVAL);
@@ -133,7 +133,8 @@ pub fn clone3(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     process_clone(context, &request)
 }
 
-/// Returns the number of strings in a NULL-terminated array, at most `most`. As on Linux, a null array is empty.
+/// Returns the number of strings in a NULL-terminated array of pointers, at most `most`. As on Linux, a null array is
+/// empty.
 fn count_strings(context: &Context<'_>, address: u64, most: u64) -> Result<u64, Errno> {
     let mut count = 0;
     while address != 0 && string_at(context, address, count)? != 0 {
@@ -145,13 +146,14 @@ fn count_strings(context: &Context<'_>, address: u64, most: u64) -> Result<u64, 
     Ok(count)
 }
 
-/// Reads the pointer to a string of an array.
+/// Reads the pointer number `index` of an array of string pointers.
 fn string_at(context: &Context<'_>, array: u64, index: u64) -> Result<u64, Errno> {
     let at = array.checked_add(index * 8).ok_or(Errno::EFAULT)?;
     context.read_value(at)
 }
 
-/// Reads `count` strings of an array. `room` is the remaining space in bytes, which is reduced accordingly.
+/// Reads `count` strings of an array. `room` is the number of bytes that strings can still occupy, and is reduced by
+/// their size.
 fn read_strings(
     context: &Context<'_>,
     array: u64,
@@ -205,7 +207,7 @@ fn execute(
     let mut room = room
         .checked_sub(path.len() as u64 + 1)
         .ok_or(Errno::E2BIG)?;
-    // The environment comes before the arguments, as on Linux, which determines the error.
+    // Read the environment before the arguments, as Linux does: the order determines the error.
     let environment = read_strings(context, environment_array, environment_count, &mut room)?;
     let arguments = read_strings(context, argument_array, argument_count, &mut room)?;
     let request = Request {
@@ -303,7 +305,7 @@ pub fn waitid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// Writes the fields of `siginfo_t` that `waitid` sets; zeroes if no child has changed.
+/// Writes the fields of `siginfo_t` that `waitid` sets, or zeroes if no child has changed state.
 fn write_wait_info(
     context: &Context<'_>,
     address: u64,
@@ -420,7 +422,8 @@ pub fn arch_prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
 }
 
-/// Implements `prctl`: names, dumpability, the parent-death signal, and settings that are fixed here.
+/// Implements `prctl`: thread names, dumpability, the parent-death signal, memory settings, and settings with a fixed
+/// value.
 pub fn prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [operation, value, ..] = *arguments;
     let process = context.process();

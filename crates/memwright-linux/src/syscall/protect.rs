@@ -24,7 +24,7 @@ pub fn mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
 }
 
-/// Slow path for rare arguments, kept out of line.
+/// Handles rare arguments of `mprotect`. Out of line, so that the common path is short.
 #[cold]
 #[inline(never)]
 fn protect_specially(context: &Context<'_>, arguments: &Arguments) -> CallResult {
@@ -61,7 +61,8 @@ fn protect_range(
     Ok(0)
 }
 
-/// Returns the end of a range of `length` bytes. A protection change checks it before the rights.
+/// Returns the end of a range of `length` bytes, rounded up to pages. A protection change checks this before the
+/// rights.
 ///
 /// # Errors
 /// `ENOMEM` if the range wraps around or its length rounds up to 0.
@@ -71,8 +72,8 @@ pub(super) fn range_end(address: u64, length: u64) -> Result<u64, Errno> {
     end.filter(|end| *end > address).ok_or(Errno::ENOMEM)
 }
 
-/// Implements `PROT_GROWSDOWN`: starts at the beginning of the stack area that contains the address. There are no areas
-/// that grow upwards (`do_mprotect_pkey` of Linux 7.3).
+/// Implements `PROT_GROWSDOWN`: the change starts at the beginning of the stack area that contains the address. No area
+/// grows upwards, so `PROT_GROWSUP` fails (`do_mprotect_pkey` of Linux 7.3).
 #[cold]
 #[inline(never)]
 fn protect_growing(context: &Context<'_>, arguments: &Arguments) -> CallResult {
@@ -95,7 +96,7 @@ fn protect_growing(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         })
     };
     let (start, is_stack) = context.with_space(look).ok_or(Errno::ENOMEM)?;
-    // With `PROT_GROWSDOWN`, the address may be below the stack area, as long as the area begins before the end of the
+    // With `PROT_GROWSDOWN`, the address can be below the stack area, as long as the area begins before the end of the
     // range.
     let begins_too_late = if asked == down {
         start >= end
@@ -111,7 +112,7 @@ fn protect_growing(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     protect_range(context, VirtAddr::new(start), end - start, rights)
 }
 
-/// Handles a failed protection change, kept out of line.
+/// Handles a protection change that failed: retries it after direct reclaim, and returns the error. Out of line.
 #[cold]
 #[inline(never)]
 fn protect_failed(context: &Context<'_>, arguments: &Arguments, error: ProtectError) -> CallResult {

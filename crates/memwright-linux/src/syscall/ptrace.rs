@@ -88,7 +88,7 @@ enum RegisterSet {
 }
 
 impl RegisterSet {
-    /// Returns the register set of a note type.
+    /// Returns the register set with this note type.
     fn named(kind: u64) -> Option<Self> {
         match u32::try_from(kind).ok()? {
             elf::NT_PRSTATUS => Some(Self::General),
@@ -124,7 +124,7 @@ impl Tracee<'_> {
         }
     }
 
-    /// Implements `PTRACE_KILL`, for a thread that may or may not be in a ptrace stop.
+    /// Implements `PTRACE_KILL` for a thread that is in a ptrace stop or not.
     fn kill(&self) -> CallResult {
         let tracer = {
             let mut signals = self.thread.process.signals.lock();
@@ -154,8 +154,8 @@ impl Tracee<'_> {
         Ok(0)
     }
 
-    /// Implements `PTRACE_PEEKUSER`: reads a word of `struct user`. Words after the general registers are zero, because
-    /// debug registers are not supported.
+    /// Implements `PTRACE_PEEKUSER`: reads a word of `struct user`. Words after the general registers read as zero,
+    /// because debug registers are not supported.
     fn peek_user(&self, address: u64, data: u64) -> CallResult {
         let at = word_of_user(address)?;
         let value = self.standing(|standing| {
@@ -249,8 +249,8 @@ impl Tracee<'_> {
         Ok(0)
     }
 
-    /// Implements `PTRACE_GETREGSET` and `PTRACE_SETREGSET`. The vector describes the tracer's buffer and receives the
-    /// number of bytes moved.
+    /// Implements `PTRACE_GETREGSET` and `PTRACE_SETREGSET`. The `struct iovec` at `vector` describes the tracer's
+    /// buffer; the call stores the number of bytes copied in its length.
     fn named_set(
         &self,
         kind: u64,
@@ -268,7 +268,7 @@ impl Tracee<'_> {
         Ok(moved)
     }
 
-    /// Copies up to `limit` bytes of a set to the tracer.
+    /// Copies up to `limit` bytes of a register set to the tracer. Returns the number of bytes.
     fn set_read(&self, set: RegisterSet, to: u64, limit: usize) -> CallResult {
         let mut area = FpuArea::INITIAL;
         let size = match set {
@@ -291,7 +291,7 @@ impl Tracee<'_> {
         Ok(size as u64)
     }
 
-    /// Replaces a set, or its first `length` bytes, by the tracer's data.
+    /// Replaces a register set, or its first `length` bytes, with the tracer's data. Returns the number of bytes.
     fn set_write(&self, set: RegisterSet, from: u64, length: usize) -> CallResult {
         let size = match set {
             RegisterSet::General => UserRegisters::SIZE,
@@ -328,7 +328,7 @@ fn word_of_user(address: u64) -> Result<usize, Errno> {
     }
 }
 
-/// Returns the signal to resume with; `None` for zero.
+/// Returns the signal with which to resume; `None` if `number` is zero.
 fn signal_or_none(number: u64) -> Result<Option<Signal>, Errno> {
     match number {
         0 => Ok(None),

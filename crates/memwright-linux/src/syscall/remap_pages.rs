@@ -1,4 +1,4 @@
-//! `remap_file_pages`, which other calls supersede, and `map_shadow_stack`, which no supported processor has.
+//! `remap_file_pages`, which `mmap` supersedes, and `map_shadow_stack`, which no supported processor can implement.
 
 use super::memory::{PAGE, map};
 use super::{Arguments, CallResult};
@@ -7,7 +7,7 @@ use linux_raw_sys::general as raw;
 use memwright::{AreaFlags, MapKind, MapRequest, Placement};
 use memwright_table::VirtAddr;
 
-/// Implements `remap_file_pages`: replaces part of a shared mapping by other pages of the same file (Linux 7.3
+/// Implements `remap_file_pages`: replaces part of a shared mapping with other pages of the same file (Linux 7.3
 /// `mm/mmap.c`). The range must be in one area; Linux also accepts adjacent areas of the same file.
 pub fn remap_file_pages(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, protection, first, flags, _] = *arguments;
@@ -28,7 +28,7 @@ pub fn remap_file_pages(context: &Context<'_>, arguments: &Arguments) -> CallRes
     });
     let (object, rights, max_rights, locked) = shown.flatten().ok_or(Errno::EINVAL)?;
     let placement = Placement::Fixed(at);
-    // The number of areas and the place are checked before the offset (`do_mmap`).
+    // Check the number of areas and the placement before the offset, as `do_mmap` does.
     let first_error = |error: Errno| {
         let placed = context.with_space(|space| space.check_place(length, placement, false));
         placed.map_err(map_errno).err().unwrap_or(error)

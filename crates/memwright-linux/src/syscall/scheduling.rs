@@ -1,4 +1,4 @@
-//! System calls on scheduling. There is one policy, and all CPUs are alike.
+//! System calls on scheduling. There is one policy, and all CPUs are equal.
 
 use super::{Arguments, CallResult, int};
 use crate::{
@@ -21,7 +21,7 @@ pub fn sched_yield(context: &Context<'_>, _arguments: &Arguments) -> CallResult 
     Ok(0)
 }
 
-/// Returns the thread with this id; 0 is the caller.
+/// Returns the thread with this id; the calling thread for 0.
 fn find(context: &Context<'_>, id: u64) -> Result<Arc<Thread>, Errno> {
     match int(id) {
         id if id < 0 => Err(Errno::EINVAL),
@@ -30,12 +30,12 @@ fn find(context: &Context<'_>, id: u64) -> Result<Arc<Thread>, Errno> {
     }
 }
 
-/// Checks that a thread with this id exists; 0 is the caller.
+/// Checks that a thread with this id exists; 0 means the calling thread.
 fn check(context: &Context<'_>, id: u64) -> Result<(), Errno> {
     find(context, id).map(|_| ())
 }
 
-/// Implements `sched_getaffinity`: returns the existing CPUs on which the thread may run.
+/// Implements `sched_getaffinity`: returns the existing CPUs on which the thread is allowed to run.
 pub fn sched_getaffinity(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, size, mask, ..] = *arguments;
     let scheduler = &context.kernel.scheduler;
@@ -47,7 +47,8 @@ pub fn sched_getaffinity(context: &Context<'_>, arguments: &Arguments) -> CallRe
     Ok(8)
 }
 
-/// Implements `sched_setaffinity`. A thread on a CPU that is no longer allowed moves before it returns to user mode.
+/// Implements `sched_setaffinity`. A thread on a CPU that is no longer allowed moves to another CPU before it returns
+/// to user mode.
 pub fn sched_setaffinity(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, size, mask, ..] = *arguments;
     let mut bytes = [0; 8];
@@ -103,8 +104,8 @@ fn priorities(policy: i32) -> Result<(i32, i32), Errno> {
     }
 }
 
-/// Checks a requested policy: `SCHED_OTHER` is accepted; the others are refused as for a process without `CAP_SYS_NICE`
-/// (`__sched_setscheduler` of Linux 7.2, `kernel/sched/syscalls.c`).
+/// Checks a requested policy. `SCHED_OTHER` is accepted; all other policies are refused like for a process without
+/// `CAP_SYS_NICE` (`__sched_setscheduler` of Linux 7.2, `kernel/sched/syscalls.c`).
 fn change_policy(policy: i32, priority: i32) -> Result<(), Errno> {
     let policy = policy & !(raw::SCHED_RESET_ON_FORK as i32);
     let (lowest, highest) = priorities(policy)?;
@@ -162,11 +163,11 @@ pub fn getpriority(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     find_any(context, arguments[0] as u32, arguments[1] as u32).map(|()| 20)
 }
 
-/// Checks that the thread, process group or user selected by `which` and `number` exists; 0 is the caller's own (Linux
-/// 7.3 `kernel/sys.c`, `getpriority`).
+/// Checks that the thread, process group or user selected by `which` and `number` exists; number 0 means that of the
+/// caller (Linux 7.3 `kernel/sys.c`, `getpriority`).
 ///
 /// # Errors
-/// `EINVAL` for another `which`, `ESRCH` if it does not exist.
+/// `EINVAL` for an unknown `which`, `ESRCH` if the selected thread, group or user does not exist.
 fn find_any(context: &Context<'_>, which: u32, number: u32) -> Result<(), Errno> {
     let tasks = &context.kernel.tasks;
     let found = match which {
@@ -188,7 +189,7 @@ fn user_has_process(context: &Context<'_>, user: u32) -> bool {
     processes.any(|process| real(&process) == user)
 }
 
-/// Implements `setpriority`, which is accepted but has no effect on the round-robin order.
+/// Implements `setpriority`. The call succeeds, but has no effect on the round-robin order.
 pub fn setpriority(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     find_any(context, arguments[0] as u32, arguments[1] as u32).map(|()| 0)
 }

@@ -57,8 +57,8 @@ pub fn semget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     ipc::find_or_make(|| get(context, arguments))
 }
 
-/// Returns the set with a key, or a new one. Returns [`ipc::Got::Again`] if another thread created one with the key in
-/// the meantime.
+/// Returns the set with the key of a `semget`, or creates one. Returns [`ipc::Got::Again`] if another thread created
+/// one with the key in the meantime.
 fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> {
     let &[key, count, flags, ..] = arguments;
     let (key, flags) = (key as u32, flags as u32);
@@ -111,7 +111,8 @@ pub fn semtimedop(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     operate(context, id, operations, count, timeout)
 }
 
-/// Performs the operations in user memory, and waits for them at most `timeout` nanoseconds.
+/// Performs the operations at `address` in user memory, and waits for at most `timeout` nanoseconds until they are
+/// possible.
 fn operate(
     context: &Context<'_>,
     id: u64,
@@ -150,7 +151,7 @@ fn operate(
     let deadline = timeout.map(|time| context.kernel.host.now().saturating_add(time));
     let waited = context.wait_until(&[&pending.queue], deadline, || pending.outcome());
     let outcome = waited.or_else(|error: WaitError| {
-        // The operations may have completed at the last moment.
+        // The operations may have completed before they were withdrawn.
         set.give_up(&pending).ok_or_else(|| error.interrupt())
     })?;
     outcome.map(|()| 0)
@@ -254,7 +255,7 @@ fn administer(context: &Context<'_>, set: &Arc<Set>, command: u32, address: u64)
 
 /// Returns the values of all semaphores, or sets them.
 fn all_values(context: &Context<'_>, set: &Set, command: u32, address: u64) -> CallResult {
-    // Values are copied through the stack, this many at a time.
+    // Number of values that are copied through the stack at a time.
     const TOGETHER: usize = 256;
     const WORD: usize = size_of::<u16>();
     let mut words = [0; TOGETHER * WORD];
@@ -287,7 +288,8 @@ fn all_values(context: &Context<'_>, set: &Set, command: u32, address: u64) -> C
     Ok(0)
 }
 
-/// Writes a `struct seminfo`: the limits; if `used`, two of its fields contain the numbers in use instead.
+/// Writes a `struct seminfo` with the limits. If `used`, two of its fields contain the numbers of sets and semaphores
+/// in use instead.
 fn tell_limits(context: &Context<'_>, address: u64, used: bool) -> CallResult {
     let all = (MOST_IN_SET * MOST_SETS) as u32;
     let (sets, semaphores) = context.kernel.semaphores.totals();

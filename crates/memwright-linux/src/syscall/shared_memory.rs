@@ -63,8 +63,8 @@ pub fn shmget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     ipc::find_or_make(|| get(context, arguments))
 }
 
-/// Returns the segment with a key, or a new one. Returns [`ipc::Got::Again`] if another thread created one with the key
-/// in the meantime.
+/// Returns the segment with the key of a `shmget`, or creates one. Returns [`ipc::Got::Again`] if another thread
+/// created one with the key in the meantime.
 fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> {
     let &[key, size, flags, ..] = arguments;
     let (key, flags) = (key as u32, flags as u32);
@@ -99,7 +99,8 @@ fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> 
     ipc::Got::of(segments.add(&wanted, contents))
 }
 
-/// Creates the pages of a segment, accounted or reserved unless the flags contain `SHM_NORESERVE`.
+/// Creates the pages of a segment. Unless the flags contain `SHM_NORESERVE`, they are accounted, or reserved in the
+/// hugetlb pool.
 fn contents(context: &Context<'_>, size: u64, flags: u32) -> Result<Contents, Errno> {
     let reserves = flags & raw::SHM_NORESERVE == 0;
     if flags & raw::SHM_HUGETLB != 0 {
@@ -132,8 +133,8 @@ fn contents(context: &Context<'_>, size: u64, flags: u32) -> Result<Contents, Er
     ))
 }
 
-/// Returns whether the caller may create a segment of huge pages: with `CAP_IPC_LOCK`, or as a member of the group
-/// `vm.hugetlb_shm_group`, which is 0 (`can_do_hugetlb_shm`).
+/// Returns whether the caller is allowed to create a segment of huge pages: with `CAP_IPC_LOCK`, or as a member of the
+/// group `vm.hugetlb_shm_group`, which is 0 (`can_do_hugetlb_shm`).
 fn may_have_huge_pages(context: &Context<'_>) -> bool {
     const GROUP: u32 = 0;
     let credentials = context.process().credentials.lock();
@@ -192,7 +193,8 @@ pub fn shmat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(mapped.as_u64())
 }
 
-/// Returns where to attach a segment. Existing mappings there are an error unless they are to be replaced.
+/// Returns the placement for attaching a segment. Attaching fails if there are mappings at the address, unless
+/// `SHM_REMAP` requests that they be replaced.
 fn attach_place(segment: &Segment, address: u64, flags: u32) -> Result<Placement, Errno> {
     let remaps = flags & raw::SHM_REMAP != 0;
     if address == 0 {
@@ -214,7 +216,7 @@ fn attach_place(segment: &Segment, address: u64, flags: u32) -> Result<Placement
     Ok(Placement::FixedNoReplace(at))
 }
 
-/// Implements `shmdt`: unmaps all areas that map the segment as it was attached at the address.
+/// Implements `shmdt`: unmaps all areas that an attach of the segment at this address created and that still map it.
 pub fn shmdt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let start = arguments[0];
     if start % PAGE != 0 {
@@ -224,7 +226,7 @@ pub fn shmdt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let segments = &context.kernel.segments;
     let mut found = None;
     let mut from = first;
-    // One area at a time: its segment is looked up while the address space is not locked, and then it is unmapped.
+    // Handle one area at a time: look up its segment while the address space is not locked, then unmap it.
     while let Some((part, identity)) = next_part(context, first, from) {
         from = part.end;
         if found.is_none() {
@@ -234,7 +236,7 @@ pub fn shmdt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             continue;
         }
         let (at, length) = (part.start.address(), part.len() * PAGE);
-        // No userfaultfd events are sent (Linux 7.2 `ksys_shmdt`).
+        // `shmdt` sends no userfaultfd events (Linux 7.2 `ksys_shmdt`).
         let unmap = || context.with_space(|space| space.unmap(at, length));
         context.kernel.with_relief(unmap).map_err(unmap_errno)?;
     }
@@ -245,8 +247,8 @@ pub fn shmdt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// Returns the next area from page `from` on that maps an object as if it had been mapped from its beginning at
-/// `first`, and the object's identity.
+/// Returns the next area from page `from` on that maps an object at the offset that it would have if the object had
+/// been mapped from its beginning at `first`. Also returns the object's identity.
 fn next_part(
     context: &Context<'_>,
     first: Page,
@@ -291,7 +293,7 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         _ => {}
     }
     let id = u32::try_from(int(id)).map_err(|_| Errno::EINVAL)?;
-    // The new attributes are read before the search for the segment.
+    // Read the new attributes before searching for the segment.
     let wanted: Option<SegmentStatus> = match command {
         ipc::IPC_SET => Some(context.read_value(address)?),
         _ => None,
@@ -320,8 +322,8 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
 }
 
-/// Checks whether the caller may lock and unlock the pages of a segment: with `CAP_IPC_LOCK`, or as its owner
-/// (`shmctl_do_lock` of Linux 7.3). Returns true if no limit applies.
+/// Checks whether the caller is allowed to lock and unlock the pages of a segment: with `CAP_IPC_LOCK`, or as its owner
+/// (`shmctl_do_lock` of Linux 7.3). Returns true if no limit applies to the caller.
 fn check_locker(context: &Context<'_>, segment: &Segment) -> Result<bool, Errno> {
     if context.has_any(Capabilities::LOCK_MEMORY) {
         return Ok(true);
@@ -338,7 +340,7 @@ fn check_locker(context: &Context<'_>, segment: &Segment) -> Result<bool, Errno>
 /// Locks the pages of a segment in memory (`SHM_LOCK`). They count against the user's `RLIMIT_MEMLOCK`.
 ///
 /// # Errors
-/// `EPERM` for a segment of another user, or a limit of 0; `ENOMEM` over the limit.
+/// `EPERM` if the caller neither owns the segment nor has the capability, or its limit is 0; `ENOMEM` over the limit.
 fn lock_segment(context: &Context<'_>, segment: &Segment) -> CallResult {
     let unlimited = check_locker(context, segment)?;
     let limit = context

@@ -53,7 +53,7 @@ pub fn rt_sigaction(context: &Context<'_>, arguments: &Arguments) -> CallResult 
         };
         if let Some(new) = new {
             if Action::from(new).ignores(signal) {
-                // Pending instances are discarded, blocked or not.
+                // Pending instances are discarded, whether the signal is blocked or not.
                 signals.pending.discard_one(signal);
                 for (_, state) in &mut signals.threads {
                     state.pending.discard_one(signal);
@@ -110,7 +110,7 @@ pub fn rt_sigpending(context: &Context<'_>, arguments: &Arguments) -> CallResult
     Ok(0)
 }
 
-/// Replaces the mask until the current call is complete. The old mask is restored after the handler.
+/// Replaces the signal mask until the current call returns. If a handler runs, the old mask is restored after it.
 pub fn with_mask_until_return(context: &Context<'_>, mask: SignalSet) {
     let mut signals = context.process().signals.lock();
     let state = signals.thread(context.thread);
@@ -119,7 +119,8 @@ pub fn with_mask_until_return(context: &Context<'_>, mask: SignalSet) {
     signals.set_blocked(context.kernel, context.thread, mask);
 }
 
-/// Restores the mask replaced by [`with_mask_until_return`] if no signal arrived.
+/// Restores the mask replaced by [`with_mask_until_return`], if no signal arrived. After a signal, its delivery
+/// restores the mask.
 pub fn restore_mask(context: &Context<'_>) {
     let mut signals = context.process().signals.lock();
     if let Some(mask) = signals.thread(context.thread).saved_mask.take() {
@@ -234,8 +235,8 @@ fn restore_frame(context: &Context<'_>, frame: u64) -> Result<(), Errno> {
     let regs = restore(&head.context, &context.state().regs);
     context.replace_registers(regs);
     if !selectors_return(&head) {
-        // The processor refuses to return with these selectors: a general protection fault in the program (Linux 7.3
-        // `arch/x86/kernel/traps.c`, `fixup_bad_iret`).
+        // The processor would refuse to return with these selectors, which is a general protection fault of the program
+        // (Linux 7.3 `arch/x86/kernel/traps.c`, `fixup_bad_iret`).
         force_fault(context.thread, SignalInfo::kernel(Signal::SIGSEGV));
     }
     let mut signals = context.process().signals.lock();
@@ -254,7 +255,7 @@ fn restore_frame(context: &Context<'_>, frame: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Loads the extended state of a frame; a null address stands for the initial state.
+/// Loads the extended state of a frame. The address is null if the frame has none: the initial state is loaded.
 fn restore_extended(context: &Context<'_>, address: u64) -> Result<(), Errno> {
     let host = context.kernel.host;
     let mut area = FpuArea::INITIAL;
@@ -283,7 +284,7 @@ fn restore_extended(context: &Context<'_>, address: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Creates the information about the sender for the receiver.
+/// Creates a signal with the caller as its sender.
 pub(crate) fn sent_by(context: &Context<'_>, signal: Signal, code: i32) -> SignalInfo {
     let process = context.process();
     let user = process.credentials.lock().user.real;
@@ -299,8 +300,8 @@ pub(crate) fn sent_by(context: &Context<'_>, signal: Signal, code: i32) -> Signa
     }
 }
 
-/// Returns whether the caller may send this signal to a process: its ids permit it, or the signal is SIGCONT within the
-/// session.
+/// Returns whether the caller is allowed to send this signal to a process: its ids permit it, or the signal is SIGCONT
+/// within the session.
 pub(crate) fn may_signal(context: &Context<'_>, to: &Process, signal: Option<Signal>) -> bool {
     let caller = context.process();
     let ids = to.credentials.lock().user;
@@ -331,7 +332,8 @@ pub fn kill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 }
             }
         });
-        // A member may have created a process since, which has not been visited. A killed process creates none.
+        // Repeat the walk: a member may have created a process that the walk did not visit. A killed process creates
+        // none.
         if target > 0 || !killed {
             break;
         }
@@ -343,7 +345,7 @@ pub fn kill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
 }
 
-/// Calls `act` for each target of `kill`: one process, all others, or a group.
+/// Calls `act` for each target of `kill`: one process, all processes but the caller, or a group.
 fn each_target(context: &Context<'_>, target: i32, act: impl FnMut(&Arc<Process>)) {
     let tasks = &context.kernel.tasks;
     let own = context.process();
@@ -415,8 +417,8 @@ fn send_to_one(
     Ok(0)
 }
 
-/// Implements `rt_sigqueueinfo`: sends to the process of the given thread (Linux 7.3 `kernel/signal.c`,
-/// `do_rt_sigqueueinfo` and `kill_pid_info`).
+/// Implements `rt_sigqueueinfo`: sends the signal to the process of the thread with this id (Linux 7.3
+/// `kernel/signal.c`, `do_rt_sigqueueinfo` and `kill_pid_info`).
 pub fn rt_sigqueueinfo(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, number, info, ..] = *arguments;
     let mut bytes = [0; SignalInfo::SIZE];
@@ -425,7 +427,7 @@ pub fn rt_sigqueueinfo(context: &Context<'_>, arguments: &Arguments) -> CallResu
     let signal = Signal::new(number);
     // The code is checked for signal 0 as well, which only tests whether the process exists.
     let info = SignalInfo::from_user(signal.unwrap_or(Signal::SIGKILL), &bytes);
-    // Only the kernel and `kill` may use their codes.
+    // Codes that the kernel and `kill` use are forged if another sender sets them.
     let forged = info.code >= 0 || info.code == code::SI_TKILL;
     if forged && id as u32 != context.thread.id() {
         return Err(Errno::EPERM);

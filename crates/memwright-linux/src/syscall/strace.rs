@@ -9,10 +9,11 @@ use alloc::{format, string::String};
 use core::fmt::Write;
 use memwright_table::VirtAddr;
 
-/// Bytes of a string that are printed.
+/// Most bytes of a string that are printed.
 const SHOWN: usize = 64;
 
-/// Formats the name and the arguments. Called before the call changes what they point to.
+/// Formats the name and the arguments. Called before the call itself, which can change the memory that the arguments
+/// point to.
 #[expect(
     clippy::disallowed_methods,
     clippy::disallowed_macros,

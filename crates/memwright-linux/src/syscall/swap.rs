@@ -1,4 +1,4 @@
-//! Starting and stopping the use of swap devices.
+//! The `swapon` and `swapoff` system calls.
 
 use super::{Arguments, CallResult};
 use crate::{
@@ -11,7 +11,8 @@ use crate::{
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 
-/// The flags contain a priority (`SWAP_FLAG_PREFER`; this and the others are from `include/linux/swap.h`).
+/// Flag: the call specifies a priority (`SWAP_FLAG_PREFER`; this and the following flags are from
+/// `include/linux/swap.h`).
 const PREFER: u64 = 0x8000;
 const PRIORITY: u64 = 0x7fff;
 const DISCARD: u64 = 0x1_0000;
@@ -32,7 +33,7 @@ fn may(context: &Context<'_>) -> bool {
     credentials.has(Capabilities::ADMINISTER)
 }
 
-/// Opens the disk at a path in the caller's memory; `None` for another file.
+/// Opens the file at a path in the caller's memory. Returns the disk; `None` if the file is not a disk.
 fn disk_at(context: &Context<'_>, path: u64, flags: u32) -> Result<Option<Arc<Disk>>, Errno> {
     let path = context.read_path(path)?;
     let request = OpenRequest::new(raw::O_RDWR | raw::O_LARGEFILE | flags, 0)?;

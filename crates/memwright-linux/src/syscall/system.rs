@@ -45,7 +45,7 @@ abi_struct! {
         pub total: u64,
         /// Free bytes.
         pub free: u64,
-        /// Shared bytes: those of files in memory.
+        /// Bytes of shared memory, which are those of files in memory.
         pub shared: u64,
         /// Bytes in buffers.
         pub buffers: u64,
@@ -100,7 +100,7 @@ fn living(kernel: &Kernel) -> u16 {
     living.count() as u16
 }
 
-/// Implements `getrandom`: uses the seed of the run, so the bytes are equal in every run.
+/// Implements `getrandom`. The generator starts from the seed of the run, so the bytes are equal in every run.
 pub fn getrandom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, flags, ..] = *arguments;
     let known = raw::GRND_NONBLOCK | raw::GRND_RANDOM | raw::GRND_INSECURE;
@@ -205,7 +205,7 @@ pub fn prlimit64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// Sets a limit. Only root may raise a hard limit. The limit of descriptors cannot exceed `fs.nr_open`.
+/// Sets a limit. Only root is allowed to raise a hard limit. The limit on descriptors cannot exceed `fs.nr_open`.
 fn set_limit(
     context: &Context<'_>,
     process: &Arc<Process>,
@@ -245,7 +245,7 @@ fn set_limit(
     Ok(())
 }
 
-/// Implements `personality` for the default one only.
+/// Implements `personality`. Only the default personality is supported.
 pub fn personality(_context: &Context<'_>, arguments: &Arguments) -> CallResult {
     match arguments[0] as u32 {
         0 | 0xffff_ffff => Ok(0),

@@ -73,7 +73,7 @@ pub fn clock_getres(context: &Context<'_>, arguments: &Arguments) -> CallResult 
 pub fn gettimeofday(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let now = Timeval::from_nanoseconds(context.kernel.real_time());
     context.write_optional(arguments[0], &now)?;
-    // The time zone is UTC (`struct timezone`).
+    // `struct timezone` for UTC.
     context.write_optional(arguments[1], &0u64)?;
     Ok(0)
 }
@@ -85,7 +85,7 @@ pub fn time(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(now)
 }
 
-/// Sleeps until a time of the host's clock. An interrupted relative sleep stores the remaining time.
+/// Sleeps until a time of the host's clock. If a relative sleep is interrupted, stores the remaining time.
 fn sleep_until(context: &Context<'_>, deadline: u64, remaining: Option<u64>) -> CallResult {
     match context.wait_until(&[], Some(deadline), || None::<()>) {
         Err(WaitError::TimedOut) | Ok(()) => Ok(0),
@@ -165,7 +165,7 @@ fn described(alarm: crate::time::Alarm, now: u64) -> IntervalTimer {
     }
 }
 
-/// Checks the timer; only `ITIMER_REAL` is supported.
+/// Checks the number of an interval timer. Only `ITIMER_REAL` is supported.
 fn check_timer(which: u64) -> Result<(), Errno> {
     if int(which) == raw::ITIMER_REAL as i32 {
         Ok(())
@@ -200,7 +200,7 @@ pub fn alarm(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let now = context.kernel.host.now();
     let seconds = u64::from(arguments[0] as u32);
     let before = set_alarm(context.kernel, context.process(), seconds * SECOND, 0)?;
-    // Rounded to the nearest second, but never to 0 while one is set.
+    // Round to the nearest second, but not to 0 while the alarm is set.
     let left = before.remaining(now);
     let rounded = (left + SECOND / 2) / SECOND;
     Ok(if left > 0 { rounded.max(1) } else { 0 })

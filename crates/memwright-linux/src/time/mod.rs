@@ -25,7 +25,7 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// Returns the nanoseconds until it expires; 0 if it is not set.
+    /// Returns the nanoseconds until the alarm expires; 0 if it is not set.
     pub fn remaining(&self, now: u64) -> u64 {
         self.timer
             .map_or(0, |(at, _)| at.saturating_sub(now).max(1))
@@ -35,7 +35,7 @@ impl Alarm {
 /// Sets the alarm of a process, or clears it if `value` is 0. Both times are in nanoseconds. Returns the old alarm.
 ///
 /// # Errors
-/// [`OutOfMemory`] when setting it; the alarm is then unchanged.
+/// [`OutOfMemory`] if the alarm cannot be set; it is then unchanged.
 pub fn set_alarm(
     kernel: &Kernel,
     process: &Arc<Process>,
@@ -54,7 +54,7 @@ pub fn clear_alarm(kernel: &Kernel, process: &Arc<Process>) {
     change_alarm(kernel, process, &mut process.alarm.lock(), 0, 0);
 }
 
-/// Sets or clears an alarm, for which there is room. Returns the old alarm.
+/// Sets or clears an alarm. The caller has made room for the timer. Returns the old alarm.
 fn change_alarm(
     kernel: &Kernel,
     process: &Arc<Process>,
@@ -79,7 +79,7 @@ fn change_alarm(
 pub(crate) fn expire(kernel: &Kernel, process: &Arc<Process>, key: TimerKey) {
     {
         let mut alarm = process.alarm.lock();
-        // Another CPU may have set the alarm again since this timer was removed.
+        // Another CPU may have set the alarm again after this timer expired.
         if alarm.timer != Some(key) {
             return;
         }
@@ -92,7 +92,7 @@ pub(crate) fn expire(kernel: &Kernel, process: &Arc<Process>, key: TimerKey) {
 
 /// The action of a timer that belongs neither to a waiting thread nor to an alarm.
 pub trait Expiry: Send + Sync {
-    /// Handles an expiration. The timer may have been moved since it expired, so the callee checks again what is due.
+    /// Handles an expiration. The timer may have been set again since it expired, so the callee checks what is due.
     ///
     /// # Locks
     /// Called without locks.

@@ -9,26 +9,26 @@ use crate::{
 use alloc::sync::Weak;
 use memwright_table::OutOfMemory;
 
-/// The timer for the next step of a background scan that runs while there is work. There is at most one, however often
-/// it is set, even on other CPUs during an expiration.
+/// The timer for the next step of a background scan that runs while there is work. There is at most one timer, even if
+/// several CPUs set it, or set it while it expires.
 pub(crate) struct NextLook(Lock<Option<TimerKey>>);
 
 impl NextLook {
-    /// Creates it without a timer.
+    /// Creates the value without a timer.
     pub(crate) fn none() -> Self {
         Self(Lock::new(Rank::Process, None))
     }
 
-    /// Returns whether there is a timer, possibly one that is just expiring.
+    /// Returns whether there is a timer. It may be one that is just expiring.
     pub(crate) fn is_set(&self) -> bool {
         self.0.lock().is_some()
     }
 
-    /// Replaces the timer. Under the lock, `wait` returns the delay in nanoseconds, or `None` for no timer. A callee of
-    /// an expiration must call this, and always finds room.
+    /// Replaces the timer. `wait` is called under the lock and returns the delay in nanoseconds, or `None` for no
+    /// timer. The code that handles an expiration must call this, and always has memory for it.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; there is then no timer.
+    /// [`OutOfMemory`] if there is no memory for a timer; there is then no timer.
     pub(crate) fn set<E: Expiry + 'static>(
         &self,
         kernel: &Kernel,

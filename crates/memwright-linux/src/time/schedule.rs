@@ -19,7 +19,7 @@ impl Schedule {
         }
     }
 
-    /// Consumes the expirations up to `now`. Returns their number.
+    /// Advances the schedule past the expirations up to `now`. Returns the number of these expirations.
     pub fn pass(&mut self, now: u64) -> u64 {
         let Some(next) = self.next.filter(|&next| next <= now) else {
             return 0;

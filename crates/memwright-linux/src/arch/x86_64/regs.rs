@@ -2,7 +2,7 @@
 
 /// General registers of a thread in user mode, in the order of `struct user_regs_struct`'s names.
 ///
-/// The code and stack segments are constants of the host: 64-bit user code is the only mode.
+/// The code and stack segments are constants of the host: user mode always executes 64-bit code.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
 pub struct UserRegs {
@@ -47,7 +47,8 @@ pub struct UserRegs {
 }
 
 /// The registers of a thread in user mode. The host loads and stores the general registers at each entry and exit. The
-/// bases and the extended state (x87, SSE, AVX) stay in the processor and are switched with the thread.
+/// bases and the extended state (x87, SSE, AVX) stay in the processor while the thread runs; a context switch saves and
+/// restores them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(C)]
 pub struct UserState {

@@ -85,7 +85,7 @@ pub struct FramePlace {
     pub extended_state: u64,
 }
 
-/// Chooses the place of a frame below a stack pointer or at the top of the alternate stack (`get_sigframe` of Linux
+/// Chooses the address of a frame, below a stack pointer or at the top of the alternate stack (`get_sigframe` of Linux
 /// 7.2, `arch/x86/kernel/signal.c`). Returns `None` if the frame does not fit on the alternate stack.
 pub fn place(
     stack_pointer: u64,
@@ -119,7 +119,7 @@ pub struct LastFault {
     pub address: u64,
 }
 
-/// Builds the head of the frame from these registers.
+/// Builds the head of the frame from the user registers and the signal state.
 pub fn compose(
     regs: &UserRegs,
     place: FramePlace,
@@ -159,7 +159,7 @@ pub fn compose(
     }
 }
 
-/// Returns the registers that a frame restores. Flags that user code must not change are taken from `current`.
+/// Returns the registers that a frame restores. Flags that user code must not change keep their values in `current`.
 pub fn restore(context: &SignalContext, current: &UserRegs) -> UserRegs {
     let [r8, r9, r10, r11, r12, r13, r14, r15] = context.high;
     UserRegs {
@@ -185,10 +185,9 @@ pub fn restore(context: &SignalContext, current: &UserRegs) -> UserRegs {
     }
 }
 
-/// Checks whether the processor can return to user mode with the selectors in the frame, which are forced to the lowest
-/// privilege. The code selector must be that of 64-bit code. SS must be the data segment if the frame has
-/// `UC_STRICT_RESTORE_SS` (Linux 7.3 `arch/x86/kernel/signal_64.c`, `restore_sigcontext`). 32-bit code is not
-/// supported.
+/// Returns whether the processor can return to user mode with the selectors in the frame, whose privilege level is
+/// forced to 3. The code selector must be that of 64-bit code; 32-bit code is not supported. SS must be the data
+/// segment if the frame has `UC_STRICT_RESTORE_SS` (Linux 7.3 `arch/x86/kernel/signal_64.c`, `restore_sigcontext`).
 pub fn selectors_return(head: &FrameHead) -> bool {
     const USER: u16 = 3;
     let [code, _, _, stack] = head.context.segments;

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::abi::Plain;
 
-/// Bits of MXCSR that may be set; XRSTOR faults on any other.
+/// Bits of MXCSR that are allowed to be set; XRSTOR faults on any other.
 const MXCSR_MASK: u32 = 0xffff;
 
 /// Returns the size of the extended state in a signal frame, including the second magic.
@@ -31,7 +31,7 @@ pub fn mark(bytes: &mut [u8], size: usize, features: u64) {
 pub enum Extent {
     /// The legacy region only: the markers are missing or inconsistent.
     Legacy,
-    /// This many bytes, provided that the second magic follows them.
+    /// This many bytes. They count only if the second magic follows them.
     Extended(usize),
 }
 
@@ -51,16 +51,16 @@ pub fn extent(legacy: &[u8], size: usize) -> Extent {
     }
 }
 
-/// A signal frame contains a state that the processor refuses to load: XRSTOR would fault, so the frame is invalid.
+/// A signal frame is invalid because it contains a state that the processor refuses to load: XRSTOR would fault.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Unloadable;
 
-/// Checks an area from user memory as XRSTOR does, or as FXRSTOR does if `extended` is false (Linux 7.3
-/// `arch/x86/kernel/fpu/signal.c`, `restore_fpregs_from_user`, which leaves the check to the processor).
+/// Makes the checks of XRSTOR on an area from user memory, or those of FXRSTOR if `extended` is false. Linux leaves
+/// them to the processor (Linux 7.3 `arch/x86/kernel/fpu/signal.c`, `restore_fpregs_from_user`).
 ///
 /// # Errors
-/// Reserved bits in MXCSR are set, or the header has a feature that is not enabled or a form other than the standard
-/// one.
+/// `Unloadable` if reserved bits in MXCSR are set, or the header has a feature that is not enabled or does not have the
+/// standard format.
 pub fn check(area: &FpuArea, features: u64, extended: bool) -> Result<(), Unloadable> {
     let header = &area.bytes[FpuArea::HEADER..FpuArea::HEADER + 64];
     let plain = header[8..24].iter().all(|&byte| byte == 0);

@@ -42,13 +42,13 @@ fn cachestat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let (first, end) = pages(range);
     let (cached, evicted) = regular.map_or((0, 0), |regular| regular.cached(first, end));
-    // Files are only in memory: no page is dirty or under writeback.
+    // Files exist only in memory, so no page is dirty or under writeback.
     let counts = [cached, 0, 0, evicted, 0];
     context.write_value(answer, &counts).map(|()| 0)
 }
 
-/// Returns the pages that a range of bytes touches: the first, and the one after the last. A length of 0 means up to
-/// the end.
+/// Returns the number of the first page that a range of bytes touches, and one past the number of the last. A length of
+/// 0 means up to the end of the file.
 fn pages([offset, length]: [u64; 2]) -> (u64, u64) {
     const PAGE: u64 = PAGE_SIZE as u64;
     let end = match length.checked_sub(1) {

@@ -103,7 +103,7 @@ pub const CALLS: &[SystemCall] = &[
     },
 ];
 
-/// Checks that the caller is the owner or root, which alone may change the attributes of a node.
+/// Checks that the caller is the owner or root. No other user is allowed to change the attributes of a node.
 fn own(context: &Context<'_>, inode: &Inode) -> Result<(), Errno> {
     inode.check_owner(context.subject())
 }
@@ -163,7 +163,7 @@ fn fchmodat2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     change_mode(context, &entry.inode, mode)
 }
 
-/// Sets owner and group; -1 keeps one unchanged. Executables lose their set-id bits.
+/// Sets owner and group; -1 leaves the owner or the group unchanged. Executables lose their set-id bits.
 fn change_owner(context: &Context<'_>, inode: &Inode, user: u64, group: u64) -> CallResult {
     let (user, group) = (user as u32, group as u32);
     let before = inode.metadata();
@@ -300,7 +300,7 @@ fn utimensat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     if path == 0 && flags == 0 {
-        // Without a path, the call applies to the descriptor itself; `futimens` does that.
+        // Without a path, the call applies to the descriptor itself (`futimens`).
         let open = context.files().get_usable(descriptor(directory))?;
         return set_times(context, open.inode(), times);
     }
@@ -476,7 +476,7 @@ fn fsync(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
 }
 
-/// `syncfs`: every open file belongs to some file system.
+/// Implements `syncfs`: only checks the descriptor, since every open file belongs to a file system.
 fn syncfs(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     context.files().get_usable(descriptor(arguments[0]))?;
     Ok(0)

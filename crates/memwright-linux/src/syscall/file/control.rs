@@ -127,13 +127,13 @@ abi_struct! {
     pub struct FileLock {
         /// `F_RDLCK`, `F_WRLCK` or `F_UNLCK`.
         pub kind: i16,
-        /// What `start` is relative to.
+        /// The position to which `start` is relative.
         pub whence: i16,
         /// Padding.
         pub padding: u32,
         /// First byte.
         pub start: i64,
-        /// Length in bytes; 0 for all bytes that follow, negative for those before.
+        /// Length in bytes; 0 for all bytes from `start` on, negative for bytes before `start`.
         pub length: i64,
         /// Process id of the holder.
         pub process: i32,
@@ -145,7 +145,7 @@ abi_struct! {
 /// Returns the first and last byte of a lock.
 ///
 /// # Errors
-/// `EINVAL` if it would begin before the file, `EOVERFLOW` if it ends beyond the largest offset.
+/// `EINVAL` if the lock would begin before the file, `EOVERFLOW` if it would end beyond the largest offset.
 fn lock_range(base: u64, start: i64, length: i64) -> Result<(u64, u64), Errno> {
     let start = moved(base, start)?;
     match length {

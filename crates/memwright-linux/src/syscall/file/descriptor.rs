@@ -71,7 +71,7 @@ fn dup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     context.add_descriptor(open, 0)
 }
 
-/// Installs the file of `old` at `new` and closes the previous file there.
+/// Makes `new` refer to the file of `old`, and closes the file to which `new` referred before.
 fn duplicate_to(context: &Context<'_>, old: i32, new: i32, close_on_exec: bool) -> CallResult {
     let files = context.files();
     let open = files.get(old)?;

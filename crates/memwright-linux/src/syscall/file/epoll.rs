@@ -147,7 +147,7 @@ fn epoll_ctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// Events stored between two scheduling points.
 const EVENTS: u32 = 128;
 
-/// Waits and stores the events found. Returns their number.
+/// Waits for events and stores them at `address`. Returns the number of events.
 fn wait(
     context: &Context<'_>,
     open: &OpenFile,

@@ -108,7 +108,7 @@ fn io_uring_setup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     context.add_descriptor(open, raw::O_CLOEXEC)
 }
 
-/// Returns the open file of a ring, after checking that it is one.
+/// Returns the open file of a descriptor, after checking that it is a ring.
 fn opened(context: &Context<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
     let open = context.files().get_usable(descriptor(number))?;
     match open.as_kind::<Ring>() {
@@ -117,7 +117,7 @@ fn opened(context: &Context<'_>, number: u64) -> Result<Arc<OpenFile>, Errno> {
     }
 }
 
-/// Implements `io_uring_enter`. Signal masks and timeouts need flags that are not supported.
+/// Implements `io_uring_enter`. The flags for signal masks and timeouts are not supported.
 fn io_uring_enter(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, submissions, completions, flags, ..] = arguments;
     if flags as u32 & !uapi::IORING_ENTER_GETEVENTS != 0 {
@@ -138,7 +138,7 @@ fn io_uring_enter(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(done.into())
 }
 
-/// Implements `io_uring_register`, for buffers only.
+/// Implements `io_uring_register`, only for buffers.
 fn io_uring_register(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, what, address, count, ..] = arguments;
     let open = opened(context, number)?;

@@ -116,7 +116,7 @@ fn memfd_secret(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     add(context, b"/secretmem", inode, Box::new(SecretFile), flags)
 }
 
-/// Creates a file that is in no directory.
+/// Creates a file that is in no directory, and opens it.
 fn nameless(
     context: &Context<'_>,
     home: &Arc<FileSystem>,
@@ -130,7 +130,7 @@ fn nameless(
     Arc::new(inode)
 }
 
-/// Opens it under the path that appears in `/proc`.
+/// Opens the file under the path that appears in `/proc`. Returns the descriptor.
 fn add(
     context: &Context<'_>,
     path: &[u8],

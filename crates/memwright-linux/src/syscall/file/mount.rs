@@ -90,7 +90,7 @@ fn string(context: &Context<'_>, address: u64) -> Result<Option<Vec<u8>>, Errno>
     read.map(Some)
 }
 
-/// Reads mount options. They end after a page if there is no NUL before (`copy_mount_options`).
+/// Reads mount options: a string that ends at a NUL, or else after a page (`copy_mount_options`).
 fn options(context: &Context<'_>, address: u64) -> Result<Vec<u8>, Errno> {
     let mut text = Vec::new();
     if address == 0 {
@@ -110,7 +110,7 @@ fn options(context: &Context<'_>, address: u64) -> Result<Vec<u8>, Errno> {
     Ok(text)
 }
 
-/// Drops the magic number that old programs put into the flags.
+/// Returns the flags without the magic number that old programs put into their upper half.
 const fn without_magic(flags: u32) -> u32 {
     const MAGIC: u32 = 0xc0ed_0000;
     const MASK: u32 = 0xffff_0000;
@@ -121,7 +121,7 @@ const fn without_magic(flags: u32) -> u32 {
     }
 }
 
-/// Implements `mount`: mounts a new tmpfs or changes one.
+/// Implements `mount`: mounts a new tmpfs, or changes a mounted one.
 fn mount(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[source, path, kind, flags, data, _] = arguments;
     context.check_heap()?;

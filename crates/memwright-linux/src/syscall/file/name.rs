@@ -93,7 +93,7 @@ pub const CALLS: &[SystemCall] = &[
 
 const HERE: u64 = raw::AT_FDCWD as u64;
 
-/// Walks to a name to be created, which must not exist.
+/// Resolves the path of a name that is to be created, which must not exist.
 fn walk_new(
     context: &Context<'_>,
     directory: u64,
@@ -112,7 +112,7 @@ fn walk_new(
     Ok(walked)
 }
 
-/// Links a new node under the name that was walked to.
+/// Creates a node and links it under the name that `walked` found.
 fn make(context: &Context<'_>, walked: &Walked, body: Body, permissions: u32) -> CallResult {
     let now = Moment::now(context.kernel);
     let file_system = &walked.parent.inode.file_system;
@@ -145,7 +145,7 @@ fn groups(inode: &Inode) -> Option<&ProcNode> {
     }
 }
 
-/// Checks that the caller may change the names in a directory that manages them itself.
+/// Checks that the caller is allowed to change the names in a directory that manages its names itself.
 fn may_change(context: &Context<'_>, directory: &Inode) -> Result<(), Errno> {
     directory.check(context.subject(), Permission::WRITE | Permission::EXECUTE)
 }
@@ -178,7 +178,7 @@ fn make_node(
         // A node without a bound socket.
         raw::S_IFSOCK => Some(Body::Socket),
         raw::S_IFDIR => return Err(Errno::EPERM),
-        // Block device nodes cannot be created: those of the existing disks are there already.
+        // Block device nodes cannot be created. Those of the existing disks exist from the start.
         _ => return Err(Errno::EINVAL),
     };
     let walked = walk_new(context, directory, path, false)?;
@@ -322,7 +322,7 @@ fn link_at(context: &Context<'_>, old: (u64, u64), new: (u64, u64), flags: u32) 
     let entry = context.resolve_at(descriptor(old.0), old.1, how)?;
     let walked = walk_new(context, new.0, new.1, false)?;
     let name = walked.last_name(Errno::EEXIST)?;
-    // A file opened with O_TMPFILE, which never had a name, may be linked.
+    // A file opened with `O_TMPFILE` never had a name, but can be linked.
     let nameless = entry.is_removed() && entry.name().first() == Some(&b'#');
     let mounts = &context.kernel.mounts;
     mounts.names.link(

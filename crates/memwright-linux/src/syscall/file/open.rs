@@ -34,7 +34,7 @@ pub const OPEN_FLAGS: &[(u64, &str)] = &[
     (raw::O_PATH as u64, "O_PATH"),
 ];
 
-/// The flags that `open` knows. It ignores others; `openat2` refuses them.
+/// The flags that `open` knows. `open` ignores other flags; `openat2` refuses them.
 const KNOWN: u64 = raw::O_ACCMODE as u64
     | raw::O_SYNC as u64
     | raw::FASYNC as u64
@@ -108,7 +108,8 @@ fn openat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     )
 }
 
-/// Implements `openat2`. The `RESOLVE_` restrictions are refused: a caller relies on them, and they are not supported.
+/// Implements `openat2`. The `RESOLVE_` restrictions are not supported. They are refused, because a caller relies on
+/// them.
 fn openat2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[directory, path, how, size, ..] = arguments;
     if size < 24 {

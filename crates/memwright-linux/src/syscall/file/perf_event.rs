@@ -1,5 +1,5 @@
 //! `perf_event_open` (Linux 7.2 `kernel/events/core.c`). The only supported events are uprobes, which count how often a
-//! thread passes an instruction of a file.
+//! thread executes an instruction of a file.
 
 use super::real;
 use crate::{
@@ -27,14 +27,14 @@ pub const CALLS: &[SystemCall] = &[real(
 )];
 
 /// The number in `/sys/bus/event_source/devices/uprobe/type`: the first one after those of `linux/perf_event.h` and of
-/// the hardware events that Linux finds.
+/// the hardware events that Linux registers.
 pub const UPROBE: u32 = 9;
 
 /// `PERF_FLAG_FD_CLOEXEC` of `linux/perf_event.h`.
 const CLOSE_ON_EXEC: u64 = 8;
 /// `disabled` of `struct perf_event_attr`.
 const DISABLED: u64 = 1;
-/// `exclude_kernel`, `exclude_hv` and `exclude_idle`: these are never counted.
+/// `exclude_kernel`, `exclude_hv` and `exclude_idle`, which have no effect: such events are never counted.
 const EXCLUSIONS: u64 = 1 << 5 | 1 << 6 | 1 << 7;
 
 abi_struct! {
@@ -93,8 +93,8 @@ fn perf_event_open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     context.add_descriptor(open, close)
 }
 
-/// Accepts only a count of a probe for one thread on all CPUs. Other kinds are refused with `ENOENT`, like hardware
-/// events on Linux without that hardware.
+/// Checks the attributes. Only a count of a uprobe for one thread on all CPUs is accepted. Other kinds are `ENOENT`,
+/// like hardware events on a machine without that hardware.
 fn check(attributes: &EventAttributes, cpu: i32, group: i32) -> Result<(), Errno> {
     if (attributes.size as usize) < <EventAttributes as crate::abi::Plain>::SIZE {
         return Err(Errno::E2BIG);
@@ -110,7 +110,7 @@ fn check(attributes: &EventAttributes, cpu: i32, group: i32) -> Result<(), Errno
     Ok(())
 }
 
-/// Returns the thread that is counted.
+/// Returns the thread to count: the one with this id, or the caller for 0.
 fn counted(context: &Context<'_>, id: i32) -> Result<Arc<Thread>, Errno> {
     if id == 0 {
         return Ok(context.thread.clone());

@@ -51,7 +51,7 @@ const TO_PROCESS: u32 = 2;
 /// `PIDFD_SIGNAL_PROCESS_GROUP` of `linux/pidfd.h`.
 const TO_GROUP: u32 = 4;
 
-/// Returns the process that a descriptor refers to. It may have exited.
+/// Returns the process to which a descriptor refers. The process may have exited.
 ///
 /// # Errors
 /// `EBADF` for a descriptor that does not refer to a process, `ESRCH` for a process that was reaped.
@@ -117,7 +117,7 @@ fn pidfd_send_signal(context: &Context<'_>, arguments: &Arguments) -> CallResult
             return Err(Errno::EINVAL);
         }
         let given = signal.map(|signal| SignalInfo::from_user(signal, &bytes));
-        // Only the kernel and `kill` may use their codes.
+        // Codes that the kernel and `kill` use are forged if another sender sets them.
         let forged = |info: &SignalInfo| info.code >= 0 || info.code == code::SI_TKILL;
         if !own && given.as_ref().is_some_and(forged) {
             return Err(Errno::EPERM);

@@ -43,7 +43,7 @@ fn getcwd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     path.try_push(0).map_err(|_| Errno::ENOMEM)?;
     let before: &[u8] = if reached { b"" } else { b"(unreachable)" };
     let length = before.len() + path.len();
-    // These checks come in the same order as on Linux (`fs/d_path.c`).
+    // Make these checks in the same order as Linux (`fs/d_path.c`).
     if length > PATH_MAX {
         return Err(Errno::ENAMETOOLONG);
     }
@@ -70,7 +70,7 @@ fn chdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// Makes the directory at `path`, seen from the root, the working directory. An empty path changes nothing.
+/// Makes the directory at `path`, relative to the root, the working directory. An empty path changes nothing.
 pub(crate) fn enter(context: &Context<'_>, path: &[u8]) -> Result<(), Errno> {
     if path.is_empty() {
         return Ok(());

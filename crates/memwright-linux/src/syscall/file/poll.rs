@@ -41,10 +41,10 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// Size in bytes of a `struct pollfd` of `asm-generic/poll.h`: a descriptor, the requested events, and the events
-/// found.
+/// Size in bytes of a `struct pollfd` of `asm-generic/poll.h`: a descriptor, the requested events, and the returned
+/// events.
 const ENTRY: usize = 8;
-/// Offset of the events found.
+/// Offset of the returned events.
 const FOUND: u64 = 6;
 /// Entries that are read at a time.
 const TOGETHER: usize = 32;
@@ -57,12 +57,13 @@ pub struct Watch {
     wanted: u16,
     /// The events found.
     found: Cell<u16>,
-    /// The descriptor is negative: no event is ever found.
+    /// The descriptor is negative, so the call ignores it.
     passed_over: bool,
 }
 
 impl Watch {
-    /// Polls a file, or a descriptor that is not open, for the events `wanted`.
+    /// Creates an entry that polls an open file for the events `wanted`. `None` stands for a descriptor that is not
+    /// open.
     #[must_use]
     pub const fn new(open: Option<Arc<OpenFile>>, wanted: u16) -> Self {
         Self {
@@ -73,7 +74,7 @@ impl Watch {
         }
     }
 
-    /// Polls nothing.
+    /// Creates an entry that never has an event, for a negative descriptor.
     const fn nothing() -> Self {
         Self {
             open: None,
@@ -89,7 +90,7 @@ impl Watch {
         self.found.get()
     }
 
-    /// Checks for the requested events. Returns whether there are any.
+    /// Checks the file for the requested events. Returns whether there are any.
     fn look(&self, context: &Context<'_>) -> bool {
         let always = Readiness::ERROR | Readiness::HANGUP;
         let found = match &self.open {
@@ -109,7 +110,7 @@ impl Watch {
 /// Descriptors that are checked between two scheduling points.
 const WATCHES: u32 = 256;
 
-/// The descriptors that a call polls: up to as many as a program may have open.
+/// The descriptors that a call polls: as many as a program can have open.
 #[derive(Default)]
 pub struct Watches(Paged<Watch>);
 
@@ -122,19 +123,19 @@ impl Watches {
         self.0.try_push(watch).map_err(|_| Errno::ENOMEM)
     }
 
-    /// Returns their number.
+    /// Returns the number of descriptors.
     fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Iterates over all of them, in the order in which they were added.
+    /// Iterates over the descriptors, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &Watch> {
         self.0.iter()
     }
 }
 
 impl Drop for Watches {
-    /// Drops them one by one, and runs other threads in between.
+    /// Drops the descriptors one by one, with scheduling points in between.
     fn drop(&mut self) {
         let mut points = PausePoints::every(WATCHES);
         while self.0.pop().is_some() {
@@ -143,10 +144,11 @@ impl Drop for Watches {
     }
 }
 
-/// Waits until at least one descriptor has an event, or for the deadline. Returns the number of descriptors with
-/// events, each of which has stored its events [found](Watch::found).
+/// Waits until at least one descriptor has an event or the deadline passes. Returns the number of descriptors with
+/// events. `Watch::found` then returns the events of each descriptor.
 ///
-/// `deadline` is a time of the host's clock. `None` waits forever; a time in the past does not wait.
+/// `deadline` is a time of the host's clock. With `None` the call waits without a limit; with a time in the past it
+/// does not wait.
 ///
 /// # Errors
 /// `ERESTARTNOHAND` if a signal arrived first; `ENOMEM`.
@@ -207,7 +209,7 @@ pub fn timeout_argument(context: &Context<'_>, address: u64) -> Result<Option<u6
     }
 }
 
-/// Completes `ppoll`, `pselect6` and `select`: stores the remaining time by calling `store`, if there is a timeout. A
+/// Completes `ppoll`, `pselect6` and `select`: if there is a timeout, stores the remaining time by calling `store`. A
 /// call whose remaining time cannot be stored is not restarted (`poll_select_finish` of Linux 7.2, `fs/select.c`).
 ///
 /// # Errors
@@ -228,7 +230,7 @@ pub fn finish(
     }
 }
 
-/// Completes a call whose timeout is a `struct timespec`, or null.
+/// Completes a call like `finish`. `address` is that of a `struct timespec` with the timeout, or null.
 ///
 /// # Errors
 /// Those of the call.
@@ -256,7 +258,7 @@ fn poll_until(
     let watches = read_watches(context, address, count as usize)?;
     let result = wait(context, &watches, deadline);
     match result {
-        // The empty result is stored even then (`do_sys_poll` of Linux 7.2, `fs/select.c`).
+        // After a signal the events, all of them empty, are stored as well (`do_sys_poll` of Linux 7.2, `fs/select.c`).
         Ok(_) | Err(Errno::ERESTARTNOHAND) => {}
         Err(error) => return Err(error),
     }
@@ -302,7 +304,7 @@ fn poll(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     poll_or_restart(context, address, count as u32 as u64, deadline)
 }
 
-/// Polls with an absolute deadline, which stays the same when the call is restarted.
+/// Implements `poll` with an absolute deadline, which stays the same when the call is restarted.
 ///
 /// # Errors
 /// Those of `poll`, and `ERESTART_RESTARTBLOCK` after a signal.

@@ -58,7 +58,7 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// The arguments of copies between processes. The second set of vectors refers to memory of the other process.
+/// The argument types of copies between processes. The second array of vectors refers to memory of the other process.
 const REMOTE_COPY: &[Kind] = &[
     Kind::Int,
     Kind::Vectors(2),
@@ -68,7 +68,7 @@ const REMOTE_COPY: &[Kind] = &[
     Kind::Hex,
 ];
 
-/// Returns whether the advice may be given for another process's memory: it must not change any contents.
+/// Returns whether the advice is permitted for another process's memory: it must not change the contents.
 fn is_for_others(advice: u64) -> bool {
     matches!(
         advice as u32,
@@ -187,7 +187,7 @@ impl RemoteCopy {
         }))
     }
 
-    /// Calls `copy` with the address and length of one run of the other process's memory after another, until one is
+    /// Calls `copy` with the address and length of each range of the other process's memory in turn, until a copy is
     /// short. Returns the total number of bytes copied.
     fn each(&self, mut copy: impl FnMut(VirtAddr, usize) -> Result<Copied, Errno>) -> CallResult {
         let mut done = 0;
@@ -232,8 +232,8 @@ fn within_page(at: VirtAddr, step: usize) -> usize {
 }
 
 /// Returns how many of `step` bytes to copy at once between two addresses in the caller's own memory. If the ranges
-/// overlap, bytes that were copied are copied again. At a distance below a word they are copied word by word, as user
-/// copies on Linux do.
+/// overlap, the result is at most their distance, so that later parts copy bytes that earlier parts have written. At a
+/// distance of less than a word the result is a word, because user copies on Linux copy words.
 fn apart(from: u64, to: u64, step: usize) -> usize {
     const WORD: usize = size_of::<u64>();
     match to.checked_sub(from) {
@@ -245,9 +245,9 @@ fn apart(from: u64, to: u64, step: usize) -> usize {
     }
 }
 
-/// Reads or writes `length` bytes of another process's memory at an address, and waits for its userfaultfd context if
-/// necessary. Returns the number of bytes moved. `part` moves the rest from an address on, of which its second argument
-/// is already done, and reports how much it moved before an error.
+/// Reads or writes `length` bytes of another process's memory at an address, and waits for that process's userfaultfd
+/// context if necessary. Returns the number of bytes moved. `part` is called with an address and the number of bytes
+/// that are already done, and moves the rest. If it fails, it returns the error and the number of bytes that it moved.
 fn moved(
     context: &Context<'_>,
     space: &Arc<Space>,

@@ -45,14 +45,14 @@ pub const CALLS: &[SystemCall] = &[
     ),
 ];
 
-/// The events that each of the three sets waits for, in their order (`fs/select.c` of Linux 7.2).
+/// The events of interest of each of the three sets, in the order of the sets (`fs/select.c` of Linux 7.2).
 const WANTED: [u16; 3] = [
     (raw::POLLRDNORM | raw::POLLRDBAND | raw::POLLIN | raw::POLLHUP | raw::POLLERR) as u16,
     (raw::POLLWRBAND | raw::POLLWRNORM | raw::POLLOUT | raw::POLLERR) as u16,
     raw::POLLPRI as u16,
 ];
 
-/// A set of descriptors as words of 64.
+/// A set of descriptors as 64-bit words.
 type Set = Vec<u64>;
 
 fn read_set(context: &Context<'_>, address: u64, words: usize) -> Result<Option<Set>, Errno> {
@@ -66,7 +66,7 @@ fn read_set(context: &Context<'_>, address: u64, words: usize) -> Result<Option<
     Ok(Some(set))
 }
 
-/// Creates a set of `words` words. With a million descriptors, which is the limit, it has 128 KiB.
+/// Creates an empty set of `words` words. For a million descriptors, which is the limit, it takes 128 KiB.
 fn empty_set(words: usize) -> Result<Set, Errno> {
     let mut set = Set::new();
     set.try_fill(words, 0).map_err(|_| Errno::ENOMEM)?;

@@ -53,7 +53,7 @@ pub const CALLS: &[SystemCall] = &[
 const KNOWN: u32 =
     raw::SPLICE_F_MOVE | raw::SPLICE_F_NONBLOCK | raw::SPLICE_F_MORE | raw::SPLICE_F_GIFT;
 
-/// Returns whether the call may block.
+/// Returns whether the call is allowed to block.
 ///
 /// # Errors
 /// `EINVAL` for an unknown flag.
@@ -201,7 +201,7 @@ fn pipe_to_file(
     output.finish(context, start, count)
 }
 
-/// Moves bytes from a file to a pipe. `waits` permits waiting for the file, `pipe_waits` for room in the pipe.
+/// Moves bytes from a file to a pipe. `waits` permits the call to wait for the file, `pipe_waits` for room in the pipe.
 fn file_to_pipe(
     context: &Context<'_>,
     input: &mut Side,
@@ -211,7 +211,7 @@ fn file_to_pipe(
 ) -> CallResult {
     let pipe = output.as_kind::<PipeEnd>().ok_or(Errno::EINVAL)?;
     let start = input.start(length)?;
-    // Waiting for room comes first: errors of the file are reported afterwards.
+    // Wait for room first: errors of the file come after errors of the pipe.
     pipe.await_room(context, pipe_waits)?;
     if !input.open.file.splices().reads() {
         return Err(Errno::EINVAL);
@@ -229,7 +229,8 @@ fn file_to_pipe(
             if done > 0 {
                 return Ok(0);
             }
-            // SPLICE_F_NONBLOCK has no effect on message sockets: only streams have a separate `splice_read`.
+            // SPLICE_F_NONBLOCK has no effect on message sockets: on Linux only stream sockets have a `splice_read` of
+            // their own.
             if !waits && !messages {
                 return Err(Errno::EAGAIN);
             }

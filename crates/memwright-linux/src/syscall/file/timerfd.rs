@@ -59,8 +59,8 @@ impl TimerSetting {
         }
     }
 
-    /// Returns when a timer with this setting expires, by the host's clock. `offset` is how far the timer's clock is
-    /// ahead of the host's, in nanoseconds.
+    /// Returns the expirations of a timer with this setting, by the host's clock. `offset` is the number of nanoseconds
+    /// by which the timer's clock is ahead of the host's.
     ///
     /// # Errors
     /// `EINVAL` for times that are negative or not normalised.
@@ -78,10 +78,10 @@ impl TimerSetting {
     }
 }
 
-/// Returns how many nanoseconds a clock is ahead of the host's.
+/// Returns the number of nanoseconds by which a clock is ahead of the host's.
 ///
-/// The machine is never suspended and its time is never set. So the alarm clocks do not differ from the others, and the
-/// boot-time clock equals the monotonic one.
+/// The machine is never suspended and its time is never set. So the alarm clocks equal the clocks without alarms, and
+/// the boot-time clock equals the monotonic one.
 ///
 /// # Errors
 /// `EINVAL` for other clocks.
@@ -121,7 +121,7 @@ fn timerfd_settime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if flags as u32 & !known != 0 {
         return Err(Errno::EINVAL);
     }
-    // The flag to cancel on a clock change has no effect: the time is never set.
+    // `TFD_TIMER_CANCEL_ON_SET` has no effect: the time is never set.
     let absolute = flags as u32 & raw::TFD_TIMER_ABSTIME != 0;
     let open = open_timer(context, number)?;
     let timer = open.as_kind::<TimerFile>().ok_or(Errno::EINVAL)?;

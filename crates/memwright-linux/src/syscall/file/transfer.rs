@@ -112,7 +112,7 @@ fn transfer_out(context: &Context<'_>, open: &OpenFile, pieces: &[IoVector], at:
     Ok(done as u64)
 }
 
-/// Returns the open file, if it permits this direction, and the single buffer of a call.
+/// Returns the open file, if it permits this direction, and the buffer of a call with a single buffer.
 fn one_piece(
     context: &Context<'_>,
     arguments: &Arguments,
@@ -130,7 +130,7 @@ fn one_piece(
     ))
 }
 
-/// Returns the open file if it permits this direction. This is checked before anything else.
+/// Returns the open file if it permits this direction. Calls check this before all other arguments.
 fn usable(context: &Context<'_>, number: u64, writes: bool) -> Result<Arc<OpenFile>, Errno> {
     let open = context.files().get(descriptor(number))?;
     let allowed = if writes {
@@ -177,13 +177,14 @@ fn writev(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     transfer_out(context, &open, &pieces, At::Position)
 }
 
-/// Returns the offset in the fourth argument. The fifth is its upper half on 32-bit machines only.
+/// Returns the offset in the fourth argument. The fifth argument is the upper half of the offset on 32-bit machines
+/// only.
 fn vector_offset(arguments: &Arguments) -> Result<At, Errno> {
     explicit(arguments[3] as i64).map(At::Offset)
 }
 
-/// Returns the offset like [`vector_offset`], except that -1 stands for the position. The only known flags are those
-/// that always hold for files in memory.
+/// Returns the offset like [`vector_offset`], except that -1 means the file position. The only flags accepted are those
+/// whose guarantees always hold for files in memory.
 fn flagged_offset(arguments: &Arguments) -> Result<At, Errno> {
     const HELD: u32 = raw::RWF_HIPRI | raw::RWF_DSYNC | raw::RWF_SYNC;
     if arguments[5] as u32 & !HELD != 0 {
@@ -235,7 +236,7 @@ fn lseek(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// Bytes that a copy between files moves at a time.
 const CHUNK: usize = 4096;
 
-/// Copies between two open files through the kernel. Bytes that were read but not written remain unread.
+/// Copies between two open files through the kernel. Bytes that were read but could not be written remain unread.
 fn copy(
     context: &Context<'_>,
     from: (&OpenFile, &mut At),
@@ -256,7 +257,7 @@ fn copy(
             At::Position => input.position(),
             At::Offset(offset) => offset,
         };
-        // Read at an explicit offset if the file has positions, so that a short write loses nothing.
+        // Read at an explicit offset if the file has a position, so that a short write loses no bytes.
         let mut sink = Sink::kernel(&mut buffer[..wanted]);
         let positioned = input.has_position();
         let result = if positioned {
@@ -324,7 +325,7 @@ fn sendfile(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if output.flags() & raw::O_APPEND != 0 {
         return Err(Errno::EINVAL);
     }
-    // A pipe or a socket has no position to read at, and a directory has no bytes (fs/splice.c,
+    // A pipe or a socket has no position from which to read, and a directory has no bytes (fs/splice.c,
     // `splice_direct_to_actor`).
     if !input.has_position() || input.inode().kind() == crate::fs::kind::Kind::Directory {
         return Err(Errno::EINVAL);

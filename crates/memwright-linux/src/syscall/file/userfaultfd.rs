@@ -24,7 +24,7 @@ pub const CALLS: &[SystemCall] = &[real(
 /// Creates a userfaultfd with these flags. Returns its descriptor (`new_userfaultfd`).
 ///
 /// # Errors
-/// `EINVAL` for unknown flags; those of descriptors.
+/// `EINVAL` for unknown flags, and the errors of creating a descriptor.
 pub fn make(context: &Context<'_>, flags: u32) -> CallResult {
     if flags & !(raw::UFFD_USER_MODE_ONLY | raw::O_CLOEXEC | raw::O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
@@ -41,7 +41,7 @@ pub fn make(context: &Context<'_>, flags: u32) -> CallResult {
 }
 
 fn userfaultfd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    // See `userfaultfd_syscall_allowed`.
+    // The same check as in `userfaultfd_syscall_allowed` of Linux.
     let flags = arguments[0] as u32;
     let anybody = context.kernel.userfaults.anybody.load(Ordering::Relaxed);
     let harmless = flags & raw::UFFD_USER_MODE_ONLY != 0;

@@ -17,7 +17,7 @@ use memwright::{
 };
 use memwright_table::VirtAddr;
 
-/// Implements `madvise`. Advice without effect is counted as a stub under its name.
+/// Implements `madvise`. The report lists advice that has no effect as a stub, by its name.
 pub fn madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [address, length, number, ..] = *arguments;
     let (advice, name) = advice(number).ok_or(Errno::EINVAL)?;
@@ -35,8 +35,8 @@ pub fn madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// Applies advice to a range. Userfaultfd events for discarded contents are sent before the contents are discarded, so
-/// that the handler does not fill them again.
+/// Applies advice to a range. Sends the userfaultfd events for discarded contents before discarding them, so that the
+/// handler does not fill the pages again.
 ///
 /// # Errors
 /// Those of `madvise`.
@@ -70,7 +70,8 @@ pub(in crate::syscall) fn advise(
     advised.map_err(advise_errno)
 }
 
-/// Populates a range, and resumes where it stopped after direct reclaim or a userfaultfd answer.
+/// Populates a range. After direct reclaim, or after a userfaultfd context has resolved a fault, resumes where it
+/// stopped.
 fn populate(
     context: &Context<'_>,
     space: &Arc<Space>,
@@ -88,7 +89,7 @@ fn populate(
     .map_err(advise_errno)
 }
 
-/// Decodes the advice of `madvise`, with the name under which the account lists hints.
+/// Decodes the advice of `madvise`. Also returns the name under which the report lists it.
 pub(in crate::syscall) fn advice(number: u64) -> Option<(Advice, &'static str)> {
     Some(match number as u32 {
         raw::MADV_NORMAL => (Advice::Normal, "MADV_NORMAL"),

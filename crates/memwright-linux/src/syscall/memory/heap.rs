@@ -10,7 +10,7 @@ use crate::{
 use memwright::{AreaFlags, MapRequest, Placement, Rights};
 use memwright_table::VirtAddr;
 
-/// Implements `brk`. Never fails: returns the end of the heap, moved or not.
+/// Implements `brk`. The call never fails: it returns the end of the heap, whether that was moved or not.
 pub fn brk(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let wanted = arguments[0];
     let Some(image) = context.process().image() else {
@@ -31,7 +31,7 @@ pub fn brk(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         let request = MapRequest::anonymous(new - old, Rights::READ | Rights::WRITE)
             .at(Placement::FixedNoReplace(VirtAddr::new(old)))
             .with(AreaFlags::HEAP);
-        // Nothing is replaced, so there are no userfaultfd events.
+        // The mapping replaces no area, so there are no userfaultfd events to send.
         let map = || context.with_space(|space| space.map_telling(&request, &mut |_, _| {}));
         if context.check_heap().is_ok() {
             let mapped = context.kernel.with_relief(map).ok();

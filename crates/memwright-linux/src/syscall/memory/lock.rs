@@ -1,4 +1,4 @@
-//! `mlock` and its kin.
+//! The `mlock` family of system calls.
 
 use super::{PAGE, make_resident};
 use crate::{
@@ -87,7 +87,8 @@ pub fn munlockall(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     Ok(0)
 }
 
-/// Checks whether the caller may lock `length` more bytes (`can_do_mlock` and `mlock_future_ok` of Linux 7.3).
+/// Checks whether the caller is allowed to lock `length` more bytes (`can_do_mlock` and `mlock_future_ok` of Linux
+/// 7.3).
 ///
 /// # Errors
 /// `EPERM` if the limit is 0, `EAGAIN` if the limit would be exceeded.

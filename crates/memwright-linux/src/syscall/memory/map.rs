@@ -48,8 +48,9 @@ pub fn mmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
 }
 
-/// Checks what Linux checks before the kind of mapping: length, number of areas, place, and the right to lock
-/// (`do_mmap` of Linux 7.3). Called only after `mmap` failed, to return the error that Linux would return first.
+/// Makes the checks that Linux makes before those of the kind of mapping: length, number of areas, placement, and the
+/// right to lock (`do_mmap` of Linux 7.3). Called only after `mmap` failed, to return the error that Linux would return
+/// first.
 #[cold]
 fn first_refusal(
     context: &Context<'_>,
@@ -125,7 +126,7 @@ fn map_anything(
     Ok(mapped.as_u64())
 }
 
-/// Looks up the file to map; its error precedes all others (`ksys_mmap_pgoff`).
+/// Returns the file to map. An error of this lookup precedes all other errors (`ksys_mmap_pgoff`).
 fn mapped_file(
     context: &Context<'_>,
     flags: u64,
@@ -138,7 +139,7 @@ fn mapped_file(
     Ok(Some(open))
 }
 
-/// Maps, sends the userfaultfd events for what was replaced, and populates. Returns the address.
+/// Maps an area, sends the userfaultfd events for the areas that it replaced, and populates it. Returns the address.
 ///
 /// # Errors
 /// Those of [`AddressSpace::map`](memwright::AddressSpace::map).
@@ -154,7 +155,7 @@ pub(in crate::syscall) fn map(
     Ok(mapped.start)
 }
 
-/// Builds the request for the memory manager.
+/// Builds the request for `AddressSpace::map`.
 fn request(plan: MapPlan, length: u64, kind: MapKind<M>, max_rights: Rights) -> MapRequest<M> {
     MapRequest {
         length,
@@ -207,7 +208,7 @@ fn first_free(space: &Space, (start, end): (u64, u64), length: u64) -> Option<u6
         .map(|_| free)
 }
 
-/// Creates the object of an anonymous mapping, and returns the most rights that the mapping may get.
+/// Creates the object of an anonymous mapping. Also returns the most rights that the mapping can ever get.
 fn anonymous(
     context: &Context<'_>,
     plan: &MapPlan,
@@ -227,7 +228,7 @@ fn anonymous(
     if size > USER_END {
         return Err(Errno::ENOMEM);
     }
-    // As on Linux, the mapping gets a file (`shmem_zero_setup`).
+    // As on Linux, the mapping has an open file (`shmem_zero_setup`).
     context.check_open_files()?;
     let memory = context.kernel.memory.clone();
     let identity = ObjectIdentity::default();
@@ -253,7 +254,7 @@ fn huge_pages(
     object: Arc<dyn Object<M>>,
     (offset, length): (u64, u64),
 ) -> Result<(MapKind<M>, Rights), Errno> {
-    // Huge pages count against `RLIMIT_MEMLOCK` only when they are mapped.
+    // Huge pages of a file count against `RLIMIT_MEMLOCK` only when they are mapped.
     if plan.flags.contains(AreaFlags::LOCKED) {
         check_lock(context, length)?;
     }
@@ -268,7 +269,7 @@ fn huge_pages(
     Ok((kind, Rights::all()))
 }
 
-/// Checks the rights to a file, and returns what to map with the most rights that the mapping may get.
+/// Checks the rights to a file. Returns the object to map, and the most rights that the mapping can ever get.
 fn file(
     context: &Context<'_>,
     plan: &MapPlan,
@@ -297,7 +298,7 @@ fn file(
         max_rights -= Rights::WRITE;
     }
     let mounted = open.inode().file_system.flags();
-    // Secretmem files belong to a mount without execution (`secretmem_init`).
+    // Secretmem files belong to a mount with the option `noexec` (`secretmem_init`).
     if mounted.contains(MountFlags::NO_EXECUTION) || is_secret(open) {
         if plan.rights.contains(Rights::EXECUTE) {
             return Err(Errno::EPERM);
@@ -313,7 +314,7 @@ fn file(
             let (kind, _) = huge_pages(context, plan, object, (offset, length))?;
             Ok((kind, max_rights))
         }
-        // Only hugetlb files have pages of the pool.
+        // `MAP_HUGETLB` is valid only for hugetlb files, whose pages come from the pool.
         Mapping::Zeroes | Mapping::Object(_) if plan.huge => Err(Errno::EINVAL),
         Mapping::Zeroes => anonymous(context, plan, length).map(|(kind, _)| (kind, max_rights)),
         Mapping::Object(object) => Ok((

@@ -20,7 +20,8 @@ pub fn mincore(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let mut next = address;
     let end = address + length.next_multiple_of(PAGE);
     let mut out = vector;
-    // One page of the vector at a time: user memory is not written while the space is locked.
+    // Write one page of the vector at a time, after releasing the lock of the address space: a write to user memory can
+    // fault.
     while next < end {
         let step = (end - next).min(PAGE * PAGE);
         let mut bytes = Vec::new();
@@ -33,7 +34,7 @@ pub fn mincore(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 bytes.push(u8::from(resident));
             })
         });
-        // The pages below a hole are written before the call fails for the hole.
+        // Write the results for the pages below a hole before failing for the hole.
         context.write_bytes(out, &bytes)?;
         found.map_err(advise_errno)?;
         out += bytes.len() as u64;

@@ -1,4 +1,4 @@
-//! Memory calls, one operation per file.
+//! System calls on mappings, one operation per file.
 
 mod advise;
 mod heap;
@@ -43,7 +43,7 @@ use memwright::{
 /// Bytes of a page.
 pub(in crate::syscall) const PAGE: u64 = 4096;
 
-/// Changes mappings, then sends the userfaultfd events of the change, even if it failed.
+/// Executes `change`, which changes mappings. Then sends the userfaultfd events of the change, even if it failed.
 fn telling<R>(
     context: &Context<'_>,
     change: impl FnOnce(&Space, &mut dyn FnMut(&Watch, WatchEvent)) -> R,
@@ -55,8 +55,8 @@ fn telling<R>(
     result
 }
 
-/// Populates what a call must, and waits for the userfaultfd handler of each page that has one. Pages that cannot be
-/// populated are left to later faults (Linux 7.2 `mm/gup.c`, `__mm_populate`).
+/// Populates the areas that a call has to populate. If a page has a userfaultfd context, waits for the context to
+/// resolve the fault. Pages that cannot be populated are left to later faults (Linux 7.2 `mm/gup.c`, `__mm_populate`).
 fn make_resident(context: &Context<'_>, mut rest: ToPopulate) {
     if rest.is_empty() {
         return;

@@ -9,9 +9,9 @@ use memwright_table::VirtAddr;
 /// The decoded request of `mmap`, apart from the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MapPlan {
-    /// Rights of the new area.
+    /// Requested rights of the new area.
     pub rights: Rights,
-    /// Stores reach the object.
+    /// Stores reach the object (`MAP_SHARED`).
     pub shared: bool,
     /// The mapping has no file.
     pub anonymous: bool,
@@ -27,8 +27,8 @@ pub struct MapPlan {
     pub low: bool,
 }
 
-/// Decodes the `PROT_` bits. On x86-64 a writable or executable page is readable too; the area keeps
-/// the rights that were requested.
+/// Decodes the `PROT_` bits. On x86-64 a writable or executable page is also readable; the area keeps the rights that
+/// were requested.
 ///
 /// # Errors
 /// `EINVAL` for unknown bits.
@@ -135,7 +135,7 @@ pub fn map_plan(address: u64, protection: u64, flags: u64) -> Result<MapPlan, Er
     })
 }
 
-/// Decodes where the mapping goes.
+/// Returns where the mapping is placed, according to the address and the flags.
 pub(super) fn placement(address: u64, flags: u32) -> Placement {
     let hint = address & !(PAGE - 1);
     if flags & raw::MAP_FIXED_NOREPLACE != 0 {

@@ -8,8 +8,8 @@ use crate::{
 use linux_raw_sys::prctl;
 use memwright::{HugeRefusal, space::ExecGain};
 
-/// Implements `PR_SET_MDWE`: denies making existing memory executable. The setting cannot be revoked or changed
-/// (`prctl_set_mdwe` of Linux 7.2, `kernel/sys.c`).
+/// Implements `PR_SET_MDWE`: from now on, memory that is not executable cannot become executable. The setting cannot be
+/// revoked or changed (`prctl_set_mdwe` of Linux 7.2, `kernel/sys.c`).
 pub fn set_exec_gain(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [_, bits, rest @ .., _] = *arguments;
     let wanted = exec_gain(bits).ok_or(Errno::EINVAL)?;

@@ -5,19 +5,19 @@ use memwright_table::NodeSet;
 
 /// Largest number of nodes that the interface supports (`MAX_NUMNODES` of Debian's configuration).
 pub(crate) const MOST_NODES: u64 = 1024;
-/// Number of bits in a page, which is the longest mask.
+/// Number of bits in the longest mask, which fills a page.
 const MOST_BITS: u64 = 4096 * 8;
 /// Number of bits in a word.
 const WORD: u64 = 64;
 
-/// The nodes in a mask, which may include nodes that do not exist.
+/// The nodes that a mask names. They need not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Named([u64; (MOST_NODES / WORD) as usize]);
 
 impl Named {
     const NONE: Self = Self([0; (MOST_NODES / WORD) as usize]);
 
-    /// Returns the nodes below 64; no machine has others.
+    /// Returns the named nodes below 64. No machine has other nodes.
     pub fn low(&self) -> NodeSet {
         NodeSet::from_bits(self.0[0])
     }
@@ -26,12 +26,12 @@ impl Named {
         *self == Self::NONE
     }
 
-    /// Returns whether all of them are in `nodes`.
+    /// Returns whether all named nodes are in `nodes`.
     pub fn are_among(&self, nodes: NodeSet) -> bool {
         self.low().without(nodes).is_empty() && self.0[1..].iter().all(|word| *word == 0)
     }
 
-    /// Iterates over their numbers, in order.
+    /// Iterates over the numbers of the named nodes, in order.
     pub fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
         (0..MOST_NODES)
             .filter(|number| self.0[(number / WORD) as usize] >> (number % WORD) & 1 != 0)
@@ -49,7 +49,7 @@ impl From<NodeSet> for Named {
 /// Reads the mask at `address`, which has `count` - 1 bits.
 ///
 /// # Errors
-/// `EINVAL` if it is longer than a page, or contains a node beyond the largest possible one; `EFAULT`.
+/// `EINVAL` if the mask is longer than a page, or contains a node beyond the largest possible one; `EFAULT`.
 pub(super) fn read(context: &Context<'_>, address: u64, count: u64) -> Result<Named, Errno> {
     let mut named = Named::NONE;
     let bits = count.wrapping_sub(1);
@@ -75,7 +75,7 @@ pub(super) fn read(context: &Context<'_>, address: u64, count: u64) -> Result<Na
 /// Writes `nodes` as a mask of `count` - 1 bits. If the number of words overflows, nothing is written.
 ///
 /// # Errors
-/// `EINVAL` if it would be longer than a page; `EFAULT`.
+/// `EINVAL` if the mask would be longer than a page; `EFAULT`.
 pub(super) fn write(
     context: &Context<'_>,
     address: u64,

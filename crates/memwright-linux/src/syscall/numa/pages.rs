@@ -17,7 +17,8 @@ use memwright_table::{NodeChoice, NodeSet, Page, PageRange, VirtAddr};
 /// Pages that a call handles between two scheduling points.
 const PAGES: u32 = 64;
 
-/// Returns the address space of process `id`, or of the caller for 0, after checking that the caller may inspect it.
+/// Returns the address space of process `id`, or of the caller for 0, after checking that the caller is allowed to
+/// inspect it.
 fn space_of(context: &Context<'_>, id: u64) -> Result<Arc<Space>, Errno> {
     if int(id) == 0 {
         return Ok(context.with_space(Arc::clone));
@@ -43,7 +44,7 @@ fn may_move_all(context: &Context<'_>) -> bool {
     context.process().credentials.lock().has(Capabilities::NICE)
 }
 
-/// Returns the choice of this node only.
+/// Returns a choice that permits only this node.
 fn only(node: u8) -> NodeChoice {
     NodeChoice {
         near: node,
@@ -106,7 +107,7 @@ pub(super) fn move_pages(context: &Context<'_>, arguments: &Arguments) -> CallRe
         let node = u8::try_from(node).ok().filter(|node| all.contains(*node));
         let node = node.ok_or(Errno::ENODEV)?;
         match space.migrate(page, only(node), moving) {
-            // A page that should move but could not ends the call, which returns how many pages are left.
+            // If a page should move but cannot, the call ends and returns the number of pages left.
             Err(Unmoved::Busy | Unmoved::Object) => return Ok(count - index),
             Err(Unmoved::NoFrame) => return Err(Errno::ENOMEM),
             moved @ (Ok(_)
@@ -154,7 +155,7 @@ pub(super) fn migrate_pages(context: &Context<'_>, arguments: &Arguments) -> Cal
 }
 
 /// Returns the destination of a page on `node`: the member of `to` at the same index as `node` in `from`
-/// (`node_remap`). Returns `None` if the page stays: `node` is not in `from`, the sets are equal, or they differ in
+/// (`node_remap`). Returns `None` if the page stays: `node` is not in `from`, the sets are equal, or the sets differ in
 /// size and `to` contains `node`.
 fn target_of(node: u8, from: NodeSet, to: NodeSet) -> Option<u8> {
     if !from.contains(node) || (from.len() == to.len() && to.contains(node) && from == to) {

@@ -49,7 +49,8 @@ pub(crate) const fn mode_name(mode: PlaceMode) -> &'static str {
     }
 }
 
-/// Splits a mode and its flags, after checking that they are valid together (`sanitize_mpol_flags`).
+/// Splits `mode` into the mode proper and its flags, after checking that the flags are valid together
+/// (`sanitize_mpol_flags`).
 fn mode_and_flags(mode: u32) -> Result<(u32, u32), Errno> {
     let flags = mode & (STATIC | RELATIVE | BALANCING);
     let mode = mode & !(STATIC | RELATIVE | BALANCING);
@@ -64,14 +65,14 @@ fn mode_and_flags(mode: u32) -> Result<(u32, u32), Errno> {
     Ok((mode, flags))
 }
 
-/// Returns the policy for a mode with flags and a node mask, on a machine with the nodes `all`; `None` for the default
-/// (`mpol_new` and `mpol_set_nodemask`).
+/// Returns the policy for a mode with flags and a node mask, on a machine with the nodes `all`. Returns `None` for the
+/// default policy (`mpol_new` and `mpol_set_nodemask`).
 fn policy(mode: u32, nodes: &Named, all: NodeSet) -> Result<Option<PlacePolicy>, Errno> {
     let (mode, flags) = mode_and_flags(mode)?;
     let places = flags & (STATIC | RELATIVE);
     let kind = match mode {
         DEFAULT if nodes.is_empty() => return Ok(None),
-        // Without a node, the policy uses the node of the CPU.
+        // Without nodes, this mode prefers the node of the CPU.
         PREFERRED | LOCAL if nodes.is_empty() && places == 0 => PlaceMode::Local,
         DEFAULT | LOCAL => return Err(Errno::EINVAL),
         _ if nodes.is_empty() => return Err(Errno::EINVAL),
@@ -102,7 +103,7 @@ fn policy(mode: u32, nodes: &Named, all: NodeSet) -> Result<Option<PlacePolicy>,
     }))
 }
 
-/// Returns the nodes that `nodes` selects by their index among all nodes (`mpol_relative_nodemask`).
+/// Returns the nodes that `nodes` selects as indices into `all`, modulo the number of nodes (`mpol_relative_nodemask`).
 fn relative(nodes: &Named, all: NodeSet) -> NodeSet {
     let count = u64::from(all.len().max(1));
     let numbers = nodes.numbers();
@@ -155,7 +156,7 @@ pub(super) fn mbind(context: &Context<'_>, arguments: &Arguments) -> CallResult 
         _ => Moving::All,
     };
     let start = VirtAddr::new(address);
-    // An empty range, or one whose length wraps to 0 when rounded up, needs no nodes.
+    // An empty range, or a length that wraps to 0 when it is rounded up, is not an error even without nodes.
     if start.is_aligned() && length.wrapping_add(PAGE_SIZE as u64 - 1) < PAGE_SIZE as u64 {
         return Ok(0);
     }
@@ -174,7 +175,8 @@ pub(super) fn mbind(context: &Context<'_>, arguments: &Arguments) -> CallResult 
     Ok(0)
 }
 
-/// Moves the pages of a range that are not on a node of its policy. Returns how many could not be moved.
+/// Moves the pages of a range that are not on a node of its policy. Returns the number of pages that could not be
+/// moved.
 fn move_misplaced(
     context: &Context<'_>,
     start: VirtAddr,
@@ -275,7 +277,7 @@ fn write_nodes(context: &Context<'_>, to: u64, count: u64, nodes: NodeSet) -> Ca
     Ok(0)
 }
 
-/// Returns the node of the page at `address`, which is faulted in if necessary (`lookup_node`).
+/// Returns the node of the page at `address`, after faulting it in if necessary (`lookup_node`).
 fn node_at(context: &Context<'_>, address: u64) -> Result<u8, Errno> {
     let page = VirtAddr::new(address).page();
     let look = || context.with_space(|space| space.node_of(page));

@@ -30,21 +30,21 @@ pub enum Kind {
     Text,
     /// A NULL-terminated array of strings that is read.
     Strings,
-    /// This many bytes that the call reads.
+    /// A buffer of this many bytes that the call reads.
     In(u16),
-    /// This many bytes that the call writes.
+    /// A buffer of this many bytes that the call writes.
     Out(u16),
-    /// This many bytes that the call reads and writes.
+    /// A buffer of this many bytes that the call reads and writes.
     InOut(u16),
-    /// Bytes that the call reads; their number is the argument with this index.
+    /// A buffer that the call reads. The argument with this index is its length in bytes.
     InBuffer(u8),
-    /// Bytes that the call writes; their number is the argument with this index.
+    /// A buffer that the call writes. The argument with this index is its length in bytes.
     OutBuffer(u8),
-    /// `struct iovec`s; their number is the argument with this index.
+    /// An array of `struct iovec`. The argument with this index is the number of its elements.
     Vectors(u8),
     /// A signal number.
     Signal,
-    /// Bits with names.
+    /// Flags, printed by name.
     Flags(&'static [(u64, &'static str)]),
 }
 
@@ -164,8 +164,8 @@ static BY_NUMBER: [Option<&SystemCall>; INDEXED] = {
 /// The handler of each number below [`INDEXED`], so that dispatch is a single load.
 pub(crate) type Handlers = [Handler; INDEXED];
 
-/// Handlers without a trace. Calls with the semantics of Linux are dispatched directly; the others pass through the
-/// counters.
+/// Handlers for threads without a trace. Calls with the semantics of Linux are dispatched directly; stubs and
+/// unimplemented calls pass through the counters.
 static DIRECT: Handlers = {
     let mut handlers = OBSERVED;
     let mut row = 0;
@@ -178,7 +178,7 @@ static DIRECT: Handlers = {
     handlers
 };
 
-/// Handlers with a trace: every call passes through the counters and the trace.
+/// Handlers for traced threads: every call passes through the counters and the trace.
 static TRACED: Handlers = OBSERVED;
 const OBSERVED: Handlers = [super::observed; INDEXED];
 

@@ -7,8 +7,8 @@ use crate::syscall::{
     semaphores, shared_memory, signal, swap, system, time,
 };
 
-/// All numbers of x86-64 Linux 7.2, with all calls except those on files. The latter are entries of
-/// [`GROUPS`](crate::syscall::file::GROUPS), which replace the placeholders here.
+/// The entries of all call numbers of x86-64 Linux 7.2. Calls on files have placeholders here, which the entries of
+/// [`GROUPS`](crate::syscall::file::GROUPS) replace.
 pub(super) const NUMBERS: &[SystemCall] = &[
     missing(0, "read"),
     missing(1, "write"),

@@ -114,7 +114,8 @@ pub fn recvfrom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     Ok(result_of(socket.kind, flags as u32, &received))
 }
 
-/// Returns the result of a receive: with `MSG_TRUNC`, the original length of the message.
+/// Returns the result of a receive call: the number of bytes copied, or with `MSG_TRUNC` the original length of the
+/// message.
 fn result_of(kind: SocketKind, flags: u32, received: &Received) -> u64 {
     let whole = flags & net::MSG_TRUNC != 0 && kind != SocketKind::Stream;
     let count = if whole {
@@ -125,7 +126,7 @@ fn result_of(kind: SocketKind, flags: u32, received: &Received) -> u64 {
     count as u64
 }
 
-/// Stores the name of the sender; an empty one if the sender has no name.
+/// Stores the name of the sender, which is empty if the sender has no name.
 fn store_sender(
     context: &Context<'_>,
     address: u64,
@@ -189,7 +190,7 @@ fn read_control(
                 request.credentials = Some(given);
             }
             (net::SOL_SOCKET, _) => return Err(Errno::EINVAL),
-            // This socket ignores other levels.
+            // Unix sockets ignore control messages of other levels.
             _ => {}
         }
         at += message.length.next_multiple_of(8);
@@ -214,8 +215,8 @@ fn take_rights(
     Ok(())
 }
 
-/// Checks the credentials in a message: another id may be claimed only with the capability to take it
-/// (`scm_check_creds` of Linux 7.2).
+/// Checks the credentials in a message: a sender may claim an id other than its own only with the capability to change
+/// to it (`scm_check_creds` of Linux 7.2).
 fn check_credentials(context: &Context<'_>, given: &Credentials) -> Result<(), Errno> {
     let process = context.process();
     let credentials = process.credentials.lock();
@@ -278,7 +279,7 @@ fn store_sender_in(
     Ok(())
 }
 
-/// Stores the control messages of a receive as far as they fit.
+/// Stores the control messages of a receive, as far as they fit into the caller's buffer.
 fn store_control(
     context: &Context<'_>,
     header: &mut MessageHeader,
@@ -343,8 +344,8 @@ impl ControlWriter<'_> {
         Ok(())
     }
 
-    /// Installs as many open files as there is room for their descriptors in the control message. The others are
-    /// closed.
+    /// Installs as many of the open files as have room for their descriptors in the control message. Closes the other
+    /// files.
     fn install(&mut self, rights: Vec<Arc<OpenFile>>, flags: u32) -> Result<Vec<u8>, Errno> {
         let room = self.left.saturating_sub(ControlHeader::SIZE) / 4;
         let cloexec = if flags & net::MSG_CMSG_CLOEXEC != 0 {

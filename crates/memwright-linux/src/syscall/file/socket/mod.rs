@@ -1,7 +1,7 @@
 //! System calls on sockets: creating, naming, connecting, shutting down.
 //!
-//! Only Unix sockets are supported. `socket` returns `EAFNOSUPPORT` for all other families, like a Linux kernel built
-//! without networking, so that libraries notice at once.
+//! Only Unix sockets are supported. `socket` returns `EAFNOSUPPORT` for all other families, like a Linux kernel without
+//! networking, so libraries find out at once.
 
 mod message;
 mod option;
@@ -102,7 +102,7 @@ pub const CALLS: &[SystemCall] = &[
 /// The flags combined with the type of a socket, which are those of `open`.
 const FLAGS: u32 = raw::O_CLOEXEC | raw::O_NONBLOCK;
 
-/// Decodes the kind and the flags of a socket.
+/// Decodes the arguments of `socket` and `socketpair`: the kind of the socket, and its flags.
 fn kind(family: u64, kind: u64, protocol: u64) -> Result<(SocketKind, u32), Errno> {
     let kind = kind as u32;
     if kind & !(FLAGS | 0xf) != 0 {

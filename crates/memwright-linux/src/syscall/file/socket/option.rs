@@ -10,7 +10,7 @@ use crate::{
 };
 use linux_raw_sys::net;
 
-/// Checks that the level is `SOL_SOCKET`; there are no protocol options.
+/// Checks that the level is `SOL_SOCKET`. No socket has protocol options.
 fn check_level(level: u64) -> Result<(), Errno> {
     if level as u32 == net::SOL_SOCKET {
         Ok(())
