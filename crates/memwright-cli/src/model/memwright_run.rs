@@ -43,7 +43,7 @@ pub struct Document {
     pub outcome: Option<Ending>,
     /// Whether another run prints the same.
     pub repeatable: bool,
-    /// Why not.
+    /// Why the run is not repeatable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_repeatable: Option<Cow<'static, str>>,
     /// With several CPUs: the rows that another run repeats.
