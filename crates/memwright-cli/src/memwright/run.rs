@@ -44,7 +44,7 @@ pub struct Run<'a> {
     prepared: Prepared,
 }
 
-/// What may end a run early.
+/// What can end a run early.
 pub enum Attendance<'a> {
     /// A single run: the first SIGINT is passed to PROGRAM, and when `--timeout` expires the guest prints backtraces of
     /// its CPUs.

@@ -121,7 +121,8 @@ impl State {
             return;
         };
         if guest.process.was_cut().is_some() {
-            // The command was already ended, but is blocked because its output is not read. QEMU exits with it.
+            // The run was already ended, but the command is blocked because its output is not read. QEMU exits with the
+            // command.
             exit(signal_code(signal).into());
         }
         let first = !std::mem::replace(&mut self.forwarded, true);

@@ -39,7 +39,7 @@ impl Saved {
         Err(anyhow!("not an account written by memwright run --json"))
     }
 
-    /// Returns whether another run was the same; `None` if that was not checked.
+    /// Returns whether another run gives the same counts; `None` if that was not checked.
     pub fn repeats(&self) -> Option<bool> {
         match self {
             Self::Memwright(document) => Some(document.repeatable),

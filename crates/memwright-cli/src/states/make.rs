@@ -21,7 +21,7 @@ use crate::qemu::runs::Runs;
 use crate::states::clock;
 use crate::states::monitor::Listener;
 
-/// The saved parts of a machine: its devices, and the wires with its memory.
+/// The saved parts of a machine: its devices, and the connections that hold its memory.
 pub type Taken = (Vec<u8>, Wires);
 
 /// Why there is no state.
@@ -39,12 +39,12 @@ impl From<anyhow::Error> for Unmade {
     }
 }
 
-/// How often a guest boots at most whose clock does not jump when it stops. On a machine on which so many in a row do not,
-/// none does.
+/// The maximum number of boots of a guest whose clock does not jump when it stops. On a machine on which it does not
+/// jump in this many boots in a row, it never does.
 const ATTEMPTS: u32 = 8;
 
-/// Boots the guest, which must not count anything, until its clock jumps when it stops: every state of a guest is then the
-/// same.
+/// Boots the guest until its clock jumps when it stops, at most `ATTEMPTS` times, so that every state of a guest is the
+/// same. The guest must not count anything.
 ///
 /// # Errors
 /// See [`Unmade`].

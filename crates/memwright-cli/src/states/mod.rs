@@ -53,8 +53,9 @@ pub fn folder() -> anyhow::Result<PathBuf> {
     Ok(cache::folder()?.join("states"))
 }
 
-/// Returns the state of a guest that counts nothing: the kept one, or that of a boot, which is then kept. With `cold`,
-/// it is that of a boot, and not kept. `None`, after a message, if QEMU cannot save it.
+/// Returns the state of a guest that counts nothing: the kept state or, if there is none, the state after a new boot,
+/// which is then kept. With `cold`, the guest always boots, and its state is not kept. If QEMU cannot save the state,
+/// prints a message and returns `None`.
 ///
 /// # Errors
 /// A guest that does not reach the point at which it is saved: one line that says what is known about it.
@@ -101,7 +102,7 @@ pub fn of(
     }
 }
 
-/// Keeps a state in its place; without a place or enough space, in memory as long as the command lives.
+/// Keeps a state at `place`. Without a place or enough space, the state is kept in memory while the command runs.
 fn keep(name: &str, place: Option<&Place>, taken: &Taken) -> anyhow::Result<State> {
     if let Some(place) = place {
         match place.keep(taken) {
@@ -213,7 +214,7 @@ impl State {
         Ok(())
     }
 
-    /// Prints once that a run could not start from it.
+    /// Prints once that a run could not start from this state.
     pub fn say_unusable(&self, error: &anyhow::Error) {
         self.told.call_once(|| {
             say(&format!(
