@@ -37,9 +37,9 @@ fn says(text: &str) -> Vec<u8> {
     code
 }
 
-/// Ends QEMU through the port by which a guest does.
+/// Code that ends QEMU through the port that guests use for that.
 const END: [u8; 4] = [0xb0, 0, 0xe6, 0xf4];
-/// Halts for ever.
+/// Code that halts for ever.
 const HANG: [u8; 4] = [0xfa, 0xf4, 0xeb, 0xfd];
 
 fn run(folder: &TempDir, arguments: &[&str]) -> Command {
@@ -156,7 +156,7 @@ fn an_interrupt_ends_everything() {
     ends(&folder, &output, 130, "ended by signal 2");
 }
 
-/// A bench that is killed by its own process id alone, as by `timeout`, leaves none of its runs.
+/// A bench that is killed by its own process id alone, as by `timeout`, leaves none of its runs behind.
 #[test]
 fn a_bench_takes_its_runs_along() {
     let folder = tempfile::tempdir().unwrap();
@@ -510,7 +510,7 @@ fn debians_kernel_is_counted_on_several_nodes() {
     assert!(account["memory"] == 256 << 20, "{said}");
     let touch = &account["regions"][0];
     assert_eq!(touch["counts"]["user_faults"]["write"], 256, "{said}");
-    // Its page tables are read from the files of both nodes.
+    // The page tables of the program are read from the files of both nodes.
     let writable = |place: &str| touch[place]["small_writable"].as_u64().unwrap();
     assert_eq!(writable("at_end") - writable("at_beginning"), 256);
     leaves_nothing(&folder);
@@ -638,7 +638,7 @@ fn the_program_of_the_tutorial_has_one_state_on_old_and_new_kernels() {
     assert!(dirty(0) >= 256 && dirty(0) == dirty(1), "{said}");
 }
 
-/// The same run is not an increase, and another program is not compared unless that is the subject of the test.
+/// Asserts that `check` accepts the same run, and refuses another program because the baseline was made with `program`.
 fn check(folder: &TempDir, file: &Path, program: &Path) {
     let file = file.to_str().unwrap();
     let checks = [

@@ -17,7 +17,7 @@ fn native(path: Option<&std::path::Path>, script: &str) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// The number before a title.
+/// Returns the number before a title.
 fn number(said: &str, title: &str) -> Option<f64> {
     let line = said
         .lines()

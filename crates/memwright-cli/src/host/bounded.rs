@@ -20,7 +20,7 @@ pub fn patience(limit: Option<Duration>) -> Duration {
     limit.map_or(PATIENCE, |limit| limit.min(PATIENCE))
 }
 
-/// The maximum size of its output in bytes.
+/// The maximum size of a program's output in bytes.
 pub const LONGEST_ANSWER: usize = 1 << 20;
 
 /// Why a program gave no answer.

@@ -3,7 +3,7 @@
 use crate::support::{ends, run};
 use libtest_mimic::Trial;
 
-/// Every test of this file.
+/// Returns every test of this file.
 pub fn trials() -> Vec<Trial> {
     crate::trials![
         the_document_holds_what_the_guest_counted,

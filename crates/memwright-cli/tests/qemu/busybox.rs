@@ -72,7 +72,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// The script gives the same output in the guest as on the host.
+/// Checks that the script gives the same output in the guest as on the host.
 fn same(script: &str) -> Result<(), Failed> {
     let reference = Command::new(prepare::busybox())
         .args(["sh", "-c", script])

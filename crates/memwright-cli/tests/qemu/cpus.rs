@@ -57,7 +57,8 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// A reader of standard input sleeps until it arrives, while the other CPUs stand still: its bytes must wake that CPU.
+/// Checks that input wakes its reader on the second CPU: the reader sleeps until the input arrives, and all CPUs are
+/// stopped while the host provides it.
 fn input_for_the_second() -> Result<Completion, Failed> {
     if !later_qemu() {
         return Ok(Completion::ignored_with("no later QEMU"));

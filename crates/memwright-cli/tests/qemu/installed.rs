@@ -47,7 +47,7 @@ fn outside() -> Result<(), Failed> {
     .into())
 }
 
-/// The kernel that users run, optimised and without debug assertions.
+/// Runs a script on the kernel that users run, which is optimised and has no debug assertions.
 fn embedded() -> Result<(), Failed> {
     let ending = Guest::shell("seq 1 5000 | sort -rn | tail -1; (exit 4)")
         .embedded_kernel()
