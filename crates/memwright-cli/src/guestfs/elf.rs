@@ -63,7 +63,7 @@ impl fmt::Display for ElfError {
     }
 }
 
-/// Returns the name of a machine by its number in the ELF header. Machines without a Debian port have no name.
+/// Returns the name of a machine by its number in the ELF header. Other numbers are formatted as numbers.
 fn machine_name(number: u16) -> String {
     let name = match number {
         3 => "i386",

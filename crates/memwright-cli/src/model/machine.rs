@@ -68,8 +68,8 @@ impl Apic {
 }
 
 impl Machine {
-    /// Returns the machine of a guest. Without a policy it has an x2APIC only if it needs a QEMU that supports one
-    /// anyway, so that the machine does not depend on the installed QEMU.
+    /// Returns the machine of a guest. Without a policy it has an x2APIC if and only if it needs a QEMU
+    /// that supports one anyway, so that the machine does not depend on the installed QEMU.
     pub fn of(setup: &Setup, clock: Clock) -> Self {
         let chosen = setup
             .policies

@@ -166,8 +166,8 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
 /// Stands for every case of a measure: the budget applies to the largest average.
 const EVERY: &str = "every case";
 
-/// Checks the budgets of instruction counts. The counts repeat exactly, so any addition to these paths exceeds a
-/// budget.
+/// Checks the budgets of instruction counts. The counts repeat exactly, so a budget keeps additions off these
+/// paths.
 fn budgets() -> Result<(), Failed> {
     let mut names: Vec<&str> = BUDGETS.iter().map(|budget| budget.0).collect();
     names.dedup();

@@ -57,8 +57,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Checks that input wakes its reader on the second CPU: the reader sleeps until the input arrives, and all CPUs are
-/// stopped while the host provides it.
+/// Checks that arriving input wakes the second CPU, on which the reader of standard input sleeps.
 fn input_for_the_second() -> Result<Completion, Failed> {
     if !later_qemu() {
         return Ok(Completion::ignored_with("no later QEMU"));

@@ -15,8 +15,8 @@ const CPUS: [u8; 4] = [1, 2, 4, 8];
 const MOST_CPUS: u8 = 8;
 const ROUNDS: u64 = 4;
 
-/// A program, and what several CPUs are allowed to write although they work on private memory. Only one CPU may write
-/// anything else.
+/// A program, and what several CPUs are allowed to write although they work on private memory. Everything else must be
+/// written by one CPU.
 struct Program {
     name: &'static str,
     /// Ranks of locks.
@@ -104,7 +104,7 @@ fn check(program: &Program, workers: Workers, cpus: u8) -> Result<(), Failed> {
         }
         let permitted = match kind.as_str() {
             "lock" => common.contains(&name.as_str()),
-            // A cache line that holds a lock is permitted for every program, because two locks can be in one line.
+            // Lines that hold locks are permitted: their locks are checked as words, and two can share a line.
             _ => lines.contains(&name.as_str()) || name == "lock",
         };
         if counts.bounced + counts.shared > 0 && !permitted {
