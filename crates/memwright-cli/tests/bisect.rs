@@ -1,4 +1,4 @@
-//! `memwright check --bisect` under a real `git bisect run`, and each of its exit codes.
+//! Tests of `memwright check --bisect`: under a real `git bisect run`, and each of its exit codes.
 
 mod skipped;
 mod stub;
@@ -239,7 +239,7 @@ fn percentages_are_of_the_baseline() {
         assert_eq!(found, code, "{does}: {said}");
         assert!(said.contains(line), "{does}: {said}");
     }
-    // Without --bisect the codes are those of a check.
+    // Without --bisect, the exit codes are those of `check`.
     for (does, limit, code) in [
         ("kernel=100500", "run.instructions.kernel=+0.5%", 0),
         ("kernel=100501", "run.instructions.kernel=+0.5%", 1),

@@ -1,4 +1,4 @@
-//! `--kernel [NAME=]IMAGE,KEY=VALUE`: columns of one comparison with different settings.
+//! Tests of `--kernel [NAME=]IMAGE,KEY=VALUE`: columns of one comparison with different settings.
 
 mod kept;
 mod skipped;

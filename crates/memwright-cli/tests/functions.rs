@@ -1,5 +1,5 @@
-//! Tests of profiles by function: of a kernel that was counted by hand, and of Debian's kernels, whose counts must
-//! equal those of runs without a profile.
+//! Tests of profiles by function: of a kernel that was counted by hand, and of Debian's kernels, compared with runs
+//! without a profile.
 
 mod skipped;
 

@@ -1,4 +1,4 @@
-//! Kernel images under a real QEMU: small misbehaving ones that are generated here, and Debian's.
+//! Tests of kernel images under a real QEMU: small misbehaving ones that are generated here, and Debian's.
 
 mod elsewhere;
 mod skipped;
@@ -79,7 +79,7 @@ fn leaves_nothing(folder: &TempDir) {
 fn ends(folder: &TempDir, output: &Output, code: i32, line: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
-    // One line in addition to the stages that it reached.
+    // The message is one line, in addition to one for each stage that the command reached.
     let is_stage = |line: &&str| line.contains("booting ") || line.contains("/bin/true on ");
     let stages = said.lines().filter(is_stage);
     assert_eq!(said.lines().count(), 1 + stages.count(), "{said}");
@@ -252,7 +252,7 @@ fn without_compiler(folder: &TempDir, arguments: &[&str]) -> Command {
     let path = std::env::var_os("PATH").unwrap();
     let qemu = std::env::split_paths(&path).map(|folder| folder.join("qemu-system-x86_64"));
     let qemu = { qemu }.find(|file| file.exists()).unwrap();
-    // The link may exist from an earlier run.
+    // The link can exist from an earlier run.
     let _ = std::os::unix::fs::symlink(qemu, tools.join("qemu-system-x86_64"));
     let mut command = run(folder, arguments);
     command
@@ -529,7 +529,7 @@ fn is_kept(folder: &TempDir, name: &str) -> bool {
     is_kept
 }
 
-/// Builds a program, which may have marks.
+/// Builds a program, which can have marks.
 fn build(folder: &TempDir, source: &Path) -> PathBuf {
     let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include/memwright");
     let built = folder.path().join("built");

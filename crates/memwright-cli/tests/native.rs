@@ -1,4 +1,4 @@
-//! `memwright run --native`: time, and the counters of this machine.
+//! Tests of `memwright run --native`: time, and the counters of this machine.
 
 mod skipped;
 
@@ -34,7 +34,7 @@ fn takes_time(output: &Output) {
     let [wall, user, system] = ["wall clock, ms", "user, ms", "system, ms"]
         .map(|title| number(&said, title).expect(&said));
     assert!(wall > 0.0 && user > 0.0 && system >= 0.0, "{said}");
-    // One thread cannot use more CPU time than elapses; the clocks differ by a tick.
+    // One thread cannot use more CPU time than elapses; the two clocks can differ by a tick.
     assert!(user + system <= wall + 20.0, "{said}");
 }
 

@@ -1,4 +1,4 @@
-//! Regions that are passed several times, and regions with names.
+//! Tests of regions that are passed several times, and of regions with names.
 
 mod kept;
 mod skipped;

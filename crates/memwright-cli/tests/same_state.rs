@@ -1,4 +1,5 @@
-//! What counts as the same state at the marks of a region, on real kernels: the program's mappings, and its marks.
+//! Tests of what counts as the same state at the marks of a region, on real kernels: the program's mappings, and its
+//! marks.
 
 mod kept;
 mod skipped;

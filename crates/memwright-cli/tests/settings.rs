@@ -1,4 +1,5 @@
-//! Everything that shifts a count is in the document, `check` refuses what differs, and nothing else shifts a count.
+//! Tests that everything that shifts a count is in the document, that `check` refuses what differs, and that nothing
+//! else shifts a count.
 
 mod skipped;
 
@@ -124,7 +125,7 @@ fn same_whatever_the_input(options: &[&str]) {
     let program = built(&folder);
     let program = program.to_str().unwrap();
     let of = |words: &[&str], input| document(&folder, options, words, input);
-    // For a program that reads its input, and for one that does not.
+    // With an argument, the program does not read its input.
     for (words, inputs) in [
         (
             &[program][..],

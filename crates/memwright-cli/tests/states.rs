@@ -1,4 +1,4 @@
-//! Guests that start from a state saved after boot have the same counts as guests that boot first.
+//! Tests that guests that start from a state saved after boot have the same counts as guests that boot first.
 
 mod skipped;
 

@@ -1,4 +1,4 @@
-//! The tutorial, from start to end: its program is compiled, and its commands are run as printed.
+//! Tests the tutorial from start to end: compiles its program, and runs its commands as printed.
 
 mod skipped;
 

@@ -69,7 +69,7 @@ fn with_columns(new: &Table, old: &Table, kept: &[&str]) -> Table {
         if is_there || cells.iter().all(|cell| cell == NOT_MEASURED) {
             continue;
         }
-        // After the row that preceded it.
+        // The row is inserted after the row that preceded it in the old table.
         let before = old.rows[..place].last().map(|row| &row.name);
         let after = rows.iter().position(|row| Some(&row.name) == before);
         let ours = vec![NOT_MEASURED.to_owned(); new.columns.len()];

@@ -303,7 +303,7 @@ mod tests {
             (Some(1), Some(1), 0, 0),
             (Some(1), Some(2), 1, 1),
             (Some(2), Some(1), 0, 1),
-            // These are equal as floating-point numbers.
+            // The two counts are equal as floating-point numbers.
             (Some(LARGE), Some(LARGE + 1), 1, 1),
             (Some(LARGE + 1), Some(LARGE), 0, 1),
             (Some(1), None, 1, 1),

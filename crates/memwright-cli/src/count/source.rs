@@ -69,7 +69,7 @@ impl Source {
         is_list.then(|| self.symbols.source_names())
     }
 
-    /// Returns the source name of the function at an address, into which other functions may be inlined.
+    /// Returns the source name of the function at an address, into which other functions can be inlined.
     pub fn function(&self, address: u64) -> &str {
         match self.symbols.place(address) {
             Place::Function(name) => source_name(name),

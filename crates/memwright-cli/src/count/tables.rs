@@ -17,7 +17,7 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 const ENTRIES: usize = 512;
 /// The number of root entries for the lower half.
 const LOWER_HALF: usize = 256;
-/// The maximum number of tables that are walked, enough for 512 GiB: a corrupted table may point to itself.
+/// The maximum number of tables that are walked, enough for 512 GiB: a corrupted table can point to itself.
 const MOST_TABLES: u64 = 1 << 18;
 
 /// Physical memory of a guest.

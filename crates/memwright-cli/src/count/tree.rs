@@ -275,7 +275,7 @@ struct Run {
     inlined: Vec<u32>,
     line: Option<String>,
     instructions: u64,
-    /// Whether the first of them is the function's entry.
+    /// Whether the first instruction is the function's entry.
     begins: bool,
 }
 

@@ -209,7 +209,7 @@ impl<'a> Laboratory<'a> {
         })
     }
 
-    /// Returns the files of a guest of this image: none of them may be overwritten.
+    /// Returns the files of a guest of this image: the command must not overwrite them.
     pub fn taken(&self, image: &Image) -> Taken {
         let mut taken = self.prepared.taken();
         taken.read_path("a kernel image", &image.path);

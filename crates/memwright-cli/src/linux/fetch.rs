@@ -147,7 +147,7 @@ fn keep_image(root: &Path, fresh: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the further packages over which the first stanza's image is split, if it is.
+/// Returns the further packages if the image of the first stanza is split over several.
 fn parts(shown: &str) -> Vec<String> {
     let depends = shown
         .lines()

@@ -127,7 +127,7 @@ impl Server {
         loop {
             if self.taken.len() >= wanted || self.ended || terminal && !self.taken.is_empty() {
                 let rest = self.taken.split_off(self.taken.len().min(wanted));
-                // After an end that was typed at a terminal, more input may follow.
+                // After an end of input that was typed at a terminal, more input can follow.
                 self.ended &= !terminal;
                 return Some(std::mem::replace(&mut self.taken, rest));
             }
@@ -136,7 +136,7 @@ impl Server {
             }
             let start = self.taken.len();
             self.taken.resize(wanted, 0);
-            // Not `io::stdin()`, which reads ahead: input that PROGRAM does not read is left to the next reader.
+            // `io::stdin()` would read ahead: input that PROGRAM does not read is left to the next reader.
             let got = rustix::io::retry_on_intr(|| {
                 rustix::io::read(rustix::stdio::stdin(), &mut self.taken[start..])
             });

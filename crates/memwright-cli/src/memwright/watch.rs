@@ -128,7 +128,7 @@ impl State {
         let first = !std::mem::replace(&mut self.forwarded, true);
         if signal == SIGINT && first {
             guest.connection = interrupt_program(&guest.control);
-            // The control byte must arrive first; a guest that waits for input stands still until the request is
+            // The control byte must arrive first, because a guest that waits for input is stopped until the request is
             // withdrawn.
             thread::sleep(CONTROL_ARRIVES);
             (guest.withdraw_input)();

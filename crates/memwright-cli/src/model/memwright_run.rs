@@ -41,7 +41,7 @@ pub struct Document {
     pub settings: Vec<String>,
     /// How PROGRAM ended.
     pub outcome: Option<Ending>,
-    /// Whether another run prints the same.
+    /// Whether another run gives the same account.
     pub repeatable: bool,
     /// Why the run is not repeatable.
     #[serde(skip_serializing_if = "Option::is_none")]

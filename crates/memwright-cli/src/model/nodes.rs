@@ -72,7 +72,7 @@ impl Nodes {
             return each.to_vec();
         }
         let count = u64::from(self.count);
-        // In complete 2 MiB pages; the last node gets the remainder.
+        // Each node gets complete 2 MiB pages; the last node also gets the remainder.
         let part = (memory.mebibytes() / count) & !1;
         let first =
             |number: u8| (u16::from(cpus) * u16::from(number) / u16::from(self.count)) as u8;

@@ -139,7 +139,7 @@ mod tests {
             (&[][..], None),
             (&[7], None),
             (&[7, 7], Some([7, 7, 7, 7])),
-            // For an even number, the lower one.
+            // The median of an even number of values is the lower one.
             (&[1, 2], Some([1, 1, 1, 2])),
             (&[2, 1], Some([2, 1, 1, 2])),
             (&[9, 1, 4], Some([9, 1, 4, 9])),

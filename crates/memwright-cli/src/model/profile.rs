@@ -39,7 +39,7 @@ pub struct Line {
     pub function: String,
     /// The file, relative to the root of the source, and the line number.
     pub place: String,
-    /// Instructions that were executed for it.
+    /// Instructions that were executed for this line.
     pub instructions: u64,
 }
 

@@ -34,7 +34,7 @@ pub enum Found {
         /// The minimum.
         #[serde(serialize_with = "plain")]
         minimum: f64,
-        /// The median; for a long series, that of values evenly spaced in it.
+        /// The median; for a long series, the median of values that are evenly spaced in the series.
         #[serde(serialize_with = "plain")]
         median: f64,
         /// The arithmetic mean.

@@ -19,7 +19,7 @@ pub enum Saved {
     Kernel(Box<Document>),
 }
 
-/// The hashes of a program's output; absent if the document does not record them.
+/// The hashes of a program's standard output and standard error; absent if the document does not record them.
 pub type Printed<'a> = (Option<&'a str>, Option<&'a str>);
 
 impl Saved {

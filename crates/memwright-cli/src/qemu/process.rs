@@ -1,4 +1,4 @@
-//! The running QEMU: one owner waits for it, and any thread may end it with a reason.
+//! The running QEMU: one owner waits for it, and any thread can end it with a reason.
 
 use std::io;
 use std::process::{Child, ExitStatus};

@@ -122,7 +122,7 @@ impl Share {
         }
     }
 
-    /// Compares two shares; those of counts are compared exactly.
+    /// Compares two shares; two shares of counts are compared exactly.
     pub fn order(self, other: Self) -> Ordering {
         match (self, other) {
             (
@@ -227,7 +227,7 @@ mod tests {
         for (one, other, expected) in [
             (share(0, 1), share(1, 100), Ordering::Greater),
             (share(2, 1), share(4, 2), Ordering::Equal),
-            // As floating-point numbers, both are 1.
+            // As floating-point numbers, both shares are 1.
             (
                 share(LARGE, 2 * LARGE + 1),
                 share(LARGE, 2 * LARGE),

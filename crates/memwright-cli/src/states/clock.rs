@@ -18,8 +18,8 @@ const BEFORE_STOP: i64 = 20;
 /// instructions, and the instructions.
 const CLOCK: &[u8] = b"\x05\x0ctimer/icount\x00\x00\x00\x01";
 
-/// The beginning of the part of the stream that contains the host's clocks: the name preceded by its length, its instance
-/// and its version. Ticks, eight unused bytes and nanoseconds follow, eight bytes each.
+/// The beginning of the part of the stream that contains the host's clocks: the name preceded by its length, its
+/// instance and its version. Ticks, eight unused bytes and nanoseconds follow, eight bytes each.
 const HOST_CLOCKS: &[u8] = b"\x05timer\x00\x00\x00\x00\x00\x00\x00\x02";
 
 /// Why the clock cannot be read.
@@ -80,7 +80,7 @@ pub fn forget_host(stream: &mut [u8]) -> Result<(), ClockError> {
     Ok(())
 }
 
-/// Returns the place behind `beginning`, which occurs once.
+/// Returns the offset after `beginning`, which must occur exactly once.
 fn only_place_behind(beginning: &[u8], stream: &[u8]) -> Result<usize, ClockError> {
     let mut places = stream
         .windows(beginning.len())

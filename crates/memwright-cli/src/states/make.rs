@@ -89,7 +89,7 @@ fn boot_once(guest: &Guest, runs: &Runs) -> Result<(Taken, u64), Unmade> {
         .map_err(|_| anyhow!("reading from QEMU panicked"))?
         .context("cannot read from QEMU")?;
     let status = process.wait().context("cannot wait for QEMU")?;
-    // A kernel that panics may stop the machine through the same device.
+    // A kernel that panics can stop the machine through the same device.
     let Some(time) = time_of(&said) else {
         // If saving failed, QEMU was killed here.
         let signal = status.signal().filter(|_| taken.is_ok());
@@ -124,7 +124,7 @@ fn take(listener: &Listener, stream: &Listener, output: &PipeReader) -> anyhow::
     stream.accept(output)?.read_to_end(&mut devices)?;
     finish(&mut monitor)?;
     match monitor.execute("quit", &json!({})) {
-        // QEMU may exit before it answers.
+        // QEMU can exit before it answers.
         Ok(_) | Err(QmpError::Io(_)) => Ok(devices),
         Err(error) => bail!(error),
     }

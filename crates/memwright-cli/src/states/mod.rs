@@ -38,7 +38,7 @@ use crate::states::file::StateError;
 use crate::states::make::{Taken, Unmade, finish, prepare};
 pub use crate::states::monitor::Listener;
 
-/// A saved machine, from which several runs may start at the same time.
+/// A saved machine, from which several runs can start at the same time.
 #[derive(Debug)]
 pub struct State {
     saved: file::State,
@@ -165,7 +165,7 @@ impl Place {
     /// Writes a state, and gives it its name when it is complete.
     fn keep(&self, (devices, wires): &Taken) -> anyhow::Result<State> {
         let context = || format!("cannot write {}", self.path.display());
-        // Another command may write the same state: each works in a private folder, and the last rename wins.
+        // Another command can write the same state: each works in a private folder, and the last rename wins.
         let work = PrivateFolder::within(&self.folder).with_context(context)?;
         let fresh = work.path().join("state");
         let mut options = File::options();

@@ -1,4 +1,4 @@
-//! The account of a run as JSON and as text.
+//! Tests of the account of a run, as JSON and as text.
 
 use crate::support::{ends, run};
 use libtest_mimic::Trial;

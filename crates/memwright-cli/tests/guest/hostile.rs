@@ -1,4 +1,4 @@
-//! Unusual inputs, outputs and environments: each results in a message and an exit code, and none hangs.
+//! Tests of unusual inputs, outputs and environments: each results in a message and an exit code, and none hangs.
 
 use crate::support::{
     described, ends, first_line, has_ended, run, run_true, start, within, within_to,

@@ -1,4 +1,4 @@
-//! CPUs and clock: which QEMU they need, and what the account reports about them.
+//! Tests of CPUs and clock: which QEMU they need, and what the account reports about them.
 
 use crate::support::{ends, run};
 use libtest_mimic::Trial;

@@ -1,4 +1,5 @@
-//! `memwright bench`: repeatable figures of programs that measure themselves; and figures that cannot be measured.
+//! Tests of `memwright bench`: repeatable figures of programs that measure themselves, and figures that cannot be
+//! measured.
 
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
@@ -299,7 +300,7 @@ fn hints() -> Result<(), Failed> {
         expect(run, "memwright", case, others, 0.0)?;
         let wanted = if case == "other" { pages } else { 0.0 };
         for column in ["memwright", off] {
-            // The program's stack and data may be on the other node too: a few pages.
+            // The program's stack and data can be on the other node too: a few pages.
             let migrated = average_of(run, column, case, "pages migrated")?;
             if !(wanted..wanted + 4.0).contains(&migrated) {
                 return Err(format!("{column}, {case}: {migrated} pages migrated").into());

@@ -1,4 +1,4 @@
-//! Debian's static busybox: shells, pipes and applets, with the host's own output as the reference.
+//! Runs Debian's static busybox: shells, pipes and applets, with the host's own output as the reference.
 
 use crate::guest::Guest;
 use crate::prepare;

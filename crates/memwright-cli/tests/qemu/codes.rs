@@ -1,4 +1,4 @@
-//! Exit codes, and the outcome of programs that misbehave.
+//! Tests of exit codes, and of the outcome of programs that misbehave.
 
 use crate::guest::Guest;
 use crate::prepare::program;

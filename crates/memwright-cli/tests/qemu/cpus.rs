@@ -1,4 +1,4 @@
-//! Programs on several CPUs that run in turns by the instruction clock.
+//! Runs programs on several CPUs that run in turns by the instruction clock.
 
 use crate::guest::Guest;
 use crate::prepare::later_qemu;

@@ -1,4 +1,4 @@
-//! One run of `memwright run`, repeated and compared.
+//! Makes runs of `memwright run`, repeats each and compares the two.
 
 use crate::{prepare, tier};
 use libtest_mimic::Failed;

@@ -1,4 +1,4 @@
-//! The command that `cargo install` creates: one file, which does not need the checkout.
+//! Tests of the command that `cargo install` creates: one file, which does not need the checkout.
 
 use crate::guest::Guest;
 use crate::prepare;

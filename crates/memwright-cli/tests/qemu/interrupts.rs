@@ -1,4 +1,4 @@
-//! Ctrl-C, and readers that are closed.
+//! Tests of Ctrl-C, and of readers that close their end.
 
 use crate::guest::Guest;
 use libtest_mimic::{Failed, Trial};

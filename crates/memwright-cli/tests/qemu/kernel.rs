@@ -1,4 +1,4 @@
-//! The kernel's self-tests, and the reports of its failures.
+//! Tests of the kernel's self-tests, and of the reports of its failures.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{self, later_qemu};
@@ -132,7 +132,7 @@ fn panic_on_several(words: &[&str]) -> Result<(), Failed> {
 fn timeout_on_several(words: &[&str]) -> Result<(), Failed> {
     let ending = run("spin", false, &[words, &["--timeout", "5"]].concat())?;
     ending.expect_code(124)?;
-    // Both are in user mode for ever, except during timer ticks, in which one of them may be caught.
+    // The two CPUs loop in user mode, but one of them can be in a timer tick when it is stopped.
     let in_user_mode = |cpu: u8| ending.expect_line(&[&format!("CPU {cpu} in user mode:")]);
     in_user_mode(0).or_else(|_| in_user_mode(1))?;
     expect_places(&ending)

@@ -1,5 +1,5 @@
-//! Programs of other languages on four CPUs, with the host's own output as the reference: Go's runtime, Debian's Perl
-//! and Python.
+//! Runs programs of other languages on four CPUs, with the host's own output as the reference: Go's runtime, Debian's
+//! Perl and Python.
 
 use crate::guest::Guest;
 use crate::prepare::{later_qemu, workspace};

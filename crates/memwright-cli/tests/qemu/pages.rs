@@ -177,7 +177,7 @@ fn section<'a>(page: &'a str, heading: &str) -> Option<&'a str> {
 /// Returns the errors that are tags of paragraphs, not those in the text.
 fn tags(section: &str) -> BTreeSet<String> {
     let mut errors = BTreeSet::new();
-    // The first paragraph may lack its macro.
+    // The first paragraph can lack its macro.
     let mut before_tag = true;
     for line in section.lines().filter(|line| !line.is_empty()) {
         if line.starts_with(".\\\"") {

@@ -1,4 +1,4 @@
-//! The C programs of `programs/` on one CPU, linked in four ways; one boot runs all programs of one way.
+//! Runs the C programs of `programs/` on one CPU, linked in four ways; one boot runs all programs of one way.
 
 use crate::shared::{Boot, boot, interleaved};
 use libtest_mimic::{Failed, Trial};

@@ -1,4 +1,4 @@
-//! Debian's stress-ng, dynamically linked, on four CPUs: it verifies its own operations.
+//! Runs Debian's stress-ng, dynamically linked, on four CPUs: stress-ng verifies its own operations.
 
 use crate::guest::{Ending, Guest};
 use crate::shared::{Boot, part_of};
