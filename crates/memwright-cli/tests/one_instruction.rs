@@ -1,4 +1,5 @@
-//! Tests that a kernel whose fault path is one instruction longer is reported as exactly that.
+//! Tests that a kernel with a fault path that is one instruction longer is reported with exactly one instruction more
+//! for each page fault.
 //!
 //! The kernel is Debian's, uncompressed: the call of its page-fault handler is redirected through a jump in the padding
 //! before that function. Nothing else in the image changes.

@@ -2,8 +2,7 @@
 //!
 //! Each line is one step, a word and its arguments:
 //!
-//! - `stdout`, `stderr`, `log`, `account`, `trace`, `strace`, `panic TEXT`: write a frame, with a line's end for each
-//! `\n`;
+//! - `stdout`, `stderr`, `log`, `account`, `trace`, `strace`, `panic TEXT`: write a frame; `\n` ends a line;
 //! - `exited N`, `killed N`, `not-started N TEXT`: write a result frame;
 //! - `raw HEX`: write bytes outside any frame;
 //! - `piecemeal`: from now on write one byte at a time;
