@@ -9,7 +9,7 @@ use std::time::Instant;
 /// The oldest compiler that the library crates support.
 const OLDEST: &str = "1.85";
 
-/// The crates with that guarantee.
+/// The crates that support it.
 const LIBRARIES: &[&str] = &[
     "memwright-table",
     "memwright",

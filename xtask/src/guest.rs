@@ -16,7 +16,7 @@ pub fn build() -> Result<()> {
         "memwright-kernel",
         "--target",
         install::KERNEL_TARGET,
-        // Without optimisation its functions need more of the small stacks.
+        // Without optimisation, the functions of this package need too much of the kernel's small stacks.
         "--config",
         "profile.dev.package.yaxpeax-x86.opt-level=1",
     ]);

@@ -20,7 +20,7 @@ pub const XZ: Need = Need {
     present: || which("xz").is_some(),
 };
 
-/// Runs the makefiles of those sources.
+/// Runs the makefiles of the kernel's sources.
 pub const MAKE: Need = Need {
     package: "make",
     present: || which("make").is_some(),
@@ -94,7 +94,7 @@ const NEEDS: &[Need] = &[
 /// Installs the Rust target and the packages that are missing, printing each step.
 ///
 /// # Errors
-/// Something is missing and may not be installed without root: the error names the packages.
+/// Something is missing and cannot be installed without root: the error names the packages.
 pub fn install() -> Result<()> {
     rust_target()?;
     install_packages(NEEDS)
@@ -126,7 +126,7 @@ fn rust_target() -> Result<()> {
 /// Installs the packages that are missing, printing each step.
 ///
 /// # Errors
-/// They may not be installed without root: the error names them.
+/// Packages cannot be installed without root: the error names them.
 pub fn install_packages(needs: &[Need]) -> Result<()> {
     let missing: Vec<&str> = needs
         .iter()

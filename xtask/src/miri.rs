@@ -43,7 +43,7 @@ const RUNS: [Run; 3] = [
     },
 ];
 
-/// How it ended.
+/// How the run under the interpreter ended.
 pub enum Outcome {
     Passed,
     /// It could not run, for this reason.

@@ -106,7 +106,7 @@ pub fn build_all() -> Result<()> {
     build(&jobs)
 }
 
-/// Returns when the newest header in the folder of a program's own name was changed.
+/// Returns the modification time of the newest header in the folder that has the program's name.
 fn own_headers(source: &Path) -> Option<SystemTime> {
     let files = std::fs::read_dir(source.with_extension("")).ok()?;
     files

@@ -20,7 +20,7 @@ const PERMITTED: &[&str] = &[
 enum Kind {
     /// A block: its author guarantees soundness.
     Block,
-    /// An `impl` of an unsafe trait: likewise.
+    /// An `impl` of an unsafe trait: its author guarantees soundness.
     Impl,
     /// A function or a trait: its callers or implementers must guarantee soundness.
     Contract,

@@ -1,5 +1,5 @@
-//! The `memwright` command: runs an unmodified Linux program on the Memwright memory manager, inside QEMU, and prints an
-//! account of its memory that repeats on every machine.
+//! The `memwright` command: runs an unmodified Linux program on the Memwright memory manager, inside QEMU, and prints
+//! an account of its memory that repeats on every machine.
 #![warn(clippy::print_stderr)]
 
 mod cmd;

@@ -1,4 +1,4 @@
-//! `memwright check --bisect` under a real `git bisect run`, and each of its exit codes.
+//! Tests of `memwright check --bisect`: under a real `git bisect run`, and each of its exit codes.
 
 mod skipped;
 mod stub;
@@ -187,7 +187,7 @@ fn a_signal_ends_the_bisection() {
     let runs = || {
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
         let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-        // The guests are children of threads.
+        // The guests are children of the command's threads.
         children.is_ok() && threads > 3
     };
     while !runs() {
@@ -239,7 +239,7 @@ fn percentages_are_of_the_baseline() {
         assert_eq!(found, code, "{does}: {said}");
         assert!(said.contains(line), "{does}: {said}");
     }
-    // Without --bisect the codes are those of a check.
+    // Without --bisect, the exit codes are those of `check`.
     for (does, limit, code) in [
         ("kernel=100500", "run.instructions.kernel=+0.5%", 0),
         ("kernel=100501", "run.instructions.kernel=+0.5%", 1),
@@ -255,7 +255,7 @@ fn percentages_are_of_the_baseline() {
     }
 }
 
-/// A repository with a commit for each of these contents of its file `image`.
+/// Creates a repository with a commit for each of these contents of its file `image`. Returns whether git is installed.
 fn repository(folder: &Path, images: &[&str]) -> bool {
     let git = |words: &[&str]| {
         let identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"];
@@ -309,7 +309,7 @@ fn git_finds_the_first_bad_commit() {
     ] {
         stub.image(name, does);
     }
-    // A copy replaces the result of a build.
+    // Copying an image takes the place of building one.
     let script = format!(
         "rm -f image.built; cp '{0}'/$(head -1 image) image.built 2>/dev/null; \
          '{1}' check --bisect --limit run.user_faults.write_protect=3 --kernel image.built /bin/true",

@@ -1,4 +1,4 @@
-//! The command line as users see it: help, usage errors, bad input, the QEMU line.
+//! Tests of the command line as users see it: help, usage errors, bad input, the QEMU command line.
 
 #[test]
 fn transcripts() {

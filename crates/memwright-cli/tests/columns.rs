@@ -1,4 +1,4 @@
-//! `--kernel [NAME=]IMAGE,KEY=VALUE`: columns of one comparison with different settings.
+//! Tests of `--kernel [NAME=]IMAGE,KEY=VALUE`: columns of one comparison with different settings.
 
 mod kept;
 mod skipped;
@@ -64,7 +64,7 @@ fn one_kernel_is_compared_in_several_settings() {
     assert!(!has(0, "append=init_on_alloc=0") && has(1, "append=init_on_alloc=0"));
     assert_eq!(of(0, "output_sha256"), of(1, "output_sha256"));
     assert_eq!(of(0, "output_sha256"), of(2, "output_sha256"));
-    // Memory that is not cleared on allocation costs less.
+    // The kernel of the second column does not clear memory on allocation, which saves instructions.
     let kernel = |index: usize| of(index, "run")["instructions"]["kernel"].as_u64();
     assert!(kernel(1) < kernel(0));
     let text = String::from_utf8(output.stdout).unwrap();

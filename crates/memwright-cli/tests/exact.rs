@@ -29,7 +29,7 @@ const TICKS: Counted = ("ticks", |times| 18 + 2 * times);
 /// Assembles a program.
 fn built(folder: &TempDir, name: &str, times: u64) -> PathBuf {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/lab/counted");
-    // One path for all programs: a longer one costs the kernel more.
+    // All programs have one path, because a longer path takes more kernel instructions.
     let program = folder.path().join("program");
     let status = Command::new("gcc")
         .args(["-static", "-nostdlib", "-Wl,--build-id=none"])
@@ -41,12 +41,12 @@ fn built(folder: &TempDir, name: &str, times: u64) -> PathBuf {
     program
 }
 
-/// The document of a run with these options.
+/// Returns the document of a run with these options.
 fn document(folder: &TempDir, options: &[&str], program: &Path) -> Value {
     document_and_output(folder, options, program).0
 }
 
-/// The document of a run, and what the program wrote to standard output.
+/// Returns the document of a run, and what the program wrote to standard output.
 fn document_and_output(folder: &TempDir, options: &[&str], program: &Path) -> (Value, Vec<u8>) {
     let json = folder.path().join("json");
     let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
@@ -63,13 +63,13 @@ fn document_and_output(folder: &TempDir, options: &[&str], program: &Path) -> (V
     (document, output.stdout)
 }
 
-/// A row of Memwright's account.
+/// Returns the value of a row of Memwright's account.
 fn row(document: &Value, name: &str) -> u64 {
     let value = document["account"][name].as_u64();
     value.unwrap_or_else(|| panic!("no {name} in {document}"))
 }
 
-/// Instructions of a run on a kernel that was counted from outside.
+/// Returns the instructions of a run on a kernel that was counted from outside.
 fn instructions(document: &Value, of: &str) -> u64 {
     let value = document["run"]["instructions"][of].as_u64();
     value.unwrap_or_else(|| panic!("no {of} in {document}"))
@@ -144,7 +144,7 @@ fn linux_counts_what_was_counted_by_hand() {
         let document = document(&folder, &options, &built(&folder, name, times));
         let found = instructions(&document, "user");
         assert_eq!(found, expected(times), "{name}: {document}");
-        // They fault, so some instructions were undone.
+        // These programs fault, so some instructions were undone.
         let faults = &document["run"]["user_faults"];
         let kind = match name {
             "writes" => "write",
@@ -156,8 +156,8 @@ fn linux_counts_what_was_counted_by_hand() {
     }
 }
 
-/// The kernel's instructions are those of the guest's clock that are not the program's: for two programs that read the
-/// clock a different number of times, the kernel's rows differ by the difference of the clock, minus the instructions
+/// The guest's clock counts the instructions of the kernel and of the program. For two programs that read the clock a
+/// different number of times, the kernel's rows therefore differ by the difference of the clock minus the instructions
 /// of the program itself.
 #[test]
 fn the_kernels_instructions_are_what_the_clock_counts() {
@@ -184,8 +184,8 @@ fn the_kernels_instructions_are_what_the_clock_counts() {
     assert_eq!(many - few, many_passed - few_passed, "{counts:?}");
 }
 
-/// Ticks have a row of their own, exact to the instruction: more of them change neither the user's row nor the
-/// kernel's.
+/// Instructions of timer ticks have a separate row, exact to the instruction: more ticks change neither the user's row
+/// nor the kernel's.
 #[test]
 fn ticks_on_memwright_are_apart() {
     let folder = tempfile::tempdir().unwrap();
@@ -200,7 +200,7 @@ fn ticks_on_memwright_are_apart() {
     });
     let [(few_kernel, few), (many_kernel, many)] = counts;
     assert_eq!(few_kernel, many_kernel);
-    // 2 of them, and 40.
+    // The first run has 2 ticks, the second 40.
     assert!(few > 0 && many == 20 * few, "{few} and {many}");
 }
 

@@ -1,5 +1,5 @@
-//! Profiles by function: of a kernel that was counted by hand, and of Debian's in comparison with runs without a
-//! profile.
+//! Tests of profiles by function: of a kernel that was counted by hand, and of Debian's kernels, compared with runs
+//! without a profile.
 
 mod skipped;
 
@@ -63,7 +63,8 @@ fn read(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// Returns the own instructions and the calls of each function, and the sum of the kernel's entries.
+/// Returns the instructions and the number of calls of each function, and the sum of the instructions in and below the
+/// kernel's entries.
 fn functions(profile: &Value) -> (BTreeMap<String, (u64, u64)>, u64) {
     let names = profile["functions"].as_array().unwrap();
     let calls = profile["calls"].as_array().unwrap();
@@ -181,7 +182,7 @@ fn kept() -> Vec<String> {
     debian.map(str::to_owned).collect()
 }
 
-/// Everything that makes call chains hard to follow: other tasks, signals, faults in the kernel, interrupts.
+/// Call chains that are hard to follow: other tasks, signals, faults in the kernel, interrupts.
 #[test]
 fn profiles_of_linux_add_up_and_change_no_count() {
     let kernels = kept();
@@ -210,13 +211,14 @@ fn profiles_of_linux_add_up_and_change_no_count() {
         let region = document(&["--functions", "--region", "1", "--no-verify"]);
         let counts = &region["regions"][0]["counts"];
         let found = adds_up(&region, counts, &kernel);
-        // The region is passed twice, with 100 system calls each time.
+        // The program passes the region twice, and makes 100 system calls in each pass.
         let (_, calls) = found["__x64_sys_getppid"];
         assert_eq!(calls, 200, "{kernel}");
     }
 }
 
-/// Every instruction is in a function, and every call has returned.
+/// Asserts that every instruction is in a named function and that every call returned. Returns the instructions and the
+/// number of calls of each function.
 fn adds_up(document: &Value, counts: &Value, kernel: &str) -> BTreeMap<String, (u64, u64)> {
     let profile = &document["functions"];
     let (found, roots) = functions(profile);

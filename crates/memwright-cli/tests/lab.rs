@@ -1,4 +1,4 @@
-//! Kernel images under a real QEMU: small misbehaving ones that are generated here, and Debian's.
+//! Tests of kernel images under a real QEMU: small misbehaving ones that are generated here, and Debian's.
 
 mod elsewhere;
 mod skipped;
@@ -37,9 +37,9 @@ fn says(text: &str) -> Vec<u8> {
     code
 }
 
-/// Ends QEMU through the port by which a guest does.
+/// Code that ends QEMU through the port that guests use for that.
 const END: [u8; 4] = [0xb0, 0, 0xe6, 0xf4];
-/// Halts for ever.
+/// Code that halts for ever.
 const HANG: [u8; 4] = [0xfa, 0xf4, 0xeb, 0xfd];
 
 fn run(folder: &TempDir, arguments: &[&str]) -> Command {
@@ -79,7 +79,7 @@ fn leaves_nothing(folder: &TempDir) {
 fn ends(folder: &TempDir, output: &Output, code: i32, line: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
-    // One line in addition to the stages that it reached.
+    // The message is one line, in addition to one for each stage that the command reached.
     let is_stage = |line: &&str| line.contains("booting ") || line.contains("/bin/true on ");
     let stages = said.lines().filter(is_stage);
     assert_eq!(said.lines().count(), 1 + stages.count(), "{said}");
@@ -156,7 +156,7 @@ fn an_interrupt_ends_everything() {
     ends(&folder, &output, 130, "ended by signal 2");
 }
 
-/// A bench that is killed by its own process id alone, as by `timeout`, leaves none of its runs.
+/// A bench that is killed by its own process id alone, as by `timeout`, leaves none of its runs behind.
 #[test]
 fn a_bench_takes_its_runs_along() {
     let folder = tempfile::tempdir().unwrap();
@@ -252,7 +252,7 @@ fn without_compiler(folder: &TempDir, arguments: &[&str]) -> Command {
     let path = std::env::var_os("PATH").unwrap();
     let qemu = std::env::split_paths(&path).map(|folder| folder.join("qemu-system-x86_64"));
     let qemu = { qemu }.find(|file| file.exists()).unwrap();
-    // The link may exist from an earlier run.
+    // The link can exist from an earlier run.
     let _ = std::os::unix::fs::symlink(qemu, tools.join("qemu-system-x86_64"));
     let mut command = run(folder, arguments);
     command
@@ -510,7 +510,7 @@ fn debians_kernel_is_counted_on_several_nodes() {
     assert!(account["memory"] == 256 << 20, "{said}");
     let touch = &account["regions"][0];
     assert_eq!(touch["counts"]["user_faults"]["write"], 256, "{said}");
-    // Its page tables are read from the files of both nodes.
+    // The page tables of the program are read from the files of both nodes.
     let writable = |place: &str| touch[place]["small_writable"].as_u64().unwrap();
     assert_eq!(writable("at_end") - writable("at_beginning"), 256);
     leaves_nothing(&folder);
@@ -529,7 +529,7 @@ fn is_kept(folder: &TempDir, name: &str) -> bool {
     is_kept
 }
 
-/// Builds a program, which may have marks.
+/// Builds a program, which can have marks.
 fn build(folder: &TempDir, source: &Path) -> PathBuf {
     let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include/memwright");
     let built = folder.path().join("built");
@@ -638,7 +638,7 @@ fn the_program_of_the_tutorial_has_one_state_on_old_and_new_kernels() {
     assert!(dirty(0) >= 256 && dirty(0) == dirty(1), "{said}");
 }
 
-/// The same run is not an increase, and another program is not compared unless that is the subject of the test.
+/// Asserts that `check` accepts the same run, and refuses another program because the baseline was made with `program`.
 fn check(folder: &TempDir, file: &Path, program: &Path) {
     let file = file.to_str().unwrap();
     let checks = [

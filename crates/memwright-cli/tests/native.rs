@@ -1,4 +1,4 @@
-//! `memwright run --native`: time, and the counters of this machine.
+//! Tests of `memwright run --native`: time, and the counters of this machine.
 
 mod skipped;
 
@@ -17,7 +17,7 @@ fn native(path: Option<&std::path::Path>, script: &str) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// The number before a title.
+/// Returns the number before a title.
 fn number(said: &str, title: &str) -> Option<f64> {
     let line = said
         .lines()
@@ -34,7 +34,7 @@ fn takes_time(output: &Output) {
     let [wall, user, system] = ["wall clock, ms", "user, ms", "system, ms"]
         .map(|title| number(&said, title).expect(&said));
     assert!(wall > 0.0 && user > 0.0 && system >= 0.0, "{said}");
-    // One thread cannot use more CPU time than elapses; the clocks differ by a tick.
+    // One thread cannot use more CPU time than elapses; the two clocks can differ by a tick.
     assert!(user + system <= wall + 20.0, "{said}");
 }
 

@@ -1,4 +1,5 @@
-//! A kernel whose fault path is one instruction longer is reported as exactly that.
+//! Tests that a kernel with a fault path that is one instruction longer is reported with exactly one instruction more
+//! for each page fault.
 //!
 //! The kernel is Debian's, uncompressed: the call of its page-fault handler is redirected through a jump in the padding
 //! before that function. Nothing else in the image changes.
@@ -17,8 +18,8 @@ const HANDLER: &str = "exc_page_fault";
 /// Bytes of padding before every function (CONFIG_FUNCTION_PADDING_BYTES of Debian's configuration): NOPs.
 const PADDING: usize = 16;
 
-/// Writes fresh pages in regions 1 to 8; timer ticks occur in some of them, and in different ones on the other kernel.
-/// On request, it first finds the handler's address.
+/// A program that writes fresh pages in regions 1 to 8. Timer ticks occur in some of the regions, and in different ones
+/// on the other kernel. On request, the program first finds the handler's address.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -86,7 +87,7 @@ fn long(bytes: &[u8], at: usize) -> u64 {
 /// a message, if the decompressor is missing.
 fn uncompressed(image: &[u8], folder: &TempDir) -> Option<Vec<u8>> {
     let start = (usize::from(image[0x1f1]) + 1) * 512 + word(image, 0x248);
-    // The size follows it.
+    // The last four bytes of the payload are the uncompressed size.
     let payload = &image[start..start + word(image, 0x24c) - 4];
     let tool = match payload {
         [0x28, 0xb5, ..] => "zstd",

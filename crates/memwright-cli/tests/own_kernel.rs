@@ -1,4 +1,4 @@
-//! `--kernel memwright`: Memwright's kernel in comparisons, counted and profiled from outside.
+//! Tests of `--kernel memwright`: runs, comparisons and profiles of Memwright's kernel, counted from outside the guest.
 
 use std::fs;
 use std::io::Write;
@@ -29,7 +29,7 @@ fn read(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// The document of `memwright run --kernel memwright` with these words.
+/// Returns the output and the document of `memwright run --kernel memwright` with these words.
 fn document(words: &[&str], input: &[u8]) -> (Output, Value) {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("json");
@@ -40,8 +40,8 @@ fn document(words: &[&str], input: &[u8]) -> (Output, Value) {
     (output, read(&json))
 }
 
-/// Processes, pipes, signals and threads: each kernel instruction has a function, every call returns, and the profile
-/// of a run equals the counts without one.
+/// With processes, pipes, signals and threads, each kernel instruction is in a function, every call returns, and the
+/// profile of a run equals the counts without one.
 #[test]
 fn functions_add_up_to_the_run() {
     let script =
@@ -165,7 +165,7 @@ fn a_program_is_swept_over_its_parameters() {
     };
     assert_eq!(points.len(), 2);
     for column in [0, 1] {
-        // At least, each of 32 pages is zeroed.
+        // The kernel at least zeroes each of 32 more pages.
         assert!(kernel(1, column) > kernel(0, column) + 32 * 512);
     }
     assert_ne!(kernel(0, 1), kernel(0, 0), "the policy does nothing");

@@ -1,4 +1,4 @@
-//! Regions that are passed several times, and regions with names.
+//! Tests of regions that are passed several times, and of regions with names.
 
 mod kept;
 mod skipped;
@@ -125,7 +125,7 @@ fn passes_have_their_first_least_median_and_most() {
     let document: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
     assert_eq!(document["repeats"], true, "{document}");
     let region = &document["regions"][0];
-    // Of six, the lower one in the middle.
+    // The median of six values is the lower of the two in the middle.
     assert_eq!(write_faults(region), [21, 2, 1, 3, 6], "{region}");
     assert_eq!(
         (&region["passes"], &region["name"]),
@@ -454,7 +454,7 @@ fn a_profile_is_of_a_region_by_its_name() {
     }
 }
 
-/// Returns what the loader maps, concatenated.
+/// Returns the contents that the loader maps, concatenated.
 fn loaded(program: &Path) -> Vec<u8> {
     let image = program.with_extension("loaded");
     let status = Command::new("objcopy")
@@ -474,7 +474,7 @@ fn section(program: &Path, name: &str) -> Vec<u8> {
     let _ = fs::remove_file(&file);
     let dump = format!("{name}={}", file.display());
     let arguments = ["--dump-section", &dump];
-    // If the section does not exist, it prints an error and writes no file.
+    // If the section does not exist, objcopy prints an error and writes no file.
     Command::new("objcopy")
         .args(arguments)
         .args([program, &copy])

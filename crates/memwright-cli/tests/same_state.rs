@@ -1,4 +1,5 @@
-//! What counts as the same state at the marks of a region, on real kernels: the program's mappings, and its marks.
+//! Tests of what counts as the same state at the marks of a region, on real kernels: the program's mappings, and its
+//! marks.
 
 mod kept;
 mod skipped;
@@ -181,7 +182,7 @@ fn the_state_is_what_the_program_has_mapped_at_the_marks() {
         let (lines, code) = against_nothing(&folder, work);
         let lines: Vec<String> = lines.iter().map(|line| relative(line)).collect();
         assert_eq!(lines, expected, "{work:?}");
-        // Without such a line, counts of the complete run differ.
+        // Without a line about the state, the exit code reports that counts of the complete run differ.
         assert_eq!(code, if expected.is_empty() { 1 } else { 7 }, "{work:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! Everything that shifts a count is in the document, `check` refuses what differs, and nothing else shifts a count.
+//! Tests that everything that shifts a count is in the document, that `check` refuses what differs, and that nothing
+//! else shifts a count.
 
 mod skipped;
 
@@ -86,7 +87,7 @@ fn with_input(folder: &TempDir, mut command: Command, input: Input) -> Output {
     command.process_group(0).output().unwrap()
 }
 
-/// The document of a run.
+/// Returns the document of a run.
 fn document(folder: &TempDir, options: &[&str], words: &[&str], input: Input) -> Value {
     let json = folder.path().join("json");
     // A file from an earlier run is not the document of this one.
@@ -99,7 +100,7 @@ fn document(folder: &TempDir, options: &[&str], words: &[&str], input: Input) ->
     serde_json::from_slice(&text).expect(&said)
 }
 
-/// A document's counts: of Memwright, or of a Linux kernel.
+/// Returns a document's counts, of Memwright or of a Linux kernel.
 fn counts(document: &Value) -> &Value {
     match document.get("account") {
         Some(account) => account,
@@ -118,13 +119,13 @@ fn on_linux() -> Option<[&'static str; 3]> {
     None
 }
 
-/// Documents are equal except for what the input changes.
+/// Asserts that documents are equal except for what the input changes.
 fn same_whatever_the_input(options: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let program = built(&folder);
     let program = program.to_str().unwrap();
     let of = |words: &[&str], input| document(&folder, options, words, input);
-    // For a program that reads its input, and for one that does not.
+    // With an argument, the program does not read its input.
     for (words, inputs) in [
         (
             &[program][..],
@@ -191,7 +192,7 @@ fn check(
     (output.status.code(), said)
 }
 
-/// A baseline is compared only with a run with the same settings, and a line names those that differ.
+/// Asserts that a baseline is compared only with a run with the same settings, and that a line names those that differ.
 fn differences_are_refused(kernel: &[&str], changes: &[(&[&str], Input, &str)]) {
     let folder = tempfile::tempdir().unwrap();
     let program = built(&folder);

@@ -1,4 +1,4 @@
-//! Guests that start from a state saved after boot have the same counts as guests that boot first.
+//! Tests that guests that start from a state saved after boot have the same counts as guests that boot first.
 
 mod skipped;
 
@@ -111,8 +111,9 @@ impl Room {
         (account, printed, said)
     }
 
-    /// Returns how many guests were started since the last call: those that booted, whether one stopped to be saved, and
-    /// those that were restored. A guest may have to boot again before its state is taken, so that boots are not counted.
+    /// Returns how the guests started since the last call: how many booted, whether any booted to be saved (0 or 1),
+    /// and how many were restored. Boots to be saved are not counted, because a guest sometimes boots several times
+    /// before its state is taken.
     fn started(&self) -> [usize; 3] {
         let text = fs::read_to_string(self.path("started")).unwrap();
         fs::write(self.path("started"), "").unwrap();
@@ -165,7 +166,8 @@ fn text(account: &Value) -> String {
     serde_json::to_string_pretty(account).unwrap()
 }
 
-/// A run from a saved state writes the same document as one that boots, byte for byte except for the host's part.
+/// Asserts that a run from a saved state writes the same document as one that boots, byte for byte except for the
+/// host's part.
 fn cold_equals_restored(name: &str, qemu: &Path, options: &[&str]) {
     if let Some(image) = image(name) {
         cold_equals_restored_in(&Room::new(qemu), name, &image, options);
@@ -228,7 +230,7 @@ fn two_nodes_count_the_same_from_a_saved_state() {
     cold_equals_restored("debian:trixie", Path::new(USUAL), &options);
 }
 
-/// The modules for swap are part of the state, its size is not.
+/// The modules for swap are part of the state; the size of swap is not.
 #[test]
 fn swap_counts_the_same_from_a_saved_state() {
     let name = "debian:trixie-backports";
@@ -268,7 +270,7 @@ fn several_cpus_boot() {
     assert_eq!((room.started(), room.states().len()), ([1, 0, 0], 0));
 }
 
-/// The later QEMU in the cache, if it is there.
+/// Returns the later QEMU in the cache, if it is there.
 fn later_qemu() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);

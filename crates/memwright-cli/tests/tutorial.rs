@@ -1,4 +1,4 @@
-//! The tutorial, from start to end: its program is compiled, and its commands are run as printed.
+//! Tests the tutorial from start to end: compiles its program, and runs its commands as printed.
 
 mod skipped;
 
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 const TUTORIAL: &str = include_str!("../../../docs/tutorial.md");
 
-/// Returns the block of C.
+/// Returns the C program of the tutorial.
 fn program() -> &'static str {
     let (_, rest) = TUTORIAL.split_once("```c\n").unwrap();
     rest.split_once("```").unwrap().0
@@ -25,7 +25,7 @@ fn commands() -> Vec<&'static str> {
     lines.filter_map(|line| line.strip_prefix("    ")).collect()
 }
 
-/// Debian's image, if it is kept here.
+/// Returns the path of Debian's image, if it is kept here.
 fn image() -> Option<PathBuf> {
     let line = Command::new(env!("CARGO_BIN_EXE_memwright"))
         .args(["run", "--kernel", "debian:trixie", "--dry-run", "/bin/true"])
@@ -72,7 +72,7 @@ fn every_command_of_the_tutorial_works() {
         assert_eq!(output.status.code(), Some(0), "{command}: {said}");
     }
     let table = fs::read_to_string(folder.path().join("table.txt")).unwrap();
-    // Both kernels are the same here.
+    // Both columns are the same kernel here.
     assert!(table.contains("none of 64 rows changed."), "{table}");
     assert!(table.contains("repeats"), "{table}");
     let page = fs::read_to_string(folder.path().join("page.html")).unwrap();

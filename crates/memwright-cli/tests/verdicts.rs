@@ -1,4 +1,4 @@
-//! How `compare`, `check` and `report` judge counts, and their exit codes.
+//! Tests of how `compare`, `check` and `report` judge counts, and of their exit codes.
 
 mod stub;
 
@@ -163,7 +163,8 @@ fn saved_documents_are_rendered_in_every_format() {
     );
     assert_eq!(code, 1);
     let read = |name: &str| fs::read_to_string(stub.at(name)).unwrap();
-    // For one document: what the command itself wrote. For two: what a comparison of both wrote.
+    // A report of one document equals what the command itself wrote; a report of two equals what a comparison of both
+    // wrote.
     for (files, like, expected) in [
         ("before.json", "before", 0),
         ("cmp.json", "cmp", 0),

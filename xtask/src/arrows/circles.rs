@@ -1,8 +1,8 @@
-//! Circles among folders: those that can be reached from one another.
+//! Finds the cycles among folders.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Every greatest set of folders of which each leads to each other, in order.
+/// Returns every maximal set of folders in which each folder can be reached from each other, in order.
 pub fn of(leads: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> = leads
         .keys()
@@ -23,7 +23,7 @@ pub fn of(leads: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     circles
 }
 
-/// Everything that is reached from a folder.
+/// Returns everything that can be reached from a folder.
 fn reached<'a>(leads: &'a BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut waiting: Vec<&str> = vec![from];

@@ -1,4 +1,4 @@
-//! Reads what rust-analyzer knows of the source: where each item is defined, and where it is referred to.
+//! Reads rust-analyzer's index of the source: where each item is defined, and where it is referred to.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,21 +9,22 @@ use prost::Message;
 
 use crate::shell;
 
-/// The bit of an occurrence's roles that says that it is the definition.
+/// The bit of an occurrence's roles that marks a definition.
 const DEFINITION: i32 = 1;
-/// How the names of what is known in one file alone begin.
+/// The prefix of the names of items that are local to one file.
 const LOCAL: &str = "local ";
-/// How the names of modules end. A module is no arrow; what is used out of it is.
+/// The suffix of the names of modules. A reference to a module itself does not count; a reference to an item in it
+/// does.
 const MODULE: char = '/';
 
-/// An index in the format of SCIP, as far as it is read here.
+/// An index in the SCIP format, reduced to the fields that are read here.
 #[derive(Clone, PartialEq, Message)]
 struct Index {
     #[prost(message, repeated, tag = "2")]
     documents: Vec<Document>,
 }
 
-/// A file.
+/// A file of the index.
 #[derive(Clone, PartialEq, Message)]
 struct Document {
     #[prost(string, tag = "1")]
@@ -46,13 +47,13 @@ struct Occurrence {
 /// A place in the source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The file, from the root of the workspace.
+    /// The file, relative to the root of the workspace.
     pub file: String,
     /// The line, from 1.
     pub line: u32,
 }
 
-/// A file that refers to what another one defines.
+/// A reference from one file to an item that another file defines.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Arrow {
     /// Where the item is named.
@@ -61,10 +62,10 @@ pub struct Arrow {
     pub to: Place,
 }
 
-/// Every reference from one file of the workspace to another: by `use`, by path, and by method call alike.
+/// Returns every reference from one file of the workspace to another, whether by `use`, by path or by method call.
 ///
 /// # Errors
-/// When rust-analyzer is missing or fails.
+/// If rust-analyzer is missing or fails.
 pub fn arrows() -> Result<Vec<Arrow>> {
     install()?;
     let path = shell::target_folder().join("arrows.scip");
@@ -73,7 +74,7 @@ pub fn arrows() -> Result<Vec<Arrow>> {
         .args(["scip", ".", "--exclude-vendored-libraries", "--output"])
         .arg(&path)
         .current_dir(shell::root());
-    // It complains of modules without a name, which the root of each crate is.
+    // The warnings are dropped: rust-analyzer warns about modules without a name, such as the root of each crate.
     let output = command.output().context("cannot start rust-analyzer")?;
     ensure!(
         output.status.success(),
@@ -83,7 +84,7 @@ pub fn arrows() -> Result<Vec<Arrow>> {
     read(&path)
 }
 
-/// Installs rust-analyzer where it is missing.
+/// Installs rust-analyzer if it is missing.
 fn install() -> Result<()> {
     let mut version = Command::new("rust-analyzer");
     let is_there = version.arg("--version").output();

@@ -1,18 +1,18 @@
-//! Which module may refer to which: the modules of each crate in layers, from the ground up.
+//! The modules of each crate in layers, from the bottom up. A module is allowed to refer only to modules below it.
 
 /// A crate whose modules are in layers. A module is a folder of the source, a file there, or both under one name.
 pub struct Crate {
-    /// Its source, from the root of the workspace.
+    /// The folder of its source, relative to the root of the workspace.
     pub source: &'static str,
     /// Its modules. Each refers only to those before it.
     pub modules: &'static [&'static str],
-    /// The most references to a later module. It may only fall, and ends at 0.
+    /// The maximum number of references to a later module. It is only ever lowered; the goal is 0.
     pub upward: usize,
-    /// The most circles of folders. It may only fall, and ends at 0.
+    /// The maximum number of folders in cycles. It is only ever lowered; the goal is 0.
     pub circles: usize,
 }
 
-/// The crates that are checked. The order of modules that is not reached yet is the one with the fewest exceptions.
+/// The crates that are checked. A crate that still has exceptions lists its modules in the order that has the fewest.
 #[rustfmt::skip]
 pub const CRATES: &[Crate] = &[
     Crate {

@@ -1,7 +1,8 @@
 //! `cargo xtask arrows`: checks that modules refer only to modules below them, by `use` and by method call alike.
 //!
-//! Each crate has ceilings for its exceptions. A crate above its ceiling fails the check, with every exception printed. So does
-//! one below it, until the ceiling in `layers.rs` is lowered: what was reached is kept.
+//! Each crate has ceilings for its exceptions. A crate above a ceiling fails the check, which then prints every
+//! exception. A crate below a ceiling fails, too, until the ceiling in `layers.rs` is lowered, so that an improvement
+//! is never lost.
 
 mod circles;
 mod index;
@@ -14,7 +15,7 @@ use anyhow::{Result, anyhow, bail};
 use self::index::Arrow;
 use self::layers::{CRATES, Crate, layer};
 
-/// Checks every crate. With `--show SOURCE`, prints the exceptions of one instead, each with both of its places.
+/// Checks every crate. With `--show SOURCE`, prints the exceptions of one crate instead, each with both of its places.
 ///
 /// # Errors
 /// A crate that is not at its ceilings; a module without a layer; arguments that are not known.
@@ -54,7 +55,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     bail!("{}", wrong.join("\n"))
 }
 
-/// Returns what is wrong with the exceptions of a crate.
+/// Returns a complaint if the exceptions of a crate are not exactly at its ceilings.
 fn complaint(one: &Crate, upward: usize, in_circles: usize) -> Option<String> {
     let now = (upward, in_circles);
     let most = (one.upward, one.circles);
@@ -74,7 +75,7 @@ fn complaint(one: &Crate, upward: usize, in_circles: usize) -> Option<String> {
     ))
 }
 
-/// Returns the references of a crate to a later module, and how many references there are between modules.
+/// Returns the references of a crate to later modules, and the total number of references between its modules.
 fn upward<'a>(one: &Crate, arrows: &'a [Arrow]) -> Result<(Vec<&'a Arrow>, usize)> {
     let (mut upward, mut between) = (Vec::new(), 0);
     for arrow in arrows {
@@ -94,7 +95,7 @@ fn upward<'a>(one: &Crate, arrows: &'a [Arrow]) -> Result<(Vec<&'a Arrow>, usize
     Ok((upward, between))
 }
 
-/// Returns to which folders each folder of a crate refers. A folder within a folder is one of its own.
+/// Returns, for each folder of a crate, the folders to which it refers. A subfolder counts as a separate folder.
 fn folders(one: &Crate, arrows: &[Arrow]) -> BTreeMap<String, BTreeSet<String>> {
     let folder = |file: &str| {
         let inside = file.strip_prefix(one.source)?.strip_prefix('/')?;

@@ -12,7 +12,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// Returns the word for it.
+    /// Returns the word for the ending.
     pub fn word(self) -> &'static str {
         match self {
             Self::Passed => "passed",

@@ -193,7 +193,7 @@ fn to_be_had(memwright: &Path, page: &Page, published: &Figures) -> Vec<String> 
     let mut found = Vec::new();
     for name in page::kernels(&words) {
         if kept(memwright, name).is_none() {
-            // Without a network it cannot be fetched, and its columns are not checked.
+            // Without a network the kernel cannot be fetched, and its columns are not checked.
             let _ = shell::status(Command::new(memwright).args(["kernels", "add", name]));
         }
         let hash = page::hash_of(published, name);

@@ -43,7 +43,7 @@ pub fn merge(old: &Figures, new: &Figures) -> Result<Figures> {
     })
 }
 
-/// Returns the new table with columns of the old one, and the rows that only those have.
+/// Returns the new table with the `kept` columns of the old one, and with the rows that only these columns have.
 fn with_columns(new: &Table, old: &Table, kept: &[&str]) -> Table {
     let cells_of = |row: Option<&Row>| -> Vec<String> {
         let cell = |column: &&str| {
@@ -69,7 +69,7 @@ fn with_columns(new: &Table, old: &Table, kept: &[&str]) -> Table {
         if is_there || cells.iter().all(|cell| cell == NOT_MEASURED) {
             continue;
         }
-        // After the row that preceded it.
+        // The row is inserted after the row that preceded it in the old table.
         let before = old.rows[..place].last().map(|row| &row.name);
         let after = rows.iter().position(|row| Some(&row.name) == before);
         let ours = vec![NOT_MEASURED.to_owned(); new.columns.len()];
@@ -130,7 +130,7 @@ fn notes(old: &Figures, new: &Figures, kept: &[&str]) -> Vec<String> {
     notes.into_iter().map(|(_, note)| note).collect()
 }
 
-/// Returns the QEMU of the kept columns, where it differs from that of the new ones.
+/// Returns the QEMU of the kept columns if it differs from that of the new columns.
 fn emulators(old: &Figures, new: &Figures) -> Vec<String> {
     let all = old.notes_of(QEMU);
     let marked: Vec<&str> = all

@@ -42,7 +42,7 @@ const fn unit(page: &'static str, label: &'static str) -> Unit {
 /// Returns the runs of a slice: in an order given by the seed, each that still fits.
 ///
 /// # Errors
-/// None fits.
+/// No run fits.
 pub fn choose(seed: u64) -> Result<Vec<Unit>> {
     let mut ranked: Vec<(u64, Unit, u32)> = COSTS
         .iter()

@@ -1,5 +1,5 @@
-//! Coverage-guided fuzzing of the system calls and of the loader, on the simulated machine: the targets of `fuzz/`, built
-//! by a nightly compiler with libFuzzer.
+//! Coverage-guided fuzzing of the system calls and of the loader, on the simulated machine: the targets of `fuzz/`,
+//! built by a nightly compiler with libFuzzer.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

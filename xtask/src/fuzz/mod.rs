@@ -42,7 +42,7 @@ const SHOWN: usize = 5;
 enum Against {
     /// The memory manager on the simulated machine, with the model.
     Model,
-    /// The host's Linux with itself, which tells how much of its results is stable.
+    /// The host's Linux with itself, to measure how many of its results are stable.
     Host,
     /// The host's Linux with Memwright under QEMU.
     HostAndGuest,

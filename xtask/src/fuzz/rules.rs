@@ -73,7 +73,7 @@ impl Rule {
         }
     }
 
-    /// Whether everything after the difference may differ too.
+    /// Returns whether everything after the difference can differ, too.
     pub fn ends(self) -> bool {
         self == Self::GuardedGone
     }
@@ -141,7 +141,7 @@ fn of_access(referee: &str, guest: &str) -> Option<Rule> {
     }
 }
 
-/// Whether a store to `page` completed while its entry was write-protected.
+/// Returns whether a store to `page` completed while its entry was write-protected.
 fn was_stored_to(before: &[String], page: u64) -> bool {
     before.iter().any(|result| {
         Done::parse(result).is_some_and(|done| {
@@ -152,7 +152,7 @@ fn was_stored_to(before: &[String], page: u64) -> bool {
     })
 }
 
-/// Whether the pagemap entries differ only in the write protection, which a store removed on the guest.
+/// Returns whether the pagemap entries differ only in the write protection, which a store removed on the guest.
 fn is_protected_on(before: &[String], page: u64, referee: &str, guest: &str) -> bool {
     referee.strip_suffix('w') == Some(guest)
         && guest.starts_with(['p', 'f'])
@@ -257,8 +257,8 @@ fn scanned(said: &str) -> Option<(BTreeMap<u64, u64>, u64)> {
     Some((pages, until.parse().ok()?))
 }
 
-/// Whether a scan's reports of a page differ only because it counts as written on the guest, where a store removed its
-/// write protection.
+/// Returns whether a scan's reports of a page differ only because the page counts as written on the guest, where a
+/// store removed its write protection.
 fn is_written_on(
     before: &[String],
     page: u64,
@@ -297,8 +297,8 @@ fn of_scan(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
     if differ == 0 && written {
         return (until == end).then_some(Rule::StoreEndsProtection);
     }
-    // A scan without room for a page that the other scan skips stops there. A scan that reported such pages has room
-    // for fewer others.
+    // A scan stops at a page for which it has no room, while the other scan skips that page. A scan that reported such
+    // pages has room for fewer other pages.
     let is_full = |pages: &BTreeMap<u64, u64>| differ > 0 && pages.len() as u64 == scan.most;
     let ends = match until.cmp(&end) {
         Ordering::Equal => differ > 0,
@@ -315,7 +315,7 @@ fn of_scan(before: &[String], referee: &str, guest: &str) -> Option<Rule> {
 /// The advice `MADV_GUARD_INSTALL`, as scripts write it.
 const GUARD_INSTALL: &str = "102";
 
-/// Whether a guard was installed anywhere.
+/// Returns whether a guard was installed anywhere.
 fn was_guarded(before: &[String]) -> bool {
     before.iter().any(|result| {
         let line = result.split(':').next().unwrap_or_default();
@@ -416,7 +416,7 @@ struct Area<'a> {
 }
 
 impl Area<'_> {
-    /// Whether the commit charge can keep such areas apart.
+    /// Returns whether the commit charge can keep such areas apart.
     fn is_promised_by_guard(&self) -> bool {
         self.path.is_empty() && !self.rights.contains('w')
     }

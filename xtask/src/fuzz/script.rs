@@ -58,9 +58,9 @@ struct Kind<'a> {
 
 /// Names of userfaultfds that receive messages.
 const TOLD: [char; 2] = ['e', 'v'];
-/// Features that such a userfaultfd may request (include/uapi/linux/userfaultfd.h), and how rarely: one time in this
-/// number. `UFFD_FEATURE_EVENT_FORK`, `_REMAP`, `_REMOVE`, `_UNMAP`; `UFFD_FEATURE_THREAD_ID`, `_EXACT_ADDRESS`,
-/// `_WP_UNPOPULATED`; `UFFD_FEATURE_SIGBUS`, `_WP_ASYNC`.
+/// The features that such a userfaultfd can request (include/uapi/linux/userfaultfd.h). A script requests each one time
+/// in the number beside it; with 1, three times in four. They are `UFFD_FEATURE_EVENT_FORK`, `_REMAP`, `_REMOVE`,
+/// `_UNMAP`; `UFFD_FEATURE_THREAD_ID`, `_EXACT_ADDRESS`, `_WP_UNPOPULATED`; `UFFD_FEATURE_SIGBUS`, `_WP_ASYNC`.
 const FEATURES: [(u64, u64); 9] = [
     (1 << 1, 1),
     (1 << 2, 2),
@@ -92,7 +92,7 @@ impl Kind<'_> {
 /// Returns an operation that creates a userfaultfd that receives messages.
 fn agree(random: &mut Random, who: char) -> String {
     let features = FEATURES.iter().fold(0, |features, (bit, rarity)| {
-        // A userfaultfd that may request events mostly does.
+        // A feature with the number 1 is requested three times in four.
         let asked = if *rarity == 1 {
             !random.one_in(4)
         } else {
@@ -115,7 +115,7 @@ fn event(random: &mut Random) -> String {
 }
 
 impl Script {
-    /// Generates a script of about `length` operations that only need what both kernels have.
+    /// Generates a script of about `length` operations that need only features of both kernels.
     pub fn random(random: &mut Random, length: u64, abilities: &Abilities) -> Self {
         let watched = abilities.has("watch") && random.one_in(2);
         let told = match random.below(4) {
@@ -223,7 +223,7 @@ impl Script {
         }
     }
 
-    /// Returns the script without some of its lines, or `None` where a fork would lose its end.
+    /// Returns the script without the lines `from..to`, or `None` if a fork would then lack its exit or its join.
     pub fn without(&self, from: usize, to: usize) -> Option<Self> {
         let mut lines = self.lines.clone();
         lines.drain(from..to);
@@ -248,7 +248,7 @@ impl Script {
                 ("P fork" | "C exit" | "P join", _) => return false,
                 (other, Child::Lives) if other.starts_with('C') => {}
                 (other, Child::None | Child::Exited) if other.starts_with('C') => return false,
-                // The parent must reach its join next: the exit of the child passes the turn to no process.
+                // The parent must join next, because the exit of the child passes the turn to no process.
                 (_, Child::Exited) => return false,
                 (_, Child::None | Child::Lives) => {}
             }

@@ -63,7 +63,7 @@ pub fn run(guest: &Guest, seed: u64) -> Result<()> {
     ensure!(output.status.success(), "the guest failed:\n{errors}");
     let findings = errors.lines().find(|line| line.ends_with("audit findings"));
     let count = findings.and_then(|line| line.split_whitespace().next());
-    // With several CPUs a count that is the same on every run is marked.
+    // With several CPUs, a count that is the same on every run is marked with `=`.
     match count.map(|count| count.trim_end_matches('=')) {
         Some("0") => judge(&text, &std::fs::read_to_string(account)?),
         _ => bail!("the run ended without a clean audit:\n{errors}"),

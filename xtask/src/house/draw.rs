@@ -12,7 +12,7 @@ pub struct Item {
     pub text: String,
 }
 
-/// Draws `count` paragraphs without repetition. The same commit gives the same sample.
+/// Draws `count` different paragraphs. The same commit gives the same sample.
 pub fn draw(sources: &[Source], commit: &str, count: usize) -> Vec<Item> {
     let mut items: Vec<Item> = sources.iter().flat_map(paragraphs).collect();
     let mut random = Random::new(commit);

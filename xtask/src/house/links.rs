@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 fn targets(page: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for text in page.split("```").step_by(2) {
-        // What stands in backquotes is code.
+        // Text in backquotes is code.
         for plain in text.split('`').step_by(2) {
             for (at, _) in plain.match_indices("](") {
                 let target = &plain[at + 2..];
@@ -71,7 +71,7 @@ mod tests {
     fn every_link_between_pages_leads_somewhere() {
         let output = Command::new("git")
             .current_dir(shell::root())
-            // The head of a generated page is in the source.
+            // Such a file is the head of a generated page.
             .args(["ls-files", "--", "*.md", ":!crates/*/src/*"])
             .output()
             .expect("git");

@@ -37,7 +37,7 @@ mod tests {
         assert_eq!(ranks(source), expected);
     }
 
-    /// `MEMWRIGHT_UPDATE_DOCS=1` writes it.
+    /// `MEMWRIGHT_UPDATE_DOCS=1` updates the table.
     #[test]
     fn the_architecture_has_the_table_of_locks() {
         const BEGIN: &str = "<!-- locks -->\n";

@@ -1,11 +1,11 @@
-//! What is counted.
+//! The figures that `cargo xtask house` counts.
 
 use super::prose;
 use super::source::Source;
 
-/// The most lines that a file of Rust may have.
+/// The maximum number of lines of a Rust file.
 const LONGEST_FILE: usize = 800;
-/// The most lines of a function.
+/// The maximum number of lines of a function.
 const LONGEST_FUNCTION: usize = 80;
 
 /// A figure of the structure or of the prose.
@@ -32,7 +32,7 @@ impl Measure {
         Self::LongFunctions,
     ];
 
-    /// The name by which `--show` knows it.
+    /// Returns the name of the figure for `--show`.
     pub fn name(self) -> &'static str {
         match self {
             Self::ContextSignatures => "context",
@@ -45,7 +45,7 @@ impl Measure {
         }
     }
 
-    /// What is counted, for people.
+    /// Describes in words what is counted.
     pub fn title(self) -> &'static str {
         match self {
             Self::ContextSignatures => "signatures of the personality with &Context",
@@ -58,7 +58,7 @@ impl Measure {
         }
     }
 
-    /// The places that count, as `path:line`.
+    /// Returns the places that count, as `path:line`.
     pub fn places(self, sources: &[Source]) -> Vec<String> {
         sources
             .iter()
@@ -69,7 +69,7 @@ impl Measure {
             .collect()
     }
 
-    /// The numbers, from 1, of the lines of a file that count.
+    /// Returns the numbers, from 1, of the lines of a file that count.
     fn lines(self, source: &Source) -> Vec<usize> {
         let personality = source.path.starts_with("crates/memwright-linux/src/");
         match self {
@@ -102,13 +102,13 @@ fn lines_with(text: &str, counts: impl Fn(&str) -> bool) -> Vec<usize> {
     numbered.map(|(at, _)| at + 1).collect()
 }
 
-/// Whether a line is the first of a function.
+/// Returns whether a line is the first of a function.
 fn is_function(line: &str) -> bool {
     let code = line.split_once("//").map_or(line, |(code, _)| code);
     code.split_whitespace().any(|word| word == "fn")
 }
 
-/// The lines on which functions begin that take a reference to this type.
+/// Returns the first lines of functions that take a reference to this type.
 fn signatures_with(text: &str, name: &str) -> Vec<usize> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
@@ -131,7 +131,7 @@ fn signatures_with(text: &str, name: &str) -> Vec<usize> {
     found
 }
 
-/// Whether a parameter is a reference to this type.
+/// Returns whether a parameter is a reference to this type.
 fn has_type(parameter: &str, name: &str) -> bool {
     let reference = parameter
         .split_once(": ")
@@ -147,7 +147,7 @@ fn has_type(parameter: &str, name: &str) -> bool {
     kind.strip_prefix(name).is_some_and(is_whole)
 }
 
-/// Whether prose cites a rule of the design by its number.
+/// Returns whether prose cites a rule of the design by its number.
 fn cites_a_number(text: &str) -> bool {
     let lower = text.to_lowercase();
     lower.match_indices("rule ").any(|(at, _)| {
@@ -156,8 +156,8 @@ fn cites_a_number(text: &str) -> bool {
     })
 }
 
-/// The first lines of functions that are longer than [`LONGEST_FUNCTION`], as rustfmt sets them: the body ends with the
-/// first closing brace that is as far in as the function.
+/// Returns the first lines of functions that are longer than [`LONGEST_FUNCTION`]. The text must be formatted by
+/// rustfmt: the body ends with the first closing brace that is indented like the function.
 fn long_functions(text: &str) -> Vec<usize> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();

@@ -1,7 +1,7 @@
-//! `cargo xtask house`: figures of the structure and of the prose that may only fall, beside their goals.
+//! `cargo xtask house`: counts figures of the structure and of the prose, each with a ceiling and a goal.
 //!
-//! A figure above its ceiling fails the check. So does one below it, until the ceiling in [`CEILINGS`] is lowered to it: what
-//! was reached is kept.
+//! A figure above its ceiling fails the check. A figure below its ceiling fails, too, until the ceiling in [`CEILINGS`]
+//! is lowered to it, so that an improvement is never lost.
 
 mod draw;
 #[cfg(test)]
@@ -19,7 +19,7 @@ use anyhow::{Result, bail};
 use self::measure::Measure;
 use self::source::Source;
 
-/// A figure, and the most that it may be.
+/// A figure, its ceiling and its goal.
 struct Ceiling {
     measure: Measure,
     most: usize,
@@ -34,7 +34,7 @@ const fn ceiling(measure: Measure, most: usize, goal: usize) -> Ceiling {
     }
 }
 
-/// The figures that may only fall.
+/// The ceilings. They are only ever lowered.
 const CEILINGS: &[Ceiling] = &[
     ceiling(Measure::ContextSignatures, 802, 0),
     ceiling(Measure::KernelSignatures, 233, 0),
@@ -48,8 +48,8 @@ const CEILINGS: &[Ceiling] = &[
 /// The number of paragraphs in a sample.
 const SAMPLE: usize = 60;
 
-/// Prints each figure with its ceiling and its goal; with `--show NAME`, the places that one counts; with `--draw`, paragraphs
-/// of the prose that the commit chooses, for a reader who did not write them.
+/// Prints each figure with its ceiling and its goal. With `--show NAME`, prints the places that one figure counts. With
+/// `--draw`, prints a sample of paragraphs, chosen by the commit, for a reader who did not write them.
 ///
 /// # Errors
 /// A figure that is not at its ceiling; a file that cannot be read; arguments that are not known.

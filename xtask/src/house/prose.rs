@@ -2,15 +2,15 @@
 
 use super::source::Source;
 
-/// Words with which prose avoids the name of an actor, or that the field has other words for.
+/// Words with which prose avoids naming an actor, and words for which the field has other ones.
 const WORDS: &[&str] = &[
     "anybody", "heir", "heirs", "lineage", "lineages", "nobody", "payer", "payers", "promise",
     "promised", "promises", "relieved", "somebody", "stranger", "told", "unshown", "who",
 ];
-/// Turns of the same kind. Words are lower-case and one space apart.
+/// Phrases of the same kind, in lower case and with single spaces.
 const TURNS: &[&str] = &["now and then", "to be had", "so many of"];
 
-/// The numbers, from 1, of the lines whose prose has such a word or turn.
+/// Returns the numbers, from 1, of the lines whose prose has such a word or phrase.
 pub fn dialect_lines(source: &Source) -> Vec<usize> {
     prose(source)
         .filter(|(_, text)| is_dialect(text))
@@ -18,7 +18,7 @@ pub fn dialect_lines(source: &Source) -> Vec<usize> {
         .collect()
 }
 
-/// The prose of a file, by line: comments, and Markdown outside of blocks of code.
+/// Returns the prose of a file, by line: comments, and Markdown outside of blocks of code.
 pub fn prose(source: &Source) -> impl Iterator<Item = (usize, &str)> {
     let is_markdown = source.path.ends_with(".md");
     let is_rust = source.is_rust();
@@ -53,9 +53,9 @@ fn c_comment<'a>(line: &'a str, in_comment: &mut bool) -> Option<&'a str> {
 }
 
 fn is_dialect(text: &str) -> bool {
-    // What stands in backquotes is code.
+    // Text in backquotes is code.
     let plain: String = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");
-    // What is in capitals is the name of a parameter.
+    // A word in capitals is the name of a parameter.
     let words: Vec<String> = plain
         .split(|letter: char| !letter.is_alphanumeric() && letter != '_')
         .filter(|word| !word.is_empty() && (word.len() == 1 || *word != word.to_uppercase()))

@@ -1,4 +1,4 @@
-//! Citations of the design rules, and the mistakes that guard them, against `docs/rules.md`.
+//! Checks citations of the design rules, and the names of the mistakes that guard them, against `docs/rules.md`.
 
 use std::collections::BTreeSet;
 

@@ -9,9 +9,9 @@ use crate::shell;
 
 /// A tracked text file.
 pub struct Source {
-    /// Its path from the root of the workspace.
+    /// Its path, relative to the root of the workspace.
     pub path: String,
-    /// What it holds.
+    /// Its contents.
     pub text: String,
 }
 
@@ -27,7 +27,7 @@ const MEASURED: &[&str] = &[
     "README.md",
     "CONTRIBUTING.md",
 ];
-/// What commands of this workspace write, and the lists of words themselves.
+/// Files that commands of this workspace write, and the lists of dialect words themselves.
 const NOT_MEASURED: &[&str] = &[
     "programs/build",
     "docs/experiments",
@@ -35,10 +35,10 @@ const NOT_MEASURED: &[&str] = &[
     "xtask/src/house",
 ];
 
-/// Every tracked Rust, C and Markdown file, by path.
+/// Returns every tracked Rust, C and Markdown file, by path.
 ///
 /// # Errors
-/// Git, or a file that cannot be read.
+/// If git fails, or a file cannot be read.
 pub fn all() -> Result<Vec<Source>> {
     let output = Command::new("git")
         .current_dir(shell::root())
@@ -62,7 +62,7 @@ pub fn all() -> Result<Vec<Source>> {
 /// Returns the hash of the commit that is checked out.
 ///
 /// # Errors
-/// Git.
+/// If git fails.
 pub fn commit() -> Result<String> {
     let output = Command::new("git")
         .current_dir(shell::root())
@@ -82,12 +82,12 @@ fn is_measured(path: &str) -> bool {
 }
 
 impl Source {
-    /// Whether it is Rust.
+    /// Returns whether it is Rust.
     pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 
-    /// Whether it is Rust that ships: no test, no tool of the workspace.
+    /// Returns whether it is Rust that ships: no test, no tool of the workspace.
     pub fn is_production(&self) -> bool {
         self.is_rust()
             && self.path.starts_with("crates/")

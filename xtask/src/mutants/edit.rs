@@ -1,7 +1,7 @@
 //! Edits of the source that plant mistakes in it.
 //!
-//! An edit names a function and a piece of its code by their tokens, so that neither a comment nor the way that rustfmt
-//! wraps a line makes a difference. The code must stand there exactly once.
+//! An edit names a function and a piece of its code by their tokens, so that neither comments nor rustfmt's line breaks
+//! make a difference. The code must occur exactly once in the function.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,23 +10,23 @@ use serde::Deserialize;
 
 use super::tokens::{Token, tokens};
 
-/// The function that an edited piece of code asks whether its mistake is to be made.
+/// The function that edited code calls to find out whether its mistake is switched on.
 const SWITCH: &str = "planted";
 
 /// An edit of one function.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Edit {
-    /// The file, from the root of the workspace.
+    /// The file, relative to the root of the workspace.
     pub file: String,
     /// The function's name.
     pub function: String,
-    /// The whole header of the `impl` that the function is in, where the file has several functions of that name.
+    /// The complete header of the `impl` that contains the function, if the file has several functions of that name.
     #[serde(rename = "impl")]
     pub block: Option<String>,
-    /// The code as it stands in the source.
+    /// The code, as the source has it.
     pub find: String,
-    /// What takes its place, with `planted("the-name")` where a mistake is made.
+    /// The replacement, which calls `planted("the-name")` at each mistake.
     pub replace: String,
 }
 
@@ -65,14 +65,14 @@ impl fmt::Display for Misfit {
 }
 
 impl Edit {
-    /// The mistakes that the replacement makes when they are chosen.
+    /// Returns the names of the mistakes that the replacement can make.
     pub fn switches(&self) -> Vec<&str> {
         let found = tokens(&self.replace);
         let names = found.windows(3).filter(|three| is_switch(three));
         names.map(|three| three[2].text.trim_matches('"')).collect()
     }
 
-    /// The replacement, in which each switch is called by its path.
+    /// Returns the replacement, in which each switch is called by its path.
     fn replacement(&self) -> String {
         let path = if self.file.starts_with("crates/memwright-table/") {
             "crate::mistake::"
@@ -92,7 +92,7 @@ impl Edit {
         text + &self.replace[done..]
     }
 
-    /// Which bytes of the text, whose tokens are `all`, the code is.
+    /// Returns the byte range of the code in the text whose tokens are `all`.
     fn place(&self, all: &[Token<'_>]) -> Result<Range<usize>, Misfit> {
         let code = texts(&tokens(&self.find));
         if code == texts(&tokens(&self.replace)) {
@@ -110,7 +110,7 @@ impl Edit {
         }
     }
 
-    /// Which tokens are the function's, from `fn` on.
+    /// Returns the range of the function's tokens, from `fn` on.
     fn function(&self, all: &[Token<'_>]) -> Result<Range<usize>, Misfit> {
         let header = self.block.as_deref().map(tokens);
         let blocks = header.map(|header| blocks(all, &texts(&header)));
@@ -131,8 +131,8 @@ impl Edit {
     }
 }
 
-/// Applies every edit to the text of their file. The code that each replaces is looked for in the text as it is without
-/// the others, so their order makes no difference.
+/// Applies every edit to the text of their file. The code of each edit is searched in the text without the other edits,
+/// so their order makes no difference.
 ///
 /// # Errors
 /// The numbers of the edits that do not apply, and why.
@@ -173,7 +173,7 @@ fn texts<'t>(tokens: &[Token<'t>]) -> Vec<&'t str> {
     tokens.iter().map(|token| token.text).collect()
 }
 
-/// Where `code` is among the tokens.
+/// Returns the indices of the tokens at which `code` begins.
 fn occurrences(all: &[Token<'_>], code: &[&str]) -> Vec<usize> {
     if code.is_empty() {
         return Vec::new();
@@ -190,7 +190,7 @@ fn occurrences(all: &[Token<'_>], code: &[&str]) -> Vec<usize> {
         .collect()
 }
 
-/// The blocks that have this header.
+/// Returns the token ranges of the blocks that have this header.
 fn blocks(all: &[Token<'_>], header: &[&str]) -> Vec<Range<usize>> {
     let follows = |at: &usize| {
         let next = all.get(at + header.len());
@@ -202,7 +202,7 @@ fn blocks(all: &[Token<'_>], header: &[&str]) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// The brace that opens the body of the item that begins at `at`, if it has a body.
+/// Returns the index of the brace that opens the body of the item that begins at `at`, or `None` if it has no body.
 fn body(all: &[Token<'_>], at: usize) -> Option<usize> {
     let mut depth = 0_u32;
     for (index, token) in all.iter().enumerate().skip(at) {
@@ -217,7 +217,7 @@ fn body(all: &[Token<'_>], at: usize) -> Option<usize> {
     None
 }
 
-/// The token after the brace that closes the one at `open`.
+/// Returns the index after the brace that closes the one at `open`.
 fn end_of_block(all: &[Token<'_>], open: usize) -> usize {
     let mut depth = 0_u32;
     for (index, token) in all.iter().enumerate().skip(open) {
@@ -343,7 +343,7 @@ fn receive(pages: u64) -> u64 {
             Misfit::NotFound
         );
         assert_eq!(misfit(&edit("receive", "", other)), Misfit::NotFound);
-        // Another function has it.
+        // Another function has the code.
         assert_eq!(
             misfit(&edit("receive", "free(pages, '}')", other)),
             Misfit::NotFound
@@ -374,7 +374,7 @@ fn receive(pages: u64) -> u64 {
         assert_eq!(misfit(&edit), Misfit::SeveralFunctions(2));
         let other = within("impl<M: Machine> Send for Nothing<M>", edit.clone());
         assert_eq!(misfit(&other), Misfit::NoFunction);
-        // The header is the whole header.
+        // A part of the header does not match.
         let part = within("impl<M: Machine> Send", edit.clone());
         assert_eq!(misfit(&part), Misfit::NoFunction);
         let local = within("impl<M: Machine> Send for Local<M>", edit);

@@ -32,13 +32,13 @@ pub struct Mistake {
     pub name: String,
     /// What it does, in one sentence.
     pub what: String,
-    /// The test that must notice it, behind the name of its binary: a file in `crates/memwright-sim/tests`, or
-    /// `scenarios`.
+    /// The binary and the test that must notice it, as `BINARY::TEST`. A binary is a file in
+    /// `crates/memwright-sim/tests`, or `scenarios`.
     test: String,
 }
 
 impl Mistake {
-    /// The binary and the test in it.
+    /// Returns the binary, and the name of the test in it.
     pub fn test(&self) -> (&str, &str) {
         self.test.split_once("::").unwrap_or(("", &self.test))
     }
@@ -59,8 +59,9 @@ pub struct List {
 impl List {
     /// Reads the files.
     ///
-    /// # Errors A file that is no list, and what makes no sense: two mistakes of one name, a mistake that no edit
-    /// plants, an edit that plants none or one that is not listed.
+    /// # Errors
+    /// A file that is not a list, two mistakes of one name, a mistake that no edit plants, and an edit that plants no
+    /// mistake or one that is not listed.
     pub fn read() -> Result<Self> {
         let mut list = Self::default();
         for (name, text) in THEMES {
@@ -104,12 +105,12 @@ impl List {
         Ok(())
     }
 
-    /// The mistake of this name.
+    /// Returns the mistake of this name.
     pub fn mistake(&self, name: &str) -> Option<&Mistake> {
         self.mistakes.iter().find(|mistake| mistake.name == name)
     }
 
-    /// The files that the edits change, as they are with every edit, by their names.
+    /// Returns the files that the edits change, by name, with every edit applied.
     ///
     /// # Errors
     /// A file that cannot be read, and the edits that do not apply: for each its file, its function, and its mistakes.
@@ -136,7 +137,7 @@ impl List {
         Ok(edited)
     }
 
-    /// The table for the documentation.
+    /// Returns the table for the documentation.
     pub fn table(&self) -> String {
         let mut text = String::from("| mistake | what it does | noticed by |\n|---|---|---|\n");
         for Mistake { name, what, test } in &self.mistakes {
@@ -241,7 +242,7 @@ replace = 'if !planted("late") { all(); }'
         std::fs::remove_dir_all(&folder).expect("removed");
     }
 
-    /// `MEMWRIGHT_UPDATE_DOCS=1` writes it.
+    /// `MEMWRIGHT_UPDATE_DOCS=1` updates the table.
     #[test]
     fn the_documentation_has_the_table() {
         const BEGIN: &str = "<!-- mistakes: generated -->\n";

@@ -1,8 +1,8 @@
-//! `cargo xtask mutants`: every mistake that can be planted is noticed by the test that is named for it.
+//! `cargo xtask mutants`: checks that every mistake that can be planted is noticed by the test that is named for it.
 //!
 //! The source has no mistakes. Edits plant them in a copy of the tree, each behind a switch at run time, and the tests
-//! of `memwright-sim` and `memwright` are built there once. Each runs without a mistake, and must pass; then with the
-//! mistake, and an assertion must fail.
+//! of `memwright-sim` and `memwright` are built there once. Each named test runs without the mistake, and must pass;
+//! then it runs with the mistake, and an assertion must fail.
 
 mod edit;
 mod list;
@@ -21,13 +21,13 @@ use self::list::{List, Mistake};
 use self::verdict::{Ending, Exit, judge};
 use crate::shell;
 
-/// What one test may take. One that hangs has not noticed the mistake.
+/// The time limit of one test. A test that hangs has not noticed the mistake.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The tests of the copy with the mistakes.
 struct Tests {
     tree: PathBuf,
-    /// Where each binary is, by its name.
+    /// The path of each binary, by its name.
     binaries: BTreeMap<String, PathBuf>,
 }
 
@@ -45,7 +45,7 @@ pub fn names() -> Result<Vec<String>> {
         .collect())
 }
 
-/// Plants every mistake in turn, or those that are named, and prints which test noticed.
+/// Plants every mistake, or those that are named, one at a time, and prints which test noticed it.
 ///
 /// # Errors
 /// A mistake that goes unnoticed, or that its test notices by another failure than an assertion's; a test that fails
@@ -108,7 +108,7 @@ fn plant(list: &List, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Builds the tests of the copy, in a folder of its own: the packages have the names of those of the source.
+/// Builds the tests of the copy in a separate folder, because its packages have the same names as those of the source.
 fn build(tree: PathBuf) -> Result<Tests> {
     let mut command = shell::cargo([
         "test",
@@ -139,7 +139,7 @@ fn build(tree: PathBuf) -> Result<Tests> {
     Ok(Tests { tree, binaries })
 }
 
-/// The name and the executable of a test that a line of cargo's messages tells of.
+/// Returns the name and the executable of a test, if a line of cargo's messages names them.
 fn executable(line: &str) -> Option<(String, PathBuf)> {
     let value = |key: &str| {
         let start = line.rfind(key)? + key.len();
@@ -197,7 +197,7 @@ fn play(tests: &Tests, (binary, test): (&str, &str), mistake: Option<&Mistake>) 
     Ok(judge(exit, &stdout, &stderr, source))
 }
 
-/// A thread that reads all that a process writes.
+/// A thread that reads everything that a process writes.
 type Reader = std::thread::JoinHandle<Result<String>>;
 
 fn reader(mut from: impl std::io::Read + Send + 'static) -> Reader {

@@ -13,9 +13,9 @@ impl Token<'_> {
     }
 }
 
-/// The tokens of `text`. A name, a number, a lifetime and a literal are one token each; anything else is a token of one
-/// character. White space and comments are left out, and so is a comma before a closing delimiter, which comes and goes
-/// as rustfmt wraps a line.
+/// Returns the tokens of `text`. A name, a number, a lifetime and a literal are one token each; any other character is
+/// a token. White space and comments are omitted, and so is a comma before a closing delimiter, which rustfmt adds and
+/// removes when it wraps a line.
 pub fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut found: Vec<Token<'_>> = Vec::new();
     let mut start = 0;
@@ -34,7 +34,7 @@ pub fn tokens(text: &str) -> Vec<Token<'_>> {
     found
 }
 
-/// The length of what `rest` starts with: a token, a comment, or a character of white space.
+/// Returns the length of what `rest` starts with: a token, a comment, or a character of white space.
 fn length(rest: &str, first: char) -> usize {
     if rest.starts_with("//") {
         return rest.find('\n').unwrap_or(rest.len());
@@ -63,7 +63,7 @@ fn word(rest: &str) -> usize {
     rest.find(|c| !is_word(c)).unwrap_or(rest.len())
 }
 
-/// A comment between delimiters, which may contain others.
+/// Returns the length of a comment between delimiters, which can contain other comments.
 fn comment(rest: &str) -> usize {
     let (mut depth, mut at) = (0_u32, 0);
     loop {
@@ -86,7 +86,7 @@ fn comment(rest: &str) -> usize {
     }
 }
 
-/// A string literal of any kind, if `rest` starts with one.
+/// Returns the length of a string literal of any kind, or `None` if `rest` does not start with one.
 fn string(rest: &str) -> Option<usize> {
     let prefix = rest.len() - rest.trim_start_matches(['b', 'c']).len();
     let after = &rest[prefix.min(1)..];
@@ -110,7 +110,7 @@ fn string(rest: &str) -> Option<usize> {
     Some(begun + end.unwrap_or(content.len()))
 }
 
-/// Where the text behind the first `quote` of `content` that is not escaped begins.
+/// Returns the offset after the first `quote` of `content` that is not escaped.
 fn closed(content: &str, quote: char) -> Option<usize> {
     let mut is_escaped = false;
     for (at, character) in content.char_indices() {
@@ -125,7 +125,7 @@ fn closed(content: &str, quote: char) -> Option<usize> {
     None
 }
 
-/// A character or a lifetime.
+/// Returns the length of a character literal or a lifetime.
 fn quote(rest: &str) -> usize {
     let content = &rest[1..];
     let mut characters = content.chars();

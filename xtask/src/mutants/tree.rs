@@ -1,7 +1,7 @@
 //! The copy of the tree that the mistakes are planted in.
 //!
-//! It stays from one run to the next, and a file is written only if it changed, so that cargo builds again no more than
-//! that.
+//! The copy is kept between runs, and a file is written only if it changed, so that cargo rebuilds only what depends on
+//! it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,13 +13,14 @@ use anyhow::{Context, Result, ensure};
 use super::list::List;
 use crate::shell;
 
-/// The module that chooses a mistake, and the crate that gets it: every other one that is edited depends on that.
+/// The module that switches a mistake on, and the crate that contains it. Every other edited crate depends on that
+/// crate.
 const SWITCH: &str = include_str!("../../mistakes/switch.rs");
 const SWITCH_FILE: &str = "crates/memwright-table/src/mistake.rs";
 const SWITCH_PARENT: &str = "crates/memwright-table/src/lib.rs";
 
-/// Copies the tracked files and those that git does not ignore, as they are now, with every mistake planted. Returns
-/// where.
+/// Copies the tracked files, and the untracked ones that git does not ignore, with every mistake planted. Returns the
+/// path of the copy.
 ///
 /// # Errors
 /// An edit that does not apply; git; the file system.
@@ -28,7 +29,7 @@ pub fn copy(list: &List) -> Result<PathBuf> {
     let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     for name in tracked()? {
         let path = root.join(&name);
-        // A file that was removed stays listed until that is committed.
+        // Git lists a removed file until its removal is staged.
         if path.is_file() {
             files.insert(name, read(&path)?);
         }
@@ -73,7 +74,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Makes these the files of the folder, and returns how many it wrote or removed.
+/// Makes the folder contain exactly these files, and returns how many were written or removed.
 fn write(folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<usize> {
     let mut changed = 0;
     for (name, contents) in files {

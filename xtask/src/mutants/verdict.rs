@@ -1,13 +1,13 @@
-//! What a test's result says: whether it noticed a mistake, or failed for another reason.
+//! Judges a test's result: whether the test noticed a mistake, or failed for another reason.
 //!
-//! A test notices by an assertion: a macro of the `assert` family anywhere, or `panic!` in the code of the tests, by which
-//! a checker reports what it found. An `unwrap` that finds an error, an index out of range, an abort and a test without an end
-//! are failures that the mistake may have caused, but that no test checks for.
+//! A test notices a mistake by an assertion: by a macro of the `assert` family anywhere, or by `panic!` in the code of
+//! the tests, with which a checker reports what it found. An `unwrap` of an error, an index out of range, an abort and
+//! a hang are failures that the mistake can have caused, but that no test checks for.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The macros whose panic is an assertion's, wherever they stand.
+/// The macros whose panic counts as an assertion in any file.
 const ASSERTIONS: [&str; 6] = [
     "assert",
     "assert_eq",
@@ -16,9 +16,9 @@ const ASSERTIONS: [&str; 6] = [
     "debug_assert_eq",
     "debug_assert_ne",
 ];
-/// How the messages of these begin where the code gives no other.
+/// The beginnings of their messages, if the code gives no message.
 const MESSAGES: [&str; 2] = ["assertion failed: ", "assertion `"];
-/// The macro by which a checker reports, and where the checkers are.
+/// The macro by which a checker reports, and the folders of the checkers.
 const REPORT: &str = "panic";
 const CHECKERS: [&str; 2] = ["crates/memwright-sim/", "crates/memwright/tests/"];
 
@@ -29,7 +29,7 @@ pub enum Exit {
     Code(i32),
     /// By a signal.
     Signal,
-    /// It was ended when its time was over.
+    /// It was killed at its time limit.
     Late,
 }
 
@@ -40,13 +40,13 @@ pub enum Ending {
     Passed,
     /// An assertion failed.
     Asserted(Panic),
-    /// It failed by a panic that is no assertion's.
+    /// It panicked, but not by an assertion.
     Panicked(Panic),
     /// It failed without a panic.
     Failed,
     /// The process ended before the test had a result.
     Crashed,
-    /// The test had no end.
+    /// The test did not end in time.
     Hung,
     /// There is no such test.
     Missing,
@@ -55,11 +55,11 @@ pub enum Ending {
 /// A panic that a test printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Panic {
-    /// The file, as the compiler was given it.
+    /// The file, as its path was given to the compiler.
     pub file: PathBuf,
     /// The line and the column, from 1.
     pub place: (usize, usize),
-    /// The first line of what it said.
+    /// The first line of the message.
     pub message: String,
 }
 
@@ -88,10 +88,10 @@ impl fmt::Display for Ending {
     }
 }
 
-/// Judges the one test that a process ran with `--nocapture`, by its exit and what it wrote. `source` gives the text of a
-/// file of the tree that was built.
+/// Judges the one test that a process ran with `--nocapture`, by its exit and what it wrote. `source` returns the text
+/// of a file of the tree that was built.
 ///
-/// The first panic counts: those after it follow from it, as in a thread that joins the one that failed.
+/// The first panic counts, because later ones can follow from it, as in a thread that joins the one that failed.
 pub fn judge(
     exit: Exit,
     stdout: &str,
@@ -120,7 +120,7 @@ pub fn judge(
     }
 }
 
-/// The panics that the standard library's hook printed.
+/// Returns the panics that the standard library's hook printed.
 fn panics(stderr: &str) -> Vec<Panic> {
     let lines: Vec<&str> = stderr.lines().collect();
     let panic = |(index, line): (usize, &&str)| {
@@ -158,7 +158,7 @@ fn is_assertion(panic: &Panic, source: impl Fn(&Path) -> Option<String>) -> bool
     ASSERTIONS.contains(&name) || (name == REPORT && is_checker)
 }
 
-/// The name of the macro that is called at this place.
+/// Returns the name of the macro that is called at this place.
 fn macro_at(text: &str, (line, column): (usize, usize)) -> Option<&str> {
     let line = text.lines().nth(line.checked_sub(1)?)?;
     // The compiler counts characters.

@@ -18,7 +18,7 @@ const CHOSEN: &str = "MEMWRIGHT_TESTS";
 /// Interval at which the end of a process is polled.
 const PAUSE: Duration = Duration::from_millis(3);
 
-/// What all processes share.
+/// What all processes of a run share.
 pub struct Machine {
     /// Variables of their environment.
     pub environment: Vec<(&'static str, &'static str)>,

@@ -38,7 +38,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// All parts.
+    /// The complete tier.
     pub const WHOLE: Shard = Shard {
         number: 1,
         count: 1,

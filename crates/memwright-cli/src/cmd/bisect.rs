@@ -16,7 +16,7 @@ pub const GOOD: u8 = 0;
 pub const BAD: u8 = 1;
 /// This commit cannot be tested: its image is absent, does not boot, or panics.
 pub const SKIP: u8 = 125;
-/// Codes from 128 on stop the bisection. These are above the codes of signals.
+/// Wrong usage. Codes from 128 on stop the bisection; this code and the following ones are above the codes of signals.
 pub const USAGE: u8 = 194;
 /// QEMU, a compiler or another tool is missing, or fails.
 pub const ENVIRONMENT: u8 = 195;

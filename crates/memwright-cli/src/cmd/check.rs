@@ -25,7 +25,8 @@ use crate::model::saved::Saved;
 use crate::render::outputs::Outputs;
 use crate::sheet::{Sheet, cell_text};
 
-/// Runs the program as the baseline was made, and judges its counts; the exit code says how they differ.
+/// Runs the program in the same way as the baseline, and judges its counts. Returns the exit code, which says how they
+/// differ.
 ///
 /// # Errors
 /// Usage; a missing tool; a guest that gives no result; counts that cannot be compared.
@@ -122,7 +123,7 @@ fn numbered(args: &CheckArgs) -> anyhow::Result<(Vec<String>, Vec<Limit>)> {
     let other = args.run.kernel.last().and_then(|text| other_program(text));
     let program = other.or_else(|| args.run.setup.command.first().cloned());
     let path = std::env::var_os("PATH");
-    // A missing program is refused by the run, not here.
+    // The run reports a missing program.
     let path = program
         .filter(|_| by_name)
         .and_then(|name| program::locate(&name, path.as_deref()).ok());
@@ -151,7 +152,7 @@ fn is_name(text: &str) -> bool {
     !text.contains('*') && text.starts_with(|letter: char| letter.is_ascii_lowercase())
 }
 
-/// Checks that a claim is possible: the runs are comparable, and they repeat.
+/// Fails unless a verdict is possible: the runs must be comparable, and must repeat.
 fn claim(args: &CheckArgs, baseline: Option<&Saved>, now: &Saved) -> Result<(), Failure> {
     let json = |saved: &Saved| serde_json::to_value(saved).context("cannot write JSON");
     let mut vary = args.vary.clone();
@@ -302,7 +303,7 @@ mod tests {
             (Some(1), Some(1), 0, 0),
             (Some(1), Some(2), 1, 1),
             (Some(2), Some(1), 0, 1),
-            // These are equal as floating-point numbers.
+            // The two counts are equal as floating-point numbers.
             (Some(LARGE), Some(LARGE + 1), 1, 1),
             (Some(LARGE + 1), Some(LARGE), 0, 1),
             (Some(1), None, 1, 1),

@@ -28,7 +28,7 @@ fn list() -> anyhow::Result<()> {
 }
 
 fn line(kept: &Kept) -> String {
-    // The hash may have any length if another program wrote the document in the cache.
+    // The hash can have any length if another program wrote the document in the cache.
     let beginning: String = kept.sha256.chars().take(12).collect();
     format!("{}  {beginning}  {}\n", kept.name, kept.version)
 }

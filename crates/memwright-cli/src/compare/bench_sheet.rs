@@ -31,7 +31,7 @@ pub fn origins(measured: &Measured, columns: &[Kernel]) -> Vec<String> {
     lines
 }
 
-/// Returns whether a run repeats; nothing if that was not checked.
+/// Returns lines that say whether a run repeats, or none if that was not checked.
 fn repetition(run: &MeasuredRun) -> Vec<String> {
     let place = match run.label.as_str() {
         "" => String::new(),
@@ -84,7 +84,7 @@ fn section(run: &MeasuredRun) -> Section {
     }
 }
 
-/// Returns whether both belong to one measure.
+/// Returns whether both records belong to one measure.
 fn is_same(one: &Record, other: &Record) -> bool {
     one.case == other.case && one.measure == other.measure && one.unit == other.unit
 }

@@ -15,7 +15,7 @@ pub struct Side<'a> {
     pub names: Option<&'a BTreeSet<String>>,
 }
 
-/// A function of every kernel.
+/// A function that is compared between kernels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Compared {
     name: String,
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn functions_that_one_kernel_lacks_are_parts_of_others() {
-        // b is a separate function in the second kernel alone.
+        // Only the second kernel has `b` as a separate function.
         let before = profile(&[(None, 0, 100), (Some(0), 2, 7)]);
         let after = profile(&[(None, 0, 30), (Some(0), 1, 80), (Some(1), 2, 7)]);
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();

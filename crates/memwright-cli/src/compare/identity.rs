@@ -31,7 +31,8 @@ const PATH: &str = "path of the program, or name that it is called by,";
 const KERNEL: &str = "kernel";
 const SETTING: &str = "setting of the guest";
 
-/// Returns the names of what differs although it must not. If the list is empty, the runs can be compared.
+/// Returns the names of the properties that differ although they must not. If the list is empty, the runs can be
+/// compared.
 pub fn differing(one: &Value, other: &Value, vary: &[Vary]) -> Vec<String> {
     identities(one, other)
         .into_iter()
@@ -43,7 +44,7 @@ pub fn differing(one: &Value, other: &Value, vary: &[Vary]) -> Vec<String> {
         .collect()
 }
 
-/// Returns what must be the same for counts to be compared, by name.
+/// Returns the properties that must be the same for counts to be compared: name, and the value in each document.
 fn identities(one: &Value, other: &Value) -> Vec<(&'static str, Value, Value)> {
     let pick = |document: &Value| {
         let kernel = match document["kernel"].is_object() {

@@ -113,10 +113,10 @@ impl Percent {
         })
     }
 
-    /// Returns whether a count exceeds another by at most this percentage. The arithmetic is exact.
+    /// Returns whether `now` exceeds `baseline` by at most this percentage. The arithmetic is exact.
     fn allows(self, baseline: u64, now: u64) -> bool {
         let hundred = 100 * 10_u128.pow(self.places);
-        // At most about 2^64 times 2^37, which is less than 2^128.
+        // Each product is at most about 2^64 times 2^37, which is less than 2^128.
         u128::from(now) * hundred <= u128::from(baseline) * (hundred + u128::from(self.digits))
     }
 }

@@ -1,6 +1,6 @@
 //! The names of the rows of a run on a kernel image: those of its JSON, which do not change between versions.
 //!
-//! `run.user_faults.write` is a row of the whole run, `region.1.user_faults.write` the same of region 1.
+//! `run.user_faults.write` is a row of the whole run, and `region.1.user_faults.write` is the same row of region 1.
 
 use crate::sheet::{UnknownRow, check_pattern};
 

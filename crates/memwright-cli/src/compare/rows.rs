@@ -151,7 +151,7 @@ const UNITS: &[(&str, &str)] = &[
     ("processes", "processes"),
 ];
 
-/// Returns the unit of a row; empty if its title says it.
+/// Returns the unit of a row, or an empty text if the row's title contains it.
 pub fn unit(name: &str) -> &'static str {
     UNITS
         .iter()

@@ -279,7 +279,7 @@ fn passes_are_compared_where_every_column_has_them() {
             &["region.1.each.min.user_faults.write".to_owned()][..]
         )
     );
-    // A document of an earlier version does not record it.
+    // A document of an earlier version does not record single passes.
     assert_eq!(with(|region| region.each = None), (0, Vec::new()));
 }
 
@@ -296,7 +296,7 @@ fn a_region_that_one_kernel_alone_enters_is_a_difference() {
         comparison["state_differs"],
         serde_json::json!(["NOT THE SAME STATE: region 1 (toggle): Marks: passes: 1 and 0"])
     );
-    // Without the plugin, marks are not seen.
+    // Without the plugin, marks are not detected.
     documents[1].regions = None;
     let (comparison, _) = compared(documents);
     assert_eq!(comparison["state_differs"], serde_json::json!([]));

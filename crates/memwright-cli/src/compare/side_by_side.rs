@@ -23,7 +23,7 @@ pub const PLACES: [(&str, &str, PickTables); 2] = [
         region.at_end
     }),
 ];
-/// What a line calls the change from the first end to the second.
+/// The name of the change of page tables from the first of these places to the second, in the lines about it.
 const CHANGE: &str = "Page tables, changed from its beginning to its end";
 /// Selects one of a region's page tables.
 pub type PickTables = fn(&Region) -> Option<PageTables>;
@@ -211,7 +211,8 @@ fn region_of(document: &Document, number: u16) -> Option<Region> {
     regions.find(|region| region.region == number).cloned()
 }
 
-/// Returns the marks of a region: none if it was not entered; `None` if marks are not seen.
+/// Returns the marks of a region, all 0 if the program did not enter it. Returns `None` if the document has no regions,
+/// because marks were not detected.
 fn marks_of(document: &Document, number: u16) -> Option<Marks> {
     document.regions.as_ref()?;
     let region = region_of(document, number);
@@ -320,7 +321,7 @@ fn side_by_side<T: Copy>(
     .collect()
 }
 
-/// Returns how often a region was passed, unless that is once everywhere.
+/// Describes how often each column passed a region. Returns an empty text if each passed it once.
 fn passes(marks: &[Option<Marks>]) -> String {
     let passes: Vec<u64> = marks.iter().flatten().map(|marks| marks.passes).collect();
     match passes.as_slice() {

@@ -60,7 +60,7 @@ pub fn other_programs(columns: &[(String, &Saved)]) -> Vec<String> {
             ("standard output", output, others_output),
             ("standard error", errors, others_errors),
         ] {
-            // A document of an earlier version does not record it.
+            // A document of an earlier version does not record the hash of the output.
             if one.zip(other).is_some_and(|(one, other)| one != other) {
                 lines.push(format!("the program: {what} differs: {first_name}, {name}"));
             }

@@ -23,8 +23,8 @@ pub enum Counting {
 }
 
 impl Counting {
-    /// Returns QEMU's arguments for a guest with `cpus` CPUs. With `profile`, the plugin makes a profile of that
-    /// region.
+    /// Returns the QEMU arguments that count the events of a guest with `cpus` CPUs. With `profile`, the plugin also
+    /// profiles that region.
     pub fn arguments(
         &self,
         system: System,
@@ -62,10 +62,10 @@ impl Counting {
         line
     }
 
-    /// Returns the counts at the end of the log.
+    /// Returns the counts at the end of the log, or `None` if nothing is counted.
     ///
     /// # Errors
-    /// The log has no end of the run.
+    /// The log does not contain the end of the run.
     pub fn result(&self, tally: Tally) -> anyhow::Result<Option<Counted>> {
         let counted = tally.finish();
         if *self != Self::Nothing && counted.is_none() {

@@ -7,11 +7,12 @@ use crate::model::counts::{FETCH, FIRST_INTERRUPT, Instructions, PAGE_FAULT};
 
 /// General protection.
 const GENERAL_PROTECTION: u8 = 13;
-/// The exceptions that occur between two instructions or after one that completed, or that end everything: debug, NMI,
-/// breakpoint, overflow, double fault, machine check.
+/// The exceptions that cancel no instruction: they occur between two instructions, after a completed one, or end the
+/// system's operation. They are debug, NMI, breakpoint, overflow, double fault and machine check.
 const NOT_FAULTS: [u8; 6] = [1, 2, 3, 4, 8, 18];
 
-/// Returns whether an exception at `address` cancelled an instruction that had begun. A faulting fetch begins none.
+/// Returns whether an exception at `address` cancelled an instruction that had begun. A fetch that faults begins no
+/// instruction.
 pub fn undoes(vector: u8, error: u16, by_instruction: bool, address: u64) -> bool {
     let is_fault = !by_instruction && vector < FIRST_INTERRUPT && !NOT_FAULTS.contains(&vector);
     let fetch = match vector {
@@ -31,7 +32,7 @@ fn is_canonical(address: u64) -> bool {
 struct Open {
     /// Kernel instructions before the first one of its handler.
     before: u64,
-    /// User instructions at that point: none is executed before the interrupt ends.
+    /// User instructions at that point. No further ones are executed before the interrupt ends.
     user: u64,
     /// The number of exceptions and interrupts that have not returned, including this one.
     depth: u64,
@@ -104,7 +105,8 @@ impl Interrupts {
         }
     }
 
-    /// Returns the part of the plugin's counts that completed.
+    /// Returns the plugin's counts without the instructions that did not complete. Kernel instructions in interrupts
+    /// are counted separately, including those of an interrupt that is still being handled.
     pub fn count(&mut self, counted: Instructions) -> Instructions {
         self.expect_handler();
         self.notice_user(counted);
@@ -123,7 +125,8 @@ impl Interrupts {
         (counted.user - user, counted.kernel - kernel)
     }
 
-    /// Ends the interrupt at the switch to another task if that was a user task, which has executed by now.
+    /// Closes the open interrupt at the kernel's switch to another task if user instructions have been executed since
+    /// then: that task is a user task.
     fn notice_user(&mut self, counted: Instructions) {
         let user = self.completed(counted).0;
         match self.open {
@@ -141,8 +144,8 @@ impl Interrupts {
         }
     }
 
-    /// Gives up if the interrupt's handler did not begin where the plugin expects it: the instructions in interrupts
-    /// are unknown.
+    /// Stops counting the instructions of interrupts if the handler of a delivered interrupt did not begin where the
+    /// plugin expects it.
     fn expect_handler(&mut self) {
         if std::mem::take(&mut self.delivered) {
             self.spent = None;

@@ -153,7 +153,8 @@ fn parse_exception(line: &str) -> Option<Line> {
 pub struct Counted {
     /// The counts of the program's run.
     pub run: Counts,
-    /// The counts of each region that it marked, by number; `None` without the plugin, which alone sees marks.
+    /// The counts of each region that it marked, by number; `None` without the plugin, because only the plugin detects
+    /// marks.
     pub regions: Option<Vec<Region>>,
 }
 
@@ -177,7 +178,7 @@ pub struct Tally {
     // The counts when CR3 last changed, and the plugin's own count of kernel instructions at that point.
     at_switch: Option<(Counts, Option<u64>)>,
     begun: Option<u64>,
-    // That count at the end of the run, until the caller takes it.
+    // The value of `begun` at the end of the run, until the caller takes it.
     end: Option<u64>,
     counting: bool,
     open: Vec<(u16, Counts)>,
@@ -187,8 +188,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Returns the state before the first line of a guest with `cpus` CPUs. Without the plugin, the log does not say
-    /// which of several CPUs loads CR3.
+    /// Returns a tally of a guest with `cpus` CPUs that has processed no line yet. Without the plugin, the log does not
+    /// say which of several CPUs loads CR3.
     pub fn new(cpus: u8, marker: Marker) -> Self {
         let told = (cpus == 1).then_some(0);
         Self {
@@ -215,8 +216,8 @@ impl Tally {
         }
     }
 
-    /// Processes a line; returns whether it is a mark, at which the guest is stopped. `look` reads the page tables to
-    /// which a CR3 points.
+    /// Processes a line. Returns whether it is a mark: the guest is then stopped until the plugin gets an answer.
+    /// `look` summarizes the page tables to which a CR3 points.
     pub fn line(&mut self, line: Line, look: impl Fn(u64) -> Option<PageTables>) -> bool {
         match line {
             Line::Exception {
@@ -287,7 +288,7 @@ impl Tally {
         self.end.take()
     }
 
-    /// Adopts the plugin's counts.
+    /// Stores the plugin's counts as the current ones.
     fn take(&mut self, flushes: [u64; 3], instructions: Option<Instructions>) {
         self.begun = instructions.map(|counted| counted.kernel);
         [self.now.invlpg, self.now.invpcid, self.now.cr4_writes] = flushes.map(Some);
@@ -312,7 +313,8 @@ impl Tally {
         *last = value;
     }
 
-    /// A region that begins again before its end is restarted; an end mark without a begin mark ends nothing.
+    /// Processes a mark. A begin mark in an open region restarts the region; an end mark without a begin mark ends
+    /// nothing.
     fn mark(&mut self, region: u16, begins: bool) {
         let open = self.open.iter().position(|(other, _)| *other == region);
         let now = match (region, begins) {
@@ -353,7 +355,7 @@ impl Tally {
         }
     }
 
-    /// Returns the entry of a region.
+    /// Returns the entry of a region, and adds one if there is none.
     fn region(&mut self, region: u16) -> &mut Region {
         let known = self.regions.iter().position(|one| one.region == region);
         let place = known.unwrap_or_else(|| {
@@ -546,7 +548,7 @@ mod tests {
         let regions = regions.unwrap();
         assert_eq!(
             run.instructions,
-            // Minus two faults, and the instructions of the first process before the exec.
+            // Without the two instructions that faulted, and those of the first process before the exec.
             Some(Instructions {
                 user: 100 - 2 - Marker::FirstProcess.before_exec(),
                 kernel: 200,
@@ -585,12 +587,12 @@ mod tests {
             ),
             (0, 1)
         );
-        // Of the first pass alone.
+        // The page tables are those of the first pass only.
         assert_eq!(one.at_beginning.map(|state| state.tables), Some(0x1000));
         assert_eq!(one.at_end.map(|state| state.tables), Some(0x1000));
         assert_eq!(
             one.counts.instructions,
-            // Minus the fault.
+            // Without the instruction that faulted.
             Some(Instructions {
                 user: 1,
                 kernel: 6,

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use crate::host::compile::{Compiler, Source};
 use crate::qemu::version::Version;
 
-/// Its source, GPL-2.0-or-later, in a separate folder: it is not part of this command, which only compiles it.
+/// The plugin's source files, GPL-2.0-or-later. They are in a separate folder because they are not part of this
+/// command, which only compiles them.
 const SOURCES: [Source; 6] = [
     ("main.c", include_str!("../../../../plugin/count.c")),
     ("profile.c", include_str!("../../../../plugin/profile.c")),

@@ -35,9 +35,9 @@ pub struct Node {
 /// Consecutive instructions in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// The address of the first.
+    /// The address of the first instruction.
     pub start: u64,
-    /// The length of each.
+    /// The length of each instruction in bytes.
     pub sizes: Vec<u8>,
 }
 
@@ -49,7 +49,7 @@ pub struct Cell {
     /// The block. The first block has no instructions: its cells count how often the chain's innermost frame was
     /// entered.
     pub block: u32,
-    /// How often.
+    /// How often the block ran in the call chain.
     pub count: u64,
 }
 
@@ -70,8 +70,8 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// Returns whether both have the same counts. Addresses are compared, because block boundaries in QEMU may depend
-    /// on the host.
+    /// Returns whether both profiles have the same counts. Instructions are compared by address, because block
+    /// boundaries in QEMU can depend on the host.
     pub fn equals(&self, other: &Self) -> bool {
         self.left_open == other.left_open
             && self.nodes == other.nodes

@@ -21,7 +21,7 @@ pub struct Said {
     pub warnings: Vec<u8>,
     /// The kernel's build ID, if it reports one.
     pub build_id: Option<String>,
-    /// How it ended.
+    /// How the program ended.
     pub outcome: Outcome,
     /// The counts, if anything was counted.
     pub counted: Option<Counted>,

@@ -62,14 +62,14 @@ impl Source {
         Ok(())
     }
 
-    /// Returns the names of all functions. `None` if there is no symbol table, and with debug information, which names
-    /// functions that no symbol table has.
+    /// Returns the names of all functions. Returns `None` if the list would be incomplete: without a symbol table, or
+    /// with debug information, which also names functions that are in no symbol table.
     pub fn names(&self) -> Option<BTreeSet<String>> {
         let is_list = self.debug.is_none() && !self.symbols.is_empty();
         is_list.then(|| self.symbols.source_names())
     }
 
-    /// Returns the source name of the function at an address, into which other functions may be inlined.
+    /// Returns the source name of the function at an address, into which other functions can be inlined.
     pub fn function(&self, address: u64) -> &str {
         match self.symbols.place(address) {
             Place::Function(name) => source_name(name),

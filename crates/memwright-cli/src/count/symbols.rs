@@ -16,7 +16,7 @@ const MODULES: std::ops::Range<u64> = 0xffff_ffff_c000_0000..0xffff_ffff_ff00_00
 /// The addresses of Linux's per-CPU entry areas.
 const CPU_ENTRY_AREA: std::ops::Range<u64> = 0xffff_fe00_0000_0000..0xffff_fe80_0000_0000;
 
-/// The owner of an address.
+/// The kind of code at an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place<'a> {
     /// A function.
@@ -88,8 +88,8 @@ impl Symbols {
         Self::of(functions_of_elf(bytes).unwrap_or_default())
     }
 
-    /// If an address has several names, chooses one independently of their order: a global one is preferred to a
-    /// file-local one.
+    /// Sorts functions by address. If an address has several names, one is chosen independently of their order: a
+    /// global name is preferred to a file-local one.
     fn of(mut names: Vec<Name>) -> Self {
         names.sort_by(|one, other| one.rank().cmp(&other.rank()));
         names.dedup_by_key(|name| name.address);
@@ -118,7 +118,7 @@ impl Symbols {
         found.is_ok()
     }
 
-    /// Returns the owner of an address.
+    /// Returns what is at an address.
     pub fn place(&self, address: u64) -> Place<'_> {
         let after = self
             .functions

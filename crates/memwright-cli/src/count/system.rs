@@ -4,7 +4,7 @@ use memwright_table::Bits;
 
 use crate::model::image::System;
 
-/// Returns which component marks the run of the program.
+/// Returns which component marks the run of the program on this kind of kernel.
 pub const fn marker(system: System) -> Marker {
     match system {
         System::Linux => Marker::FirstProcess,
@@ -12,7 +12,7 @@ pub const fn marker(system: System) -> Marker {
     }
 }
 
-/// Returns the meaning of the software bits in its page-table entries.
+/// Returns the meaning of the software bits in the page-table entries of this kind of kernel.
 pub const fn software_bits(system: System) -> SoftwareBits {
     match system {
         System::Linux => LINUX_BITS,
@@ -20,7 +20,8 @@ pub const fn software_bits(system: System) -> SoftwareBits {
     }
 }
 
-/// Returns whether it returns to user mode from within calls, and continues in them at the next entry.
+/// Returns whether this kind of kernel can return to user mode from within a function call, and continue in that
+/// function at its next entry.
 pub const fn resumes_calls(system: System) -> bool {
     match system {
         System::Linux => false,
@@ -33,16 +34,16 @@ pub const fn resumes_calls(system: System) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Marker {
     /// The guest's first process. The child that becomes the program marks the beginning just before its exec; the
-    /// parent marks the end when its wait has returned. With one CPU the run ends earlier, at the last load of CR3
-    /// before that mark that changed CR3: the kernel's switch from the exited program to the parent.
+    /// parent marks the end when its wait has returned. With one CPU the run ends before the end mark, at the last load
+    /// of CR3 that changed its value: the kernel's switch from the exited program to the parent.
     FirstProcess,
     /// The kernel, exactly at the beginning and the end of the run.
     Kernel,
 }
 
 impl Marker {
-    /// Returns the number of user instructions between the mark at the beginning of the run and the program: the mark
-    /// and the SYSCALL of the child's exec.
+    /// Returns how many user instructions are counted between the run's begin mark and the program's first instruction:
+    /// the mark itself and the SYSCALL of the child's exec.
     pub const fn before_exec(self) -> u64 {
         match self {
             Self::FirstProcess => 2,
@@ -60,9 +61,9 @@ pub struct SoftwareBits {
     pub special: u64,
 }
 
-/// Linux's bits (arch/x86/include/asm/pgtable_types.h): `_PAGE_BIT_SAVED_DIRTY`, which since 6.6 holds the dirty bit of
-/// a write-protected entry, and before marked direct mappings of device pages, which this machine does not have;
-/// `_PAGE_BIT_SPECIAL`.
+/// The software bits of Linux (arch/x86/include/asm/pgtable_types.h). `_PAGE_BIT_SAVED_DIRTY` has held the dirty bit of
+/// a write-protected entry since 6.6; earlier kernels mark direct mappings of device pages with the same bit, and this
+/// machine has no such pages. `_PAGE_BIT_SPECIAL` marks the pages without reference counts.
 pub const LINUX_BITS: SoftwareBits = SoftwareBits {
     saved_dirty: 1 << 58,
     special: 1 << 9,

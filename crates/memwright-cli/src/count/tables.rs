@@ -17,7 +17,7 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 const ENTRIES: usize = 512;
 /// The number of root entries for the lower half.
 const LOWER_HALF: usize = 256;
-/// The maximum number of tables that are walked, enough for 512 GiB: a corrupted table may point to itself.
+/// The maximum number of tables that are walked, enough for 512 GiB: a corrupted table can point to itself.
 const MOST_TABLES: u64 = 1 << 18;
 
 /// Physical memory of a guest.
@@ -39,7 +39,8 @@ pub struct Part {
 #[derive(Debug)]
 pub struct Memory<'a>(pub &'a [Part]);
 
-/// From this size on, the machine has memory above 4 GiB (hw/i386/pc_piix.c), and this much below.
+/// From this size on, the machine splits its memory (hw/i386/pc_piix.c): `BELOW` bytes start at address 0, and the rest
+/// starts at `ABOVE`.
 const SPLIT_FROM: u64 = 0xe000_0000;
 const BELOW: u64 = 0xc000_0000;
 const ABOVE: u64 = 1 << 32;
@@ -93,7 +94,7 @@ pub fn translate(memory: &impl Physical, cr3: u64, address: u64) -> Option<u64> 
     None
 }
 
-/// Walks the lower half of the tables to which CR3 points; `None` if they cannot be read.
+/// Summarizes the lower half of the tables to which CR3 points; `None` if they cannot be read.
 pub fn read(memory: &impl Physical, cr3: u64, bits: SoftwareBits) -> Option<PageTables> {
     let vdso = Vdso::find(memory, cr3)?;
     let mut found = PageTables::default();
@@ -207,13 +208,14 @@ struct Vdso {
     end: u64,
 }
 
-/// The beginning of its name, which is in its first page.
+/// The beginning of the vDSO's name, which is in its first page.
 const VDSO_NAME: &[u8] = b"linux-vdso.so";
 /// The maximum size of its data (include/vdso/datapage.h has 7 pages in Linux 7.3), rounded up.
 const VDSO_DATA: u64 = 16 * 4096;
 
 impl Vdso {
-    /// Searches the executable pages for it; `Some(None)` if the program has not used it.
+    /// Searches the executable pages for the vDSO. Returns `Some(None)` if the program has not used it, and `None` if
+    /// the tables cannot be read.
     fn find(memory: &impl Physical, cr3: u64) -> Option<Option<Self>> {
         let mut found: Option<Self> = None;
         visit(memory, cr3, &mut |leaf| {

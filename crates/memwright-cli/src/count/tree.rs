@@ -6,7 +6,7 @@ use crate::count::raw::{Block, ENTERED, Kind, Raw};
 use crate::count::source::Source;
 use crate::model::profile::{Call, Line, Profile, UNATTRIBUTED};
 
-/// The caller of the functions of a task that is new, or has slept since before the run.
+/// The name of the node above the functions of a task that is new, or that has been asleep since before the run.
 const TASKS: &str = "[tasks switched to]";
 
 /// Builds the tree and numbers the names.
@@ -35,20 +35,20 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns the functions inlined at this address, the innermost last.
+    /// Returns the functions inlined at this address, the innermost last, and its source line if it is known.
     fn inlined(&mut self, address: u64) -> (Vec<u32>, Option<String>) {
         let found = self.source.inlined(address);
         let names = found.functions.iter().map(|name| self.numbered(name));
         (names.collect(), found.line)
     }
 
-    /// Returns the node of functions inlined into a node.
+    /// Returns the node of the innermost of the functions `inlined` into the node `place`.
     fn within(&mut self, place: u32, inlined: &[u32]) -> u32 {
         let walk = |place, function: &u32| self.place(Some(place), *function, false);
         inlined.iter().fold(place, walk)
     }
 
-    /// Returns the node of a function below a caller.
+    /// Returns the node of a function below a caller, and adds it if there is none.
     fn place(&mut self, caller: Option<u32>, function: u32, interrupt: bool) -> u32 {
         let next = self.calls.len() as u32;
         let place = *self
@@ -269,13 +269,13 @@ fn part(frame: &mut Frame, function: u32, builder: &mut Builder<'_>) -> u32 {
         .or_insert_with(|| builder.place(Some(first), function, false))
 }
 
-/// Instructions of a block in one function, and in one line if lines are known.
+/// Consecutive instructions of a block that are in one function, and in one line if lines are known.
 struct Run {
     function: u32,
     inlined: Vec<u32>,
     line: Option<String>,
     instructions: u64,
-    /// Whether the first of them is the function's entry.
+    /// Whether the first instruction is the function's entry.
     begins: bool,
 }
 

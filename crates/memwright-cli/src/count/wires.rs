@@ -118,7 +118,8 @@ impl Wires {
     }
 }
 
-/// Returns the answer that resumes the guest after a mark: the addresses of handlers, the end of the run, or nothing.
+/// Returns the answer that resumes the guest after a mark. It contains the addresses of the handlers, the number of
+/// kernel instructions at the end of the run, or nothing.
 fn answer(gates: Option<&[u64; gates::COUNT]>, end: Option<u64>) -> Vec<u8> {
     let (letter, words) = match (gates, end) {
         (Some(gates), _) => (b'g', gates.as_slice()),

@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-/// Folder, by `st_mode`.
+/// The file type of a folder in `st_mode`.
 pub const FOLDER: u32 = 0o040_000;
-/// Regular file.
+/// The file type of a regular file in `st_mode`.
 pub const FILE: u32 = 0o100_000;
-/// Symbolic link.
+/// The file type of a symbolic link in `st_mode`.
 pub const LINK: u32 = 0o120_000;
 
 /// The name of the entry after the last one.

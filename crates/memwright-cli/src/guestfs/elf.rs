@@ -38,9 +38,9 @@ pub enum ElfError {
     NotElf,
     /// Headers or segments extend beyond its end.
     Truncated,
-    /// For another machine, by its number in the ELF header.
+    /// The file is for another machine; its number in the ELF header.
     OtherMachine(u16),
-    /// 32-bit x86.
+    /// The file is for 32-bit x86.
     ThirtyTwoBit,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for ElfError {
     }
 }
 
-/// Returns the name of a machine that a Debian user may meet.
+/// Returns the name of a machine by its number in the ELF header. Other numbers are formatted as numbers.
 fn machine_name(number: u16) -> String {
     let name = match number {
         3 => "i386",
@@ -119,7 +119,7 @@ pub fn read(data: &[u8]) -> Result<Image, ElfError> {
 }
 
 /// Returns the contents of the sections of this name, in the order of the file. A file that is not ELF, or whose
-/// section headers cannot be read, has none: it can be run without them.
+/// section headers cannot be read, is treated as one without such sections: running a program does not need them.
 ///
 /// # Errors
 /// [`ElfError::Truncated`] if the contents of a section are not in the file, or are compressed.

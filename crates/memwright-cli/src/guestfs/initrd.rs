@@ -127,7 +127,7 @@ pub fn environment(added: &[String]) -> Vec<OsString> {
     variables.into_iter().map(OsString::from).collect()
 }
 
-/// Returns the value of a variable of such an environment.
+/// Returns the value of a variable of an environment of `K=V` strings.
 pub fn variable<'a>(environment: &'a [OsString], name: &str) -> Option<&'a OsStr> {
     environment.iter().find_map(|variable| {
         let rest = variable

@@ -52,7 +52,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Returns the host files that the guest contains: none of them may be overwritten.
+    /// Returns the host files that the guest contains: the command must not overwrite them.
     pub fn taken(&self) -> Taken {
         let mut taken = Taken::default();
         for (_, node) in self.tree.nodes() {
@@ -168,7 +168,7 @@ fn add_file(
     Ok(format!("{} sha256 {hash}", place.display()))
 }
 
-/// Splits `HOST[:GUEST]`. A host path may contain colons; then the last colon is the separator, if any is.
+/// Splits `HOST[:GUEST]`. A host path can contain colons; then the last colon is the separator, if any is.
 fn split_file(argument: &OsStr) -> (PathBuf, Option<PathBuf>) {
     let bytes = argument.as_bytes();
     let whole = Path::new(argument);

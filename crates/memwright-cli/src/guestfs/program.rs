@@ -78,7 +78,7 @@ fn in_path(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
 /// Checks that this machine itself can execute PROGRAM: perf would pass a file that cannot be executed to a shell.
 ///
 /// # Errors
-/// The same as for a guest.
+/// The failures of `add`.
 pub fn check_native(path: &Path) -> Result<(), Failure> {
     let refuse = |why: &str| Failure::NotExecutable(format!("{}: {why}", path.display()));
     check_file(path)?;
@@ -126,7 +126,7 @@ pub fn add(tree: &mut Tree, path: &Path, around: Surroundings<'_>) -> Result<Pro
 /// Adds the dependencies of a `--file` if it is a program; other files have none.
 ///
 /// # Errors
-/// The same as for PROGRAM, if the file is a program for this machine.
+/// The failures of `add`, if the file is a program for this machine.
 pub fn add_companions(
     tree: &mut Tree,
     path: &Path,

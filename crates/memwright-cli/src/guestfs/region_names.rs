@@ -16,7 +16,7 @@ const SECTION: &[u8] = b".memwright.regions";
 /// The maximum length of an invalid name in a message.
 const SHOWN: usize = 32;
 
-/// Why none of the names that a program gives is used.
+/// Why the names that a program gives its regions are not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NamesError {
     /// The section extends beyond the end of the file, or is compressed.
@@ -79,8 +79,8 @@ impl fmt::Display for NamesError {
 
 impl std::error::Error for NamesError {}
 
-/// Reads the names from a program. A script has none, nor has a program whose section headers were removed, which can
-/// still be run.
+/// Reads the names from a program. A script has no names. A program whose section headers were removed has none either,
+/// and can still be run.
 ///
 /// # Errors
 /// See [`NamesError`]: one invalid entry makes the others doubtful, so none is used.
@@ -187,7 +187,7 @@ mod tests {
                 Ok(names(&[(0, "A"), (32_766, "a-b_9")])),
             ),
             (entry(1, longest.as_bytes()), Ok(names(&[(1, &longest)]))),
-            // The same header in two source files.
+            // Two source files include the same header.
             (entry(1, b"a").repeat(2), Ok(names(&[(1, "a")]))),
             (
                 [entry(1, b"a"), entry(1, b"b")].concat(),
@@ -289,7 +289,7 @@ mod tests {
             (1, size, 0, damaged.clone()),
             (u64::MAX / 2, size, 0, damaged.clone()),
             (0, u64::MAX, 0, damaged.clone()),
-            // Compressed.
+            // A compressed section.
             (0, size, 0x800, damaged),
         ] {
             let found = of_program(&program(offset, size, flags, &content));

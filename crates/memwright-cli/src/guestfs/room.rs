@@ -16,10 +16,12 @@ const PAGE_RECORD: u64 = 72;
 const NODE: u64 = 1100;
 /// The number of files, folders and devices that every guest has, rounded up.
 const OWN_NODES: u64 = 100;
-/// Bytes that each page of an empty swap device takes: metadata, and for compressed memory its index.
+/// Bytes of metadata that each page of an empty swap device takes: on a disk, and in compressed memory, which also
+/// needs an index.
 const SLOT_OF_DISK: u64 = 11;
 const SLOT_OF_ZRAM: u64 = 33;
-/// One page in this many is reserved outside the hugetlb pool, between these bounds.
+/// One in `RESERVE_SHARE` pages outside the hugetlb pool is reserved, but at least `LEAST_RESERVE` bytes and at most
+/// `MOST_RESERVE` bytes.
 const RESERVE_SHARE: u64 = 64;
 const LEAST_RESERVE: u64 = 1 << 20;
 const MOST_RESERVE: u64 = 16 << 20;
@@ -84,7 +86,7 @@ impl Wanted<'_> {
         self.swap.iter().map(slots).sum()
     }
 
-    /// Returns the bytes that do not depend on the size of memory.
+    /// Returns how many bytes the guest needs independently of the size of its memory.
     fn bytes(&self) -> u64 {
         let swap = self.slots();
         let cpus = CPU * u64::from(self.cpus.saturating_sub(1));
@@ -99,7 +101,7 @@ impl Wanted<'_> {
             .fold(KERNEL, u64::saturating_add)
     }
 
-    /// Returns the bytes of this much memory that are left for [`Wanted::bytes`].
+    /// Returns how many bytes of a memory of this size are left for [`Wanted::bytes`].
     fn usable(&self, memory: u64) -> u64 {
         let records = memory / PAGE * PAGE_RECORD;
         let reserve = match self.pool {

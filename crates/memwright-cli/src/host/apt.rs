@@ -89,7 +89,7 @@ impl<'a> Archive<'a> {
             .arg(&path)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // It reports an error when tar stops reading early.
+            // dpkg reports an error when tar stops reading early.
             .stderr(Stdio::null())
             .spawn()
             .context("dpkg cannot be started")?;
@@ -100,7 +100,7 @@ impl<'a> Archive<'a> {
             .stdout(fs::File::create(place)?)
             .status()
             .context("tar cannot be started")?;
-        // It may exit before its input is read completely.
+        // The status is ignored: dpkg fails if tar exits before it has read everything.
         let _ = unpack.wait();
         fs::remove_file(&path)?;
         let length = fs::metadata(place)?.len();

@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// How long a program may take to print its version or its options.
+/// The time limit for a program that prints its version or its options.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Returns how long a program may take to answer if the complete command may take `limit`: the shorter of both.
+/// Returns the time limit for a program's answer if the complete command is limited to `limit`: the shorter of the two.
 pub fn patience(limit: Option<Duration>) -> Duration {
     limit.map_or(PATIENCE, |limit| limit.min(PATIENCE))
 }
 
-/// The maximum size of its output in bytes.
+/// The maximum size of a program's output in bytes.
 pub const LONGEST_ANSWER: usize = 1 << 20;
 
 /// Why a program gave no answer.

@@ -13,7 +13,7 @@ use crate::host::cache;
 use crate::host::folder::PrivateFolder;
 use crate::model::hash::hash_part;
 
-/// How long a compiler may take for one of these small programs.
+/// The time limit of a compiler for one of these small programs.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// An installed C compiler.
@@ -85,7 +85,7 @@ impl Compiler {
         if program.exists() {
             return Ok(program);
         }
-        // Another command may build at the same time: each works in a private folder, and the last rename wins.
+        // Another command can build at the same time: each works in a private folder, and the last rename wins.
         let work = PrivateFolder::within(folder)
             .with_context(|| format!("cannot write to {}", folder.display()))?;
         for (name, text) in sources {

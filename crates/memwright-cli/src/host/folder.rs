@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::host::host_file;
 
-/// The prefix of their names.
+/// The prefix of the names of temporary folders.
 const PREFIX: &str = "memwright-";
 /// The file that is locked while the command lives. A folder without it is not one of ours, whatever its name.
 const LOCK: &str = "memwright.lock";

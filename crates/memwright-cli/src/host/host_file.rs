@@ -48,8 +48,8 @@ pub fn other_kind(kind: FileType) -> Option<&'static str> {
 pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
     // Opening a device can have an effect, so check first.
     refuse_other_kinds(&fs::metadata(path)?)?;
-    // The path can change its meaning in between: this open must still not wait for the writer of a pipe, nor may a
-    // read of a file with contents that the kernel generates (/proc/kmsg).
+    // In between, the path can come to name another file. Even then this open must not wait for the writer of a pipe,
+    // and a read must not wait for contents that the kernel generates (/proc/kmsg).
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = File::options()
         .read(true)
@@ -78,8 +78,8 @@ fn refuse_other_kinds(about: &Metadata) -> io::Result<()> {
 /// Reads a complete regular file of at most `most` bytes.
 ///
 /// # Errors
-/// Those of [`open`], and I/O errors of reading; `FileTooLarge` if the file is larger, or grows beyond that while it is
-/// read.
+/// The errors of [`open`], I/O errors of reading, and `FileTooLarge` if the file is larger than `most`, or grows beyond
+/// that while it is read.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let (file, about) = open(path)?;
     if about.len() > most {
@@ -97,7 +97,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// Reads a regular file whose length was `size` when it was listed. If it has grown since, only `size` bytes are read.
 ///
 /// # Errors
-/// Those of [`read`]; an error if the file has become shorter.
+/// The errors of [`read`], and an error if the file has become shorter.
 pub fn read_listed(path: &Path, size: u64) -> io::Result<Vec<u8>> {
     if size == 0 {
         let data = read(path, LARGEST_DOCUMENT)?;

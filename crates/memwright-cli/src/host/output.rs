@@ -44,7 +44,7 @@ pub fn write_fully(descriptor: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<(
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::AGAIN) => {
                 let mut wait = [PollFd::from_borrowed_fd(descriptor, PollFlags::OUT)];
-                // After an interrupted wait, the write is retried.
+                // The write is retried even if the wait was interrupted.
                 let _ = poll(&mut wait, None);
             }
             Err(error) => return Err(error.into()),

@@ -64,7 +64,7 @@ impl Stage {
 
     /// Ends the stage successfully: its time is the estimate for the next stage of this name.
     pub fn done(self) {
-        // Another command may write the same file; at worst an estimate is lost.
+        // Another command can write the same file; at worst an estimate is lost.
         if let Some(path) = file() {
             let _ = Times::note(&path, &self.name, self.began.elapsed());
         }

@@ -14,10 +14,11 @@ use rustix::io::Errno;
 
 /// How long to wait until the reader of a named pipe opens it.
 const READER_COMES: Duration = Duration::from_secs(10);
-/// The interval at which this is checked.
+/// The interval at which the pipe is checked for a reader.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The files that a command reads or writes. They ensure that it writes no file twice, and none that it reads.
+/// The files that a command reads or writes. A new output is checked against them, so that the command writes no file
+/// twice, and no file that it reads.
 #[derive(Debug, Default)]
 pub struct Taken {
     files: BTreeMap<(u64, u64), String>,
@@ -75,8 +76,8 @@ impl Taken {
     }
 }
 
-/// Returns an identity of the file that does not depend on its path. None for devices, to which several options can
-/// write.
+/// Returns an identity of the file that does not depend on its path. Returns `None` for a device, because several
+/// options can write to one.
 fn identity(about: &Metadata) -> Option<(u64, u64)> {
     let kind = about.file_type();
     (kind.is_file() || kind.is_fifo()).then(|| (about.dev(), about.ino()))

@@ -88,7 +88,8 @@ impl Column {
     }
 }
 
-/// Returns the program that a column runs instead of the command's. Errors of a column are left to [`Column::open`].
+/// Returns the program that a column runs instead of the command's. Returns `None` for an invalid column, whose error
+/// [`Column::open`] reports.
 pub fn other_program(text: &str) -> Option<OsString> {
     let (_, changes) = split(text).ok()?;
     let mut programs = changes.into_iter().filter(|one| one.key == Key::Program);

@@ -157,8 +157,8 @@ pub fn measure(
     Ok(all)
 }
 
-/// Prints how the program ended on a kernel if it did not exit with 0: its counts may then not be those of the intended
-/// work. `place` identifies the run among several.
+/// Prints how the program ended on a kernel if it did not exit with 0: its counts are then possibly not those of the
+/// intended work. `place` identifies the run among several.
 pub fn say_ending(document: &Document, place: &str) {
     match document.outcome {
         Ending::Exited(0) => {}

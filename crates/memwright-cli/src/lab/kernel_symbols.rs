@@ -66,7 +66,7 @@ pub fn of_own_kernel(path: &Path) -> anyhow::Result<Names> {
 }
 
 /// Finds the functions of an image. `guest` is configured like the guests that are counted, and `state` is the saved
-/// state from which these start.
+/// state from which the counted guests start.
 ///
 /// # Errors
 /// If the image cannot be read, or a required boot gives no result.

@@ -50,8 +50,8 @@ use crate::qemu::runs::Runs;
 use crate::qemu::version::{self, Version};
 use crate::states::{self, State};
 
-/// The guest's first process, built with this command: the user's machine needs no compiler for it, and it is the same
-/// bytes everywhere. Empty if it could not be built.
+/// The guest's first process, built with this command: the user's machine needs no compiler for it, and its bytes are
+/// the same everywhere. Empty if it could not be built.
 static INIT: &[u8] = include_bytes!(env!("MEMWRIGHT_GUEST_INIT"));
 /// The folder in which the guest's first process looks for its own files.
 const OWN: &str = "/.memwright";
@@ -209,7 +209,7 @@ impl<'a> Laboratory<'a> {
         })
     }
 
-    /// Returns the files of a guest of this image: none of them may be overwritten.
+    /// Returns the files of a guest of this image: the command must not overwrite them.
     pub fn taken(&self, image: &Image) -> Taken {
         let mut taken = self.prepared.taken();
         taken.read_path("a kernel image", &image.path);
@@ -303,7 +303,7 @@ impl<'a> Laboratory<'a> {
         self.qemu_sha256.get_or_init(|| version::hash(&self.qemu))
     }
 
-    /// Returns how many guests run at once for an image: a second one verifies the first.
+    /// Returns how many guests run at once for an image: two if a second run verifies the first.
     pub fn guests_of_an_image(&self) -> usize {
         if self.plan.verify { 2 } else { 1 }
     }
@@ -313,7 +313,7 @@ impl<'a> Laboratory<'a> {
         format!("{} on {}", self.plan.setup.command[0].display(), image.name)
     }
 
-    /// Returns the saved state from which runs on this image start, unless they boot.
+    /// Returns the saved state from which runs on this image start, or `None` if they boot.
     fn state(&self, image: &Image, runs: &Runs) -> anyhow::Result<Option<State>> {
         // If CPUs run in turns, the first turns after a restore depend on the host.
         if self.machine.cpus > 1 {
@@ -369,7 +369,7 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// Returns the region to profile.
+    /// Returns the region to profile, or `None` if nothing is profiled.
     fn profiled(&self) -> Option<u16> {
         match self.plan.measure {
             Measure::Nothing | Measure::Events => None,
@@ -444,7 +444,7 @@ impl<'a> Laboratory<'a> {
         Ok(Some((profile, names.source.names())))
     }
 
-    /// Returns whether debug information is needed, and whether for lines too.
+    /// Returns `None` if no debug information is needed; otherwise whether source lines are needed, too.
     fn by_source(&self) -> Option<bool> {
         match self.plan.measure {
             Measure::Functions { detail, .. } => match detail {

@@ -16,7 +16,7 @@ use crate::qemu::runs::Runs;
 
 /// A plan that is ready to run.
 pub enum Ready<'a> {
-    /// On Memwright's kernel, which counts.
+    /// On Memwright's kernel, which counts itself.
     Own(Box<Run<'a>>, &'a Input),
     /// On a kernel image.
     Image(Box<Laboratory<'a>>, &'a Image),

@@ -31,11 +31,10 @@ const MODULES: [&str; 6] = [
     "drivers/block/zram/zram",
 ];
 
-/// Stores an image under a name. An image that is not as described is a usage error; if it cannot be fetched or stored,
-/// the environment lacks something.
+/// Stores an image under a name.
 ///
 /// # Errors
-/// Usage; apt, the cache.
+/// A usage error if the image is not as described; an environment error if it cannot be fetched or stored.
 pub fn add(text: &str, debug: Option<&Option<PathBuf>>) -> Result<Kept, Failure> {
     let work = work_folder().map_err(Failure::Environment)?;
     let fresh = work.path().join("kernel");
@@ -148,7 +147,7 @@ fn keep_image(root: &Path, fresh: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the further packages over which the first stanza's image is split, if it is.
+/// Returns the further packages if the image of the first stanza is split over several.
 fn parts(shown: &str) -> Vec<String> {
     let depends = shown
         .lines()

@@ -36,14 +36,14 @@ pub struct Guest {
     pub profile: Option<u16>,
 }
 
-/// How a guest starts, and what happens at the last point that does not depend on the program.
+/// How a guest starts, and what happens at the save point: the last point that does not depend on the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start<'a> {
-    /// It boots, and continues.
+    /// It boots, and continues past the save point.
     Boot,
-    /// It boots, and stops there; QEMU connects its monitor to this socket.
+    /// It boots, and stops at the save point; QEMU connects its monitor to this socket.
     Stop { monitor: &'a Path },
-    /// It continues from there with a saved state, which it receives through its monitor.
+    /// It starts at the save point with a saved state, which QEMU receives through the monitor on this socket.
     Saved { monitor: &'a Path },
 }
 

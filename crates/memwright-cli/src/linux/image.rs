@@ -18,8 +18,8 @@ impl fmt::Display for NotBootable {
 
 impl std::error::Error for NotBootable {}
 
-/// Returns whether an image is absent or cannot boot, as after a failed build; other errors of opening one are not
-/// caused by the build.
+/// Returns whether an error of opening an image means that the image is absent or cannot boot, for example after a
+/// failed build. The build does not cause other errors.
 pub fn is_absent_or_broken(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     kind == Some(io::ErrorKind::NotFound) || error.is::<NotBootable>()

@@ -11,7 +11,7 @@ pub enum NoResult {
     Panicked(String),
     /// QEMU printed this and the kernel nothing: QEMU failed before the kernel ran.
     QemuFailed(String),
-    /// The kernel ended without a panic, after this last line.
+    /// The kernel stopped without a panic, after this last line.
     Ended(String),
     /// Neither QEMU nor the kernel printed anything.
     Silent,

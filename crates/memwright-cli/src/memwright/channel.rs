@@ -127,7 +127,7 @@ mod tests {
         window
     }
 
-    /// Returns a stream in pieces of one size.
+    /// A stream that is read in pieces of one size.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {

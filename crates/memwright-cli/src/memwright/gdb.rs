@@ -13,7 +13,7 @@ pub const USUAL_PORT: u16 = 1234;
 /// Returns a port of this machine that is free now, the default port if possible.
 ///
 /// # Errors
-/// If there is none.
+/// If no port is free.
 pub fn free_port() -> anyhow::Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", USUAL_PORT))
         .or_else(|_| TcpListener::bind(("127.0.0.1", 0)))

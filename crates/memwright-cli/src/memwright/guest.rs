@@ -121,7 +121,8 @@ impl OwnGuest<'_> {
 /// Returns how the program ended.
 ///
 /// # Errors
-/// If the guest did not report it, with QEMU's messages in `errors`; or if it had no memory to start.
+/// If the guest did not report it, with QEMU's messages in `errors`; or if the guest had too little memory to start the
+/// program.
 fn outcome(report: &Report, errors: &str) -> anyhow::Result<Outcome> {
     match &report.outcome {
         Some((Outcome::NotStarted(NO_ROOM), text)) => {

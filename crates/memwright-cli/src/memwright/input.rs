@@ -1,8 +1,8 @@
 //! Answers the guest's requests for input from the command's own standard input.
 //!
-//! The guest stands still until the answer has arrived, so it cannot notice how long that takes. From a pipe or file,
-//! the answer is as long as requested, unless the input ends first: the same bytes in the same pieces on every run.
-//! From a terminal it is a line, like a read of the terminal itself; the run then does not repeat. After Ctrl-C a
+//! The guest stops until the answer has arrived, so it cannot notice how long that takes. From a pipe or file, the
+//! answer is as long as requested, unless the input ends first: every run receives the same bytes in the same pieces.
+//! From a terminal the answer is a line, like a read of the terminal itself; such a run does not repeat. After Ctrl-C a
 //! pending request is withdrawn, so that the guest can continue and PROGRAM gets its signal.
 
 use std::io::{self, IsTerminal, Read, Write};
@@ -51,7 +51,7 @@ impl InputServer {
         let told = live.clone();
         let given = Arc::new(Mutex::new(Sha256::new()));
         let hash = given.clone();
-        // The thread may block in a read when the run ends; the exit of the process ends it.
+        // The thread can still be blocked in a read when the run ends; the exit of the process then ends the thread.
         thread::spawn(move || {
             let is_descriptor = matches!(source, Source::Descriptor);
             let (taken, ended) = match source {
@@ -88,14 +88,14 @@ impl InputServer {
 
     /// Sends a request for at most `wanted` bytes.
     pub fn request(&self, wanted: u32) {
-        // The server ends before its requests do only if QEMU has exited.
+        // Sending fails only if the server has ended, and then QEMU has exited.
         let _ = self.requests.send(wanted.min(INPUT_AREA as u32));
     }
 
     /// Returns a function that withdraws a pending request; it does not affect later requests.
     pub fn withdrawer(&self) -> impl Fn() + Send + use<> {
         let waker = self.waker.clone();
-        // The other end is closed only with the server.
+        // The write fails only if the server has ended and closed the other end.
         move || drop((&*waker).write_all(&[0]))
     }
 
@@ -127,7 +127,7 @@ impl Server {
         loop {
             if self.taken.len() >= wanted || self.ended || terminal && !self.taken.is_empty() {
                 let rest = self.taken.split_off(self.taken.len().min(wanted));
-                // After an end that was typed at a terminal, more input may follow.
+                // After an end of input that was typed at a terminal, more input can follow.
                 self.ended &= !terminal;
                 return Some(std::mem::replace(&mut self.taken, rest));
             }
@@ -136,7 +136,7 @@ impl Server {
             }
             let start = self.taken.len();
             self.taken.resize(wanted, 0);
-            // Not `io::stdin()`, which reads ahead: input that PROGRAM does not read is left to the next reader.
+            // `io::stdin()` would read ahead: input that PROGRAM does not read is left to the next reader.
             let got = rustix::io::retry_on_intr(|| {
                 rustix::io::read(rustix::stdio::stdin(), &mut self.taken[start..])
             });
@@ -163,7 +163,7 @@ impl Server {
     }
 }
 
-/// Sends an answer, or that there will be none.
+/// Writes an answer into the window and sends its length, or sends that the request was withdrawn.
 fn send(
     socket: &Path,
     connection: &mut Option<UnixStream>,

@@ -28,7 +28,7 @@ pub fn path() -> PathBuf {
 /// Returns the image to boot: `MEMWRIGHT_KERNEL`, or the embedded one.
 ///
 /// # Errors
-/// If the file cannot be read, or there is neither.
+/// If the file cannot be read, or no image is named or embedded.
 pub fn image() -> anyhow::Result<Cow<'static, [u8]>> {
     if let Some(path) = named() {
         let data = host_file::read(Path::new(&path), LARGEST_IMAGE)

@@ -44,7 +44,7 @@ pub struct Run<'a> {
     prepared: Prepared,
 }
 
-/// What may end a run early.
+/// What can end a run early.
 pub enum Attendance<'a> {
     /// A single run: the first SIGINT is passed to PROGRAM, and when `--timeout` expires the guest prints backtraces of
     /// its CPUs.
@@ -67,7 +67,7 @@ pub struct Wiring<'a> {
 
 /// The result of a run.
 pub struct Finished {
-    /// The account. That of a guest that did not report how it ended may have no rows.
+    /// The account. That of a guest that did not report how it ended can have no rows.
     pub document: Document,
     /// The guest's output and result.
     pub report: Report,
@@ -98,7 +98,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Returns the files of the guest: none of them may be overwritten.
+    /// Returns the files of the guest: the command must not overwrite them.
     pub fn taken(&self) -> Taken {
         self.prepared.taken()
     }
@@ -111,7 +111,7 @@ impl<'a> Run<'a> {
     /// Finds QEMU, and checks that it can run this guest.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no such QEMU.
     pub fn check_qemu(&self) -> anyhow::Result<(OsString, Version)> {
         let patience = bounded::patience(self.plan.care.timeout);
         let qemu = version::program(&self.machine, patience)?;
@@ -157,7 +157,8 @@ impl<'a> Run<'a> {
             let path = folder.kept(name);
             path.map_or(Ok(()), |path| wiring.taken.check(&path))?;
         }
-        // Querying QEMU's version takes as long as packing, and hashing as long as a short run: do both in parallel.
+        // Querying QEMU's version takes as long as packing, and hashing takes as long as a short run: the version is
+        // queried in parallel.
         let (packed, checked) = thread::scope(|scope| {
             let checking = scope.spawn(|| self.check_qemu());
             (self.pack(folder.places(), &image), checking.join())

@@ -47,7 +47,7 @@ impl Symbols {
             .partition_point(|function| function.start <= address);
         let function = &self.functions[after.checked_sub(1)?];
         let offset = address - function.start;
-        // A return address may be directly after a function that ends in a call.
+        // A return address can be directly after a function that ends in a call.
         (offset <= function.size)
             .then(|| format!("{:#}+{offset:#x}", rustc_demangle::demangle(&function.name)))
     }

@@ -121,13 +121,14 @@ impl State {
             return;
         };
         if guest.process.was_cut().is_some() {
-            // The command was already ended, but is blocked because its output is not read. QEMU exits with it.
+            // The run was already ended, but the command is blocked because its output is not read. QEMU exits with the
+            // command.
             exit(signal_code(signal).into());
         }
         let first = !std::mem::replace(&mut self.forwarded, true);
         if signal == SIGINT && first {
             guest.connection = interrupt_program(&guest.control);
-            // The control byte must arrive first; a guest that waits for input stands still until the request is
+            // The control byte must arrive first, because a guest that waits for input is stopped until the request is
             // withdrawn.
             thread::sleep(CONTROL_ARRIVES);
             (guest.withdraw_input)();

@@ -84,7 +84,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("window");
         let mut window = Window::create(&path).unwrap();
-        // Just before the end, as after many payloads.
+        // The position is just before the end of the ring, as if many payloads had been written.
         let mut at = OUTPUT_RING - 3;
         window.at = at;
         for text in ["abc", "", "defgh", "i"] {

@@ -68,7 +68,7 @@ impl Key {
     }
 }
 
-/// The names of the options. All but `program` are options of the command too.
+/// The names of the options. All of them except `program` are also options of the command.
 pub const KEYS: [(&str, Key); 10] = [
     ("append", Key::Append),
     ("cpus", Key::Cpus),
@@ -81,7 +81,7 @@ pub const KEYS: [(&str, Key); 10] = [
     ("thp", Key::Thp),
     ("thp-size", Key::ThpSize),
 ];
-/// The key of a different program.
+/// The key that selects a different program.
 pub const PROGRAM: &str = "program";
 
 impl fmt::Display for Change {
@@ -142,7 +142,7 @@ impl Change {
     }
 }
 
-/// Returns the name of a column without NAME.
+/// Returns the name of a column to which the command line gives none.
 pub fn derived_name(image: &str, changes: &[Change]) -> String {
     let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
     format!("{image} {}", changes.join(" "))

@@ -1,8 +1,8 @@
-//! The counts of a guest from outside.
+//! The counts of a guest, taken from outside the guest.
 
 use serde::{Deserialize, Serialize};
 
-/// Counts up to some point in time, or between two.
+/// Counts up to some point in time, or between two points.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Page faults in user mode.
@@ -12,7 +12,7 @@ pub struct Counts {
     /// Loads of CR3 with its current value, which flush everything. Absent if the loading CPU is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_flushes: Option<u64>,
-    /// Loads of CR3 with another value; absent in the same case.
+    /// Loads of CR3 with another value. Absent if the loading CPU is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switches: Option<u64>,
     /// CR4 writes: a change of its global bit flushes everything. Absent without the plugin.
@@ -42,8 +42,8 @@ pub struct Instructions {
     /// Those in the upper half, outside interrupts if these are counted.
     pub kernel: u64,
     /// Those in the upper half from the first instruction of an interrupt's handler to the return from it, including
-    /// kernel threads that run before the return; if another program runs before the return, up to the switch to it.
-    /// Absent if the handlers are not known.
+    /// kernel threads that run before the return. If another program runs before the return, the interrupt ends at the
+    /// switch to that program. Absent if the handlers are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<u64>,
 }
@@ -102,12 +102,12 @@ impl Counts {
         }
     }
 
-    /// Returns the counts from `before` to this.
+    /// Returns the counts from `before` to these.
     pub fn since(self, before: Self) -> Self {
         self.by(before, |now, before| now - before)
     }
 
-    /// Returns the sum of both.
+    /// Returns the sum of these counts and `other`.
     pub fn plus(self, other: Self) -> Self {
         self.by(other, |one, other| one + other)
     }
@@ -193,7 +193,7 @@ impl Counts {
 
 /// The number of rows.
 pub const ROWS: usize = 20;
-/// Group and title of each.
+/// The group and the title of each row.
 const TITLES: [(&str, &str); ROWS] = [
     (FAULTS, "user, not present, read"),
     (FAULTS, "user, not present, write"),

@@ -20,7 +20,7 @@ pub struct Image {
     pub name: String,
     /// Its path.
     pub path: PathBuf,
-    /// SHA-256 of it.
+    /// SHA-256 of the image.
     pub sha256: String,
     /// SHA-256 of its configuration, if known.
     pub config_sha256: Option<String>,

@@ -107,7 +107,7 @@ pub struct Qemu {
     pub sha256: String,
 }
 
-/// Properties that may differ on another machine.
+/// Properties that can differ on another machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Host {
     /// The path of the image.

@@ -68,8 +68,8 @@ impl Apic {
 }
 
 impl Machine {
-    /// Returns the machine of a guest. Without a policy it has an x2APIC exactly if it needs a QEMU that supports one
-    /// anyway, so that the machine does not depend on the installed QEMU.
+    /// Returns the machine of a guest. Without a policy it has an x2APIC if and only if it needs a QEMU
+    /// that supports one anyway, so that the machine does not depend on the installed QEMU.
     pub fn of(setup: &Setup, clock: Clock) -> Self {
         let chosen = setup
             .policies
@@ -109,7 +109,8 @@ impl Machine {
         }
     }
 
-    /// Returns why two runs of this machine may differ, if they may. QEMU's work for a disk can end a CPU's turn.
+    /// Returns why two runs of this machine can differ, or `None` if they cannot. With a disk, QEMU's own work can end
+    /// the turn of a CPU.
     pub fn not_repeatable(&self) -> Option<&'static str> {
         match (self.cpus, self.clock, self.disk) {
             (_, Clock::Host, _) => Some("parallel CPUs"),
@@ -118,8 +119,9 @@ impl Machine {
         }
     }
 
-    /// Returns what needs a newer QEMU than the oldest supported one, if anything does: earlier ones have no x2APIC
-    /// under TCG, and can starve one of several CPUs under the instruction clock.
+    /// Returns the property of this machine that needs a newer QEMU than the oldest supported one, or `None` if there
+    /// is none. Older versions have no x2APIC under TCG, and can starve one of several CPUs under the instruction
+    /// clock.
     pub fn needs_newer(&self) -> Option<&'static str> {
         match (self.cpus, self.clock, self.apic) {
             (2.., Clock::Instructions, _) => Some("several CPUs without --parallel"),

@@ -41,9 +41,9 @@ pub struct Document {
     pub settings: Vec<String>,
     /// How PROGRAM ended.
     pub outcome: Option<Ending>,
-    /// Whether another run prints the same.
+    /// Whether another run gives the same account.
     pub repeatable: bool,
-    /// Why not.
+    /// Why the run is not repeatable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_repeatable: Option<Cow<'static, str>>,
     /// With several CPUs: the rows that another run repeats.

@@ -11,7 +11,7 @@ const MOST: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nodes {
     count: u8,
-    /// The memory and CPUs of each, unless they share evenly.
+    /// The memory and CPUs of each node, unless the nodes share them evenly.
     each: Option<[Node; MOST]>,
 }
 
@@ -44,7 +44,7 @@ impl Nodes {
         Self { count, each: None }
     }
 
-    /// Returns whether there is one node without explicit memory and CPUs.
+    /// Returns whether there is one node.
     pub fn is_single(&self) -> bool {
         self.count == 1
     }
@@ -72,7 +72,7 @@ impl Nodes {
             return each.to_vec();
         }
         let count = u64::from(self.count);
-        // In complete 2 MiB pages; the last node gets the remainder.
+        // Each node gets complete 2 MiB pages; the last node also gets the remainder.
         let part = (memory.mebibytes() / count) & !1;
         let first =
             |number: u8| (u16::from(cpus) * u16::from(number) / u16::from(self.count)) as u8;

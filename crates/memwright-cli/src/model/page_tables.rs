@@ -11,13 +11,13 @@ pub struct PageTables {
     pub small_writable: u64,
     /// Read-only 4 KiB pages.
     pub small_read_only: u64,
-    /// Those of both that are dirty, by the hardware's bit or by Linux's software bit.
+    /// 4 KiB pages, writable or read-only, that are dirty by the hardware's bit or by Linux's software bit.
     pub small_dirty: u64,
     /// Writable 2 MiB pages.
     pub large_writable: u64,
     /// Read-only 2 MiB pages.
     pub large_read_only: u64,
-    /// Those of both that are dirty.
+    /// 2 MiB pages, writable or read-only, that are dirty by either bit.
     pub large_dirty: u64,
     /// 1 GiB pages.
     pub giant: u64,
@@ -40,8 +40,8 @@ pub struct TableRow {
     pub of_program: bool,
 }
 
-/// The row of read-only pages. A kernel chooses how many pages of a file it maps around a fault, so the number before a
-/// region differs between kernels: of this row, the change between a region's marks is compared.
+/// The row of read-only pages. A kernel chooses how many pages of a file it maps around a fault, so the row differs
+/// between kernels already at a region's beginning. Comparisons therefore use its change between the region's marks.
 pub const SMALL_READ_ONLY: &str = "4 KiB, read-only";
 
 impl PageTables {

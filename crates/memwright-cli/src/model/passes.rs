@@ -18,8 +18,8 @@ pub struct Each {
     /// The minimum of each row.
     #[serde(rename = "min")]
     pub least: Counts,
-    /// The median of each row; for an even number of passes the lower of the two in the middle, which is the count of a
-    /// pass.
+    /// The median of each row; for an even number of passes the lower of the two in the middle, so that it is the count
+    /// of a pass.
     pub median: Counts,
     /// The maximum of each row.
     #[serde(rename = "max")]
@@ -56,7 +56,7 @@ struct Row {
     // Passes with the same value as the first.
     same: u64,
     others: BTreeMap<u64, u64>,
-    // Whether a pass did not measure it.
+    // Whether a pass did not measure the row.
     is_unmeasured: bool,
 }
 
@@ -139,7 +139,7 @@ mod tests {
             (&[][..], None),
             (&[7], None),
             (&[7, 7], Some([7, 7, 7, 7])),
-            // For an even number, the lower one.
+            // The median of an even number of values is the lower one.
             (&[1, 2], Some([1, 1, 1, 2])),
             (&[2, 1], Some([2, 1, 1, 2])),
             (&[9, 1, 4], Some([9, 1, 4, 9])),

@@ -47,7 +47,7 @@ pub struct OwnPlan {
 }
 
 impl OwnPlan {
-    /// Returns a run without a terminal, of which only the account is used.
+    /// Returns a run without a terminal, whose account is the only result.
     pub fn new(setup: Setup, care: Care) -> Self {
         Self {
             setup,
@@ -113,7 +113,7 @@ pub struct Terminals {
     pub stdout: bool,
     /// Standard error.
     pub stderr: bool,
-    /// Columns and rows, if one of them knows its size.
+    /// Columns and rows of the terminal, if one of the descriptors knows its size.
     pub size: Option<(u16, u16)>,
 }
 

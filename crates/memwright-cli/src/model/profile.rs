@@ -35,11 +35,11 @@ pub struct Profile {
 /// A source line in one function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
-    /// The function in whose source it is.
+    /// The function that contains the line in the source.
     pub function: String,
     /// The file, relative to the root of the source, and the line number.
     pub place: String,
-    /// Instructions that were executed for it.
+    /// Instructions that were executed for this line.
     pub instructions: u64,
 }
 

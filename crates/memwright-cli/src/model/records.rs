@@ -29,12 +29,12 @@ pub enum Found {
         #[serde(serialize_with = "plain")]
         value: f64,
     },
-    /// Several values. Those of a ratio are ratios of the same statistics.
+    /// Several values. For a ratio of two series, each statistic is the ratio of that statistic of both.
     Series {
         /// The minimum.
         #[serde(serialize_with = "plain")]
         minimum: f64,
-        /// The median; for a long series, that of values evenly spaced in it.
+        /// The median; for a long series, the median of values that are evenly spaced in the series.
         #[serde(serialize_with = "plain")]
         median: f64,
         /// The arithmetic mean.
@@ -47,7 +47,7 @@ pub enum Found {
 }
 
 impl Found {
-    /// Returns the statistics of it that tables show.
+    /// Returns the statistics that tables contain.
     pub fn statistics(&self) -> &'static [Statistic] {
         match self {
             Self::Value { .. } => &[Statistic::Value],
@@ -55,7 +55,7 @@ impl Found {
         }
     }
 
-    /// Returns one of them.
+    /// Returns a statistic, or `None` if the result does not have it.
     pub fn get(&self, wanted: Statistic) -> Option<f64> {
         match (*self, wanted) {
             (Self::Value { value }, Statistic::Value) => Some(value),

@@ -43,7 +43,7 @@ impl Region {
 pub struct Marks {
     /// The number of passes.
     pub passes: u64,
-    /// Begin marks while the region was open: it is counted from the last of them.
+    /// Begin marks while the region was open: the pass is counted from the last of them.
     #[serde(default)]
     pub begun_again: u64,
     /// End marks while the region was not open: nothing is counted.

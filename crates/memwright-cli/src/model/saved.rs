@@ -19,7 +19,7 @@ pub enum Saved {
     Kernel(Box<Document>),
 }
 
-/// The hashes of a program's output; absent if the document does not record them.
+/// The hashes of a program's standard output and standard error; absent if the document does not record them.
 pub type Printed<'a> = (Option<&'a str>, Option<&'a str>);
 
 impl Saved {
@@ -39,7 +39,7 @@ impl Saved {
         Err(anyhow!("not an account written by memwright run --json"))
     }
 
-    /// Returns whether another run was the same; `None` if that was not checked.
+    /// Returns whether another run gives the same counts; `None` if that was not checked.
     pub fn repeats(&self) -> Option<bool> {
         match self {
             Self::Memwright(document) => Some(document.repeatable),

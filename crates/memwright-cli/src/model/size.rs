@@ -8,7 +8,7 @@ pub struct MemorySize(u64);
 
 /// The minimum with which the kernel boots.
 pub const LEAST: u64 = 16 << 20;
-/// The maximum: frames are numbered with 32 bits, and QEMU's low memory map is simple below this.
+/// The maximum: frames are numbered with 32 bits, and QEMU's low memory map is simple below this size.
 pub const MOST: u64 = 1 << 40;
 
 impl MemorySize {
@@ -33,7 +33,7 @@ impl MemorySize {
         Self(5 << 30)
     }
 
-    /// Returns the memory of a guest of a bench for a program that needs more than this.
+    /// Returns the memory of a guest of a bench for a program that uses more memory than the guest has.
     pub const fn of_small_bench() -> Self {
         Self(128 << 20)
     }

@@ -11,7 +11,8 @@ pub enum Statistic {
     Median,
     /// The arithmetic mean.
     Mean,
-    /// Of the passes of a region; their sum is a row without a statistic, of the same group and title.
+    /// A statistic of a region's passes. The sum of the passes is a row without a statistic, of the same group and
+    /// title.
     Pass(Pass),
 }
 

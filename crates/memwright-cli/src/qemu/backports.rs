@@ -1,6 +1,6 @@
 //! A newer QEMU from Debian's backports, unpacked into a private cache.
 //!
-//! Debian 12 has QEMU 7.2, under which one of several CPUs may starve under the instruction clock. Its backports
+//! Debian 12 has QEMU 7.2, under which one of several CPUs can starve under the instruction clock. Its backports
 //! contain a later QEMU that uses the same installed libraries. The packages are unpacked and never installed: nothing
 //! outside the cache folder changes, and no permission beyond reading the archive is needed. A run that needs the later
 //! QEMU fetches it automatically.
@@ -62,7 +62,7 @@ pub fn obtain() -> anyhow::Result<PathBuf> {
         return Ok(starter);
     }
     fs::create_dir_all(&cache).with_context(|| format!("cannot create {}", cache.display()))?;
-    // Another command may unpack at the same time: each works in a private folder, and the first to finish renames it.
+    // Another command can unpack at the same time: each works in a private folder, and the first to finish renames it.
     let work = PrivateFolder::within(&cache)
         .with_context(|| format!("cannot write to {}", cache.display()))?;
     let fresh = work.path().join("fresh");

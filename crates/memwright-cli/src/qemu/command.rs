@@ -15,7 +15,7 @@ const MACHINE: &str = "pc-i440fx-7.2";
 /// instead of dropping a feature. ERMS is off: TCG counts each byte of `rep stosb`.
 const CPU_WITH_XAPIC: &str = "Haswell-v4,-pcid,-x2apic,-tsc-deadline,-invpcid,-spec-ctrl,-erms,\
     +smap,+pku,+pdpe1gb,+umip,+adx,+clflushopt,+clwb,+xgetbv1,enforce";
-/// The same with an x2APIC, which later versions support.
+/// Like `CPU_WITH_XAPIC`, but with an x2APIC, which TCG supports in later QEMU versions.
 const CPU_WITH_X2APIC: &str = "Haswell-v4,-pcid,+x2apic,-tsc-deadline,-invpcid,-spec-ctrl,-erms,\
     +smap,+pku,+pdpe1gb,+umip,+adx,+clflushopt,+clwb,+xgetbv1,enforce";
 /// The guest time of [`crate::guestfs::initrd::EPOCH`].

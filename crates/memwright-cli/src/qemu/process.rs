@@ -1,4 +1,4 @@
-//! The running QEMU: one owner waits for it, and any thread may end it with a reason.
+//! The running QEMU: one owner waits for it, and any thread can end it with a reason.
 
 use std::io;
 use std::process::{Child, ExitStatus};
@@ -38,13 +38,13 @@ impl Process {
         hold(&self.cut).get_or_insert(cut);
     }
 
-    /// Kills the process for that reason.
+    /// Records the reason and kills the process.
     pub fn cut(&self, cut: Cut) {
         self.note(cut);
         self.kill();
     }
 
-    /// Returns why it was killed, if it was.
+    /// Returns why the run was cut short, if it was.
     pub fn was_cut(&self) -> Option<Cut> {
         *hold(&self.cut)
     }
@@ -55,7 +55,7 @@ impl Process {
         let _ = hold(&self.child).kill();
     }
 
-    /// Waits for the process to exit. Its output has ended before, so this takes no time.
+    /// Waits for the process to exit. Its output must have ended: the lock is held while waiting.
     ///
     /// # Errors
     /// Errors of waiting.

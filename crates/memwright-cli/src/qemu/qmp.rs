@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// How long QEMU may take to answer while a guest runs.
+/// The time limit for an answer of QEMU while a guest runs.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Why a command failed.

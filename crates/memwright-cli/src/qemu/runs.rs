@@ -12,7 +12,7 @@ use crate::host::signals;
 use crate::model::failure::{Failure, TIMEOUT, signal_code};
 use crate::qemu::process::{Cut, Process};
 
-/// The state of what can end the guests.
+/// The guests, and why they were ended, if they were.
 #[derive(Debug, Default)]
 struct Shared {
     cut: Option<Cut>,
@@ -60,7 +60,7 @@ impl Runs {
         })
     }
 
-    /// Adds a guest; one that is added too late is ended at once.
+    /// Adds a guest. A guest that is added after the others were ended is ended at once.
     pub fn add(&self, process: &Arc<Process>) {
         let mut shared = hold(&self.shared);
         if let Some(cut) = shared.cut {
@@ -71,7 +71,7 @@ impl Runs {
 
     /// Restarts the time limit, for the guests of the next run.
     pub fn renew(&self) {
-        // The thread ends before this value only when the time has expired.
+        // Sending fails only if the time has expired: the thread has then ended.
         let _ = self.time.send(());
     }
 

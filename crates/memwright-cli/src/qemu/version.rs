@@ -128,7 +128,7 @@ pub fn takes_plugins(program: &OsString) -> bool {
     })
 }
 
-/// Queries a QEMU's version, and checks that it supports this machine. It may take `limit` to answer, and at most
+/// Queries a QEMU's version, and checks that it supports this machine. The query is limited to `limit`, and to
 /// [`bounded::PATIENCE`].
 ///
 /// # Errors

@@ -15,7 +15,7 @@ const COUNT_WIDTH: usize = 24;
 /// Marks a count that repeats, if not all counts do.
 const REPEATS: char = '=';
 
-/// Returns whether styles may be used: standard error is a terminal, and `NO_COLOR` is not set.
+/// Returns whether the output is styled: standard error must be a terminal, and `NO_COLOR` must not be set.
 pub fn styled() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

@@ -182,7 +182,7 @@ mod tests {
     fn statistics_are_drawn_like_counts() {
         let rows = with_figures().sections.remove(0).rows;
         let chart = drawn(&rows[1..2], &["memwright", "linux"]);
-        // 540 of 1,001.
+        // The first bar is 540/1,001 of the longest.
         assert_eq!(lengths(&chart), ["113.3", "210.0"]);
         assert!(chart.contains(">1,001</text>"));
     }

@@ -137,7 +137,7 @@ fn head(page: &mut String, headings: &[String], words: usize) {
     page.push_str("</tr>\n");
 }
 
-/// Adds the cells of a row. Each names its column, for screens that are too narrow for the head.
+/// Adds the cells of a row. Each cell names its column, for screens that are too narrow for the table head.
 fn cells(page: &mut String, headings: &[String], words: usize, texts: &[String]) {
     for (index, (text, heading)) in texts.iter().zip(headings).enumerate() {
         let word = word(index, words);

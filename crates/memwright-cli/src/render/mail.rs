@@ -167,7 +167,8 @@ fn wrapped(indent: &str, text: &str) -> String {
 }
 
 /// Wraps a shell command to [`WIDTH`], with a backslash at the end of each line but the last. A word that is longer
-/// than a line is broken inside, which a shell joins again; a word with quotes cannot be, and stays complete.
+/// than a line is split by a backslash, and the shell joins its parts. A word with quotes cannot be split in this way,
+/// and stays complete.
 fn command_lines(command: &str) -> String {
     let most = WIDTH - " \\".len();
     let mut lines: Vec<String> = Vec::new();

@@ -106,7 +106,7 @@ impl Sheet {
         changed.into_iter().map(|(_, changed)| changed).collect()
     }
 
-    /// Returns one line with the number of rows that changed, of all rows, and of those that could not be compared.
+    /// Returns one line with the number of rows that changed, of all rows, and of rows that could not be compared.
     pub fn change_summary(&self) -> String {
         let rows = || self.unranked().flat_map(|section| &section.rows);
         let changed = match (self.changed().len(), rows().count()) {

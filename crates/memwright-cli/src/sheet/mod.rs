@@ -56,7 +56,7 @@ pub struct Row {
     pub title: String,
     /// The unit of its values.
     pub unit: String,
-    /// The statistic that it is, if it is one.
+    /// The statistic that its values are; `None` if they are not statistics.
     pub statistic: Option<Statistic>,
     /// Whether it counts work of the program, not of the kernel: if it differs, the columns did not do the same work.
     pub is_state: bool,
@@ -88,7 +88,7 @@ impl Row {
         }
     }
 
-    /// Returns the pass statistic of a region that it is, if it is one.
+    /// Returns the statistic of a region's passes that the row is, or `None` if it is none.
     pub fn pass(&self) -> Option<Pass> {
         match self.statistic {
             Some(Statistic::Pass(pass)) => Some(pass),
@@ -147,7 +147,7 @@ impl Sheet {
         rows.any(|row| row.statistic.is_some_and(Statistic::has_column))
     }
 
-    /// Returns how many of [`Sheet::headings`] are of text columns.
+    /// Returns how many of the first [`Sheet::headings`] are of columns with text: unit and statistic, or none.
     pub fn words(&self) -> usize {
         if self.has_statistics() { 2 } else { 0 }
     }

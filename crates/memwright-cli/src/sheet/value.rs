@@ -122,7 +122,7 @@ impl Share {
         }
     }
 
-    /// Compares two shares; those of counts are compared exactly.
+    /// Compares two shares; two shares of counts are compared exactly.
     pub fn order(self, other: Self) -> Ordering {
         match (self, other) {
             (
@@ -143,7 +143,8 @@ impl Share {
     }
 }
 
-/// Formats a signed percentage: one decimal, or two significant digits of a small one. From zero there is none.
+/// Formats a signed percentage with one decimal, or with two significant digits if it is less than 0.1 %. A change from
+/// 0 is formatted as "from 0".
 pub fn percent_text(difference: &Difference, first: Value) -> String {
     let share = difference.share(first);
     let percent = match share {
@@ -154,7 +155,7 @@ pub fn percent_text(difference: &Difference, first: Value) -> String {
     if percent >= 0.1 {
         return format!("{sign}{percent:.1} %");
     }
-    // The position of the first nonzero digit after the point.
+    // Two significant digits: one decimal beyond the first nonzero one.
     let digits = (-percent.log10()).ceil().clamp(1.0, 20.0) as usize + 1;
     format!("{sign}{percent:.digits$} %")
 }
@@ -226,7 +227,7 @@ mod tests {
         for (one, other, expected) in [
             (share(0, 1), share(1, 100), Ordering::Greater),
             (share(2, 1), share(4, 2), Ordering::Equal),
-            // As floating-point numbers, both are 1.
+            // As floating-point numbers, both shares are 1.
             (
                 share(LARGE, 2 * LARGE + 1),
                 share(LARGE, 2 * LARGE),

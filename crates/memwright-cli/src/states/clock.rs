@@ -1,12 +1,13 @@
 //! The clocks in a saved machine.
 //!
-//! When the CPUs stop, QEMU may consider them idle, advance the clock to the next timer and run it
-//! (`icount_start_warp_timer` in its icount.c), or not: that depends on which of its threads runs first. The guest reports
-//! its clock just before it stops, which reveals the jump, and the saved clock is set to that value. The timer's interrupt
-//! stays pending, so that a guest that stopped without a jump, which is rarer, differs: it boots again.
+//! When the CPUs stop, QEMU sometimes considers them idle, advances the clock to the next timer and runs that timer
+//! (`icount_start_warp_timer` in its icount.c). Whether it does depends on which of its threads runs first. The guest
+//! reports its clock just before it stops, so the length of the jump is known, and the saved clock is set back by it.
+//! The interrupt of the timer stays pending. A guest that stopped without a jump, which is rarer, has no pending
+//! interrupt and therefore another state: it boots again.
 //!
-//! QEMU also saves how long it ran by the host's clock, which no guest sees that counts instructions. That is set to 0, so
-//! that two states of a guest are equal byte for byte.
+//! QEMU also saves how long it ran by the host's clock, which a guest under the instruction clock cannot observe. That
+//! time is set to 0, so that two states of a guest are equal byte for byte.
 
 use std::fmt;
 
@@ -17,8 +18,8 @@ const BEFORE_STOP: i64 = 20;
 /// instructions, and the instructions.
 const CLOCK: &[u8] = b"\x05\x0ctimer/icount\x00\x00\x00\x01";
 
-/// The beginning of the part of the stream that contains the host's clocks: the name preceded by its length, its instance
-/// and its version. Ticks, eight unused bytes and nanoseconds follow, eight bytes each.
+/// The beginning of the part of the stream that contains the host's clocks: the name preceded by its length, its
+/// instance and its version. Ticks, eight unused bytes and nanoseconds follow, eight bytes each.
 const HOST_CLOCKS: &[u8] = b"\x05timer\x00\x00\x00\x00\x00\x00\x00\x02";
 
 /// Why the clock cannot be read.
@@ -41,8 +42,8 @@ impl fmt::Display for ClockError {
 
 impl std::error::Error for ClockError {}
 
-/// Sets the clock to its value when the machine stopped, of which `time`, which the guest read just before, tells. Returns
-/// by how many nanoseconds the clock had jumped.
+/// Sets the saved clock to its value when the machine stopped, which is computed from `time`: the guest read it just
+/// before. Returns by how many nanoseconds QEMU had advanced the clock.
 ///
 /// # Errors
 /// The stream does not have the form that QEMU writes.
@@ -79,7 +80,7 @@ pub fn forget_host(stream: &mut [u8]) -> Result<(), ClockError> {
     Ok(())
 }
 
-/// Returns the place behind `beginning`, which occurs once.
+/// Returns the offset after `beginning`, which must occur exactly once.
 fn only_place_behind(beginning: &[u8], stream: &[u8]) -> Result<usize, ClockError> {
     let mut places = stream
         .windows(beginning.len())

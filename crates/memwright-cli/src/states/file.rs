@@ -63,7 +63,7 @@ pub struct State {
 }
 
 impl State {
-    /// Reads the devices, and checks the complete file.
+    /// Opens a saved machine: verifies the checksum of the complete file, and reads the device stream.
     ///
     /// # Errors
     /// I/O errors of reading; a damaged file.
@@ -170,7 +170,7 @@ impl<W: Write> Summing<W> {
     }
 }
 
-/// Writes a machine whose memory is in these files, and returns it opened for reading.
+/// Writes a machine whose memory is in these files, and returns the machine opened for reading.
 ///
 /// # Errors
 /// I/O errors of reading and writing.

@@ -21,7 +21,7 @@ use crate::qemu::runs::Runs;
 use crate::states::clock;
 use crate::states::monitor::Listener;
 
-/// The saved parts of a machine: its devices, and the wires with its memory.
+/// The saved parts of a machine: its devices, and the connections that hold its memory.
 pub type Taken = (Vec<u8>, Wires);
 
 /// Why there is no state.
@@ -39,12 +39,12 @@ impl From<anyhow::Error> for Unmade {
     }
 }
 
-/// How often a guest boots at most whose clock does not jump when it stops. On a machine on which so many in a row do not,
-/// none does.
+/// The maximum number of boots of a guest whose clock does not jump when it stops. On a machine on which it does not
+/// jump in this many boots in a row, it never does.
 const ATTEMPTS: u32 = 8;
 
-/// Boots the guest, which must not count anything, until its clock jumps when it stops: every state of a guest is then the
-/// same.
+/// Boots the guest until its clock jumps when it stops, at most `ATTEMPTS` times, so that every state of a guest is the
+/// same. The guest must not count anything.
 ///
 /// # Errors
 /// See [`Unmade`].
@@ -89,7 +89,7 @@ fn boot_once(guest: &Guest, runs: &Runs) -> Result<(Taken, u64), Unmade> {
         .map_err(|_| anyhow!("reading from QEMU panicked"))?
         .context("cannot read from QEMU")?;
     let status = process.wait().context("cannot wait for QEMU")?;
-    // A kernel that panics may stop the machine through the same device.
+    // A kernel that panics can stop the machine through the same device.
     let Some(time) = time_of(&said) else {
         // If saving failed, QEMU was killed here.
         let signal = status.signal().filter(|_| taken.is_ok());
@@ -124,7 +124,7 @@ fn take(listener: &Listener, stream: &Listener, output: &PipeReader) -> anyhow::
     stream.accept(output)?.read_to_end(&mut devices)?;
     finish(&mut monitor)?;
     match monitor.execute("quit", &json!({})) {
-        // QEMU may exit before it answers.
+        // QEMU can exit before it answers.
         Ok(_) | Err(QmpError::Io(_)) => Ok(devices),
         Err(error) => bail!(error),
     }

@@ -38,7 +38,7 @@ use crate::states::file::StateError;
 use crate::states::make::{Taken, Unmade, finish, prepare};
 pub use crate::states::monitor::Listener;
 
-/// A saved machine, from which several runs may start at the same time.
+/// A saved machine, from which several runs can start at the same time.
 #[derive(Debug)]
 pub struct State {
     saved: file::State,
@@ -53,8 +53,9 @@ pub fn folder() -> anyhow::Result<PathBuf> {
     Ok(cache::folder()?.join("states"))
 }
 
-/// Returns the state of a guest that counts nothing: the kept one, or that of a boot, which is then kept. With `cold`,
-/// it is that of a boot, and not kept. `None`, after a message, if QEMU cannot save it.
+/// Returns the state of a guest that counts nothing: the kept state or, if there is none, the state after a new boot,
+/// which is then kept. With `cold`, the guest always boots, and its state is not kept. If QEMU cannot save the state,
+/// prints a message and returns `None`.
 ///
 /// # Errors
 /// A guest that does not reach the point at which it is saved: one line that says what is known about it.
@@ -101,7 +102,7 @@ pub fn of(
     }
 }
 
-/// Keeps a state in its place; without a place or enough space, in memory as long as the command lives.
+/// Keeps a state at `place`. Without a place or enough space, the state is kept in memory while the command runs.
 fn keep(name: &str, place: Option<&Place>, taken: &Taken) -> anyhow::Result<State> {
     if let Some(place) = place {
         match place.keep(taken) {
@@ -164,7 +165,7 @@ impl Place {
     /// Writes a state, and gives it its name when it is complete.
     fn keep(&self, (devices, wires): &Taken) -> anyhow::Result<State> {
         let context = || format!("cannot write {}", self.path.display());
-        // Another command may write the same state: each works in a private folder, and the last rename wins.
+        // Another command can write the same state: each works in a private folder, and the last rename wins.
         let work = PrivateFolder::within(&self.folder).with_context(context)?;
         let fresh = work.path().join("state");
         let mut options = File::options();
@@ -213,7 +214,7 @@ impl State {
         Ok(())
     }
 
-    /// Prints once that a run could not start from it.
+    /// Prints once that a run could not start from this state.
     pub fn say_unusable(&self, error: &anyhow::Error) {
         self.told.call_once(|| {
             say(&format!(

@@ -36,7 +36,7 @@ impl Listener {
     pub fn accept(&self, output: &PipeReader) -> io::Result<UnixStream> {
         let mut events = [
             PollFd::new(&self.listener, PollFlags::IN),
-            // Only its end is reported, not available data.
+            // For the pipe, only its end is reported, not available data.
             PollFd::new(output, PollFlags::empty()),
         ];
         retry_on_intr(|| poll(&mut events, None))?;

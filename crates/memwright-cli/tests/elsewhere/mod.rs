@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 /// The user `nobody` of every Debian.
 const NOBODY: &str = "65534";
 
-/// Returns the command as it is started there; `room` is a private folder.
+/// Returns the command as the simulated machine starts it; `room` is a private folder.
 pub fn command(room: &Path) -> Command {
     let open = |path: &Path| {
         fs::create_dir_all(path).unwrap();

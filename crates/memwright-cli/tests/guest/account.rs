@@ -1,9 +1,9 @@
-//! The account of a run as JSON and as text.
+//! Tests of the account of a run, as JSON and as text.
 
 use crate::support::{ends, run};
 use libtest_mimic::Trial;
 
-/// Every test of this file.
+/// Returns every test of this file.
 pub fn trials() -> Vec<Trial> {
     crate::trials![
         the_document_holds_what_the_guest_counted,

@@ -1,4 +1,4 @@
-//! Unusual inputs, outputs and environments: each results in a message and an exit code, and none hangs.
+//! Tests of unusual inputs, outputs and environments: each results in a message and an exit code, and none hangs.
 
 use crate::support::{
     described, ends, first_line, has_ended, run, run_true, start, within, within_to,
@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Every test of this file.
+/// Returns every test of this file.
 pub fn trials() -> Vec<Trial> {
     crate::trials![
         no_input_is_a_pipe_or_a_device,
@@ -36,7 +36,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Any command but `run`.
+/// Returns a command with a subcommand other than `run`.
 fn memwright(words: &[&str]) -> Command {
     let mut command = run("hang");
     let mut other = Command::new(command.get_program());
@@ -356,7 +356,7 @@ fn appearing(file: &Path) -> String {
     }
 }
 
-/// Signals end a command and its guest, and no file is left.
+/// Asserts that signals end a command and its guest, and that no file is left.
 fn ends_by_signals(words: &[&str], host: &TempDir) {
     for (sent, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let (child, process) = hanging(words, host, "default");
@@ -413,7 +413,7 @@ fn surroundings_that_are_missing_are_named() {
     let file = host.path().join("file");
     fs::write(&file, "").unwrap();
     let file = file.to_str().unwrap();
-    // In a read-only folder, and without a home.
+    // The command starts in a read-only folder and without a home.
     let mut command = run_true("exited 0");
     let (code, _, stderr) = within(command.current_dir("/proc").env_remove("HOME"));
     assert_eq!(code, 0, "{stderr}");

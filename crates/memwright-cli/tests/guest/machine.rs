@@ -1,11 +1,11 @@
-//! CPUs and clock: which QEMU they need, and what the account reports about them.
+//! Tests of CPUs and clock: which QEMU they need, and what the account reports about them.
 
 use crate::support::{ends, run};
 use libtest_mimic::Trial;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-/// Every test of this file.
+/// Returns every test of this file.
 pub fn trials() -> Vec<Trial> {
     crate::trials![
         several_cpus_mark_what_repeats,
@@ -96,7 +96,7 @@ fn several_cpus_need_a_later_qemu() {
     }
 }
 
-/// A folder with a QEMU of this version and nothing else.
+/// Returns a folder with a QEMU of this version and nothing else.
 fn only_qemu(version: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("qemu-system-x86_64");

@@ -11,7 +11,7 @@ use crate::support::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Every test of this file.
+/// Returns every test of this file.
 pub fn trials() -> Vec<Trial> {
     crate::trials![
         output_passes_through_in_order,
@@ -147,7 +147,7 @@ fn what_the_program_leaves_is_not_read() {
 }
 
 fn a_large_input_and_output_pass_whole() {
-    // More than the window holds.
+    // Together, the answers are larger than the window.
     const ANSWERS: usize = 40;
     let input: Vec<u8> = (0..(ANSWERS * INPUT_AREA) as u32)
         .map(|index| b'a' + (index % 26) as u8)

@@ -1,13 +1,17 @@
 //! A stand-in for QEMU in tests: it accepts QEMU's arguments and plays a guest whose lines are in `STAND_IN`.
 //!
-//! One step per line, a word and its arguments: `stdout`, `stderr`, `log`, `account`, `trace`, `strace`, `panic TEXT`
-//! (frames, `
+//! Each line is one step, a word and its arguments:
 //!
-//! ` in them is a line's end), `exited N`, `killed N`, `not-started N TEXT` (a result frame), `raw
-//! HEX` (bytes outside any frame), `piecemeal` (from now on one byte per write), `ask
-//! N` (request input and print it), `control` (wait for a control byte), `nmi` (wait for the monitor's inject-nmi, then
-//! print a backtrace), `flood` (write standard output until it is closed), `pid FILE`, `hang`, `status N` (exit with
-//! that status).
+//! - `stdout`, `stderr`, `log`, `account`, `trace`, `strace`, `panic TEXT`: write a frame; `\n` ends a line;
+//! - `exited N`, `killed N`, `not-started N TEXT`: write a result frame;
+//! - `raw HEX`: write bytes outside any frame;
+//! - `piecemeal`: from now on write one byte at a time;
+//! - `ask N`: request input and print it;
+//! - `control`: wait for a control byte;
+//! - `nmi`: wait for the monitor's inject-nmi, then print a backtrace;
+//! - `flood`: write standard output until it is closed;
+//! - `status N`: exit with that status;
+//! - `pid FILE`, `hang`.
 
 use memwright_linux::channel::{INPUT_AREA, LONGEST_FRAME, OUTPUT_RING, PACE};
 use std::fs::File;

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Holds the lines that the stand-in plays.
+/// The environment variable with the lines that the stand-in plays.
 pub const GUEST_LINES: &str = "STAND_IN";
 
 /// Returns a run whose guest plays these steps.
@@ -55,7 +55,7 @@ pub fn ends(command: &mut Command) -> (i32, String, String) {
     described(command.output().expect("the command starts"))
 }
 
-/// Returns the same for a run that has ended.
+/// Returns the exit code, standard output and standard error of a run that has ended.
 pub fn described(output: Output) -> (i32, String, String) {
     let text = |bytes| String::from_utf8(bytes).expect("text");
     (

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{ends, first_line, interruptible, run, start};
 
-/// Every test of this file.
+/// Returns every test of this file.
 pub fn trials() -> Vec<Trial> {
     crate::trials![
         trace_lines_go_to_their_file,
@@ -32,7 +32,7 @@ fn trace_lines_go_to_their_file() {
 const EVENTS: &str = "trace {\"clock\":1500,\"event\":\"fork\",\"entries\":3}\\n\n\
                       trace {\"clock\":2001,\"event\":\"map\",\"rights\":\"r-x\",\"range\":[\"0x1000\",\"0x3000\"]}\\n\n";
 
-/// The names of a Chrome trace's events.
+/// Returns the names of a Chrome trace's events.
 fn names(text: &str) -> Vec<String> {
     let document: Value =
         serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
@@ -66,7 +66,7 @@ fn a_chrome_trace_is_whole_however_the_run_ends() {
         ("raw 05ff", 125),
         ("raw 7700000000", 125),
         ("trace {\"clock\":1}", 125),
-        // The time limit ends it.
+        // The time limit ends the run.
         ("nmi\nhang", 124),
     ] {
         let mut command = run(&format!("{EVENTS}{steps}"));

@@ -1,4 +1,5 @@
-//! `memwright bench`: repeatable figures of programs that measure themselves; and figures that cannot be measured.
+//! Tests of `memwright bench`: repeatable figures of programs that measure themselves, and figures that cannot be
+//! measured.
 
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
@@ -84,7 +85,8 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("protect-loop", 0, "4 KiB, whole mapping, without the write", "mprotect(RW)", 862.0),
     ("protect-loop", 0, "4 KiB, inside a mapping, with the write", "mprotect(R)", 1900.0),
     ("protect-loop", 0, "4 KiB, inside a mapping, with the write", "mprotect(RW)", 1900.0),
-    // With another CPU busy: 400 more than alone, and no interrupts except by the first of the two.
+    // With another CPU busy, a call takes 400 instructions more, and only the first of the two calls interrupts that
+    // CPU.
     ("protect-loop", 1, "4 KiB, whole mapping, with the write", "mprotect(R)", 1256.0),
     ("protect-loop", 1, "4 KiB, whole mapping, with the write", "mprotect(RW)", 1250.0),
     ("protect-loop", 1, "4 KiB, whole mapping, with the write", "CPUs interrupted", 1.0),
@@ -134,7 +136,7 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("wp-unpopulated", 0, "10240 MiB, huge pages, WP_UNPOPULATED", "arming", 3000.0),
     ("wp-unpopulated", 0, "10240 MiB, huge pages, no alignment, WP_UNPOPULATED", "arming", 12_000.0),
     ("wp-unpopulated", 0, "40960 MiB, sparse file, async", "arming", 3000.0),
-    // Sparsely filled tables cost by their contents.
+    // The cost of sparsely filled tables depends on their contents.
     ("wp-unpopulated", 0, "10240 MiB, DEFAULT", "un-protect", 400_000.0),
     ("wp-unpopulated", 0, "10240 MiB, DEFAULT", "munmap", 150_000.0),
     ("write-after-clear", 0, EVERY, "write after clear: faults", 0.0),
@@ -145,7 +147,7 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     ("async-scan", 0, "1 %, random", "scan and re-protect", 1_700_000.0),
     // A fifth of the cost on Linux.
     ("async-scan", 0, "1 %, random", "whole round", 1_794_000.0),
-    // 25.0 before elided flushes were counted one by one.
+    // The figure was 25.0 before elided flushes were counted one by one.
     ("async-scan", 0, "pages of 2 MiB", "arming, per page", 25.1),
     ("async-scan", 0, "pages of 2 MiB", "faults per 2 MiB page written", 1.0),
     ("async-scan", 0, "pages of 2 MiB", "written, per 2 MiB page written", 1.0),
@@ -156,16 +158,17 @@ const BUDGETS: &[(&str, usize, &str, &str, f64)] = &[
     // The cost depends on what is populated, not on what is mapped.
     ("snapshot-pause", 0, "1024 MiB mapped, 16 populated", "pause", 300_000.0),
     ("snapshot-pause", 0, "65536 MiB mapped, 16 populated", "pause", 300_000.0),
-    // Pages and holes alternate: still cheaper than Linux 6.12, as are the following.
+    // Pages and holes alternate. This figure and the following ones are still lower than those of Linux 6.12.
     ("live-snapshot", 0, "256 MiB, half of it touched", "pause", 6_000_000.0),
     ("incremental-checkpoint", 0, "64 MiB, soft-dirty", "asking what was written", 2_500_000.0),
     ("incremental-checkpoint", 0, "64 MiB, PAGEMAP_SCAN", "asking what was written", 600_000.0),
 ];
 
-/// For every case: the worst one counts.
+/// Stands for every case of a measure: the budget applies to the largest average.
 const EVERY: &str = "every case";
 
-/// Counts of instructions repeat, so they can have budgets: additions must stay off these paths.
+/// Checks the budgets of instruction counts. The counts repeat exactly, so a budget keeps additions off these
+/// paths.
 fn budgets() -> Result<(), Failed> {
     let mut names: Vec<&str> = BUDGETS.iter().map(|budget| budget.0).collect();
     names.dedup();
@@ -208,14 +211,14 @@ fn repeats() -> Result<(), Failed> {
         average(&document, "memwright", case, "mprotect")?,
         average(&document, "memwright", case, "faults")?,
     );
-    // 64 areas cannot be changed in fewer instructions than areas; an mprotect never faults.
+    // Changing 64 areas takes at least 64 instructions, and an mprotect never faults.
     if calls > 64.0 && faults == 0.0 {
         return Ok(());
     }
     Err(format!("{calls} instructions, {faults} faults").into())
 }
 
-/// The rule for write permission, and the cost of its absence: a fault for each page.
+/// Checks the rule for write permission, and that its absence costs a fault for each page.
 fn policies() -> Result<(), Failed> {
     let policy = ["--policy", "write-upgrade=off"];
     let document: Value =
@@ -244,8 +247,8 @@ fn policies() -> Result<(), Failed> {
     Err(format!("the second write costs {second}, the one after mprotect {third}").into())
 }
 
-/// After the child has exited, the parent's pages are exclusive again: at once if mprotect may decide so, else with a
-/// fault each.
+/// Checks that the parent's pages are exclusive again after the child has exited: mprotect restores write permission at
+/// once if the policy permits that, otherwise each page takes a fault.
 fn forks() -> Result<(), Failed> {
     let off = ["--policy", "write-upgrade=off"];
     let dirty = ["--policy", "write-upgrade=dirty"];
@@ -279,14 +282,14 @@ fn expect(run: &Value, column: &str, case: &str, measure: &str, wanted: f64) -> 
     Err(format!("{column}, {case}, {measure}: {found}, not {wanted}").into())
 }
 
-/// The runs of one experiment.
+/// Returns the runs of one experiment.
 fn runs_of(document: &Value) -> Result<&[Value], Failed> {
     let runs = document["experiments"][0]["runs"].as_array();
     Ok(runs.ok_or("no runs")?.as_slice())
 }
 
-/// A NUMA hint fault restores write permission, also for a page that is migrated or cannot be. Without the rule, a
-/// store after a load takes a fault of its own.
+/// Checks that a NUMA hint fault restores write permission, whether or not the page can be migrated. Without the rule,
+/// a store after a load takes a separate fault.
 fn hints() -> Result<(), Failed> {
     let off = "memwright write-upgrade=off";
     let policy = ["numa-hint", "--policy", "write-upgrade=off"];
@@ -297,14 +300,14 @@ fn hints() -> Result<(), Failed> {
         expect(run, "memwright", case, others, 0.0)?;
         let wanted = if case == "other" { pages } else { 0.0 };
         for column in ["memwright", off] {
-            // The program's stack and data may be on the other node too: a few pages.
+            // The program's stack and data can be on the other node too: a few pages.
             let migrated = average_of(run, column, case, "pages migrated")?;
             if !(wanted..wanted + 4.0).contains(&migrated) {
                 return Err(format!("{column}, {case}: {migrated} pages migrated").into());
             }
             let hints = average_of(run, column, case, "hint faults")?;
             let refused = average_of(run, column, case, "migrations refused")?;
-            // Memory on the right node gets hint entries rarely.
+            // Memory on the right node gets hint entries less often.
             let most = if case == "own" { 3.5 } else { 6.0 };
             let enough = (2.0 * pages..most * pages).contains(&hints);
             if !enough || (case == "full") != (refused >= pages) {
@@ -319,7 +322,7 @@ fn hints() -> Result<(), Failed> {
     Ok(())
 }
 
-/// At first half of the memory is on the wrong node, at the end none.
+/// Checks that half of the memory is on the wrong node at first, and none at the end.
 fn follows() -> Result<(), Failed> {
     let document: Value = serde_json::from_str(&json(&["autonuma"])?)?;
     for (run, case) in runs_of(&document)?.iter().zip(["numa01", "numa02"]) {
@@ -333,7 +336,7 @@ fn follows() -> Result<(), Failed> {
     Ok(())
 }
 
-/// All pages are merged in one round after the first scan; a write takes one fault.
+/// Checks that all pages are merged in one round after the first scan, and that a write takes one fault.
 fn merges() -> Result<(), Failed> {
     let document: Value = serde_json::from_str(&json(&["merge"])?)?;
     let run = &runs_of(&document)?[0];

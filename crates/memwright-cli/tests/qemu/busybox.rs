@@ -1,4 +1,4 @@
-//! Debian's static busybox: shells, pipes and applets, with the host's own output as the reference.
+//! Runs Debian's static busybox: shells, pipes and applets, with the host's own output as the reference.
 
 use crate::guest::Guest;
 use crate::prepare;
@@ -72,7 +72,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// The script gives the same output in the guest as on the host.
+/// Checks that the script gives the same output in the guest as on the host.
 fn same(script: &str) -> Result<(), Failed> {
     let reference = Command::new(prepare::busybox())
         .args(["sh", "-c", script])

@@ -1,4 +1,4 @@
-//! Exit codes, and the outcome of programs that misbehave.
+//! Tests of exit codes, and of the outcome of programs that misbehave.
 
 use crate::guest::Guest;
 use crate::prepare::program;
@@ -43,7 +43,8 @@ fn bad(words: &[&str]) -> Guest {
     Guest::new(program("musl-static", "bad"), words)
 }
 
-/// ENOMEM or the OOM kill of the largest process, with a message; never a hang.
+/// Checks that exhausted memory ends in ENOMEM or in the OOM kill of the largest process, with a message, and never in
+/// a hang.
 fn exhausted_memory() -> Result<(), Failed> {
     let ending = bad(&["exhaust"])
         .option("--memory", "64M")
@@ -56,7 +57,7 @@ fn exhausted_memory() -> Result<(), Failed> {
     ending.expect_line(&["memory"])
 }
 
-/// The time limit is in host time, so the run is not exactly repeatable.
+/// Checks the time limit. It is in host time, so the run is not exactly repeatable.
 fn timeout() -> Result<(), Failed> {
     let guest = Guest::shell("while :; do :; done").option("--timeout", "2");
     let ending = guest.run_once(std::path::Path::new(env!("CARGO_BIN_EXE_memwright")))?;
@@ -67,7 +68,7 @@ fn timeout() -> Result<(), Failed> {
     ending.expect_line(&["timeout"])
 }
 
-/// The run ends with PROGRAM; processes that are still alive are counted.
+/// Checks that the run ends with PROGRAM, and that processes that are still alive are counted.
 fn daemon() -> Result<(), Failed> {
     let ending = Guest::shell("(sleep 1000) & (sleep 1000) & echo started; exit 3").run()?;
     ending.expect_code(3)?;

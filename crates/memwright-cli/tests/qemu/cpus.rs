@@ -1,4 +1,4 @@
-//! Programs on several CPUs that run in turns by the instruction clock.
+//! Runs programs on several CPUs that run in turns by the instruction clock.
 
 use crate::guest::Guest;
 use crate::prepare::later_qemu;
@@ -57,7 +57,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// A reader of standard input sleeps until it arrives, while the other CPUs stand still: its bytes must wake that CPU.
+/// Checks that arriving input wakes the second CPU, on which the reader of standard input sleeps.
 fn input_for_the_second() -> Result<Completion, Failed> {
     if !later_qemu() {
         return Ok(Completion::ignored_with("no later QEMU"));

@@ -13,8 +13,8 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// The program terminates, and CPUs that waited long halted: if eight share fewer cores, the CPU they wait for does not
-/// always run.
+/// Checks that the program terminates, and that CPUs halted after a long wait: if eight CPUs share fewer cores, the CPU
+/// that they wait for is not always running.
 fn parallel_cpus_halt() -> Result<(), Failed> {
     let guest = boot("musl-static", &["crowd 300"]);
     let ending = guest.cpus(8).parallel().run()?;

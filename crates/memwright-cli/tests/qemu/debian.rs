@@ -1,4 +1,4 @@
-//! Dynamically linked programs of Debian, with the host's own output as the reference.
+//! Runs dynamically linked programs of Debian, with the host's own output as the reference.
 
 use crate::guest::Guest;
 use libtest_mimic::{Failed, Trial};

@@ -9,7 +9,7 @@ pub fn trials() -> Vec<Trial> {
     vec![Trial::test("errors::as_linux", as_linux)]
 }
 
-/// Every line that `errors.c` prints is Linux's, or has a reason in `errors.differs`.
+/// Checks that every line that `errors.c` prints is the same on Linux, or has a reason in `errors.differs`.
 fn as_linux() -> Result<(), Failed> {
     let read = |name: &str| fs::read_to_string(prepare::workspace().join("programs").join(name));
     let expected = expected(&read("errors.linux")?, &read("errors.differs")?)?;

@@ -1,4 +1,4 @@
-//! One run of `memwright run`, repeated and compared.
+//! Makes runs of `memwright run`, repeats each and compares the two.
 
 use crate::{prepare, tier};
 use libtest_mimic::Failed;
@@ -45,12 +45,12 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// The program's output as text.
+    /// Returns the program's output as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// The account.
+    /// Returns the account.
     pub fn account(&self) -> Result<Value, Failed> {
         let text = self.json.as_deref().unwrap_or_default();
         if text.is_empty() {
@@ -123,7 +123,7 @@ impl Ending {
 }
 
 impl Guest {
-    /// A run of a program with arguments.
+    /// Returns a run of a program with arguments.
     pub fn new(program: impl AsRef<OsStr>, arguments: &[&str]) -> Guest {
         let mut command = vec![program.as_ref().to_owned()];
         command.extend(arguments.iter().map(OsString::from));
@@ -138,18 +138,18 @@ impl Guest {
         }
     }
 
-    /// A command for busybox's shell.
+    /// Returns a run of a script in busybox's shell.
     pub fn shell(script: &str) -> Guest {
         Guest::new(prepare::busybox(), &["sh", "-c", script])
     }
 
-    /// One more argument of the program.
+    /// Adds an argument of the program.
     pub fn argument(mut self, word: &str) -> Guest {
         self.command.push(word.into());
         self
     }
 
-    /// An option of `memwright run` and its value.
+    /// Adds an option of `memwright run` and its value.
     pub fn option(mut self, name: &str, value: impl AsRef<OsStr>) -> Guest {
         self.options.push(name.into());
         self.options.push(value.as_ref().to_owned());
@@ -188,7 +188,7 @@ impl Guest {
         self
     }
 
-    /// Standard input from a file.
+    /// Sets standard input to a file.
     pub fn input_file(mut self, path: &Path) -> Guest {
         self.input = Input::File(path.to_owned());
         self
@@ -218,7 +218,7 @@ impl Guest {
         self
     }
 
-    /// The command, ready to start.
+    /// Returns the command, ready to start.
     pub fn command(&self, binary: &Path) -> Command {
         let mut command = Command::new(binary);
         command
@@ -306,7 +306,8 @@ impl Guest {
         self.run_beside(self)
     }
 
-    /// Makes this run and the run `other`, which must give the same; checks the audit, and returns the first run.
+    /// Makes this run and the run `other`, which must have the same result; checks the audit, and returns the first
+    /// run.
     ///
     /// # Errors
     /// The errors of `run`.
@@ -316,7 +317,7 @@ impl Guest {
         let trace = |run: usize| self.traced.then_some(traces[run].as_path());
         let (first, second) = (self.once(trace(0))?, other.once(trace(1))?);
         if let Some(difference) = self.difference(&first, &second) {
-            // The trace was not kept, or a run without one needs to be explained: run again.
+            // Runs without a trace are made again with one, to find the event that differs.
             if !self.traced {
                 self.once(Some(&traces[0]))?;
                 other.once(Some(&traces[1]))?;

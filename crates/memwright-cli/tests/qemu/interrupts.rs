@@ -1,4 +1,4 @@
-//! Ctrl-C, and readers that are closed.
+//! Tests of Ctrl-C, and of readers that close their end.
 
 use crate::guest::Guest;
 use libtest_mimic::{Failed, Trial};
@@ -95,7 +95,7 @@ fn twice() -> Result<(), Failed> {
     expect(child, 128 + 2)
 }
 
-/// Like `memwright run ... | head -1`.
+/// Checks a closed output, as in `memwright run ... | head -1`.
 fn closed_output() -> Result<(), Failed> {
     let (child, output) = start("echo ready; while :; do echo more; done")?;
     drop(output);

@@ -1,4 +1,4 @@
-//! The kernel's self-tests, and the reports of its failures.
+//! Tests of the kernel's self-tests, and of the reports of its failures.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{self, later_qemu};
@@ -54,7 +54,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A test of several CPUs that run in turns.
+/// Returns a test of several CPUs that run in turns.
 fn in_turns(name: &str, test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
     Trial::ignorable_test(name, || {
         if !later_qemu() {
@@ -64,7 +64,7 @@ fn in_turns(name: &str, test: impl FnOnce() -> Result<(), Failed> + Send + 'stat
     })
 }
 
-/// A run in which the kernel does `what` instead of running a program.
+/// Makes a run in which the kernel does `what` instead of running a program.
 fn run(what: &str, embedded: bool, words: &[&str]) -> Result<Ending, Failed> {
     let mut guest = Guest::new(prepare::busybox(), &["true"]).option("--selftest", what);
     for word in words {
@@ -86,7 +86,7 @@ fn tests_itself(embedded: bool, options: &[(&str, &str)]) -> Result<(), Failed> 
     all_passed(&run("1", embedded, &words)?)
 }
 
-/// On parallel CPUs. Their interleaving differs from run to run.
+/// Runs the self-tests on parallel CPUs, whose interleaving differs from run to run.
 fn in_parallel(cpus: u8) -> Result<(), Failed> {
     all_passed(&run(
         "1",
@@ -100,7 +100,7 @@ fn all_passed(ending: &Ending) -> Result<(), Failed> {
     ending.expect_line(&["selftest:", "passed, 0 failed"])
 }
 
-/// The report gives the reason, prints registers, and names the function that was made to fail.
+/// Checks that the report gives the reason, prints registers, and names the function that was made to fail.
 fn report(what: &str, why: &str) -> Result<(), Failed> {
     let ending = run(what, false, &[])?;
     ending.expect_code(125)?;
@@ -120,8 +120,8 @@ fn timeout() -> Result<(), Failed> {
     ending.expect_line(&["rip 0000000000400005"])
 }
 
-/// The first CPU fails; the reports of the other CPUs say where they were: in user mode, in the kernel with a lock,
-/// idle.
+/// Makes the first CPU panic, and checks that the reports of the other CPUs say where they were: in user mode, in the
+/// kernel with a lock, idle.
 fn panic_on_several(words: &[&str]) -> Result<(), Failed> {
     let ending = run("panic", false, words)?;
     ending.expect_code(125)?;
@@ -132,7 +132,7 @@ fn panic_on_several(words: &[&str]) -> Result<(), Failed> {
 fn timeout_on_several(words: &[&str]) -> Result<(), Failed> {
     let ending = run("spin", false, &[words, &["--timeout", "5"]].concat())?;
     ending.expect_code(124)?;
-    // Both are in user mode for ever, except during timer ticks, in which one of them may be caught.
+    // The two CPUs loop in user mode, but one of them can be in a timer tick when it is stopped.
     let in_user_mode = |cpu: u8| ending.expect_line(&[&format!("CPU {cpu} in user mode:")]);
     in_user_mode(0).or_else(|_| in_user_mode(1))?;
     expect_places(&ending)
@@ -145,7 +145,7 @@ fn was_just_called(part: &[&str]) -> bool {
     innermost.is_some_and(|line| line.ends_with("+0x0") || line.ends_with("+0x1"))
 }
 
-/// Each CPU's part of a report is contiguous.
+/// Checks the places of the CPUs in a report, in which each CPU's part is contiguous.
 fn expect_places(ending: &Ending) -> Result<(), Failed> {
     let lines: Vec<&str> = ending.stderr.lines().collect();
     let part = |start: &str| -> Result<&[&str], Failed> {

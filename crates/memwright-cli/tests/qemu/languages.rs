@@ -1,5 +1,5 @@
-//! Programs of other languages on four CPUs, with the host's own output as the reference: Go's runtime, Debian's Perl and
-//! Python.
+//! Runs programs of other languages on four CPUs, with the host's own output as the reference: Go's runtime, Debian's
+//! Perl and Python.
 
 use crate::guest::Guest;
 use crate::prepare::{later_qemu, workspace};
@@ -18,7 +18,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The output in the guest, on four CPUs and in both runs, is that of the host.
+/// Checks that the output in the guest, on four CPUs and in both runs, is that of the host.
 fn same(program: &Path, arguments: &[&str], files: &[PathBuf]) -> Result<Completion, Failed> {
     if !later_qemu() {
         return Ok(Completion::ignored_with("no later QEMU"));
@@ -58,7 +58,7 @@ fn script(name: &str) -> PathBuf {
     workspace().join("programs").join(name)
 }
 
-/// Paths, one on each line.
+/// Returns the paths in a text with one path on each line.
 fn paths(text: &[u8]) -> Vec<PathBuf> {
     String::from_utf8_lossy(text)
         .lines()

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// The tests.
+/// Returns the tests.
 pub fn trials() -> Vec<Trial> {
     vec![
         Trial::test("errors::tags_of_pages", tags_of_pages),
@@ -19,7 +19,8 @@ pub fn trials() -> Vec<Trial> {
 /// The errors of each call.
 type Errors = BTreeMap<String, BTreeSet<String>>;
 
-/// Every error of a page has a row in `errors.linux` or a reason in `errors.unreachable`, and none has both.
+/// Checks that every error of a page has a row in `errors.linux` or a reason in `errors.unreachable`, and that none has
+/// both.
 fn as_listed() -> Result<Completion, Failed> {
     let pages = Pages::find();
     if pages.read("mmap")?.is_none() {
@@ -83,7 +84,7 @@ fn provoked(rows: &str) -> Result<Errors, Failed> {
     Ok(all)
 }
 
-/// The lines of `errors.unreachable`: `CALL: ERROR ERROR...: why`.
+/// Parses the lines of `errors.unreachable`: `CALL: ERROR ERROR...: why`.
 fn unreachable(lines: &str) -> Result<Errors, Failed> {
     let mut all = Errors::new();
     let lines = lines
@@ -176,7 +177,7 @@ fn section<'a>(page: &'a str, heading: &str) -> Option<&'a str> {
 /// Returns the errors that are tags of paragraphs, not those in the text.
 fn tags(section: &str) -> BTreeSet<String> {
     let mut errors = BTreeSet::new();
-    // The first paragraph may lack its macro.
+    // The first paragraph can lack its macro.
     let mut before_tag = true;
     for line in section.lines().filter(|line| !line.is_empty()) {
         if line.starts_with(".\\\"") {
@@ -202,7 +203,7 @@ fn is_error(word: &str) -> bool {
             .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
 }
 
-/// Tags are found, and text that only resembles one is not.
+/// Checks that tags are found, and that text that only resembles a tag is not.
 fn tags_of_pages() -> Result<(), Failed> {
     let page = "\n.SH RETURN VALUE\n.TP\n.B ENOSYS\nNone.\n.SH ERRORS\n.B EAGAIN\nLater.\n.TP\n.BR EBADF \" or \" EINVAL\n\
                 A file.\n.B EIO\nin the text.\n.TP\n.\\\" A comment.\n.B E2BIG\nLong.\n.SS Of others\n.TP\n.B EPERM\n.SH NOTES\n\

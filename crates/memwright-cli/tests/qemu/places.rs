@@ -1,4 +1,4 @@
-//! The location of the command and its user: what the program sees of them, and that the account does not depend on
+//! Tests of the command's location and user: what the program observes of them, and that the account does not depend on
 //! them.
 
 use crate::elsewhere;
@@ -22,7 +22,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The program starts in the folder relative to which it was given, and executes itself by the given name.
+/// Checks that the program starts in the folder relative to which it was given, and executes itself by the given name.
 fn relative() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let inside = folder.path().join("inside");
@@ -49,7 +49,7 @@ fn relative() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A host folder with 1,500 nested folders is copied, and leaves nothing behind.
+/// Checks that a host folder with 1,500 nested folders is copied, and leaves nothing behind.
 fn deep_folder() -> Result<(), Failed> {
     const DEPTH: usize = 1500;
     let room = tempfile::tempdir()?;
@@ -63,7 +63,7 @@ fn deep_folder() -> Result<(), Failed> {
     ending.expect_output(b"innermost\n")
 }
 
-/// The bytes of the JSON contain nothing of this machine.
+/// Checks that the bytes of the JSON contain nothing of this machine.
 fn from_elsewhere() -> Result<(), Failed> {
     let room = tempfile::tempdir()?;
     let kernel = room.path().join("kernel");

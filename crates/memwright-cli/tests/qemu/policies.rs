@@ -1,4 +1,4 @@
-//! Policies: a program runs under each value of each policy, and a random layout differs for each seed.
+//! Tests of policies: a program runs under each value of each policy, and a random layout differs for each seed.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::busybox;

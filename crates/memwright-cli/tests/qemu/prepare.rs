@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Builds what is not up to date, with the same task that users run; unless that task started this process.
+/// Builds what is not up to date, with the same task that users run. Does nothing if that task started this process.
 pub fn prepare() {
     if std::env::var_os("MEMWRIGHT_PREPARED").is_some() {
         return;
@@ -47,7 +47,7 @@ pub fn later_qemu() -> bool {
     })
 }
 
-/// The root of the workspace.
+/// Returns the root of the workspace.
 pub fn workspace() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest
@@ -57,12 +57,12 @@ pub fn workspace() -> PathBuf {
         .to_owned()
 }
 
-/// A C program, linked in one of the four ways.
+/// Returns the path of a C program, linked in one of the four ways.
 pub fn program(variant: &str, name: &str) -> PathBuf {
     workspace().join("programs/build").join(variant).join(name)
 }
 
-/// The kernel with debug assertions on.
+/// Returns the path of the kernel with debug assertions enabled.
 pub fn kernel() -> PathBuf {
     let target = match std::env::var_os("CARGO_TARGET_DIR") {
         Some(folder) => workspace().join(folder),
@@ -71,7 +71,7 @@ pub fn kernel() -> PathBuf {
     target.join("checked/x86_64-unknown-none/debug/memwright-kernel")
 }
 
-/// Debian's statically linked busybox.
+/// Returns the path of Debian's statically linked busybox.
 pub fn busybox() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

@@ -1,4 +1,4 @@
-//! The C programs of `programs/` on one CPU, linked in four ways; one boot runs all programs of one way.
+//! Runs the C programs of `programs/` on one CPU, linked in four ways; one boot runs all programs of one way.
 
 use crate::shared::{Boot, boot, interleaved};
 use libtest_mimic::{Failed, Trial};
@@ -119,7 +119,7 @@ const SWAPPING: &[&str] = &[
     "userfault_matrix dirty-bit",
 ];
 
-/// One test for each program and way to link it.
+/// Returns one test for each program and way to link it.
 pub fn trials() -> Vec<Trial> {
     let boots = VARIANTS
         .iter()
@@ -171,13 +171,13 @@ pub fn trials() -> Vec<Trial> {
     };
     let boots = boots.chain([by_faults, swapping, pressed(1), pressed(4), failing]);
     let boots = boots.chain([grouped(1), grouped(4)]);
-    // It changes system-wide settings.
+    // This program changes system-wide settings, so it boots alone.
     let sleeping = Boot::of("khugepaged", "musl-static", &["khugepaged_sleep"]);
     let boots = boots.chain([sleeping]);
     let counting = Boot::of("counts", "musl-static", &["fault_counts"])
         .option("--thp", "madvise")
         .option("--hugetlb", "8M");
-    // It merges pages system-wide.
+    // This program merges pages system-wide, so it boots alone.
     let events = Boot::of("events", "musl-static", &["event_counts"]).option("--swap", "zram:64M");
     let boots = boots.chain([counting, events]);
     let large = Boot::of("large", "musl-static", LARGE);
@@ -201,21 +201,22 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// The events of programs that share, protect, copy and move memory occur in the same order each time.
+/// Checks that the events of programs that share, protect, copy and move memory occur in the same order each time.
 fn same_trace() -> Result<(), Failed> {
     let programs = ["fork_protect", "faults", "advise", "files", "fpu"];
     boot("musl-static", &programs).run()?.expect_code(0)
 }
 
-/// Hundreds of threads that find no memory at the same time terminate: previously, each scanned all memory in turn.
+/// Checks that hundreds of threads that run out of memory at the same time terminate: previously, each scanned all
+/// memory in turn.
 fn fork_storm() -> Result<(), Failed> {
     let guest = boot("musl-static", &["fork_storm"]);
     let guest = guest.option("--swap", "zram:64M");
     guest.option("--memory", "48M").run()?.expect_code(0)
 }
 
-/// Four processes on four CPUs use twice the memory for a minute of guest time: every byte is right, and every scan
-/// reports the pages that were written.
+/// Runs four processes that use twice the memory on four CPUs, for a minute of guest time. Every byte must be right,
+/// and every scan must report the pages that were written.
 fn swap_for_a_minute() -> Result<(), Failed> {
     let guest = boot("musl-static", &["swap_tracked 4 32 60"]);
     let guest = guest

@@ -1,4 +1,4 @@
-//! Bad input: a clear message of one line and an exit code each, and no panic.
+//! Tests of bad input: each results in a clear message of one line and an exit code, never in a panic.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{busybox, program};
@@ -184,7 +184,7 @@ fn dry_run() -> Result<(), Failed> {
     Err(format!("--dry-run printed {line:?}, {}", output.status).into())
 }
 
-/// Messages to a pipe without a reader are lost; the run is not.
+/// Checks that a run continues if its messages are lost because their pipe has no reader.
 fn unread_error() -> Result<(), Failed> {
     let (reader, writer) = std::io::pipe()?;
     drop(reader);
@@ -198,7 +198,7 @@ fn unread_error() -> Result<(), Failed> {
     Err(format!("with standard error closed: {status}").into())
 }
 
-/// Detected before the program runs, not after.
+/// Checks that a file that cannot be written is reported before the program runs.
 fn unwritable_json() -> Result<(), Failed> {
     let output = Command::new(env!("CARGO_BIN_EXE_memwright"))
         .args(["run", "--json", "/nowhere/account.json"])

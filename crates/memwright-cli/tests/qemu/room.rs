@@ -1,4 +1,4 @@
-//! Extreme options: a configuration that the command accepts boots, and has enough memory.
+//! Tests of extreme options: every configuration that the command accepts boots, and has enough memory.
 
 use crate::guest::Guest;
 use crate::prepare::later_qemu;
@@ -40,7 +40,7 @@ fn starts(options: &[&str]) -> Result<(), Failed> {
     ending.expect_output(b"started\n")
 }
 
-/// The maximum number of CPUs, in a small memory.
+/// Boots the maximum number of CPUs in a small memory.
 fn cpus() -> Result<Completion, Failed> {
     if !later_qemu() {
         return Ok(Completion::ignored_with("no later QEMU"));
@@ -49,7 +49,7 @@ fn cpus() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// Names that could end an archive, a line, or the text, and the longest name.
+/// Checks names that could end an archive, a line or the text, and the longest name.
 fn odd_names() -> Result<(), Failed> {
     let host = tempfile::tempdir()?;
     let long = [b'n'; 255];

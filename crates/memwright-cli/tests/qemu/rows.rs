@@ -62,7 +62,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Processes: three that exit, two that outlive the program, one that takes all memory.
+/// Checks the rows about processes: three exit, two outlive the program, and one takes all memory.
 fn processes() -> Result<(), Failed> {
     let ending = Guest::new(program("musl-static", "left_behind"), &["3", "2", "1"])
         .option("--memory", "64M")
@@ -86,8 +86,8 @@ fn processes() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Every row of the account of a run on several CPUs is checked here or belongs to the memory manager, whose own tests
-/// name each of its rows.
+/// Checks that every row of the account of a run on several CPUs is checked here or belongs to the memory manager,
+/// whose own tests name each of its rows.
 fn each_is_held() -> Result<Completion, Failed> {
     if !later_qemu() {
         return Ok(Completion::ignored_with("no later QEMU"));

@@ -15,15 +15,15 @@ const CPUS: [u8; 4] = [1, 2, 4, 8];
 const MOST_CPUS: u8 = 8;
 const ROUNDS: u64 = 4;
 
-/// A program, and what several CPUs may write although they work on private memory. Everything else must be written by
-/// one CPU.
+/// A program, and what several CPUs are allowed to write although they work on private memory. Everything else must be
+/// written by one CPU.
 struct Program {
     name: &'static str,
     /// Ranks of locks.
     locks: &'static [&'static str],
     /// Kinds of lines.
     lines: &'static [&'static str],
-    /// Operations of a round that remove pages or permissions: each may interrupt every other CPU once.
+    /// Operations of a round that remove pages or permissions: each is allowed to interrupt every other CPU once.
     shrinking: u64,
 }
 
@@ -64,7 +64,7 @@ const PROGRAMS: &[Program] = &[
 enum Workers {
     /// Threads of one process: they share a page table and a map of areas.
     Threads,
-    /// They share nothing, whatever they do, and never interrupt each other.
+    /// Processes: they share nothing, and never interrupt each other.
     Processes,
 }
 
@@ -104,7 +104,7 @@ fn check(program: &Program, workers: Workers, cpus: u8) -> Result<(), Failed> {
         }
         let permitted = match kind.as_str() {
             "lock" => common.contains(&name.as_str()),
-            // The lines of locks: there are as many as words, or two words share a line.
+            // Lines that hold locks are permitted: their locks are checked as words, and two can share a line.
             _ => lines.contains(&name.as_str()) || name == "lock",
         };
         if counts.bounced + counts.shared > 0 && !permitted {
@@ -125,7 +125,7 @@ fn check(program: &Program, workers: Workers, cpus: u8) -> Result<(), Failed> {
         Workers::Processes => 0,
     };
     let interrupted = statistics.interrupted;
-    // If two CPUs send a request to a CPU at the same time, one of them interrupts it.
+    // If two CPUs send a request to a third one at the same time, only one of them interrupts it.
     if interrupted > most || (interrupted == 0) != (most == 0) {
         let text = format!("{interrupted} CPUs were interrupted, at most {most} may be");
         return Err(format!("{text}\n{}", ending.report()).into());
@@ -155,7 +155,7 @@ struct Counts {
 /// The statistics that a program printed for its counted rounds.
 struct Statistics {
     operations: u64,
-    /// Interrupted CPUs, each time counted.
+    /// The number of times that a CPU was interrupted.
     interrupted: u64,
     counts: BTreeMap<(String, String), Counts>,
 }

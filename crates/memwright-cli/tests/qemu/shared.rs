@@ -73,7 +73,7 @@ impl Boot {
         self.option("--policy", policy)
     }
 
-    /// An option of `memwright run` and its value.
+    /// Adds an option of `memwright run` and its value.
     pub fn option(mut self, name: &str, value: &str) -> Boot {
         self.guest = self.guest.option(name, value);
         self

@@ -1,4 +1,4 @@
-//! Debian's stress-ng, dynamically linked, on four CPUs: it verifies its own operations.
+//! Runs Debian's stress-ng, dynamically linked, on four CPUs: stress-ng verifies its own operations.
 
 use crate::guest::{Ending, Guest};
 use crate::shared::{Boot, part_of};
@@ -37,7 +37,7 @@ fn guest() -> Guest {
         .untraced()
 }
 
-/// Checks that it ended successfully and reported no failure.
+/// Checks that a stressor ended successfully and reported no failure.
 fn judge(ending: &Ending, name: &str) -> Result<(), Failed> {
     let own = part_of(ending, name)?;
     let failed = |line: &str| line.contains("fail:") || line.contains("unsuccessful");

@@ -1,5 +1,6 @@
-//! No program makes the kernel as shipped run for long without a scheduling point; checks at run time multiply the
-//! work. Each long operation of `programs/stretches.c` runs alone, and the account reports the longest stretch.
+//! Tests that no program makes the kernel run for long without a scheduling point. Each long operation of
+//! `programs/stretches.c` runs alone, and the account reports the longest stretch. The kernel is the one that ships,
+//! because checks at run time would multiply the work.
 
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
@@ -117,7 +118,7 @@ pub fn bounded_run(options: &[&str], program: &Path, arguments: &[&str]) -> Resu
     }
 }
 
-/// The program, which also runs on the host, has the same list of operations.
+/// Checks that the program, which also runs on the host, has the same list of operations.
 fn all_are_listed() -> Result<(), Failed> {
     let output = Command::new(program()).arg("list").output()?;
     let known = String::from_utf8(output.stdout)?;

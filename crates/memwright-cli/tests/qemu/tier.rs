@@ -1,4 +1,4 @@
-//! Which part of the tests `cargo xtask` selects: a part of the tests, and of the runs that are repeated.
+//! The part of the tests that `cargo xtask` selects: which tests run, and which runs are repeated.
 
 use std::env;
 

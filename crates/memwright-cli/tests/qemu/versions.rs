@@ -20,7 +20,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ),
 ];
 
-/// One test per script.
+/// Returns one test for each script.
 pub fn trials() -> Vec<Trial> {
     SCRIPTS
         .iter()

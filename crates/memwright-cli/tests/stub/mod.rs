@@ -73,7 +73,7 @@ pub struct Stub {
 }
 
 impl Stub {
-    /// Creates one.
+    /// Creates the folder and the stand-in.
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let qemu = folder.path().join("qemu");
@@ -115,7 +115,7 @@ impl Stub {
         command
     }
 
-    /// Returns the output of this command, of both streams, and its exit code.
+    /// Returns what this command wrote to standard output and standard error, and its exit code.
     pub fn said(&self, arguments: &str) -> (String, i32) {
         said(&mut self.memwright(arguments))
     }
@@ -127,7 +127,7 @@ impl Stub {
     }
 }
 
-/// Returns the output of a command, of both streams, and its exit code.
+/// Returns what a command wrote to standard output and standard error, and its exit code.
 pub fn said(command: &mut Command) -> (String, i32) {
     let output = command.output().unwrap();
     let text = [output.stdout, output.stderr].concat();

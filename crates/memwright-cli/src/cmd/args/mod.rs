@@ -524,8 +524,8 @@ impl RunArgs {
     }
 }
 
-/// Returns which of this command's descriptors 0 to 2 are terminals, and so are terminals in the guest too; standard
-/// input counts only with `--tty`.
+/// Returns which of this command's descriptors 0 to 2 are terminals: the same descriptors are terminals in the guest.
+/// Standard input counts only with `--tty`.
 fn terminals(tty: bool) -> Terminals {
     let is = [
         tty && io::stdin().is_terminal(),

@@ -1,4 +1,5 @@
-//! `memwright bench -- PROGRAM`: the user's own program on each kernel, counted from outside, swept over its parameters.
+//! `memwright bench -- PROGRAM`: the user's own program on each kernel, counted from outside, swept over its
+//! parameters.
 
 use std::ffi::OsString;
 

@@ -111,7 +111,7 @@ fn perf(file: &Path, command: &[&OsStr]) -> Command {
     perf
 }
 
-/// Checks that perf is installed and permitted to count: if it is not permitted, it does not run the program.
+/// Checks that perf is installed and permitted to count. Without permission, perf would not run the program at all.
 fn perf_works(file: &Path) -> Result<(), String> {
     let output = perf(file, &[OsStr::new("true")])
         .stdin(Stdio::null())
@@ -154,7 +154,7 @@ fn perf_times(counted: &str) -> Option<Times> {
     })
 }
 
-/// Returns the rows; one that was not counted has no number.
+/// Returns the sheet of the run. A row that was not counted has no number.
 fn sheet(heading: String, times: Option<Times>, counted: &str) -> Sheet {
     let row = |group: &str, title: &str, unit: &str, value| Row {
         name: String::new(),
