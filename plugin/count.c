@@ -18,7 +18,7 @@
  * to a separate file; resumes=on is for a kernel that continues in calls that it had left (profile.c).
  *
  * An instruction is a user instruction if its address is in the lower half. It is counted when it begins, and the counts in
- * its own line exclude it. One that faults begins again, and the reader subtracts it. With instructions=off, for several
+ * its own line exclude it. One that faults begins again, and the log's reader subtracts it. With instructions=off, for several
  * CPUs, none are counted, and USER and KERNEL are missing. CPUs must take turns (thread=single). CR3 is 0 where QEMU is too
  * old to report it; otherwise the CPU in its line is not reliable: where CPUs take turns, QEMU 10.0 passes the one that
  * translated, and generates wrong code for counters of several CPUs.
@@ -97,7 +97,7 @@ static unsigned long long counted(enum half half)
 	return qemu_plugin_u64_sum(counter(half));
 }
 
-/* Profiles are of one CPU. */
+/* Returns the count of CPU 0: profiles are taken with one CPU. */
 uint64_t kernel_begun(void)
 {
 	return qemu_plugin_u64_get(counter(KERNEL), 0);
@@ -320,7 +320,7 @@ static void at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 	profile_translated(block);
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(block, i);
-		/* Its line first: the counts in it exclude this instruction, in every version of the interface. */
+		/* Registers its line before its count: the counts in the line exclude this instruction, in every API version. */
 		tell(block, i);
 		if (counts_instructions)
 			count_here(instruction, qemu_plugin_insn_vaddr(instruction) >> 63 ? KERNEL : USER);

@@ -40,7 +40,7 @@ static long list_length(char **list)
 	return list[0] ? at - list[0] : 0;
 }
 
-/* The program that was executed. */
+/* Checks its arguments and environment, in the executed program. */
 static int executed(char **arguments, char **environment)
 {
 	long length = list_length(arguments);
@@ -90,7 +90,7 @@ static int outcome(char **arguments, char **environment)
 
 static char *nothing[] = { NULL };
 
-/* Strings and pointers that add up to `room` bytes exactly, and one more. */
+/* Checks that strings and pointers of exactly `room` bytes are accepted, and that one byte more is not. */
 static void fills(size_t room)
 {
 	/* The path counts too. */
@@ -131,7 +131,7 @@ int main(int count, char **arguments, char **environment)
 	set_stack(64 << 20);
 	CHECK_EQ(outcome(strings, nothing), 0);
 	fills(ALL_MOST);
-	/* Pointers count as strings do: 300,000 strings of 10 bytes are 5.4 MB, 400,000 were 7.2 MB. */
+	/* Pointers count as strings do: 300,000 strings of 10 bytes are 5.4 MB, 400,000 would be 7.2 MB. */
 	make_strings(300000, 10);
 	CHECK_EQ(outcome(strings, nothing), 0);
 	make_strings(399999, 10);
@@ -143,7 +143,7 @@ int main(int count, char **arguments, char **environment)
 	CHECK_EQ(outcome(strings, strings), 0);
 	make_strings(63, 50000);
 	CHECK_EQ(outcome(strings, strings), E2BIG);
-	/* One string. */
+	/* The limit of one string. */
 	make_strings(2, STRING_MOST);
 	CHECK_EQ(outcome(strings, nothing), 0);
 	make_strings(2, STRING_MOST + 1);

@@ -86,7 +86,7 @@ static void parts(void)
 	CHECK(exited(wait_for(child), 0));
 }
 
-/* The same for a file's private pages. */
+/* Areas of a file's private pages merge by the same rules. */
 static void files(void)
 {
 	int file = scratch_file(2 * PAGE);

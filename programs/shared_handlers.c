@@ -114,7 +114,7 @@ static void what_is_shared(void)
 	CHECK(own_mask_holds);
 	CHECK(own_pending_holds);
 	CHECK(!waits(SIGUSR2));
-	/* The child ignores SIGTERM now. A pending one of the child would be discarded; the parent's stays until it is checked. */
+	/* The child now ignores SIGTERM. That discards its own pending signals only; the parent's stays until it is unblocked. */
 	CHECK(handler_of(SIGTERM) == SIG_IGN);
 	CHECK(waits(SIGTERM));
 	hold(SIG_UNBLOCK, SIGTERM);

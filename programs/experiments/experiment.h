@@ -124,7 +124,7 @@ struct counters {
 	unsigned known;
 };
 
-/* A whole file of /proc, or -1. */
+/* Reads a complete file of /proc. Returns its length, or -1. */
 static long read_file(const char *path, char *text, size_t size)
 {
 	int file = open(path, O_RDONLY);
@@ -179,7 +179,7 @@ static int read_rows(const char *const *names, uint64_t *sum)
 	return 1;
 }
 
-/* How often the initiating CPUs flushed their own TLBs: no Linux counts that. */
+/* How often the initiating CPUs flushed their own TLBs. Linux does not count that. */
 static int read_flushes(uint64_t *sum)
 {
 	static const char *const names[] = { "memwright_flush_local ", NULL };
@@ -308,7 +308,7 @@ static inline char *fresh_apart(size_t size)
 	return memory + PAGE;
 }
 
-/* One byte of each page. */
+/* Writes one byte of each page. */
 static inline void write_pages(char *memory, size_t size)
 {
 	for (size_t at = 0; at < size; at += PAGE)
