@@ -114,8 +114,8 @@ fn every_mapping_is_cleaned_and_each_ones_write_announced() {
     }
 }
 
-/// With guard pages in a shared mapping, fork must copy its entries, which it otherwise leaves to faults. A copied entry
-/// must not be clean and writable.
+/// With guard pages in a shared mapping, fork must copy its entries, which it otherwise leaves to faults. A copied
+/// entry must not be clean and writable.
 #[test]
 fn a_copied_entry_is_not_clean_and_writable() {
     let Bench {

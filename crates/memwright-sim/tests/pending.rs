@@ -1,5 +1,5 @@
-//! Tests of rule see-pending-flushes: an operation that finds a right already removed, because another operation removed
-//! it and has not flushed yet, does not return before that flush is done.
+//! Tests of rule see-pending-flushes: an operation that finds a right already removed, because another operation
+//! removed it and has not flushed yet, does not return before that flush is done.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! Tests of scans for written pages, which skip page tables in which nothing was accessed. A scan relies on the accessed
-//! bits of upper-level entries, which a processor sets only if it has not cached the entry (rule: fold-before-clearing).
+//! Tests of scans for written pages, which skip page tables in which nothing was accessed. A scan relies on the
+//! accessed bits of upper-level entries, which a processor sets only if it has not cached the entry (rule:
+//! fold-before-clearing).
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Tests with host threads as CPUs, whose TLBs keep their entries: after a call that removes a right has returned, no
-//! access that another CPU begins succeeds. In addition, several CPUs make random calls at once. Mistakes are planted to
-//! prove that the tests detect them.
+//! access that another CPU begins succeeds. In addition, several CPUs make random calls at once. Mistakes are planted
+//! to prove that the tests detect them.
 
 mod support;
 

@@ -13,8 +13,8 @@ type Machine = SimulatedMachine;
 
 const FIRST: CpuId = CpuId::new(0);
 const SECOND: CpuId = CpuId::new(1);
-/// The first page of the ranges: four pages below the boundary between two lowest-level tables, which is also a boundary
-/// between two tables of the level above.
+/// The first page of the ranges: four pages below the boundary between two lowest-level tables, which is also a
+/// boundary between two tables of the level above.
 const START: Page = Page::new(512 * 512 - 4);
 const RIGHTS: Bits = Bits::READ.union(Bits::WRITE);
 

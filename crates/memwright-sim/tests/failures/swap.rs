@@ -158,8 +158,8 @@ fn of_shared_memory() {
     });
 }
 
-/// Pages of an object are swapped out while no process maps them, and are swapped in several at a time, by faults and by
-/// system calls.
+/// Pages of an object are swapped out while no process maps them, and are swapped in several at a time, by faults and
+/// by system calls.
 #[test]
 fn of_shared_memory_together() {
     // Where no frame is available for a folio, smaller folios and single frames are used.

@@ -259,8 +259,8 @@ impl Trial {
         }
     }
 
-    /// Checks the memory of every program, ends the programs, and checks that nothing leaked. Returns the number of steps
-    /// that reported a failure, and whether the selected allocation was never reached.
+    /// Checks the memory of every program, ends the programs, and checks that nothing leaked. Returns the number of
+    /// steps that reported a failure, and whether the selected allocation was never reached.
     fn finish(self) -> (u64, bool) {
         let pending = self.disarm();
         for (number, process) in self.processes.borrow().iter().enumerate() {

@@ -124,7 +124,8 @@ fn fresh_shared() -> World {
     world
 }
 
-/// Both CPUs fault on the folio, which was never accessed: the object has one page for each offset, which both CPUs see.
+/// Both CPUs fault on the folio, which was never accessed: the object has one page for each offset, and both CPUs see
+/// it.
 #[test]
 fn fault_and_fault_in_a_folio_of_shared_memory() {
     explore(&fresh_shared, &BOTH_ENDS, |world| {

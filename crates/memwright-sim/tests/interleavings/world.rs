@@ -215,7 +215,8 @@ impl World {
         self.seen.lock().unwrap().push((after, outcome));
     }
 
-    /// Returns the value that the page must have if the writes recorded by `try_write` were the only ones after `before`.
+    /// Returns the value that the page must have if the writes recorded by `try_write` were the only ones after
+    /// `before`.
     pub fn last_written(&self, before: u8) -> u8 {
         let seen = self.seen.lock().unwrap();
         let last = seen.iter().rev().find_map(|(_, outcome)| outcome.ok());

@@ -1,5 +1,5 @@
-//! Recipes: short sequences of system calls on memory with plausible arguments, which random bytes would form about once
-//! in a million times.
+//! Recipes: short sequences of system calls on memory with plausible arguments, which random bytes would form about
+//! once in a million times.
 //!
 //! One byte chooses each argument, among values that make sense for that argument and a few that do not.
 
