@@ -140,7 +140,7 @@ static size_t place_of(const struct index *index, uint64_t one, uint64_t other)
 	return place;
 }
 
-/* The number of a pair, NONE if the pair is new: the caller then stores a number there. */
+/* Returns the number of a pair, NONE if the pair is new: the caller then stores a number there. */
 static uint32_t *number_of(struct index *index, uint64_t one, uint64_t other)
 {
 	if (2 * index->count >= index->room) {
@@ -227,7 +227,7 @@ static void credit(uint32_t node, struct block *block, uint32_t count, uint64_t 
 	journal[journaled++ % JOURNAL] = (struct entry){ start, number, count };
 }
 
-/* The address of the last of `count` instructions of a block. */
+/* Returns the address of the last of `count` instructions of a block. */
 static uint64_t address_of(const struct block *block, uint32_t count)
 {
 	uint64_t address = block->start;
@@ -427,7 +427,7 @@ static int gate_at(struct block *block)
 	return block->gate;
 }
 
-/* The node of a frame that begins with this instruction; counts how often the node was entered. */
+/* Returns the node of a frame that begins with this instruction; counts how often the node was entered. */
 static uint32_t enter(const struct frame *frame, uint64_t start)
 {
 	uint32_t node = node_with(frame->parent, frame->kind, frame->from, start);
@@ -445,7 +445,7 @@ static int is_fault(int vector)
 	       vector != 8 && vector != 18;
 }
 
-/* Whether IRETQ and SYSRETQ themselves can raise this exception: of segments, of the stack, of protection. */
+/* Returns whether IRETQ and SYSRETQ themselves can raise this exception: of segments, of the stack, of protection. */
 static int is_of_return(int vector)
 {
 	return vector >= 10 && vector <= 13;
@@ -486,7 +486,7 @@ static void at_block(unsigned int cpu, void *data)
 	open_in_frame(block, block);
 }
 
-/* Whether an access belongs to the last instruction of the block that runs. QEMU 7.2 reports accesses of later
+/* Returns whether an access belongs to the last instruction of the block that runs. QEMU 7.2 reports accesses of later
  * instructions, which its own functions make for them, to the last instruction with a callback.
  */
 static int is_of(const struct block *block)
@@ -539,7 +539,7 @@ static int is_return(const uint8_t *bytes)
 	return bytes[0] == 0xc3 || bytes[0] == 0xc2;
 }
 
-/* The instructions of a block from this one on; NULL where they are not the kernel's. */
+/* Returns the instructions of a block from this one on; NULL where they are not the kernel's. */
 static struct block *block_from(struct qemu_plugin_tb *translated, size_t from)
 {
 	size_t count = qemu_plugin_tb_n_insns(translated) - from;

@@ -136,7 +136,7 @@ static inline pid_t fork_checked(void)
 	return child;
 }
 
-/* The number in a row "name ... number" of a file; -1 without that row. */
+/* Returns the number in a row "name ... number" of a file; -1 without that row. */
 static inline long row_in(const char *path, const char *name)
 {
 	char line[512];
@@ -175,13 +175,13 @@ static inline int in_child(void (*work)(void *), void *argument)
 	return wait_for(child);
 }
 
-/* Whether the process exited with this code. */
+/* Returns whether the process exited with this code. */
 static inline int exited(int status, int code)
 {
 	return WIFEXITED(status) && WEXITSTATUS(status) == code;
 }
 
-/* Whether the process was killed by this signal. */
+/* Returns whether the process was killed by this signal. */
 static inline int killed(int status, int signal)
 {
 	return WIFSIGNALED(status) && WTERMSIG(status) == signal;

@@ -19,7 +19,7 @@ static int count_threads(void)
 	return count;
 }
 
-/* The new program: argv is "after", the previous process ID, a descriptor that stays open and one that is closed. */
+/* Checks in the new program. argv is "after", the previous process ID, a descriptor that stays open and one that is closed. */
 static int after(char **argv)
 {
 	sigset_t mask;

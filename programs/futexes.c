@@ -59,7 +59,7 @@ static long futex(volatile void *address, int operation, uint32_t value, const v
 	return syscall(SYS_futex, address, operation, value, timeout, second, third);
 }
 
-/* The fourth argument is a number for some operations. */
+/* Passes a number as the fourth argument, which is a pointer except for some operations. */
 static const void *number(unsigned long value)
 {
 	return (const void *)value;

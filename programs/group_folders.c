@@ -74,7 +74,7 @@ static void as_other(void *unused)
 	(void)unused;
 	become(USER, OTHER);
 	fill(GROUP);
-	/* The set-group-ID bit of a group-executable file is cleared; without group execution it marks locking, and stays. */
+	/* The set-group-ID bit of a group-executable file is cleared; without group execution (for locking) it stays. */
 	create("runs", 02755);
 	expect("runs", 0755, GROUP);
 	create("locks", 02745);

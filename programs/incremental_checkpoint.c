@@ -31,8 +31,8 @@ struct tracker {
 	const char *name;
 	/* Starts tracking. */
 	void (*start)(char *memory, size_t size);
-	/* Reports for each page whether it is present, other than as the zero page, and whether it was written since tracking
-	 * started; then restarts tracking. A page that was freed and read is the zero page, and not written. */
+	/* Reports for each page whether it is present, other than as the zero page, and whether it was written since
+	 * tracking started; then restarts tracking. A page that was freed and read is the zero page, and not written. */
 	void (*ask)(char *memory, size_t size, unsigned char *there, unsigned char *written);
 };
 
@@ -53,7 +53,7 @@ static uint64_t entry_of(const char *page)
 	return entry;
 }
 
-/* The zero frame, mapped by reading an unwritten page. */
+/* Returns the number of the zero frame, which a read of an unwritten page maps. */
 static uint64_t zero_frame(void)
 {
 	char *page = fresh(PAGE);

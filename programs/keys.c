@@ -85,7 +85,7 @@ static char *fresh(size_t size)
 	return memory;
 }
 
-/* The key in /proc/self/smaps for an address; -1 if there is none. */
+/* Returns the key in /proc/self/smaps for an address; -1 if there is none. */
 static int shown(void *memory)
 {
 	FILE *file = fopen("/proc/self/smaps", "r");

@@ -27,7 +27,7 @@ static void file_is(const char *path, const char *wanted, size_t length)
 	CHECK(all == length && memcmp(contents, wanted, length) == 0);
 }
 
-/* The length of a list of adjacent strings with their NULs; -1 if one has unexpected bytes. */
+/* Returns the length of a list of adjacent strings with their NULs; -1 if one has unexpected bytes. */
 static long list_length(char **list)
 {
 	char *at = list[0];
@@ -67,7 +67,7 @@ static void make_strings(long count, size_t length)
 	strings[count] = NULL;
 }
 
-/* The result of an execve: 0 if the program exited with 0, else its errno, or -1. */
+/* Executes this program in a child. Returns 0 if the program exited with 0, else its errno, or -1. */
 static int outcome(char **arguments, char **environment)
 {
 	int result[2], error = 0;

@@ -37,7 +37,7 @@ static int the_pipe(long entry)
 	return ends[0];
 }
 
-/* The number of entries with a wrong result. */
+/* Returns the number of entries with a wrong result. */
 static long wrong(short of_pipe)
 {
 	long count = 0;

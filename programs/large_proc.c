@@ -18,7 +18,7 @@ struct seen {
 	long ends, kibibytes;
 };
 
-/* The first address of the area after the first `seen->areas` ones of the range; -1 after the last. */
+/* Returns the first address of the area after the first `seen->areas` ones of the range; -1 after the last. */
 static unsigned long next_area(const struct seen *seen)
 {
 	return (unsigned long)base + (unsigned long)seen->areas * PAGE;

@@ -53,7 +53,7 @@ static void overcommit(void *unused)
 static void areas(void *unused)
 {
 	(void)unused;
-	/* Every second page of a range is protected: two areas for each change, until the number of areas reaches its limit. */
+	/* Every second page of a range is protected: two more areas each time, until the limit is reached. */
 	enum { PAGES = 140000 };
 	char *range = mmap(NULL, PAGES * PAGE, PROT_NONE, PRIVATE | MAP_NORESERVE, -1, 0);
 	NEED(range != MAP_FAILED);

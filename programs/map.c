@@ -10,7 +10,7 @@ static void *map(void *at, size_t length, int rights, int flags)
 	return mmap(at, length, rights, flags, -1, 0);
 }
 
-/* The result of an access by a child: 0 if it is permitted, else the signal. */
+/* Returns the result of an access by a child: 0 if it is permitted, else the signal. */
 static int touch(volatile char *byte, int write)
 {
 	pid_t child = fork_checked();

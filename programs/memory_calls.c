@@ -44,7 +44,7 @@ static char *text_of(const char *path)
 	return text;
 }
 
-/* The result of writing this text: a count, or a negative error. */
+/* Returns the result of writing this text: a count, or a negative error. */
 static long wrote(const char *path, const char *text)
 {
 	int file = open(path, O_WRONLY);
@@ -179,7 +179,7 @@ static void ranges(void)
 	munmap(memory, 2 * HUGE);
 }
 
-/* The line of /proc/self/numa_maps for this memory, after its address. */
+/* Returns the line of /proc/self/numa_maps for this memory, after its address. */
 static char *policy_line(const char *memory)
 {
 	char address[32];

@@ -62,7 +62,7 @@ static uint64_t page_word(const void *address)
 	return word_at("/proc/self/pagemap", (uintptr_t)address / PAGE);
 }
 
-/* The page's word without the soft-dirty bit, which a kernel that tracks it sets for every new mapping. */
+/* Returns the page's word without the soft-dirty bit, which a kernel that tracks it sets for every new mapping. */
 static uint64_t without_soft_dirty(const void *address)
 {
 	return page_word(address) & ~(1ULL << 55);
@@ -93,7 +93,7 @@ static long area_row(const void *address, const char *name)
 	return value;
 }
 
-/* Whether the area's VmFlags have this code. */
+/* Returns whether the area's VmFlags have this code. */
 static int has_code(const void *address, const char *code)
 {
 	char line[512];
@@ -335,7 +335,7 @@ static void codes(void)
 	munmap(memory, PAGE);
 }
 
-/* The sum of a row over all areas. */
+/* Returns the sum of a row over all areas. */
 static long sum_of(const char *name)
 {
 	char line[512];
@@ -441,7 +441,7 @@ static void references(void)
 	close(file);
 }
 
-/* The line of /proc/self/numa_maps for an area, as text. */
+/* Returns the line of /proc/self/numa_maps for an area, as text. */
 static const char *node_line(const void *address)
 {
 	static char line[512];

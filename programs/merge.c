@@ -19,7 +19,7 @@ static char *map(char *at, size_t pages)
 	return mmap(at, pages * PAGE, RW, PRIVATE | MAP_FIXED, -1, 0);
 }
 
-/* The number of areas that begin in the range. */
+/* Returns the number of areas that begin in the range. */
 static int areas_in(char *at, size_t pages)
 {
 	char line[512];

@@ -19,7 +19,7 @@
 
 static char base[] = "/tmp/mount_XXXXXX";
 
-/* The path of a name in the folder of this run. */
+/* Returns the path of a name in the folder of this run. */
 static const char *at(const char *name)
 {
 	static char paths[8][256];
@@ -34,7 +34,7 @@ static int tmpfs(const char *name, unsigned long flags, const char *options)
 	return mount("tmpfs", at(name), "tmpfs", flags, options);
 }
 
-/* The line of a mount in /proc/mounts, or in mountinfo; 0 if there is none. */
+/* Reads the line of a mount in /proc/mounts or mountinfo into `line`. Returns 0 if there is none. */
 static int line_of(const char *file, const char *name, char *line, size_t size)
 {
 	char wanted[300];
@@ -494,7 +494,7 @@ static void detached_for_others(void)
 	NEED(rmdir(at("x")) == 0);
 }
 
-/* Whether a file system with this device is in the tree. */
+/* Returns whether a file system with this device is in the tree. */
 static int has_place(dev_t device)
 {
 	char line[512], wanted[64];

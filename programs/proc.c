@@ -12,7 +12,7 @@ struct area {
 	int found;
 };
 
-/* The line of /proc/self/maps that covers the address. */
+/* Returns the line of /proc/self/maps that covers the address. */
 static struct area area_of(const void *address)
 {
 	struct area area = { .found = 0 };
@@ -94,7 +94,7 @@ static void maps(void)
 	CHECK(strcmp(area_of((void *)(uintptr_t)maps).rights, "r-xp") == 0);
 }
 
-/* The number in a line "Name:   number" of a file, or -1. */
+/* Returns the number in a line "Name:   number" of a file, or -1. */
 static long number_in(const char *file, const char *name)
 {
 	FILE *status = fopen(file, "r");
@@ -138,7 +138,7 @@ static void status(void)
 	CHECK(labs(number_in("/proc/self/status", "VmRSS") - resident) < 1024);
 }
 
-/* The field with this number of /proc/self/stat, after the name. */
+/* Returns the field with this number of /proc/self/stat, after the name. */
 static unsigned long stat_field(int number)
 {
 	char text[1024];

@@ -61,13 +61,13 @@ static void meet(int number)
 		__builtin_ia32_pause();
 }
 
-/* Whether the kernel has lock statistics: writing a 0 resets them. */
+/* Returns whether the kernel has lock statistics: writing a 0 resets them. */
 static int statistics_begin(int file)
 {
 	return file >= 0 && pwrite(file, "0", 1, 0) == 1;
 }
 
-/* The number of TLB shootdown interrupts: the row TLB of /proc/interrupts. */
+/* Returns the number of TLB shootdown interrupts: the row TLB of /proc/interrupts. */
 static long shootdowns(int file)
 {
 	static char text[1 << 16];

@@ -29,7 +29,7 @@ static int seal(void *at, size_t length)
 	return (int)syscall(SYS_mseal, at, length, 0UL);
 }
 
-/* Whether the VmFlags row of the area that begins at `at` has the code. */
+/* Returns whether the VmFlags row of the area that begins at `at` has the code. */
 static int has_code(void *at, const char *code)
 {
 	char line[512], wanted[32];
@@ -49,7 +49,7 @@ static int has_code(void *at, const char *code)
 	return found;
 }
 
-/* How many areas begin in the range. */
+/* Returns how many areas begin in the range. */
 static int areas_in(char *at, size_t length)
 {
 	char line[512];

@@ -1,9 +1,9 @@
 /* Does /sys/kernel/debug/split_huge_pages split what is requested, and refuse invalid requests?
  *
  * Memory in one page of 2 MiB is split by its process ID, by the address of a part that was moved away, by a thread ID, by
- * the path of its file, and together with all other memory. No byte is lost, the other process of a fork keeps its mapping, zero-filled pages of
- * anonymous memory are freed, and /proc/kpageflags shows the folios. Checked only where the file exists, and the pages are
- * huge: for root, with debugfs.
+ * the path of its file, and with all other memory. No byte is lost, the other process of a fork keeps its mapping,
+ * zero-filled pages of anonymous memory are freed, and /proc/kpageflags reports the folios. Needs root and debugfs: nothing
+ * is checked where the file does not exist or pages are not huge.
  */
 #include "check.h"
 
@@ -51,7 +51,7 @@ static uint64_t word(const char *path, uint64_t index)
 	return value;
 }
 
-/* The flags of the page at an address that describe folios. */
+/* Returns the flags of the page at an address that describe folios. */
 static uint64_t folio_flags(const void *address)
 {
 	uint64_t entry = word("/proc/self/pagemap", (uintptr_t)address / PAGE);

@@ -55,7 +55,7 @@ static void write_pages(int file, unsigned long first, unsigned long pages, unsi
 	}
 }
 
-/* The number of pages with unexpected contents. */
+/* Returns the number of pages with unexpected contents. */
 static unsigned long wrong(int file, unsigned long first, unsigned long pages, unsigned long age)
 {
 	static char bytes[16 * PAGE];

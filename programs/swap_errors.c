@@ -1,8 +1,8 @@
 /* The swap device fails sometimes: is no byte wrong, and is no process killed that handles SIGBUS?
  *
- * Several processes use more memory than there is, each with private pages and pages that it shares with a child. An access to a
- * page that cannot be read gets SIGBUS and is repeated, until it succeeds. Needs a swap device that fails, like the one of
- * --policy swap-errors=N.
+ * Several processes use more memory than there is, each with private pages and pages that it shares with a child. An
+ * access to a page that cannot be read gets SIGBUS and is repeated, until it succeeds. Needs a swap device that fails, like
+ * the one of --policy swap-errors=N.
  *
  * Usage: swap_errors [PROCESSES [MEBIBYTES_EACH [STEPS]]]
  */

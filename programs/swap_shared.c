@@ -81,7 +81,7 @@ static void page_out(char *memory, unsigned long pages)
 	NEED(madvise(memory, pages * PAGE, MADV_PAGEOUT) == 0);
 }
 
-/* How many pages an access would find in memory. */
+/* Returns how many pages an access would find in memory. */
 static unsigned long there(char *memory, unsigned long pages)
 {
 	static unsigned char resident[4096];
@@ -117,7 +117,7 @@ static unsigned long word(const void *page)
 	return word;
 }
 
-/* The number of a row of the area that begins with a page. */
+/* Returns the number in a row of smaps for the area that begins with a page. */
 static long in_area(const void *page, const char *name)
 {
 	char line[256], start[32];

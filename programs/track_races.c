@@ -113,7 +113,7 @@ static void arm_round(void)
 	note_all(before);
 	scan(told);
 	for (int page = 0; page < PAGES; page++)
-		/* One store may have been made before the arming and recorded after it; if two were recorded, one is later. */
+		/* One store may have been made before the arming and recorded after it. Of two, one is later. */
 		CHECK(told[page] || before[page] < armed[page] + 2);
 	remember(told, before);
 }

@@ -411,7 +411,7 @@ static void tracking(void)
 	munmap(room, PAGES * PAGE);
 }
 
-/* How many pages are resident. */
+/* Returns how many pages are resident. */
 static int resident(char *room, int pages)
 {
 	unsigned char here[PAGES];

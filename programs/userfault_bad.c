@@ -45,7 +45,7 @@ static size_t bad_ranges(struct bad_range *bad)
 	return sizeof all / sizeof *all;
 }
 
-/* Whether /proc/self/fdinfo of a descriptor has this text. */
+/* Returns whether /proc/self/fdinfo of a descriptor has this text. */
 static int shows(int of, const char *what)
 {
 	char path[64], text[512] = "";

@@ -5,7 +5,7 @@
  * what happens then; and how writes are reported: by PAGEMAP_SCAN, or by a signal at the store. Then some pages are
  * written, populated ones, others, and those in swap, by the program and by the kernel. No write may be lost, and no
  * unwritten page reported: a call that writes to the file of shared memory does not write to this memory. Where contents
- * are discarded (MADV_DONTNEED, MADV_REMOVE), the page may be reported; if the contents were those of a present anonymous page, it must be.
+ * are discarded (MADV_DONTNEED, MADV_REMOVE), the page may be reported, and a present anonymous page must be.
  *
  * Usage: userfault_matrix dirty-bit|faults      (what the first write of a protected private page costs)
  */
@@ -439,7 +439,7 @@ static void try_one(const struct combination *one)
 		       names[2][one->order], names[3][one->event], names[4][one->telling]);
 }
 
-/* Whether a file of the kernel has more than its heading. */
+/* Returns whether a file of the kernel has more than its heading. */
 static int lines(const char *path)
 {
 	char text[4096];

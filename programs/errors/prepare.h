@@ -39,7 +39,7 @@ static void write_text(const char *path, const char *text)
 	close(file);
 }
 
-/* The pool holds pages only for the calls on huge pages. */
+/* Returns whether a call is on huge pages: only for those calls the pool holds pages. */
 static int is_on_huge_pages(const struct call *call)
 {
 	return strncmp(call->name, on_huge_pages, sizeof on_huge_pages - 1) == 0;

@@ -1,8 +1,8 @@
 /* Which pages were written since the last scan: what does the scan cost, and what does a write cost?
  *
  * 1 GiB is populated, write-protected asynchronously, and then, in rounds: some of its pages are written, and one
- * PAGEMAP_SCAN finds them and protects them again. "Random" pages are spread over the memory, "clustered" ones are adjacent, within
- * one hundredth of it. Each round must find exactly the pages that were written in it.
+ * PAGEMAP_SCAN finds them and protects them again. "Random" pages are spread over the memory, "clustered" ones are
+ * adjacent, within one hundredth of it. Each round must find exactly the pages that were written in it.
  *
  * Usage: async_scan [ROUNDS [SIZE_IN_MIB]]
  */

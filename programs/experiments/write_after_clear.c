@@ -34,7 +34,7 @@ static void finish(void)
 	close(file);
 }
 
-/* Whether the page counts as written since soft-dirty was cleared: some kernels are built without soft-dirty. */
+/* Returns whether the kernel tracks soft-dirty: some kernels are built without it. */
 static int keeps_soft_dirty(void)
 {
 	uint64_t word = 0;

@@ -1,8 +1,8 @@
 /* Reads the messages of userfaultfds for the interpreter of scripts, and answers by rules that a script gives.
  *
- * A thread that causes an event waits until its message is read, so a separate thread reads. It records each message, and the error
- * of an answer that failed. After each line the process whose turn it is requests that text: by then the thread has read
- * everything.
+ * A thread that causes an event waits until its message is read, so a separate thread reads. It records each message, and
+ * the error of an answer that failed. After each line of the script, the process that ran it requests that text: by then
+ * the thread has read everything.
  *
  * An answer to a fault that fails unregisters that page, so that no thread waits for ever.
  */

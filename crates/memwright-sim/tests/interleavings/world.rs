@@ -232,7 +232,7 @@ impl World {
         }
     }
 
-    /// Checks what must hold after every run.
+    /// Checks that no translation is stale, that the address spaces are consistent, and that nothing leaked.
     pub fn end(mut self) -> Result<(), String> {
         let stale = self.host.machine().audit();
         if !stale.is_empty() {
