@@ -189,7 +189,7 @@ fn neighbours_share_a_table() {
 
     let odd = Bench::new(PAGES + 1);
     odd.count_rounds(1, |bench, cpu| bench.touch(cpu));
-    // Every CPU but the last ends in the cache line of entries in which the next CPU begins.
+    // The second and the third CPU end in the cache line of entries in which the next CPU begins.
     let ends = u64::from(CPUS) - 2;
     assert_eq!(rows(&odd), [taken, others, 1, 0, ends, ends, 0]);
     let entries = stat::lines(Line::Entries);

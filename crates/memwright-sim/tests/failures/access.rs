@@ -37,7 +37,7 @@ fn copies_by_the_kernel() {
         trial.on("write", &other, |space| space.write(at(2), &taken));
         trial.expect(&other, 2, 7);
         trial.on("read", &other, |space| space.read(at(5), &mut taken));
-        // A debugger writes to memory that is read-only for the program.
+        // A debugger writes where the program has no write permission.
         trial.on("force", &program, |space| space.write_forced(at(9), &[8]));
         trial.expect(&program, 9, 8);
         trial.step("file", || file.write_at(bytes(4), &[9; 2 * PAGE_SIZE]));

@@ -63,7 +63,7 @@ fn unmapped() -> World {
     world
 }
 
-/// Creates an object with two pages in adjacent swap slots. The process maps the first of them.
+/// Creates an object with two pages in adjacent swap slots. The process has an area over the first page only.
 fn swapped_together() -> World {
     let world = unmapped();
     let running = world.host.machine().run_on(FIRST);
@@ -75,7 +75,7 @@ fn swapped_together() -> World {
     world
 }
 
-/// Reclaims pages of objects, in two scans: the first clears the accessed bits.
+/// Scans the objects twice, which reclaims the pages that are not accessed in between.
 fn reclaim(world: &World, cpu: CpuId) {
     let _running = world.host.machine().run_on(cpu);
     for _ in 0..2 {
