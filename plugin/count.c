@@ -18,9 +18,9 @@
  * to a separate file; resumes=on is for a kernel that continues in calls that it had left (profile.c).
  *
  * An instruction is a user instruction if its address is in the lower half. It is counted when it begins, and the counts in
- * its own line exclude it. One that faults begins again, and the reader subtracts it. With instructions=off, for several
- * CPUs, none are counted, and USER and KERNEL are missing. CPUs must take turns (thread=single). CR3 is 0 where QEMU is too
- * old to report it; otherwise the CPU in its line is not reliable: where CPUs take turns, QEMU 10.0 passes the one that
+ * its own line exclude it. One that faults begins again, and the log's reader subtracts it. With instructions=off, for
+ * several CPUs, none are counted, and USER and KERNEL are missing. CPUs must take turns (thread=single). CR3 is 0 where QEMU
+ * is too old to report it; otherwise the CPU in its line is not reliable: where CPUs take turns, QEMU 10.0 passes the one that
  * translated, and generates wrong code for counters of several CPUs.
  */
 #include "api.h"
@@ -97,7 +97,7 @@ static unsigned long long counted(enum half half)
 	return qemu_plugin_u64_sum(counter(half));
 }
 
-/* Profiles are of one CPU. */
+/* Returns the count of CPU 0: profiles are taken with one CPU. */
 uint64_t kernel_begun(void)
 {
 	return qemu_plugin_u64_get(counter(KERNEL), 0);
@@ -163,7 +163,7 @@ static int read_fully(void *to, size_t size)
 	return 1;
 }
 
-/* The slot that has this address, or the free one where it would go. */
+/* Returns the slot that has this address, or the free one where it would go. */
 static size_t slot_of(uint64_t address)
 {
 	size_t slot = (address >> 3) % SLOTS;
@@ -250,7 +250,7 @@ static void at_cr3(unsigned int cpu, void *data)
 	qemu_plugin_outs(line);
 }
 
-/* Whether an interrupt's handler may begin like this: ENDBR64, CLAC, CLD, PUSH of a constant, or a NOP in its place. */
+/* Returns whether a handler of interrupts can begin so: ENDBR64, CLAC, CLD, PUSH of a constant, or a NOP in its place. */
 static int may_begin_handler(const uint8_t *bytes, size_t size)
 {
 	static const uint8_t endbr64[] = { 0xf3, 0x0f, 0x1e, 0xfa }, clac[] = { 0x0f, 0x01, 0xca };
@@ -320,7 +320,7 @@ static void at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 	profile_translated(block);
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(block, i);
-		/* Its line first: the counts in it exclude this instruction, in every version of the interface. */
+		/* Registers the line before the count, so that the counts in the line exclude this instruction. */
 		tell(block, i);
 		if (counts_instructions)
 			count_here(instruction, qemu_plugin_insn_vaddr(instruction) >> 63 ? KERNEL : USER);

@@ -31,7 +31,7 @@
 
 enum kind { CALLED, FROM_USER, EXCEPTION, INTERRUPT, TASK };
 enum { THE_RUN = 32767, NO_GATE = -1, UNKNOWN_GATE = -2, CHAINS = 4096, ROOT = 0 };
-/* Bytes: of a stack; at most from where a task slept down to its next slot; and at most up to it. */
+/* In bytes: a stack; and how far below, and above, the place where a task slept its next slot can be. */
 enum { STACK = 16384, NEAR = 256, BODY = 64 };
 enum { JOURNAL = 1 << 20 };
 #define NONE UINT32_MAX
@@ -91,7 +91,7 @@ struct index {
 static const char *path;
 static unsigned int wanted;
 static int following, counting, leaves, switching, resumes;
-/* The kernel was left with open calls. */
+/* Whether the kernel was left for user mode with open calls. */
 static int in_user;
 static uint64_t gates[VECTORS];
 
@@ -109,7 +109,7 @@ static uint64_t left_open, forgotten, left_at;
 static struct chain *now, *asleep[CHAINS];
 static int returned;
 static uint64_t returned_from;
-/* The block that runs, or the rest of it after a mark, and the complete block. */
+/* The block that runs, or its rest after a mark; the complete block; and the empty block that counts entries. */
 static struct block *open_block, *open_whole, *entered;
 static uint32_t open_node;
 static uint64_t open_start, last_address;
@@ -140,7 +140,7 @@ static size_t place_of(const struct index *index, uint64_t one, uint64_t other)
 	return place;
 }
 
-/* The number of a pair, NONE if the pair is new: the caller then stores a number there. */
+/* Returns the number of a pair, NONE if the pair is new: the caller then stores a number there. */
 static uint32_t *number_of(struct index *index, uint64_t one, uint64_t other)
 {
 	if (2 * index->count >= index->room) {
@@ -227,7 +227,7 @@ static void credit(uint32_t node, struct block *block, uint32_t count, uint64_t 
 	journal[journaled++ % JOURNAL] = (struct entry){ start, number, count };
 }
 
-/* The address of the last of `count` instructions of a block. */
+/* Returns the address of the last of `count` instructions of a block. */
 static uint64_t address_of(const struct block *block, uint32_t count)
 {
 	uint64_t address = block->start;
@@ -236,7 +236,7 @@ static uint64_t address_of(const struct block *block, uint32_t count)
 	return address;
 }
 
-/* Credits the block that began last; its last instruction may have been undone. */
+/* Credits the block that began last. `undone` says whether its last instruction was undone. */
 static void close_block(int undone)
 {
 	struct block *block = open_block;
@@ -301,8 +301,8 @@ static void push(enum kind kind, uint64_t slot, uint64_t from)
 		now->slot = slot;
 }
 
-/* The kernel is left for user mode, or for the code that an exception or interrupt had interrupted. Ends the newest entry
- * into the kernel, with the frames above it.
+/* Handles a return to user mode, or to the code that an exception or interrupt had interrupted: ends the newest entry into
+ * the kernel, with the frames above it.
  */
 static void leave_entry(void)
 {
@@ -350,7 +350,7 @@ static struct chain *take_sleeper(uint64_t slot)
 	return NULL;
 }
 
-/* The stack pointer is on another stack: that of a task that slept, or of one that was not seen before. */
+/* Switches to the chain of another stack: of a task that slept, or of one that was not seen before. */
 static void change_task(uint64_t slot)
 {
 	struct chain *sleeper = take_sleeper(slot);
@@ -363,7 +363,7 @@ static void change_task(uint64_t slot)
 	now->slot = slot;
 }
 
-/* A CALL or RET uses this slot. */
+/* Handles the use of a slot by a CALL or RET, which can be the first one after a task switch. */
 static void arrive(uint64_t slot)
 {
 	/* The value loaded into the stack pointer may have been on the same stack. */
@@ -427,7 +427,7 @@ static int gate_at(struct block *block)
 	return block->gate;
 }
 
-/* The node of a frame that begins with this instruction; counts how often the node was entered. */
+/* Returns the node of a frame that begins with this instruction; counts how often the node was entered. */
 static uint32_t enter(const struct frame *frame, uint64_t start)
 {
 	uint32_t node = node_with(frame->parent, frame->kind, frame->from, start);
@@ -445,13 +445,13 @@ static int is_fault(int vector)
 	       vector != 8 && vector != 18;
 }
 
-/* Whether IRETQ and SYSRETQ themselves raise it: exceptions of segments, of the stack, of protection. */
+/* Returns whether IRETQ and SYSRETQ themselves can raise this exception: of segments, of the stack, of protection. */
 static int is_of_return(int vector)
 {
 	return vector >= 10 && vector <= 13;
 }
 
-/* This block, or the rest of a block, runs in the newest frame. */
+/* Records that this block, or the rest of the block `whole`, runs in the newest frame. */
 static void open_in_frame(struct block *block, struct block *whole)
 {
 	struct frame *frame = newest();
@@ -486,7 +486,7 @@ static void at_block(unsigned int cpu, void *data)
 	open_in_frame(block, block);
 }
 
-/* Whether an access belongs to the last instruction of the block that runs. QEMU 7.2 reports accesses of later
+/* Returns whether an access belongs to the last instruction of the block that runs. QEMU 7.2 reports accesses of later
  * instructions, which its own functions make for them, to the last instruction with a callback.
  */
 static int is_of(const struct block *block)
@@ -494,7 +494,7 @@ static int is_of(const struct block *block)
 	return following && open_block && open_whole == block;
 }
 
-/* The block ends with a CALL. A call through memory loads the address first. */
+/* Called for the accesses of a block's final CALL. A call through memory loads the address first: ignored. */
 static void at_call(unsigned int cpu, qemu_plugin_meminfo_t about, uint64_t slot, void *data)
 {
 	const struct block *block = data;
@@ -506,7 +506,7 @@ static void at_call(unsigned int cpu, qemu_plugin_meminfo_t about, uint64_t slot
 	push(CALLED, slot, block->start + block->bytes);
 }
 
-/* The block ends with a RET. */
+/* Called for the load of a block's final RET. */
 static void at_return(unsigned int cpu, qemu_plugin_meminfo_t about, uint64_t slot, void *data)
 {
 	(void)cpu, (void)about;
@@ -539,7 +539,7 @@ static int is_return(const uint8_t *bytes)
 	return bytes[0] == 0xc3 || bytes[0] == 0xc2;
 }
 
-/* The instructions of a block from this one on; NULL where they are not the kernel's. */
+/* Returns the instructions of a block from this one on; NULL where they are not the kernel's. */
 static struct block *block_from(struct qemu_plugin_tb *translated, size_t from)
 {
 	size_t count = qemu_plugin_tb_n_insns(translated) - from;

@@ -5,7 +5,7 @@
 #define RW (PROT_READ | PROT_WRITE)
 #define PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
 
-/* Fills each page with its own number. */
+/* Fills each page with a letter for its number. */
 static void number(char *memory, int pages)
 {
 	for (int i = 0; i < pages; i++)
@@ -33,7 +33,7 @@ static void remap(void)
 	char *old = mmap(room, 4 * PAGE, RW, PRIVATE | MAP_FIXED, -1, 0);
 	NEED(old == room);
 	number(old, 4);
-	/* No room to grow in place. */
+	/* There is no room to grow in place. */
 	CHECK_FAILS((long)mremap(old, 4 * PAGE, 8 * PAGE, 0), ENOMEM);
 	char *moved = mremap(old, 4 * PAGE, 8 * PAGE, MREMAP_MAYMOVE);
 	NEED(moved != MAP_FAILED);
@@ -45,14 +45,14 @@ static void remap(void)
 	CHECK(mremap(moved, 8 * PAGE, 2 * PAGE, 0) == moved);
 	CHECK(numbered(moved, 2));
 	CHECK_FAILS(mincore(moved + 2 * PAGE, PAGE, (unsigned char *)(long[1]){ 0 }), ENOMEM);
-	/* Growing in place where there is room. */
+	/* The mapping grows in place where there is room. */
 	CHECK(mremap(moved, 2 * PAGE, 3 * PAGE, 0) == moved);
 	CHECK(numbered(moved, 2));
 	CHECK_EQ(moved[2 * PAGE], 0);
-	/* To a fixed address, replacing what is mapped there. */
+	/* A move to a fixed address replaces what is mapped there. */
 	CHECK(mremap(moved, 3 * PAGE, 3 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, room + 8 * PAGE) == room + 8 * PAGE);
 	CHECK(numbered(room + 8 * PAGE, 2));
-	/* The old range stays mapped, empty. */
+	/* With MREMAP_DONTUNMAP the old range stays mapped, without pages. */
 	char *kept = mremap(room + 8 * PAGE, 3 * PAGE, 3 * PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
 	NEED(kept != MAP_FAILED);
 	CHECK(numbered(kept, 2));
@@ -123,7 +123,7 @@ static void dontneed_and_free(void)
 	CHECK_EQ(madvise(memory, PAGE, MADV_NORMAL), 0);
 	CHECK_EQ(madvise(memory, PAGE, MADV_SEQUENTIAL), 0);
 	CHECK_EQ(madvise(memory, PAGE, MADV_RANDOM), 0);
-	/* Over a hole: the mapped pages are advised, and ENOMEM is returned. */
+	/* In a range with a hole the advice applies to the mapped pages, and the call returns ENOMEM. */
 	CHECK_EQ(munmap(memory + 6 * PAGE, PAGE), 0);
 	CHECK_FAILS(madvise(memory + 5 * PAGE, 3 * PAGE, MADV_DONTNEED), ENOMEM);
 	CHECK_EQ(memory[5 * PAGE], 0);
@@ -179,7 +179,7 @@ static void over_fork(void)
 		CHECK_EQ(memory[PAGE], 0);
 		memory[PAGE] = 'x';
 		CHECK_EQ(memory[2 * PAGE], 'c');
-		/* The advice is inherited. */
+		/* The child inherits the advice: in its own child the page is wiped too. */
 		pid_t grandchild = fork_checked();
 		if (grandchild == 0) {
 			CHECK_EQ(memory[PAGE], 0);

@@ -1,7 +1,7 @@
-/* Does a thread run on the CPUs that its affinity mask has, and nowhere else?
+/* Does a thread run only on the CPUs in its affinity mask?
  *
  * sched_setaffinity and getcpu agree at once, after yields and sleeps, for threads and for children; masks without a CPU of
- * the machine are refused. And the calls around them: policies, priorities, time slices.
+ * the machine are refused. Related calls are tested too: policies, priorities, time slices.
  */
 #include "check.h"
 #include <pthread.h>

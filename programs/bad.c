@@ -34,7 +34,7 @@ static void exhaust(void)
 static void fork_bomb(void)
 {
 	struct rlimit few = { 64, 64 };
-	/* Root is above the limit on Linux: drop to another user. */
+	/* On Linux the limit does not apply to root: become another user. */
 	NEED(setrlimit(RLIMIT_NPROC, &few) == 0);
 	NEED(syscall(SYS_setresuid, 12345, 12345, 12345) == 0);
 	int born = 0;

@@ -82,7 +82,7 @@ static void try_call(const struct call *call)
 								      (long)good_input;
 			}
 			now[at] = bad_pointer(bad);
-			/* The kernel wrote up to the hole. */
+			/* An earlier call may have written the last byte before the hole: restore it. */
 			*last_byte = 'n';
 			errno = 0;
 			long result = make(call->number, now);
@@ -180,7 +180,7 @@ static void listed(void)
 		try_call(&calls[i]);
 }
 
-/* A bad pointer for the child's status; the child is reaped all the same. */
+/* Passes a bad pointer for the child's status to wait4, which fails, and reaps the child nevertheless. */
 static void wait_status(void)
 {
 	for (int bad = FIRST_BAD; bad <= READ_ONLY; bad++) {
@@ -192,7 +192,7 @@ static void wait_status(void)
 	}
 }
 
-/* A signal frame that cannot be written: the process is killed by SIGSEGV. */
+/* Checks that a process whose signal frame cannot be written is killed by SIGSEGV. */
 static void no_frame(void)
 {
 	pid_t child = fork_checked();
@@ -207,8 +207,8 @@ static void no_frame(void)
 	CHECK(killed(wait_for(child), SIGSEGV));
 }
 
-/* Calls that take effect whatever the pointers are: they end this process, create another one, send signals to the
- * processes 0 to 3, or wait for ever. */
+/* Returns whether a call is left out, because it takes effect whatever the pointers are: it ends this process, creates
+ * another one, sends signals to the processes 0 to 3, or waits for ever. */
 static int is_left_out(long number)
 {
 	switch (number) {
@@ -231,7 +231,7 @@ static int is_left_out(long number)
 	}
 }
 
-/* A child makes calls with arguments of one kind. It may end in any way, but soon. */
+/* Makes every call with each kind of bad pointer in all arguments, in children that may end in any way, but soon. */
 static void every_number(void)
 {
 	long survived = 0, ended = 0, tried = 0;

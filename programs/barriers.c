@@ -1,7 +1,7 @@
 /* Does membarrier order the memory accesses of other threads that use no barrier themselves?
  *
  * One thread stores to a word and loads another, with no barrier between, all the time; a second stores and loads them the
- * other way round, with membarrier between. If both miss the other's store, it ordered nothing. `barriers ROUNDS`.
+ * other way round, with membarrier between. If both miss the other's store, membarrier ordered nothing. `barriers ROUNDS`.
  */
 #include "check.h"
 #include <pthread.h>
@@ -23,7 +23,7 @@ static long membarrier(int command, unsigned flags)
 	return syscall(SYS_membarrier, command, flags, 0);
 }
 
-/* Each in a separate cache line. */
+/* Each of these is in a separate cache line. */
 static struct {
 	volatile uint64_t word;
 	uint64_t pad[15];

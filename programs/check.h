@@ -64,7 +64,7 @@ static int checks_made, checks_failed;
 		check_failure(check_result, errno, (error), __FILE__, __LINE__, #call, #error);             \
 	} while (0)
 
-/* Without this nothing that follows makes sense: print the line and exit. */
+/* Checks a condition without which the rest makes no sense: if it fails, prints the line and exits. */
 #define NEED(condition)                                                                 \
 	do {                                                                            \
 		if (!CHECK(condition)) {                                                \
@@ -119,7 +119,7 @@ static inline int checked(const char *name)
 	return checks_failed ? 1 : 0;
 }
 
-/* Ends a child: 0 only if its own checks held (those of the parent do not count against it). */
+/* Exits from a child, with 0 only if its own checks held. Failed checks of the parent do not count. */
 static inline _Noreturn void end_child(void)
 {
 	fflush(stdout);
@@ -136,7 +136,7 @@ static inline pid_t fork_checked(void)
 	return child;
 }
 
-/* The number in a row "name ... number" of a file; -1 without that row. */
+/* Returns the number in a row "name ... number" of a file; -1 without that row. */
 static inline long row_in(const char *path, const char *name)
 {
 	char line[512];
@@ -175,13 +175,13 @@ static inline int in_child(void (*work)(void *), void *argument)
 	return wait_for(child);
 }
 
-/* Whether the process exited with this code. */
+/* Returns whether the process exited with this code. */
 static inline int exited(int status, int code)
 {
 	return WIFEXITED(status) && WEXITSTATUS(status) == code;
 }
 
-/* Whether the process was killed by this signal. */
+/* Returns whether the process was killed by this signal. */
 static inline int killed(int status, int signal)
 {
 	return WIFSIGNALED(status) && WTERMSIG(status) == signal;

@@ -1,7 +1,7 @@
 /* Is memory copied exactly when it must be, for every way to share it and every order of the writes?
  *
  * Private anonymous pages, private file pages and pages over the zero page are shared by fork, by fork of fork and by
- * the page cache, and populated by MADV_POPULATE_READ and _WRITE; writers come in every order. Shared mappings must
+ * the page cache, and populated by MADV_POPULATE_READ and _WRITE; processes write in every order. Shared mappings must
  * never be copied. A child's death must leave the parent's memory as it was.
  */
 #include "check.h"
@@ -114,7 +114,7 @@ static void three_writers(enum kind kind, enum fill fill, const int order[3])
 	munmap(page, PAGE);
 }
 
-/* An unwritten private page shows later writes to its file; a written one does not. */
+/* Later writes to a file are visible in an unwritten private page of the file, and not in a written one. */
 static void private_and_file(void)
 {
 	int file = scratch_file(2 * PAGE);
@@ -136,7 +136,7 @@ static void private_and_file(void)
 	close(file);
 }
 
-/* The last owner writes in place: no copy is needed, and what it wrote before stays. */
+/* The last process that maps a page writes in place: no copy is made, and the earlier contents stay. */
 static void owners_leave(void)
 {
 	char *memory = anonymous(8 * PAGE);

@@ -45,7 +45,7 @@ static void spin_until_warned(void)
 		__asm__ volatile("" ::: "memory");
 }
 
-/* A second of CPU time, sleep not included; then SIGXCPU ends it. */
+/* After a second of CPU time SIGXCPU ends the process. The time in which it sleeps does not count. */
 static void second(void *unused)
 {
 	set(1, RLIM_INFINITY);
@@ -54,11 +54,11 @@ static void second(void *unused)
 	spin(unused);
 }
 
-/* A handler sees the limit raised; the hard limit sends no signal that could be handled. */
+/* A handler of SIGXCPU sees that the soft limit was raised. At the hard limit the process is killed. */
 static void handled(void *unused)
 {
 	CHECK(signal(SIGXCPU, warned) != SIG_ERR);
-	/* A limit of 0 ends at the next tick. */
+	/* A limit of 0 is exceeded at the next tick. */
 	set(0, 1);
 	spin_until_warned();
 	CHECK_EQ(warnings, 1);
@@ -79,7 +79,7 @@ static void inherited(void *unused)
 	pid_t child = fork_checked();
 	if (child == 0) {
 		CHECK(soft_limit() <= 1);
-		/* A blocked signal is pending; an ignored one is not. */
+		/* The next SIGXCPU, for the child's own CPU time, has the default action. */
 		CHECK(signal(SIGXCPU, SIG_DFL) != SIG_ERR);
 		spin(unused);
 	}
@@ -108,7 +108,7 @@ int main(void)
 	CHECK(exited(in_child(inherited, NULL), 0));
 	CHECK(exited(in_child(without_soft, NULL), 0));
 
-	/* Another process sets it: prlimit. */
+	/* Another process sets the limit, by prlimit. */
 	pid_t child = fork_checked();
 	if (child == 0)
 		spin(NULL);

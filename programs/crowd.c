@@ -25,7 +25,7 @@ static int failed(struct worker *worker, const char *what)
 	return 0;
 }
 
-/* Whether all pages hold what this round wrote. */
+/* Returns whether all pages hold the value that this round wrote. */
 static int holds(const unsigned char *memory, unsigned char value)
 {
 	for (unsigned long page = 0; page < PAGES; page++)

@@ -1,20 +1,20 @@
 /* Can folders, and mounts, nested to any depth be removed, and left behind?
  *
- * With the argument "leave" they stay where they are when the program exits.
+ * With the argument "leave" the folders and mounts stay when the program exits.
  */
 #include "check.h"
 #include <sys/mount.h>
 
 static char home[] = "/tmp/deep-XXXXXX";
 
-/* Creates nested folders from the working directory on, and goes to the innermost. */
+/* Creates nested folders in the working directory, and changes to the innermost one. */
 static void descend(int depth)
 {
 	for (int level = 0; level < depth; level++)
 		NEED(mkdir("d", 0777) == 0 && chdir("d") == 0);
 }
 
-/* Goes back up, and removes each. */
+/* Changes back to the outermost folder, and removes each folder on the way. */
 static void ascend(int depth)
 {
 	for (int level = 0; level < depth; level++)
@@ -28,7 +28,7 @@ static void made_and_removed(int depth)
 	CHECK_FAILS(access("d", F_OK), ENOENT);
 }
 
-/* The innermost stays open while those above it are removed. */
+/* The folders are removed while the innermost one is open. */
 static void removed_in_use(int depth)
 {
 	descend(depth);
@@ -58,7 +58,7 @@ static void unmounted(int depth)
 	CHECK_EQ(rmdir("m"), 0);
 }
 
-/* Each file system is mounted in the previous one, or covers it. */
+/* Mounts file systems, each in the previous one or over it. */
 static void mounted_in_mounts(int depth, int covering)
 {
 	NEED(mkdir("m", 0777) == 0 && mount("deep", "m", "tmpfs", 0, NULL) == 0 && chdir("m") == 0);

@@ -16,7 +16,7 @@ static int control(int set, int operation, int file, uint32_t events, uint64_t d
 	return epoll_ctl(set, operation, file, &event);
 }
 
-/* Returns how many events there are now. The last one's bits and data are kept. */
+/* `found` returns the number of events that are ready now, and stores the last of them here. */
 static struct epoll_event last;
 
 static int found(int set)
@@ -44,7 +44,7 @@ static void errors(void)
 	int set = epoll_create1(EPOLL_CLOEXEC);
 	NEED(set >= 0);
 	CHECK_EQ(fcntl(set, F_GETFD), FD_CLOEXEC);
-	/* Not every C library passes the size on. */
+	/* Not every C library passes the size to the kernel: make the system call. */
 	CHECK_FAILS(syscall(SYS_epoll_create, 0L), EINVAL);
 	CHECK_FAILS(epoll_create1(1), EINVAL);
 	int ends[2];
@@ -115,7 +115,7 @@ static void levels(void)
 	/* A closed file is no longer watched. */
 	close(ends[0]);
 	CHECK_EQ(found(set), 0);
-	/* Unless another descriptor refers to the same file. */
+	/* A file stays watched while another descriptor refers to it. */
 	NEED(pipe(ends) == 0);
 	CHECK_EQ(control(set, EPOLL_CTL_ADD, ends[0], EPOLLIN, 3), 0);
 	int other = dup(ends[0]);
@@ -171,7 +171,7 @@ static void edges(void)
 	close(set);
 }
 
-/* With less room than events, all events are reported in turn. */
+/* If more events are ready than the caller has room for, the calls report all of them in turn. */
 static void turns(void)
 {
 	int set = epoll_create1(0), counters[4], seen[4] = { 0 };
@@ -288,7 +288,7 @@ static void waits(void)
 	close(set);
 }
 
-/* Several children wait for one event: how many wake? */
+/* Returns how many of several children that wait for one event are woken. */
 static int woken(uint32_t more)
 {
 	int start[2], done[2], event = eventfd(0, EFD_NONBLOCK);

@@ -23,7 +23,7 @@ static int new_epoll(void)
 	return epoll;
 }
 
-/* Every epoll of a layer watches every one of the layer below. */
+/* Every epoll of a layer watches every epoll of the layer below. */
 static void layers(void)
 {
 	int epolls[LAYERS][WIDTH];
@@ -42,10 +42,10 @@ static void layers(void)
 	int file = eventfd(0, 0);
 	CHECK(file >= 0);
 	CHECK_FAILS(watch(epolls[0][0], file), EINVAL);
-	/* The file is not watched. */
+	/* After the refusal the file is not watched. */
 	CHECK_FAILS(epoll_ctl(epolls[0][0], EPOLL_CTL_DEL, file, NULL), ENOENT);
 	CHECK_FAILS(watch(epolls[0][0], file), EINVAL);
-	/* At the top there is only one path. */
+	/* Only one path leads to a file that an epoll of the top layer watches. */
 	CHECK_EQ(watch(epolls[LAYERS - 1][0], file), 0);
 	close(file);
 	close(over);
@@ -54,7 +54,7 @@ static void layers(void)
 			close(epolls[layer][place]);
 }
 
-/* How many epolls may watch the last one of a chain of `links` links above a file. */
+/* Checks that at most `most` epolls may watch the top of a chain of `links` links above a file. */
 static void fan(int links, int most)
 {
 	int file = eventfd(0, 0);
@@ -77,7 +77,7 @@ static void fan(int links, int most)
 	CHECK_EQ(epoll_ctl(outer[0], EPOLL_CTL_DEL, top, NULL), 0);
 	CHECK_EQ(watch(outer[most], top), 0);
 	CHECK_FAILS(watch(outer[most], top), EEXIST);
-	/* Without the file, paths are not limited; with that many, no file may be watched. */
+	/* Without a file below, the number of paths is not limited; with more paths, no file can be added. */
 	CHECK_EQ(epoll_ctl(bottom, EPOLL_CTL_DEL, file, NULL), 0);
 	CHECK_EQ(watch(outer[0], top), 0);
 	CHECK_FAILS(watch(bottom, file), EINVAL);

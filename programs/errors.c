@@ -1,4 +1,4 @@
-/* Which error does a memory call return that has one reason to fail, and which one where it has two?
+/* Which error does a memory call return if there is one reason to fail, and which one if there are two?
  *
  * Each call has an invocation that works, and reasons to fail: changes of its arguments or of the process's state. The
  * program makes every call with each reason and with each two that can be combined, each in a separate child, and prints a
@@ -62,14 +62,14 @@ static void edit(unsigned long *words, const struct reason *reason, unsigned lon
 	}
 }
 
-/* Whether two states are the same, or limits of the same resource. */
+/* Returns whether two states are the same, or are limits of the same resource. */
 static int same_state(unsigned long a, unsigned long b)
 {
 	const unsigned long locking = NO_LOCKING | LITTLE_LOCKING;
 	return a == b || (a & b & ~OTHER_USER) || ((a & locking) && (b & locking));
 }
 
-/* Two reasons that set the same word, or the same state, cannot be combined. */
+/* Returns whether two reasons can be combined: not if both set the same word or the same state. */
 static int together(const struct reason *one, const struct reason *two)
 {
 	for (int i = 0; i < EDITS; i++)
@@ -147,7 +147,7 @@ static void once(const struct call *call, const struct reason *one, const struct
 	restore_controls();
 	if (!exited(status, 0))
 		printf("ended with %x\n", status);
-	/* Undoes what a call may have left behind for the next. */
+	/* Undoes SHM_LOCK, which would affect the next call. */
 	shmctl(lent_segment, SHM_UNLOCK, NULL);
 }
 

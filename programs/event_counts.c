@@ -48,7 +48,7 @@ static void begin(void)
 		before[i] = event(names[i]);
 }
 
-/* Since `begin` these events were counted this often, and no other events. */
+/* Checks that since `begin` these two events were counted this often, and no other event was counted. */
 static void counted(const char *first, long first_times, const char *second, long second_times)
 {
 	for (int i = 0; i < EVENTS; i++) {
@@ -125,7 +125,7 @@ static void huge_pages(void)
 	NEED(madvise(small, HUGE, MADV_PAGEOUT) == 0);
 	begin();
 	NEED(madvise(small, HUGE, MADV_COLLAPSE) == 0);
-	/* Each page is read by itself, without a fault. */
+	/* The collapse swaps in each page separately, and each counts as a major fault. */
 	long read = event("pswpin") - before[EVENTS - 1];
 	CHECK_EQ(read, HUGE / PAGE);
 	before[2]++;
@@ -157,7 +157,7 @@ static void merged_pages(void)
 	counted("cow_ksm", 8, "", 0);
 	in_a_child(store, memory, PAGES);
 	counted("cow_ksm", PAGES - 8, "", 0);
-	/* Of these 16, 8 are still merged. */
+	/* Of these 16 pages, 8 are still merged, and are copied. */
 	NEED(madvise(memory, 16 * PAGE, MADV_UNMERGEABLE) == 0);
 	counted("cow_ksm", 8, "", 0);
 	set(KSM "run", "2");
@@ -165,7 +165,7 @@ static void merged_pages(void)
 	counted("cow_ksm", PAGES - 16, "", 0);
 }
 
-/* The number of faults since the last call. */
+/* Returns the number of faults since the last call. */
 static long faults(void)
 {
 	static long last;
@@ -174,14 +174,14 @@ static long faults(void)
 	return since;
 }
 
-/* Population faults twice on the page that stops it, unless that is the first. */
+/* A population that fails takes two faults on the page at which it fails, or one if that is the first page. */
 static void pages_beyond_the_end(void)
 {
 	int file = memfd_create("short", 0);
 	NEED(file >= 0 && ftruncate(file, SIZE) == 0);
 	char *memory = mmap(NULL, 2 * SIZE, RW, MAP_SHARED, file, 0);
 	NEED(memory != MAP_FAILED);
-	/* After the forks, what the checks write to is exclusive to this process again. */
+	/* After the forks, makes the memory that the checks write to exclusive to this process again. */
 	CHECK_FAILS(madvise(memory + 1, PAGE, MADV_POPULATE_READ), EINVAL);
 	faults();
 	CHECK_EQ(faults() >= 0, 1);

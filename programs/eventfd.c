@@ -19,7 +19,7 @@ int main(void)
 	CHECK_EQ(fcntl(counter, F_GETFD), FD_CLOEXEC);
 	CHECK_EQ(fcntl(counter, F_GETFL), O_RDWR | O_NONBLOCK);
 	CHECK_FAILS(eventfd(0, 4), EINVAL);
-	/* It has no position, and lseek does not fail. */
+	/* An eventfd has no position, but lseek does not fail. */
 	CHECK_EQ(lseek(counter, 5, SEEK_SET), 0);
 	CHECK_FAILS(lseek(counter, 0, 99), EINVAL);
 	CHECK_FAILS(pread(counter, &value, 8, 0), ESPIPE);

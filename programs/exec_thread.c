@@ -19,7 +19,7 @@ static int count_threads(void)
 	return count;
 }
 
-/* The new program: argv is "after", the previous process ID, a descriptor that stays open and one that is closed. */
+/* Checks in the new program. argv is "after", the previous process ID, a descriptor that stays open and one that is closed. */
 static int after(char **argv)
 {
 	sigset_t mask;
@@ -132,7 +132,7 @@ static void from_thread(void *unused)
 		pause();
 }
 
-/* The leader has ended when another thread calls execve. */
+/* The leader has exited when another thread calls execve. */
 static void from_thread_without_leader(void *unused)
 {
 	(void)unused;
@@ -142,7 +142,7 @@ static void from_thread_without_leader(void *unused)
 	syscall(SYS_exit, 7);
 }
 
-/* Two at once: one succeeds, and the process runs one program. */
+/* Two threads call execve at once: one call succeeds, and the process runs one program. */
 static void from_two_threads(void *unused)
 {
 	(void)unused;
@@ -170,7 +170,7 @@ static void failed(void *unused)
 	exit(checks_failed ? 1 : 0);
 }
 
-/* vfork from a thread stops that thread alone, and the child may execute. */
+/* vfork in a thread stops that thread alone, and the child can execute a program. */
 static void *vfork_thread(void *argument)
 {
 	int status = -1;

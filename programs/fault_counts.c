@@ -30,7 +30,7 @@ static long pgfault(void)
 	return atol(row + strlen("\npgfault "));
 }
 
-/* Reserves room for one page more than SIZE, aligned so that fault-around maps as many pages of a file as anywhere. */
+/* Reserves addresses for SIZE and one page more, aligned so that fault-around maps as many pages as it can. */
 static char *room(void)
 {
 	uintptr_t around = 16 * 4096;
@@ -193,9 +193,9 @@ static void hugetlb_populated(void)
 static const struct operation {
 	const char *name;
 	void (*prepare)(void), (*operate)(void);
-	/* Pages faulted in, and faults that fail. */
+	/* The expected number of pages faulted in, and of faults that fail. */
 	int minor, failed;
-	/* Needs transparent huge pages, or a hugetlb pool. */
+	/* Nonzero if the operation needs transparent huge pages ('h') or a hugetlb pool. */
 	char needs;
 } operations[] = {
 	{ "load", private_memory, do_load, PAGES, 0, 0 },
@@ -239,7 +239,7 @@ static const struct operation {
 	{ "MAP_POPULATE of a hugetlb page", nothing, hugetlb_populated, 1, 0, 'p' },
 };
 
-/* Whether huge pages are available by madvise, or in the pool. */
+/* Returns whether huge pages are available by madvise, or in the pool. */
 static int has(char needs)
 {
 	char setting[64] = "";
@@ -267,7 +267,7 @@ int main(int count, char **words)
 	memset(text, 1, sizeof text);
 	for (int i = 0; i < SIZE; i += sizeof text)
 		NEED(pwrite(file, text, sizeof text, i) == sizeof text);
-	/* What is used below must be populated when it counts: code, stack, and the signal handler. */
+	/* Populates the code, stack and handler that the loop uses, so that their faults are not counted. */
 	struct rusage before, after;
 	getrusage(RUSAGE_SELF, &after);
 	read_only();

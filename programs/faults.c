@@ -52,7 +52,7 @@ static void first_touch(void)
 	CHECK_EQ(writes(memory), 0);
 	CHECK_EQ(reads(memory), 0);
 	CHECK_EQ(madvise(memory, PAGES * PAGE, MADV_DONTNEED), 0);
-	/* The zero page, then a private page. */
+	/* A read maps the zero page; the write after it maps a private page. */
 	CHECK_EQ(reads(memory), PAGES);
 	CHECK_EQ(reads(memory), 0);
 	CHECK_EQ(writes(memory), PAGES);
@@ -76,7 +76,7 @@ static void protection(void)
 	munmap(memory, PAGES * PAGE);
 }
 
-/* The child copies; the parent finds itself the only owner: one fault each, for each page. */
+/* After a fork the child copies each page, and the parent becomes its only owner again: one fault each. */
 static void after_fork(int protect)
 {
 	char *memory = fresh();

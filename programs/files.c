@@ -48,7 +48,7 @@ static void names(void)
 	CHECK(holds("folder/two", "first"));
 	CHECK_FAILS(open("one", O_RDONLY), ENOENT);
 	CHECK_FAILS(rmdir("folder"), ENOTEMPTY);
-	/* Over another file: the name now refers to this file, and the other stays open. */
+	/* A rename over another file: the name now refers to this file, and the other one stays open. */
 	int other = create("three", "third");
 	CHECK_EQ(rename("folder/two", "three"), 0);
 	CHECK(holds("three", "first"));
@@ -123,7 +123,7 @@ static void offsets(void)
 	CHECK(S_ISREG(stat.st_mode) && (stat.st_mode & 07777) == 0644);
 	CHECK_EQ(pread(file, text, 4, 5000), 4);
 	CHECK(memcmp(text, "\0\0\0\0", 4) == 0);
-	/* A read of a hole stops where the memory ends, too. */
+	/* A read of a hole, too, stops where the caller's memory ends. */
 	char *short_memory = anonymous(2 * PAGE);
 	NEED(short_memory != MAP_FAILED && munmap(short_memory + PAGE, PAGE) == 0);
 	CHECK_EQ(pread(file, short_memory + PAGE - 1000, 3000, 3 * PAGE), 1000);
@@ -135,7 +135,7 @@ static void offsets(void)
 	CHECK(memcmp(text, "0123xy\0\0\0\0\0\0", 12) == 0);
 	CHECK_FAILS(ftruncate(file, -1), EINVAL);
 	close(file);
-	/* Append goes to the end, whatever the offset. */
+	/* With O_APPEND a write goes to the end, whatever the offset. */
 	file = open("data", O_WRONLY | O_APPEND);
 	CHECK_EQ(write(file, "A", 1), 1);
 	CHECK_EQ(lseek(file, 0, SEEK_SET), 0);
@@ -191,7 +191,7 @@ static void folders(void)
 	CHECK_EQ(wrong, 0);
 	CHECK_EQ(dots, 2);
 	CHECK_EQ(others, 0);
-	/* Removing while reading skips nothing that stays. */
+	/* Removing entries while the folder is read hides no entry that stays. */
 	rewinddir(folder);
 	int removed = 0;
 	while ((entry = readdir(folder)) != NULL) {
@@ -267,7 +267,7 @@ static void nameless(void)
 	CHECK(strcmp(text, "mapped") == 0);
 	CHECK_EQ(pwrite(file, "W", 1, PAGE), 1);
 	CHECK_EQ(view[PAGE], 'W');
-	/* The mapping keeps the file. */
+	/* The mapping keeps the file after its descriptor is closed. */
 	close(file);
 	CHECK_EQ(view[PAGE + 1], 'a');
 	munmap(view, 2 * PAGE);
@@ -299,7 +299,7 @@ static void sending(void)
 	CHECK_EQ(lseek(from, 0, SEEK_CUR), 110);
 	CHECK_EQ(read(ends[0], copy, LENGTH), 100);
 	CHECK_EQ(memcmp(copy, bytes + 10, 100), 0);
-	/* A descriptor without a position, or without bytes, cannot be sent from. */
+	/* sendfile does not read from a pipe or from a folder. */
 	CHECK_EQ(write(ends[1], "sent", 4), 4);
 	CHECK_FAILS(sendfile(to, ends[0], NULL, 4), EINVAL);
 	CHECK_EQ(read(ends[0], copy, LENGTH), 4);
@@ -309,7 +309,7 @@ static void sending(void)
 	CHECK_EQ(syncfs(ends[0]), 0);
 	close(ends[0]);
 	close(ends[1]);
-	/* Ranges of one file may not overlap, as far as there are bytes. */
+	/* Two ranges of one file must not overlap; the source range ends at the end of the file. */
 	loff_t first = LENGTH - 100, second = LENGTH + 50;
 	CHECK_EQ(copy_file_range(from, &first, from, &second, 1000, 0), 100);
 	CHECK_EQ(pread(from, copy, 100, LENGTH + 50), 100);

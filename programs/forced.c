@@ -34,7 +34,7 @@ static void own(int memory)
 	CHECK_EQ(mprotect(pages, 4 * PAGE, PROT_READ), 0);
 	CHECK_EQ(put(memory, pages, "read"), 4);
 	CHECK_EQ(memcmp(pages, "reada", 5), 0);
-	/* Across a page boundary, and to a page that was not populated. */
+	/* A store crosses a page boundary, into a page that is not populated. */
 	CHECK_EQ(put(memory, pages + 3 * PAGE - 2, "edge"), 4);
 	CHECK_EQ(memcmp(pages + 3 * PAGE - 2, "edge", 4), 0);
 	CHECK_EQ(mprotect(pages, 4 * PAGE, PROT_NONE), 0);
@@ -46,7 +46,7 @@ static void own(int memory)
 	CHECK_EQ(mprotect(pages, PAGE, PROT_READ), 0);
 	CHECK_EQ(memcmp(pages, "none", 4), 0);
 	CHECK_FAILS(read(open("/dev/zero", O_RDONLY), pages, 1), EFAULT);
-	/* Up to the hole. */
+	/* A store stops at a hole. */
 	CHECK_EQ(munmap(pages + PAGE, PAGE), 0);
 	CHECK_EQ(put(memory, pages + PAGE - 2, "hole"), 2);
 	CHECK_FAILS(put(memory, pages + PAGE, "hole"), EIO);
@@ -64,7 +64,7 @@ static void files(int memory)
 	CHECK_EQ(put(memory, copy, "copy"), 4);
 	CHECK_EQ(memcmp(copy, "copy", 4), 0);
 	CHECK_EQ(memcmp(shown, "file", 4), 0);
-	/* Shared and read-only: a private copy cannot replace it. */
+	/* The mapping is shared and read-only: a private copy must not replace its page. */
 	CHECK_FAILS(put(memory, shown, "deny"), EIO);
 	CHECK_EQ(mprotect(shown, PAGE, PROT_NONE), 0);
 	char text[5] = "";

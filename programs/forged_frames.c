@@ -27,7 +27,7 @@ enum forgery {
 	FORGERIES
 };
 
-/* The result for the thread: it continues, or a fault. */
+/* Whether the thread continues after the forged frame; otherwise it takes a fault. */
 static const char survives[FORGERIES] = {
 	[NOTHING] = 1, [CODE_LOWEST] = 1, [STACK_NOT_STRICT] = 1, [MXCSR_ALL] = 1,
 };
@@ -77,7 +77,7 @@ static void forge(int signal, siginfo_t *info, void *context)
 		put(state, MXCSR, 0x10000);
 		break;
 	case MXCSR_PLAIN:
-		/* Without the magic number that marks state after the legacy region. */
+		/* Removes the magic number that marks state after the legacy region. */
 		put(state, SOFTWARE, 0);
 		put(state, MXCSR, 0x80001f80);
 		break;

@@ -25,7 +25,7 @@ static void step(char *page, int number, char mark)
 	}
 }
 
-/* One order: bit i of `order` says which process makes the i-th step (1: the child). */
+/* Runs one order of steps. Bit i of `order` says which process makes the i-th step (1: the child). */
 static void run_order(unsigned order, enum before before)
 {
 	struct turns turns;

@@ -30,7 +30,7 @@ static void note_birth(void)
 		;
 }
 
-/* Forks until refused, in every process. Returns when all have been. */
+/* Forks until a fork is refused, in this process and in every child. Returns when every process has been refused. */
 static void explode(void)
 {
 	for (;;) {

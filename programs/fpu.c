@@ -40,7 +40,7 @@ static void hold_xmm(long spin)
 			 : "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm7", "xmm8", "xmm12", "xmm15");
 }
 
-/* Three values on the x87 stack, over the spin. */
+/* Keeps three values on the x87 stack during the spin. */
 static void hold_x87(long spin, double first)
 {
 	double values[3] = { first, first * 2, first * 3 }, back[3];
@@ -58,7 +58,7 @@ static void run_one(int me)
 {
 	static const int used[] = { 0, 1, 2, 3, 7, 8, 12, 15 };
 	int avx = __builtin_cpu_supports("avx");
-	/* A rounding mode and a precision for each process. */
+	/* A rounding mode for each process, in MXCSR and in the x87 control word. */
 	uint32_t control = 0x1f80u | (uint32_t)(me % 4) << 13, control_back;
 	uint16_t word = (uint16_t)(0x37f & ~0xc00) | (uint16_t)(me % 4 << 10), word_back;
 	for (int round = 0; round < ROUNDS; round++) {
@@ -90,7 +90,7 @@ static void run_one(int me)
 
 int main(void)
 {
-	/* A new program starts with the defaults. */
+	/* A new program starts with the default control words. */
 	uint32_t control;
 	uint16_t word;
 	__asm__ volatile("stmxcsr %0" : "=m"(control));
@@ -109,7 +109,7 @@ int main(void)
 	for (int i = 0; i < PROCESSES; i++)
 		CHECK(exited(wait_for(children[i]), 0));
 
-	/* A child inherits them. */
+	/* A child inherits the control word. */
 	control = 0x1f80u | 1u << 13;
 	__asm__ volatile("ldmxcsr %0" ::"m"(control));
 	pid_t child = fork_checked();

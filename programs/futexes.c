@@ -59,7 +59,7 @@ static long futex(volatile void *address, int operation, uint32_t value, const v
 	return syscall(SYS_futex, address, operation, value, timeout, second, third);
 }
 
-/* The fourth argument is a number for some operations. */
+/* Passes a number as the fourth argument, which is a pointer except for some operations. */
 static const void *number(unsigned long value)
 {
 	return (const void *)value;
@@ -83,7 +83,7 @@ static void rest(void)
 	nanosleep(&time, NULL);
 }
 
-/* The state letter of a process. */
+/* Returns the state letter of a process in /proc, or '?'. */
 static char state_of(pid_t process)
 {
 	char name[64], line[512];
@@ -311,19 +311,19 @@ static void requeued(void)
 	begin();
 	line_up(wait_plainly, children, WAITERS);
 	CHECK_FAILS(futex(&shared->word, FUTEX_CMP_REQUEUE, 1, number(2), &shared->other, 1), EAGAIN);
-	/* One is woken, two are moved. */
+	/* One waiter is woken, two are requeued. */
 	CHECK_EQ(futex(&shared->word, FUTEX_CMP_REQUEUE, 1, number(2), &shared->other, 0), 3);
 	CHECK(exited(wait_for(children[0]), 0));
 	CHECK_EQ(futex(&shared->other, FUTEX_WAKE, 1, NULL, NULL, 0), 1);
 	CHECK(exited(wait_for(children[1]), 0));
-	/* None is woken, all are moved, behind those moved before. */
+	/* No waiter is woken; all are requeued, behind those that were requeued before. */
 	CHECK_EQ(futex(&shared->word, FUTEX_REQUEUE, 0, number(INT32_MAX), &shared->other, 0), 3);
 	CHECK_EQ(futex(&shared->word, FUTEX_WAKE, WAITERS, NULL, NULL, 0), 0);
 	CHECK_EQ(futex(&shared->other, FUTEX_WAKE, 1, NULL, NULL, 0), 1);
 	CHECK(exited(wait_for(children[2]), 0));
-	/* To the same word: nothing changes. */
+	/* A requeue to the same word changes nothing. */
 	CHECK_EQ(futex(&shared->other, FUTEX_REQUEUE, 0, number(INT32_MAX), &shared->other, 0), 3);
-	/* A moved waiter that is killed is gone. */
+	/* A requeued waiter that is killed no longer waits. */
 	CHECK_EQ(kill(children[3], SIGKILL), 0);
 	CHECK(killed(wait_for(children[3]), SIGKILL));
 	CHECK_EQ(futex(&shared->other, FUTEX_WAKE, WAITERS, NULL, NULL, 0), 2);
@@ -364,7 +364,7 @@ static void operated(void)
 			CHECK_EQ(futex(&shared->other, FUTEX_WAKE, 1, NULL, NULL, 0), 1);
 		CHECK(exited(wait_for(children[1]), 0));
 	}
-	/* On a page that is not populated, and on one that is shared with a child. */
+	/* The operation works on a page that is not populated, and on one that is shared with a child. */
 	uint32_t *words = (uint32_t *)anonymous(PAGE);
 	NEED(words != NULL);
 	uint32_t plus_7 = FUTEX_OP(FUTEX_OP_ADD, 7, FUTEX_OP_CMP_EQ, 0);
@@ -494,7 +494,7 @@ static void signals(void)
 	}
 }
 
-/* Locks of a dead owner. */
+/* A lock in the robust list of an owner that dies. */
 struct lock {
 	struct robust_list list;
 	uint32_t word;
@@ -510,7 +510,7 @@ static struct locks *locks;
 
 enum { NORMAL, PENDING, UNLOCKED_PENDING, CIRCLE, CUT, MISALIGNED, KINDS };
 
-/* Builds a list of four locks, of which this process holds all but the third, and ends. */
+/* Builds a list of four locks, of which this process holds all but the third, and exits. */
 static void hold(int kind)
 {
 	struct robust_list_head *head = &locks->head;

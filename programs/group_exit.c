@@ -1,5 +1,5 @@
-/* The exit, stop and continuation of a complete process: do they reach threads in every state, and does the parent see each
- * once?
+/* The exit, stop and continuation of a complete process: do they reach threads in every state, and is each reported to
+ * the parent once?
  */
 #include "check.h"
 #include <dirent.h>
@@ -87,7 +87,7 @@ static void *mapping(void *argument)
 	return NULL;
 }
 
-/* Threads in every state. */
+/* Starts threads in every state. */
 static void start_all(void)
 {
 	static int ends[2];
@@ -126,7 +126,7 @@ static pid_t start_child(void)
 	return child;
 }
 
-/* The state letters of all threads of a process. */
+/* Stores the state letters of all threads of a process. Returns their number. */
 static int states(pid_t process, char *letters, int room)
 {
 	char path[64], line[512];
@@ -166,7 +166,7 @@ static void stopped_and_continued(void)
 		CHECK_EQ(kill(child, SIGSTOP), 0);
 		CHECK_EQ(waitpid(child, &status, WUNTRACED), child);
 		CHECK(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
-		/* Reported once. */
+		/* The stop is reported once. */
 		CHECK_EQ(waitpid(child, &status, WUNTRACED | WNOHANG), 0);
 		/* Every thread is stopped; one in vfork first waits for its child. */
 		char letters[64];
@@ -190,7 +190,7 @@ static void stopped_and_continued(void)
 	CHECK(killed(wait_for(child), SIGKILL));
 }
 
-/* exit_group by a thread while others create threads, and by two at once: one status. */
+/* exit_group by a thread while others create threads, and by two threads at once: the process has one status. */
 static void *ending(void *argument)
 {
 	usleep(1000);

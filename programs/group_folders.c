@@ -44,7 +44,7 @@ static void fill(unsigned group)
 	expect("file", 0644, group);
 	CHECK_EQ(mkdir("folder", 0750), 0);
 	expect("folder", 02750, group);
-	/* The inner folder inherits it. */
+	/* The inner folder inherits the bit. */
 	create("folder/file", 0600);
 	expect("folder/file", 0600, group);
 	CHECK_EQ(mkdir("folder/folder", 0700), 0);
@@ -74,7 +74,7 @@ static void as_other(void *unused)
 	(void)unused;
 	become(USER, OTHER);
 	fill(GROUP);
-	/* The bit that would let it run as the folder's group is cleared; the bit for locking stays. */
+	/* The set-group-ID bit of a group-executable file is cleared; without group execution (for locking) it stays. */
 	create("runs", 02755);
 	expect("runs", 0755, GROUP);
 	create("locks", 02745);

@@ -128,7 +128,7 @@ static void layout(void)
 	CHECK_FAILS(rmdir(path_of("a", "")), ENOENT);
 }
 
-/* The members of a group, and their children; a group in use stays. */
+/* Checks the members of a group, and their children. A group with members cannot be removed. */
 static void members(void)
 {
 	make("a");
@@ -154,7 +154,7 @@ static void members(void)
 	CHECK_EQ(get("a", "cgroup.procs"), child);
 	CHECK_EQ(row("a", "cgroup.events", "populated"), 1);
 	CHECK_FAILS(rmdir(path_of("a", "")), EBUSY);
-	/* Moves to the root group, and back. */
+	/* The child moves to the root group, and back. */
 	char id[16];
 	snprintf(id, sizeof id, "%d", child);
 	NEED(set("", "cgroup.procs", id) == 0);
@@ -166,7 +166,7 @@ static void members(void)
 	unmake("a");
 }
 
-/* What is touched is charged to the group. */
+/* Touched pages are charged to the group. */
 static void touches(void *nothing)
 {
 	(void)nothing;
@@ -207,7 +207,7 @@ static void touches(void *nothing)
 	CHECK(get("a", "memory.peak") >= after);
 }
 
-/* Twice the group's limit: it lives, since half of the pages are reclaimed. */
+/* Uses twice the group's limit: the process is not killed, since half of its pages are reclaimed. */
 static void twice(void *nothing)
 {
 	(void)nothing;
@@ -227,7 +227,7 @@ static void twice(void *nothing)
 	CHECK(get("a", "memory.current") <= 8 * (long)MIB);
 	CHECK(memory[0] == 0 && memory[12 * MIB - 1] == 0);
 	close(file);
-	/* And in two processes. */
+	/* Two processes share the pages. */
 	stamp(memory, pages);
 	pid_t child = fork_checked();
 	NEED(child >= 0);
@@ -291,7 +291,7 @@ static void fill_swap(void *bytes)
 	CHECK(is_stamped(memory, size / PAGE));
 }
 
-/* A page gets no slot because of the group's limit, or because none is free. */
+/* A page gets no swap slot because of the group's limit, or because no slot is free. */
 static void refused_slots(void)
 {
 	size_t swap = row_in("/proc/meminfo", "SwapTotal") * 1024;
@@ -393,7 +393,7 @@ static void together(void)
 	unmake("a");
 }
 
-/* Four times the group's limit, written to a file in memory that is not mapped. */
+/* Writes four times the group's limit to a file in memory that is not mapped. */
 static void stores_by_calls(void *nothing)
 {
 	(void)nothing;

@@ -62,7 +62,7 @@ static void fill(char *memory, size_t pages)
 		memset(memory + page * PAGE, (int)(page % 251) + 1, 8);
 }
 
-/* The number of pages of the range without the contents that fill wrote. */
+/* Returns the number of pages in the range that lack the contents written by `fill`. */
 static int wrong(const char *memory, size_t first, size_t end)
 {
 	int count = 0;
@@ -97,7 +97,7 @@ static void first_touch(void)
 	CHECK_EQ(munmap(memory, HUGE), 0);
 }
 
-/* The order of writers: p the parent, c the child, of the first page; P and C of the last. */
+/* Parent and child write in this order: p the parent and c the child to the first page, P and C to the last one. */
 static void share(const char *order)
 {
 	char *memory = fresh(1, MADV_HUGEPAGE);
@@ -149,7 +149,7 @@ static void in_part(void)
 	memory[15 * PAGE + 100] = 1;
 	CHECK(exited(in_child(stay, memory), 0));
 	CHECK_EQ(wrong(memory, 0, 512), 0);
-	/* A hole of pages, in the second. */
+	/* Unmapping makes a hole in the second huge page. */
 	CHECK_EQ(munmap(memory + HUGE + 5 * PAGE, PAGE), 0);
 	unsigned char resident;
 	CHECK_FAILS(mincore(memory + HUGE + 5 * PAGE, PAGE, &resident), ENOMEM);
@@ -170,7 +170,7 @@ static void moved(void)
 	CHECK_EQ(wrong(target, 0, 512), 0);
 	if (gives_huge)
 		CHECK_EQ(huge_kib(target), 2048);
-	/* Not aligned: with small pages. */
+	/* A move to an unaligned address maps small pages. */
 	char *odd = target + HUGE + 3 * PAGE;
 	CHECK_EQ(mremap(memory + HUGE, HUGE, HUGE, MREMAP_MAYMOVE | MREMAP_FIXED, odd), odd);
 	CHECK_EQ(wrong(odd - HUGE, 512, 1024), 0);
@@ -206,7 +206,7 @@ static void refused(void)
 	CHECK_EQ(munmap(memory, HUGE), 0);
 }
 
-/* A page's word of pagemap: is it present, and is it not anonymous? */
+/* Returns bits of the page's entry in pagemap: whether it is present, and whether it is not anonymous. */
 static int shown_as(const char *page)
 {
 	uint64_t word = 0;

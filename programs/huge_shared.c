@@ -116,7 +116,7 @@ static void first_touch(void)
 	CHECK_EQ(pwrite(file, &word, sizeof word, 500 * PAGE + 64), sizeof word);
 	CHECK_EQ(at(whole, 500), 77);
 	CHECK_EQ(at(beside, 500), 77);
-	/* The child maps it by its own faults. */
+	/* The child maps the pages by its own faults. */
 	pid_t child = fork_checked();
 	NEED(child >= 0);
 	if (child == 0) {
@@ -198,7 +198,7 @@ static void private_copies(void)
 	close(file);
 }
 
-/* Writes one page again and again, until it is stopped. Returns whether a write was lost. */
+/* Writes one page again and again, until `*stop` is set. Returns whether a write was lost. */
 static int write_on(char *memory, size_t page, volatile int *stop)
 {
 	for (unsigned long count = 1; !*stop; count++) {
@@ -235,7 +235,7 @@ static void collapsed_under_writers(int rounds)
 		}
 		for (int wait = 0; wait < 3 + round % 3; wait++)
 			sched_yield();
-		/* It may fail while one of the processes uses a page, and must succeed once they have ended. */
+		/* The collapse may fail while a process uses a page, and must succeed once the processes have exited. */
 		int done = madvise(memory, HUGE, MADV_COLLAPSE);
 		CHECK(done == 0 || errno == EAGAIN || errno == EBUSY);
 		for (int wait = 0; wait < 3; wait++)

@@ -88,7 +88,7 @@ static void reservations(void)
 	expect(4, 3, 1);
 	CHECK_EQ(munmap(memory + HUGE, 2 * HUGE), 0);
 	expect(4, 4, 0);
-	/* Rounded up to huge pages. */
+	/* The length is rounded up to huge pages. */
 	memory = map(HUGE + 1, MAP_PRIVATE);
 	expect(4, 4, 2);
 	CHECK_EQ(munmap(memory, 2 * HUGE), 0);

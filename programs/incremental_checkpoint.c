@@ -31,8 +31,8 @@ struct tracker {
 	const char *name;
 	/* Starts tracking. */
 	void (*start)(char *memory, size_t size);
-	/* Reports for each page whether it is present, other than as the zero page, and whether it was written since; then starts
-	 * again. A page freed and read since is the zero page, and was not written. */
+	/* Reports for each page whether it is present, other than as the zero page, and whether it was written since
+	 * tracking started; then restarts tracking. A page that was freed and read is the zero page, and not written. */
 	void (*ask)(char *memory, size_t size, unsigned char *there, unsigned char *written);
 };
 
@@ -53,7 +53,7 @@ static uint64_t entry_of(const char *page)
 	return entry;
 }
 
-/* The zero frame, mapped by reading an unwritten page. */
+/* Returns the number of the zero frame, which a read of an unwritten page maps. */
 static uint64_t zero_frame(void)
 {
 	char *page = fresh(PAGE);
@@ -63,7 +63,7 @@ static uint64_t zero_frame(void)
 	return entry & FRAME;
 }
 
-/* Kernels can be built without it. */
+/* Returns whether the kernel has soft-dirty bits: it can be built without them. */
 static int has_soft_dirty(void)
 {
 	char *page = fresh(PAGE);
@@ -120,7 +120,7 @@ static const struct tracker trackers[] = {
 	{ "PAGEMAP_SCAN", protect, ask_scan },
 };
 
-/* Saves the present pages, of them those written since `before` or all, and lists the rest as `before` does. */
+/* Saves the present pages that were written since `before`, or all without it, and lists the others as `before` does. */
 static struct checkpoint save(char *memory, size_t pages, const unsigned char *there, const unsigned char *written,
 			      const struct checkpoint *before, uint32_t number)
 {
@@ -156,7 +156,7 @@ static void restore_and_compare(const char *memory, size_t pages, const struct c
 	MUST(munmap(restored, pages * PAGE) == 0);
 }
 
-/* What the program does between two checkpoints, to about one page in fifty. */
+/* Does what the program does between two checkpoints, on about one page in fifty. */
 static void work(char *memory, size_t pages, uint64_t *random)
 {
 	static int pipes[2] = { -1, -1 };
@@ -172,7 +172,7 @@ static void work(char *memory, size_t pages, uint64_t *random)
 		MUST(write(pipes[1], random, sizeof *random) == sizeof *random);
 		MUST(read(pipes[0], page + 100, sizeof *random) == sizeof *random);
 	}
-	/* Freed: some are written again, some read, some left. */
+	/* Frees groups of four pages: one page is written again, one is read, and two are left. */
 	for (int i = 0; i < 8; i++) {
 		char *page = memory + next_random(random) % (pages - 4) * PAGE;
 		MUST(madvise(page, 4 * PAGE, MADV_DONTNEED) == 0);

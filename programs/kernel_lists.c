@@ -23,7 +23,7 @@ struct made {
 };
 static struct made *made;
 
-/* The errors for a lack of resources. */
+/* Returns whether errno is an error for a lack of resources. */
 static int refused(void)
 {
 	return errno == ENOMEM || errno == EAGAIN || errno == ENOSPC || errno == EMFILE || errno == ENFILE ||
@@ -41,7 +41,7 @@ static void raise_files(void)
 	NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
-/* As many timers as there is memory for, all set when there is none left. */
+/* Creates as many timers as there is memory for, then sets all of them. */
 static void set_timers(void)
 {
 	static int files[40000];
@@ -94,7 +94,7 @@ static void wait_together(void)
 	CHECK(count == THREADS || refused());
 	while (__atomic_load_n(&started, __ATOMIC_SEQ_CST) < count)
 		sched_yield();
-	/* A tenth is woken and waits again, or begins to wait only now; the others are requeued in steps. */
+	/* A tenth of the threads is woken and waits again, or begins to wait only now; the others are requeued. */
 	long woken = syscall(SYS_futex, &word, FUTEX_WAKE, count / 10, NULL, NULL, 0);
 	CHECK(woken >= 0 && woken <= count / 10);
 	for (int step = 0; step < 3; step++) {
@@ -138,7 +138,7 @@ static void poll_together(void)
 	}
 }
 
-/* Semaphore sets, large and small, each with an undo operation. */
+/* Creates large and small semaphore sets, and makes an operation with undo on each. */
 static void make_sets(void)
 {
 	static const int sizes[] = { 32000, 1000, 1 }, counts[] = { 300, 1000, 1000 };
@@ -162,7 +162,7 @@ static void remove_sets(void)
 		CHECK_EQ(semctl(made->ids[--made->sets], 0, IPC_RMID), 0);
 }
 
-/* As many signals as may be queued; all of them are taken. */
+/* Queues as many signals as the limit allows, and takes all of them. */
 static void queue_signals(void)
 {
 	enum { MOST = 30000 };
@@ -181,7 +181,7 @@ static void queue_signals(void)
 	CHECK_EQ(taken, queued < 100 ? queued : 100);
 }
 
-/* Makes this process and its children the first to be killed, before the one that counts their results. */
+/* Makes the OOM killer prefer this process and its children to the process that counts their results. */
 static void go_first(void)
 {
 	int file = open("/proc/self/oom_score_adj", O_WRONLY);
@@ -208,7 +208,7 @@ int main(void)
 		int status = in_child(attempt, &work);
 		CHECK(exited(status, 0) || killed(status, SIGKILL));
 		remove_sets();
-		/* Its memory is available again. */
+		/* The memory of the attempt is available again. */
 		char *memory = anonymous(8 << 20);
 		NEED(memory != NULL);
 		memset(memory, 1, 8 << 20);

@@ -20,14 +20,14 @@ static void raise_limit(void)
 	NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
-/* The errors for a lack of resources. */
+/* Checks that errno is an error for a lack of resources. */
 static void refused(void)
 {
 	CHECK(errno == ENOMEM || errno == EMFILE || errno == ENFILE || errno == ENOSPC || errno == ENOBUFS ||
 	      errno == EAGAIN || errno == ETOOMANYREFS || errno == EPERM);
 }
 
-/* A million entries, in as many epolls as there are descriptors. */
+/* Adds up to a million entries to as many epolls as there are descriptors. */
 static void watch(void)
 {
 	enum { FILES = 1000, MOST = 1000000 };
@@ -45,7 +45,7 @@ static void watch(void)
 	}
 }
 
-/* Sockets full of bytes, each with a descriptor. */
+/* Fills sockets with bytes and descriptors. */
 static void fill_sockets(void)
 {
 	for (int number = 0; number < 400; number++) {
@@ -81,7 +81,7 @@ static int send_file(int socket, int file)
 	return sendmsg(socket, &message, MSG_DONTWAIT) == 1 ? 0 : -1;
 }
 
-/* Full sockets nested in each other's messages: one descriptor leads to all of them. */
+/* Nests full sockets in each other's messages: one descriptor leads to all of them. */
 static void fill_nested_sockets(void)
 {
 	int inner = eventfd(0, 0);
@@ -128,7 +128,7 @@ static void open_files(void)
 	}
 }
 
-/* As many areas as there may be. */
+/* Creates as many areas as the kernel allows. */
 static void split_areas(void)
 {
 	enum { PAGES = 400000 };
@@ -192,7 +192,7 @@ int main(void)
 		void (*work)(void) = attempts[number];
 		int status = in_child(attempt, &work);
 		CHECK(exited(status, 0) || killed(status, SIGKILL));
-		/* Its memory is available again. */
+		/* The memory of the attempt is available again. */
 		char *memory = anonymous(8 << 20);
 		NEED(memory != NULL);
 		memset(memory, 1, 8 << 20);

@@ -1,7 +1,7 @@
 /* Protection keys: which accesses they refuse, in which threads, and until when.
  *
  * Usage: keys
- * Prints "skip" where the processor or the kernel has none.
+ * Prints "skip" where the processor or the kernel has no protection keys.
  */
 #include "check.h"
 
@@ -58,7 +58,7 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 	siglongjmp(back, 1);
 }
 
-/* The key that refused the access, 0 if it succeeded, -1 for another fault. */
+/* Accesses a byte. Returns the key that refused the access, 0 if it succeeded, or -1 for another fault. */
 static int tried(volatile char *at, int write)
 {
 	uint32_t before = rights_now();
@@ -85,7 +85,7 @@ static char *fresh(size_t size)
 	return memory;
 }
 
-/* The key in /proc/self/smaps for an address; -1 if there is none. */
+/* Returns the key in /proc/self/smaps for an address; -1 if there is none. */
 static int shown(void *memory)
 {
 	FILE *file = fopen("/proc/self/smaps", "r");
@@ -218,7 +218,7 @@ static void code_cannot_be_read(void)
 	((void (*)(void))memory)();
 	int key = tried((char *)memory, 0);
 	CHECK(key > 0 && shown(memory) == key);
-	/* The program can neither use nor free it. */
+	/* The program can neither use nor free the key of execute-only memory. */
 	CHECK(key_free(key) == -1 && errno == EINVAL);
 	CHECK(key_protect(memory, PAGE, PROT_READ, key) == -1 && errno == EINVAL);
 	CHECK(mprotect(memory, PAGE, PROT_READ) == 0);

@@ -35,7 +35,7 @@ static void rest(long milliseconds)
 	nanosleep(&moment, NULL);
 }
 
-/* Whether the memory is one huge page. */
+/* Returns whether the memory is one huge page. */
 static int is_huge(void)
 {
 	char line[512];

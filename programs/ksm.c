@@ -73,7 +73,7 @@ static void shared(long frames, long pages)
 	CHECK_EQ(count("pages_sharing"), pages - frames);
 }
 
-/* Of these, three are a, two are b, and c is alone. A page without the advice is not scanned. */
+/* Three of the pages hold a, two hold b, and one holds c. Pages without the advice are not scanned. */
 static void equal_pages(void)
 {
 	char *memory = map("abacab"), *other = map("aa");
@@ -81,7 +81,7 @@ static void equal_pages(void)
 	scan();
 	shared(2, 5);
 	CHECK(holds(memory, "abacab"));
-	/* The last byte alone differs. */
+	/* Now the first page differs from the others in its last byte alone. */
 	memory[PAGE - 1] = 'x';
 	shared(2, 4);
 	CHECK(memory[0] == 'a' && memory[PAGE - 1] == 'x');
@@ -144,7 +144,7 @@ static void forked(void)
 	munmap(memory, 4 * PAGE);
 }
 
-/* Rights, and MADV_UNMERGEABLE. */
+/* Protection changes and MADV_UNMERGEABLE on merged pages. */
 static void no_more(void)
 {
 	char *memory = map("gggggg");

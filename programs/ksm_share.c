@@ -20,7 +20,7 @@ static void set(const char *name, const char *text)
 	close(file);
 }
 
-/* CPU time of a fixed amount of work. */
+/* Returns the CPU time of a fixed amount of work. */
 static long work(void)
 {
 	struct timespec start, end;

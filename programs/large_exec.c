@@ -27,7 +27,7 @@ static void file_is(const char *path, const char *wanted, size_t length)
 	CHECK(all == length && memcmp(contents, wanted, length) == 0);
 }
 
-/* The length of a list of adjacent strings with their NULs; -1 if one has unexpected bytes. */
+/* Returns the length of a list of adjacent strings with their NULs; -1 if one has unexpected bytes. */
 static long list_length(char **list)
 {
 	char *at = list[0];
@@ -40,7 +40,7 @@ static long list_length(char **list)
 	return list[0] ? at - list[0] : 0;
 }
 
-/* The program that was executed. */
+/* Checks its arguments and environment, in the executed program. */
 static int executed(char **arguments, char **environment)
 {
 	long length = list_length(arguments);
@@ -67,7 +67,7 @@ static void make_strings(long count, size_t length)
 	strings[count] = NULL;
 }
 
-/* The result of an execve: 0 if the program exited with 0, else its errno, or -1. */
+/* Executes this program in a child. Returns 0 if the program exited with 0, else its errno, or -1. */
 static int outcome(char **arguments, char **environment)
 {
 	int result[2], error = 0;
@@ -90,7 +90,7 @@ static int outcome(char **arguments, char **environment)
 
 static char *nothing[] = { NULL };
 
-/* Strings and pointers that add up to `room` bytes exactly, and one more. */
+/* Checks that strings and pointers of exactly `room` bytes are accepted, and that one byte more is not. */
 static void fills(size_t room)
 {
 	/* The path counts too. */
@@ -131,7 +131,7 @@ int main(int count, char **arguments, char **environment)
 	set_stack(64 << 20);
 	CHECK_EQ(outcome(strings, nothing), 0);
 	fills(ALL_MOST);
-	/* Pointers count as strings do: 300,000 strings of 10 bytes are 5.4 MB, 400,000 were 7.2 MB. */
+	/* Pointers count as strings do: 300,000 strings of 10 bytes are 5.4 MB, 400,000 would be 7.2 MB. */
 	make_strings(300000, 10);
 	CHECK_EQ(outcome(strings, nothing), 0);
 	make_strings(399999, 10);
@@ -143,7 +143,7 @@ int main(int count, char **arguments, char **environment)
 	CHECK_EQ(outcome(strings, strings), 0);
 	make_strings(63, 50000);
 	CHECK_EQ(outcome(strings, strings), E2BIG);
-	/* One string. */
+	/* The limit of one string. */
 	make_strings(2, STRING_MOST);
 	CHECK_EQ(outcome(strings, nothing), 0);
 	make_strings(2, STRING_MOST + 1);

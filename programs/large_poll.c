@@ -37,7 +37,7 @@ static int the_pipe(long entry)
 	return ends[0];
 }
 
-/* The number of entries with a wrong result. */
+/* Returns the number of entries with a wrong result. */
 static long wrong(short of_pipe)
 {
 	long count = 0;
@@ -89,7 +89,7 @@ static void each_entry_is_answered_for(void)
 	CHECK_EQ(wrong(0), 0);
 }
 
-/* A wait for as many entries as there can be ends with the first of them, and one with a signal. */
+/* A wait for the maximum number of entries ends when an entry becomes ready, and another one with a signal. */
 static void a_wait_ends(void)
 {
 	char byte = 'x';
@@ -115,7 +115,7 @@ static void a_wait_ends(void)
 	CHECK_EQ(wrong(0), 0);
 }
 
-/* The highest descriptor there can be. */
+/* The highest possible descriptor works like any other. */
 static void the_last_descriptor_works(void)
 {
 	char byte = 'x';
@@ -138,7 +138,7 @@ static void the_last_descriptor_works(void)
 	free(set);
 	free(before);
 
-	/* A child has it too. */
+	/* A child inherits the descriptor. */
 	pid_t child = fork_checked();
 	if (child == 0) {
 		CHECK_EQ(read(last, &byte, 1), 1);

@@ -18,7 +18,7 @@ struct seen {
 	long ends, kibibytes;
 };
 
-/* The first address of the area after the first `seen->areas` ones of the range; -1 after the last. */
+/* Returns the first address of the area after the first `seen->areas` ones of the range; -1 after the last. */
 static unsigned long next_area(const struct seen *seen)
 {
 	return (unsigned long)base + (unsigned long)seen->areas * PAGE;
@@ -85,7 +85,7 @@ static long read_whole(const char *path, char *to, size_t step)
 	return all;
 }
 
-/* Every second page of a mapping gets other rights. */
+/* Creates the areas: every second page of a mapping gets other rights. */
 static void make_areas(void)
 {
 	base = mmap(NULL, AREAS * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

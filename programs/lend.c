@@ -1,5 +1,5 @@
-/* Does memory that the kernel references for others stay unchanged: pages in a pipe, copies between processes, and secret
- * memory, which may not be referenced?
+/* Do pages to which the kernel holds references keep their contents: pages in a pipe, and copies between processes? And
+ * does it refuse references to secret memory?
  */
 #include "check.h"
 #include <limits.h>
@@ -23,7 +23,7 @@ static void fill(char *memory, size_t length, int seed)
 		memory[i] = (char)(seed + i / 7);
 }
 
-/* Reads all of it and returns whether it is what `fill` wrote. */
+/* Reads `length` bytes and returns whether they are what `fill` wrote. */
 static int comes_out(int from, size_t length, int seed)
 {
 	static char got[64 * PAGE], wanted[64 * PAGE];
@@ -73,7 +73,7 @@ static void over_fork(int parent_lends, int before)
 	munmap(memory, 2 * PAGE);
 }
 
-/* Any bytes go through, in order, mixed with others, through a full pipe too. */
+/* Bytes of vmsplice and of write pass through a pipe in order, also when the pipe is full. */
 static void mixed(void)
 {
 	int ends[2];
@@ -158,7 +158,7 @@ static void between_processes(void)
 	struct iovec two = { "xy", 2 };
 	struct iovec places[] = { { theirs + 5, 1 }, { theirs + PAGE + 5, 1 } };
 	CHECK_EQ(process_vm_writev(child, &two, 1, places, 2, 0), 2);
-	/* The process's own memory too. */
+	/* The call also works on the process's own memory. */
 	CHECK_EQ(process_vm_writev(getpid(), &two, 1, &(struct iovec){ mine, 2 }, 1, 0), 2);
 	CHECK_EQ(memcmp(mine, "xy", 2), 0);
 	turn_pass(turns.to_child);
@@ -192,7 +192,7 @@ static void secrets(void)
 		CHECK_FAILS(process_vm_writev(getpid(), &own, 1, &other, 1, 0), EFAULT);
 		secret[0] = 's';
 	}
-	/* The program itself may copy it elsewhere. */
+	/* The program itself may copy its secret memory. */
 	CHECK_EQ(write(ends[1], secret, 4), 4);
 	CHECK_EQ(read(ends[0], secret + PAGE, 4), 4);
 	CHECK_EQ(secret[PAGE], 's');

@@ -53,7 +53,7 @@ static void overcommit(void *unused)
 static void areas(void *unused)
 {
 	(void)unused;
-	/* Every second page of a range is protected: two areas for each, until the count of areas is at its limit. */
+	/* Every second page of a range is protected: two more areas each time, until the limit is reached. */
 	enum { PAGES = 140000 };
 	char *range = mmap(NULL, PAGES * PAGE, PROT_NONE, PRIVATE | MAP_NORESERVE, -1, 0);
 	NEED(range != MAP_FAILED);
@@ -171,7 +171,7 @@ static void file_size(void *unused)
 	CHECK_FAILS(pwrite(file, "xy", 2, INT64_MAX - 1), EINVAL);
 	set_limit(RLIMIT_FSIZE, PAGE);
 	CHECK_EQ(pwrite(file, "xy", 2, PAGE - 1), 1);
-	/* A signal is raised here, which ends the program. */
+	/* This write raises SIGXFSZ, which ends the program. */
 	CHECK_FAILS(pwrite(file, "xy", 2, PAGE), EFBIG);
 }
 

@@ -16,7 +16,7 @@
 static size_t pages;
 static unsigned long writes_per_page;
 static char *memory;
-/* How often each page was written: the value of every word of it. */
+/* The number of writes to each page, which is also the value of every word in the page. */
 static uint32_t *versions, *saved_versions;
 static unsigned char *saved;
 static int watcher, image;
@@ -89,7 +89,7 @@ static void *saver(void *unused)
 			save(page);
 			saved_in_turn++;
 		}
-		/* On one CPU the writer would not run before everything is saved. */
+		/* Yields: on one CPU the writer would otherwise not run before everything is saved. */
 		if (page % 8 == 0)
 			sched_yield();
 	}
@@ -136,7 +136,7 @@ int main(int count, char **arguments)
 	MUST(pages > 0 && image >= 0 && ftruncate(image, (off_t)size) == 0 && versions && saved_versions && saved);
 	MUST(pipe(ready) == 0 && pipe(go) == 0);
 	MUST(uffd_watch(watcher, memory, size, WATCH_WRITES) == 0);
-	/* Prevents counting faults on the series itself. */
+	/* Populates the series, so that faults on it are not counted. */
 	memset(&stops, 0, sizeof stops);
 
 	pthread_t threads[2];

@@ -1,8 +1,8 @@
-/* May a program have very many objects of a kind, at a cost that does not rise with their number?
+/* Can a program have very many objects of a kind, at a cost for each that does not rise with their number?
  *
- * More than fit into one block of the kernel's heap: each kind is created, used and freed. What there is no memory for may
- * be refused; what takes hours instead of seconds fails by the test's time limit. In the kernel as shipped the account has
- * the longest stretch without a scheduling point.
+ * More than fit into one block of the kernel's heap: each kind is created, used and freed. A creation may be refused for
+ * lack of memory. An operation that takes hours instead of seconds exceeds the test's time limit. In the kernel as shipped
+ * the account has the longest stretch without a scheduling point.
  */
 #include "check.h"
 #include <sys/epoll.h>
@@ -57,7 +57,7 @@ static void descriptors(int (*make)(void))
 	give_up(count);
 }
 
-/* An epoll of many ready files, and of many descriptors of one file. */
+/* An epoll watches many ready files, or many descriptors of one file. */
 static void watched(int one)
 {
 	int set = epoll_create1(0), file = eventfd(1, 0), count = 0, found = 0, got;
@@ -83,7 +83,7 @@ static void watched(int one)
 	close(set);
 }
 
-/* Children that have ended, reaped from the first on, or from the last. */
+/* Reaps many children that have exited, from the first on or from the last. */
 static void ended_children(int backwards)
 {
 	static pid_t ids[3000];
@@ -139,7 +139,7 @@ static void queued_signals(void)
 	while (count < 2000 && sigqueue(getpid(), SIGRTMIN + count % 20, value) == 0)
 		count++;
 	CHECK(count <= 1000 && count > 900 && errno == EAGAIN);
-	/* A signal from `kill` is pending all the same. */
+	/* A signal from `kill` becomes pending although the limit is reached. */
 	CHECK_EQ(kill(getpid(), SIGRTMAX), 0);
 	CHECK_EQ(kill(getpid(), SIGUSR1), 0);
 	while (sigtimedwait(&all, &info, &now) > 0)

@@ -10,7 +10,7 @@ static void *map(void *at, size_t length, int rights, int flags)
 	return mmap(at, length, rights, flags, -1, 0);
 }
 
-/* The result of an access by a child: 0 if it is permitted, else the signal. */
+/* Returns the result of an access by a child: 0 if it is permitted, else the signal. */
 static int touch(volatile char *byte, int write)
 {
 	pid_t child = fork_checked();
@@ -47,7 +47,7 @@ static void refusals(void)
 	CHECK_FAILS(syscall(SYS_mprotect, page + 1, PAGE, RW), EINVAL);
 	CHECK_EQ(mprotect(page, 0, PROT_NONE), 0);
 	CHECK_EQ(munmap(page, PAGE), 0);
-	/* In a hole: unmapping succeeds, protecting fails. */
+	/* Where nothing is mapped, munmap succeeds and mprotect fails. */
 	CHECK_EQ(munmap(page, PAGE), 0);
 	CHECK_FAILS(mprotect(page, PAGE, RW), ENOMEM);
 
@@ -187,7 +187,7 @@ static void reservation(void)
 	CHECK_EQ(touch(range, 0), SIGSEGV);
 }
 
-/* Faults taken by one write to each of the pages. */
+/* Returns the number of faults taken by one write to each of the pages. */
 static long faults_of_writes(char *memory, int pages)
 {
 	long before = faults_taken();
@@ -212,7 +212,7 @@ static void populate(void)
 
 static void grows_down(void)
 {
-	/* Free addresses below for it to grow into. The page is just below another mapping, as a stack may be. */
+	/* The stack has free addresses below it to grow into. It is just below another mapping, as a stack may be. */
 	char *room = map(NULL, 1024 * PAGE, PROT_NONE, PRIVATE);
 	NEED(room != MAP_FAILED);
 	CHECK_EQ(munmap(room, 1024 * PAGE), 0);
@@ -224,7 +224,7 @@ static void grows_down(void)
 		CHECK_EQ(stack[-i * (long)PAGE], i);
 	CHECK_EQ(munmap(stack - 15 * PAGE, 16 * PAGE), 0);
 
-	/* It stops at the guard gap (256 pages) above another mapping. */
+	/* The stack stops growing at the guard gap (256 pages) above another mapping. */
 	char *below = map(room, PAGE, RW, PRIVATE | MAP_FIXED);
 	NEED(below == room);
 	stack = map(room + 300 * PAGE, PAGE, RW, PRIVATE | MAP_FIXED | MAP_GROWSDOWN);
@@ -268,7 +268,7 @@ int main(void)
 	reservation();
 	populate();
 	grows_down();
-	/* musl's sbrk refuses to move the break; ask the kernel itself there. */
+	/* musl's sbrk refuses to move the break: then the break is not tested. */
 	if (sbrk(PAGE) != (void *)-1) {
 		sbrk(-(long)PAGE);
 		program_break();

@@ -43,14 +43,14 @@ static void *map(int file, int rights, int flags)
 	return mmap(NULL, PAGE, rights, flags, file, 0);
 }
 
-/* What no longer works once writing is sealed, by either seal. */
+/* Checks that nothing can write to a file with F_SEAL_WRITE or F_SEAL_FUTURE_WRITE. */
 static void unwritable(int file)
 {
 	CHECK_FAILS(pwrite(file, "other", 5, 0), EPERM);
 	CHECK_FAILS((long)map(file, RW, MAP_SHARED), EPERM);
 	CHECK_FAILS((long)map(file, PROT_WRITE, MAP_SHARED), EPERM);
 	CHECK_FAILS(fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE), EPERM);
-	/* It may be mapped for reading, and the mapping cannot become writable. */
+	/* The file may be mapped for reading, and the mapping cannot become writable. */
 	char *reads = map(file, PROT_READ, MAP_SHARED);
 	CHECK(reads != MAP_FAILED);
 	CHECK_FAILS(mprotect(reads, PAGE, RW), EACCES);
@@ -65,7 +65,7 @@ static void unwritable(int file)
 	CHECK(own != MAP_FAILED);
 	own[0] = 'F';
 	CHECK_EQ(munmap(own, PAGE), 0);
-	/* The same through another open of the file. */
+	/* The file cannot be written through another open of it either. */
 	int other = again(file, O_RDWR);
 	CHECK(other >= 0);
 	CHECK_FAILS((long)map(other, RW, MAP_SHARED), EPERM);
@@ -84,7 +84,7 @@ static void unwritable(int file)
 static void write_seal(void)
 {
 	int file = file_of(MFD_ALLOW_SEALING);
-	/* Each of these could write now or later. */
+	/* Each of these mappings could be written now or later, and prevents the seal. */
 	char *writes = map(file, RW, MAP_SHARED);
 	NEED(writes != MAP_FAILED);
 	CHECK_FAILS(seal(file, F_SEAL_WRITE), EBUSY);
@@ -99,7 +99,7 @@ static void write_seal(void)
 	CHECK_EQ(seals(file), 0);
 	CHECK_EQ(mprotect(could, PAGE, RW), 0);
 	CHECK_EQ(munmap(could, PAGE), 0);
-	/* None of these can. */
+	/* None of these mappings can write to the file. */
 	int reader = again(file, O_RDONLY);
 	NEED(reader >= 0);
 	char *reads = map(reader, PROT_READ, MAP_SHARED);
@@ -151,7 +151,7 @@ static void held_by_child(void *pages)
 	CHECK_EQ(mprotect(pages, PAGE, RW), 0);
 }
 
-/* A mapping counts wherever it is: in a child, moved, split. */
+/* A writable mapping prevents the seal wherever it is: in a child, moved, split. */
 static void elsewhere(void)
 {
 	int file = file_of(MFD_ALLOW_SEALING);

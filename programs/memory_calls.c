@@ -44,7 +44,7 @@ static char *text_of(const char *path)
 	return text;
 }
 
-/* The result of writing this text: a count, or a negative error. */
+/* Returns the result of writing this text: a count, or a negative error. */
 static long wrote(const char *path, const char *text)
 {
 	int file = open(path, O_WRONLY);
@@ -56,7 +56,7 @@ static long wrote(const char *path, const char *text)
 	return result;
 }
 
-/* Reserved and aligned, so that a part of it is mapped where a test wants it. */
+/* Maps memory of two huge pages at an aligned address. */
 static char *aligned(int flags, int file)
 {
 	char *space = mmap(NULL, 4 * HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -128,7 +128,7 @@ static void collapse_of_nothing(void)
 	munmap(memory, 2 * HUGE);
 }
 
-/* Possible nodes are accepted like existing ones, and have no effect. */
+/* Nodes that are possible but do not exist are accepted in a mask, and have no effect. */
 static void masks(void)
 {
 	unsigned long far[16] = { 1, 1 }, none[16] = { 0, 1 }, beyond[17] = { 1, [16] = 1 }, told[16];
@@ -158,7 +158,7 @@ static void ranges(void)
 	CHECK_EQ(syscall(SYS_mbind, memory, 0UL, BIND, NULL, 0UL, 0), 0);
 	CHECK_FAILS(syscall(SYS_mbind, memory, 0UL, BIND | STATIC | RELATIVE, &first, 64UL, 0), EINVAL);
 	CHECK_FAILS(syscall(SYS_mbind, memory + 1, 0UL, BIND, &first, 64UL, 0), EINVAL);
-	/* A page shared with other processes was not to be moved, and does not count as misplaced. */
+	/* Without MPOL_MF_MOVE_ALL a page shared with other processes is not moved, and does not count as misplaced. */
 	memory[0] = 1;
 	pid_t child = fork_checked();
 	if (child == 0) {
@@ -179,7 +179,7 @@ static void ranges(void)
 	munmap(memory, 2 * HUGE);
 }
 
-/* The line of /proc/self/numa_maps for this memory, after its address. */
+/* Returns the line of /proc/self/numa_maps for this memory, after its address. */
 static char *policy_line(const char *memory)
 {
 	char address[32];
@@ -203,12 +203,12 @@ static void shown(void)
 	CHECK_EQ(syscall(SYS_mbind, memory, 2 * HUGE, INTERLEAVE, &first, 64UL, 0), 0);
 	CHECK(strstr(policy_line(memory), " file=/dev/zero\\040(deleted)") != NULL);
 	munmap(memory, 2 * HUGE);
-	/* Only a process that disables them everywhere has none. */
+	/* THP_enabled is 0 only for a process that has disabled huge pages everywhere. */
 	CHECK(strstr(text_of("/proc/self/status"), "\nTHP_enabled:\t1\nuntag_mask:\t0xffffffffffffffff\n") != NULL);
 	CHECK_EQ(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0);
 	CHECK(strstr(text_of("/proc/self/status"), "\nTHP_enabled:\t0\n") != NULL);
 	CHECK_EQ(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0), 0);
-	/* Memory that was mergeable once and is not any more. */
+	/* ksm_mergeable follows the advice. */
 	memory = aligned(MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	CHECK(strstr(text_of("/proc/self/ksm_stat"), "ksm_mergeable: no\n") != NULL);
 	CHECK_EQ(madvise(memory, PAGE, MADV_MERGEABLE), 0);

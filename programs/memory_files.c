@@ -31,7 +31,7 @@ static char *small_pages(size_t length)
 	return memory;
 }
 
-/* The same, with a page on either side so that no other area can merge with it. */
+/* Like `small_pages`, between two inaccessible pages, so that no other area can merge with it. */
 static char *apart(size_t length)
 {
 	char *room = mmap(NULL, length + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -46,7 +46,7 @@ static void unmap_apart(char *memory, size_t length)
 	munmap(memory - PAGE, length + 2 * PAGE);
 }
 
-/* The word of a page, or a frame, in a file of words. */
+/* Returns the word of a page or a frame in a file of 64-bit words, such as /proc/self/pagemap. */
 static uint64_t word_at(const char *path, uint64_t index)
 {
 	uint64_t word = 0;
@@ -62,7 +62,7 @@ static uint64_t page_word(const void *address)
 	return word_at("/proc/self/pagemap", (uintptr_t)address / PAGE);
 }
 
-/* The same without the soft-dirty bit, which a kernel that tracks it sets for every new mapping. */
+/* Returns the page's word without the soft-dirty bit, which a kernel that tracks it sets for every new mapping. */
 static uint64_t without_soft_dirty(const void *address)
 {
 	return page_word(address) & ~(1ULL << 55);
@@ -93,7 +93,7 @@ static long area_row(const void *address, const char *name)
 	return value;
 }
 
-/* Whether the area's VmFlags have this code. */
+/* Returns whether the area's VmFlags have this code. */
 static int has_code(const void *address, const char *code)
 {
 	char line[512];
@@ -112,7 +112,7 @@ static int has_code(const void *address, const char *code)
 	return found;
 }
 
-/* A child shares the pages from its fork to its end. */
+/* Creates a child that shares the pages until `end_sharer`. */
 static pid_t sharer(struct turns *turns)
 {
 	NEED(turns_open(turns));
@@ -185,7 +185,7 @@ static void as_nobody(void *address)
 	(void)address;
 }
 
-/* The mapping's words, opened by root, are read by another user: the rights of the opener decide whether it sees frames. */
+/* Another user reads pagemap through a descriptor opened by root: the rights of the opener decide about frame numbers. */
 static void opened_before(void *words)
 {
 	uint64_t word = 0;
@@ -210,7 +210,7 @@ static void frames(void)
 	uint64_t flags = word_at("/proc/kpageflags", frame);
 	CHECK(bit(flags, KIND_ANONYMOUS) && bit(flags, KIND_MAPPED) && !bit(flags, KIND_FREE));
 	CHECK_EQ(word_at("/proc/kpagecount", frame), 1);
-	/* A frame moves with its page, is shared by fork and left by a copy. */
+	/* mremap moves the frame with its page, fork shares the frame, and a copy uses another one. */
 	char *moved = mremap(memory, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, memory + 3 * PAGE);
 	CHECK(moved == memory + 3 * PAGE);
 	CHECK_EQ(frame_of(memory + 3 * PAGE), frame);
@@ -252,7 +252,7 @@ static void frames(void)
 	close(words);
 }
 
-/* Rows of smaps, and what changes them. */
+/* Checks rows of smaps after calls that change them. */
 static void areas(void)
 {
 	char *memory = apart(8 * PAGE);
@@ -303,7 +303,7 @@ static void areas(void)
 	CHECK_EQ(area_row(memory, "Size"), -1);
 }
 
-/* Codes of VmFlags, by the call that sets them. */
+/* Checks codes of VmFlags after the calls that set them. */
 static void codes(void)
 {
 	char *memory = apart(4 * PAGE);
@@ -335,7 +335,7 @@ static void codes(void)
 	munmap(memory, PAGE);
 }
 
-/* The sum of a row over all areas. */
+/* Returns the sum of a row over all areas. */
 static long sum_of(const char *name)
 {
 	char line[512];
@@ -354,7 +354,7 @@ static void rollup(void)
 {
 	static const char *const rows[] = { "Rss", "Private_Dirty", "Anonymous", "Shared_Clean" };
 	char *memory = small_pages(64 * PAGE);
-	/* The C library's buffers exist from here on. */
+	/* Makes the C library allocate its buffers before the measurement. */
 	sum_of("Rss");
 	row_in("/proc/self/smaps_rollup", "Rss");
 	long before = row_in("/proc/self/smaps_rollup", "Rss");
@@ -441,7 +441,7 @@ static void references(void)
 	close(file);
 }
 
-/* The line of /proc/self/numa_maps for an area, as text. */
+/* Returns the line of /proc/self/numa_maps for an area, as text. */
 static const char *node_line(const void *address)
 {
 	static char line[512];
@@ -528,7 +528,7 @@ static void queries(void)
 	CHECK_EQ(query.flags, READ | EXECUTE);
 	CHECK_EQ(ask(&query, memory, 0), 0);
 	CHECK_EQ(query.end - query.start, PAGE);
-	/* The next writable area is after it. */
+	/* The query for the next writable area returns the area after it. */
 	CHECK_EQ(ask(&query, memory + PAGE, NEXT | WRITE), 0);
 	CHECK_EQ(query.start, (uintptr_t)memory + 2 * PAGE);
 	CHECK_FAILS(ask(&query, memory + PAGE, WRITE), ENOENT);

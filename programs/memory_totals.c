@@ -115,7 +115,7 @@ static void promise(void)
 	NEED(memory != NULL);
 }
 
-/* One page in every second table. */
+/* The number of page tables that `tables` allocates, by touching one page in each. */
 enum { TABLES = 1024 };
 
 static void tables(void)
@@ -199,7 +199,7 @@ static long setting(const char *name)
 	return strtol(text, NULL, 10);
 }
 
-/* 0, or the error. */
+/* Writes a setting of /proc/sys/vm. Returns 0, or the errno. */
 static int set(const char *name, const char *value)
 {
 	char path[128];
@@ -244,7 +244,7 @@ static void settings(void)
 	huge = mmap(NULL, beyond, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(huge != MAP_FAILED);
 	munmap(huge, beyond);
-	/* No more than the limit, which a ratio or an amount sets. */
+	/* A ratio or an amount sets the limit of committed memory. */
 	long total = row_in("/proc/meminfo", "MemTotal"), ratio = setting("overcommit_ratio");
 	CHECK(labs(row_in("/proc/meminfo", "CommitLimit") - total * ratio / 100) <= 4);
 	CHECK_EQ(set("overcommit_ratio", "25"), 0);

@@ -19,7 +19,7 @@ static char *map(char *at, size_t pages)
 	return mmap(at, pages * PAGE, RW, PRIVATE | MAP_FIXED, -1, 0);
 }
 
-/* The number of areas that begin in the range. */
+/* Returns the number of areas that begin in the range. */
 static int areas_in(char *at, size_t pages)
 {
 	char line[512];
@@ -86,7 +86,7 @@ static void parts(void)
 	CHECK(exited(wait_for(child), 0));
 }
 
-/* The same for a file's private pages. */
+/* Areas of a file's private pages merge by the same rules. */
 static void files(void)
 {
 	int file = scratch_file(2 * PAGE);

@@ -19,7 +19,7 @@
 
 static char base[] = "/tmp/mount_XXXXXX";
 
-/* The path of a name in the folder of this run. */
+/* Returns the path of a name in the folder of this run. */
 static const char *at(const char *name)
 {
 	static char paths[8][256];
@@ -34,7 +34,7 @@ static int tmpfs(const char *name, unsigned long flags, const char *options)
 	return mount("tmpfs", at(name), "tmpfs", flags, options);
 }
 
-/* The line of a mount in /proc/mounts, or in mountinfo; 0 if there is none. */
+/* Reads the line of a mount in /proc/mounts or mountinfo into `line`. Returns 0 if there is none. */
 static int line_of(const char *file, const char *name, char *line, size_t size)
 {
 	char wanted[300];
@@ -145,7 +145,7 @@ static void options_are_told(void)
 	CHECK(strstr(line, " tmpfs rw,noexec,noatime,"));
 	CHECK(strstr(line, ",inode64,huge=within_size 0 0\n"));
 	CHECK(umount(at("o")) == 0);
-	/* Without limits. */
+	/* A mount without limits. */
 	CHECK(tmpfs("o", 0, "size=0,nr_inodes=0") == 0);
 	NEED(statfs(at("o"), &room) == 0);
 	CHECK_EQ(room.f_blocks, 0);
@@ -194,7 +194,7 @@ static void options_change(void)
 	CHECK(mkdir(at("c/d"), 0700) == 0);
 	CHECK_FAILS(tmpfs("c", MS_REMOUNT, "size=1m"), EINVAL);
 	CHECK_FAILS(tmpfs("c", MS_REMOUNT, "nr_inodes=100"), EINVAL);
-	/* Through an open file too. */
+	/* A remount by the path of an open descriptor works too. */
 	int root = open(at("c"), O_RDONLY | O_DIRECTORY);
 	NEED(root >= 0);
 	snprintf(path, sizeof path, "/proc/self/fd/%d", root);
@@ -298,7 +298,7 @@ static void the_tree(void)
 	CHECK_FAILS(stat(at("t/covered"), &status), ENOENT);
 	NEED(mkdir(at("t/d"), 0755) == 0);
 	close(make("t/in"));
-	/* Upwards and downwards. */
+	/* Paths cross the mount point upwards and downwards. */
 	NEED(chdir(at("t/d")) == 0);
 	NEED(getcwd(here, sizeof here));
 	CHECK(strcmp(here, at("t/d")) == 0);
@@ -361,13 +361,13 @@ static void who_uses_it_keeps_it(void)
 	NEED(mkdir(at("b"), 0755) == 0);
 	NEED(tmpfs("b", 0, "size=1m") == 0);
 	NEED(mkdir(at("b/d"), 0755) == 0);
-	/* An open file, with its name and without. */
+	/* An open file makes the mount busy, with its name and without. */
 	int file = make("b/d/f");
 	CHECK_FAILS(umount(at("b")), EBUSY);
 	NEED(unlink(at("b/d/f")) == 0);
 	CHECK_FAILS(umount(at("b")), EBUSY);
 	CHECK_FAILS(umount2(at("b"), MNT_FORCE), EBUSY);
-	/* Only a mapping. */
+	/* A mapping alone makes it busy too. */
 	NEED(ftruncate(file, PAGE) == 0);
 	char *memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 	NEED(memory != MAP_FAILED);
@@ -376,7 +376,7 @@ static void who_uses_it_keeps_it(void)
 	CHECK_FAILS(umount(at("b")), EBUSY);
 	CHECK_EQ(memory[0], 1);
 	NEED(munmap(memory, PAGE) == 0);
-	/* A directory, an O_PATH descriptor, a socket's name. */
+	/* So does an open directory, an O_PATH descriptor, or a bound socket. */
 	file = open(at("b"), O_RDONLY | O_DIRECTORY);
 	NEED(file >= 0);
 	CHECK_FAILS(umount(at("b")), EBUSY);
@@ -391,7 +391,7 @@ static void who_uses_it_keeps_it(void)
 	NEED(bound >= 0 && bind(bound, (struct sockaddr *)&name, sizeof name) == 0);
 	CHECK_FAILS(umount(at("b")), EBUSY);
 	close(bound);
-	/* A process's working directory, and its root. */
+	/* So does a process's working directory, or its root. */
 	for (int root = 0; root < 2; root++) {
 		int ready[2], over[2];
 		NEED(pipe(ready) == 0 && pipe(over) == 0);
@@ -465,7 +465,7 @@ static void detached_for_others(void)
 	NEED(fstatat(root, "in", &above, 0) == 0);
 	CHECK_EQ(here.st_dev, above.st_dev);
 	CHECK_FAILS(fstatat(root, "in/g", &status, 0), ENOENT);
-	/* A process in it has no path, and cannot mount there. */
+	/* The working directory in a detached mount has no path, and nothing can be mounted there. */
 	NEED(fchdir(root) == 0);
 	CHECK(syscall(SYS_getcwd, path, sizeof path) > 0);
 	CHECK(strcmp(path, "(unreachable)/") == 0);
@@ -482,7 +482,7 @@ static void detached_for_others(void)
 	close(root), close(below), close(inner), close(file);
 	CHECK_EQ(memory[3], '5');
 	NEED(munmap(memory, PAGE) == 0);
-	/* An unused one frees its pages when it is detached: it can be mounted again and again. */
+	/* An unused mount frees its pages when it is detached, so it can be mounted again and again. */
 	NEED(mkdir(at("x"), 0755) == 0);
 	for (int i = 0; i < 16; i++) {
 		NEED(tmpfs("x", 0, "size=16m") == 0);
@@ -494,7 +494,7 @@ static void detached_for_others(void)
 	NEED(rmdir(at("x")) == 0);
 }
 
-/* Whether a file system with this device is in the tree. */
+/* Returns whether a file system with this device is in the tree. */
 static int has_place(dev_t device)
 {
 	char line[512], wanted[64];

@@ -66,7 +66,7 @@ static long read_number(const char *path)
 	return length > 0 ? strtol(text, NULL, 10) : -1;
 }
 
-/* The number of copied merged pages. */
+/* Returns the number of copied merged pages. */
 static long copies(void)
 {
 	char row[128];

@@ -29,7 +29,7 @@ static int ready(int file, int wait)
 	return poll(&wish, 1, wait) < 0 ? -1 : wish.revents;
 }
 
-/* A child that waits for SIGKILL, or for a byte and exits with this code. */
+/* Creates a child that waits for SIGKILL, or reads a byte from `pipe_end` and exits with this code. */
 static pid_t child_with(int pipe_end, int code)
 {
 	pid_t child = fork_checked();
@@ -63,7 +63,7 @@ static void endings(void)
 	CHECK_EQ(ready(file, -1), POLLIN);
 	CHECK_EQ(epoll_wait(set, &event, 1, 0), 1);
 	CHECK_EQ(waitpid(child, NULL, WNOHANG), child);
-	/* It has been waited for: no signal can be sent any more, and the number may be reused. */
+	/* The child has been reaped: no signal can be sent to it any more, and its process ID may be reused. */
 	CHECK_FAILS(send_by(file, 0, NULL), ESRCH);
 	CHECK_FAILS(waitid(P_PIDFD, file, &info, WEXITED), ECHILD);
 	CHECK((ready(file, 0) & POLLIN) != 0);

@@ -88,7 +88,7 @@ static void ends_close(void)
 	close(ends[1]);
 }
 
-/* One writer, one reader, more than fits, in odd sizes; nothing is lost or reordered. */
+/* A writer and a reader transfer more than a pipe holds, in odd sizes; nothing is lost or reordered. */
 static void stream(void)
 {
 	enum { LENGTH = 1 << 20 };
@@ -221,7 +221,7 @@ static void descriptors(void)
 	CHECK_FAILS(dup3(ends[1], ends[1], 0), EINVAL);
 	CHECK_FAILS(dup2(63, 64), EBADF);
 	CHECK_FAILS(dup2(ends[1], -1), EBADF);
-	/* Copies share their flags. */
+	/* Duplicates of a descriptor share the file status flags. */
 	CHECK_EQ(fcntl(copy, F_SETFL, O_NONBLOCK), 0);
 	CHECK(fcntl(ends[1], F_GETFL) & O_NONBLOCK);
 	CHECK_FAILS(fcntl(ends[1], 9999, 0), EINVAL);
@@ -233,7 +233,7 @@ static void descriptors(void)
 	CHECK_EQ(read(ends[0], &byte, 1), 0);
 	close(ends[0]);
 
-	/* The lowest free number. */
+	/* New descriptors get the lowest free numbers. */
 	int lowest = dup(0);
 	close(lowest);
 	NEED(pipe(ends) == 0);

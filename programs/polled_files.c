@@ -166,7 +166,7 @@ static void shared_signals(int how)
 	CHECK(exited(wait_for(child), 0));
 	CHECK_EQ(found(0), 0);
 	close_signals();
-	/* A process that checks first, and has no signal, takes the entry off the list. */
+	/* A process that checks first, and has no signal, takes the entry off the ready list. */
 	open_signals(how);
 	raise(SIGUSR1);
 	child = fork_checked();
@@ -204,7 +204,7 @@ static void shared_signals(int how)
 	CHECK_EQ(found(20), 1);
 	CHECK_EQ(taken(), SIGUSR1);
 	raise(SIGUSR1);
-	/* From then on nothing reports it; it is still on the list unless it was edge-triggered. */
+	/* From then on no wakeup reports the entry; it is still on the ready list unless it is edge-triggered. */
 	CHECK_EQ(found(20), !how);
 	CHECK_EQ(taken(), SIGUSR1);
 	turns_close(&turns);

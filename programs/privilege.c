@@ -1,7 +1,7 @@
 /* Does dropping a capability remove the right?
  *
  * Each right of root is present, is dropped by capset or by another user ID, and is gone: over exec and with a kept ID
- * nothing returns that should not.
+ * no right returns that was dropped for good.
  */
 #include "check.h"
 
@@ -78,7 +78,7 @@ static void limits(void *unused)
 	NEED(getrlimit(RLIMIT_CORE, &limit) == 0);
 	limit.rlim_max = limit.rlim_cur = 0;
 	CHECK_EQ(setrlimit(RLIMIT_CORE, &limit), 0);
-	/* Containers may lack it from the start. */
+	/* In a container the process may lack CAP_SYS_RESOURCE from the start. */
 	if (status_row("CapEff:\t") >> CAP_SYS_RESOURCE & 1) {
 		limit.rlim_max = 1;
 		CHECK_EQ(setrlimit(RLIMIT_CORE, &limit), 0);
@@ -127,7 +127,7 @@ static void sets(void *unused)
 	CHECK_EQ(status_row("CapPrm:\t") >> CAP_KILL & 1, 0);
 }
 
-/* Another user ID clears all of them, another effective ID the effective ones, until it is 0 again. */
+/* Another user ID clears all capabilities; another effective ID clears the effective ones, until it is 0 again. */
 static void ids(void *unused)
 {
 	(void)unused;

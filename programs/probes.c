@@ -1,7 +1,7 @@
 /* Probes in the code of files: what they count, in which processes, and what stays unchanged.
  *
  * Usage: probes
- * Prints "skip" where the kernel has none, or permits none.
+ * Prints "skip" where the kernel has no probes, or does not permit them.
  */
 #include "check.h"
 
@@ -175,7 +175,7 @@ static void others(void)
 		char byte;
 		pass(memory);
 		close(probe);
-		/* Until the parent removed the probe. */
+		/* Waits until the parent has removed the probe. */
 		CHECK_EQ(read(ends[0], &byte, 1), 1);
 		CHECK_EQ(call(memory), 7);
 		end_child();

@@ -12,7 +12,7 @@ struct area {
 	int found;
 };
 
-/* The line of /proc/self/maps that covers the address. */
+/* Returns the line of /proc/self/maps that covers the address. */
 static struct area area_of(const void *address)
 {
 	struct area area = { .found = 0 };
@@ -30,7 +30,7 @@ static struct area area_of(const void *address)
 		line[strcspn(line, "\n")] = 0;
 		if (path_at && path_at < (int)strlen(line) + 1)
 			snprintf(now.path, sizeof now.path, "%s", line + path_at);
-		/* In order, without overlap; the legacy vsyscall page is above everything. */
+		/* The lines are in order, without overlap; the legacy vsyscall page is above everything. */
 		CHECK(now.start < now.end && now.start >= last_end);
 		last_end = now.end;
 		if ((unsigned long)address >= now.start && (unsigned long)address < now.end)
@@ -94,7 +94,7 @@ static void maps(void)
 	CHECK(strcmp(area_of((void *)(uintptr_t)maps).rights, "r-xp") == 0);
 }
 
-/* The number in a line "Name:   number" of a file, or -1. */
+/* Returns the number in a line "Name:   number" of a file, or -1. */
 static long number_in(const char *file, const char *name)
 {
 	FILE *status = fopen(file, "r");
@@ -138,7 +138,7 @@ static void status(void)
 	CHECK(labs(number_in("/proc/self/status", "VmRSS") - resident) < 1024);
 }
 
-/* The field with this number of /proc/self/stat, after the name. */
+/* Returns the field with this number of /proc/self/stat, after the name. */
 static unsigned long stat_field(int number)
 {
 	char text[1024];
@@ -214,14 +214,14 @@ static void stat_line(void)
 	CHECK_EQ(fields, 50);
 }
 
-/* A process that has ended has no memory and no mounts: files about them do not open. */
+/* A zombie has no memory and no mounts: the files about them do not open. */
 static void without_memory(pid_t zombie)
 {
 	static const char *const files[] = { "mem", "pagemap", "smaps_rollup", "environ", "auxv" };
 	char name[64];
 	struct utsname system;
 	NEED(uname(&system) == 0);
-	/* Before, some of them could be opened and were empty. */
+	/* Before Linux 6.18 some of these files could be opened and were empty. */
 	int opened_before = strverscmp(system.release, "6.18") < 0;
 	for (size_t i = 0; !opened_before && i < sizeof files / sizeof *files; i++) {
 		snprintf(name, sizeof name, "/proc/%d/%s", zombie, files[i]);
@@ -246,7 +246,7 @@ static void settings(void)
 	CHECK_FAILS(open("/proc/sys/vm/drop_caches", O_RDONLY), EACCES);
 }
 
-/* Any position in memory can be seeked to; it is refused when it is read. */
+/* lseek accepts any position in /proc/self/mem; a read there fails. */
 static void positions(void)
 {
 	char byte;
@@ -292,7 +292,7 @@ static void others(char *program)
 	CHECK_FAILS(open("/proc/4194304/stat", O_RDONLY), ENOENT);
 	CHECK_FAILS(open("/proc/self/none", O_RDONLY), ENOENT);
 
-	/* A child's files are read by its number. */
+	/* A child's files are found by its process ID. */
 	pid_t child = fork_checked();
 	if (child == 0)
 		for (;;)

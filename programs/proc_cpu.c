@@ -11,7 +11,7 @@
 
 static char text[262144];
 
-/* Reads a file; it ends with a NUL byte. */
+/* Reads a file into `text`, and terminates it with a NUL byte. */
 static char *file(const char *name)
 {
 	int opened = open(name, O_RDONLY);
@@ -26,7 +26,7 @@ static char *file(const char *name)
 	return text;
 }
 
-/* What follows a key at the beginning of a line, up to the line's end. */
+/* Returns what follows a key at the beginning of a line, up to the end of the line. */
 static char *value(char *from, const char *key)
 {
 	static char line[8192];
@@ -48,7 +48,7 @@ static int count_lines(const char *from, const char *key)
 	return count;
 }
 
-/* How many processors a list such as 0,2-3 names. */
+/* Returns how many processors a list such as 0,2-3 names. */
 static int listed(const char *list)
 {
 	int count = 0;
@@ -116,7 +116,7 @@ static void statistics(int count)
 	long long interrupts = number("/proc/stat", "intr ");
 	long long idle_before = 0, user_before = 0, idle = 0, user = 0;
 	CHECK_EQ(sscanf(file("/proc/stat"), "cpu %lld %*d %*d %lld", &user_before, &idle_before), 2);
-	/* A child that sleeps, and work of a fifth of a second. */
+	/* Runs a child that sleeps, then works for a fifth of a second. */
 	pid_t child = fork_checked();
 	if (child == 0) {
 		usleep(50000);
@@ -197,7 +197,7 @@ static void own_status(void)
 	CHECK(found && strtoull(found, NULL, 16) & 1ULL << (SIGUSR2 - 1));
 	found = value(text, "ShdPnd:\t");
 	CHECK(found && strtoull(found, NULL, 16) == 1ULL << (SIGUSR1 - 1));
-	/* A child that waits sleeps; one that was stopped is stopped; one that ended is a zombie. */
+	/* The states of a child: sleeping while it waits, stopped, and zombie once it has exited. */
 	int ends[2];
 	NEED(pipe(ends) == 0);
 	pid_t child = fork_checked();

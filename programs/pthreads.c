@@ -65,7 +65,7 @@ static void on_destroy(void *value)
 	__atomic_fetch_add(&destroyed, 1, __ATOMIC_RELAXED);
 }
 
-/* Memory that no other thread knows of. */
+/* Uses memory that no other thread accesses. */
 static void use_memory(unsigned index, unsigned long round)
 {
 	uint32_t *memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -123,7 +123,7 @@ static void *wait_forever(void *argument)
 	return NULL;
 }
 
-/* A thread that is cancelled while it waits, or before it begins. */
+/* Creates a thread, and cancels it while it waits or before it begins. */
 static void cancel_one(unsigned index, unsigned long round)
 {
 	pthread_t thread;
@@ -189,7 +189,7 @@ static void *body(void *argument)
 		int serial = pthread_barrier_wait(&barrier);
 		note(serial != 0 && serial != PTHREAD_BARRIER_SERIAL_THREAD);
 		one_round(index, round);
-		/* No thread uses it between the two barriers. */
+		/* No thread uses `once` between the two barriers. */
 		if (pthread_barrier_wait(&barrier) == PTHREAD_BARRIER_SERIAL_THREAD)
 			once = (pthread_once_t)PTHREAD_ONCE_INIT;
 	}

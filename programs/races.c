@@ -92,7 +92,7 @@ static void await_parked(void)
 	}
 }
 
-/* Reads a page twice that must not change. */
+/* Reads a page twice. Returns whether it has not changed in between. */
 static int is_still(volatile uint64_t *memory)
 {
 	uint64_t seen[WRITERS * LINE];
@@ -105,7 +105,7 @@ static int is_still(volatile uint64_t *memory)
 	return still;
 }
 
-/* New memory, which may well be at the old address. */
+/* Checks that no late store changes new memory, which may be at the old address. */
 static int decoys_are_whole(void)
 {
 	volatile uint64_t *memory = (volatile uint64_t *)anonymous(DECOYS * PAGE);
@@ -172,7 +172,7 @@ static void forked(unsigned long round)
 	NEED(exited(wait_for(child), 0));
 }
 
-/* The count restarts, and includes only stores made since. */
+/* After MADV_DONTNEED the counts in the page restart, and include only stores made since. */
 static void dropped(unsigned long round)
 {
 	uint64_t before[WRITERS];

@@ -14,7 +14,7 @@ static inline void shift(unsigned long round)
 		;
 }
 
-/* The same, and gives time to the other threads, on their CPUs and sometimes on this one. */
+/* Like `shift`, and also gives time to the other threads, on their CPUs and sometimes on this one. */
 static inline void shift_and_give_way(unsigned long round)
 {
 	shift(round);

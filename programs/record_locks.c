@@ -39,7 +39,7 @@ struct child {
 	struct turns turns;
 };
 
-/* A child that takes its locks, reports it, and holds them until it is told to exit. */
+/* Creates a child that takes its locks, reports that, and holds the locks until the parent lets it exit. */
 static struct child holder(int file, void (*take)(int))
 {
 	struct child child;
@@ -124,7 +124,7 @@ static void circle(int file, int count)
 			CHECK_EQ(set(file, F_WRLCK, i, 1), 0);
 			turn_pass(turns[i].to_parent);
 			turn_await(turns[i].to_child);
-			/* Granted once the next one has unlocked. */
+			/* The lock is granted once the next process has unlocked. */
 			CHECK_EQ(wait_set(file, F_WRLCK, i + 1, 1), 0);
 			end_child();
 		}
@@ -133,7 +133,7 @@ static void circle(int file, int count)
 	CHECK_EQ(set(file, F_WRLCK, count, 1), 0);
 	for (int i = 0; i < count; i++)
 		turn_pass(turns[i].to_child);
-	/* There is no cycle before all of them wait. */
+	/* The cycle exists only once all of them wait. */
 	struct flock lock = range(F_WRLCK, 0, 1);
 	int refused;
 	do {
@@ -150,7 +150,7 @@ static void circle(int file, int count)
 		}
 	} while (refused < count);
 	CHECK_FAILS(fcntl(file, F_SETLKW, &lock), EDEADLK);
-	/* Not without waiting, and not for a process that no other waits for. */
+	/* A request that does not wait gets EAGAIN instead of EDEADLK. */
 	CHECK_FAILS(set(file, F_WRLCK, 0, 1), EAGAIN);
 	CHECK_EQ(set(file, F_UNLCK, 0, 0), 0);
 	for (int i = 0; i < count; i++) {
@@ -184,7 +184,7 @@ static void many(int file)
 	CHECK_EQ(set(file, F_UNLCK, 0, 0), 0);
 }
 
-/* Waits until a process waits for something. */
+/* Waits until a process sleeps. */
 static void asleep(pid_t process)
 {
 	char path[64], text[256], state = 0;
@@ -203,7 +203,7 @@ static void asleep(pid_t process)
 	}
 }
 
-/* Many processes that wait for one byte, or for overlapping ranges: each holds it exclusively, and all get it once. */
+/* Many processes wait for one byte, or for overlapping ranges: a writer holds its range exclusively, and all get theirs. */
 static void crowd(int file, int kinds)
 {
 	enum { WAITERS = 60 };
@@ -228,7 +228,7 @@ static void crowd(int file, int kinds)
 		sched_yield();
 		for (int byte = first; byte < first + length; byte++)
 			__sync_sub_and_fetch(&inside[byte], reads ? 1 : 1000);
-		/* Some unlock it, and some exit with it. */
+		/* Some waiters unlock the range, and some exit with it locked. */
 		if (number % 2)
 			CHECK_EQ(set(file, F_UNLCK, 0, 0), 0);
 		end_child();
@@ -252,7 +252,7 @@ static pid_t first_heir(int file, struct turns *turns)
 		CHECK_EQ(wait_set(file, F_WRLCK, 0, 1), 0);
 		turn_pass(turns->to_parent);
 		turn_await(turns->to_child);
-		/* The second has byte 1 and waits for byte 0: for the parent first, and for this one now. */
+		/* The second child holds byte 1 and waits for byte 0: for the parent first, and for this child now. */
 		CHECK_FAILS(wait_set(file, F_WRLCK, 1, 1), EDEADLK);
 		end_child();
 	}
@@ -260,7 +260,7 @@ static pid_t first_heir(int file, struct turns *turns)
 	return child;
 }
 
-/* A lock changes its holder while others wait for it: they wait for the new one. */
+/* A lock changes its holder while processes wait for it: they then wait for the new holder. */
 static void handed_on(int file)
 {
 	struct turns turns;

@@ -1,4 +1,4 @@
-/* Are calls that cannot be granted refused with Linux's error, and those that only appear so granted?
+/* Do invalid calls fail with Linux's error, and do calls succeed that only look invalid?
  */
 #include "check.h"
 #include <linux/futex.h>
@@ -9,7 +9,7 @@
 #endif
 #define RW (PROT_READ | PROT_WRITE)
 
-/* A length of 0 is checked before what may be mapped, and the descriptor before both. */
+/* mmap checks the descriptor first, then whether the length is 0, then whether the file may be mapped. */
 static void no_length(void)
 {
 	char path[] = "/tmp/refused-XXXXXX";
@@ -63,7 +63,7 @@ static void futex_words(void)
 	CHECK_FAILS(syscall(SYS_futex, pages + PAGE, FUTEX_WAIT, 0, NULL, NULL, 0), EFAULT);
 	CHECK_FAILS(syscall(SYS_futex, pages, FUTEX_REQUEUE, 1, 1UL, pages + PAGE, 0), EFAULT);
 	CHECK_EQ(syscall(SYS_futex, pages + PAGE - 4, FUTEX_WAKE, 1, NULL, NULL, 0), 0);
-	/* A private call only names an address. */
+	/* A private futex is identified by its address alone, which need not be mapped. */
 	CHECK_EQ(syscall(SYS_futex, pages + PAGE, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0), 0);
 	CHECK_EQ(munmap(pages, 2 * PAGE), 0);
 	close(file);
@@ -181,7 +181,7 @@ static void queues(void)
 	CHECK_EQ(queue(own, SIGUSR1, SI_USER), 0);
 }
 
-/* Calls that are rarely made, and must work. */
+/* Rare calls that must succeed. */
 static void granted(void)
 {
 	int file = memfd_create("granted", 0), zero = open("/dev/zero", O_RDONLY);
@@ -197,7 +197,7 @@ static void granted(void)
 	CHECK_EQ(pread(file, &byte, 1, 2 * PAGE), 1);
 	CHECK_EQ(byte, 'x');
 	CHECK_EQ(munmap(pages, 4 * PAGE), 0);
-	/* From where the stack begins. */
+	/* PROT_GROWSDOWN extends the change down to the start of the stack. */
 	char *stack = mmap(NULL, 4 * PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN, -1, 0);
 	NEED(stack != MAP_FAILED);
 	CHECK_EQ(mprotect(stack + 2 * PAGE, PAGE, PROT_READ | PROT_GROWSDOWN), 0);

@@ -32,7 +32,7 @@ static long release(int process, unsigned flags)
 	return syscall(SYS_process_mrelease, (long)process, (long)flags);
 }
 
-/* A child that sleeps, with all of the memory written. */
+/* Creates a child that writes all of the memory, and then sleeps. */
 static pid_t sleeper(char *memory, size_t length)
 {
 	struct turns turns;
@@ -123,13 +123,13 @@ static void released(void)
 	if (getuid() == 0)
 		CHECK(exited(in_child(by_nobody, &other), 0));
 	CHECK(resident(child) >= PAGES * 4);
-	/* Only a process that is about to end may be released. */
+	/* process_mrelease accepts only a process that is exiting. */
 	CHECK_FAILS(release(other, 0), EINVAL);
 	CHECK(resident(child) >= PAGES * 4);
 	CHECK_FAILS(release(other, 1), EINVAL);
 	CHECK_FAILS(release(99, 0), EBADF);
 	CHECK_EQ(kill(child, SIGKILL), 0);
-	/* Either it is released now, or it has already ended. */
+	/* Either the memory is released now, or the process has already exited. */
 	errno = 0;
 	long result = release(other, 0);
 	CHECK(result == 0 || (result == -1 && errno == ESRCH));

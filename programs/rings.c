@@ -137,12 +137,12 @@ static void fixed(struct ring *ring)
 		turn_await(turns.to_child);
 		end_child();
 	}
-	/* The child has a copy, so this is the page that was registered. */
+	/* The child got a copy at the fork, so this process still maps the page that was registered. */
 	memset(memory, 7, 3 * PAGE);
 	CHECK_EQ(move(ring, IORING_OP_WRITE_FIXED, file, memory + 200, PAGE, 0), PAGE);
 	CHECK_EQ(pread(file, out, PAGE, 0), (ssize_t)PAGE);
 	CHECK_EQ(memcmp(out, memory, PAGE), 0);
-	/* It stays that page whatever rights the mapping gets. */
+	/* The registered page stays mapped, whatever rights the mapping gets. */
 	CHECK_EQ(mprotect(memory, 3 * PAGE, PROT_READ), 0);
 	CHECK_EQ(mprotect(memory, 3 * PAGE, RW), 0);
 	memset(memory, 8, 3 * PAGE);
@@ -158,7 +158,7 @@ static void fixed(struct ring *ring)
 	CHECK(exited(wait_for(child), 0));
 	turns_close(&turns);
 	CHECK_EQ(enroll(ring->file, IORING_UNREGISTER_BUFFERS, NULL, 0), 0);
-	/* Once more; this time it is released with the ring. */
+	/* Registers the buffer once more; this time it is released with the ring. */
 	CHECK_EQ(enroll(ring->file, IORING_REGISTER_BUFFERS, &whole, 1), 0);
 	CHECK_EQ(munmap(memory, 3 * PAGE), 0);
 	munmap(out, 3 * PAGE);
@@ -209,7 +209,7 @@ int main(void)
 {
 	struct ring ring;
 	if (!open_ring(&ring, 4)) {
-		/* A kernel may be built without it. */
+		/* A kernel may be built without io_uring. */
 		CHECK(errno == ENOSYS || errno == EPERM);
 		return checked("rings");
 	}

@@ -29,7 +29,7 @@ static void refused(const char *path)
 	CHECK_FAILS(truncate(path, 1 << 30), ETXTBSY);
 }
 
-/* The copy: it checks that its file is intact afterwards, by every path. */
+/* Runs in the copy: checks that its file cannot be written by any path, and is unchanged afterwards. */
 static int as_copy(const char *path)
 {
 	struct stat before, after;
@@ -42,7 +42,7 @@ static int as_copy(const char *path)
 	snprintf(name, sizeof name, "/proc/self/fd/%d", file);
 	refused(name);
 	CHECK_FAILS(ftruncate(file, 0), EINVAL);
-	/* Another name, and none, change nothing. */
+	/* The file cannot be written by another name either, nor when it has no name. */
 	char other[64];
 	snprintf(other, sizeof other, "%s.other", path);
 	CHECK_EQ(link(path, other), 0);
@@ -84,11 +84,11 @@ static void open_for_writing(void)
 	CHECK_FAILS(execl(path, path, "copy", NULL), ETXTBSY);
 	CHECK_EQ(munmap(page, PAGE), 0);
 	CHECK(exited(in_child(run, path), 0));
-	/* It removed its own file. */
+	/* The copy has removed its own file. */
 	CHECK_FAILS(open(path, O_RDONLY), ENOENT);
 }
 
-/* Once a program has ended its file may be written again. */
+/* Once a program has exited, its file may be written again. */
 static void ended(void)
 {
 	char path[] = "/tmp/running-XXXXXX";

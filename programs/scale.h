@@ -22,7 +22,7 @@
 /* This many slots have their page-table entries in one cache line. */
 #define ALIGNED 16
 
-/* What must hold in a worker: counted checks are in one place, which workers may not share. */
+/* Checks a condition in a worker. CHECK would count in memory that all workers then write. */
 #define MUST(condition)                                                                \
 	do {                                                                           \
 		if (!(condition)) {                                                    \
@@ -44,7 +44,7 @@ struct worker {
 struct meeting {
 	/* How many workers have reached a barrier, over all barriers. */
 	int arrived;
-	/* How many workers have a CPU to themselves. */
+	/* How many workers are the only one on their CPU. */
 	int alone;
 };
 
@@ -61,13 +61,13 @@ static void meet(int number)
 		__builtin_ia32_pause();
 }
 
-/* Whether the kernel has lock statistics: writing a 0 resets them. */
+/* Returns whether the kernel has lock statistics: writing a 0 resets them. */
 static int statistics_begin(int file)
 {
 	return file >= 0 && pwrite(file, "0", 1, 0) == 1;
 }
 
-/* The number of TLB shootdown interrupts: the row TLB of /proc/interrupts. */
+/* Returns the number of TLB shootdown interrupts: the row TLB of /proc/interrupts. */
 static long shootdowns(int file)
 {
 	static char text[1 << 16];
@@ -134,7 +134,7 @@ static void *work(void *argument)
 		close(file);
 	if (interrupts >= 0)
 		close(interrupts);
-	/* No worker ends before that was read. */
+	/* No worker exits before the statistics are read. */
 	meet(4);
 	return NULL;
 }

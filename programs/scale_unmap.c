@@ -1,5 +1,5 @@
-/* What do workers that map, write and unmap private memory contend for? The frames and the page tables must be out of every
- * CPU's reach before they are used again.
+/* What do workers that map, write and unmap private memory contend for? No CPU may still reach the frames and
+ * the page tables when they are used again.
  */
 #include "scale.h"
 

@@ -29,7 +29,7 @@ static int seal(void *at, size_t length)
 	return (int)syscall(SYS_mseal, at, length, 0UL);
 }
 
-/* Whether the VmFlags row of the area that begins at `at` has the code. */
+/* Returns whether the VmFlags row of the area that begins at `at` has the code. */
 static int has_code(void *at, const char *code)
 {
 	char line[512], wanted[32];
@@ -49,7 +49,7 @@ static int has_code(void *at, const char *code)
 	return found;
 }
 
-/* How many areas begin in the range. */
+/* Returns how many areas begin in the range. */
 static int areas_in(char *at, size_t length)
 {
 	char line[512];
@@ -84,7 +84,7 @@ static void stays(void)
 {
 	char *five = alone(5 * PAGE);
 	memset(five, 7, 5 * PAGE);
-	/* It splits, and sealing the rest merges again. */
+	/* Sealing a part splits the area; sealing a sealed page again changes nothing. */
 	CHECK_EQ(seal(five + PAGE, 3 * PAGE), 0);
 	CHECK_EQ(areas_in(five, 5 * PAGE), 3);
 	CHECK_EQ(has_code(five + PAGE, " sl"), 1);
@@ -101,12 +101,12 @@ static void stays(void)
 	CHECK_FAILS((long)mremap(five + PAGE, PAGE, 2 * PAGE, MREMAP_MAYMOVE), EPERM);
 	CHECK_FAILS((long)mremap(five + PAGE, PAGE, PAGE, 0), EPERM);
 	CHECK_FAILS((long)mremap(five + 2 * PAGE, 2 * PAGE, PAGE, 0), EPERM);
-	/* Not over it either. */
+	/* A move over sealed memory is refused too. */
 	char *other = anonymous(PAGE);
 	NEED(other != NULL);
 	CHECK_FAILS((long)mremap(other, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, five + 2 * PAGE), EPERM);
 	CHECK_EQ(five[2 * PAGE], 7);
-	/* It may be written, so it may be emptied. */
+	/* Sealed memory that may be written may also be discarded. */
 	CHECK_EQ(madvise(five + PAGE, PAGE, MADV_DONTNEED), 0);
 	CHECK_EQ(five[PAGE], 0);
 	/* Calls that change neither mapping nor contents are permitted. */

@@ -1,5 +1,5 @@
-/* Do semaphore sets perform all operations of a call or none, let calls wait, undo the operations of ended processes, and
- * refuse invalid calls?
+/* Do semaphore sets perform all operations of a call or none, make calls wait, undo the operations of exited processes,
+ * and refuse invalid calls?
  */
 #include "check.h"
 #include <sys/sem.h>
@@ -155,7 +155,7 @@ static void waiting(void)
 		CHECK_EQ(status, 0);
 	}
 	CHECK_EQ(get(set, 0), 0);
-	/* Waits until it is 0. */
+	/* A child waits until the value is 0. */
 	CHECK_EQ(operate(set, 0, 3, 0), 0);
 	pid_t child = fork();
 	NEED(child >= 0);
@@ -166,7 +166,7 @@ static void waiting(void)
 	int status = -1;
 	CHECK_EQ(waitpid(child, &status, 0), child);
 	CHECK_EQ(status, 0);
-	/* Waits until it is removed. */
+	/* A child waits until the set is removed. */
 	child = fork();
 	NEED(child >= 0);
 	if (child == 0)
@@ -210,7 +210,7 @@ static void undone(void)
 	pid_t child = fork();
 	NEED(child >= 0);
 	if (child == 0) {
-		/* Not inherited. */
+		/* A child does not inherit the undo operations. */
 		pid_t grandchild = fork();
 		if (grandchild == 0)
 			_exit(operate(set, 2, 3, SEM_UNDO) ? 1 : 0);
@@ -223,7 +223,7 @@ static void undone(void)
 	CHECK_EQ(operate(set, 1, -1, 0), 0);
 	CHECK_EQ(get(set, 0), 0);
 	CHECK_EQ(kill(child, SIGKILL), 0);
-	/* The exit of the child lets it continue. */
+	/* The exit of the child undoes its operations, so that this call can continue. */
 	CHECK_EQ(operate(set, 0, -2, 0), 0);
 	CHECK_EQ(waitpid(child, &status, 0), child);
 	/* Setting a value clears the undo; a value that would be below 0 becomes 0. */

@@ -4,8 +4,8 @@
  *
  * Four workers at a time keep tables of live descriptors, areas, sockets and children, and pick calls on them with
  * meaningful arguments; one call in MUTATED gets an invalid one. A worker makes LIFE calls and exits with everything that it
- * holds, and another begins with the next seed. Only what has been caused before is waited for, so a worker that has not
- * ended after LIMIT seconds hangs. A seed gives the same calls each time, as far as the kernel schedules the processes in
+ * holds, and another begins with the next seed. A worker waits only for what it has caused before, so one that has not
+ * exited after LIMIT seconds hangs. A seed gives the same calls each time, as far as the kernel schedules the processes in
  * the same way.
  *
  * It prints a row for each call: how often it was tried and succeeded; and the memory that was free after the first half of
@@ -52,7 +52,7 @@ static void step(void)
 		chosen++;
 	if (!in_child || work[chosen].by_child)
 		work[chosen].work();
-	/* Drops something from the tables. */
+	/* Drops a random descriptor from the tables. */
 	if (one_in(6))
 		drop((enum kind)below(KINDS), (int)below(HELD));
 }
@@ -90,7 +90,7 @@ static _Noreturn void live(int lane, uint64_t seed)
 	memset(me.held, -1, sizeof me.held);
 	for (int i = 0; i < 8; i++)
 		next();
-	/* A mutated descriptor writes to no output. */
+	/* Redirects the standard descriptors, so that no call with a mutated descriptor writes to the output. */
 	int nowhere = open("/dev/null", O_RDWR);
 	for (int i = 0; i < 3; i++)
 		dup2(nowhere, i);
@@ -168,7 +168,7 @@ static void clear(void)
 		}
 }
 
-/* One part of the run: `lives` workers, LANES at a time. False if one hung or died. */
+/* Runs `lives` workers, LANES at a time. Returns false if one hung or died. */
 static int run(long lives, uint64_t seed)
 {
 	pid_t workers[LANES] = { 0 };

@@ -114,7 +114,7 @@ static void what_is_shared(void)
 	CHECK(own_mask_holds);
 	CHECK(own_pending_holds);
 	CHECK(!waits(SIGUSR2));
-	/* The child ignores SIGTERM now. A pending one of the child would be discarded; the parent's stays until it is checked. */
+	/* The child now ignores SIGTERM. That discards its own pending signal only; the parent's stays for now. */
 	CHECK(handler_of(SIGTERM) == SIG_IGN);
 	CHECK(waits(SIGTERM));
 	hold(SIG_UNBLOCK, SIGTERM);
@@ -139,7 +139,7 @@ static int killed_child(void *unused)
 	_exit(0);
 }
 
-/* A signal that kills one process, or a SA_RESETHAND handler that runs for the last time. */
+/* A SA_RESETHAND handler that runs in one process is reset for both: the same signal then kills the other one. */
 static void one_of_two(void)
 {
 	NEED(turns_open(&turns));

@@ -52,7 +52,7 @@ int main(void)
 	CHECK_EQ(info[2].ssi_int, 43);
 	CHECK_EQ(ready(file, 0), 0);
 
-	/* Another mask, by the same descriptor. */
+	/* The mask of an existing signalfd is changed. */
 	kill(getpid(), SIGUSR1);
 	CHECK_EQ(ready(file, 0), POLLIN);
 	CHECK_EQ(signalfd(file, &none, 0), file);
@@ -62,7 +62,7 @@ int main(void)
 	CHECK_EQ(read(file, info, sizeof info), sizeof info[0]);
 	CHECK_EQ(info[0].ssi_code, SI_USER);
 
-	/* A child's end; by poll, by epoll, and by a read that waits. */
+	/* The exit of a child is reported to poll, to epoll, and to a blocking read. */
 	int set = epoll_create1(0);
 	struct epoll_event event = { .events = EPOLLIN };
 	CHECK_EQ(epoll_ctl(set, EPOLL_CTL_ADD, file, &event), 0);

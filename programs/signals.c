@@ -67,7 +67,7 @@ static void faults(void)
 	EXPECT_FAULT(page + 4095, 1, SIGSEGV, SEGV_ACCERR);
 	munmap(page, PAGE);
 
-	/* Beyond the end of a mapped file. */
+	/* Accesses beyond the end of a mapped file. */
 	int file = scratch_file(PAGE + 1);
 	NEED(file >= 0);
 	char *view = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -124,7 +124,7 @@ static void exceptions(void)
 		__asm__ volatile("int3");
 	CHECK_EQ(caught, 1);
 	CHECK_EQ(caught_signal, SIGTRAP);
-	/* Privileged: a general protection fault. */
+	/* A privileged instruction causes a general protection fault. */
 	caught = 0;
 	if (sigsetjmp(escape, 1) == 0)
 		__asm__ volatile("cli");
@@ -222,7 +222,7 @@ static void masks(void)
 	CHECK_EQ(sigprocmask(SIG_SETMASK, &old, NULL), 0);
 	CHECK_EQ(order_length, 1);
 
-	/* A blocked fault ends the program all the same. */
+	/* A fault whose signal is blocked ends the program nevertheless. */
 	pid_t child = fork_checked();
 	if (child == 0) {
 		sigemptyset(&block);
@@ -249,7 +249,7 @@ static void on_nothing(int signal, siginfo_t *info, void *context)
 	caught++;
 }
 
-/* A blocking read, when its signal comes: it continues with SA_RESTART, and fails with EINTR without. */
+/* A signal during a blocking read: the read continues with SA_RESTART, and fails with EINTR without it. */
 static void restart(void)
 {
 	for (int restarts = 0; restarts < 2; restarts++) {
@@ -336,7 +336,7 @@ static void on_clobber(int signal, siginfo_t *info, void *context)
 	(void)info;
 	(void)context;
 	caught++;
-	/* Every register that an ordinary function may change, and the complete vector registers. */
+	/* Changes every register that an ordinary function may change, and the complete vector registers. */
 	__asm__ volatile("xor %%eax, %%eax; xor %%ecx, %%ecx; xor %%edx, %%edx; xor %%esi, %%esi; xor %%edi, %%edi;"
 			 "xor %%r8d, %%r8d; xor %%r9d, %%r9d; xor %%r10d, %%r10d; xor %%r11d, %%r11d" ::
 				 : "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11");
@@ -418,7 +418,7 @@ static void registers_survive(void)
 		CHECK_EQ(out.general[kept[i]], in.general[kept[i]]);
 	CHECK_EQ(out.general[4], SIGUSR1);
 	CHECK_EQ(out.general[5], getpid());
-	/* Direction and carry. */
+	/* The direction and carry flags. */
 	CHECK_EQ(out.flags & 0x401, 0x401);
 	static const int vectors[] = { 0, 1, 2, 7, 8, 15 };
 	for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)

@@ -162,7 +162,7 @@ static void for_the_process(void)
 	CHECK_EQ(handled_by, two.id);
 	CHECK_EQ(sent_code, SI_USER);
 	end(&two);
-	/* All block it: it stays pending, every thread sees it, and the first that unblocks it takes it. */
+	/* All threads block the signal: it stays pending for every thread, and the first to unblock it takes it. */
 	CHECK_EQ(kill(getpid(), SIGUSR1), 0);
 	CHECK(is_pending(SIGUSR1));
 	end(&one);
@@ -173,7 +173,7 @@ static void for_the_process(void)
 	CHECK_EQ(handled_by, thread_id());
 }
 
-/* The chosen thread ends or blocks it first: another takes it. */
+/* The chosen thread exits or blocks the signal before it takes it: another thread takes it. */
 static void *end_at_once(void *argument)
 {
 	return argument;
@@ -198,7 +198,7 @@ static void taken_over(void)
 	CHECK_EQ(handled, wanted);
 }
 
-/* Calls of a thread in the kernel: interrupted, restarted, or untouched when another thread is meant. */
+/* Blocking calls of a thread are interrupted or restarted, and continue if the signal is for another thread. */
 static int ends[2];
 
 static void *reading(void *argument)
@@ -243,7 +243,7 @@ static void interrupted_calls(void)
 	close(ends[1]);
 }
 
-/* sigwait and related calls: a thread that waits for a signal takes it, although it blocks it. */
+/* sigwait and related calls: a thread that waits for a signal takes it, although it blocks the signal. */
 static void *waiting(void *argument)
 {
 	struct worker *self = argument;
@@ -267,7 +267,7 @@ static void waited_for(void)
 	pthread_join(one.thread, NULL);
 	CHECK_EQ(one.result, SIGUSR2);
 	CHECK_EQ(one.error, SI_USER);
-	/* Two wait: each signal is taken once. */
+	/* Two threads wait: each signal is taken once. */
 	start(&one, waiting, 0);
 	start(&two, waiting, 0);
 	usleep(2000);

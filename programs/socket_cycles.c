@@ -1,7 +1,7 @@
 /* Are sockets closed that only their own messages reference, and is the number of files in flight limited?
  *
  * Every ring of sockets carries the write end of one pipe: its reader sees the end of the file once all of them are closed.
- * Each ring carries bytes too, more than a small machine has for all of them together.
+ * Each ring also carries bytes: all rings together carry more than the memory of a small machine.
  */
 #include "check.h"
 #include <poll.h>
@@ -49,7 +49,7 @@ static int receive_file(int socket)
 	return file;
 }
 
-/* Each end waits in its own inbox, or both in each other's. */
+/* Creates a ring: each end of a pair is in its own inbox, or each is in the other's. */
 static void make_ring(int kind, int type, int writer)
 {
 	int ends[2];
@@ -61,7 +61,7 @@ static void make_ring(int kind, int type, int writer)
 	close(ends[1]);
 }
 
-/* A connection that was never accepted carries the listener. */
+/* Creates a ring: a connection that was never accepted carries the listener. */
 static void make_listening_ring(int writer)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
@@ -77,7 +77,7 @@ static void make_listening_ring(int writer)
 	close(listener);
 }
 
-/* Closes a socket, which starts the search for unreachable ones. */
+/* Closes sockets, which starts the search for unreachable ones, until no writer of the pipe is left. */
 static int ended(int reader)
 {
 	for (int attempt = 0; attempt < 1000; attempt++) {

@@ -71,7 +71,7 @@ static void streams(void)
 	CHECK(memcmp(text, "hello wo", 8) == 0);
 	CHECK_EQ(read(ends[1], text, sizeof text), 3);
 	CHECK(memcmp(text, "rld", 3) == 0);
-	/* The other way, and until it is full. */
+	/* Writes in the other direction until the socket is full. */
 	static char block[4096];
 	long sent = 0, got = 0, count;
 	while ((count = write(ends[1], block, sizeof block)) > 0)
@@ -83,7 +83,7 @@ static void streams(void)
 		got += count;
 	CHECK_EQ(got, sent);
 	CHECK_EQ(ready(ends[1]), POLLOUT);
-	/* One direction ends, then the other. */
+	/* One direction is shut down, then the other. */
 	CHECK_EQ(shutdown(ends[0], SHUT_WR), 0);
 	CHECK_EQ(ready(ends[1]), POLLIN | POLLOUT | POLLRDHUP);
 	CHECK_EQ(read(ends[1], text, 4), 0);
@@ -99,7 +99,7 @@ static void streams(void)
 	CHECK_EQ(read(ends[0], text, 16), 0);
 	CHECK_FAILS(shutdown(ends[0], 7), EINVAL);
 	close(ends[0]);
-	/* Unread data is an error for the sender. */
+	/* A close with unread data is an error for the sender. */
 	NEED(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
 	CHECK_EQ(write(ends[0], "abc", 3), 3);
 	close(ends[1]);
@@ -267,7 +267,7 @@ static void names(int hidden)
 	close(client);
 	if (!hidden)
 		CHECK_EQ(unlink(address.sun_path), 0);
-	/* Datagrams by name. */
+	/* Datagrams are sent to a name. */
 	server = socket(AF_UNIX, SOCK_DGRAM, 0);
 	client = socket(AF_UNIX, SOCK_DGRAM, 0);
 	CHECK_EQ(bind(server, (void *)&address, length), 0);
@@ -288,7 +288,7 @@ static void names(int hidden)
 		CHECK_EQ(unlink(address.sun_path), 0);
 }
 
-/* Many bytes through a pair, by two processes that wait for each other. */
+/* Two processes that wait for each other transfer many bytes through a pair. */
 static void flood(void)
 {
 	int ends[2];

@@ -33,7 +33,7 @@ static void clear(void)
 	close(file);
 }
 
-/* Page faults so far. */
+/* Returns the number of page faults so far. */
 static long faults(void)
 {
 	struct rusage usage;
@@ -41,7 +41,7 @@ static long faults(void)
 	return usage.ru_minflt;
 }
 
-/* Memory that merges with no other: its neighbours are inaccessible. */
+/* Maps memory that no area merges with: its neighbours are inaccessible. */
 static char *fresh(int pages)
 {
 	char *room = mmap(NULL, (pages + 2) * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -72,7 +72,7 @@ static void stores(long wanted)
 	munmap(memory, PAGES * PAGE);
 }
 
-/* The kernel writes for the program. */
+/* Stores by the kernel for the program count as writes. */
 static void kernel_writes(void)
 {
 	char *memory = fresh(4);
@@ -209,7 +209,7 @@ static void moved(void)
 	munmap(target, 4 * PAGE);
 }
 
-/* Whether the kernel has the bits at all. */
+/* Returns whether the kernel has soft-dirty bits. */
 static int kept(void)
 {
 	char *memory = fresh(1);

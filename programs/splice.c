@@ -125,7 +125,7 @@ static void files(void)
 	CHECK_EQ(offset, 5777);
 	CHECK_EQ(lseek(file, 0, SEEK_CUR), 1000);
 	CHECK(drain(one[0]) == 5000 && memcmp(seen, large + 777, 5000) == 0);
-	/* No more than fits. */
+	/* A splice moves no more than fits into the pipe. */
 	NEED(lseek(file, 0, SEEK_SET) == 0);
 	CHECK_EQ(move(file, one[1], sizeof large, 0), FULL);
 	CHECK_FAILS(move(file, one[1], 1, HERE), EAGAIN);
@@ -138,14 +138,14 @@ static void files(void)
 	CHECK_EQ(move(file, one[1], 10, 0), 0);
 	offset = 1L << 40;
 	CHECK_EQ(splice_at(file, &offset, one[1], NULL, 10, 0), 0);
-	/* The rest stays. */
+	/* tee leaves the data in its source. */
 	NEED(write(one[1], "hello world", 11) == 11);
 	CHECK_EQ(copy(one[0], other[1], 5, 0), 5);
 	CHECK(drain(other[0]) == 5 && memcmp(seen, "hello", 5) == 0);
 	CHECK_EQ(copy(one[0], other[1], 100, 0), 11);
 	CHECK(drain(other[0]) == 11 && memcmp(seen, "hello world", 11) == 0);
 	CHECK(drain(one[0]) == 11 && memcmp(seen, "hello world", 11) == 0);
-	/* Through two pipes. */
+	/* A file is copied through two pipes. */
 	NEED(lseek(file, 0, SEEK_SET) == 0 && lseek(target, 0, SEEK_SET) == 0 && ftruncate(target, 0) == 0);
 	long got, step, part;
 	while ((got = move(file, one[1], 30000, 0)) > 0)
@@ -154,7 +154,7 @@ static void files(void)
 				;
 	CHECK_EQ(pread(target, seen, sizeof seen, 0), sizeof large);
 	CHECK(memcmp(seen, large, sizeof large) == 0);
-	/* A file that may not grow. */
+	/* A splice to a file stops at RLIMIT_FSIZE. */
 	struct rlimit old, limit;
 	NEED(getrlimit(RLIMIT_FSIZE, &old) == 0 && ftruncate(target, 0) == 0);
 	limit = old;
@@ -205,7 +205,7 @@ static void closed_ends(void)
 	close(file);
 }
 
-/* From which kinds of files data can be moved, and to which. */
+/* Checks from which kinds of files data can be moved, and to which. */
 static void kinds(void)
 {
 	static const struct {
@@ -280,7 +280,7 @@ static void sockets(void)
 	CHECK_FAILS(move(one[0], ends[1], 6, 0), EPIPE);
 	CHECK_EQ(drain(one[0]), 2);
 	close(ends[1]);
-	/* A message is read as one, and the part that does not fit is lost. */
+	/* A datagram is read as a whole, and the part that does not fit is lost. */
 	NEED(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0);
 	NEED(write(ends[0], large, 9000) == 9000 && write(ends[0], "two", 3) == 3);
 	CHECK_EQ(move(ends[1], one[1], 60000, 0), 9000);
@@ -319,7 +319,7 @@ static void waits(void)
 	CHECK(move(file, one[1], 4000, 0) > 0);
 	CHECK(exited(wait_for(child), 0));
 	drain(one[0]);
-	/* Until a signal comes. */
+	/* A signal ends a call that waits. */
 	for (int call = 0; call < 3; call++) {
 		handled = 0;
 		ualarm(20000, 0);

@@ -1,9 +1,9 @@
 /* Does /sys/kernel/debug/split_huge_pages split what is requested, and refuse invalid requests?
  *
- * Memory in one page of 2 MiB is split by its process, by a page of it that was moved away, by a thread's ID, by the path
- * of its file, and with all others. No byte is lost, the other process of a fork keeps its mapping, zero-filled pages of
- * anonymous memory are freed, and /proc/kpageflags shows the folios. Checked only where the file exists, and the pages are
- * huge: for root, with debugfs.
+ * Memory in one page of 2 MiB is split by its process ID, by the address of a part that was moved away, by a thread ID, by
+ * the path of its file, and with all other memory. No byte is lost, the other process of a fork keeps its mapping,
+ * zero-filled pages of anonymous memory are freed, and /proc/kpageflags reports the folios. Needs root and debugfs: nothing
+ * is checked where the file does not exist or pages are not huge.
  */
 #include "check.h"
 
@@ -51,7 +51,7 @@ static uint64_t word(const char *path, uint64_t index)
 	return value;
 }
 
-/* The flags of the page at an address that describe folios. */
+/* Returns the flags of the page at an address that describe folios. */
 static uint64_t folio_flags(const void *address)
 {
 	uint64_t entry = word("/proc/self/pagemap", (uintptr_t)address / PAGE);
@@ -92,7 +92,7 @@ static int is_filled(const char *memory, int zeroes)
 	return 1;
 }
 
-/* 2 MiB that begin where a huge page may, and room for another. */
+/* Maps 2 MiB at an address that is aligned for a huge page. */
 static char *aligned(int file, int flags)
 {
 	char *room = mmap(NULL, 2 * HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -102,7 +102,7 @@ static char *aligned(int file, int flags)
 	return memory;
 }
 
-/* Anonymous memory in one huge page; NULL where there are none. */
+/* Returns anonymous memory in one huge page, or NULL if none is available. */
 static char *huge(int zeroes)
 {
 	char *memory = aligned(-1, MAP_PRIVATE | MAP_ANONYMOUS);
@@ -160,7 +160,7 @@ static void nothing(char *memory)
 	CHECK_EQ(ask("%d,0x%lx,0x%lx,-1", getpid(), start, end), 0);
 	/* A folio of anonymous memory never has two pages. */
 	CHECK_EQ(ask("%d,0x%lx,0x%lx,1", getpid(), start, end), 0);
-	/* Kernel addresses, and none. */
+	/* Kernel addresses, and addresses that are not mapped. */
 	CHECK_EQ(ask("%d,0xffff800000000000,0xffffffffffffffff", getpid()), 0);
 	CHECK_EQ(ask("%d,0x0,0x1000", getpid()), 0);
 	CHECK_EQ(folio_flags(memory + PAGE), before);
@@ -185,7 +185,7 @@ static void every_order(void)
 		}
 		munmap(memory, HUGE);
 	}
-	/* Only around one page of the folio, addressed anywhere in its page. */
+	/* Splits the folio only around one page. The address may be anywhere in a page. */
 	char *memory = huge(0);
 	if (memory) {
 		unsigned long inside = (unsigned long)memory + 77;

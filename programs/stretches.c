@@ -1,5 +1,5 @@
-// Long operations: each is so large that it needs many scheduling points if no stretch of the kernel may be long. Named on
-// the command line, one runs alone; without a name, all do.
+// Long operations. Each is so large that the kernel needs many scheduling points in it, if no stretch between them may be
+// long. With a name on the command line one operation runs; without a name, all do.
 #define _GNU_SOURCE
 #include "check.h"
 #include <errno.h>
@@ -48,7 +48,7 @@ static char *map(size_t size, int rights, int flags) {
 	return at;
 }
 
-// `count` areas of a page each, alternately readable and writable, with every page touched if requested.
+// Maps `count` areas of a page each, alternately read-only and writable. Touches every page if `touched` is set.
 static char *areas(int count, int touched) {
 	char *at = map(count * PAGE, PROT_READ | PROT_WRITE, 0);
 	if (touched)
@@ -58,7 +58,7 @@ static char *areas(int count, int touched) {
 	return at;
 }
 
-// Memory with every page touched.
+// Maps memory, and touches every page.
 static char *touched(size_t size) {
 	char *at = map(size, PROT_READ | PROT_WRITE, 0);
 	for (size_t i = 0; i < size; i += PAGE)
@@ -66,7 +66,7 @@ static char *touched(size_t size) {
 	return at;
 }
 
-// Memory of which one page in each table is touched.
+// Maps memory, and touches one page in each page table.
 static char *sparse(size_t tables) {
 	char *at = map(tables * 2 * MIB, PROT_READ | PROT_WRITE, 0);
 	CHECK(madvise(at, tables * 2 * MIB, MADV_NOHUGEPAGE) == 0);
@@ -415,7 +415,7 @@ static void swapping(void)
 	CHECK(munmap(at, size) == 0);
 }
 
-// A process most of whose pages are in swap forks, and the child swaps them in.
+// A process with most of its pages in swap forks, and the child swaps them in.
 static void forking_from_swap(void)
 {
 	char *at = touched(LARGE);
@@ -436,7 +436,7 @@ static void forking_from_swap(void)
 	CHECK(munmap(at, LARGE) == 0);
 }
 
-// /proc files of another process with many areas, pages and descriptors, read at once and in small pieces.
+// Reads a file of /proc about a process with many areas, pages and descriptors, at once and in small pieces.
 static void read_all(const char *name)
 {
 	static char bytes[1 << 20];
@@ -514,7 +514,7 @@ static void passed_sockets(void)
 	close(pair[1]);
 }
 
-// Many mounts, their lines in /proc, and their end.
+// Creates many mounts, reads their lines in /proc, and unmounts them.
 static void mounts(void)
 {
 	char name[64];
@@ -560,7 +560,7 @@ static void threads(void)
 	CHECK(waitpid(child, NULL, 0) == child);
 }
 
-// Write protection by userfaultfd, of memory that is populated and that is not, and scans for written pages.
+// Write-protects populated and unpopulated memory by userfaultfd, and scans for written pages.
 static void watching(void)
 {
 	int watcher = syscall(SYS_userfaultfd, O_CLOEXEC | 1 /* UFFD_USER_MODE_ONLY */);
@@ -583,7 +583,7 @@ static void watching(void)
 	close(watcher);
 }
 
-/* Many files, as far as the limit of this process allows. */
+/* Raises the limit of open files to `count`, or as far as this process may. */
 static void raise_files(rlim_t count)
 {
 	struct rlimit limit = {count, count};
@@ -616,7 +616,7 @@ static void timers(void)
 	}
 }
 
-// Threads that sleep until the same instant.
+// A thread that sleeps until an instant. `sleepers` starts many threads with the same instant.
 static void *sleep_until(void *instant)
 {
 	CHECK(clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, instant, NULL) == 0);
@@ -641,7 +641,7 @@ static void sleepers(void)
 		CHECK(pthread_join(threads[--count], NULL) == 0);
 }
 
-// Children that have exited, that have a parent-death signal, and that it traces, when it exits.
+// A parent exits with many children that have exited, that have a parent-death signal, or that it traces.
 static void orphans(void)
 {
 	for (int kind = 0; kind < 3; kind++) {
@@ -669,7 +669,7 @@ static void orphans(void)
 	}
 }
 
-// A device that supplies any number of zeroes.
+// Makes one large read from /dev/zero.
 static void zeroes(void)
 {
 	int file = open("/dev/zero", O_RDONLY);
@@ -678,7 +678,7 @@ static void zeroes(void)
 	close(file);
 }
 
-// A file with pages at many offsets far apart, punched, truncated and closed.
+// Writes a byte at many offsets far apart. `sparse_file` then maps, punches, truncates and closes such a file.
 static void fill_sparsely(int file)
 {
 	for (off_t i = 0; i < 10000; i++)
@@ -705,7 +705,7 @@ static void sparse_file(void)
 	close(file);
 }
 
-// Pages whose node is queried, and that are to be on another one.
+// Queries the nodes of many pages, migrates them to node 0, and binds them and many areas to it.
 static void placing(void)
 {
 	enum { COUNT = 32768 };
@@ -723,7 +723,7 @@ static void placing(void)
 	CHECK(syscall(SYS_mbind, many, AREAS * PAGE, 2, &first, 64, 0) == 0);
 }
 
-// Memory that a userfaultfd fills in each possible way, by one call each, and many registered areas.
+// Creates a userfaultfd. `filling` fills memory by each command; `watching_areas` registers many areas.
 static int watcher_with(uint64_t features)
 {
 	int watcher = syscall(SYS_userfaultfd, O_CLOEXEC | 1 /* UFFD_USER_MODE_ONLY */);
@@ -781,7 +781,7 @@ static void watching_areas(void)
 	close(watcher);
 }
 
-// One file that many epolls watch.
+// Many epolls watch one file.
 static void watched_file(void)
 {
 	struct epoll_event event = {.events = EPOLLIN};

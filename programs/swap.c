@@ -30,7 +30,7 @@ static unsigned long next_random(void)
 	return state;
 }
 
-/* Pages of every kind: of one byte, half of them noise, and all noise. */
+/* Fills pages with contents of three kinds: one repeated word, part noise, and all noise. */
 static void fill(char *memory, int pages, unsigned long seed)
 {
 	for (int page = 0; page < pages; page++) {
@@ -118,9 +118,9 @@ static void out_and_in(void)
 	struct rusage before = used();
 	CHECK(filled(memory, PAGES, 1));
 	struct rusage after = used();
-	/* Alone, or with its neighbours. */
+	/* Each page is swapped in alone or with its neighbours. */
 	CHECK(after.ru_majflt - before.ru_majflt >= PAGES / 16 && after.ru_majflt - before.ru_majflt <= PAGES);
-	/* Written without a fault, and out and in again as written. */
+	/* Writes to swapped-in pages take no fault, and survive another swap-out and swap-in. */
 	before = used();
 	for (int page = 0; page < PAGES; page += 2)
 		memory[page * PAGE] ^= 1;
@@ -155,7 +155,7 @@ static void over_fork(void)
 		memory[page * PAGE] ^= 1;
 	int status;
 	NEED(waitpid(child, &status, 0) == child);
-	/* The child sees the parent's later writes in none of its pages. */
+	/* The child sees none of the parent's later writes. */
 	CHECK_EQ(status, 0);
 	CHECK(filled(memory, PAGES, 2));
 	NEED(munmap(memory, PAGES * PAGE) == 0);

@@ -27,7 +27,7 @@ static int memory_file(void)
 	return file;
 }
 
-/* Fills a page that compresses with its number and its age in many places. */
+/* Fills a page with its number and its age in many places, so that it compresses. */
 static void stamp(char *page, unsigned long number, unsigned long age)
 {
 	unsigned long *words = (unsigned long *)page;
@@ -55,7 +55,7 @@ static void write_pages(int file, unsigned long first, unsigned long pages, unsi
 	}
 }
 
-/* The number of pages with unexpected contents. */
+/* Returns the number of pages with unexpected contents. */
 static unsigned long wrong(int file, unsigned long first, unsigned long pages, unsigned long age)
 {
 	static char bytes[16 * PAGE];
@@ -79,7 +79,7 @@ static unsigned long next_random(void)
 	return state;
 }
 
-/* In order, at random, and again in order. */
+/* Accesses the pages in order, at random, and again in order. */
 static void written_and_read(int file, unsigned long pages)
 {
 	write_pages(file, 0, pages, 1);
@@ -96,7 +96,7 @@ static void written_and_read(int file, unsigned long pages)
 	CHECK_EQ(wrong(file, rest, pages - rest, 1), 0);
 }
 
-/* Pages of which a part is removed are swapped in for that; allocation succeeds although memory is full. */
+/* Removing a part of a page swaps the page in. Allocation succeeds although memory is full. */
 static void cut_and_made(int file, unsigned long pages)
 {
 	static char page[PAGE], zeroes[PAGE];
@@ -150,7 +150,7 @@ static void not_refused(int file, unsigned long pages)
 		for (unsigned long page = 0; page < 4 * MIB; page++)
 			if (!is_stamped(memory + page * PAGE, page, 9))
 				_exit(1);
-		/* From a file that has no page in memory. */
+		/* Executes a file that has no page in memory. */
 		char *arguments[] = {"swap_calls", "--exit", NULL}, *none[] = {NULL};
 		execve("/proc/self/exe", arguments, none);
 		_exit(2);

@@ -2,7 +2,7 @@
  *
  * A process that uses most of the machine's memory runs all the time. Beside it a process forks and both processes write
  * (fork), a userfaultfd handler fills memory that other threads wait for (UFFDIO_COPY), and small pages become huge ones
- * (MADV_COLLAPSE). Each checks every byte that it wrote. Needs a swap device; each part uses more than there is.
+ * (MADV_COLLAPSE). Each checks every byte that it wrote. Needs a swap device; each part uses more memory than there is.
  *
  * Usage: swap_during [MEBIBYTES_EACH]
  */
@@ -146,7 +146,7 @@ static void *check_some(void *first)
 	return NULL;
 }
 
-/* What a handler fills arrives complete, and stays. */
+/* Pages that a handler fills are complete, and keep their contents. */
 static void fills(unsigned long pages)
 {
 	watched = anonymous(pages * PAGE);

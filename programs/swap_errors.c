@@ -1,8 +1,8 @@
 /* The swap device fails sometimes: is no byte wrong, and is no process killed that handles SIGBUS?
  *
- * Several processes use more than there is, each with private pages and pages that it shares with a child. An access to a
- * page that cannot be read gets SIGBUS and is repeated, until it succeeds. Needs a swap device that fails, like the one of
- * --policy swap-errors=N.
+ * Several processes use more memory than there is, each with private pages and pages that it shares with a child. An
+ * access to a page that cannot be read gets SIGBUS and is repeated, until it succeeds. Needs a swap device that fails, like
+ * the one of --policy swap-errors=N.
  *
  * Usage: swap_errors [PROCESSES [MEBIBYTES_EACH [STEPS]]]
  */
@@ -85,7 +85,7 @@ static void look_as_child(char *memory, const unsigned char *ages, unsigned long
 	}
 	int status = -1;
 	NEED(waitpid(child, &status, 0) == child);
-	/* Its stack may be what cannot be read: then the signal cannot be delivered. */
+	/* If a page of the child's stack cannot be read, the signal cannot be delivered. */
 	int killed = WIFSIGNALED(status) && (WTERMSIG(status) == SIGBUS || WTERMSIG(status) == SIGSEGV);
 	CHECK_EQ(killed ? 0 : status, 0);
 }

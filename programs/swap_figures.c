@@ -12,7 +12,7 @@ enum { PAGES = 2048 };
 
 static char *memory;
 
-/* The number of a row of /proc/self/smaps for the memory, in pages. */
+/* Returns the number in a row of /proc/self/smaps for the memory, in pages. */
 static long pages_of(const char *name)
 {
 	char line[512];

@@ -15,7 +15,7 @@
 static unsigned long *memory;
 static unsigned long pages;
 
-/* One word of the noise in a page: each differs. */
+/* Returns one word of the noise in a page; all words differ. */
 static unsigned long noise(unsigned long page, unsigned long word)
 {
 	unsigned long value = page * WORDS + word + 88172645463325252UL;

@@ -145,7 +145,7 @@ static void refusals(void)
 	CHECK_EQ(status, 0);
 }
 
-/* The device itself: what mkswap does. */
+/* Reads and writes the device itself, as mkswap does. */
 static void as_a_disk(void)
 {
 	struct stat status;
@@ -175,7 +175,7 @@ static void as_a_disk(void)
 	CHECK_EQ(pread(disk, across, 6, size), 0);
 	CHECK_EQ(pwrite(disk, page, PAGE, 0), PAGE);
 	CHECK_FAILS(swapon(disk_path, 0), EINVAL);
-	/* Fewer pages than the device has. */
+	/* The header has fewer pages than the device. */
 	*(uint32_t *)(header + 1028) = 100;
 	CHECK_EQ(pwrite(disk, header, PAGE, 0), PAGE);
 	CHECK_EQ(fsync(disk), 0);
@@ -195,7 +195,7 @@ static void as_a_disk(void)
 	close(disk);
 }
 
-/* There is more in swap than fits into memory. */
+/* swapoff fails if there is more in swap than fits into memory. */
 static void refused(unsigned long mebibytes)
 {
 	unsigned long pages = mebibytes * 256;

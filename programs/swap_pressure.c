@@ -37,7 +37,7 @@ static int is_stamped(const char *page, unsigned long number, unsigned age)
 	return 1;
 }
 
-/* Checks some pages in a copy of the process, and changes them there. */
+/* Checks some pages in a forked child, and changes them there. Returns whether they were right. */
 static int child_agrees(char *memory, unsigned char *ages, unsigned long pages)
 {
 	pid_t child = fork();

@@ -81,7 +81,7 @@ static void page_out(char *memory, unsigned long pages)
 	NEED(madvise(memory, pages * PAGE, MADV_PAGEOUT) == 0);
 }
 
-/* How many pages an access would find in memory. */
+/* Returns how many pages an access would find in memory. */
 static unsigned long there(char *memory, unsigned long pages)
 {
 	static unsigned char resident[4096];
@@ -117,7 +117,7 @@ static unsigned long word(const void *page)
 	return word;
 }
 
-/* The number of a row of the area that begins with a page. */
+/* Returns the number in a row of smaps for the area that begins with a page. */
 static long in_area(const void *page, const char *name)
 {
 	char line[256], start[32];
@@ -164,7 +164,7 @@ static void out_and_in(void)
 		CHECK_EQ(number_in("/proc/self/status", "VmSwap:"), 0);
 		CHECK_EQ(in_area(memory, "Swap:"), PAGES * 4);
 		CHECK_EQ(in_area(memory, "SwapPss:"), 0);
-		/* The entry does not show where the page is. */
+		/* The entry in pagemap does not tell where a page of shared memory is. */
 		CHECK_EQ(word(memory) & (WORD_SWAPPED | WORD_PRESENT), 0);
 		long faults = major_faults();
 		CHECK(filled(memory, PAGES, 1));
@@ -177,7 +177,7 @@ static void out_and_in(void)
 	fill(memory, PAGES / 2, 2);
 	CHECK(filled(memory, PAGES / 2, 2));
 	page_out(memory, PAGES);
-	/* By calls, without a fault. */
+	/* System calls swap pages in without a fault. */
 	static char copy[PAGES * PAGE];
 	CHECK_EQ(pread(file, copy, PAGES / 2 * PAGE, 0), PAGES / 2 * PAGE);
 	CHECK(filled(copy, PAGES / 2, 2));
@@ -369,7 +369,7 @@ static void executed(void)
 	NEED(close(only) == 0 && close(own) == 0);
 }
 
-/* Written pages are known although they were swapped out. */
+/* Pages still count as written after they were swapped out. */
 static void watched(void)
 {
 	int user = syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
@@ -430,7 +430,7 @@ static void stamp(char *page, unsigned long number, unsigned long age)
 		atomic_store_explicit(&words[i], number << 32 | age, memory_order_relaxed);
 }
 
-/* A page has its number everywhere, and one age if `age` is that of its only writer. */
+/* Returns whether a page has its number everywhere, and also this age everywhere unless `age` is negative. */
 static int is_stamped(const char *page, unsigned long number, long age)
 {
 	_Atomic unsigned long *words = (_Atomic unsigned long *)page;
@@ -442,7 +442,7 @@ static int is_stamped(const char *page, unsigned long number, long age)
 	return 1;
 }
 
-/* Writes its share of the pages, through the mapping and by system calls, and reads all. */
+/* Writes this process's share of the pages, through the mapping and by system calls, and reads all pages. */
 static int use(int file, char *memory, unsigned long pages, int self, int processes, long steps)
 {
 	unsigned *ages = calloc(pages, sizeof *ages);

@@ -107,7 +107,7 @@ static void ask_scan(int pagemap)
 		judge(page, told[page], "PAGEMAP_SCAN");
 }
 
-/* A copy of the process sees the same, and writes its own pages. */
+/* A forked child sees the same contents, and writes to its own copies. */
 static void look_as_child(void)
 {
 	pid_t child = fork();

@@ -54,12 +54,12 @@ static void no_file(void *unused)
 	become(1000);
 	CHECK_FAILS(open("/", O_RDONLY), ENFILE);
 	CHECK_FAILS(open("/", O_PATH), ENFILE);
-	/* Before the file is looked up. */
+	/* The limit is checked before the file is looked up. */
 	CHECK_FAILS(open("/no/such/file", O_RDONLY), ENFILE);
 	CHECK_FAILS(pipe(ends), ENFILE);
 	CHECK_FAILS(epoll_create1(0), ENFILE);
 	CHECK_FAILS(memfd_create("one too many", 0), ENFILE);
-	/* A descriptor of an open file does not count. */
+	/* Another descriptor of an open file does not count. */
 	int again = dup(0);
 	CHECK(again >= 0);
 	close(again);
@@ -73,7 +73,7 @@ static void files(void)
 	CHECK(open_files() >= before + 1);
 	/* Linux's count is inexact by some dozens for each CPU. */
 	NEED(set(FILES, 0) == 0);
-	/* Root may have more. */
+	/* The limit does not apply to root. */
 	int more = open("/", O_RDONLY);
 	CHECK(more >= 0);
 	CHECK(exited(in_child(no_file, NULL), 0));

@@ -197,7 +197,7 @@ static void memory_of_threads(void)
 	}
 }
 
-/* fork copies only the calling thread, beside others that write. */
+/* fork copies only the calling thread, while other threads write. */
 static volatile int stop_writing;
 
 static void *write_on(void *argument)
@@ -277,7 +277,7 @@ static void thread_ends_process(void *unused)
 	syscall(SYS_exit, 9);
 }
 
-/* While the leader has exited and others live, the process is not a zombie that could be waited for. */
+/* After the exit of the leader, while other threads live, the process is not a zombie that can be reaped. */
 static int release[2];
 
 static void *end_when_released(void *argument)

@@ -86,7 +86,7 @@ static void once(clockid_t clock)
 	CHECK_EQ(ready(timer, 0), POLLIN);
 	CHECK_EQ(take(timer), 1);
 	CHECK_EQ(ready(timer, 0), 0);
-	/* An absolute time; one in the past. */
+	/* Absolute times, in the future and in the past. */
 	start = now(clock);
 	CHECK_EQ(set(timer, TFD_TIMER_ABSTIME, start + 10 * MS, 0), 0);
 	CHECK_EQ(ready(timer, -1), POLLIN);
@@ -94,7 +94,7 @@ static void once(clockid_t clock)
 	CHECK_EQ(take(timer), 1);
 	CHECK_EQ(set(timer, TFD_TIMER_ABSTIME, 1, 0), 0);
 	CHECK_EQ(ready(timer, 100), POLLIN);
-	/* Setting clears unread expirations. */
+	/* Setting the timer clears unread expirations. */
 	struct itimerspec wanted = setting(500 * MS, 7 * MS), before;
 	CHECK_EQ(set(timer, 0, 300 * MS, 5 * MS), 0);
 	CHECK_EQ(ready(timer, 0), 0);

@@ -38,7 +38,7 @@ static int ended_with(pid_t child)
 }
 
 static volatile long word = FORTY_TWO;
-/* In memory that the program may not write. */
+/* A word in memory that is read-only for the program. */
 extern const volatile long constant;
 __asm__(".section .rodata\n.balign 8\nconstant: .quad 7\n.previous");
 
@@ -71,7 +71,7 @@ static int tell_constant(void)
 	return (int)constant;
 }
 
-/* Words of memory: read, written, also where the program itself may not write, and beyond all memory. */
+/* The tracer reads and writes words of the child, also read-only ones. Where nothing is mapped, it gets EIO. */
 static void memory(void)
 {
 	long seen = 0;
@@ -90,7 +90,7 @@ static void memory(void)
 	CHECK_EQ(request(PTRACE_POKETEXT, child, (void *)&constant, (void *)9L), 0);
 	CHECK_EQ(request(PTRACE_PEEKTEXT, child, (void *)&constant, &seen), 0);
 	CHECK_EQ(seen, 9);
-	/* Neither this process nor the file sees the change. */
+	/* The store went to a private copy of the child: this process does not see it. */
 	CHECK_EQ(constant, 7);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, 0), 0);
 	CHECK_EQ(ended_with(child), 9);
@@ -112,7 +112,7 @@ static int still_refused(void)
 	return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV ? code : 2;
 }
 
-/* Stores where the program may only read, to pages never touched, and where no store is permitted. */
+/* The tracer stores to private memory that the child cannot write, touched or not. Shared memory is refused. */
 static void forced(void)
 {
 	untouched = mmap(NULL, 4 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -132,10 +132,10 @@ static void forced(void)
 	CHECK_EQ(request(PTRACE_PEEKDATA, child, none, &seen), 0);
 	CHECK_EQ(seen, 8);
 	CHECK_FAILS(request(PTRACE_POKEDATA, child, shared_read, (void *)1L), EIO);
-	/* A word across two pages, of which one may not be written at all. */
+	/* A word that crosses into another read-only page. */
 	CHECK_EQ(request(PTRACE_POKEDATA, child, untouched + 2 * PAGE - 4, (void *)0L), 0);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, 0), 0);
-	/* The exit of its own child raises a signal too, although it ignores it. */
+	/* The exit of the child's own child raises SIGCHLD, for which the child stops although it ignores the signal. */
 	CHECK_EQ(stopped_by(child), SIGCHLD);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, (void *)(long)SIGCHLD), 0);
 	CHECK_EQ(ended_with(child), 0);
@@ -197,7 +197,7 @@ static void registers(void)
 	again = regs;
 	again.fs_base = ~0UL << 47;
 	CHECK_FAILS(request(PTRACE_SETREGS, child, 0, &again), EIO);
-	/* A part of a set. */
+	/* A part of a register set. */
 	struct iovec part = {&again, 16};
 	CHECK_EQ(request(PTRACE_GETREGSET, child, (void *)NT_PRSTATUS, &part), 0);
 	CHECK_EQ(part.iov_len, 16);
@@ -276,7 +276,7 @@ static int few_instructions(void)
 	return 3;
 }
 
-/* One instruction at a time; then on to the end. */
+/* Steps through the child one instruction at a time, then lets it run to the end. */
 static void steps(void)
 {
 	struct user_regs_struct regs;
@@ -361,7 +361,7 @@ static void attach(void)
 	CHECK_FAILS(request(12345, child, 0, 0), EIO);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, 0), 0);
 	CHECK_FAILS(request(PTRACE_CONT, child, 0, 0), ESRCH);
-	/* Any signal wakes it. */
+	/* Any signal makes the blocked child stop again. */
 	CHECK_EQ(kill(child, SIGWINCH), 0);
 	CHECK_EQ(stopped_by(child), SIGWINCH);
 	CHECK_EQ(request(PTRACE_DETACH, child, 0, 0), 0);
@@ -383,7 +383,7 @@ static void group_stop(void)
 	CHECK_EQ(request(PTRACE_GETSIGINFO, child, 0, &info), 0);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, (void *)(long)SIGSTOP), 0);
 	CHECK_EQ(stopped_by(child), SIGSTOP);
-	/* This time it is not a signal that is about to be delivered. */
+	/* This is the group stop, not the delivery of a signal, so there is no siginfo. */
 	CHECK_FAILS(request(PTRACE_GETSIGINFO, child, 0, &info), EINVAL);
 	CHECK_EQ(request(PTRACE_CONT, child, 0, 0), 0);
 	CHECK_EQ(ended_with(child), 0);
@@ -407,7 +407,7 @@ static void group_stop(void)
 	CHECK_EQ(ended_with(child), 4);
 }
 
-/* A tracer that is not the parent, and one that ends. */
+/* A tracer that is not the parent, and a tracer that exits. */
 static void others(void)
 {
 	int ready[2], go[2];
@@ -426,14 +426,14 @@ static void others(void)
 				_exit(1);
 			if (kills && request(PTRACE_SETOPTIONS, child, 0, (void *)PTRACE_O_EXITKILL))
 				_exit(2);
-			/* It exits while the other is stopped. */
+			/* The tracer exits while the tracee is stopped. */
 			_exit(0);
 		}
 		CHECK_EQ(ended_with(tracer), 0);
 		if (kills) {
 			CHECK_EQ(ended_with(child), 256 + SIGKILL);
 		} else {
-			/* The signal that its tracer saw is lost with it. */
+			/* The signal for which the tracee was stopped is lost when the tracer exits. */
 			CHECK_EQ(write(go[1], "\1", 1), 1);
 			CHECK_EQ(ended_with(child), 6);
 		}
@@ -465,7 +465,7 @@ static void others(void)
 	}
 }
 
-/* An execve traps. */
+/* execve raises SIGTRAP in a traced process. */
 static void executes(char *self)
 {
 	pid_t child = fork();

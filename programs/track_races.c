@@ -88,7 +88,7 @@ static void scan_round(void)
 	scan(told);
 	for (int page = 0; page < PAGES; page++) {
 		uint64_t now = *count_in(page);
-		/* There was a store after the count recorded before the last scan that reported it. */
+		/* The count must have grown since the last scan that reported the page began. */
 		if (told[page])
 			CHECK(now > before_told[page] || !by_dirty);
 		else
@@ -113,7 +113,7 @@ static void arm_round(void)
 	note_all(before);
 	scan(told);
 	for (int page = 0; page < PAGES; page++)
-		/* The first of two may have been stored before arming, and recorded after it. */
+		/* One store may have been made before the arming and recorded after it. Of two, one is later. */
 		CHECK(told[page] || before[page] < armed[page] + 2);
 	remember(told, before);
 }

@@ -23,7 +23,7 @@ struct handler {
 	int fd, stop[2];
 	pthread_t thread;
 	char *source;
-	/* Counted before they are resolved, because the faulting thread continues then. */
+	/* Counted before a fault is resolved, because the faulting thread then continues. */
 	_Atomic int missing, writes, minor, others, failed;
 	unsigned long last;
 	unsigned thread_seen;
@@ -165,7 +165,7 @@ static void missing(void)
 	room[7 * PAGE] = 3;
 	CHECK_EQ(room[7 * PAGE], 3);
 	CHECK_FAILS(fill(fd, UFFDIO_ZEROPAGE, room + 7 * PAGE, 1, 0), EEXIST);
-	/* Up to the page that is present. */
+	/* A fill stops at a page that is present. */
 	CHECK_FAILS(fill(fd, UFFDIO_ZEROPAGE, room + 5 * PAGE, 2, 0), EAGAIN);
 	CHECK_EQ(room[5 * PAGE], 0);
 	/* A freed page is missing again. */
@@ -204,7 +204,7 @@ static void write_protection(void)
 	CHECK_EQ(handler.writes, 2);
 	room[(PAGES - 2) * PAGE] = 2;
 	CHECK_EQ(handler.writes, 3);
-	/* A protection change keeps it, freeing the page removes it. */
+	/* mprotect keeps the write protection; freeing the page removes it. */
 	NEED(mprotect(room, PAGES * PAGE, PROT_READ) == 0);
 	NEED(mprotect(room, PAGES * PAGE, PROT_READ | PROT_WRITE) == 0);
 	room[PAGE] = 2;
@@ -229,7 +229,7 @@ static void write_protection(void)
 	CHECK_EQ(room[4 * PAGE], 1);
 	room[4 * PAGE] = 2;
 	CHECK_EQ(handler.writes, 6);
-	/* All at once. */
+	/* The protection of all pages is removed by one call. */
 	CHECK_EQ(protect(fd, room, PAGES, 0), 0);
 	memset(room, 3, PAGES * PAGE);
 	CHECK_EQ(handler.writes, 6);
@@ -332,7 +332,7 @@ static void signalled(void)
 	sigaction(SIGBUS, &old, NULL);
 }
 
-/* The pages written since, protected again. */
+/* Finds the pages written since the last scan, and protects them again. Returns the number of regions. */
 static int written(int pagemap, const char *room, int pages, struct region *regions, int most)
 {
 	struct scan scan = { .size = sizeof scan, .flags = 3, .start = (uint64_t)(uintptr_t)room };
@@ -411,7 +411,7 @@ static void tracking(void)
 	munmap(room, PAGES * PAGE);
 }
 
-/* How many pages are resident. */
+/* Returns how many pages are resident. */
 static int resident(char *room, int pages)
 {
 	unsigned char here[PAGES];
@@ -506,7 +506,7 @@ static void all_of_it(int fd, struct handler *handler)
 	CHECK_EQ(resident(beside, 2), 2);
 	CHECK_EQ(handler->missing - known, 2);
 	munlockall();
-	/* Only future mappings, and only on fault: not populated even on request. */
+	/* With MCL_ONFAULT, future mappings are not populated, not even by MAP_POPULATE. */
 	CHECK_EQ(mlockall(MCL_FUTURE | MCL_ONFAULT), 0);
 	beside = mmap(room + 4 * PAGE, 2 * PAGE, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | MAP_FIXED_NOREPLACE, -1, 0);
@@ -540,7 +540,7 @@ static void *answer(void *argument)
 	return NULL;
 }
 
-/* Memory registered with move events stays registered where it grew, too. */
+/* With move events, memory stays registered after mremap, also where it grew. */
 static void following(void)
 {
 	enum { EVENT_REMAP = 1 << 2 };

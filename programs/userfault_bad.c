@@ -27,7 +27,7 @@ enum { EVENTS = EVENT_FORK | EVENT_REMAP | EVENT_REMOVE | EVENT_UNMAP };
 static char *room;
 static int fd;
 
-/* A range that no command takes. */
+/* A range that no command accepts. */
 struct bad_range {
 	uint64_t start, length;
 };
@@ -45,7 +45,7 @@ static size_t bad_ranges(struct bad_range *bad)
 	return sizeof all / sizeof *all;
 }
 
-/* Whether /proc/self/fdinfo of a descriptor has this text. */
+/* Returns whether /proc/self/fdinfo of a descriptor has this text. */
 static int shows(int of, const char *what)
 {
 	char path[64], text[512] = "";
@@ -119,7 +119,7 @@ static void unprivileged(void *argument)
 	int own = (int)syscall(SYS_userfaultfd, O_CLOEXEC | 1);
 	NEED(own >= 0);
 	CHECK_FAILS(ioctl(own, UFFDIO_API, &api), EPERM);
-	/* That is checked before unknown features. */
+	/* The privilege is checked before unknown features. */
 	api = (struct api){ 0xAA, EVENT_FORK | 1ULL << 60, 0 };
 	CHECK_FAILS(ioctl(own, UFFDIO_API, &api), EPERM);
 	api = (struct api){ 0xAA, 0, 0 };
@@ -221,7 +221,7 @@ static void foreign(void)
 	CHECK_FAILS(watch(fd, room, PAGES, 8), EINVAL);
 	CHECK_FAILS(watch(fd, room, PAGES, 1UL << 40), EINVAL);
 	CHECK_FAILS(watch(fd, room, PAGES, MINOR), EINVAL);
-	/* Half of the range is mapped. */
+	/* Only the first half of the range is mapped. */
 	CHECK_EQ(munmap(other + 8 * PAGE, 8 * PAGE), 0);
 	CHECK_FAILS(protect(second, other + 8 * PAGE, 8, 1), ENOENT);
 	CHECK_FAILS(copy(second, other + 7 * PAGE, room, 2, 0, &copied), ENOENT);
@@ -465,7 +465,7 @@ static void *perform(void *argument)
 	return argument;
 }
 
-/* Two missing registered pages, and room elsewhere. */
+/* Maps two registered pages that are missing, and room for two more. */
 static struct deed prepare(enum doing doing, int by)
 {
 	struct deed deed = { .doing = doing, .fork_reads = { -1, -1 } };
@@ -476,7 +476,7 @@ static struct deed prepare(enum doing doing, int by)
 	return deed;
 }
 
-/* It happened, and the memory is no longer registered. */
+/* Checks that the operation completed, and that the memory is no longer registered. */
 static void conclude(struct deed *deed)
 {
 	char *now = deed->doing == MOVES ? deed->elsewhere : deed->memory;
@@ -566,13 +566,13 @@ static void killed_before_it_is_read(void)
 		CHECK_EQ(kill(child, SIGKILL), 0);
 		int status = wait_for(child);
 		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-		/* The other end is closed. */
+		/* No process has the other end of the pipe: the fork created no child. */
 		CHECK_EQ(read(told[0], &byte, 1), 0);
 		close(told[0]);
 	}
 }
 
-/* A child's userfaultfd whose process has ended. */
+/* Checks that commands on a child's userfaultfd fail after the child has exited. */
 static void gone(int heir, char *memory)
 {
 	struct range range = range_of(memory, 1);

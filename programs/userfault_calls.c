@@ -25,7 +25,7 @@ static char *memory(int pages)
 	return memory;
 }
 
-/* Each returns the number of bytes moved, or -1 and errno. */
+/* Each of the following functions returns the number of bytes moved, or -1 with errno set. */
 static long receives(char *at)
 {
 	if (write(ends[1], "data", 4) != 4)
@@ -54,7 +54,7 @@ static long asks(char *at)
 static long names(char *at)
 {
 	errno = 0;
-	/* An empty path. */
+	/* The memory holds an empty path, so open fails with ENOENT after it has read the path. */
 	return open(at, O_RDONLY) < 0 && errno == ENOENT ? 4 : -1;
 }
 
@@ -187,7 +187,7 @@ static void calls_fail(int fd)
 	CHECK_EQ(protect(fd, room, 1, 0), 0);
 }
 
-/* Accesses by the program itself are reported all the same. */
+/* Accesses by the program itself are still reported. */
 static void program_waits(int fd)
 {
 	struct resolver resolver;

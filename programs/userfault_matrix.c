@@ -5,7 +5,7 @@
  * what happens then; and how writes are reported: by PAGEMAP_SCAN, or by a signal at the store. Then some pages are
  * written, populated ones, others, and those in swap, by the program and by the kernel. No write may be lost, and no
  * unwritten page reported: a call that writes to the file of shared memory does not write to this memory. Where contents
- * are discarded (MADV_DONTNEED, MADV_REMOVE), the page may be reported; where present anonymous pages are, it must be.
+ * are discarded (MADV_DONTNEED, MADV_REMOVE), the page may be reported, and a present anonymous page must be.
  *
  * Usage: userfault_matrix dirty-bit|faults      (what the first write of a protected private page costs)
  */
@@ -204,7 +204,7 @@ static void drop(const struct combination *one)
 	}
 }
 
-/* What a child writes does not count. */
+/* Writes by a child are not reported. */
 static void fork_a_child(const struct combination *one)
 {
 	pid_t child = fork();
@@ -333,7 +333,7 @@ static long faults(void)
 	return usage.ru_minflt;
 }
 
-/* The number of faults of writes to present, protected pages. */
+/* Checks the number of faults of writes to present, protected pages. */
 static void check_faults(const struct combination *one, long found)
 {
 	int simple = one->event == NOTHING || one->event == TWO_AREAS;
@@ -439,7 +439,7 @@ static void try_one(const struct combination *one)
 		       names[2][one->order], names[3][one->event], names[4][one->telling]);
 }
 
-/* Whether a file of the kernel has more than its heading. */
+/* Returns whether a file of the kernel has more than its heading. */
 static int lines(const char *path)
 {
 	char text[4096];

@@ -1,4 +1,4 @@
-/* Are children created, ended and waited for as Linux does it?
+/* Are children created, ended and waited for as on Linux?
  *
  * wait4 and waitid in every form, codes and signals, usage, zombies, orphans, ignored SIGCHLD, process groups, vfork, and
  * execve: what it keeps and what it drops.
@@ -51,7 +51,7 @@ static void codes(void)
 		abort();
 	}
 	CHECK_EQ(wait_for(child) & 0x7f, SIGABRT);
-	/* Ignored by default. */
+	/* SIGCHLD and SIGURG are ignored by default. */
 	child = sleeper();
 	CHECK_EQ(kill(child, SIGCHLD), 0);
 	CHECK_EQ(kill(child, SIGURG), 0);

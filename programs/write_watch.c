@@ -69,7 +69,7 @@ static void expect(int line, int flags, char *base, size_t size, const size_t *p
 	} while (0)
 #define EXPECT_NONE(flags, base, size) expect(__LINE__, flags, base, size, NULL, 0)
 
-/* What counts as a write, and what does not. */
+/* Checks what counts as a write, and what does not. */
 static void semantics(void)
 {
 	const size_t size = 64 * PAGE;

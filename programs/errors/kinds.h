@@ -56,7 +56,7 @@ enum {
 	EVENT_REMOVE = 1 << 3,
 };
 
-/* The hugetlb pool is filled for the calls that begin with this, and empty for others. */
+/* The hugetlb pool is filled for the calls whose names begin with this, and empty for the others. */
 static const char on_huge_pages[] = "hugetlb ";
 #define POOL "8"
 #define HUGE_PAGE (2UL << 20)
@@ -203,7 +203,7 @@ static char sealed_path[64];
 #define ADVICE(text, advice)                                                                                  \
 	{ "madvise " text, SYS_madvise, { PAGES, PAGE, advice },                                              \
 	  { ADVICE_REASONS, TOO_LONG } }
-/* Without a length that reaches the program's own areas, which would be unmapped, and the kernel's, which differ. */
+/* Omits TOO_LONG: that length reaches the program's own areas, which would be unmapped, and the kernel's, which differ. */
 #define ADVICE_BELOW(text, advice)                                                                            \
 	{ "madvise " text, SYS_madvise, { PAGES, PAGE, advice }, { ADVICE_REASONS } }
 

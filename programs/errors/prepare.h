@@ -39,7 +39,7 @@ static void write_text(const char *path, const char *text)
 	close(file);
 }
 
-/* The pool holds pages only for the calls on huge pages. */
+/* Returns whether a call is on huge pages: only for those calls the pool holds pages. */
 static int is_on_huge_pages(const struct call *call)
 {
 	return strncmp(call->name, on_huge_pages, sizeof on_huge_pages - 1) == 0;
@@ -275,7 +275,7 @@ static void prepare_small_pages(void)
 	NEED(madvise((void *)SMALL_PAGES, HUGE_PAGE, MADV_HUGEPAGE) == 0);
 }
 
-/* What a fork does not pass on is created in the child. */
+/* Creates in the child what it does not inherit from the parent. */
 static void prepare_child(const struct call *call)
 {
 	become((int)syscall(CALL_PIDFD_OPEN, getpid(), 0), OWN);
@@ -302,7 +302,7 @@ static void *take_out(void *unused)
 	return NULL;
 }
 
-/* A process whose layout is changing as long as its thread waits. */
+/* Makes the process one whose layout is changing, as long as its thread waits. */
 static void change_layout(void)
 {
 	at(CHANGING, 4 * PAGE, RW, PRIVATE, -1);

@@ -1,8 +1,8 @@
-/* Which pages were written since the last time: what does asking cost, and what does a write?
+/* Which pages were written since the last scan: what does the scan cost, and what does a write cost?
  *
  * 1 GiB is populated, write-protected asynchronously, and then, in rounds: some of its pages are written, and one
- * PAGEMAP_SCAN finds them and protects them again. "Random" pages lie all over, "clustered" ones side by side within one
- * hundredth of the memory. Each round must find exactly the pages that were written in it.
+ * PAGEMAP_SCAN finds them and protects them again. "Random" pages are spread over the memory, "clustered" ones are
+ * adjacent, within one hundredth of it. Each round must find exactly the pages that were written in it.
  *
  * Usage: async_scan [ROUNDS [SIZE_IN_MIB]]
  */
@@ -73,7 +73,7 @@ static void rounds_of(const char *name, char *memory, size_t size, size_t dirty,
 	}
 	record_series(name, "scan and re-protect", "instructions", &scans);
 	if (sum > 0) {
-		/* Divided by what was written in a round on average. */
+		/* Divided by the average number of pages written in a round. */
 		record_parts(name, "scan, per dirty page", "instructions", &scans, (double)sum / rounds);
 		record_series(name, "writes", "instructions", &writes);
 		record_series(name, "whole round", "instructions", &round_costs);

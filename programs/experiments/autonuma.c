@@ -11,7 +11,7 @@
 
 enum { THREADS = 4 };
 
-/* Where the processes meet when their memory is populated, and where all threads do before they begin. */
+/* Barriers: for the processes when their memory is populated, and for all threads before they begin. */
 static struct {
 	pthread_barrier_t ready, begin;
 } *meeting;
@@ -49,7 +49,7 @@ static void run_threads(int first, int threads, char *memory, size_t size, int i
 		MUST(pthread_join(handles[i], NULL) == 0);
 }
 
-/* The number of pages on the node of the CPUs that use them. */
+/* Returns the number of pages on the node of the CPUs that use them. */
 static size_t pages_at_home(char *memory, size_t size, int is_shared, int node)
 {
 	if (is_shared)
@@ -89,7 +89,7 @@ int main(int count, char **arguments)
 	struct balancing before = balancing_now();
 	uint64_t start = clock_now();
 	run_threads(is_shared && !other ? own : 0, own, memory, size, is_shared);
-	/* The percentage of its pages that are on its node. */
+	/* The exit code is the percentage of the process's pages that are on its node. */
 	if (is_shared && !other)
 		_exit(pages_on(1, memory, size) * 100 * PAGE / size);
 	if (is_shared)

@@ -1,4 +1,4 @@
-/* What do the paths under everything else cost: a call, a fault, a mapping, a fork?
+/* What do the basic operations cost: a call, a fault, a mapping, a fork?
  *
  * Usage: basics [ROUNDS]
  */
@@ -17,7 +17,7 @@ static void null_call(unsigned long rounds)
 	record_series("system call", "getppid", "instructions", &calls);
 }
 
-/* Each page by itself, with existing page tables. */
+/* Measures the faults of single pages, with existing page tables. */
 static void faults(unsigned long rounds)
 {
 	struct series writes = { 0 }, reads = { 0 }, over_zero = { 0 }, unmapped = { 0 };

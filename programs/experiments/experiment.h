@@ -101,7 +101,7 @@ static int compare_values(const void *one, const void *other)
 	return (a > b) - (a < b);
 }
 
-/* The middle of the kept values, the lower of the two middle ones of an even number. */
+/* Returns the middle of the kept values, the lower of the two middle ones of an even number. */
 static inline uint64_t median_of(const struct series *series)
 {
 	uint64_t sorted[SAMPLES];
@@ -124,7 +124,7 @@ struct counters {
 	unsigned known;
 };
 
-/* A whole file of /proc, or -1. */
+/* Reads a complete file of /proc. Returns its length, or -1. */
 static long read_file(const char *path, char *text, size_t size)
 {
 	int file = open(path, O_RDONLY);
@@ -144,7 +144,7 @@ static long read_file(const char *path, char *text, size_t size)
 
 static char proc_text[1 << 18];
 
-/* The row's sum over all CPUs: TLB shootdown interrupts received. */
+/* Sums the TLB shootdown interrupts received by all CPUs. Returns 0 if the kernel does not count them. */
 static int read_interrupts(uint64_t *sum)
 {
 	if (read_file("/proc/interrupts", proc_text, sizeof proc_text) < 0)
@@ -164,7 +164,7 @@ static int read_interrupts(uint64_t *sum)
 	}
 }
 
-/* The sum of rows of /proc/vmstat; 0 if one is missing. */
+/* Stores the sum of rows of /proc/vmstat in `*sum`. Returns 0 if a row is missing. */
 static int read_rows(const char *const *names, uint64_t *sum)
 {
 	if (read_file("/proc/vmstat", proc_text, sizeof proc_text) < 0)
@@ -179,14 +179,14 @@ static int read_rows(const char *const *names, uint64_t *sum)
 	return 1;
 }
 
-/* How often the initiating CPUs flushed their own TLBs: no Linux counts that. */
+/* Reads how often the initiating CPUs flushed their own TLBs. Linux does not count that. */
 static int read_flushes(uint64_t *sum)
 {
 	static const char *const names[] = { "memwright_flush_local ", NULL };
 	return read_rows(names, sum);
 }
 
-/* What was flushed: single translations, and everything at once. Linux counts it with CONFIG_DEBUG_TLBFLUSH. */
+/* Reads how many single translations and full flushes there were. Linux counts them with CONFIG_DEBUG_TLBFLUSH. */
 static int read_translations(uint64_t *sum)
 {
 	static const char *const names[] = { "nr_tlb_local_flush_all ", "nr_tlb_local_flush_one ", NULL };
@@ -308,7 +308,7 @@ static inline char *fresh_apart(size_t size)
 	return memory + PAGE;
 }
 
-/* One byte of each page. */
+/* Writes one byte of each page. */
 static inline void write_pages(char *memory, size_t size)
 {
 	for (size_t at = 0; at < size; at += PAGE)

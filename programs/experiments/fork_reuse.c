@@ -1,4 +1,4 @@
-/* After fork and the child's end, does the parent get its pages back without a copy, and without a fault?
+/* After a fork and the child's exit, does the parent write its pages again without a copy, and without a fault?
  *
  * A page was copied if its frame has changed, which a privileged program reads from /proc/self/pagemap.
  *

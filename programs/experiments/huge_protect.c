@@ -1,4 +1,4 @@
-/* What does mprotect cost for each 2 MiB page, and is one split? What do its first write and its split cost?
+/* What does mprotect cost for each 2 MiB page, and does it split the page? What do the first write and a split cost?
  *
  * Usage: huge_protect [ROUNDS [SIZE_IN_MIB]]
  *
@@ -24,7 +24,7 @@ static unsigned long huge_kib(void)
 	return kib;
 }
 
-/* One byte of each 2 MiB. */
+/* Writes one byte of each 2 MiB. */
 static void write_each(char *memory, size_t size)
 {
 	for (size_t offset = 0; offset < size; offset += HUGE)

@@ -1,7 +1,7 @@
 /* What does it cost to merge equal pages, and to write them again?
  *
- * Pages that are all equal are said to be mergeable; the scan is let go round until they share frames, and each is
- * written then. Once more they are merged, and said to be mergeable no more.
+ * Equal pages are made mergeable, ksmd scans until they share frames, and then each page is written. They are merged
+ * once more, and then made unmergeable.
  *
  * Usage: merge_equal [SIZE_IN_MIB]
  */
@@ -11,7 +11,7 @@
 
 #define KSM "/sys/kernel/mm/ksm/"
 
-/* -1 if this kernel has no such file. */
+/* Reads a setting of ksmd; -1 if this kernel has no such file. */
 static long setting(const char *name)
 {
 	char path[128], text[32];

@@ -85,7 +85,7 @@ static inline void stay_on_cpu(int cpu)
 	MUST(sched_setaffinity(0, sizeof cpus, &cpus) == 0);
 }
 
-/* The node of a page. */
+/* Returns the node of a page. */
 static inline int node_of(void *page)
 {
 	int node = -1;
@@ -93,7 +93,7 @@ static inline int node_of(void *page)
 	return node;
 }
 
-/* The number of pages of the memory on a node. */
+/* Returns the number of pages of the memory on a node. */
 static inline size_t pages_on(int node, char *memory, size_t size)
 {
 	size_t count = 0;

@@ -86,7 +86,7 @@ static void *measure(void *unused)
 	double hints = moved_by(&before, &after, HINTS);
 	record_balancing(place, &before, &after);
 	record_value(place, "pages on the own node in the end, of all", "%", 100.0 * pages_on(0, memory, size) * PAGE / size);
-	/* Scans and ticks are included. */
+	/* The difference includes scans and ticks. */
 	if (hints > 0)
 		record_value(place, "more than without, per hint fault", "instructions",
 			     (double)(passes.sum - passes.count * passes.min) / hints);

@@ -1,4 +1,4 @@
-/* What do the two calls of mprotect(R), mprotect(RW), write cost, over and over, for one page?
+/* What do mprotect(R) and mprotect(RW) cost for one page, in a loop of both and a write?
  *
  * For a separate mapping, and for a page inside a larger one, which is split and merged each time; with and without
  * the write; alone, or while another thread of the process is busy on another CPU, which may have to be interrupted.

@@ -1,4 +1,4 @@
-/* How long does a program stand still while all its memory is write-protected for a snapshot?
+/* How long is a program paused while all its memory is write-protected for a snapshot?
  *
  * Memory of growing size is populated, and protected by one userfaultfd call: the pause before a background snapshot. Then
  * a large, sparsely populated mapping: does the pause grow with the size of the mapping?
@@ -44,7 +44,7 @@ static void populated(size_t size, unsigned long rounds)
 	MUST(munmap(memory, size) == 0);
 }
 
-/* 1 MiB populated in each sixteenth. */
+/* Populates 1 MiB in each sixteenth of the memory. */
 static void sparse(size_t size, unsigned long rounds)
 {
 	char name[64], *memory = aligned(size, 1024 * MIB, 0);

@@ -1,4 +1,4 @@
-/* Pages go out to swap and come back by a load of each; then each is stored to. Does the store fault again?
+/* Pages are swapped out, and swapped in by a load of each; then each is stored to. Does the store fault again?
  *
  * The pages repeat one byte, or compress to about a half, or not at all: what the device does with them is part of
  * what is measured.
@@ -37,8 +37,8 @@ static uint64_t sum(const char *memory)
 	return sum;
 }
 
-/* Compression and decompression of the contents is the cost of a page beyond one that repeats a byte: of such a page the
- * device stores only the byte. */
+/* Records the cost per page, and that of compression and decompression: the cost beyond that of a page that repeats a
+ * byte, of which the device stores only the byte. */
 static void record_page(const char *name, const char *what, double instructions, double *plain)
 {
 	char measure[64];

@@ -110,7 +110,7 @@ static inline long scan_written(int pagemap, const void *start, size_t size, str
 	return regions_found;
 }
 
-/* Whether the kernel can scan for written pages. */
+/* Returns whether the kernel can scan for written pages. */
 static inline int can_scan(int pagemap)
 {
 	struct pagemap_scan scan = { .size = sizeof scan };
@@ -139,7 +139,7 @@ static inline char *aligned(size_t size, size_t alignment, size_t beyond)
 	return memory;
 }
 
-/* A pseudo-random number, the same sequence on every run: xorshift. */
+/* Returns the next pseudo-random number (xorshift): the sequence is the same in every run. */
 static inline uint64_t next_random(uint64_t *state)
 {
 	*state ^= *state << 13;
@@ -148,7 +148,7 @@ static inline uint64_t next_random(uint64_t *state)
 	return *state;
 }
 
-/* The number of page-table frames of this process. */
+/* Returns the number of page-table frames of this process. */
 static inline unsigned long table_frames(void)
 {
 	MUST(read_file("/proc/self/status", proc_text, sizeof proc_text) > 0);

@@ -1,4 +1,4 @@
-/* What does a write cost after userfaultfd has protected the memory and taken the protection away?
+/* What does a write cost after userfaultfd has write-protected the memory and removed the protection?
  *
  * Like write-after-protect for mprotect. No thread handles faults here: a write that the kernel does not permit at once,
  * without a handler, would never end.

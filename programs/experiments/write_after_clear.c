@@ -1,8 +1,8 @@
-/* What does a write cost when the kernel was asked to notice it?
+/* What does a write cost when the kernel tracks writes?
  *
  * Fresh private memory is written, written again, and written a third time after its stores are tracked: by soft-dirty
  * bits that were cleared, or by userfaultfd's asynchronous write protection. A kernel that reads the processor's dirty
- * bit makes the third write as cheap as the second; one that takes the right away pays a fault for every page.
+ * bit makes the third write as cheap as the second; one that removes the right to write pays a fault for every page.
  *
  * Usage: write_after_clear [ROUNDS [SIZE_IN_KIB]...]
  */
@@ -34,7 +34,7 @@ static void finish(void)
 	close(file);
 }
 
-/* Whether the page counts as written since soft-dirty was cleared: some kernels are built without soft-dirty. */
+/* Returns whether the kernel tracks soft-dirty: some kernels are built without it. */
 static int keeps_soft_dirty(void)
 {
 	uint64_t word = 0;

@@ -1,7 +1,7 @@
-/* What does a write cost after mprotect has taken the right to write and given it back?
+/* What does a write cost after mprotect has removed the right to write and restored it?
  *
- * Fresh private memory is written, written again, protected against writes, given back, and written a third time.
- * A kernel that re-derives the right when mprotect gives it back makes the third write as cheap as the second; one
+ * Fresh private memory is written, written again, made read-only and writable again, and written a third time.
+ * A kernel that restores the right in the entries when mprotect does makes the third write as cheap as the second; one
  * that does not pays a fault for every page.
  *
  * Usage: write_after_protect [ROUNDS [SIZE_IN_KIB]...]

@@ -111,7 +111,7 @@ struct report {
 
 static struct report *report;
 static int file, other_file;
-/* userfaultfds: faults raise a signal; the same, but write protection needs a page; and asynchronous write protection. */
+/* userfaultfds: one whose faults raise a signal, one that also protects only populated pages, and an asynchronous one. */
 static int told, told_late, untold;
 /* Protection keys of every script, 0 where there are none, and the thread's rights for them. */
 enum { KEYS = 2 };
@@ -213,7 +213,7 @@ static void remap(char **words)
 	}
 }
 
-/* The first of them where none is named. */
+/* Returns the userfaultfd with this name, or `told` if none is named. */
 static int watcher_named(const char *name)
 {
 	if (name && strchr("evh", *name))
@@ -285,7 +285,7 @@ static int is_guarded(char **words, const char *who)
 	return 0;
 }
 
-/* The result includes how much was done, also where it ended early. */
+/* UFFDIO_COPY. The result includes how much was filled, also if the call failed early. */
 static void fill(char **words)
 {
 	static char pages[PAGES * PAGE];
@@ -307,7 +307,7 @@ static void fill(char **words)
 	say(" copied %lld", (long long)wanted.done);
 }
 
-/* Operations that need no contents. */
+/* Fills that need no contents, such as UFFDIO_ZEROPAGE. */
 static void place(unsigned long command, char **words, uint64_t mode, const char *who)
 {
 	struct zeroing wanted = {
@@ -379,7 +379,7 @@ static void find(char **words)
 	});
 }
 
-/* Only of these keys: for other keys the thread keeps its rights. */
+/* Sets the thread's rights for the script's keys; for other keys the thread keeps its rights. */
 static void apply_rights(void)
 {
 	unsigned rights = 0;
@@ -420,7 +420,7 @@ static void page_out(char **words)
 	}
 }
 
-/* Only the access may fault between the two counts: the memory that counting uses is touched before. */
+/* Accesses a page. Only the access may fault between the two counts: memory used for counting is touched before. */
 static void touch(char **words, int write)
 {
 	volatile unsigned char *byte = (volatile unsigned char *)page_at(atol(words[0])) + 64;
@@ -495,7 +495,7 @@ static void dirtied(void)
 		say("%s%d", page ? "" : " ", (int)(entries[page] >> 55 & 1));
 }
 
-/* A byte of each readable page. Reading changes what is mapped, so this comes last. */
+/* Reports a byte of each readable page. Reading changes what is mapped, so this comes last. */
 static void contents(void)
 {
 	for (volatile long page = 0; page < PAGES; page++) {
@@ -628,7 +628,7 @@ static void await(int *pipe)
 		_exit(4);
 }
 
-/* The messages that were read during a line. */
+/* Reports the messages that were read during a line. */
 static void say_told(char why)
 {
 	if (!reader_runs)
@@ -638,7 +638,7 @@ static void say_told(char why)
 	told_shared->length = 0;
 }
 
-/* One script: its lines, in a separate process. */
+/* Runs the lines of one script, in a separate process. */
 static void run_script(char **lines, int count)
 {
 	char me = 'P';
@@ -695,7 +695,7 @@ static void run_script(char **lines, int count)
 	}
 }
 
-/* Key 0, which every page has by default, where there are no keys. */
+/* Allocates a protection key. Returns 0, the default key of every page, if there are none. */
 static int new_key(void)
 {
 	int key = syscall(SYS_pkey_alloc, 0, 0);
@@ -736,7 +736,7 @@ static void flush_report(void)
 	report->length = 0;
 }
 
-/* The optional features that this kernel has. */
+/* Prints the optional features that this kernel has. */
 static int probe(void)
 {
 	struct api api = { .version = VERSION };

@@ -1,8 +1,8 @@
 /* Reads the messages of userfaultfds for the interpreter of scripts, and answers by rules that a script gives.
  *
- * A thread that causes an event waits until it is read, so a separate thread reads. It records each message, and the error
- * of an answer that failed. After each line the process whose turn it is requests that text: by then the thread has read
- * everything.
+ * A thread that causes an event waits until its message is read, so a separate thread reads. It records each message, and
+ * the error of an answer that failed. After each line of the script, the process that ran it requests that text: by then
+ * the thread has read everything.
  *
  * An answer to a fault that fails unregisters that page, so that no thread waits for ever.
  */
@@ -33,7 +33,7 @@ struct told {
 struct source {
 	int descriptor;
 	char name;
-	/* The number of forks between it and the one that the script named. */
+	/* The number of forks between this userfaultfd and the one that the script named. */
 	int generation;
 	char answers[16];
 };
@@ -75,7 +75,7 @@ static int has(const struct source *source, char answer)
 	return strchr(source->answers, answer) != NULL;
 }
 
-/* The commands fail with EAGAIN until a memory event was read and its thread continued: repeats them. */
+/* Repeats a command while it fails with EAGAIN: until a memory event was read and its thread has continued. */
 static int persist(int descriptor, unsigned long command, void *argument)
 {
 	int result;
@@ -194,7 +194,7 @@ static int hear(struct source *source)
 	return 1;
 }
 
-/* A monitor that dies: it does not even read. */
+/* Closes the descriptor without reading from it, like a monitor that dies. */
 static int abandon(struct source *source)
 {
 	note("\n  told %c and closed", source->name);
@@ -203,7 +203,7 @@ static int abandon(struct source *source)
 	return 1;
 }
 
-/* A child is gone: its userfaultfd gets no more messages, and is closed. */
+/* Closes the userfaultfds of children that have exited, which get no more messages. */
 static void close_heirs(void)
 {
 	for (int i = 0; i < source_count; i++) {
@@ -253,7 +253,7 @@ static void ask_reader(char why)
 		_exit(5);
 }
 
-/* The descriptor of the first one of this name, or of the newest child context ('h'); -1 if there is none. */
+/* Returns the first userfaultfd with this name, or the newest child context ('h'); -1 if there is none. */
 static int source_named(char name)
 {
 	for (int i = source_count - 1; i >= 0; i--)

@@ -65,7 +65,7 @@ static void send_file(char kind, const char *path)
 		close(file);
 }
 
-/* The strings of a file, terminated by a null pointer. */
+/* Returns the strings of a file, terminated by a null pointer. */
 static char **read_strings(const char *path)
 {
 	static char none[1];

@@ -59,7 +59,7 @@ static int find_addresses(void)
 	return known;
 }
 
-/* Continues where the last transfer ended, or at the beginning of the file that `select` names. */
+/* Transfers bytes to `to`, from where the last transfer ended, or from the start of the file that `select` names. */
 static int transfer_page(uint64_t to, uint32_t length, uint32_t select)
 {
 	source.transfer->control = htobe32(DMA_READ | select);
@@ -152,7 +152,7 @@ static int take(void *to, size_t length)
 	return 1;
 }
 
-/* Padding to a multiple of four bytes. */
+/* Skips the padding to a multiple of four bytes. */
 static int skip_padding(size_t length)
 {
 	char padding[4];

@@ -70,7 +70,7 @@ static void move_bytes(void)
 		DO(read, "dpn", SYS_read, any((enum kind[]){ EVENT, TIMER, SIGNAL, RECEIVED }[below(4)]), me.buffer, 128);
 		break;
 	case 6:
-		/* Nonblocking: one that is full gives EAGAIN. */
+		/* SPLICE_F_NONBLOCK: a full pipe gives EAGAIN. */
 		DO(vmsplice, "dpvn", SYS_vmsplice, any(PIPE_OUT), two, 2, 2);
 		DO(read, "dpn", SYS_read, any(PIPE_IN), me.buffer, 2 * PAGE);
 		break;

@@ -100,7 +100,7 @@ static void use_mounts(void)
 	}
 	if (one_in(3) && DO(mount, "", SYS_mount, place, copy, 0, MS_BIND, 0) == 0)
 		DO(umount2, "", SYS_umount2, copy, one_in(2) ? MNT_DETACH : 0);
-	/* Busy while a file is open: then it is detached, and its last user ends it. */
+	/* While a file is open the mount is busy: then it is detached, and its last user frees it. */
 	if (one_in(2) && opened >= 0) {
 		DO(close, "", SYS_close, opened);
 		opened = -1;

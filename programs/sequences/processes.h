@@ -1,4 +1,4 @@
-/* Sequences on children, threads, signals and traced children. Every event that is waited for was caused before. */
+/* Sequences on children, threads, signals and traced children. The worker waits only for events that it has caused. */
 #include <linux/futex.h>
 #include <linux/sched.h>
 #include <sched.h>

@@ -2,7 +2,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* A private abstract name of the worker. */
+/* An abstract name of this worker, or sometimes of another one. */
 static socklen_t name_of(int number, struct sockaddr_un *name)
 {
 	memset(name, 0, sizeof *name);

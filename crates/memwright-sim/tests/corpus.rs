@@ -91,8 +91,8 @@ fn every_file_grown_from_the_kept_ones_is_executed_or_refused() {
     run_grown("elf", |input| run_file(input).findings);
 }
 
-/// The calls of which at least one must have succeeded. The commands of `ioctl` are those of userfaultfd and
-/// `PAGEMAP_SCAN`.
+/// The calls each of which must succeed at least once in the corpus. The commands of `ioctl` are those of userfaultfd
+/// and `PAGEMAP_SCAN`.
 const MEMORY_CALLS: &[&str] = &[
     "mmap",
     "munmap",

@@ -1,5 +1,5 @@
-//! Copy-on-write: after a fork neither process sees what the other one writes, however both changed their rights
-//! before, in whatever order, and whatever the CPUs have cached.
+//! Tests of copy-on-write: after a fork neither process sees what the other one writes, in whatever order they change
+//! rights and write, and whatever the CPUs have cached.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::{
     unmap, write,
 };
 
-/// Writes through a pin must reach the parent's page, so the child gets a copy at once.
+/// Writes through a pin must reach the parent's page, so fork copies the page for the child at once.
 #[test]
 fn a_pinned_page_stays_its_owners() {
     let host = boot();
@@ -61,7 +61,8 @@ fn a_moved_page_is_as_dirty_as_it_was() {
     assert!(page.bits.contains(Bits::DIRTY | Bits::SOFT_DIRTY));
 }
 
-/// Performs one of the three steps of one process.
+/// Performs one of the three steps of a process: write-protects the pages, restores the right to write, or writes
+/// `value`.
 fn act(process: &Process, step: usize, cpu: CpuId, value: u8) {
     match step {
         0 => protect(process, cpu, 0, 4, READ),
@@ -74,7 +75,7 @@ fn act(process: &Process, step: usize, cpu: CpuId, value: u8) {
     }
 }
 
-/// Returns all orders in which two processes can do three steps each: `true` is a step of the parent.
+/// Returns all orders in which two processes can perform three steps each; `true` is a step of the parent.
 fn orders() -> Vec<Vec<bool>> {
     (0..64u32)
         .filter(|order| order.count_ones() == 3)
@@ -227,7 +228,7 @@ fn the_last_owner_writes_in_place() {
     assert_eq!(read(&child, FIRST, 0), Ok(2));
 }
 
-/// The first claim of the design: a protection change back to writable takes effect at once, without faults.
+/// Tests the first claim of the design: pages that become writable again can be written at once, without faults.
 #[test]
 fn after_read_only_and_back_an_exclusive_page_is_written_without_a_fault() {
     let host = boot();

@@ -1,4 +1,4 @@
-//! Reservations larger than memory, and memory that runs out.
+//! Tests of reservations larger than memory, and of memory that runs out.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! What the simulated CPUs do with handwritten page tables: stale translations stay in use, dirty bits are set once,
-//! rights are enforced, and only what an invalidation names is dropped.
+//! Tests of the simulated CPUs on handwritten page tables: stale translations stay in use, dirty bits are set once,
+//! rights are enforced, and an invalidation drops only the translations that it names.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,14 +26,14 @@ const MIDDLE: Frame = Frame::new(3);
 const LOWER: Frame = Frame::new(4);
 const DATA: Frame = Frame::new(8);
 const OTHER: Frame = Frame::new(9);
-/// The page that the tables below map, in slot 5 of the lowest one.
+/// The address that the page tables of the tests map: slot 0 of each upper table, and slot 5 of `LOWER`.
 const ADDRESS: VirtAddr = VirtAddr::new(5 * 4096);
 
 fn entry(frame: Frame, bits: u64) -> u64 {
     frame.address().as_u64() | bits
 }
 
-/// Creates two CPUs with `ROOT` loaded, four levels of tables, and one page.
+/// Creates a machine whose CPUs have loaded `ROOT`, the root of four levels of tables that map one page by `leaf`.
 fn machine_with(options: MachineOptions, leaf: u64) -> SimulatedMachine {
     let machine = SimulatedMachine::new(options);
     set(&machine, ROOT, 0, entry(UPPER, OPEN));

@@ -1,5 +1,5 @@
-//! hugetlb pages on two CPUs that keep stale translations: no process writes to a page of another one, and all
-//! reservations are released.
+//! Tests of hugetlb pages on two CPUs that keep stale translations: no process writes to a page of another one, and
+//! all reservations are released.
 
 mod support;
 
@@ -58,8 +58,8 @@ fn shared(host: &Arc<Host>, file: &Arc<HugeFile<SimulatedMachine>>, pages: u64) 
     process
 }
 
-/// A page of a file that cannot be entered into the page cache for lack of memory is freed. It stays reserved, so no
-/// other file gets it.
+/// A page that cannot be added to the page cache of its file, for lack of memory, is freed. It stays reserved for that
+/// file, so no other file gets it.
 #[test]
 fn what_could_not_be_entered_is_still_promised() {
     let host = pooled(1);

@@ -1,6 +1,6 @@
-//! The rows of the account about locks and cache lines that several CPUs write, against known numbers. The statistics
-//! are global to the test process, so everything is one test. The CPUs take turns on one host thread, except where one
-//! waits for another, so every count is the same on each run.
+//! Tests of the rows of the account about locks and about cache lines that several CPUs write: operations with known
+//! counts. The statistics are global to the test process, so everything is one test. The CPUs take turns on one host
+//! thread, except where one CPU waits for another, so every count is the same in each run.
 
 mod support;
 
@@ -20,7 +20,7 @@ const PAGES: u64 = 8;
 /// Pages that one lowest-level table maps.
 const TABLE: u64 = 512;
 
-/// Rounds of a measurement.
+/// The number of rounds of a measurement.
 const ROUNDS: u64 = 3;
 
 /// The rows of the account that the policy `locks=count` adds.
@@ -42,8 +42,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Creates a process with memory for each CPU. Its tables are populated, and each CPU has used and freed its
-    /// frames, so what follows is the steady state.
+    /// Creates a process with memory for each CPU. Its page tables exist, and each CPU has allocated and freed its
+    /// frames, so that operations are in the steady state.
     fn new(stride: u64) -> Self {
         let host = Host::boot(MachineOptions {
             frames: 2048,
@@ -81,7 +81,7 @@ impl Bench {
         self.cpus().for_each(|cpu| act(self, cpu));
     }
 
-    /// Reads the pages of one CPU, then writes them: first the zero frame is mapped, then a private one.
+    /// Reads each page of one CPU, which maps the zero frame, then writes it, which maps a private frame.
     fn touch(&self, cpu: CpuId) {
         for page in 0..PAGES {
             let mut byte = [0];
@@ -109,7 +109,7 @@ impl Bench {
         }
     }
 
-    /// Counts rounds of `act`, with all CPUs in each.
+    /// Counts during `ROUNDS` rounds, in each of which every CPU performs `act`.
     fn count(&self, act: impl Fn(&Self, CpuId)) {
         self.count_rounds(ROUNDS, act);
     }
@@ -123,7 +123,7 @@ impl Bench {
     }
 }
 
-/// Returns what was counted, by row of the account.
+/// Returns the counts of the rows in `REQUESTED`.
 fn rows(bench: &Bench) -> [u64; REQUESTED.len()] {
     let account = bench.host.memory().account();
     REQUESTED.map(|row| account.count(row))
@@ -146,8 +146,8 @@ fn own_memory_shares_no_line() {
         bench.touch(cpu);
         bench.drop_pages(cpu);
     });
-    // A read and a write of each page, and DONTNEED, each take the lock of the address space, of one table, and of the
-    // CPU's frame cache where a frame is allocated or freed.
+    // Each read of a page, each write and each DONTNEED takes the lock of the address space and the lock of one table.
+    // Those that allocate or free a frame also take the lock of the CPU's frame cache.
     let faults = ROUNDS * u64::from(CPUS) * PAGES * 2;
     let calls = ROUNDS * u64::from(CPUS);
     assert_eq!(stat::locks(Rank::Space).taken, faults + calls);
@@ -169,7 +169,7 @@ fn writers_take_every_word() {
     assert_eq!(space.shared, words, "a word per CPU and the writers'");
     let writers = ROUNDS * u64::from(CPUS) * 2;
     assert_eq!(space.taken, writers * words);
-    // Every turn of a CPU but the first takes each word from the previous CPU.
+    // Every turn of a CPU except the first takes the cache line of each word from the previous CPU.
     let turns = ROUNDS * u64::from(CPUS);
     assert_eq!(space.bounced, (turns - 1) * words);
     assert_eq!(stat::locks(Rank::Table).bounced, 0);
@@ -189,14 +189,14 @@ fn neighbours_share_a_table() {
 
     let odd = Bench::new(PAGES + 1);
     odd.count_rounds(1, |bench, cpu| bench.touch(cpu));
-    // Each CPU from the second on ends in the cache line of entries in which the next one begins.
+    // The second and the third CPU end in the cache line of entries in which the next CPU begins.
     let ends = u64::from(CPUS) - 2;
     assert_eq!(rows(&odd), [taken, others, 1, 0, ends, ends, 0]);
     let entries = stat::lines(Line::Entries);
     assert_eq!((entries.bounced, entries.shared), (ends, ends));
 }
 
-/// A CPU waits for a lock that another one holds: it counts as one wait, however often the CPU spins and halts.
+/// A CPU that waits for a lock counts as one wait, however often it spins and halts.
 fn a_wait_is_counted_once() {
     let host = Host::boot(MachineOptions {
         frames: 256,
@@ -215,7 +215,7 @@ fn a_wait_is_counted_once() {
             let _cpu = host.machine().run_on(CpuId::new(1));
             drop(lock.lock());
         });
-        // Halted waits are counted last: by then the waiter has spun, and has begun to halt.
+        // A wait counts as halted when the waiter, after spinning, begins to halt.
         while waits()[1] == before[1] {
             std::thread::yield_now();
         }
@@ -238,7 +238,7 @@ fn writes_beyond_the_table_are_told() {
         stat::line(Line::Frame, line);
     }
     bench.host.memory().set_lock_statistics(false);
-    // This number of lines occupies every slot of the table.
+    // As many lines as there are slots are tracked: together they occupy every slot of the table.
     assert_eq!(stat::lines(Line::Frame).taken, stat::SLOTS as u64);
     let missed = 63 * stat::SLOTS as u64;
     assert_eq!(rows(&bench), [0, 0, 0, 0, 0, 0, missed]);

@@ -1,4 +1,4 @@
-//! Pages with equal contents share a frame, and no store to one of them is visible in another.
+//! Tests of merging: pages with equal contents share a frame, and no store to one of them is visible in another.
 
 mod support;
 

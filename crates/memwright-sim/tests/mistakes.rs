@@ -1,5 +1,5 @@
-//! The machine detects mistakes: each invalidation that the memory manager makes is left out in turn, and each time the
-//! run ends with a stale translation, or with a wrong byte.
+//! Tests that the simulated machine detects mistakes: each kind of invalidation that the memory manager makes is left
+//! out in turn, and each time the run ends with a stale translation or a wrong byte.
 
 mod support;
 
@@ -120,7 +120,7 @@ fn a_freed_table_that_is_flushed_as_leaves_is_seen() {
     assert!(text.contains("Table("), "{text}");
 }
 
-/// A missing interrupt is not only found by the audit; a program sees its effect.
+/// A missing interrupt is not only found by the audit: a program also observes its effect.
 #[test]
 fn without_the_interrupt_a_child_sees_what_its_parent_writes() {
     let seen = |mistake| {
@@ -152,8 +152,8 @@ fn without_the_interrupt_freed_memory_is_read_by_its_old_owner() {
     assert!(seen(Some(Mistake::NoRemote)));
 }
 
-/// The memory manager is correct and the other CPU writes as late as it can: its write is visible to both processes or
-/// refused, never visible to the parent alone through a page that the child shares.
+/// Without a mistake, and with a write of the other CPU as late as possible: the write is visible to both processes or
+/// refused. It is never visible to the parent alone through a page that the child shares.
 #[test]
 fn a_write_during_the_fork_is_over_before_the_fork_is() {
     let host = boot();

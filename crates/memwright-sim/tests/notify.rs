@@ -1,5 +1,5 @@
-//! Rule clean-writable-is-private: an object that must be notified of the first write to a clean page is notified of
-//! each, whatever happens to the rights of its mappings, and only once.
+//! Tests of rule clean-writable-is-private: an object that must be notified of the first write to a clean page receives
+//! exactly one notification for each such write, whatever happens to the rights of its mappings.
 
 mod support;
 
@@ -114,7 +114,8 @@ fn every_mapping_is_cleaned_and_each_ones_write_announced() {
     }
 }
 
-/// Guard pages force a fork to copy the entries of a shared mapping, which it otherwise leaves to faults.
+/// With guard pages in a shared mapping, fork must copy its entries, which it otherwise leaves to faults. A copied
+/// entry must not be clean and writable.
 #[test]
 fn a_copied_entry_is_not_clean_and_writable() {
     let Bench {

@@ -1,5 +1,5 @@
-//! Rule see-pending-flushes: an operation that finds a right already removed, because another operation removed it and
-//! has not flushed yet, does not return before that flush is done.
+//! Tests of rule see-pending-flushes: an operation that finds a right already removed, because another operation
+//! removed it and has not flushed yet, does not return before that flush is done.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl Bench {
         }
     }
 
-    /// The first operation: removes rights and does not flush yet.
+    /// Removes rights and does not flush yet: the first of the two operations.
     fn take(&self, clear: Bits) -> Gather<'_, Machine> {
         let mut gather = self.table.gather();
         self.table
@@ -103,7 +103,7 @@ fn a_second_protection_change_completes_the_first() {
     let _ = first.finish();
 }
 
-/// The paths of a protection change that handle equal pages together: for one page, and for several.
+/// Protection changes of one page and of several equal pages, which take different paths in the cursor.
 #[test]
 fn a_second_change_of_alike_pages_completes_the_first() {
     for end in [range().end, PAGE.add(3)] {

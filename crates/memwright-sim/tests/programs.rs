@@ -1,8 +1,8 @@
-//! Random programs on the memory manager and on the model, compared after every step.
+//! Tests that compare the memory manager with the model after every step of random scripts.
 //!
 //! A failure prints the shortest script that still fails. Cases and seeds are fixed, so a run that passed passes again.
-//! To search further, run `cargo xtask fuzz --against model`, which saves scripts that fail. A script that found a
-//! mistake is kept in `tests/scripts` for good, and replayed here.
+//! To search further, run `cargo xtask fuzz --against model`, which saves scripts that fail. A script that revealed a
+//! bug stays in `tests/scripts`, and a test here replays it.
 
 mod support;
 
@@ -20,14 +20,15 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use support::generate::{collapsing, freeing, judge, machine, script, splitting};
 
-/// The first tier, `cargo xtask test`, runs one in this many scripts.
+/// In the first tier of tests, `cargo xtask test`, only one in this number of scripts runs.
 const FIRST_TIER: u32 = 8;
 
 fn in_first_tier() -> bool {
     std::env::var("MEMWRIGHT_TIER").is_ok_and(|tier| tier == "test")
 }
 
-/// Runs `cases` scripts, or in the first tier a part of them. Returns how often each kind of step succeeded.
+/// Runs `cases` scripts, or in the first tier one in `FIRST_TIER` of them. Returns how often each kind of step
+/// succeeded.
 fn compare(
     seed: u8,
     cases: u32,
@@ -170,8 +171,8 @@ fn programs_see_it_while_memory_is_short() {
     assert!(ends < 20, "{successes:?}");
 }
 
-/// Checks that each of these steps succeeded often enough: a test that never reaches a case proves nothing. A part of
-/// the scripts need not reach every case.
+/// Checks that each of these steps succeeded at least `least` times: a test that never reaches a case proves nothing.
+/// In the first tier nothing is checked, because a part of the scripts need not reach every case.
 fn expect(successes: &BTreeMap<&'static str, u64>, often: &[&str], least: u64) {
     if in_first_tier() {
         return;
@@ -185,7 +186,7 @@ fn expect(successes: &BTreeMap<&'static str, u64>, often: &[&str], least: u64) {
 /// The policy for huge pages on first access; with "never", only collapse creates them.
 const THP: [&str; 3] = ["always", "never", "madvise"];
 
-/// Makes every place of a script an eighth of a huge page.
+/// Creates a machine on which every place of a script is an eighth of a huge page.
 fn huge(options: MachineOptions, thp: &str) -> Lockstep {
     let options = MachineOptions {
         frames: 16_384,
@@ -223,10 +224,10 @@ fn short() -> Lockstep {
     swapping(options, 128).reclaiming()
 }
 
-/// Frames of a machine that must reclaim.
+/// Frames of a machine that must reclaim to run a script.
 const SHORT_FRAMES: u32 = 48;
 
-/// Returns one of the setups for a script, by number: the machine, what its hardware does, and the policy.
+/// Returns setup number `way` for a script: the machine, the behaviour of its hardware, and the policy.
 fn start(way: u64, seed: u64) -> Lockstep {
     let options = MachineOptions {
         cpus: 1 + (way % 4) as usize,
@@ -276,7 +277,7 @@ fn start(way: u64, seed: u64) -> Lockstep {
     lockstep
 }
 
-/// One setup of this number has huge pages, because they take longest.
+/// One in this number of setups has huge pages; there are few of them because they take longest.
 const HUGE_EVERY: u64 = 48;
 
 fn is_huge(way: u64) -> bool {
@@ -301,10 +302,10 @@ fn kept_scripts_agree() {
     }
 }
 
-/// A line in a script whose places are parts of huge pages.
+/// A line that marks a script whose places are parts of huge pages.
 const HUGE: &str = "# huge";
 
-/// A line in a script that is also run in this setup, in addition to the first ones.
+/// The start of a line that names a setup in which the script also runs, in addition to the first 16.
 const WAY: &str = "# way ";
 
 fn replay(path: &Path) {
@@ -359,8 +360,8 @@ impl Tally {
             let printed = format!("{:?}", step.action);
             let mut words = printed.split(' ');
             let first = words.next().unwrap_or_default();
-            // "read page" and "read file" are two kinds, and each advice is one; place, number and rights do not
-            // matter.
+            // "read page" and "read file" are two kinds of operation, and so is each advice. Places, numbers and
+            // rights do not distinguish operations.
             let second = words.find(|word| word.chars().all(char::is_alphabetic));
             [first, second.unwrap_or_default()].join(" ")
         };
@@ -384,8 +385,8 @@ impl Tally {
     }
 }
 
-/// When the search of one thread ends: after a time, or after a number of its own operations, so that a seed gives the
-/// same scripts however the threads are scheduled.
+/// When the search of one thread ends: at a time, or after a number of operations. The operations are counted per
+/// thread, so that a seed gives the same scripts however the threads are scheduled.
 #[derive(Clone, Copy)]
 struct End {
     at: Option<Instant>,
@@ -452,11 +453,11 @@ fn search(stream: u64, end: End, folder: &Path, tally: &Mutex<Tally>) {
     }
 }
 
-/// Threads that search, each with different scripts.
+/// The number of threads that search, each with different scripts.
 const THREADS: u64 = 2;
 
-/// For `cargo xtask fuzz --against model`: runs for the number of minutes or operations, with the seed, or on the one
-/// script that the environment names.
+/// The search of `cargo xtask fuzz --against model`. The environment gives a number of minutes or operations and a
+/// seed, or one script to run.
 #[test]
 #[ignore = "takes as long as it is told to"]
 fn as_long_as_asked() {

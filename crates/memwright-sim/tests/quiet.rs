@@ -1,5 +1,6 @@
-//! A scan for written pages skips page tables in which nothing was accessed. It relies on the accessed bits of
-//! upper-level entries, which a processor sets only where it has nothing cached (rule: fold-before-clearing).
+//! Tests of scans for written pages, which skip page tables in which nothing was accessed. A scan relies on the
+//! accessed bits of upper-level entries, which a processor sets only if it has not cached the entry (rule:
+//! fold-before-clearing).
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Creates one table: write-protection markers, and one page whose dirty bit records stores.
+    /// Creates one table with write-protection markers and one page, whose dirty bit records stores.
     fn new() -> Self {
         let machine = Machine::new(MachineOptions::default());
         let frames = machine.frames();
@@ -163,9 +164,9 @@ fn a_scan_does_not_rely_on_what_another_has_not_flushed_yet() {
     bench.read();
     let mut first = bench.table.gather();
     bench.table.settle(range(), &mut first);
-    // The second scan finds the accessed bit clear already, and still checks the entries.
+    // The second scan finds the accessed bit already cleared, and must check the entries nevertheless.
     assert!(bench.scan().is_empty());
-    // The other CPU still has everything cached that it needs to write without setting the accessed bit.
+    // The other CPU still has the translation cached, so it writes without setting the accessed bit.
     bench.write();
     first.flush();
     let found = bench.look(&mut first);

@@ -1,6 +1,6 @@
-//! Host threads as CPUs, with TLBs that keep their entries: when a call that removes a right returns, no access of
-//! another CPU succeeds that began afterwards. In addition, random calls of several CPUs at once. Mistakes are planted,
-//! to prove that these tests would detect them.
+//! Tests with host threads as CPUs, whose TLBs keep their entries: after a call that removes a right has returned, no
+//! access that another CPU begins succeeds. In addition, several CPUs make random calls at once. Mistakes are planted
+//! to prove that the tests detect them.
 
 mod support;
 
@@ -14,7 +14,7 @@ use memwright_sim::{MachineOptions, Mistake};
 use memwright_table::{CpuId, FrameKind};
 use support::{FIRST, READ, READ_WRITE, at, bytes, program};
 
-/// Pages that a call affects at once. With few pages, each is invalidated by itself; with many, the whole TLB is.
+/// Numbers of pages that a call affects. With few pages, each is invalidated by itself; with many, the TLB is flushed.
 const FEW: u64 = 3;
 const MANY: u64 = 40;
 
@@ -150,7 +150,7 @@ fn a_cpu_that_was_not_told_is_noticed() {
     }
 }
 
-/// Pages that random calls use, counted from `START`, and the CPUs that make them.
+/// The number of pages, from `START` on, that random calls use, and the number of CPUs that make the calls.
 const PAGES: usize = 24;
 const CPUS: usize = 4;
 
@@ -186,7 +186,7 @@ fn random_call(process: &Process, cpu: CpuId, chance: &mut Chance) {
             .on(cpu, |space| space.unmap(place, length))
             .expect("room"),
         14 => {
-            // To a place that only this CPU uses, and back.
+            // Moves the pages to addresses that only this CPU uses, and back.
             let away = at(1024 * (cpu.index() as u64 + 1));
             for (from, to) in [(place, away), (away, place)] {
                 let request = RemapRequest {
@@ -208,7 +208,8 @@ fn random_call(process: &Process, cpu: CpuId, chance: &mut Chance) {
     }
 }
 
-/// Makes random calls on all CPUs at once. Returns what the machine, and the audit afterwards, found wrong.
+/// Makes random calls on all CPUs at once. Returns the violations that the machine reported, and the stale translations
+/// that the audit found afterwards.
 fn random_calls(seed: u64, calls: usize, mistake: Option<Mistake>, tags: usize) -> Vec<String> {
     let host = Host::boot(MachineOptions {
         frames: 2048,

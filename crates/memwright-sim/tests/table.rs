@@ -1,5 +1,5 @@
-//! Cursors, gathers and tables of `memwright-table` under CPUs with stale TLBs: after every operation no CPU can do
-//! what the table no longer permits, and every elided flush is one that is not needed.
+//! Tests of the cursors, gathers and tables of `memwright-table` on CPUs with stale TLBs: after every operation no CPU
+//! can make an access that the table no longer permits, and only flushes that are not needed are elided.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ type Machine = SimulatedMachine;
 
 const FIRST: CpuId = CpuId::new(0);
 const SECOND: CpuId = CpuId::new(1);
-/// The boundary between two lowest-level tables, and between two of the level above.
+/// The first page of the ranges: four pages below the boundary between two lowest-level tables, which is also a
+/// boundary between two tables of the level above.
 const START: Page = Page::new(512 * 512 - 4);
 const RIGHTS: Bits = Bits::READ.union(Bits::WRITE);
 
@@ -76,7 +77,7 @@ impl Bench {
         }
     }
 
-    /// Both CPUs write all pages, so that both have cached them writable and dirty.
+    /// Writes all pages on both CPUs, so that both have cached them writable and dirty.
     fn touch(&self, pages: u64) {
         for cpu in [FIRST, SECOND] {
             for page in self.range(pages).iter() {
@@ -127,7 +128,7 @@ impl Drop for Bench {
             self.idle.load();
             self.table.note_unloaded(cpu);
         }
-        // The idle table stays loaded while it is dropped: no CPU runs any more.
+        // `idle` must not count as loaded when it is dropped. No CPU uses it any more, although its root stays loaded.
         for cpu in self.machine.cpus() {
             self.idle.note_unloaded(cpu);
         }
@@ -200,7 +201,7 @@ fn pages_that_nobody_touched_are_protected_and_removed_in_silence() {
     bench.fill(8);
     let before = bench.machine.total_cost();
     let counts = bench.protect(8, Bits::empty(), Bits::WRITE);
-    // A flush on this CPU and a shootdown of the other, for all eight at once.
+    // Two flushes are elided for all eight pages together: one on this CPU, and the shootdown of the other CPU.
     assert_eq!(
         (counts.of(Change::Shrank), counts.elided_not_accessed),
         (8, 2)
@@ -302,7 +303,7 @@ fn freed_tables_are_forgotten_with_their_upper_levels() {
                 .is_err()
         );
     }
-    // Frames of former tables become pages, and no CPU walks them.
+    // Frames of freed tables are reused for pages, and no CPU still walks them as tables.
     bench.fill(8);
     bench.touch(8);
     bench.check();
@@ -368,7 +369,7 @@ fn a_huge_page_splits_without_a_moment_of_two_sizes() {
     assert_eq!(bench.frames.references(page.frame), 1);
 }
 
-/// Copies the table as a fork does: entries that may be shared are read-only on both sides.
+/// Copies the table as fork does for a private area: afterwards, both tables map the pages read-only.
 fn copy(bench: &Bench, pages: u64) -> Table<Machine> {
     let child = Table::new(bench.frames.clone(), None).expect("memory");
     let mut gather = bench.table.gather();

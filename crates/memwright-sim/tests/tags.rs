@@ -1,5 +1,6 @@
-//! CPUs with address-space tags keep translations of roots that are not loaded. Such a CPU is not interrupted: its
-//! cached translations become stale, and are dropped when it loads the root again.
+//! Tests of CPUs with address-space tags, which keep translations of roots that are not loaded. A CPU that has not
+//! loaded the root is not interrupted: its cached translations become stale, and it drops them when it loads the root
+//! again.
 
 mod support;
 
@@ -48,15 +49,16 @@ fn a_tag_that_is_needed_for_another_root_is_empty_then() {
         write(&process, SECOND, 0, value).expect("writable");
         process
     });
-    // Translations of two of three roots are kept: the first process has to walk again, and then so has the second.
+    // The CPU has tags for two of the three roots. Each read loads a root whose tag was given to another root, so it
+    // walks the tables again.
     for (process, value) in programs.iter().zip([1, 2, 3]) {
         let made = walks(&host, || assert_eq!(read(process, SECOND, 0), Ok(value)));
         assert_eq!(made, 1);
     }
 }
 
-/// Returns what the second CPU sees of a page whose translation it kept while the first CPU performed `act`, and how
-/// many interrupts that took.
+/// The second CPU caches a translation of a page and switches to another process, and the first CPU performs `act`.
+/// Returns the result of a write of the second CPU to the page, and the number of interrupts sent.
 fn seen_after(mistake: Option<Mistake>, act: impl FnOnce(&Process)) -> (Result<(), Signal>, u64) {
     let host = boot(4);
     let process = program(&host, 1, READ_WRITE);
@@ -116,7 +118,7 @@ fn what_was_kept_of_a_table_is_not_used_for_the_next_one_in_its_frame() {
         let root = process.space().table().root();
         drop(process);
         host.machine().set_mistake(mistake);
-        // Freed frames are reused soon.
+        // Freed frames are reused soon: creates processes until one has the same root.
         let mut others = Vec::new();
         while others
             .last()
@@ -154,7 +156,7 @@ fn table(machine: &SimulatedMachine) -> Table<SimulatedMachine> {
     table
 }
 
-/// An interrupt that finds the root no longer loaded, or not loaded yet, must drop what is cached of it.
+/// An interrupt that finds the root no longer loaded, or not loaded yet, must drop the translations kept for it.
 #[test]
 fn an_interrupt_drops_what_is_kept_of_a_root_that_was_left_meanwhile() {
     let machine = SimulatedMachine::new(MachineOptions {

@@ -1,5 +1,5 @@
-//! Host threads as CPUs: real races between faults, forks and protection changes. The host decides how they interleave;
-//! the result must not depend on it.
+//! Tests with host threads as CPUs: real races between faults, forks and protection changes. The host schedules the
+//! threads; the result must not depend on how they interleave.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! What a kernel does with a program's memory: copies, pins, locks, protection keys, and accesses by other programs.
+//! Failed allocations while the kernel accesses a program's memory: copies, pins, locks, protection keys, and accesses
+//! by other programs.
 
 use memwright::space::LockFuture;
 use memwright::{Advice, MapRequest, Placement, Rights, SyncFlags};
@@ -36,7 +37,7 @@ fn copies_by_the_kernel() {
         trial.on("write", &other, |space| space.write(at(2), &taken));
         trial.expect(&other, 2, 7);
         trial.on("read", &other, |space| space.read(at(5), &mut taken));
-        // A debugger writes where the program itself may not.
+        // A debugger writes where the program has no write permission.
         trial.on("force", &program, |space| space.write_forced(at(9), &[8]));
         trial.expect(&program, 9, 8);
         trial.step("file", || file.write_at(bytes(4), &[9; 2 * PAGE_SIZE]));
@@ -45,7 +46,7 @@ fn copies_by_the_kernel() {
     });
 }
 
-/// Pins a page, whose frame stays pinned until the end of `then`.
+/// Pins a page, calls `then`, and unpins the page.
 fn with_pin(trial: &Trial, program: &Program, page: u64, then: impl FnOnce()) {
     let space = program.process.space();
     trial.lent.set(true);
@@ -68,7 +69,7 @@ fn pins_and_loans() {
         with_pin(trial, &program, 1, || {
             trial.write(&program, 1, 5);
             trial.write(&program, 2, 6);
-            // The child of a program with a pinned page gets a copy at once.
+            // A fork copies a pinned page for the child at once.
             let child = trial.fork(&program);
             trial.write(&program, 1, 7);
             trial.write(&child, 2, 8);

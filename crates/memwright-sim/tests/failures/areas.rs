@@ -1,4 +1,4 @@
-//! Operations over many areas, some of which a failure leaves partly done.
+//! Failed allocations in operations over many areas. A failure leaves some of these operations partly done.
 
 use memwright::{Advice, MapRequest, Placement, RemapRequest};
 
@@ -57,7 +57,7 @@ fn changes_across_areas() {
         }
         trial.on("munmap", &program, |space| space.unmap(at(3), bytes(2)));
         trial.on("munmap", &program, |space| space.unmap(at(18), bytes(4)));
-        // Replaces what is mapped there in several areas.
+        // Replaces several areas at once.
         let over = MapRequest::anonymous(bytes(6), READ_WRITE).at(Placement::Fixed(at(15)));
         trial.on("map", &program, |space| space.map(&over));
         trial.forget(&program, 15..21);

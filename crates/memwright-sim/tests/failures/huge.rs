@@ -1,4 +1,5 @@
-//! Huge pages: first access, splits, copies and collapse. Where no huge page is available, small pages are used.
+//! Failed allocations with huge pages: first access, splits, copies and collapse. If no huge page is available, small
+//! pages are used.
 
 use memwright::{Advice, HugeMode, MapRequest, Placement, RemapRequest};
 
@@ -62,7 +63,7 @@ fn collapse() {
             trial.write(&program, HEAD + page, (page % 200) as u8 + 1);
         }
         let before = program.process.on(FIRST, |space| space.resident_pages());
-        // Collapse may report that there is no memory, as on Linux; then nothing has changed.
+        // Collapse can report that there is no memory, as on Linux. Then it has changed nothing.
         trial.on("collapse", &program, |space| {
             let outcome = space.advise(at(HEAD), bytes(HUGE), Advice::Collapse);
             if outcome.is_err() {

@@ -1,4 +1,4 @@
-//! hugetlb pages: reservations, faults, copies, and truncation and growth of a hugetlbfs file.
+//! Failed allocations with hugetlb pages: reservations, faults, copies, and truncation and growth of a hugetlbfs file.
 
 use std::ops::Range;
 use std::sync::Arc;

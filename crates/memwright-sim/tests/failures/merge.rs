@@ -1,4 +1,4 @@
-//! Pages with equal contents are merged, and separated again.
+//! Failed allocations while pages with equal contents are merged, and separated again.
 
 use memwright::{Advice, MapRequest, Placement};
 

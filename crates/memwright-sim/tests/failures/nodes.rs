@@ -1,4 +1,4 @@
-//! NUMA: policies, page migration, and NUMA hints.
+//! Failed allocations in NUMA policies, page migration, and NUMA hints.
 
 use memwright::{Advice, MapRequest, Moved, Moving, PlaceMode, PlacePolicy, Placement, Unmoved};
 use memwright_sim::MachineOptions;

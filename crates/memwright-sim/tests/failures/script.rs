@@ -1,4 +1,4 @@
-//! A script of the model: every step is compared with the model, including the failed one.
+//! Failed allocations in a script of the model: every step is compared with the model, including the failed one.
 
 use memwright_sim::MachineOptions;
 use memwright_sim::lockstep::Lockstep;
@@ -10,7 +10,7 @@ const fn range(at: u8, pages: u8) -> Range {
     Range { at, pages }
 }
 
-/// Ranges cross the boundary between places 15 and 16, where the page tables of three levels end.
+/// Returns the script. Its ranges cross the boundary between places 15 and 16, where page tables of three levels end.
 fn script() -> Script {
     let parents = [
         Action::Map(range(12, 8), Rights::READ_WRITE, What::Anonymous, false),
@@ -139,7 +139,7 @@ fn whichever_allocation_fails_nothing_is_half_done_and_nothing_leaks() {
             break;
         }
     }
-    // Few failures have no visible effect: only those of an optional `MAP_POPULATE`.
+    // Few failures go unreported: only those of `MAP_POPULATE`, which is best effort.
     assert!(
         allocations > 60 && frames > allocations * 3 / 4,
         "{frames} of {allocations}"

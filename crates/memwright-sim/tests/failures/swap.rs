@@ -1,4 +1,4 @@
-//! Pages that are swapped out and in, of one program and of several.
+//! Failed allocations while pages of one program, or of several, are swapped out and in.
 
 use std::sync::Arc;
 
@@ -158,8 +158,8 @@ fn of_shared_memory() {
     });
 }
 
-/// Pages of an object that are swapped in several at a time, by faults and by system calls, and are swapped out while
-/// no process maps them.
+/// Pages of an object are swapped out while no process maps them, and are swapped in several at a time, by faults and
+/// by system calls.
 #[test]
 fn of_shared_memory_together() {
     // Where no frame is available for a folio, smaller folios and single frames are used.

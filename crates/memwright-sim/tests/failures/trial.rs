@@ -1,4 +1,4 @@
-//! One run of a subject's steps, in which one allocation may fail.
+//! One run of the steps of a subject, a function that tests some operations. One allocation may be made to fail.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use memwright_table::{OutOfFrames, OutOfMemory, PoolCounts};
 
 use crate::support::{FIRST, assert_coherent, at, bytes};
 
-/// Whether an error reports that there was no memory, as Linux reports it.
+/// Errors that may report a failed allocation. `is_exhausted` returns whether an error does, in the way of Linux.
 pub trait Exhausted: Debug {
     fn is_exhausted(&self) -> bool;
 }
@@ -76,9 +76,9 @@ pub struct Trial {
     /// Frames that were allocated before the first step.
     allocated: Cell<u64>,
     failed: Cell<u64>,
-    /// Whether the failure has not happened yet.
+    /// Whether the allocation failure is still to come.
     armed: Cell<bool>,
-    /// Set while a page has an additional reference that the audit does not know of.
+    /// Whether a page has an additional reference, such as a pin, that the audit does not know of.
     pub lent: Cell<bool>,
 }
 
@@ -130,7 +130,7 @@ impl Trial {
         Arc::new(Shmem::new(memory, bytes(pages), identity).expect("heap"))
     }
 
-    /// Ends the preparation: from now on an allocation may fail.
+    /// Ends the preparation, and selects the allocation that will fail.
     pub fn begin(&self) {
         let _running = self.host.machine().run_on(FIRST);
         self.check("prepared");
@@ -151,14 +151,15 @@ impl Trial {
         pending
     }
 
-    /// Performs an operation. It succeeds, or reports that there is no memory and then succeeds when it is retried.
+    /// Performs an operation and returns its result. The operation must succeed at once, or report that there is no
+    /// memory and succeed when it is retried.
     pub fn step<T, E: Exhausted>(&self, name: &str, act: impl FnMut() -> Result<T, E>) -> T {
         let done = self.attempt(name, act);
         self.check(name);
         done
     }
 
-    /// Like `step`, without the check after success, where the expected contents are not recorded yet.
+    /// Like `step`, without the check after success, for callers that have yet to record the expected contents.
     fn attempt<T, E: Exhausted>(&self, name: &str, mut act: impl FnMut() -> Result<T, E>) -> T {
         match act() {
             Ok(done) => done,
@@ -210,7 +211,7 @@ impl Trial {
         contents.insert((program.number, page), value);
     }
 
-    /// Drops the expected contents of pages.
+    /// Removes the expectations about the contents of pages.
     pub fn forget(&self, program: &Program, pages: std::ops::Range<u64>) {
         let mut contents = self.contents.borrow_mut();
         contents.retain(|(number, page), _| *number != program.number || !pages.contains(page));
@@ -258,8 +259,8 @@ impl Trial {
         }
     }
 
-    /// Reads the memory of every program and ends it. Returns how many steps failed, and whether the failure did not
-    /// happen.
+    /// Checks the memory of every program, ends the programs, and checks that nothing leaked. Returns the number of
+    /// steps that reported a failure, and whether the selected allocation was never reached.
     fn finish(self) -> (u64, bool) {
         let pending = self.disarm();
         for (number, process) in self.processes.borrow().iter().enumerate() {
@@ -304,14 +305,14 @@ impl Trial {
         (self.failed.get(), pending)
     }
 
-    /// Returns a row of the account, for steps that check whether something happened.
+    /// Returns the count of a row of the account, for subjects that check whether something happened.
     pub fn count(&self, row: Row) -> u64 {
         self.host.memory().account().count(row)
     }
 }
 
-/// Runs a subject once for each allocation, which fails. At least `frames` failures of frame allocations must be
-/// reported, and at least `heap` heap blocks must be allocated.
+/// Runs a subject once for each of its allocations, which fails in that run. At least `frames` failures of frame
+/// allocations must be reported by steps, and the subject must allocate at least `heap` heap blocks.
 pub fn run(options: &MachineOptions, frames: u64, heap: u64, subject: fn(&Trial)) {
     let clean = Trial::new(*options, Failing::None);
     subject(&clean);
@@ -323,7 +324,8 @@ pub fn run(options: &MachineOptions, frames: u64, heap: u64, subject: fn(&Trial)
         subject(&trial);
         told += trial.finish().0;
     }
-    // Other failures are compensated: by small pages instead of a huge one, by another round, by a later fault.
+    // The other failures are not reported, because the operation falls back: to small pages instead of a huge one, to
+    // another round, or to a later fault.
     assert!(told >= frames, "{told} of {allocations} frames");
     for nth in 0.. {
         let trial = Trial::new(*options, Failing::Heap(nth));

@@ -1,4 +1,5 @@
-//! userfaultfd and write tracking: registration, protection before pages are populated, fills, moves, scans.
+//! Failed allocations in userfaultfd and write tracking: registration, protection of pages that are not populated,
+//! fills, moves, scans.
 
 use memwright::error::FillError;
 use memwright::track::{Categories, Scan};
@@ -37,7 +38,7 @@ fn protection_and_its_end() {
         let program = trial.program();
         let file = trial.shmem(16);
         trial.begin();
-        // Across the end of a page table, and mostly never accessed.
+        // The area crosses the end of a page table, and most of its pages are never accessed.
         map(trial, &program, 0, 1200);
         let shared = MapRequest::object(file.clone(), 0, bytes(16), READ_WRITE, true)
             .at(Placement::Fixed(at(1300)));

@@ -1,4 +1,4 @@
-//! Two CPUs that fault on the same page.
+//! Tests of two CPUs that fault on the same page.
 
 use memwright_table::FrameKind;
 

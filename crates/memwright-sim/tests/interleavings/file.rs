@@ -1,4 +1,4 @@
-//! Pages of a file that are cleaned or truncated while they are in use.
+//! Tests of pages of a file that are cleaned or truncated while they are in use.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,8 @@ use memwright_sim::process::Signal;
 use crate::support::{FIRST, READ_WRITE, SECOND, bytes, map, read, unmap};
 use crate::world::{World, explore};
 
-/// Write-back cleans a page that another CPU writes: the file is notified of every write that its copy does not have.
+/// Write-back cleans a page that another CPU writes. The file is notified of every write that the written-back copy
+/// lacks.
 #[test]
 fn clean_and_write() {
     explore(
@@ -33,7 +34,7 @@ fn clean_and_write() {
     );
 }
 
-/// A page of a file is truncated while another CPU faults it in: afterwards it is not mapped.
+/// A page of a file is truncated while another CPU faults it in: afterwards the page is not mapped.
 #[test]
 fn truncate_and_fault() {
     let begin = || {

@@ -1,4 +1,4 @@
-//! Folios that two CPUs populate, and free in part, at the same time.
+//! Tests of folios that two CPUs populate, and free in part, at the same time.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::world::{World, explore, explore_with};
 const BEGIN: u64 = 2;
 const PAGES: u64 = 4;
 
-/// Memory for one folio that was never accessed.
+/// Creates a process with memory for one folio that was never accessed.
 fn fresh() -> World {
     World::with_frames(256, 2, 0, |host: &Arc<Host>| {
         host.memory().huge().sizes.set_mode(2, SizeMode::Always);
@@ -44,7 +44,7 @@ fn check_both_ends(world: &World) {
     }
 }
 
-/// Both CPUs access it first: it is filled once, and neither store is lost.
+/// Both CPUs fault on the folio, which was never accessed: it is filled once, and neither store is lost.
 #[test]
 fn fault_and_fault_in_a_folio() {
     explore(&fresh, &BOTH_ENDS, |world| {
@@ -55,7 +55,7 @@ fn fault_and_fault_in_a_folio() {
     });
 }
 
-/// A load finds no page in the middle of a folio that the store of another CPU is about to populate.
+/// A load faults in the middle of a folio that the store of another CPU is about to populate.
 #[test]
 fn read_fault_in_the_midst_of_a_folio() {
     explore(
@@ -104,7 +104,7 @@ fn discard_and_fill_again() {
     );
 }
 
-/// Shared memory of two folios that was never accessed, mapped by one process.
+/// Creates a process that maps shared memory of two folios that was never accessed.
 fn fresh_shared() -> World {
     let mut shared = None;
     let mut world = World::with_frames(256, 2, 0, |host: &Arc<Host>| {
@@ -124,7 +124,8 @@ fn fresh_shared() -> World {
     world
 }
 
-/// Both CPUs access it first: the object has one page for each offset, which both map.
+/// Both CPUs fault on the folio, which was never accessed: the object has one page for each offset, and both CPUs see
+/// it.
 #[test]
 fn fault_and_fault_in_a_folio_of_shared_memory() {
     explore(&fresh_shared, &BOTH_ENDS, |world| {
@@ -141,7 +142,7 @@ fn fault_and_fault_in_a_folio_of_shared_memory() {
     });
 }
 
-/// A system call writes a page of the block that a fault is about to populate: the mapped page has what it wrote.
+/// A system call writes a page of the block that a fault is about to populate: the mapped page has the written bytes.
 #[test]
 fn fault_in_a_folio_and_write_call() {
     explore(

@@ -1,4 +1,4 @@
-//! Fork, and what parent and child share afterwards.
+//! Tests of fork in every order: what the child inherits, and what parent and child share afterwards.
 
 use std::sync::atomic::Ordering;
 
@@ -7,14 +7,14 @@ use memwright_sim::process::Process;
 use crate::support::{self, FIRST, SECOND, at, read, write};
 use crate::world::{THIRD, World, explore};
 
-/// The first thread of the cases with a fork.
+/// Forks the process on the first CPU: the first thread of the cases with a fork.
 pub fn fork(world: &World) {
     let child = support::fork(world.process(), FIRST);
     *world.other.lock().unwrap() = Some(child);
     world.over();
 }
 
-/// The other CPU faults in a page that was never accessed: the child has it or not, and never shares it.
+/// The other CPU writes to a page that was never accessed. The child has that write or not, and never sees a later one.
 #[test]
 fn fault_and_fork() {
     explore(
@@ -32,8 +32,8 @@ fn fault_and_fork() {
     );
 }
 
-/// The other CPU writes two words, one after the other, through its cached translation: the child has them as they were
-/// at one moment, and they stay so.
+/// The other CPU writes two words of a page, one after the other, through its cached translation. The child has both
+/// words as they were at one moment, and later writes do not change them.
 #[test]
 fn fork_and_write() {
     explore(
@@ -59,7 +59,7 @@ fn fork_and_write() {
             let moment = [(1, 0), (2, 0), (2, 2), (3, 2), (3, 3)];
             assert!(moment.contains(&(first, second)), "{first} {second}");
             assert_eq!(pair(world.process(), &mut line), (3, 3));
-            // Writes that began after the fork are the parent's alone.
+            // The child does not see writes that began after the fork.
             let seen = world.seen.lock().unwrap().clone();
             for (after, value) in seen {
                 assert!(
@@ -100,8 +100,8 @@ fn copy_and_copy() {
     );
 }
 
-/// One CPU copies a page that a child shares, another writes to the copy, a third reads: once the write is done no CPU
-/// reads the old page.
+/// One CPU copies a page that a child shares, another writes to the copy, and a third reads. Once the write is done, no
+/// CPU of the process reads the old page.
 #[test]
 fn copy_and_write_and_read() {
     let begin = || {

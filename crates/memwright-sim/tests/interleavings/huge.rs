@@ -1,4 +1,5 @@
-//! Huge pages that are created and split while they are in use: one deviation, since each run has hundreds of steps.
+//! Tests of huge pages that are created and split while they are in use. The schedules have one deviation less, since
+//! each run has hundreds of steps.
 
 use std::sync::Arc;
 
@@ -16,10 +17,10 @@ use crate::world::{World, explore, explore_with};
 
 /// Pages of a huge page.
 const HUGE: u64 = 512;
-/// The first page of one, counted from `START`.
+/// The first page of the huge page, counted from `START`.
 const BEGIN: u64 = 2;
 
-/// Memory for one huge page, whose first and last page hold 1.
+/// Creates a process with memory for one huge page, whose first and last page hold 1.
 fn small(advice: Advice) -> World {
     let world = fresh(advice);
     for cpu in [FIRST, SECOND] {
@@ -30,7 +31,7 @@ fn small(advice: Advice) -> World {
     world
 }
 
-/// Memory for one huge page that was never accessed.
+/// Creates a process with memory for one huge page that was never accessed.
 fn fresh(advice: Advice) -> World {
     World::with_frames(2048, 2, 0, |host: &Arc<Host>| {
         let process = Process::new(host);
@@ -54,7 +55,7 @@ fn try_writes(world: &World) {
     world.try_write(BEGIN + HUGE - 1, 3);
 }
 
-/// Each store is in the huge page, or it was not made.
+/// Small pages are collapsed while another CPU stores to them: every completed store is in the huge page.
 #[test]
 fn collapse_and_fault() {
     explore_with(
@@ -80,7 +81,7 @@ fn collapse_and_fault() {
     );
 }
 
-/// A folio of four pages that are all zero, which both CPUs may write without a fault.
+/// Creates a process with a folio of four pages that are all zero, to which both CPUs can write without a fault.
 fn zeroes() -> World {
     const PAGES: u64 = 4;
     let world = fresh(Advice::Huge);
@@ -128,7 +129,7 @@ fn split_of_zeroes_and_write() {
     );
 }
 
-/// The only page of a hugetlb pool, privately mapped and written.
+/// Creates a process that has privately mapped and written the only page of a hugetlb pool.
 fn of_pool() -> World {
     let world = World::with_frames(2048, 2, 0, |host: &Arc<Host>| {
         host.frames().resize_pool(1);
@@ -151,8 +152,8 @@ fn of_pool() -> World {
     world
 }
 
-/// A write while the pool's last page is discarded gets that page, or lands before: at any time a page is available for
-/// it.
+/// Another CPU writes while the only page of the pool is discarded. The write lands before that, or faults and gets the
+/// page again; no write fails for lack of a page.
 #[test]
 fn drop_and_fault_of_the_last_page_of_a_pool() {
     explore_with(
@@ -174,7 +175,7 @@ fn drop_and_fault_of_the_last_page_of_a_pool() {
                 now == Ok(3) || now == Ok(0) && !seen[1].0,
                 "{now:?}, {seen:?}"
             );
-            // The pool is emptied together with the last page.
+            // The page returns to the pool when the process is gone, so the pool can shrink to 0.
             world.process = None;
             world.host.frames().resize_pool(0);
             world.end()
@@ -182,7 +183,8 @@ fn drop_and_fault_of_the_last_page_of_a_pool() {
     );
 }
 
-/// A page of a hugetlb pool of two, reserved for private memory whose userfaultfd handler is to fill it.
+/// Creates a process with private hugetlb memory that is registered with a userfaultfd for missing pages. One page of a
+/// pool of two is reserved for it.
 fn promised() -> World {
     let world = World::with_frames(2048, 2, 0, |host: &Arc<Host>| {
         host.frames().resize_pool(2);
@@ -208,8 +210,8 @@ fn promised() -> World {
     world
 }
 
-/// A fill of a reserved page fails and frees the page while another CPU discards the mapping: the page is reserved once
-/// again, and not twice.
+/// A fill takes the reserved page, fails and frees the page while another CPU discards the mapping: afterwards one page
+/// is reserved, not two.
 #[test]
 fn fill_in_vain_and_drop() {
     explore_with(
@@ -237,7 +239,7 @@ fn fill_in_vain_and_drop() {
     );
 }
 
-/// Shared memory for one huge page, whose first and last page hold 1.
+/// Creates a process with shared memory for one huge page, whose first and last page hold 1.
 fn small_shared() -> World {
     let world = World::with_frames(2048, 2, 0, |host: &Arc<Host>| {
         let process = Process::new(host);
@@ -259,7 +261,7 @@ fn small_shared() -> World {
     world
 }
 
-/// Collapse of shared memory whose pages are dropped and faulted in again meanwhile.
+/// Shared memory is collapsed while another CPU discards its pages and faults them in again.
 #[test]
 fn collapse_of_shared_memory_and_fault() {
     explore_with(
@@ -311,7 +313,7 @@ fn split_and_protect() {
     );
 }
 
-/// Write-protects the whole range.
+/// Write-protects the complete range of the huge page.
 fn arm(world: &World) {
     let protected = world.process().on(FIRST, |space| {
         space.write_protect(at(BEGIN), bytes(HUGE), true)
@@ -341,8 +343,8 @@ fn is_written(world: &World, page: u64) -> bool {
     found
 }
 
-/// Stores to a huge page with asynchronous write protection continue while it is protected as a whole and split by the
-/// first of them. Stores that began after that count as written, and nothing else does.
+/// A huge page with asynchronous write protection is protected as one entry, and the first store splits it. All stores
+/// succeed. Pages with a store that began after the protection count as written, and no other pages do.
 #[test]
 fn arm_whole_and_write() {
     let begin = || small(Advice::Huge).watched(BEGIN + HUGE, true, WatchModes::WRITE_PROTECT);
@@ -360,8 +362,8 @@ fn arm_whole_and_write() {
     });
 }
 
-/// A range is write-protected before it is populated while its first access maps a huge page: the store is refused, or
-/// lands before.
+/// A range that is not populated is write-protected while its first access maps a huge page: the store is refused, or
+/// lands before the protection.
 #[test]
 fn protect_whole_and_fault() {
     let begin = || fresh(Advice::Huge).watched(BEGIN + HUGE, false, WatchModes::WRITE_PROTECT);

@@ -1,10 +1,10 @@
-//! Small races in every order: two or three CPUs, one system call each, and all schedules with up to two deviations
-//! (see `memwright_sim::schedule`), or as many as `MEMWRIGHT_DEVIATIONS` says; with three CPUs one less. A failure
+//! Tests of small races in every order: two or three CPUs make one system call each, in all schedules with up to two
+//! deviations (see `memwright_sim::schedule`), or up to `MEMWRIGHT_DEVIATIONS`; with three CPUs one less. A failure
 //! prints its schedule; `MEMWRIGHT_SCHEDULE` with that text runs it again.
 //!
-//! What each case expects is what a program may see. In addition, at the end of every run no CPU has a stale
+//! Each case checks what programs are allowed to observe. In addition, at the end of every run no CPU has a stale
 //! translation, the tables agree with the areas, and no frame is lost. The machine reports a violation when a frame is
-//! filled that some CPU can still reach.
+//! filled while some CPU still has a translation for it.
 
 mod fault;
 mod file;

@@ -1,11 +1,11 @@
-//! Equal pages that are merged while one of them is written.
+//! Tests of equal pages that are merged while one of them is written.
 
 use memwright::Advice;
 
 use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, program, read, write};
 use crate::world::{World, explore};
 
-/// Two equal pages that have not changed since they were last scanned.
+/// Creates a process with two equal pages that have not changed since they were last scanned.
 fn equal() -> World {
     World::new(2, 0, |host| {
         let process = program(host, 2, READ_WRITE);
@@ -23,14 +23,14 @@ fn equal() -> World {
     })
 }
 
-/// The first thread: scans again, and merges the pages.
+/// Scans again and merges the pages: the first thread of the cases.
 fn merge(world: &World) {
     world.process().on(FIRST, |_| {
         world.host.memory().merge_pages(100);
     });
 }
 
-/// Frees merged frames that no process maps any more, as when a process ends.
+/// Frees merged frames that no process maps any more, as the kernel does when a process exits.
 fn shed(world: &World) {
     world.process().on(SECOND, |_| {
         let memory = world.host.memory();
@@ -38,7 +38,7 @@ fn shed(world: &World) {
     });
 }
 
-/// Checks that only the first page has what was written to it.
+/// Checks that the first page has the last value written to it, and that the second page still holds 7.
 fn check(world: World) -> Result<(), String> {
     let written = world.last_written(7);
     for cpu in [FIRST, SECOND] {
@@ -48,15 +48,15 @@ fn check(world: World) -> Result<(), String> {
     world.end()
 }
 
-/// Pages that were equal at the previous scan are merged while another CPU, which has one of them mapped writable,
-/// writes to it: only that page has what was written.
+/// Pages that were equal at the previous scan are merged while another CPU, which has cached a writable translation of
+/// the first page, writes to it: only that page has the written value.
 #[test]
 fn merge_and_write() {
     explore(&equal, &[merge, |world| world.try_write(0, 2)], check);
 }
 
-/// Pages are merged while another CPU frees merged frames that no process maps: once when the scan rests between two
-/// pages, and once when it has continued.
+/// Pages are merged while another CPU frees, twice, merged frames that no process maps: while the scan is between two
+/// pages, and after it has continued.
 #[test]
 fn merge_and_shed() {
     let shed_twice = |world: &World| {
@@ -66,8 +66,8 @@ fn merge_and_shed() {
     explore(&equal, &[merge, shed_twice], check);
 }
 
-/// Like `merge_and_shed`, and the first of the pages has been written by then: the frame that the second page is to map
-/// is not mapped anywhere.
+/// Like `merge_and_shed`, and the first page is written between the two frees: then no page maps the merged frame that
+/// the second page is about to map.
 #[test]
 fn merge_and_write_and_shed() {
     let shed_and_write_and_shed = |world: &World| {

@@ -1,4 +1,4 @@
-//! Rights that are removed while another CPU uses them.
+//! Tests of rights that are removed while another CPU uses them.
 
 use memwright::Rights;
 use memwright_sim::process::Signal;
@@ -44,7 +44,7 @@ fn fault_and_protect_to_nothing_and_back() {
         ],
         |world| {
             let seen = world.seen.lock().unwrap().clone();
-            // Once all rights are restored nothing is refused.
+            // A store that began after all rights were restored is not refused.
             assert!(!seen[0].0 || seen[0].1.is_ok(), "{seen:?}");
             assert_eq!(read(world.process(), FIRST, 0), Ok(world.last_written(1)));
             world.end()
@@ -76,7 +76,7 @@ fn protect_and_protect_of_neighbours() {
     );
 }
 
-/// The first write to a clean page races with a protection change: if it got through, the entry is dirty.
+/// The first write to a clean page races with a protection change: if the write succeeded, the entry is dirty.
 #[test]
 fn protect_and_first_write() {
     let begin = || {

@@ -1,4 +1,4 @@
-//! Pages that are swapped out and in while they are in use.
+//! Tests of pages that are swapped out and in while they are in use.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::fork::fork;
 use crate::support::{FIRST, READ_WRITE, SECOND, at, bytes, program, read, write};
 use crate::world::{World, explore};
 
-/// A page that every CPU has written and cached, on a machine with swap.
+/// Creates a process with a page that every CPU has written and cached, on a machine with swap.
 fn swapping() -> World {
     World::new(2, 0, |host| {
         let added = host.memory().add_swap(Arc::new(HostSwap::new(16)), 0);
@@ -55,7 +55,7 @@ fn swapped_shared() -> World {
     world
 }
 
-/// A page of shared memory that the program has mapped but whose entry is zapped.
+/// Like `sharing`, with the page in memory and its entry in the page table zapped.
 fn unmapped() -> World {
     let world = sharing();
     let call = |space: &Space| space.advise(at(0), bytes(1), Advice::DontNeed);
@@ -63,7 +63,7 @@ fn unmapped() -> World {
     world
 }
 
-/// Two pages of shared memory in adjacent slots, of which the program can map the first.
+/// Creates an object with two pages in adjacent swap slots. The process has an area over the first page only.
 fn swapped_together() -> World {
     let world = unmapped();
     let running = world.host.machine().run_on(FIRST);
@@ -75,7 +75,7 @@ fn swapped_together() -> World {
     world
 }
 
-/// Scans the objects twice to reclaim their pages.
+/// Scans the objects twice, which reclaims the pages that are not accessed in between.
 fn reclaim(world: &World, cpu: CpuId) {
     let _running = world.host.machine().run_on(cpu);
     for _ in 0..2 {
@@ -103,7 +103,7 @@ fn each_in_one_place(world: &World, pages: u64) {
     assert_eq!(frames + slots, pages, "{frames} frames, {slots} slots");
 }
 
-/// No store is lost, wherever the page was.
+/// A page is swapped out while another CPU stores to it: no store is lost, whether the page was in memory or in swap.
 #[test]
 fn swap_out_and_write() {
     explore(
@@ -116,7 +116,7 @@ fn swap_out_and_write() {
     );
 }
 
-/// Parent and child both have the page, and neither sees the other's stores.
+/// A page is swapped out during a fork: parent and child both have its contents, and neither sees the other's stores.
 #[test]
 fn swap_out_and_fork() {
     explore(
@@ -134,7 +134,7 @@ fn swap_out_and_fork() {
     );
 }
 
-/// Reclaims the pages of a process that were not accessed for two scans.
+/// Scans a process twice, which reclaims the pages that are not accessed in between.
 fn reclaim_unused(process: &Process, cpu: CpuId) {
     for _ in 0..2 {
         let call = |space: &Space| {
@@ -148,8 +148,8 @@ fn reclaim_unused(process: &Process, cpu: CpuId) {
     }
 }
 
-/// A page shared by a process and its child, where the process's entry is a swap entry and the device has not received
-/// the page yet.
+/// Creates a page that a process and its child share. The process has a swap entry for it, the child still maps it, and
+/// it has not been written to the device.
 fn sent_out_by_one_of_two() -> World {
     let world = swapping();
     fork(&world);
@@ -158,12 +158,12 @@ fn sent_out_by_one_of_two() -> World {
     world
 }
 
-/// The last process that maps a page swaps it out.
+/// Swaps the page out of the child, which is the last process that maps it.
 fn other_sends_out(world: &World) {
     world.with_other(|child| reclaim_unused(child, FIRST));
 }
 
-/// Checks that the process has what it stored last, or the original contents, and the child has the original contents.
+/// Checks that the process has the value that it stored last, or the original one, and that the child has the original.
 fn each_has_its_own(world: World) -> Result<(), String> {
     let expected = world.last_written(1);
     assert_eq!(read(world.process(), SECOND, 0), Ok(expected));
@@ -174,8 +174,8 @@ fn each_has_its_own(world: World) -> Result<(), String> {
     world.end()
 }
 
-/// The last process that maps a page of two processes swaps it out, which writes it to the device: the other process
-/// swaps it in meanwhile.
+/// The child, the last process that maps the page, swaps it out, which writes it to the device. Meanwhile the other
+/// process swaps it in.
 #[test]
 fn last_swap_out_and_swap_in() {
     explore(
@@ -187,7 +187,7 @@ fn last_swap_out_and_swap_in() {
     );
 }
 
-/// The other process stores to the page meanwhile.
+/// Like `last_swap_out_and_swap_in`, where the other process stores to the page.
 #[test]
 fn last_swap_out_and_write() {
     explore(
@@ -197,8 +197,8 @@ fn last_swap_out_and_write() {
     );
 }
 
-/// The other process unmaps the page meanwhile: the slot is free once the child has swapped the page in and written to
-/// it.
+/// Like `last_swap_out_and_swap_in`, where the other process unmaps the page. The slot is free once the child has
+/// swapped the page in and written to it.
 #[test]
 fn last_swap_out_and_unmap() {
     explore(
@@ -216,7 +216,8 @@ fn last_swap_out_and_unmap() {
     );
 }
 
-/// The child has ended, and the swap cache frees the frame under memory pressure while its owner faults on the page.
+/// The child has exited. The swap cache drops the frame under memory pressure while the process, its last owner, faults
+/// on the page.
 #[test]
 fn shed_and_write() {
     let begin = || {
@@ -236,7 +237,7 @@ fn shed_and_write() {
     });
 }
 
-/// Both processes swap the page out at the same time: it uses one slot.
+/// Parent and child swap their shared page out at the same time: it uses one slot.
 #[test]
 fn swap_out_by_both_owners() {
     let begin = || {
@@ -256,7 +257,7 @@ fn swap_out_by_both_owners() {
     );
 }
 
-/// Two CPUs swap one page in: it gets one frame, and the store is not lost.
+/// Two CPUs swap the same page in, one by a load and one by a store: it gets one frame, and the store is not lost.
 #[test]
 fn swap_in_and_swap_in() {
     explore(
@@ -276,7 +277,7 @@ fn swap_in_and_swap_in() {
     );
 }
 
-/// A page is write-protected while it is swapped in: no store lands that began afterwards.
+/// A page is write-protected while it is swapped in: no store lands that began after the protection.
 #[test]
 fn swap_in_and_protect() {
     let begin = || swapped().watched(1, false, WatchModes::WRITE_PROTECT);
@@ -298,8 +299,8 @@ fn swap_in_and_protect() {
     );
 }
 
-/// Swapoff while a page on the device is written: the page is swapped in once, by either of the two, the store is not
-/// lost, and there is no second copy.
+/// Swapoff runs while another CPU stores to a page that is on the device. Either of them swaps the page in; the store
+/// is not lost, and there is no second copy of the page.
 #[test]
 fn swapoff_and_fault() {
     explore(
@@ -322,27 +323,27 @@ fn swapoff_and_fault() {
     );
 }
 
-/// Two stores by the program.
+/// Stores to the page twice, as the program: the second thread of the cases.
 fn store_twice(world: &World) {
     world.try_write(0, 2);
     world.try_write(0, 3);
 }
 
-/// Two stores by system calls.
+/// Stores to the page twice, by system calls, for which no page table has an entry.
 fn call_twice(world: &World) {
     let _running = world.host.machine().run_on(SECOND);
     assert_eq!(world.shared().write_at(0, &[2]), Ok(1));
     assert_eq!(world.shared().write_at(0, &[3]), Ok(1));
 }
 
-/// Checks that the page of shared memory is in one place, with the last store.
+/// Checks that the page of shared memory is in one place and has the last stored value.
 fn last_store_is_there(world: World) -> Result<(), String> {
     in_one_place(&world);
     assert_eq!(read(world.process(), FIRST, 0), Ok(3));
     world.end()
 }
 
-/// No store to shared memory is lost, wherever the page was.
+/// A page of shared memory is swapped out while the program stores to it: no store is lost.
 #[test]
 fn swap_out_of_shared_memory_and_write() {
     explore(
@@ -352,7 +353,7 @@ fn swap_out_of_shared_memory_and_write() {
     );
 }
 
-/// Like the case above for a store by a system call, for which no page table has an entry.
+/// Like `swap_out_of_shared_memory_and_write`, with stores by system calls.
 #[test]
 fn swap_out_of_shared_memory_and_call() {
     explore(
@@ -403,7 +404,7 @@ fn swap_in_and_swap_in_of_shared_memory() {
     );
 }
 
-/// A page of shared memory is swapped in while a hole is punched there: afterwards the page is a new one.
+/// A page of shared memory is swapped in while a hole is punched over it: afterwards the page is a new one.
 #[test]
 fn swap_in_of_shared_memory_and_punch() {
     explore(
@@ -426,7 +427,7 @@ fn swap_in_of_shared_memory_and_punch() {
     );
 }
 
-/// Swapoff while a page of shared memory on the device is written.
+/// Swapoff runs while another CPU stores to a page of shared memory that is on the device.
 #[test]
 fn swapoff_and_fault_of_shared_memory() {
     explore(
@@ -461,7 +462,7 @@ fn reclaim_of_what_nobody_shows_and_call() {
     );
 }
 
-/// Like the case above, while a program maps the page.
+/// Like `reclaim_of_what_nobody_shows_and_call`, with stores by the program, whose first store maps the page.
 #[test]
 fn reclaim_of_what_nobody_shows_and_fault() {
     explore(
@@ -498,7 +499,7 @@ fn swap_in_of_neighbours_and_call() {
     );
 }
 
-/// Swap readahead brings a page in while a hole is punched there: afterwards the page is a new one.
+/// Swap readahead brings a page in while a hole is punched over it: afterwards the page is a new one.
 #[test]
 fn swap_in_of_neighbours_and_punch() {
     explore(
@@ -528,7 +529,7 @@ fn swap_in_of_neighbours_and_punch() {
     );
 }
 
-/// Swapon while the first memcg is created that has a swap charge: slots of the new device are charged too.
+/// Swapon runs while the first memcg with a swap charge is created: slots of the new device are charged too.
 #[test]
 fn swapon_and_first_memcg() {
     let begin = || {

@@ -1,4 +1,4 @@
-//! Memory that is unmapped or moved while another CPU uses it.
+//! Tests of memory that is unmapped or moved while another CPU uses it.
 
 use std::sync::atomic::Ordering;
 
@@ -30,7 +30,7 @@ fn fault_and_unmap() {
     );
 }
 
-/// The contents of a shared object do not change after it was unmapped.
+/// A page of a shared object is unmapped while another CPU writes to it: after the call its contents do not change.
 #[test]
 fn fault_and_unmap_of_shared_memory() {
     let begin = || {
@@ -64,7 +64,7 @@ fn fault_and_unmap_of_shared_memory() {
     );
 }
 
-/// Two system calls fault a page in while it is unmapped: neither sees memory that is not mapped.
+/// Two system calls fault a page in while it is unmapped: neither accesses the page after it was unmapped.
 #[test]
 fn kernel_fault_and_unmap() {
     explore(
@@ -89,7 +89,8 @@ fn kernel_fault_and_unmap() {
     );
 }
 
-/// A write that began after the call is not lost; an earlier one may be.
+/// A page is discarded while another CPU writes to it. A write that began after the call is not lost; an earlier one
+/// can be.
 #[test]
 fn drop_and_fault() {
     explore(
@@ -135,7 +136,7 @@ fn move_page(world: &World, to: u64) {
     world.over();
 }
 
-/// What was written at the old address is at the new one.
+/// A page is moved while another CPU writes to it: what was written at the old address is at the new one.
 #[test]
 fn move_and_fault() {
     explore(
@@ -199,7 +200,8 @@ fn gather_and_free_and_allocate() {
     );
 }
 
-/// A CPU with tags leaves the address space and returns to its cached translations, while a page is unmapped.
+/// A CPU with address-space tags switches away from the address space and back while a page is unmapped: it must not
+/// use the translation that it kept.
 #[test]
 fn unmap_and_return_to_a_kept_root() {
     let begin = || {

@@ -1,4 +1,5 @@
-//! CPUs that halt until the writer that holds a lock is done: each is woken, in whatever order they come.
+//! Tests of CPUs that halt until the writer that holds a lock releases it: each CPU is woken, in whatever order the
+//! CPUs arrive.
 
 use memwright_sim::schedule::{self, Case};
 use memwright_sim::{MachineOptions, SimulatedMachine};
@@ -8,7 +9,7 @@ use memwright_table::sync::{Rank, SpreadLock, Step, step};
 use crate::support::{FIRST, SECOND};
 use crate::world::THIRD;
 
-/// CPUs, and a lock around two counts that are equal whenever no writer holds it.
+/// A machine, and a lock around two counts, which are equal whenever no writer holds the lock.
 struct Shared {
     machine: SimulatedMachine,
     lock: SpreadLock<(u32, u32)>,
@@ -57,7 +58,7 @@ fn explore(threads: &[fn(&Shared)], check: fn(Shared) -> Result<(), String>) {
     }
 }
 
-/// Checks that this number of writers has counted.
+/// Checks that `WRITERS` writers have incremented both counts.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "a case gives its state to its check"

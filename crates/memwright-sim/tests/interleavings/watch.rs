@@ -1,4 +1,4 @@
-//! userfaultfd: ranges are write-protected, unprotected, scanned and filled while other CPUs store.
+//! Tests of userfaultfd: ranges are write-protected, unprotected, scanned and filled while other CPUs store.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ use crate::world::{World, explore};
 
 const WRITES: WatchModes = WatchModes::WRITE_PROTECT;
 
-/// A page that every CPU has written and cached, registered for write protection, either synchronous or asynchronous.
+/// Creates a page that every CPU has written and cached, and registers it for write protection.
 fn watched(asynchronous: bool) -> World {
     World::written(2, 1).watched(1, asynchronous, WRITES)
 }
@@ -41,7 +41,7 @@ fn scan(world: &World, cpu: CpuId, protect: bool) -> bool {
     found
 }
 
-/// Write-protects the page; the first thread of the cases that protect.
+/// Write-protects the page: the first thread of the cases that protect.
 fn arm(world: &World) {
     world.write_protect(FIRST, true);
     world.over();
@@ -52,7 +52,8 @@ fn two_stores(world: &World) {
     world.try_write(0, 3);
 }
 
-/// No store lands that began after the protection; no store that was allowed is lost.
+/// A page is write-protected while another CPU stores to it: no store lands that began after the protection, and no
+/// store that succeeded is lost.
 #[test]
 fn protect_and_write() {
     explore(&|| watched(false), &[arm, two_stores], |world| {
@@ -63,7 +64,8 @@ fn protect_and_write() {
     });
 }
 
-/// Every store continues; a store that began after the protection counts as written.
+/// Like `protect_and_write`, asynchronously: every store succeeds, and a store that began after the protection marks
+/// the page as written.
 #[test]
 fn arm_and_write() {
     explore(&|| watched(true), &[arm, two_stores], |world| {
@@ -107,7 +109,7 @@ fn arm_and_fault() {
     });
 }
 
-/// A page that is not populated is write-protected, synchronously: a store is refused, or lands before.
+/// A page that is not populated is write-protected, synchronously: a store is refused, or lands before the protection.
 #[test]
 fn protect_and_fault() {
     let begin = || World::fresh(1).watched(1, false, WRITES);
@@ -119,8 +121,8 @@ fn protect_and_fault() {
     });
 }
 
-/// Of two scans that protect what they find, at least one reports each store, and the second reports those that came
-/// after the first.
+/// Two scans report written pages and protect them again. At least one of them reports the store, and the second does
+/// if the store began after the first scan.
 #[test]
 fn scan_and_protect_again_and_write() {
     let begin = || {
@@ -156,7 +158,7 @@ fn scan_and_protect_again_and_write() {
     );
 }
 
-/// A store is refused until the protection is removed, and not afterwards.
+/// Write protection is removed while another CPU stores: a store that began after the removal is not refused.
 #[test]
 fn unprotect_and_write() {
     let begin = || {
@@ -214,7 +216,7 @@ fn copy_and_fault() {
     );
 }
 
-/// A registered page of shared memory, which the object has if `there` is true.
+/// Creates a page of shared memory that is registered and not mapped. The object has the page only if `there` is true.
 fn watched_shared(modes: WatchModes, there: bool) -> World {
     let world = World::of_shared_memory(|_| ());
     unmap(world.process(), FIRST, 0, 1);
@@ -238,7 +240,7 @@ fn punch(world: &World) {
     assert_eq!(world.shared().punch(0, bytes(1)), Ok(()));
 }
 
-/// Checks that a page is mapped only if the object has it.
+/// Checks that the page is mapped only if the object has it.
 fn check_shown(world: World) -> Result<(), String> {
     let call = |space: &Space| space.entry(at(0)).present().is_some();
     let is_shown = world.process().on(FIRST, call);
@@ -246,7 +248,8 @@ fn check_shown(world: World) -> Result<(), String> {
     world.end()
 }
 
-/// A handler maps a page of an object for a waiting thread while a hole is punched there: afterwards it is not mapped.
+/// A handler maps a page of an object (`UFFDIO_CONTINUE`) while a hole is punched over it: afterwards the page is not
+/// mapped.
 #[test]
 fn show_and_punch() {
     explore(
@@ -298,7 +301,8 @@ fn unregister_and_wait() {
     );
 }
 
-/// The parent's page stays protected, the child's page has no userfaultfd, and neither sees the other's stores.
+/// A page is write-protected during a fork: the parent's page stays protected, the child's page is not registered, and
+/// neither process sees the other's stores.
 #[test]
 fn fork_and_protect() {
     explore(

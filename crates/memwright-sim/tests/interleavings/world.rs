@@ -25,11 +25,11 @@ pub struct World {
     pub other: Mutex<Option<Process>>,
     /// Set when the first thread's call has returned.
     pub over: AtomicBool,
-    /// Accesses of the second thread: whether each began after that, and its result.
+    /// Accesses of the second thread: whether each began after `over` was set, and its result.
     pub seen: Mutex<Vec<(bool, Result<u8, Signal>)>>,
     /// A counter for use by the case.
     pub count: AtomicU64,
-    /// A file that the process maps, and that must be notified of first writes.
+    /// A file that the process maps. The file must be notified of the first write to each of its pages.
     pub file: Option<Arc<NotedFile>>,
     /// Shared memory that the process maps, and that a case changes.
     pub shared: Option<Arc<Shmem<SimulatedMachine>>>,
@@ -149,7 +149,7 @@ impl World {
         Self::new(2, 0, |host| program(host, pages, READ_WRITE))
     }
 
-    /// Creates a process with the page of an object, mapped shared at each of these places.
+    /// Creates a process that maps one page of an object, shared, at each of these pages.
     pub fn sharing(places: &[u64], start: impl FnOnce(&Process)) -> Self {
         Self::new(2, 0, |host| {
             let process = Process::new(host);
@@ -215,15 +215,16 @@ impl World {
         self.seen.lock().unwrap().push((after, outcome));
     }
 
-    /// Returns the value that the page must have if those writes were the only ones after `before`.
+    /// Returns the value that the page must have if the writes recorded by `try_write` were the only ones after
+    /// `before`.
     pub fn last_written(&self, before: u8) -> u8 {
         let seen = self.seen.lock().unwrap();
         let last = seen.iter().rev().find_map(|(_, outcome)| outcome.ok());
         last.unwrap_or(before)
     }
 
-    /// Checks that no access succeeded that began after the first thread's call, and that earlier ones failed only with
-    /// `signal`.
+    /// Checks the recorded accesses: those that began after the first thread's call returned failed, and all failures
+    /// are `signal`.
     pub fn none_after(&self, signal: Signal) {
         for (after, outcome) in self.seen.lock().unwrap().iter() {
             assert!(!after || outcome.is_err(), "{outcome:?} afterwards");
@@ -231,7 +232,7 @@ impl World {
         }
     }
 
-    /// Checks what must hold after every run.
+    /// Checks that no translation is stale, that the address spaces are consistent, and that nothing leaked.
     pub fn end(mut self) -> Result<(), String> {
         let stale = self.host.machine().audit();
         if !stale.is_empty() {
@@ -262,7 +263,7 @@ impl World {
     }
 }
 
-/// Lets hardware walk the tables: each CPU fills translations of the pages that cases use.
+/// Makes the hardware of each CPU walk the tables, and cache translations of the pages that cases use.
 fn walks(world: &World) {
     for cpu in world.host.machine().cpus() {
         for page in 0..2 {
@@ -271,14 +272,14 @@ fn walks(world: &World) {
     }
 }
 
-/// Returns the bound on deviations for a case with this number of threads.
+/// Returns the number of deviations to explore for a case with this number of threads, less `fewer`.
 fn bound(threads: usize, fewer: u32) -> u32 {
     let given = std::env::var("MEMWRIGHT_DEVIATIONS");
     let of_two: u32 = given.map_or(2, |text| text.parse().expect("a number"));
     of_two.saturating_sub(u32::from(threads > 2) + fewer)
 }
 
-/// Runs a case in every order, or only in that of `MEMWRIGHT_SCHEDULE` if it is set.
+/// Runs a case in every order, or only with the schedule in `MEMWRIGHT_SCHEDULE` if it is set.
 pub fn explore(
     begin: &dyn Fn() -> World,
     threads: &[fn(&World)],
@@ -287,7 +288,7 @@ pub fn explore(
     explore_with(0, begin, threads, check)
 }
 
-/// Like `explore`, with fewer deviations, for cases whose runs have thousands of steps.
+/// Like `explore`, with `fewer` deviations less, for cases whose runs have thousands of steps.
 pub fn explore_with(
     fewer: u32,
     begin: &dyn Fn() -> World,

@@ -1,4 +1,4 @@
-//! Several NUMA nodes: where pages are allocated, and pages that migrate while other CPUs use them.
+//! Tests with several NUMA nodes: where pages are allocated, and pages that migrate while other CPUs use them.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -14,7 +14,7 @@ use memwright_sim::schedule::{self, Case};
 use memwright_table::{Bits, CpuId, Entry, FrameKind, NodeChoice, NodeSet, PageRange};
 use support::{FIRST, READ, READ_WRITE, SECOND, START, at, bytes, program, protect, read, write};
 
-/// Boots a machine with two nodes with a CPU each.
+/// Boots a machine with two nodes that have a CPU each.
 fn two_nodes(frames: u32) -> Arc<Host> {
     Host::boot(MachineOptions {
         frames,
@@ -23,7 +23,7 @@ fn two_nodes(frames: u32) -> Arc<Host> {
     })
 }
 
-/// Returns a choice of this node and no other.
+/// Returns a choice that allows only `node`.
 fn only(node: u8) -> NodeChoice {
     NodeChoice {
         near: node,
@@ -37,7 +37,7 @@ fn migrate(process: &Process, cpu: CpuId, page: u64, node: u8) -> Result<Moved, 
     migrate_as(process, cpu, page, node, Moving::Own)
 }
 
-/// Migrates a page, alone or for all processes that map it.
+/// Migrates a page to `node`. `moving` says whether a page that several processes map is migrated for all of them.
 fn migrate_as(
     process: &Process,
     cpu: CpuId,
@@ -246,7 +246,7 @@ fn what_is_pinned_shared_or_without_room_stays() {
     drop(hoard);
     host.frames().fail_after(Some(0));
     assert_eq!(migrate(&process, FIRST, 0, 1), Err(Unmoved::NoFrame));
-    // The page stayed as writable as it was.
+    // The page is still writable: the write does not fault.
     let faults = host.memory().account().faults();
     write(&process, SECOND, 0, 9).expect("writable");
     assert_eq!(host.memory().account().faults(), faults);
@@ -262,8 +262,8 @@ fn scan(process: &Process) {
     assert_eq!(end, None);
 }
 
-/// Returns the hint faults from the page's node, those from another node, and the write faults for the permission
-/// alone.
+/// Returns the number of NUMA hint faults on the page's own node, of those from another node, and of write faults that
+/// only made an entry writable.
 fn hints(host: &Host) -> (u64, u64, u64) {
     let account = host.memory().account();
     (
@@ -394,7 +394,7 @@ impl World {
         }
     }
 
-    /// Creates the same page with a NUMA hint.
+    /// Like `new`, and the page has a NUMA hint.
     fn hinted() -> Self {
         let world = Self::new();
         scan(&world.process);
@@ -438,7 +438,7 @@ trait Raced: Send + Sync + 'static {
     fn host(&self) -> &Host;
 }
 
-/// Lets hardware walk the tables.
+/// Makes the hardware of each CPU walk the tables and cache a translation.
 fn walks(world: &impl Raced) {
     for cpu in world.host().machine().cpus() {
         let _ = world.host().machine().on(cpu).read(at(0), &mut [0]);
@@ -462,8 +462,7 @@ fn explore<W: Raced>(
     }
 }
 
-/// Checks that no CPU used memory that was no longer its own, and that as many frames are used as before the first
-/// process.
+/// Checks that no CPU used a frame after it was freed, and that as many frames are used as before the first process.
 fn check_end(host: &Host, used: u64) -> Result<(), String> {
     let violations = host.machine().take_violations();
     if !violations.is_empty() {
@@ -477,7 +476,7 @@ fn check_end(host: &Host, used: u64) -> Result<(), String> {
     }
 }
 
-/// A store of another CPU reaches the page at its final place.
+/// A page migrates while another CPU stores to it: the store is in the frame that the page has at the end.
 #[test]
 fn migration_and_write() {
     explore(
@@ -495,7 +494,7 @@ fn migration_and_write() {
     );
 }
 
-/// A page with NUMA hints migrates because of them while it is written.
+/// A page with a NUMA hint is migrated while another CPU writes to it, which takes hint faults.
 #[test]
 fn hint_faults_and_migration() {
     explore(

@@ -1,4 +1,4 @@
-//! Pages that several entries map: they migrate for all of them or for none.
+//! Tests of pages that several entries map: a page migrates for all of its entries or for none.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::support::{
 };
 use crate::{Raced, bits_of, check_end, explore, migrate_as, node_of, only, two_nodes};
 
-/// Pages of a huge page, and where the first one begins.
+/// The number of pages of a huge page, and the first page of the first huge page, counted from `START`.
 const HUGE: u64 = 512;
 const FIRST_HUGE: u64 = 2;
 
@@ -94,7 +94,7 @@ fn a_page_shared_by_fork_moves_for_all_of_a_family() {
     assert_eq!(host.frames().references(frame), 3);
     assert_eq!(bits_of(&parent, 0), before);
     assert_eq!(node_of(&parent, 1), Ok(0));
-    // The page is exclusive to none of them: the others do not see a store.
+    // The page is not exclusive to any of the processes: a store by one is not visible to the others.
     write(&parent, SECOND, 0, 9).expect("writable");
     assert_eq!(read(&child, SECOND, 40), Ok(7));
     assert_eq!(read(&grandchild, FIRST, 0), Ok(7));
@@ -155,15 +155,15 @@ fn what_somebody_else_holds_stays_for_all() {
     }
     let frame = frame_of(&one, 0);
     let before = bits_of(&one, 0);
-    // Referenced by a call that reads it,
+    // The page does not migrate while a call that reads it has a reference,
     let held = object.frame_for(0, false).unwrap().unwrap();
     assert_eq!(move_all(&one, 0, 1), Err(Unmoved::Busy));
     drop(host.frames().adopt(held));
-    // pinned for a device,
+    // while it is pinned for a device,
     host.frames().pin(frame);
     assert_eq!(move_all(&one, 0, 1), Err(Unmoved::Busy));
     host.frames().unpin(frame);
-    // and where the node has no free frame.
+    // and while the node has no free frame.
     let mut hoard = Vec::new();
     while let Ok(taken) = host.frames().allocate_on(0, FrameKind::Object, only(1)) {
         hoard.push(taken);
@@ -250,7 +250,7 @@ fn a_huge_page_moves_for_all_as_one() {
     assert_eq!(read(&parent, FIRST, FIRST_HUGE + 3), Ok(7));
     let account = host.memory().account();
     assert_eq!(account.count(Row::PagesMigrated), HUGE);
-    // It stays while another process maps a part of it with small entries.
+    // The huge page does not migrate while another process maps a part of it with small entries.
     unmap(&child, SECOND, FIRST_HUGE, 1);
     assert_eq!(move_all(&parent, FIRST_HUGE, 0), Err(Unmoved::Busy));
     assert_sound(&host, &[&parent, &child]);
@@ -324,7 +324,7 @@ fn a_policy_of_shared_memory_is_everybodys() {
     assert_eq!(bind(&one, 2, 2, Some(bound)), Ok(()));
     let dealt = policy(PlaceMode::Interleave, 3);
     assert_eq!(bind(&other, 44, 4, Some(dealt)), Ok(()));
-    // A process that set no policy for its area still reports the one that applies.
+    // A process reports the policy that applies, also where another process has set it.
     assert_eq!(other.space().placement_at(at(42)), Some(Some(bound)));
     assert_eq!(one.space().placement_at(at(5)), Some(Some(dealt)));
     assert_eq!(one.space().placement_at(at(1)), Some(None));
@@ -338,7 +338,8 @@ fn a_policy_of_shared_memory_is_everybodys() {
         node_of(&one, page).expect("there")
     });
     assert_eq!(nodes, [0, 0, 1, 1, 0, 1, 0, 1]);
-    // A walk of the pages reports where the object wants them; the object is asked while no table is locked.
+    // The walk reports the node that the object's policy gives for each page. It queries the object while no table is
+    // locked.
     let mut wanted = Vec::new();
     one.on(FIRST, |space| {
         let range = PageRange::new(START, START.add(8));
@@ -359,7 +360,7 @@ fn a_policy_of_shared_memory_is_everybodys() {
     assert_sound(&host, &[&one, &other]);
 }
 
-/// What two processes do with a page that both map.
+/// The state of a race between two processes that map the same page.
 struct World {
     host: Arc<Host>,
     used: u64,
@@ -368,7 +369,7 @@ struct World {
 }
 
 impl World {
-    /// Creates a page of shared memory that both have written.
+    /// Creates a page of shared memory that both processes have written.
     fn shared() -> Self {
         let host = two_nodes(256);
         let used = host.frames().used();
@@ -386,7 +387,7 @@ impl World {
         }
     }
 
-    /// Creates a page that parent and child share since a fork.
+    /// Creates a page that a parent and its child share copy-on-write.
     fn forked() -> Self {
         let host = two_nodes(256);
         let used = host.frames().used();
@@ -433,7 +434,7 @@ impl Raced for World {
     }
 }
 
-/// Migrates the page. A concurrent fault may make it busy.
+/// Migrates the page. The migration may fail with `Unmoved::Busy` because of a concurrent fault.
 fn may_move(world: &World, cpu: CpuId) {
     let process = &world.processes[usize::from(cpu == SECOND)];
     let moved = migrate_as(process, cpu, 0, 1, Moving::All);
@@ -446,7 +447,8 @@ fn may_move(world: &World, cpu: CpuId) {
     );
 }
 
-/// A store of another process reaches the frame that the page has in the end.
+/// A page of shared memory migrates while another process stores to it: the store is in the frame that the page has at
+/// the end.
 #[test]
 fn migration_of_shared_memory_and_write() {
     explore(
@@ -465,7 +467,7 @@ fn migration_of_shared_memory_and_write() {
     );
 }
 
-/// Like the case above, while another process is about to map the page.
+/// Like `migration_of_shared_memory_and_write`, where the other process has yet to map the page.
 #[test]
 fn migration_of_shared_memory_and_fault() {
     explore(

@@ -22,7 +22,7 @@ fn rights() -> impl Strategy<Value = Rights> {
 }
 
 fn range() -> impl Strategy<Value = Range> {
-    // Mostly near the boundary of the tables, so that ranges overlap often.
+    // Mostly near the boundary between page tables, so that ranges overlap often.
     (prop_oneof![3 => 9..23u8, 1 => 0..32u8], 1..9u8).prop_map(|(at, pages)| Range { at, pages })
 }
 
@@ -51,7 +51,7 @@ fn advice() -> impl Strategy<Value = Advice> {
     ]
 }
 
-/// Pages are often equal, so that some can be merged.
+/// Generates bytes to write. They are often equal, so that some pages can be merged.
 fn value() -> impl Strategy<Value = u8> {
     prop_oneof![2 => 1..=2u8, 1 => 1..=255u8]
 }
@@ -110,8 +110,7 @@ fn watcher() -> impl Strategy<Value = Watcher> {
     ])
 }
 
-/// What the memory manager does with pages without any effect that a program can see: where they are, and whether they
-/// are shared.
+/// Generates actions whose effect programs cannot observe: they change where pages are, and whether they are shared.
 fn beneath() -> impl Strategy<Value = Action> {
     let advice = || select(vec![Advice::PageOut, Advice::PageOut, Advice::Mergeable]);
     prop_oneof![
@@ -131,7 +130,7 @@ fn split() -> impl Strategy<Value = Action> {
     (range(), 0..3u8).prop_map(|(range, order)| Action::Split(range, order))
 }
 
-/// What the kernel and userfaultfd handlers store for a process.
+/// Generates actions by which the kernel or a userfaultfd handler reads or writes memory of a process.
 fn copying() -> impl Strategy<Value = Action> {
     prop_oneof![
         1 => (page(), offset()).prop_map(|(page, offset)| Action::KernelRead(page, offset)),
@@ -145,7 +144,8 @@ fn copying() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// The next steps of one process: mostly any step, and sometimes a sequence that has an effect only in this order.
+/// Generates the next steps of one process: mostly one step, and sometimes a sequence of steps that has an effect only
+/// in this order.
 fn actions() -> impl Strategy<Value = Vec<Action>> {
     let small = || (9..22u8, 2..4u8).prop_map(|(at, pages)| Range { at, pages });
     prop_oneof![
@@ -164,7 +164,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
             next,
             Action::Read(range.at + 1, 0),
         ]),
-        // Freed pages are discarded, or written before that.
+        // Pages with `Advice::Free` are discarded, unless they are written first.
         1 => (small(), action()).prop_map(|(range, next)| vec![
             Action::Advise(range, Advice::Free),
             next,
@@ -276,7 +276,7 @@ pub fn splitting(steps: usize) -> impl Strategy<Value = Script> {
     beginning(steps, first)
 }
 
-/// Generates scripts in which contents may be discarded, and one page is written before that.
+/// Generates scripts that begin with pages whose contents may be discarded, one of which is written first.
 pub fn freeing(steps: usize) -> impl Strategy<Value = Script> {
     let first = (9..20u8, value(), 0..3u8).prop_map(|(at, value, again)| {
         let range = Range { at, pages: 3 };
@@ -299,7 +299,7 @@ pub fn machine() -> MachineOptions {
     }
 }
 
-/// Runs a script. A panic of the memory manager is a difference like any other, so it can be shrunk.
+/// Runs a script. A panic of the memory manager counts as a difference, so a script that causes one can be shrunk.
 pub fn judge(
     start: impl Fn() -> Lockstep,
     script: &Script,

@@ -15,7 +15,7 @@ pub const SECOND: CpuId = CpuId::new(1);
 pub const READ: Rights = Rights::READ;
 pub const READ_WRITE: Rights = Rights::READ.union(Rights::WRITE);
 
-/// The address at which tests map by default: both sides of a boundary of page tables.
+/// The first page that tests map by default: two pages below a boundary of page tables.
 pub const START: Page = Page::new(3 * 512 * 512 - 2);
 
 pub fn boot() -> Arc<Host> {

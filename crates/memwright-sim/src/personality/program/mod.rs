@@ -1,10 +1,10 @@
-//! What runs in user mode: no instructions, but a list of operations, decoded from any bytes.
+//! Programs that run in user mode: no instructions, but a list of operations, decoded from arbitrary bytes.
 
 mod recipes;
 mod uapi;
 
-/// Address of the first operation. Operations are two bytes apart, the length of a system call instruction, so that a
-/// restarted call is made again.
+/// Address of the first operation. Operations are two bytes apart, the length of the `syscall` instruction: the kernel
+/// restarts a call by moving the instruction pointer back by two, to the same operation.
 pub const CODE: u64 = 0x40_0000;
 /// Address of the program's data, which is mapped from the start ([`Argument::Data`]).
 pub const DATA: u64 = 0x60_0000;
@@ -13,7 +13,7 @@ pub const DATA_BYTES: u64 = 0x1_0000;
 /// Address at which scripts map memory.
 pub const ARENA: u64 = 0x20_0000_0000;
 
-/// Names that paths are made of, each in its own slot at the start of the data.
+/// Names and paths for arguments, each in its own slot of `NAME_ROOM` bytes at the start of the data.
 pub const NAMES: [&str; 44] = [
     "/",
     "/tmp",
@@ -61,7 +61,7 @@ pub const NAMES: [&str; 44] = [
     "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/shmem_enabled",
 ];
 
-/// Bytes of the slot of one name.
+/// Size of the slot of one name in bytes.
 pub const NAME_ROOM: u64 = 64;
 
 /// One argument of a system call.
@@ -80,20 +80,20 @@ pub enum Argument {
 /// One operation of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// A system call.
+    /// Makes the system call with this number.
     Call(u16, [Argument; 6]),
     /// Stores eight bytes.
     Store(Argument, u64),
     /// Loads eight bytes.
     Load(Argument),
-    /// An exception of the processor.
+    /// Raises the processor exception with this vector.
     Exception(u8),
 }
 
 /// The maximum number of operations of a program, which keeps a run short.
 const MOST: usize = 256;
 
-/// Decodes operations from bytes; any bytes are valid. The program begins by mapping the arena.
+/// Decodes operations from bytes; any bytes are valid. The first operation maps the arena.
 pub fn decode(bytes: &[u8]) -> Vec<Operation> {
     let mut bytes = Bytes(bytes);
     let mut operations = vec![recipes::arena()];
@@ -117,7 +117,7 @@ pub fn decode(bytes: &[u8]) -> Vec<Operation> {
     operations
 }
 
-/// Reads bytes, then zeroes after their end.
+/// The bytes that are yet to be decoded. Numbers and arguments past the end read as zeroes.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {

@@ -1,13 +1,14 @@
-//! Calls that deal with memory, with plausible arguments, which random bytes would hit once in a million times.
+//! Recipes: short sequences of system calls on memory with plausible arguments, which random bytes would form about
+//! once in a million times.
 //!
-//! A recipe is a few steps. One byte chooses each argument, among values that make sense there and a few that do not.
+//! One byte chooses each argument, among values that make sense for that argument and a few that do not.
 
 use linux_raw_sys::{general as raw, ioctl, prctl};
 use memwright_linux::syscall::table;
 
 use super::{ARENA, Argument, Bytes, DATA, DATA_BYTES, NAME_ROOM, NAMES, Operation, uapi};
 
-/// The values that a byte chooses among.
+/// The values among which a byte of the input chooses an argument.
 #[derive(Clone, Copy)]
 enum Choice {
     /// This number.
@@ -18,7 +19,7 @@ enum Choice {
     Bits(&'static [u64]),
     /// A page of the arena, or the start of one of its huge pages.
     Place,
-    /// The number of such a page, times eight: its offset in `/proc/PID/pagemap`.
+    /// The offset of the entry for a `Place` in `/proc/PID/pagemap`: its page number times eight.
     PlaceInPagemap,
     /// The length of a range.
     Length,
@@ -30,13 +31,13 @@ enum Choice {
     Name(&'static str),
     /// An address in the program's data, outside its names.
     Buffer,
-    /// The structure that the recipe wrote.
+    /// The address of the structure that the recipe writes with `Put`.
     Structure,
-    /// A word of text.
+    /// Eight bytes of text, one of `WORDS`.
     Word,
 }
 
-/// One step.
+/// One step of a recipe.
 enum Part {
     /// Stores eight bytes at this offset of the structure.
     Put(u16, Choice),
@@ -50,7 +51,7 @@ use Choice::{
 };
 use Part::{Call, Put};
 
-/// Offset at which recipes write structures and keep buffers.
+/// The offsets in the program's data at which recipes write structures, and of their buffers.
 const STRUCTURE: u16 = 0x4000;
 const BUFFERS: u16 = 0x5000;
 
@@ -111,10 +112,10 @@ const ADVICE: Choice = OneOf(&[
     99,
 ]);
 
-/// `UFFDIO_REGISTER_MODE_...`
+/// Bits of `UFFDIO_REGISTER_MODE_...`, for the `mode` of `UFFDIO_REGISTER`.
 const WATCH_MODE: Choice = OneOf(&[1, 2, 3, 4, 6, 7]);
 
-/// `MPOL_...`, with their flags.
+/// Modes of memory policies (`MPOL_...`), some of them combined with a flag (`MPOL_F_...`).
 const MEMORY_POLICY: Choice = OneOf(&[
     0,
     1,
@@ -131,10 +132,10 @@ const NODES: Choice = OneOf(&[1, 2, 3, 0, 4]);
 const NODE_BITS: Choice = OneOf(&[3, 64, 0, 2]);
 const PROCESS: Choice = OneOf(&[0, 1, 2, 3]);
 
-/// `PAGE_IS_...`
+/// Categories of pages for `PAGEMAP_SCAN` (`PAGE_IS_...`).
 const CATEGORIES: Choice = Bits(&[1, 2, 4, 8, 16, 32, 64, 128]);
 
-/// Opens a userfaultfd and negotiates its features. Its descriptor is then the second to last result.
+/// Opens a userfaultfd and negotiates its features. Afterwards its descriptor is the second to last result.
 const AGREE: [Part; 4] = [
     Call("userfaultfd", &[OneOf(&[0, 1, 0o2_004_000, 0o2_004_001])]),
     Put(0, Exactly(raw::UFFD_API as u64)),
@@ -411,7 +412,7 @@ const RECIPES: &[&[Part]] = &[
             ],
         ),
     ],
-    // Settings that take a word.
+    // Writes a word to a setting in `/proc/sys` or `/sys`.
     &[
         Call("open", &[Name(""), OneOf(&[1, 2, 0o101])]),
         Put(0, Word),
@@ -626,7 +627,7 @@ const RECIPES: &[&[Part]] = &[
             &[Result(0), OneOf(&[0, 1]), Structure, Exactly(1)],
         ),
     ],
-    // Processes and threads. The new one continues at the same operation.
+    // Processes and threads. A new process or thread continues with the operation after the call.
     &[Call("fork", &[])],
     &[Call(
         "clone",
@@ -655,7 +656,7 @@ const RECIPES: &[&[Part]] = &[
     &[Call("exit", &[Exactly(0)])],
 ];
 
-/// Words that settings take, in the byte order in which they are stored.
+/// Words that settings accept, each padded with zeroes to eight bytes, and a few that they refuse.
 const WORDS: [&[u8; 8]; 14] = [
     b"0\n\0\0\0\0\0\0",
     b"1\n\0\0\0\0\0\0",
@@ -673,10 +674,10 @@ const WORDS: [&[u8; 8]; 14] = [
     b"x\0\0\0\0\0\0\0",
 ];
 
-/// Bytes of the arena that are mapped from the start: small pages, and room for huge ones.
+/// The number of bytes of the arena that are mapped from the start: small pages, and room for huge ones.
 const MAPPED: u64 = 0x60_0000;
 
-/// Maps the arena, private, readable and writable.
+/// Returns the call that maps the arena, private, readable and writable.
 pub(super) fn arena() -> Operation {
     let flags = PLACED | raw::MAP_PRIVATE as u64;
     let rights = (raw::PROT_READ | raw::PROT_WRITE) as u64;
@@ -684,7 +685,7 @@ pub(super) fn arena() -> Operation {
     Operation::Call(number("mmap"), arguments.map(Argument::Value))
 }
 
-/// Adds the steps of a recipe that the bytes choose.
+/// Appends the operations of a recipe. `bytes` choose the recipe and its arguments.
 pub(super) fn cook(bytes: &mut Bytes<'_>, operations: &mut Vec<Operation>) {
     let recipe = RECIPES[bytes.number(1) as usize % RECIPES.len()];
     for part in recipe {
@@ -708,7 +709,7 @@ pub(super) fn cook(bytes: &mut Bytes<'_>, operations: &mut Vec<Operation>) {
     }
 }
 
-/// Returns the number of an existing call.
+/// Returns the number of the call with this name, or `u16::MAX` if there is none.
 fn number(name: &str) -> u16 {
     let call = table::CALLS.iter().find(|call| call.name == name);
     call.map_or(u16::MAX, |call| call.number)

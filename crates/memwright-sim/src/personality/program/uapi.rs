@@ -1,4 +1,4 @@
-//! Numbers of Linux's interface that linux-raw-sys lacks.
+//! Constants of Linux's user-space interface that linux-raw-sys lacks.
 
 /// `UFFDIO_MOVE`, `UFFDIO_POISON` (`include/uapi/linux/userfaultfd.h`).
 pub const UFFDIO_MOVE: u64 = 0xc028_aa05;
