@@ -10,8 +10,21 @@
 
 enum { GENERATIONS = 14, SIZE = 1 << 20 };
 
+/* Sets a process's oom_score_adj: the storm is to die, not the process that waits for it or the one that started it. */
+static void set_adjustment(pid_t process, const char *value)
+{
+	char path[64];
+	snprintf(path, sizeof path, "/proc/%d/oom_score_adj", (int)process);
+	FILE *file = fopen(path, "w");
+	if (file) {
+		fputs(value, file);
+		fclose(file);
+	}
+}
+
 static void storm(void)
 {
+	set_adjustment(getpid(), "0");
 	for (int generation = 0; generation < GENERATIONS; generation++)
 		if (fork() < 0)
 			break;
@@ -25,6 +38,8 @@ static void storm(void)
 
 int main(void)
 {
+	set_adjustment(getppid(), "-1000");
+	set_adjustment(getpid(), "-1000");
 	pid_t child = fork();
 	if (child < 0)
 		return 1;
