@@ -85,7 +85,7 @@ impl<M: Machine> Frames<M> {
     }
 
     /// Returns the number of folios that belong to objects, and the number of those that are mapped by huge entries. A
-    /// folio counts as mapped if it has whole-folio references besides the object's: an entry cannot be told apart from
+    /// folio counts as mapped if it has whole-folio references besides the object's: an entry is indistinguishable from
     /// a pin. No counters exist for this: the function scans every frame at which a folio can begin.
     pub fn object_folios(&self) -> (u64, u64) {
         let metas = self.metas();
