@@ -1,6 +1,6 @@
 //! Runs other programs, and announces each before it starts.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -134,4 +134,16 @@ pub fn which(program: &str) -> Option<PathBuf> {
     folders
         .map(|folder| folder.join(program))
         .find(|file| file.is_file())
+}
+
+/// Runs git at the root of the workspace. Returns what it printed.
+///
+/// # Errors
+/// Git is missing or fails; output that is not UTF-8.
+pub fn git<I: AsRef<OsStr>>(arguments: impl IntoIterator<Item = I>) -> Result<String> {
+    let mut command = Command::new("git");
+    command.current_dir(root()).args(arguments);
+    let output = command.output().context("cannot start git")?;
+    ensure!(output.status.success(), "{} failed", line(&command));
+    String::from_utf8(output.stdout).context("git printed what is not UTF-8")
 }

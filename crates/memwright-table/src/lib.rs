@@ -100,7 +100,7 @@
 //!          └─ FrameCache          free frames of a CPU
 //!             └─ Frames           free frames of a node
 //! Scheduler ─ Wait ─ Console      under any of these
-//! Leaf ─ Heap                     under any other; under a leaf only the heap's lock is taken
+//! Leaf ─ Heap                     under any other; under a leaf memory may be freed, not allocated
 //! ```
 //! A CPU is allowed to send a remote invalidation while it holds any lock up to `TableChild`: a CPU that waits for a
 //! lock serves invalidations meanwhile ([`Machine::relax`]).

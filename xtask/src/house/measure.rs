@@ -21,17 +21,6 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// Every figure.
-    pub const ALL: &[Self] = &[
-        Self::ContextSignatures,
-        Self::KernelSignatures,
-        Self::PlantedLines,
-        Self::NumberedRules,
-        Self::DialectLines,
-        Self::LongFiles,
-        Self::LongFunctions,
-    ];
-
     /// Returns the name of the figure for `--show`.
     pub fn name(self) -> &'static str {
         match self {

@@ -99,8 +99,12 @@ fn check(sources: &[Source]) -> Result<()> {
 }
 
 fn show(sources: &[Source], name: &str) -> Result<()> {
-    let Some(measure) = Measure::ALL.iter().find(|measure| measure.name() == name) else {
-        let names: Vec<&str> = Measure::ALL.iter().map(|measure| measure.name()).collect();
+    let mut measures = CEILINGS.iter().map(|ceiling| ceiling.measure);
+    let Some(measure) = measures.find(|measure| measure.name() == name) else {
+        let names: Vec<&str> = CEILINGS
+            .iter()
+            .map(|ceiling| ceiling.measure.name())
+            .collect();
         bail!("no figure is named {name}: there are {}", names.join(", "));
     };
     for place in measure.places(sources) {

@@ -1,7 +1,6 @@
 //! The files that are measured.
 
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -40,13 +39,8 @@ const NOT_MEASURED: &[&str] = &[
 /// # Errors
 /// If git fails, or a file cannot be read.
 pub fn all() -> Result<Vec<Source>> {
-    let output = Command::new("git")
-        .current_dir(shell::root())
-        .args(["ls-files", "--"])
-        .args(MEASURED)
-        .output()
-        .context("cannot start git")?;
-    let listed = String::from_utf8(output.stdout).context("a path is not text")?;
+    let arguments = ["ls-files", "--"].iter().chain(MEASURED);
+    let listed = shell::git(arguments)?;
     let mut sources = Vec::new();
     for path in listed.lines().filter(|path| is_measured(path)) {
         let file = shell::root().join(path);
@@ -64,15 +58,7 @@ pub fn all() -> Result<Vec<Source>> {
 /// # Errors
 /// If git fails.
 pub fn commit() -> Result<String> {
-    let output = Command::new("git")
-        .current_dir(shell::root())
-        .args(["rev-parse", "HEAD"])
-        .output()
-        .context("cannot start git")?;
-    Ok(String::from_utf8(output.stdout)
-        .context("a commit is not text")?
-        .trim()
-        .to_owned())
+    Ok(shell::git(["rev-parse", "HEAD"])?.trim().to_owned())
 }
 
 fn is_measured(path: &str) -> bool {

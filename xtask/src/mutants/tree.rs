@@ -6,9 +6,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use super::list::List;
 use crate::shell;
@@ -51,22 +50,13 @@ pub fn copy(list: &List) -> Result<PathBuf> {
 }
 
 fn tracked() -> Result<Vec<String>> {
-    let mut command = Command::new("git");
-    command
-        .args([
-            "ls-files",
-            "-z",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-        ])
-        .current_dir(shell::root());
-    let output = command.output().context("cannot start git")?;
-    ensure!(
-        output.status.success(),
-        "git does not list the files of this tree"
-    );
-    let names = String::from_utf8(output.stdout).context("a file's name is not UTF-8")?;
+    let names = shell::git([
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ])?;
     Ok(names.split_terminator('\0').map(str::to_owned).collect())
 }
 
