@@ -136,30 +136,52 @@ fn in_turn(
 }
 
 /// All policies that areas refer to. Policies are never removed: programs use few.
-pub(crate) struct Policies(Lock<Vec<PlacePolicy>>);
+pub(crate) struct Policies {
+    /// Held while a policy is added, so that the list can grow while `known` is not locked.
+    adding: Lock<()>,
+    /// The policies in the order of their numbers. Allocating a frame looks a policy up, so this lock is a leaf.
+    known: Lock<Vec<PlacePolicy>>,
+}
 
 impl Policies {
     pub(crate) const fn new() -> Self {
-        Self(Lock::new(Rank::Lists, Vec::new()))
+        Self {
+            adding: Lock::new(Rank::Lists, ()),
+            known: Lock::new(Rank::Leaf, Vec::new()),
+        }
     }
 
     /// Returns the number of `policy`, and adds it if it is new.
     pub(crate) fn number(&self, policy: PlacePolicy) -> Result<PolicyId, OutOfMemory> {
-        let mut known = self.0.lock();
-        if let Some(place) = known.iter().position(|one| *one == policy) {
-            return Ok(PolicyId(place as u16 + 1));
-        }
-        if known.len() == usize::from(u16::MAX) {
+        let _adding = self.adding.lock();
+        let (place, room) = {
+            let known = self.known.lock();
+            if let Some(place) = known.iter().position(|one| *one == policy) {
+                return Ok(PolicyId(place as u16 + 1));
+            }
+            (known.len(), known.capacity())
+        };
+        if place == usize::from(u16::MAX) {
             return Err(OutOfMemory);
         }
+        let mut larger = Vec::new();
+        if place == room {
+            larger.try_make_room((2 * room).max(4))?;
+        }
+        let mut known = self.known.lock();
+        if place == room {
+            larger.try_push_all(&known)?;
+            core::mem::swap(&mut *known, &mut larger);
+        }
         known.try_push(policy)?;
-        Ok(PolicyId(known.len() as u16))
+        drop(known);
+        Ok(PolicyId(place as u16 + 1))
     }
 
     /// Returns the policy with this number.
     pub(crate) fn get(&self, id: PolicyId) -> Option<PlacePolicy> {
         let place = usize::from(id.0).checked_sub(1)?;
-        self.0.lock().get(place).copied()
+        self.known.lock().get(place).copied()
     }
 }
 
