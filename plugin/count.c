@@ -19,12 +19,14 @@
  *
  * An instruction is a user instruction if its address is in the lower half. It is counted when it begins, and the counts in
  * its own line exclude it. One that faults begins again, and the log's reader subtracts it. With instructions=off, for
- * several CPUs, none are counted, and USER and KERNEL are missing. CPUs must take turns (thread=single). CR3 is 0 where QEMU
+ * several CPUs, none are counted, and USER and KERNEL are missing. With counts=off the plugin counts and writes nothing, and
+ * only keeps the clock in order (halt.c). CPUs must take turns (thread=single). CR3 is 0 where QEMU
  * is too old to report it; otherwise the CPU in its line is not reliable: where CPUs take turns, QEMU 10.0 passes the one that
  * translated, and generates wrong code for counters of several CPUs.
  */
 #include "api.h"
 #include "bytes.h"
+#include "halt.h"
 #include "profile.h"
 
 #include <fcntl.h>
@@ -287,6 +289,7 @@ static void tell(struct qemu_plugin_tb *block, size_t place)
 	uint8_t bytes[16] = { 0 };
 	size_t size = read_bytes(instruction, bytes, sizeof bytes - 4), at = 0;
 	unsigned int displacement, extended = 0;
+	halt_translated(instruction, bytes, size);
 	tell_interrupts(instruction, bytes, size, place == 0);
 	if (size == 7 && bytes[0] == 0x0f && bytes[1] == 0x1f && bytes[2] == 0x80) {
 		memcpy(&displacement, bytes + 3, sizeof displacement);
@@ -327,24 +330,42 @@ static void at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 	}
 }
 
+static void at_uncounted_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
+{
+	size_t count = qemu_plugin_tb_n_insns(block);
+	(void)id;
+	for (size_t i = 0; i < count; i++) {
+		struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(block, i);
+		uint8_t bytes[4] = { 0 };
+		halt_translated(instruction, bytes, read_bytes(instruction, bytes, sizeof bytes));
+	}
+}
+
 EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const void *about, int count, char **arguments)
 {
 	char line[40];
 	const char *profile = NULL;
 	unsigned int region = 0;
-	int resumes = 0;
+	int resumes = 0, counts = 1;
 	(void)about;
 	for (int i = 0; i < count; i++)
 		if (strncmp(arguments[i], "answers=", 8) == 0)
 			answers = open(arguments[i] + 8, O_RDONLY | O_CLOEXEC);
 		else if (strcmp(arguments[i], "instructions=off") == 0)
 			counts_instructions = 0;
+		else if (strcmp(arguments[i], "counts=off") == 0)
+			counts = 0;
 		else if (strncmp(arguments[i], "profile=", 8) == 0)
 			profile = strdup(arguments[i] + 8);
 		else if (strcmp(arguments[i], "resumes=on") == 0)
 			resumes = 1;
 		else if (strncmp(arguments[i], "region=", 7) == 0)
 			region = strtoul(arguments[i] + 7, NULL, 10);
+	halt_open();
+	if (!counts) {
+		qemu_plugin_register_vcpu_tb_trans_cb(id, at_uncounted_translation);
+		return 0;
+	}
 	make_counters(id);
 	if (profile)
 		profile_open(profile, region, resumes);

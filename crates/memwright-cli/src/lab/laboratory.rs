@@ -182,6 +182,7 @@ impl<'a> Laboratory<'a> {
             }
             (Measure::Events | Measure::Functions { .. }, System::Memwright) => {
                 plugin(&qemu, version)
+                    .map(Counting::Plugin)
                     .context("Memwright's kernel is counted by a plugin of QEMU alone")
                     .map_err(missing)?
             }
@@ -323,9 +324,12 @@ impl<'a> Laboratory<'a> {
             counting: Counting::Nothing,
             ..self.guest(image)
         };
+        // Without the plugin, the state can be one of several that differ by a few instructions.
+        let counting =
+            || plugin(&self.qemu, self.version).map_or(Counting::Nothing, Counting::Halts);
         let qemu = format!("{} {}", self.version, self.qemu_sha256());
         let image = (&*image.name, &*image.sha256);
-        states::of(&guest, image, &qemu, self.plan.cold, runs)
+        states::of(&guest, &counting, image, &qemu, self.plan.cold, runs)
     }
 
     /// Returns the set of guests that run at the same time and are ended by a signal or the time limit.
@@ -588,9 +592,9 @@ fn put_input(prepared: &mut Prepared, swap: Option<u64>, input: &[u8]) {
 }
 
 /// Builds the plugin for this QEMU.
-fn plugin(qemu: &OsString, version: Version) -> anyhow::Result<Counting> {
+fn plugin(qemu: &OsString, version: Version) -> anyhow::Result<PathBuf> {
     match version::takes_plugins(qemu) {
-        true => plugin::build(version).map(Counting::Plugin),
+        true => plugin::build(version),
         false => Err(anyhow!("this QEMU was built without support for plugins")),
     }
 }
@@ -598,12 +602,15 @@ fn plugin(qemu: &OsString, version: Version) -> anyhow::Result<Counting> {
 /// Builds the plugin for this QEMU. If it cannot be built, or QEMU does not support plugins, prints that the rows that
 /// need it are not measured.
 fn plugin_or_say(qemu: &OsString, version: Version) -> Counting {
-    plugin(qemu, version).unwrap_or_else(|error| {
-        say(&format!(
-            "only faults, interrupts and loads of CR3 are counted, and no marked regions: {error:#}"
-        ));
-        Counting::Log
-    })
+    plugin(qemu, version).map_or_else(
+        |error| {
+            say(&format!(
+                "only faults, interrupts and loads of CR3 are counted, and no marked regions: {error:#}"
+            ));
+            Counting::Log
+        },
+        Counting::Plugin,
+    )
 }
 
 /// The memory of a guest from which on Linux enables transparent huge pages: it needs 512 MiB beyond what the kernel

@@ -1,10 +1,10 @@
 //! The clocks in a saved machine.
 //!
-//! When the CPUs stop, QEMU sometimes considers them idle, advances the clock to the next timer and runs that timer
-//! (`icount_start_warp_timer` in its icount.c). Whether it does depends on which of its threads runs first. The guest
-//! reports its clock just before it stops, so the length of the jump is known, and the saved clock is set back by it.
-//! The interrupt of the timer stays pending. A guest that stopped without a jump, which is rarer, has no pending
-//! interrupt and therefore another state: it boots again.
+//! When the CPUs stop, QEMU sometimes considers them idle, advances the clock to the next timer
+//! (`icount_start_warp_timer` in its icount.c), and sometimes also runs that timer. Both depend on which of its threads
+//! runs first. The guest reports its clock just before it stops, so the length of the jump is known, and the saved clock
+//! is set back by it, and so is the counter of the HPET, which QEMU derives from the clock. A timer that ran cannot be
+//! undone: its interrupt is pending. Such a guest boots again.
 //!
 //! QEMU also saves how long it ran by the host's clock, which a guest under the instruction clock cannot observe. That
 //! time is set to 0, so that two states of a guest are equal byte for byte.
@@ -21,6 +21,29 @@ const CLOCK: &[u8] = b"\x05\x0ctimer/icount\x00\x00\x00\x01";
 /// The beginning of the part of the stream that contains the host's clocks: the name preceded by its length, its
 /// instance and its version. Ticks, eight unused bytes and nanoseconds follow, eight bytes each.
 const HOST_CLOCKS: &[u8] = b"\x05timer\x00\x00\x00\x00\x00\x00\x00\x02";
+
+/// The beginning of the state of the CPU's local APIC: the name preceded by its length, its instance and its version.
+const APIC: &[u8] = b"\x04apic\x00\x00\x00\x00\x00\x00\x00\x03";
+/// Where in this state the clock is at which its timer expires next, 8 bytes; -1 if the timer is not set.
+const APIC_EXPIRY: usize = 173;
+
+/// The beginning of the state of the HPET: the name preceded by its length, its instance and its version. Its
+/// configuration, its interrupts and its counter follow, 8 bytes each.
+const HPET: &[u8] = b"\x04hpet\x00\x00\x00\x00\x00\x00\x00\x02";
+/// The beginning of the part of the stream that contains what the HPET adds to the clock, 8 bytes. QEMU writes it only if
+/// the counter runs.
+const HPET_OFFSET: &[u8] = b"\x05\x0bhpet/offset\x00\x00\x00\x01";
+/// Nanoseconds by which the HPET counts.
+const HPET_PERIOD: i64 = 10;
+
+/// Whether the timer that was due next ran after the guest had stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextTimer {
+    /// It did not: the machine is as it stopped.
+    Waits,
+    /// It did.
+    Ran,
+}
 
 /// Why the clock cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,29 +65,63 @@ impl fmt::Display for ClockError {
 
 impl std::error::Error for ClockError {}
 
-/// Sets the saved clock to its value when the machine stopped, which is computed from `time`: the guest read it just
-/// before. Returns by how many nanoseconds QEMU had advanced the clock.
+/// Sets the saved clock and the counter of the HPET to their values when the machine stopped, which are computed from
+/// `time`: the guest read it just before. Returns whether a timer ran later.
 ///
 /// # Errors
 /// The stream does not have the form that QEMU writes.
-pub fn set(stream: &mut [u8], time: u64) -> Result<u64, ClockError> {
+pub fn set(stream: &mut [u8], time: u64) -> Result<NextTimer, ClockError> {
     let place = only_place_behind(CLOCK, stream)?;
-    let number = |at: usize| {
-        let bytes = stream.get(at..at + 8)?.try_into().ok()?;
-        Some(i64::from_be_bytes(bytes))
-    };
-    let added = number(place).ok_or(ClockError::NotFound)?;
-    let instructions = number(place + 8).ok_or(ClockError::NotFound)?;
+    let added = number(stream, place)?;
+    let instructions = number(stream, place + 8)?;
     let stopped = i64::try_from(time)
         .ok()
-        .and_then(|time| time.checked_add(BEFORE_STOP));
-    let wanted = stopped
-        .and_then(|time| time.checked_sub(instructions))
+        .and_then(|time| time.checked_add(BEFORE_STOP))
         .ok_or(ClockError::Early)?;
+    let wanted = stopped.checked_sub(instructions).ok_or(ClockError::Early)?;
     let jump = added.checked_sub(wanted).ok_or(ClockError::Early)?;
-    let jump = u64::try_from(jump).map_err(|_| ClockError::Early)?;
+    if jump < 0 {
+        return Err(ClockError::Early);
+    }
     stream[place..place + 8].copy_from_slice(&wanted.to_be_bytes());
-    Ok(jump)
+    set_hpet(stream, stopped)?;
+    Ok(match jump {
+        0 => NextTimer::Waits,
+        _ => next_timer(stream, stopped)?,
+    })
+}
+
+/// Returns whether the local APIC's timer, which is the next one of any guest that has just been woken, ran after the
+/// clock had been advanced: then it expires no more.
+fn next_timer(stream: &[u8], stopped: i64) -> Result<NextTimer, ClockError> {
+    let place = only_place_behind(APIC, stream)?;
+    Ok(match number(stream, place + APIC_EXPIRY)? {
+        expiry if expiry > stopped => NextTimer::Waits,
+        _ => NextTimer::Ran,
+    })
+}
+
+/// Sets the counter of the HPET to its value at `time`, if it counts.
+fn set_hpet(stream: &mut [u8], time: i64) -> Result<(), ClockError> {
+    let offset = match only_place_behind(HPET_OFFSET, stream) {
+        Ok(place) => number(stream, place)?,
+        Err(_) => return Ok(()),
+    };
+    let counter = only_place_behind(HPET, stream)? + 16;
+    let ticks = time.wrapping_add(offset).div_euclid(HPET_PERIOD);
+    stream
+        .get_mut(counter..counter + 8)
+        .ok_or(ClockError::NotFound)?
+        .copy_from_slice(&ticks.to_be_bytes());
+    Ok(())
+}
+
+/// Returns the big-endian number at `place`.
+fn number(stream: &[u8], place: usize) -> Result<i64, ClockError> {
+    let bytes = stream
+        .get(place..place + 8)
+        .and_then(|bytes| bytes.try_into().ok());
+    bytes.map(i64::from_be_bytes).ok_or(ClockError::NotFound)
 }
 
 /// Sets the host's clocks to 0.
@@ -97,35 +154,65 @@ fn only_place_behind(beginning: &[u8], stream: &[u8]) -> Result<usize, ClockErro
 mod tests {
     use super::*;
 
-    fn stream(added: i64, instructions: i64) -> Vec<u8> {
-        let numbers = [added.to_be_bytes(), instructions.to_be_bytes()].concat();
-        [b"before timer/icount", CLOCK, &numbers, b"behind"].concat()
+    /// A stream with a clock, a local APIC whose timer expires then, and an HPET with this counter.
+    fn stream(added: i64, instructions: i64, expiry: i64, counter: i64) -> Vec<u8> {
+        let numbers = |numbers: &[i64]| -> Vec<u8> {
+            numbers.iter().flat_map(|one| one.to_be_bytes()).collect()
+        };
+        let apic = [&[7; APIC_EXPIRY][..], &numbers(&[expiry])].concat();
+        [
+            b"before timer/icount",
+            CLOCK,
+            &numbers(&[added, instructions]),
+            APIC,
+            &apic,
+            HPET,
+            &numbers(&[3, 0, counter]),
+            HPET_OFFSET,
+            &numbers(&[-500]),
+            b"behind",
+        ]
+        .concat()
     }
 
     #[test]
     fn a_jump_of_the_clock_is_found_and_taken_back() {
-        for (added, instructions, time, expected) in [
-            (1000, 500, 1480, Ok(0)),
-            (2_663_067, 500, 1480, Ok(2_662_067)),
-            (999, 500, 1480, Err(ClockError::Early)),
-            (1000, 500, u64::MAX, Err(ClockError::Early)),
-            (i64::MAX, i64::MAX, 1480, Err(ClockError::Early)),
+        use NextTimer::{Ran, Waits};
+        for (added, instructions, time, expiry, expected) in [
+            (1000, 500, 1480, 1600, Ok(Waits)),
+            (1000, 500, 1480, -1, Ok(Waits)),
+            (2_663_067, 500, 1480, 2_663_567, Ok(Waits)),
+            (2_663_067, 500, 1480, -1, Ok(Ran)),
+            (999, 500, 1480, 1600, Err(ClockError::Early)),
+            (1000, 500, u64::MAX, 1600, Err(ClockError::Early)),
+            (i64::MAX, i64::MAX, 1480, 1600, Err(ClockError::Early)),
         ] {
-            let mut bytes = stream(added, instructions);
+            let counter = (added.saturating_add(instructions) - 500) / 10;
+            let mut bytes = stream(added, instructions, expiry, counter);
             assert_eq!(set(&mut bytes, time), expected, "{added} {time}");
             if expected.is_ok() {
-                assert_eq!(bytes, stream(1000, instructions));
+                assert_eq!(bytes, stream(1000, 500, expiry, 100));
             }
         }
     }
 
     #[test]
     fn only_one_whole_clock_is_set() {
-        let whole = stream(1000, 500);
+        let whole = stream(1000, 500, 1600, 100);
         let twice = [&*whole, &*whole].concat();
-        for mut bytes in [Vec::new(), twice, whole[..whole.len() - 7].to_vec()] {
+        let cut = CLOCK.len() + "before timer/icount".len() + 9;
+        for mut bytes in [Vec::new(), twice, whole[..cut].to_vec()] {
             assert_eq!(set(&mut bytes, 1480), Err(ClockError::NotFound));
         }
+    }
+
+    #[test]
+    fn an_hpet_that_does_not_count_is_left_alone() {
+        let whole = stream(1000, 500, 1600, 7);
+        let end = whole.len() - HPET_OFFSET.len() - 8 - "behind".len();
+        let mut bytes = whole[..end].to_vec();
+        assert_eq!(set(&mut bytes, 1480), Ok(NextTimer::Waits));
+        assert_eq!(bytes, whole[..end]);
     }
 
     #[test]

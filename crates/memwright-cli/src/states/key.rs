@@ -11,7 +11,7 @@ use crate::linux::guest::{Guest, Start};
 use crate::model::hash::{hash_part, hexadecimal};
 
 /// Incremented when the meaning of the saved data changes.
-const FORM: &str = "1";
+const FORM: &str = "2";
 
 /// Returns the name of a guest's state in the cache: the SHA-256 of the kernel's image, the first process with its
 /// modules, QEMU, and all options of the machine and words of the kernel's command line. Neither the program nor the

@@ -18,7 +18,7 @@ use crate::qemu::launch;
 use crate::qemu::process::Process;
 use crate::qemu::qmp::{Event, Monitor, QmpError};
 use crate::qemu::runs::Runs;
-use crate::states::clock;
+use crate::states::clock::{self, NextTimer};
 use crate::states::monitor::Listener;
 
 /// The saved parts of a machine: its devices, and the connections that hold its memory.
@@ -39,12 +39,11 @@ impl From<anyhow::Error> for Unmade {
     }
 }
 
-/// The maximum number of boots of a guest whose clock does not jump when it stops. On a machine on which it does not
-/// jump in this many boots in a row, it never does.
+/// The maximum number of boots of a guest. Each of them runs a timer too many with a probability of about a tenth.
 const ATTEMPTS: u32 = 8;
 
-/// Boots the guest until its clock jumps when it stops, at most `ATTEMPTS` times, so that every state of a guest is the
-/// same. The guest must not count anything.
+/// Boots the guest until it stops before the next timer runs, at most `ATTEMPTS` times, so that every state of a guest is
+/// the same. The guest must not count anything.
 ///
 /// # Errors
 /// See [`Unmade`].
@@ -52,9 +51,9 @@ pub fn boot(guest: &Guest, runs: &Runs) -> Result<Taken, Unmade> {
     let mut attempts = 1..=ATTEMPTS;
     loop {
         let ((mut devices, wires), time) = boot_once(guest, runs)?;
-        let jump = clock::set(&mut devices, time).context("cannot set the clock")?;
+        let timer = clock::set(&mut devices, time).context("cannot set the clock")?;
         let is_last = attempts.next() == Some(ATTEMPTS);
-        if jump > 0 || is_last {
+        if timer == NextTimer::Waits || is_last {
             return Ok((devices, wires));
         }
     }

@@ -26,6 +26,7 @@ use anyhow::Context;
 use rustix::fs::MemfdFlags;
 use serde_json::json;
 
+use crate::count::counting::Counting;
 use crate::count::tables::Part;
 use crate::host::cache;
 use crate::host::folder::PrivateFolder;
@@ -54,13 +55,14 @@ pub fn folder() -> anyhow::Result<PathBuf> {
 }
 
 /// Returns the state of a guest that counts nothing: the kept state or, if there is none, the state after a new boot,
-/// which is then kept. With `cold`, the guest always boots, and its state is not kept. If QEMU cannot save the state,
-/// prints a message and returns `None`.
+/// which is then kept. The boot is counted by `counting`, which must count nothing. With `cold`, the guest always boots,
+/// and its state is not kept. If QEMU cannot save the state, prints a message and returns `None`.
 ///
 /// # Errors
 /// A guest that does not reach the point at which it is saved: one line that says what is known about it.
 pub fn of(
     guest: &Guest,
+    counting: &dyn Fn() -> Counting,
     image: (&str, &str),
     qemu: &str,
     cold: bool,
@@ -85,7 +87,11 @@ pub fn of(
         None => format!("booting {name}"),
     };
     let stage = Stage::begin(&stage);
-    match make::boot(guest, runs) {
+    let guest = Guest {
+        counting: counting(),
+        ..guest.clone()
+    };
+    match make::boot(&guest, runs) {
         Ok(taken) => {
             stage.done();
             Ok(Some(keep(name, place.as_ref(), &taken)?))
