@@ -214,6 +214,12 @@ fn linux_6_12_counts_the_same_from_a_saved_state() {
     cold_equals_restored("debian:trixie", Path::new(USUAL), &[]);
 }
 
+/// The 6.12 of an older release, built with another compiler.
+#[test]
+fn linux_6_12_of_bookworm_counts_the_same_from_a_saved_state() {
+    cold_equals_restored("debian:bookworm-backports", Path::new(USUAL), &[]);
+}
+
 #[test]
 fn linux_7_3_counts_the_same_from_a_saved_state() {
     cold_equals_restored("debian:trixie-backports", Path::new(USUAL), &[]);
