@@ -28,7 +28,7 @@ pub const RULES: &[Rule] = &[
         binary: QEMU,
         beginnings: &["programs::glibc-static::", "programs::musl-static::", "programs::static-pie::", "programs::dynamic::"],
         of: 4,
-        runs: [1, 2],
+        runs: [1, 1],
         what: "C programs on one CPU, each linked in four ways",
     },
     Rule {
