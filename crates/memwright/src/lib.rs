@@ -152,9 +152,7 @@
 //!
 //! Deliberate differences: a protection change that permits writes makes entries writable even if the page is
 //! clean; permission changes that only add rights send no shootdown; a page that was not accessed since it
-//! was mapped is protected or unmapped without a TLB flush. Areas merge by their offsets alone, so some
-//! anonymous areas merge that Linux keeps apart because each got its own anon_vma before they became
-//! adjacent.
+//! was mapped is protected or unmapped without a TLB flush.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
