@@ -119,6 +119,7 @@ pub mod addr;
 pub mod entry;
 pub mod frame;
 pub mod gather;
+pub mod grow;
 pub mod handle;
 pub mod linked;
 pub mod machine;

@@ -18,7 +18,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-table/src",
         modules: &[
-            "handle", "addr", "sync", "machine", "frame", "entry", "gather", "table", "tags", "linked", "rising", "tests", "lib",
+            "handle", "addr", "sync", "machine", "frame", "entry", "gather", "table", "tags", "linked", "rising", "grow", "tests", "lib",
         ],
         upward: 31,
         circles: 0,

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use memwright_table::grow::lock_with_room;
 use memwright_table::sync::{Lock, Rank};
 use memwright_table::{NodeChoice, NodeSet, OutOfMemory, TryPush};
 
@@ -135,53 +136,40 @@ fn in_turn(
     }
 }
 
-/// All policies that areas refer to. Policies are never removed: programs use few.
-pub(crate) struct Policies {
-    /// Held while a policy is added, so that the list can grow while `known` is not locked.
-    adding: Lock<()>,
-    /// The policies in the order of their numbers. Allocating a frame looks a policy up, so this lock is a leaf.
-    known: Lock<Vec<PlacePolicy>>,
-}
+/// All policies that areas refer to, in the order of their numbers. Policies are never removed: programs use few. Allocating
+/// a frame looks a policy up, so the lock is a leaf.
+pub(crate) struct Policies(Lock<Vec<PlacePolicy>>);
 
 impl Policies {
     pub(crate) const fn new() -> Self {
-        Self {
-            adding: Lock::new(Rank::Lists, ()),
-            known: Lock::new(Rank::Leaf, Vec::new()),
-        }
+        Self(Lock::new(Rank::Leaf, Vec::new()))
     }
 
     /// Returns the number of `policy`, and adds it if it is new.
     pub(crate) fn number(&self, policy: PlacePolicy) -> Result<PolicyId, OutOfMemory> {
-        let _adding = self.adding.lock();
-        let (place, room) = {
-            let known = self.known.lock();
-            if let Some(place) = known.iter().position(|one| *one == policy) {
-                return Ok(PolicyId(place as u16 + 1));
-            }
-            (known.len(), known.capacity())
+        let number_in = |known: &[PlacePolicy]| {
+            let place = known.iter().position(|one| *one == policy)?;
+            Some(PolicyId(place as u16 + 1))
         };
-        if place == usize::from(u16::MAX) {
+        if let Some(id) = number_in(&self.0.lock()) {
+            return Ok(id);
+        }
+        let mut known = lock_with_room(&self.0, |known| known)?;
+        // Another thread may have added it meanwhile.
+        if let Some(id) = number_in(&known) {
+            return Ok(id);
+        }
+        if known.len() == usize::from(u16::MAX) {
             return Err(OutOfMemory);
         }
-        let mut larger = Vec::new();
-        if place == room {
-            larger.try_make_room((2 * room).max(4))?;
-        }
-        let mut known = self.known.lock();
-        if place == room {
-            larger.try_push_all(&known)?;
-            core::mem::swap(&mut *known, &mut larger);
-        }
         known.try_push(policy)?;
-        drop(known);
-        Ok(PolicyId(place as u16 + 1))
+        Ok(PolicyId(known.len() as u16))
     }
 
     /// Returns the policy with this number.
     pub(crate) fn get(&self, id: PolicyId) -> Option<PlacePolicy> {
         let place = usize::from(id.0).checked_sub(1)?;
-        self.known.lock().get(place).copied()
+        self.0.lock().get(place).copied()
     }
 }
 
