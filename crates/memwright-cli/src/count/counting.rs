@@ -18,7 +18,7 @@ pub enum Counting {
     Plugin(PathBuf),
     /// QEMU's log alone: the rows that need the plugin are not measured.
     Log,
-    /// Nothing; the plugin only keeps the clock in order where a CPU halts.
+    /// Nothing. The plugin only delays a CPU that halts, so that QEMU advances the clock in the same way in each boot.
     Halts(PathBuf),
     /// Nothing.
     Nothing,

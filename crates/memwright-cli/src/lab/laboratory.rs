@@ -320,16 +320,13 @@ impl<'a> Laboratory<'a> {
         if self.machine.cpus > 1 {
             return Ok(None);
         }
-        let guest = Guest {
-            counting: Counting::Nothing,
-            ..self.guest(image)
-        };
+        let guest = self.guest(image);
         // Without the plugin, the state can be one of several that differ by a few instructions.
-        let counting =
+        let uncounted =
             || plugin(&self.qemu, self.version).map_or(Counting::Nothing, Counting::Halts);
         let qemu = format!("{} {}", self.version, self.qemu_sha256());
         let image = (&*image.name, &*image.sha256);
-        states::of(&guest, &counting, image, &qemu, self.plan.cold, runs)
+        states::of(&guest, &uncounted, image, &qemu, self.plan.cold, runs)
     }
 
     /// Returns the set of guests that run at the same time and are ended by a signal or the time limit.
@@ -602,15 +599,15 @@ fn plugin(qemu: &OsString, version: Version) -> anyhow::Result<PathBuf> {
 /// Builds the plugin for this QEMU. If it cannot be built, or QEMU does not support plugins, prints that the rows that
 /// need it are not measured.
 fn plugin_or_say(qemu: &OsString, version: Version) -> Counting {
-    plugin(qemu, version).map_or_else(
-        |error| {
+    match plugin(qemu, version) {
+        Ok(plugin) => Counting::Plugin(plugin),
+        Err(error) => {
             say(&format!(
                 "only faults, interrupts and loads of CR3 are counted, and no marked regions: {error:#}"
             ));
             Counting::Log
-        },
-        Counting::Plugin,
-    )
+        }
+    }
 }
 
 /// The memory of a guest from which on Linux enables transparent huge pages: it needs 512 MiB beyond what the kernel

@@ -39,11 +39,11 @@ impl From<anyhow::Error> for Unmade {
     }
 }
 
-/// The maximum number of boots of a guest. Each of them runs a timer too many with a probability of about a tenth.
+/// The maximum number of boots of a guest. In about one boot of ten, QEMU runs a timer after the guest has stopped.
 const ATTEMPTS: u32 = 8;
 
-/// Boots the guest until it stops before the next timer runs, at most `ATTEMPTS` times, so that every state of a guest is
-/// the same. The guest must not count anything.
+/// Boots the guest until QEMU stops it without running the next timer, at most `ATTEMPTS` times, so that all states of a
+/// guest are equal. The plugin must not count events in this boot, because the saved machine has no counts.
 ///
 /// # Errors
 /// See [`Unmade`].

@@ -54,15 +54,15 @@ pub fn folder() -> anyhow::Result<PathBuf> {
     Ok(cache::folder()?.join("states"))
 }
 
-/// Returns the state of a guest that counts nothing: the kept state or, if there is none, the state after a new boot,
-/// which is then kept. The boot is counted by `counting`, which must count nothing. With `cold`, the guest always boots,
-/// and its state is not kept. If QEMU cannot save the state, prints a message and returns `None`.
+/// Returns the saved state of a guest: the kept state or, if there is none, the state after a new boot, which is then
+/// kept. `uncounted` is called before a boot, and returns how QEMU is started without counting events. With `cold`, the
+/// guest always boots, and its state is not kept. If QEMU cannot save the state, prints a message and returns `None`.
 ///
 /// # Errors
 /// A guest that does not reach the point at which it is saved: one line that says what is known about it.
 pub fn of(
     guest: &Guest,
-    counting: &dyn Fn() -> Counting,
+    uncounted: &dyn Fn() -> Counting,
     image: (&str, &str),
     qemu: &str,
     cold: bool,
@@ -88,7 +88,7 @@ pub fn of(
     };
     let stage = Stage::begin(&stage);
     let guest = Guest {
-        counting: counting(),
+        counting: uncounted(),
         ..guest.clone()
     };
     match make::boot(&guest, runs) {
