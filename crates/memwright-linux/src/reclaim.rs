@@ -14,7 +14,7 @@ use crate::{
 };
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};
-use memwright::{Effort, Memcg, swap::ObjectPlace};
+use memwright::{Effort, Memcg, ObjectPlace};
 use memwright_table::sync::pause_point;
 
 /// Nanoseconds between two checks of the number of free frames.

@@ -20,7 +20,7 @@ mod tracking;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use memwright::huge::SharedSetting;
+use memwright::SharedSetting;
 use memwright::object::{ObjectIdentity, Shmem};
 use memwright::uffd::Watch;
 use memwright::{SharedSizeMode, SizeMode};

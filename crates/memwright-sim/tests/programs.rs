@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use memwright::huge::SharedMode;
+use memwright::SharedMode;
 use memwright_sim::lockstep::Lockstep;
 use memwright_sim::script::{Scale, Script};
 use memwright_sim::{Adversary, HostSwap, MachineOptions, RightsMiss};

@@ -4,9 +4,12 @@ use memwright_table::{
     Bits, Entry, FrameKind, Machine, Page, PageRange, PageSize, Present, VirtAddr,
 };
 
-use crate::space::{AddressSpace, Area, Areas, Core};
-use crate::vma::{AreaFlags, Rights};
-use crate::writable::writable;
+use crate::mm::areas::Areas;
+use crate::mm::core::Core;
+use crate::mm::space::{AddressSpace, Area};
+use crate::types::rights::Rights;
+use crate::vma::area::AreaFlags;
+use crate::vma::writable::writable;
 
 /// The inconsistency that an audit found, with its address or counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

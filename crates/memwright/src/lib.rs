@@ -52,23 +52,29 @@
 //!
 //! # Source tree
 //!
+//! Each folder refers only to folders above it in this list, by `use` and by method call alike. Operations are methods of
+//! [`AddressSpace`] and [`Memory`]; each method stands in the folder of what it does, not in that of its type.
+//!
 //! ```text
-//! memory.rs    Memory, shared by all address spaces: frames, zero page, commit charges, policies, counters
-//! space/       AddressSpace, one file per operation
-//! vma/         the map of areas: split, merge, free ranges; pure, independent of page tables
-//! fault/       the page fault handler, one file per outcome
-//! writable.rs  the rule: may this entry be writable now?
-//! object/      what areas map other than anonymous memory: the trait, sparse pages, shared memory
-//! merge/       KSM: pages with equal contents share one frame
-//! huge/        transparent huge pages and large folios: eligibility, sizes, settings
-//!              (hugetlb: object/huge_file.rs, fault/hugetlb.rs, space/hugetlb.rs)
-//! commit.rs    committed memory         policy.rs  choices for experiments
-//! stats.rs     event counters           trace.rs   events as JSON
-//! track/       write tracking: soft-dirty and PAGEMAP_SCAN
-//! numa/        placement on NUMA nodes, migration, NUMA balancing
-//! swap/        swap devices, slots, swap cache, reclaim
-//! uffd/        userfaultfd
-//! audit.rs     consistency checks       error.rs   one small enum per operation
+//! types/     values that all layers share: errors, account rows, trace events, policies, settings of huge pages
+//! vma/       the map of areas: split, merge, free ranges; independent of page tables
+//!            writable.rs, the rule: may this entry be writable now?
+//! store/     what the pages of an object are stored in: a radix tree, slots, placement, limits
+//! swap/      swap devices, slots, the swap cache
+//! mm/        the state: Memory (of a machine), AddressSpace and its Core, the trait Object and its mappings, commit
+//!            charges, KSM's lists; operations that only read or count
+//! range/     operations on the entries of a range, or on all entries that map a page: reverse mapping, zapping, flags
+//! hugetlb/   areas and files of the hugetlb pool
+//! ksm/       pages with equal contents share one frame
+//! numa/      policies of areas, migration, NUMA balancing
+//! reclaim/   which pages leave memory, and how they are written to swap
+//! shmem/     shared memory and the files of a tmpfs; their swap-out and swap-in
+//! fault/     the page fault handler, one file per outcome
+//! huge/      collapsing small pages into huge pages, splitting folios
+//! uffd/      userfaultfd
+//! track/     write tracking: soft-dirty and PAGEMAP_SCAN
+//! ops/       the operations of an address space, one per file: map, unmap, protect, remap, fork, advise, lock, ...
+//! audit.rs   consistency checks
 //! ```
 //!
 //! # How a fault is handled
@@ -79,7 +85,7 @@
 //!            area: does it permit the access? ── no ──> refused
 //!            ├─ anonymous ─> cursor ─┬─ absent, store ─> fault/anon.rs     a zeroed frame, exclusive
 //!            │                       ├─ absent, load  ─> fault/anon.rs     the shared zero page
-//!            │                       ├─ swapped out ───> fault/swap.rs     read, reused or copied
+//!            │                       ├─ swapped out ───> fault/swapped_page.rs     read, reused or copied
 //!            │                       └─ present ───────> fault/present.rs
 //!            └─ an object ─> frame from the object ─> cursor ─> fault/file.rs   mapped, or copied
 //!          fault/present.rs:  access already permitted  ─> flush locally, retry  (spurious)
@@ -88,7 +94,7 @@
 //!                             otherwise ─> fault/copy.rs: copy, clear the entry, flush, set the new entry
 //! ```
 //!
-//! Every path that leaves a page mapped calls [`writable::writable`]; no state records that a page was writable before.
+//! Every path that leaves a page mapped calls [`writable`]; no state records that a page was writable before.
 //! Exclusivity, the bit that decides for private memory, is stored in the page-table entry. A new anonymous page is
 //! exclusive. Fork clears the bit in the entries of parent and child with both page tables locked. An entry becomes
 //! exclusive again only if it holds the sole reference of any kind to the frame.
@@ -124,31 +130,31 @@
 //!
 //! | Operation | Linux | Here | Test |
 //! |---|---|---|---|
-//! | `mmap` | mm/mmap.c, mm/vma.c | space/map.rs | limits |
-//! | `munmap` | mm/vma.c | space/unmap.rs | limits |
-//! | `mprotect` | mm/mprotect.c | space/protect.rs | protect |
-//! | writability of an entry | mm/mprotect.c | writable.rs | writable.rs |
-//! | `mremap` | mm/mremap.c | space/remap.rs | remap |
-//! | `madvise` | mm/madvise.c | space/advise.rs | advise |
-//! | splits through debugfs | mm/huge_memory.c, mm/migrate.c | space/split.rs | split |
-//! | `mincore` | mm/mincore.c | space/resident.rs | locks |
-//! | `mlock` family | mm/mlock.c | space/lock.rs | locks |
+//! | `mmap` | mm/mmap.c, mm/vma.c | ops/map.rs | limits |
+//! | `munmap` | mm/vma.c | ops/unmap.rs | limits |
+//! | `mprotect` | mm/mprotect.c | ops/protect.rs | protect |
+//! | writability of an entry | mm/mprotect.c | vma/writable.rs | vma/writable.rs |
+//! | `mremap` | mm/mremap.c | ops/remap.rs | remap |
+//! | `madvise` | mm/madvise.c | ops/advise.rs | advise |
+//! | splits through debugfs | mm/huge_memory.c, mm/migrate.c | huge/split.rs | split |
+//! | `mincore` | mm/mincore.c | ops/resident.rs | locks |
+//! | `mlock` family | mm/mlock.c | ops/lock.rs | locks |
 //! | soft-dirty | fs/proc/task_mmu.c | track/soft_dirty.rs | track |
-//! | `msync` | mm/msync.c | space/sync.rs | locks, objects |
-//! | `fork` | kernel/fork.c, mm/memory.c | space/fork.rs | fork |
+//! | `msync` | mm/msync.c | ops/sync.rs | locks, objects |
+//! | `fork` | kernel/fork.c, mm/memory.c | ops/fork.rs | fork |
 //! | areas | mm/vma.c, mm/vma.h | vma/ | vma/tests.rs |
 //! | unmapped areas | mm/vma.c | vma/room.rs | vma/tests.rs |
 //! | anonymous fault | mm/memory.c | fault/anon.rs | faults |
 //! | write-protect fault | mm/memory.c | fault/present.rs, fault/copy.rs | fork, objects |
-//! | swap-in, swap-out | mm/memory.c, mm/vmscan.c, mm/swapfile.c | fault/swap.rs, swap/ | swap |
+//! | swap-in, swap-out | mm/memory.c, mm/vmscan.c, mm/swapfile.c | fault/swap.rs, reclaim/, swap/ | swap |
 //! | placement, migration | mm/mempolicy.c, mm/migrate.c | numa/ | numa |
 //! | file fault, fault-around | mm/memory.c, mm/filemap.c | fault/file.rs | objects |
 //! | stack growth | mm/vma.c | fault/stack.rs | faults |
-//! | shared memory, tmpfs pages | mm/shmem.c | object/shmem.rs | objects |
-//! | swap of shared memory | mm/shmem.c, mm/rmap.c | swap/object.rs, swap/out_object.rs, swap/unmapped.rs, object/store.rs | swap_shared, swap_objects |
-//! | hugetlb | mm/hugetlb.c | object/huge_file.rs, fault/hugetlb.rs | hugetlb |
-//! | truncation | mm/memory.c, mm/truncate.c | object/mappings.rs, space/zap.rs | objects |
-//! | overcommit mode 0 | mm/util.c | commit.rs | limits |
+//! | shared memory, tmpfs pages | mm/shmem.c | shmem/mod.rs | objects |
+//! | swap of shared memory | mm/shmem.c, mm/rmap.c | shmem/swap.rs, reclaim/out_object.rs, shmem/unmapped.rs | swap_shared, swap_objects |
+//! | hugetlb | mm/hugetlb.c | hugetlb/, mm/huge_file.rs, fault/hugetlb.rs | hugetlb |
+//! | truncation | mm/memory.c, mm/truncate.c | range/mappings.rs, range/zap.rs | objects |
+//! | overcommit mode 0 | mm/util.c | mm/commit.rs | limits |
 //!
 //! Deliberate differences: a protection change that permits writes makes entries writable even if the page is
 //! clean; permission changes that only add rights send no shootdown; a page that was not accessed since it
@@ -162,49 +168,81 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod audit;
-pub mod commit;
-pub mod error;
-pub mod fault;
-pub mod huge;
-pub mod memory;
-pub mod merge;
-pub mod numa;
-pub mod object;
-pub mod policy;
-mod settled;
-pub mod space;
-pub mod stats;
+mod audit;
+mod fault;
+mod huge;
+mod hugetlb;
+mod ksm;
+mod mm;
+mod numa;
+mod ops;
+mod range;
+mod reclaim;
+mod shmem;
+mod store;
 pub mod swap;
-pub mod trace;
 pub mod track;
+mod types;
 pub mod uffd;
-pub mod vma;
-pub mod writable;
+mod vma;
 
 pub use audit::AuditError;
-pub use commit::{Commit, Overcommit, OvercommitMode};
-pub use error::{
+pub use huge::collapse::Scanned;
+pub use huge::split::{FolioSplit, FolioSplits};
+pub use mm::areas::{Backing, Limits, LockFuture, Totals};
+pub use mm::commit::{Commit, Overcommit, OvercommitMode};
+pub use mm::memory::Memory;
+pub use mm::merging::Merging;
+pub use mm::space::{AddressSpace, Area};
+pub use numa::bind::{BindError, Moving};
+pub use numa::migrate::{Moved, Unmoved};
+pub use ops::advise::Advised;
+pub use ops::map::{MapKind, MapRequest, Placement};
+pub use ops::populate::{Mapped, ToPopulate};
+pub use ops::remap::RemapRequest;
+pub use ops::survey::{Forget, Sight};
+pub use ops::sync::SyncFlags;
+pub use reclaim::effort::Effort;
+pub use shmem::swap::ObjectPlace;
+pub use swap::device::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
+pub use swap::{DeviceUse, Swap};
+pub use types::access::{Access, FaultKind};
+pub use types::advice::Advice;
+pub use types::error::{
     AdviseError, Awaited, FaultError, ForkError, Limit, LockError, MapError, ObjectError,
     PopulateError, ProtectError, RemapError, SealError, SyncError, UnmapError,
 };
-pub use fault::{Access, FaultKind, FaultSink, FaultedIn};
-pub use huge::{
-    FolioOrders, HugeMode, HugeRefusal, HugeSettings, LARGEST_ORDER, SMALLEST_ORDER, SharedMode,
-    SharedSetting, SharedSizeMode, SizeCounts, SizeMode, SizeSettings,
-};
-pub use memory::Memory;
-pub use merge::{MergeCounts, MergeSettings, MergedPages, Merging};
-pub use numa::{BindError, Moved, Moving, PlaceMode, PlacePolicy, PolicyId, Unmoved};
-pub use policy::{Policy, PolicyError, SwapInReuse, Track, WriteUpgrade};
-pub use space::{
-    AddressSpace, Area, Backing, Layout, Limits, LockFuture, MapKind, MapRequest, Placement, Totals,
-};
-pub use space::{Advice, Advised, Mapped, RemapRequest, Scanned, SyncFlags, ToPopulate};
-pub use stats::{Account, Definition, ROWS, Row, Source, Value};
-pub use swap::{
-    DeviceError, DeviceUse, Direction, Effort, MAX_MEMCGS, Memcg, Submission, Swap, SwapDevice,
-    Ticket, Transfer,
-};
-pub use trace::{Event, TraceSink};
-pub use vma::{AreaFlags, Rights};
+pub use types::faulted_in::{FaultSink, FaultedIn};
+pub use types::folio_orders::{FolioOrders, LARGEST_ORDER, SMALLEST_ORDER, folio_around};
+pub use types::huge::{HugeMode, HugeRefusal, SharedMode, SharedSetting, SharedSizeMode, SizeMode};
+pub use types::huge_settings::{HugeSettings, ScanSettings};
+pub use types::layout::Layout;
+pub use types::mdwe::ExecGain;
+pub use types::memcg::{MAX_MEMCGS, Memcg};
+pub use types::merge::{MergeCounts, MergeSettings, MergedPages};
+pub use types::numa_policy::{PlaceMode, PlacePolicy, PolicyId};
+pub use types::policy::{Policy, PolicyError, SwapInReuse, Track, WriteUpgrade};
+pub use types::rights::Rights;
+pub use types::size_settings::{SizeCounts, SizeSettings};
+pub use types::stats::{Account, Definition, ROWS, Row, Source, Value};
+pub use types::trace::{Event, TraceSink};
+pub use vma::area::{AreaFlags, Backed};
+pub use vma::writable::{Verdict, View, writable};
+
+/// Objects that areas map, and the parts that they are made of.
+pub mod object {
+    pub use crate::mm::huge_file::{HUGE_BYTES, HugeFile, HugeView, PrivateHuge};
+    pub use crate::mm::mappings::{CleanOutcome, Mappings};
+    pub use crate::mm::object::{CollapseError, CollapseLimits, Object, ObjectIdentity, Put};
+    pub use crate::shmem::Shmem;
+    pub use crate::store::cluster::Cluster;
+    pub use crate::store::leaving::{Leaving, Left};
+    pub use crate::store::pages::{Pages, Stored};
+    pub use crate::store::room::Room;
+    pub use crate::types::error::ObjectError;
+}
+
+/// Errors, one small enum per operation.
+pub mod error {
+    pub use crate::types::error::{FillError, MoveError, WatchError};
+}

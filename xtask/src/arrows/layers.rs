@@ -26,10 +26,10 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright/src",
         modules: &[
-            "error", "settled", "commit", "vma", "trace", "stats", "policy", "memory", "huge", "object", "writable", "space", "track", "swap", "numa", "audit", "fault", "uffd", "merge", "lib",
+            "types", "vma", "store", "swap", "mm", "range", "hugetlb", "ksm", "numa", "reclaim", "shmem", "fault", "huge", "uffd", "track", "ops", "audit", "lib",
         ],
-        upward: 468,
-        circles: 11,
+        upward: 0,
+        circles: 0,
     },
     Crate {
         source: "crates/memwright-linux/src",

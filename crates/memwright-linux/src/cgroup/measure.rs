@@ -5,7 +5,7 @@ use super::Cgroup;
 use crate::{Space, kernel::Kernel};
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
-use memwright::space::Sight;
+use memwright::Sight;
 use memwright_table::{Bits, Entry, FrameKind, Page, PageRange, PageSize, Present, TryPush};
 
 /// The pages charged to a group.

@@ -3,7 +3,7 @@
 use super::{BREAKPOINT, Place, Probe, Probes};
 use crate::{M, Space, kernel::Kernel, process::Process};
 use alloc::sync::Arc;
-use memwright::{AreaFlags, Rights, space::Area};
+use memwright::{Area, AreaFlags, Rights};
 use memwright_table::{OutOfMemory, VirtAddr};
 
 impl Probes {

@@ -2,7 +2,7 @@
 
 use super::Disk;
 use crate::{context::Context, errno::Errno, hand::Hand};
-use memwright::{FaultError, OvercommitMode, swap::ObjectPlace};
+use memwright::{FaultError, ObjectPlace, OvercommitMode};
 
 /// Pages swapped in between two checks for signals.
 const AT_ONCE: u64 = 256;

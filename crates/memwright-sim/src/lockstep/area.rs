@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use memwright::huge::SharedSetting;
+use memwright::SharedSetting;
 use memwright::object::{ObjectIdentity, Shmem};
 use memwright::{AreaFlags, MapError, MapKind, MapRequest, Placement, UnmapError};
 use memwright_table::CpuId;

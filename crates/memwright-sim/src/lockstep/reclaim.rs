@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use memwright::swap::{Effort, ObjectPlace};
+use memwright::{Effort, ObjectPlace};
 use memwright_table::{CpuId, Page};
 
 use super::{Difference, Lockstep};

@@ -1,8 +1,8 @@
 //! The steps that enable and disable a swap device.
 
 use memwright::FaultError;
+use memwright::ObjectPlace;
 use memwright::object::ObjectError;
-use memwright::swap::ObjectPlace;
 use memwright_table::{CpuId, Page};
 
 use super::kinds::disagree;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use memwright::space::{FolioSplit, Sight};
 use memwright::track::{Categories, Scan};
 use memwright::uffd::{self, Watch, WatchError, WatchModes};
 use memwright::{AdviseError, AreaFlags};
+use memwright::{FolioSplit, Sight};
 use memwright_table::{Bits, CpuId, Entry, FrameKind, Page, PageRange, VirtAddr};
 
 use super::kinds::{Kind, agree, disagree};

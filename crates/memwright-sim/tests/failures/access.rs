@@ -1,7 +1,7 @@
 //! Failed allocations while the kernel accesses a program's memory: copies, pins, locks, protection keys, and accesses
 //! by other programs.
 
-use memwright::space::LockFuture;
+use memwright::LockFuture;
 use memwright::{Advice, MapRequest, Placement, Rights, SyncFlags};
 use memwright_sim::SimulatedMachine;
 use memwright_table::{FrameRef, PAGE_SIZE};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use memwright::swap::{Effort, ObjectPlace};
 use memwright::{Advice, FaultError, MapRequest, ObjectError, Placement};
+use memwright::{Effort, ObjectPlace};
 use memwright_sim::HostSwap;
 
 use crate::support::{FIRST, READ, READ_WRITE, at, bytes};

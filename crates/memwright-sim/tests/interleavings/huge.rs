@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use memwright::FolioSplit;
 use memwright::error::FillError;
 use memwright::object::{HUGE_BYTES, HugeFile, ObjectIdentity, PrivateHuge, Shmem};
-use memwright::space::FolioSplit;
 use memwright::track::{Categories, Scan};
 use memwright::uffd::{Watch, WatchEvents, WatchModes, Watcher};
 use memwright::{Advice, HugeMode, MapRequest};

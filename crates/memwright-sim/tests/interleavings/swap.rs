@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use memwright::Advice;
-use memwright::swap::{Effort, Memcg, ObjectPlace};
 use memwright::uffd::WatchModes;
+use memwright::{Effort, Memcg, ObjectPlace};
 use memwright_sim::HostSwap;
 use memwright_sim::process::{Process, Signal, Space};
 use memwright_table::{CpuId, FrameKind, Page};

@@ -2,17 +2,12 @@
 
 use memwright_table::{Bits, Cursor, Entry, FrameKind, Machine, PageRange, PageSize};
 
-use super::{Fault, FaultKind};
-use crate::error::FaultError;
-use crate::space::access_bits;
-use crate::stats::Row;
-use crate::writable::writable;
-
-/// The bits of a new anonymous page that is mapped for a store.
-pub(crate) const NEW: Bits = Bits::ACCESSED
-    .union(Bits::DIRTY)
-    .union(Bits::SOFT_DIRTY)
-    .union(Bits::EXCLUSIVE);
+use crate::fault::attempt::Fault;
+use crate::mm::core::access_bits;
+use crate::types::access::FaultKind;
+use crate::types::error::FaultError;
+use crate::types::stats::Row;
+use crate::vma::writable::{NEW, writable};
 
 impl<M: Machine> Fault<'_, M> {
     /// Resolves the fault in private anonymous memory.

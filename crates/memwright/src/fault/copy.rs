@@ -2,12 +2,12 @@
 
 use memwright_table::{Bits, Cursor, Entry, Frame, FrameKind, Machine, OutOfFrames, Present};
 
-use super::anon::NEW;
-use super::{Fault, FaultKind};
-use crate::error::FaultError;
-use crate::space::access_bits;
-use crate::stats::Row;
-use crate::writable::writable;
+use crate::fault::attempt::Fault;
+use crate::mm::core::access_bits;
+use crate::types::access::FaultKind;
+use crate::types::error::FaultError;
+use crate::types::stats::Row;
+use crate::vma::writable::{NEW, writable};
 
 impl<M: Machine> Fault<'_, M> {
     /// Replaces the page under the cursor by a private copy: empties the entry, flushes, sets the new entry

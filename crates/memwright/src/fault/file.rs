@@ -2,24 +2,19 @@
 //! `do_shared_fault`).
 
 use memwright_table::{
-    Bits, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, Page, PageRange, PageSize, Present,
+    Bits, Entry, FrameKind, FrameRef, Machine, Page, PageRange, PageSize, Present,
 };
 
-use super::{Fault, FaultKind};
-use crate::error::FaultError;
-use crate::huge::{self, HUGE_PAGES, HugeAsker};
-use crate::object::{Object, ObjectError};
-use crate::space::access_bits;
-use crate::stats::Row;
-use crate::uffd::WatchedFault;
-use crate::vma::AreaFlags;
-use crate::writable::{upgrade, writable};
-
-/// The maximum number of pages that fault-around maps.
-pub(super) const AROUND: usize = 16;
-
-/// Pages that a lowest-level page table maps.
-pub(super) const TABLE_PAGES: u64 = 512;
+use crate::fault::attempt::Fault;
+use crate::fault::object_entry::{AROUND, Around, TABLE_PAGES};
+use crate::mm::object::Object;
+use crate::types::access::FaultKind;
+use crate::types::error::{FaultError, ObjectError};
+use crate::types::huge::HUGE_PAGES;
+use crate::types::stats::Row;
+use crate::types::uffd::WatchedFault;
+use crate::vma::area::AreaFlags;
+use crate::vma::huge::HugeAsker;
 
 impl<M: Machine> Fault<'_, M> {
     /// Resolves the fault in an area that maps an object.
@@ -198,7 +193,7 @@ impl<M: Machine> Fault<'_, M> {
     /// equally in the area and the object. No fault on a single page of it has to be reported to a userfaultfd. The
     /// access is not a store to private memory, which needs a copy.
     fn fits_huge(self) -> bool {
-        let range = huge::around(self.page);
+        let range = crate::types::huge::around(self.page);
         let area = self.area;
         area.start() <= range.start
             && range.end <= area.end()
@@ -220,10 +215,10 @@ impl<M: Machine> Fault<'_, M> {
         let mode = core.memory.huge_mode();
         // A process or area that disables huge pages gets none. The mode does not apply: it is for anonymous memory
         // only.
-        if !huge::may_be_huge(flags, mode, core.huge_refusal(), HugeAsker::Program) {
+        if !crate::vma::huge::may_be_huge(flags, mode, core.huge_refusal(), HugeAsker::Program) {
             return Ok(None);
         }
-        let range = huge::around(self.page);
+        let range = crate::types::huge::around(self.page);
         let first = self.area.offset_of(range.start);
         let asked = flags.contains(AreaFlags::HUGE);
         let Some(head) = object.folio(&core.memory, first, asked) else {
@@ -279,27 +274,6 @@ impl<M: Machine> Fault<'_, M> {
             .count_on(self.cpu, Row::FaultAround, mapped);
     }
 
-    /// Maps the pages of `around` whose entries are empty, with the bits `state`, and releases the frames of the
-    /// others. Returns the number of pages mapped. Maps nothing if the object's mappings changed since `generation` was
-    /// read.
-    pub(super) fn map_present(
-        self,
-        object: &dyn Object<M>,
-        generation: u64,
-        mut around: Around,
-        state: Bits,
-    ) -> u64 {
-        let mut cursor = self.core.table.cursor(around.range);
-        let mut mapped = 0;
-        if object.mappings().generation() == generation {
-            mapped = around.fill(self, &mut cursor, state);
-        }
-        drop(cursor);
-        around.release(self);
-        self.core.note_filled(self.cpu, mapped);
-        mapped
-    }
-
     /// Handles a store to a private page that is not mapped: maps a copy of the object's page.
     fn map_copy(
         self,
@@ -324,23 +298,6 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Some(FaultKind::Copy))
     }
 
-    /// Returns the bits of an entry that maps a frame of the object. The entry is writable at once if the rule allows
-    /// it.
-    pub(super) fn object_bits(self, state: Bits) -> Bits {
-        let bits = access_bits(self.area.rights()) | state;
-        let view = self.area.view();
-        let verdict = if self.access.write {
-            writable(view, bits)
-        } else {
-            upgrade(view, bits, self.core.memory.policy().write_upgrade())
-        };
-        if verdict.is_writable() {
-            bits | Bits::WRITE
-        } else {
-            bits
-        }
-    }
-
     /// Finds the pages around the fault that the object has in memory.
     fn look_around(self, object: &dyn Object<M>) -> Around {
         let pages = self.core.memory.policy().fault_around().min(AROUND as u64);
@@ -351,18 +308,6 @@ impl<M: Machine> Fault<'_, M> {
             return Around::none(self.page);
         }
         self.look_at(object, window(self.page, self.area.range(), pages))
-    }
-
-    /// Finds the pages of `range`, at most [`AROUND`], that the object has in memory.
-    pub(super) fn look_at(self, object: &dyn Object<M>, range: PageRange) -> Around {
-        let mut around = Around {
-            range,
-            frames: [None; AROUND],
-        };
-        let count = range.len() as usize;
-        let first = self.area.offset_of(range.start);
-        object.cached_run(&self.core.memory, first, &mut around.frames[..count]);
-        around
     }
 }
 
@@ -375,61 +320,6 @@ fn window(page: Page, area: PageRange, pages: u64) -> PageRange {
     let table = (page.number() | (TABLE_PAGES - 1)) + 1;
     let end = (start + pages).min(table).min(area.end.number());
     PageRange::new(Page::new(start), Page::new(end))
-}
-
-/// Frames around a fault, with a reference to each.
-pub(super) struct Around {
-    range: PageRange,
-    frames: [Option<Frame>; AROUND],
-}
-
-impl Around {
-    fn none(page: Page) -> Self {
-        Self {
-            range: PageRange::single(page),
-            frames: [None; AROUND],
-        }
-    }
-
-    /// Maps the frames whose entries are empty, with the bits `state`. Returns the number of frames mapped. The program
-    /// has not accessed the pages yet, so they are mapped old, as Linux does where the CPU sets the accessed bit
-    /// cheaply.
-    fn fill<M: Machine>(
-        &mut self,
-        fault: Fault<'_, M>,
-        cursor: &mut Cursor<'_, M>,
-        state: Bits,
-    ) -> u64 {
-        let bits = fault.object_bits(state);
-        let mut filled = 0;
-        for (page, slot) in self.range.iter().zip(&mut self.frames) {
-            let Some(frame) = *slot else {
-                continue;
-            };
-            if page == fault.page {
-                continue;
-            }
-            cursor.seek(page);
-            if cursor.peek() != Entry::Empty {
-                continue;
-            }
-            let frames = fault.core.memory.frames();
-            let shown = frames.for_entry(frames.adopt(frame));
-            *slot = None;
-            if cursor.fill(Entry::page(frame, bits)).is_ok() {
-                let _ = shown.into_raw();
-                filled += 1;
-            }
-        }
-        filled
-    }
-
-    /// Drops the references of the frames that were not mapped.
-    fn release<M: Machine>(&mut self, fault: Fault<'_, M>) {
-        for frame in self.frames.iter_mut().filter_map(Option::take) {
-            drop(fault.core.memory.frames().adopt(frame));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 
 use memwright_table::{Bits, Entry, FolioPages, Machine, PageRange};
 
-use super::anon::NEW;
-use super::{Fault, FaultKind};
-use crate::huge::{FolioUse, folio_around};
-use crate::space::access_bits;
-use crate::writable::writable;
+use crate::fault::attempt::Fault;
+use crate::mm::core::access_bits;
+use crate::types::access::FaultKind;
+use crate::types::folio_orders::folio_around;
+use crate::types::folio_use::FolioUse;
+use crate::vma::writable::{NEW, writable};
 
 impl<M: Machine> Fault<'_, M> {
     /// Handles a store to untouched memory for which a setting enables large folios: allocates the largest folio around

@@ -4,10 +4,13 @@
 
 use memwright_table::{Bits, Entry, Frame, Machine, PageRange, PageSize, Present, VirtAddr};
 
-use super::{Access, Fault, FaultKind};
-use crate::error::FaultError;
-use crate::space::{Area, Core};
-use crate::vma::{AreaFlags, Rights};
+use crate::fault::attempt::Fault;
+use crate::mm::core::Core;
+use crate::mm::space::Area;
+use crate::types::access::{Access, FaultKind};
+use crate::types::error::FaultError;
+use crate::types::rights::Rights;
+use crate::vma::area::AreaFlags;
 
 /// The bits that a forced store sets: those that the hardware sets for a store, and soft-dirty.
 const STORED: Bits = Bits::ACCESSED.union(Bits::DIRTY).union(Bits::SOFT_DIRTY);

@@ -2,12 +2,13 @@
 
 use memwright_table::{Bits, Cursor, FrameKind, Machine, NodeChoice, NodeSet, PageSize, Present};
 
-use super::{Fault, FaultKind};
-use crate::error::FaultError;
-use crate::numa::Told;
-use crate::space::access_bits;
-use crate::stats::Row;
-use crate::writable::upgrade;
+use crate::fault::attempt::Fault;
+use crate::mm::core::access_bits;
+use crate::types::access::FaultKind;
+use crate::types::error::FaultError;
+use crate::types::numa_pace::Told;
+use crate::types::stats::Row;
+use crate::vma::writable::upgrade;
 
 impl<M: Machine> Fault<'_, M> {
     /// Resolves the fault on the NUMA hint entry under the cursor, which maps `page`.

@@ -2,25 +2,26 @@
 //! `do_huge_pmd_wp_page`).
 
 use core::sync::atomic::Ordering;
-
 use memwright_table::{
     Bits, Cursor, Entry, FOLIO_ORDER, Frame, FrameKind, FrameRef, Machine, PageSize, Present,
 };
 
-use super::anon::NEW;
-use super::{Fault, FaultKind};
-use crate::error::FaultError;
-use crate::huge::{self, FolioUse, HUGE_PAGES, HugeAsker};
-use crate::space::access_bits;
-use crate::stats::Row;
-use crate::writable::writable;
+use crate::fault::attempt::Fault;
+use crate::mm::core::access_bits;
+use crate::types::access::FaultKind;
+use crate::types::error::FaultError;
+use crate::types::folio_use::FolioUse;
+use crate::types::huge::HUGE_PAGES;
+use crate::types::stats::Row;
+use crate::vma::huge::HugeAsker;
+use crate::vma::writable::{NEW, writable};
 
 impl<M: Machine> Fault<'_, M> {
     /// Handles the first access to a 2 MiB range that has no lowest-level page table. Returns `None` if a 4 KiB page is
     /// to be mapped.
     #[cold]
     pub(super) fn first_touch_huge(self) -> Option<FaultKind> {
-        let range = huge::around(self.page);
+        let range = crate::types::huge::around(self.page);
         if !self
             .core
             .area_may_be_huge(self.area, range, HugeAsker::Setting)
@@ -80,7 +81,10 @@ impl<M: Machine> Fault<'_, M> {
     /// Maps a folio if the entry is empty. Returns `None` if it is not, or if there is no memory for a page
     /// table: the fault then continues with 4 KiB pages.
     fn fill_huge(&self, frame: Frame, bits: Bits) -> Option<()> {
-        let mut cursor = self.core.table.cursor(huge::around(self.page));
+        let mut cursor = self
+            .core
+            .table
+            .cursor(crate::types::huge::around(self.page));
         match cursor.peek() {
             Entry::Empty if cursor.size() != PageSize::Size4K => {}
             Entry::Empty
@@ -135,7 +139,7 @@ impl<M: Machine> Fault<'_, M> {
             let access = access_bits(self.area.rights());
             self.grant(
                 &mut cursor,
-                access | Bits::EXCLUSIVE | super::present::WRITTEN,
+                access | Bits::EXCLUSIVE | crate::fault::present::WRITTEN,
             );
             return Ok(FaultKind::WriteOnly);
         }
@@ -150,7 +154,7 @@ impl<M: Machine> Fault<'_, M> {
                 let access = access_bits(self.area.rights());
                 self.grant(
                     &mut cursor,
-                    access | Bits::EXCLUSIVE | super::present::WRITTEN,
+                    access | Bits::EXCLUSIVE | crate::fault::present::WRITTEN,
                 );
                 Ok(FaultKind::WriteOnly)
             }

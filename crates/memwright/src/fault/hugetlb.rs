@@ -3,22 +3,24 @@
 //! A fault holds the lock of the file throughout, so that two faults on the same page take only one page from the pool.
 
 use memwright_table::{
-    Bits, Cursor, Entry, Frame, FrameRef, Machine, NoHugePage, PageSize, Present,
+    Bits, CpuId, Cursor, Entry, Frame, FrameRef, Machine, NoHugePage, PageSize, Present, VirtAddr,
 };
 
-use super::{Fault, FaultKind};
-use crate::error::FaultError;
-use crate::huge::{self, HUGE_PAGES};
-use crate::object::{HugeState, HugeView};
-use crate::space::access_bits;
-use crate::uffd::WatchedFault;
-use crate::vma::AreaFlags;
+use crate::fault::attempt::Fault;
+use crate::mm::core::{Core, access_bits};
+use crate::mm::huge_file::{HugeState, HugeView};
+use crate::types::access::{Access, FaultKind};
+use crate::types::error::FaultError;
+use crate::types::huge::HUGE_PAGES;
+use crate::types::stats::Row;
+use crate::types::uffd::WatchedFault;
+use crate::vma::area::AreaFlags;
 
 impl<M: Machine> Fault<'_, M> {
     /// Resolves the fault in a hugetlb area.
     #[cold]
     pub(super) fn resolve_hugetlb(self) -> Result<FaultKind, FaultError> {
-        let range = huge::around(self.page);
+        let range = crate::types::huge::around(self.page);
         let fault = Self {
             page: range.start,
             ..self
@@ -55,7 +57,12 @@ impl<M: Machine> Fault<'_, M> {
         let index = self.huge_index();
         let there = state.page(index)?;
         self.check_watched_hugetlb(there)?;
-        self.check_fill(self.core.table.cursor(huge::around(self.page)).peek())?;
+        self.check_fill(
+            self.core
+                .table
+                .cursor(crate::types::huge::around(self.page))
+                .peek(),
+        )?;
         let frames = self.core.memory.frames();
         if self.area.is_shared() {
             let page = match there {
@@ -156,7 +163,10 @@ impl<M: Machine> Fault<'_, M> {
         page: FrameRef<'_, M>,
         bits: impl FnOnce(Bits) -> Bits,
     ) -> Result<(), FaultError> {
-        let mut cursor = self.core.table.cursor(huge::around(self.page));
+        let mut cursor = self
+            .core
+            .table
+            .cursor(crate::types::huge::around(self.page));
         let inherited = self.check_fill(cursor.peek())?;
         let entry = Entry::Present(Present {
             frame: page.frame(),
@@ -187,7 +197,7 @@ impl<M: Machine> Fault<'_, M> {
             let access = access_bits(self.area.rights());
             self.grant(
                 &mut cursor,
-                access | Bits::EXCLUSIVE | super::present::WRITTEN,
+                access | Bits::EXCLUSIVE | crate::fault::present::WRITTEN,
             );
             return Ok(FaultKind::WriteOnly);
         }
@@ -198,7 +208,10 @@ impl<M: Machine> Fault<'_, M> {
         // Uses the reservation for this page if it is left: the first private page at this index consumed it.
         let copy = self.take_own_hugetlb(&view)?;
         memory.copy_huge(source.frame(), copy.frame());
-        let mut cursor = self.core.table.cursor(huge::around(self.page));
+        let mut cursor = self
+            .core
+            .table
+            .cursor(crate::types::huge::around(self.page));
         match cursor.peek() {
             Entry::Present(now) if now.frame == page.frame => {
                 self.note_private();
@@ -226,5 +239,32 @@ impl<M: Machine> Fault<'_, M> {
                 Ok(FaultKind::Spurious)
             }
         }
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Handles a fault for which the hugetlb pool has no page. If the faulting process owns the reservation of the page
+    /// and shares the page with its children, unmaps the page from the children (`unmap_ref_private`) and retries, so
+    /// that the page becomes exclusive to the owner.
+    #[cold]
+    pub(crate) fn fault_in_exhausted_pool(
+        &self,
+        cpu: CpuId,
+        address: VirtAddr,
+        access: Access,
+    ) -> Result<FaultKind, FaultError> {
+        self.memory.count_on(cpu, Row::HugetlbExhausted, 1);
+        let taken = self.take_back_shared(address);
+        let outcome = if taken > 0 {
+            self.memory.count_on(cpu, Row::HugetlbTakenBack, taken);
+            self.fault(cpu, address, access)
+        } else {
+            Err(FaultError::NoHugePage)
+        };
+        match outcome {
+            Ok(kind) => self.memory.count_on(cpu, kind.row(), 1),
+            Err(_) => self.memory.count_on(cpu, Row::FaultFailed, 1),
+        }
+        outcome
     }
 }

@@ -3,12 +3,13 @@
 
 use memwright_table::{Bits, Cursor, Entry, Invalidation, Machine, PageSize, Present};
 
-use super::{Fault, FaultKind};
-use crate::error::FaultError;
-use crate::space::access_bits;
-use crate::uffd::WatchedFault;
-use crate::vma::AreaFlags;
-use crate::writable::{Verdict, writable};
+use crate::fault::attempt::Fault;
+use crate::mm::core::access_bits;
+use crate::types::access::FaultKind;
+use crate::types::error::FaultError;
+use crate::types::uffd::WatchedFault;
+use crate::vma::area::AreaFlags;
+use crate::vma::writable::{Verdict, writable};
 
 /// The bits that a store sets.
 pub(super) const WRITTEN: Bits = Bits::WRITE

@@ -3,11 +3,13 @@
 
 use memwright_table::{Bits, FOLIO_ORDER, Frame, Machine, Page, PageRange};
 
-use super::Fault;
-use super::file::{AROUND, TABLE_PAGES};
-use crate::huge::{self, FolioOrders, HugeAsker, HugeMode};
-use crate::object::Object;
-use crate::vma::AreaFlags;
+use crate::fault::attempt::Fault;
+use crate::fault::object_entry::{AROUND, TABLE_PAGES};
+use crate::mm::object::Object;
+use crate::types::folio_orders::FolioOrders;
+use crate::types::huge::HugeMode;
+use crate::vma::area::AreaFlags;
+use crate::vma::huge::HugeAsker;
 
 impl<M: Machine> Fault<'_, M> {
     /// Fills the hole in the object at the fault with a folio that is inside the area. Returns false if there is no
@@ -19,7 +21,7 @@ impl<M: Machine> Fault<'_, M> {
         let flags = self.area.flags();
         // The mode applies to anonymous memory only: the object checks its own setting.
         let refusal = core.huge_refusal();
-        if !huge::may_be_huge(flags, HugeMode::Always, refusal, HugeAsker::Setting) {
+        if !crate::vma::huge::may_be_huge(flags, HugeMode::Always, refusal, HugeAsker::Setting) {
             return false;
         }
         let index = self.area.offset_of(self.page);

@@ -2,10 +2,11 @@
 
 use memwright_table::{Machine, PAGE_SIZE, Page};
 
-use crate::error::FaultError;
-use crate::space::Core;
-use crate::stats::Row;
-use crate::vma::{AreaFlags, STACK_GUARD_PAGES};
+use crate::mm::core::Core;
+use crate::types::error::FaultError;
+use crate::types::stats::Row;
+use crate::vma::area::AreaFlags;
+use crate::vma::room::STACK_GUARD_PAGES;
 
 impl<M: Machine> Core<M> {
     /// Expands the area above `page` down to `page`, if that area is a stack and the limits permit it.

@@ -6,11 +6,16 @@ use memwright_table::{
     PageSize, Present, Swapped,
 };
 
-use super::{Fault, FaultKind};
-use crate::error::FaultError;
-use crate::object::{Object, ObjectError};
-use crate::stats::Row;
-use crate::swap::{ComingFrames, Direction, MOST, Place, Transfers, Window};
+use crate::fault::attempt::Fault;
+use crate::mm::object::Object;
+use crate::mm::swap_folio::ComingFrames;
+use crate::swap::device::Direction;
+use crate::swap::slot::Place;
+use crate::swap::transfers::Transfers;
+use crate::types::access::FaultKind;
+use crate::types::error::{FaultError, ObjectError};
+use crate::types::stats::Row;
+use crate::types::swap_window::{MOST, Window};
 
 /// Pages that a lowest-level page table maps.
 const TABLE_PAGES: u64 = 512;

@@ -1,13 +1,15 @@
 //! Swap-in without an access: for swapoff (Linux 7.2 `mm/swapfile.c`, `unuse_mm`), or for a collapse.
 
 use core::sync::atomic::Ordering;
-
 use memwright_table::{Bits, Cursor, Entry, Machine, Page, PageRange, PageSize, Present, Swapped};
 
-use super::{Access, Fault, FaultKind};
-use crate::error::FaultError;
-use crate::space::{AddressSpace, Area, Areas, Core};
-use crate::swap::Place;
+use crate::fault::attempt::Fault;
+use crate::mm::areas::Areas;
+use crate::mm::core::Core;
+use crate::mm::space::{AddressSpace, Area};
+use crate::swap::slot::Place;
+use crate::types::access::{Access, FaultKind};
+use crate::types::error::FaultError;
 
 impl<M: Machine> AddressSpace<M> {
     /// Swaps in at most `most` pages that are on swap device `device`, from `from` on. Returns the page to continue

@@ -3,12 +3,13 @@
 use memwright_table::sync::PausePoints;
 use memwright_table::{Entry, Machine, NodeChoice, OutOfMemory, Page, PageRange, VirtAddr};
 
-use super::policy::{PlacePolicy, PolicyId};
-use crate::error::Limit;
-use crate::fault::Fault;
-use crate::space::{AREAS, AddressSpace, Area, Areas, Core, CutError, PAGES, check, cuts_hugetlb};
-use crate::stats::Row;
-use crate::vma::AreaFlags;
+use crate::mm::areas::{Areas, cuts_hugetlb};
+use crate::mm::core::Core;
+use crate::mm::space::{AREAS, AddressSpace, Area, PAGES};
+use crate::types::error::{CutError, Limit};
+use crate::types::numa_policy::{PlacePolicy, PolicyId};
+use crate::types::stats::Row;
+use crate::vma::area::AreaFlags;
 
 /// Which misplaced pages are migrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +72,7 @@ impl<M: Machine> AddressSpace<M> {
         strict: bool,
     ) -> Result<(), BindError> {
         let core = &*self.core;
-        let range = check::pages(address, length).map_err(|_| BindError::Misaligned)?;
+        let range = crate::mm::check::pages(address, length).map_err(|_| BindError::Misaligned)?;
         if range.is_empty() {
             return Ok(());
         }
@@ -98,7 +99,7 @@ impl<M: Machine> AddressSpace<M> {
         may: impl Fn(PlacePolicy) -> bool,
     ) -> Result<(), BindError> {
         let core = &*self.core;
-        let range = check::pages(address, length).map_err(|_| BindError::Misaligned)?;
+        let range = crate::mm::check::pages(address, length).map_err(|_| BindError::Misaligned)?;
         let mut areas = core.areas.write();
         let mut found = false;
         core.place_areas(&mut areas, range, |area| {
@@ -321,20 +322,5 @@ impl<M: Machine> Area<M> {
         let object = self.object();
         let own = object.and_then(|object| object.placement(self.offset_of(page)));
         own.unwrap_or(self.placement)
-    }
-}
-
-impl<M: Machine> Fault<'_, M> {
-    /// Makes the next allocation of this CPU, for the page that faulted, follow the policy of the area.
-    #[cold]
-    pub(crate) fn place(self) {
-        if !self.access.write || self.area.object().is_some() {
-            return;
-        }
-        let frames = self.core.memory.frames();
-        let near = frames.topology().node_of(self.cpu);
-        if let Some(choice) = self.core.choice_at(self.area, self.page, near) {
-            frames.choose_next(choice);
-        }
     }
 }

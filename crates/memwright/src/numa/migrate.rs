@@ -5,11 +5,12 @@ use memwright_table::{
     Page, PageRange, PageSize, Present,
 };
 
-use super::Moving;
-use crate::space::{AddressSpace, Area, Core};
-use crate::stats::Row;
-use crate::vma::AreaFlags;
-use crate::writable::upgrade;
+use crate::mm::core::Core;
+use crate::mm::space::{AddressSpace, Area};
+use crate::numa::bind::Moving;
+use crate::types::stats::Row;
+use crate::vma::area::AreaFlags;
+use crate::vma::writable::upgrade;
 
 /// The result of a successful migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +97,7 @@ impl<M: Machine> AddressSpace<M> {
 
 /// How a page is migrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+pub(crate) enum Way {
     /// By its single entry, which holds the only reference.
     Alone,
     /// By every entry that maps it, and in the object that owns it.

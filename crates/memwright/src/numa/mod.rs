@@ -1,14 +1,15 @@
 //! NUMA: placement of pages on nodes, and migration.
 //!
 //! ```text
-//! policy.rs   memory policies: from which nodes the pages of an area or a thread are allocated
 //! bind.rs     mbind: policies of areas, and the pages that violate them
 //! migrate.rs  migration of a page with one entry
 //! together.rs migration of a page with several entries
-//! shown.rs    reverse mapping: the entries that map such a page
 //! scan.rs     NUMA balancing: installs NUMA hints; their faults: ../fault/hint.rs
 //! pace.rs     the scan period
 //! ```
+//!
+//! Below this folder stand the memory policies themselves (`types/numa_policy.rs`) and the reverse mapping of a page with
+//! several entries (`range/shown.rs`).
 //!
 //! # First touch
 //! A page is allocated on the node of the CPU that touches it first, as far as that node has memory, then on the
@@ -26,18 +27,8 @@
 //! locks of their address spaces. It is not migrated if there is any other reference: of a system call that accesses
 //! it, of a swap slot that other entries name, or of an entry of another size.
 
-mod bind;
-mod migrate;
-mod pace;
-mod policy;
-mod scan;
-mod shown;
-mod together;
-
-pub use bind::{BindError, Moving};
-pub use migrate::{Moved, Unmoved};
-pub use policy::{PlaceMode, PlacePolicy, PolicyId};
-
-pub(crate) use pace::{Pace, Told};
-pub(crate) use policy::Policies;
-pub(crate) use shown::ShownPage;
+pub(crate) mod bind;
+pub(crate) mod migrate;
+pub(crate) mod pace;
+pub(crate) mod scan;
+pub(crate) mod together;

@@ -3,9 +3,10 @@
 
 use memwright_table::{Bits, Edit, Machine, Page, PageRange};
 
-use crate::space::{AddressSpace, Area, Core};
-use crate::stats::Row;
-use crate::vma::AreaFlags;
+use crate::mm::core::Core;
+use crate::mm::space::{AddressSpace, Area};
+use crate::types::stats::Row;
+use crate::vma::area::AreaFlags;
 
 /// Pages that a lowest-level page table maps.
 const TABLE_PAGES: u64 = 512;

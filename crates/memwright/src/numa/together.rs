@@ -8,18 +8,18 @@
 //! state.
 
 use alloc::vec::Vec;
-
 use memwright_table::sync::SpreadWriteGuard;
 use memwright_table::{
     Bits, Frame, FrameRef, Machine, NodeChoice, OutOfMemory, Page, PageRange, PageSize, Present,
     Shared, TryPush,
 };
 
-use super::migrate::{Moved, Unmoved, mapped};
-use super::shown::ShownPage;
-use crate::space::{Areas, Core};
-use crate::stats::Row;
-use crate::writable::{View, upgrade};
+use crate::mm::areas::Areas;
+use crate::mm::core::Core;
+use crate::numa::migrate::{Moved, Unmoved, mapped};
+use crate::range::shown::ShownPage;
+use crate::types::stats::Row;
+use crate::vma::writable::{View, upgrade};
 
 /// An address space whose areas are locked.
 struct Locked<'a, M: Machine> {

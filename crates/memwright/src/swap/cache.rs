@@ -1,14 +1,10 @@
 //! The swap cache: pages that are both in a slot and in memory.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
-use memwright_table::sync::pause_point;
 use memwright_table::{Frame, FrameRef, Frames, Machine, Slots};
 
-use super::slot::{Record, SlotMap};
-use super::{Memcg, Place, Swap};
-use crate::memory::Memory;
-use crate::stats::Row;
+use crate::swap::Swap;
+use crate::swap::slot::{Place, Record, SlotMap};
+use crate::types::memcg::Memcg;
 
 /// The state of a page whose entry names a slot.
 pub(crate) struct Found<'a, M: Machine> {
@@ -29,22 +25,22 @@ pub(crate) enum Cached<'a, M: Machine> {
 }
 
 /// The slot for a page that is swapped out.
-pub(super) struct Way {
+pub(crate) struct Way {
     /// The slot.
-    pub(super) slot: u64,
+    pub(crate) slot: u64,
     /// The slot already holds the page's contents.
-    pub(super) kept: bool,
+    pub(crate) kept: bool,
 }
 
 /// The outcome of freeing the frame of a page that all of its owners have swapped out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Shed {
+pub(crate) struct Shed {
     /// The frame was freed.
-    pub(super) freed: bool,
+    pub(crate) freed: bool,
     /// The page was written to the device.
-    pub(super) written: bool,
+    pub(crate) written: bool,
     /// The device did not take the page, which stays in memory.
-    pub(super) refused: bool,
+    pub(crate) refused: bool,
 }
 
 /// What remains of a slot after one of its uses has ended.
@@ -168,7 +164,7 @@ impl<M: Machine> Swap<M> {
 
     /// Returns the slot for the page in `frame`, which one entry maps, and adds that entry's use. Prefers the slot that
     /// holds a copy of the page. `None` if there is no slot.
-    pub(super) fn way_out(
+    pub(crate) fn way_out(
         &self,
         frames: &Frames<M>,
         frame: Frame,
@@ -198,7 +194,7 @@ impl<M: Machine> Swap<M> {
     /// out of date. The slot gets a reference to the frame, through which the faults of the other owners find it. The
     /// page is written to the device only when no entry maps the frame any more ([`shed`](Self::shed)): until then a
     /// write would take memory and free none. Returns `None` if there is no slot.
-    pub(super) fn share_out(
+    pub(crate) fn share_out(
         &self,
         frames: &Frames<M>,
         frame: Frame,
@@ -250,7 +246,7 @@ impl<M: Machine> Swap<M> {
 
     /// Frees the frame of the page in `slot`, if all owners have swapped the page out. Writes the page to the device
     /// first, if needed.
-    pub(super) fn shed(&self, frames: &Frames<M>, slot: u64) -> Shed {
+    pub(crate) fn shed(&self, frames: &Frames<M>, slot: u64) -> Shed {
         let unmapped = self.with_slots(slot, |slots, offset| {
             let record = slots.record(offset);
             // A fault that finds the frame in the record takes a reference under the same lock.
@@ -306,33 +302,6 @@ impl<M: Machine> Swap<M> {
             written,
             refused: !written,
         }
-    }
-
-    /// Frees frames that only slots refer to, for example because the other owners of their pages have exited, until
-    /// `wanted` are freed. Continues where the previous call stopped. Returns the number of frames freed, and counts
-    /// writes and failed writes in `memory`.
-    pub fn shed_some(&self, memory: &Memory<M>, wanted: u64) -> u64 {
-        let frames = memory.frames();
-        let start = *self.shed_next.lock();
-        let (mut place, mut has_turned, mut freed) = (start, false, 0);
-        while freed < wanted {
-            let (some, next) = self.cached_from(place);
-            for slot in some.into_iter().flatten() {
-                pause_point();
-                let shed = self.shed(frames, slot);
-                freed += u64::from(shed.freed);
-                memory.count(Row::SwapWritten, u64::from(shed.written));
-                memory.count(Row::SwapRefused, u64::from(shed.refused));
-            }
-            place = next.unwrap_or_default();
-            let turns = next.is_none();
-            if (has_turned && (turns || place >= start)) || (turns && start == Place::default()) {
-                break;
-            }
-            has_turned |= turns;
-        }
-        *self.shed_next.lock() = place;
-        freed
     }
 
     /// Frees what `end_use` left unused: the slot, or the slot's reference to the frame.
@@ -404,32 +373,6 @@ impl<M: Machine> Swap<M> {
             }
             Some(frame) => Remains::Copy(frame),
         }
-    }
-}
-
-/// The number of slots with a copy of their page in memory. It is changed only under the lock of the devices, so a
-/// change needs no atomic read-modify-write instruction.
-pub(super) struct CachedPages(AtomicU64);
-
-impl CachedPages {
-    pub(super) const fn new() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
-    pub(super) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    #[inline(always)]
-    fn add(&self, count: u64) {
-        self.0
-            .store(self.get().wrapping_add(count), Ordering::Relaxed);
-    }
-
-    #[inline(always)]
-    fn subtract(&self, count: u64) {
-        self.0
-            .store(self.get().wrapping_sub(count), Ordering::Relaxed);
     }
 }
 

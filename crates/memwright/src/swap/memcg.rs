@@ -6,35 +6,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The maximum number of memcgs that can be charged.
-pub const MAX_MEMCGS: usize = 63;
-
-/// The memcg that is charged for the slots of an address space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memcg(u8);
-
-impl Memcg {
-    /// No memcg: there is no limit.
-    pub const NOBODY: Self = Self(0);
-
-    /// Returns the memcg with `number`, below [`MAX_MEMCGS`].
-    ///
-    /// # Panics
-    /// If `number` is [`MAX_MEMCGS`] or more.
-    #[must_use]
-    pub const fn new(number: usize) -> Self {
-        assert!(number < MAX_MEMCGS, "there are fewer memcgs");
-        Self(number as u8 + 1)
-    }
-
-    pub(crate) const fn from_raw(raw: u8) -> Self {
-        Self(raw)
-    }
-
-    pub(crate) const fn raw(self) -> u8 {
-        self.0
-    }
-}
+use crate::types::memcg::{MAX_MEMCGS, Memcg};
 
 /// The charge and the limit of one memcg. Changed under the lock of the devices.
 struct SwapCharge {
@@ -46,7 +18,7 @@ struct SwapCharge {
 }
 
 /// The charges of all memcgs.
-pub(super) struct SwapCharges {
+pub(crate) struct SwapCharges {
     each: [SwapCharge; MAX_MEMCGS],
     /// Whether a memcg was ever opened.
     open: AtomicBool,
@@ -127,7 +99,7 @@ impl SwapCharges {
     }
 
     /// Resets the charge, the limit and the counts of `memcg`, for a new memcg.
-    pub(super) fn open(&self, memcg: Memcg) {
+    pub(crate) fn open(&self, memcg: Memcg) {
         self.open.store(true, Ordering::Relaxed);
         if let Some(bill) = self.of(memcg) {
             bill.slots.store(0, Ordering::Relaxed);

@@ -1,18 +1,16 @@
 //! Swap: devices, slots, swap-out and swap-in.
 //!
 //! ```text
-//! device.rs  the interface of a device    slot.rs  which slots are in use, and by how many entries
-//! cache.rs   pages in memory and in a slot
-//! around.rs  readahead: how many pages     folio.rs  and in which folios
-//! out.rs     swap-out                      ../fault/swap.rs  swap-in
-//! reclaim.rs which pages are swapped out when memory is short
-//! object.rs  pages of shared memory        out_object.rs  which of them leave, by the entries that map them
-//! unmapped.rs object pages that no entry maps
-//! lazy.rs    MADV_FREE and MADV_COLD
-//! remove.rs  swapoff
-//! memcg.rs   memcg charges of slots
+//! device.rs     the interface of a device    slot.rs  which slots are in use, and by how many entries
+//! cache.rs      pages in memory and in a slot
 //! transfers.rs  transfers to and from devices
+//! stores.rs     shared memory with pages in swap
+//! remove.rs     swapoff
+//! memcg.rs      memcg charges of slots
 //! ```
+//!
+//! Above this folder, `reclaim/` chooses the pages that leave memory and writes them, `shmem/swap.rs` does so for shared
+//! memory, and `fault/swap.rs` and `fault/swap_around.rs` read pages in.
 //!
 //! # Swap-out and swap-in of a page
 //!
@@ -26,41 +24,27 @@
 //!
 //! A page of shared memory has one owner, the object, whose store names the slot.
 
-mod around;
-mod cache;
-mod device;
-mod folio;
-mod lazy;
-mod memcg;
-mod object;
-mod out;
-mod out_object;
-mod reclaim;
-mod remove;
-mod slot;
-mod transfers;
-mod unmapped;
+pub(crate) mod cache;
+pub(crate) mod cached_pages;
+pub(crate) mod device;
+pub(crate) mod memcg;
+pub(crate) mod remove;
+pub(crate) mod slot;
+pub(crate) mod stores;
+pub(crate) mod transfers;
 
-pub(crate) use around::{MOST, Window, WindowCell};
-pub(crate) use cache::Cached;
-use cache::CachedPages;
 pub use device::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
-pub(crate) use folio::ComingFrames;
-pub use memcg::{MAX_MEMCGS, Memcg};
-pub use object::{Leaving, Left, ObjectPlace};
-pub(crate) use reclaim::Choice;
-pub use reclaim::Effort;
 pub use slot::{MOST_DEVICES, Place};
-pub(crate) use transfers::Transfers;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-
 use memwright_table::sync::{Lock, Rank};
 use memwright_table::{Frame, Frames, Machine, OutOfMemory, Rising, Shared, TryPush};
 
-use memcg::SwapCharges;
-use slot::{Record, SlotMap};
+use crate::swap::cached_pages::CachedPages;
+use crate::swap::memcg::SwapCharges;
+use crate::swap::slot::{Record, SlotMap};
+use crate::types::memcg::Memcg;
 
 /// Slots that are returned per acquisition of the lock.
 const CACHED_AT_A_TIME: usize = 32;
@@ -69,9 +53,9 @@ const CACHED_AT_A_TIME: usize = 32;
 const LOOKED_AT_A_TIME: usize = 4096;
 
 /// A swap device.
-struct Active<M: Machine> {
+pub(crate) struct Active<M: Machine> {
     device: Arc<dyn SwapDevice<M>>,
-    slots: SlotMap,
+    pub(crate) slots: SlotMap,
     /// Devices with a higher priority are filled first.
     priority: i32,
 }
@@ -101,15 +85,15 @@ pub struct DeviceUse {
 
 /// The swap devices of a machine and their slots.
 pub struct Swap<M: Machine> {
-    devices: Lock<Vec<Option<Active<M>>>>,
+    pub(crate) devices: Lock<Vec<Option<Active<M>>>>,
     /// What is charged to each memcg.
-    bills: SwapCharges,
+    pub(crate) bills: SwapCharges,
     /// The number of slots whose pages are in memory too.
     cached: CachedPages,
     /// Objects with reclaimable pages.
-    stores: Lock<Rising<Shared<crate::object::Store<M>>>>,
+    pub(crate) stores: Lock<Rising<Shared<crate::store::page_store::Store<M>>>>,
     /// Where the next search for frames that only slots refer to starts.
-    shed_next: Lock<Place>,
+    pub(crate) shed_next: Lock<Place>,
 }
 
 impl<M: Machine> Swap<M> {
@@ -247,24 +231,8 @@ impl<M: Machine> Swap<M> {
         self.bills.limit(memcg, most);
     }
 
-    /// Resets `memcg` for a new memcg, with no slots and no limit. Slots and objects that were charged to the previous
-    /// memcg of this number are charged to none from now on.
-    ///
-    /// # Errors
-    /// There is no heap for the charge records.
-    pub fn open_memcg(&self, memcg: Memcg) -> Result<(), OutOfMemory> {
-        self.forgive_objects(memcg);
-        let mut devices = self.devices.lock();
-        self.bills.open(memcg);
-        for active in devices.iter_mut().flatten() {
-            active.slots.forgive(memcg);
-            active.slots.note_memcgs()?;
-        }
-        Ok(())
-    }
-
     /// Allocates a slot with one use, charged to `memcg`. Returns `None` if `memcg` is at its limit or no slot is free.
-    fn reserve(&self, memcg: Memcg) -> Option<u64> {
+    pub(crate) fn reserve(&self, memcg: Memcg) -> Option<u64> {
         let mut devices = self.devices.lock();
         if !self.bills.allows(memcg) {
             return None;
@@ -289,7 +257,10 @@ impl<M: Machine> Swap<M> {
 
     /// Returns some slots from `from` on whose pages are in memory too. Also returns where to continue, if there are
     /// more slots.
-    fn cached_from(&self, from: Place) -> ([Option<u64>; CACHED_AT_A_TIME], Option<Place>) {
+    pub(crate) fn cached_from(
+        &self,
+        from: Place,
+    ) -> ([Option<u64>; CACHED_AT_A_TIME], Option<Place>) {
         let mut found = [None; CACHED_AT_A_TIME];
         let (mut count, mut looked) = (0, 0);
         let mut devices = self.devices.lock();

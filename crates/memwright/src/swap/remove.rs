@@ -7,7 +7,8 @@
 
 use memwright_table::{Frames, Machine};
 
-use super::{CACHED_AT_A_TIME, Place, Swap};
+use crate::swap::slot::Place;
+use crate::swap::{CACHED_AT_A_TIME, Swap};
 
 impl<M: Machine> Swap<M> {
     /// Closes device `number`, or reopens it. Returns false if there is no such device or it is in that state already.

@@ -1,10 +1,9 @@
 //! The slot map of a device: which slots are in use, and by how many entries.
 
 use alloc::vec::Vec;
-
 use memwright_table::{Frame, OutOfMemory, TryPush};
 
-use super::memcg::Memcg;
+use crate::types::memcg::Memcg;
 
 /// Low bits of a slot's number in an entry that select the device, as in `/proc/PID/pagemap`.
 const DEVICE_BITS: u32 = 5;
@@ -57,7 +56,7 @@ impl Place {
 /// | some | one, unwritten | is only in memory: it is written to the device once no entry maps the frame |
 /// | 0 | one | is in memory; the slot keeps a copy as long as the frame has references and the page is clean |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Record {
+pub(crate) struct Record {
     /// The number of swap entries that name the slot, and of transfers that keep it in use.
     pub(super) uses: u32,
     /// The number of the frame, with [`UNWRITTEN`](Self::UNWRITTEN).
@@ -66,8 +65,10 @@ pub(super) struct Record {
 
 impl Record {
     const NO_FRAME: u32 = u32::MAX;
+
     /// Not part of a frame number: memory is smaller than 8 TiB.
     const UNWRITTEN: u32 = 1 << 31;
+
     const FREE: Self = Self {
         uses: 0,
         frame: Self::NO_FRAME,
@@ -96,11 +97,12 @@ impl Record {
 
 /// Records per heap allocation.
 const CHUNK: usize = 1 << 14;
+
 /// Slots per word of the bitmap.
 const WORD: u32 = u64::BITS;
 
 /// The slots of one device.
-pub(super) struct SlotMap {
+pub(crate) struct SlotMap {
     slots: u32,
     free: u32,
     /// A bit for each slot, set if the slot is free.
@@ -147,7 +149,7 @@ impl SlotMap {
     }
 
     /// Allocates the charge records, unless they exist.
-    pub(super) fn note_memcgs(&mut self) -> Result<(), OutOfMemory> {
+    pub(crate) fn note_memcgs(&mut self) -> Result<(), OutOfMemory> {
         if !self.memcgs.is_empty() {
             return Ok(());
         }
@@ -186,7 +188,7 @@ impl SlotMap {
     }
 
     /// Drops the charges of all slots of `memcg`.
-    pub(super) fn forgive(&mut self, memcg: Memcg) {
+    pub(crate) fn forgive(&mut self, memcg: Memcg) {
         let all = self.memcgs.iter_mut().flatten();
         for noted in all.filter(|noted| **noted == memcg.raw()) {
             *noted = Memcg::NOBODY.raw();

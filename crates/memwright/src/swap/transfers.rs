@@ -1,10 +1,11 @@
 //! Transfers of pages to and from devices.
 
 use alloc::sync::Arc;
-
 use memwright_table::{Frame, Frames, Machine};
 
-use super::{DeviceError, Direction, Place, Submission, Swap, SwapDevice, Ticket, Transfer};
+use crate::swap::Swap;
+use crate::swap::device::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
+use crate::swap::slot::Place;
 
 /// The state of a transfer.
 enum State<M: Machine> {

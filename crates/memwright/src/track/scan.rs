@@ -14,11 +14,13 @@ use memwright_table::{
     Swapped, WrittenRun,
 };
 
-use super::{arm_written, is_by_dirty, written};
-use crate::error::WatchError;
-use crate::huge::HUGE_PAGES;
-use crate::space::{AREAS, AddressSpace, Area, Core, cuts_hugetlb};
-use crate::vma::AreaFlags;
+use crate::mm::areas::cuts_hugetlb;
+use crate::mm::core::Core;
+use crate::mm::space::{AREAS, AddressSpace, Area};
+use crate::types::error::WatchError;
+use crate::types::huge::HUGE_PAGES;
+use crate::vma::area::AreaFlags;
+use crate::vma::written::{arm_written, is_by_dirty, written};
 
 bitflags! {
     /// The categories of a page. The values are those of `PAGE_IS_...` in Linux's `include/uapi/linux/fs.h`.
@@ -209,7 +211,7 @@ impl<M: Machine> Look<'_, M> {
 }
 
 /// The properties of a run. They are reused for the next runs that are like it.
-struct Known {
+pub(crate) struct Known {
     run: WrittenRun,
     categories: Categories,
     wanted: bool,

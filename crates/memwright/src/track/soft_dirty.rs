@@ -3,10 +3,11 @@
 use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Edit, Machine, PageRange, Present};
 
-use super::fold_dirty;
-use crate::policy::Track;
-use crate::space::{AREAS, AddressSpace, Core};
-use crate::vma::AreaFlags;
+use crate::mm::core::Core;
+use crate::mm::space::{AREAS, AddressSpace};
+use crate::types::policy::Track;
+use crate::vma::area::AreaFlags;
+use crate::vma::written::fold_dirty;
 
 impl<M: Machine> AddressSpace<M> {
     /// Clears the soft-dirty state of all pages: from now on only pages written afterwards are soft-dirty. Flushes once

@@ -4,27 +4,18 @@ use memwright_table::{
     Bits, Cursor, Entry, FrameKind, FrameRef, Machine, Marker, Marks, PAGE_SIZE, Page, PageRange,
 };
 
-use super::{FillError, is_memory, unit_of};
-use crate::fault::{Access, Fault};
-use crate::object::{Object, ObjectError, Put};
-use crate::space::{AddressSpace, access_bits};
-use crate::stats::Row;
-use crate::track::{arm_written, is_by_dirty};
-use crate::vma::AreaFlags;
-use crate::writable::{upgrade, writable};
-
-/// The contents to fill a page with.
-#[derive(Clone, Copy, Debug)]
-pub enum Fill<'a> {
-    /// One page of bytes (`UFFDIO_COPY`).
-    Bytes(&'a [u8; PAGE_SIZE]),
-    /// Zeroes (`UFFDIO_ZEROPAGE`).
-    Zeroes,
-    /// The page that the object already has (`UFFDIO_CONTINUE`).
-    Object,
-    /// A poison marker: every access is a bus error (`UFFDIO_POISON`).
-    Poison,
-}
+use crate::fault::attempt::Fault;
+use crate::mm::core::access_bits;
+use crate::mm::object::{Object, Put};
+use crate::mm::space::AddressSpace;
+use crate::types::access::Access;
+use crate::types::error::{FillError, ObjectError};
+use crate::types::stats::Row;
+use crate::types::uffd::Fill;
+use crate::uffd::{is_memory, unit_of};
+use crate::vma::area::AreaFlags;
+use crate::vma::writable::{upgrade, writable};
+use crate::vma::written::{arm_written, is_by_dirty};
 
 impl<M: Machine> AddressSpace<M> {
     /// Fills `page`, which must be unmapped and in a registered area, atomically for all threads. The area may be

@@ -4,15 +4,18 @@ use memwright_table::{
     Bits, Entry, FOLIO_FRAMES, Frame, FrameRef, Machine, NoHugePage, Page, PageSize, Present,
 };
 
-use super::fill::{PAGE_OVER, Place};
-use super::{Fill, FillError};
-use crate::fault::{Access, Fault};
-use crate::huge;
-use crate::huge::HUGE_PAGES;
-use crate::object::{HugeView, ObjectError};
-use crate::space::{AddressSpace, Area, Areas, Core};
-use crate::stats::Row;
-use crate::vma::AreaFlags;
+use crate::fault::attempt::Fault;
+use crate::mm::areas::Areas;
+use crate::mm::core::Core;
+use crate::mm::huge_file::HugeView;
+use crate::mm::space::{AddressSpace, Area};
+use crate::types::access::Access;
+use crate::types::error::{FillError, ObjectError};
+use crate::types::huge::HUGE_PAGES;
+use crate::types::stats::Row;
+use crate::types::uffd::Fill;
+use crate::uffd::fill::{PAGE_OVER, Place};
+use crate::vma::area::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
     /// Fills the huge page that begins at `page`, which must be unmapped. `write` is called for each of its frames,
@@ -70,7 +73,8 @@ fn watched_area<M: Machine>(
     if area.backing().has_watcher(None) {
         return Err(FillError::NotWatched);
     }
-    let hugetlb = area.flags().contains(AreaFlags::HUGETLB) && huge::around(page).start == page;
+    let hugetlb =
+        area.flags().contains(AreaFlags::HUGETLB) && crate::types::huge::around(page).start == page;
     if !hugetlb || protect && !area.flags().contains(AreaFlags::UFFD_WP) {
         return Err(FillError::Invalid);
     }
@@ -100,7 +104,7 @@ fn place<'a, M: Machine>(
 impl<M: Machine> Place<'_, M> {
     /// Performs the fills that need no contents from the caller.
     pub(super) fn fill_hugetlb(&self, fill: Fill<'_>) -> Result<(), FillError> {
-        if huge::around(self.fault.page).start != self.fault.page {
+        if crate::types::huge::around(self.fault.page).start != self.fault.page {
             return Err(FillError::Invalid);
         }
         match fill {

@@ -15,67 +15,27 @@
 //! | asynchronous (`UFFD_FEATURE_WP_ASYNC`), otherwise | faults once, which removes the protection |
 //! | synchronous | blocks until the handler removes the protection |
 
-mod event;
-mod fill;
-mod fill_hugetlb;
-mod protect;
-mod register;
-mod relocate;
-mod unregister;
+pub(crate) mod fill;
+pub(crate) mod fill_hugetlb;
+pub(crate) mod protect;
+pub(crate) mod register;
+pub(crate) mod relocate;
+pub(crate) mod unregister;
 
-use bitflags::bitflags;
-use memwright_table::{Machine, Page, PageRange, PageSize, Shared, VirtAddr};
-
-pub use crate::error::{FillError, MoveError, WatchError};
-pub(crate) use event::Notices;
-pub use event::{WatchEvent, WatchEvents};
-pub use fill::Fill;
+pub use crate::types::error::{FillError, MoveError, WatchError};
+pub use crate::types::uffd::{
+    Fill, Watch, WatchEvent, WatchEvents, WatchModes, WatchedFault, Watcher,
+};
 pub use relocate::Relocation;
 
-use crate::fault::{Access, Fault};
-use crate::space::{Area, Areas, Core, check};
-use crate::vma::AreaFlags;
+use memwright_table::{Machine, Page, PageRange, PageSize, VirtAddr};
 
-/// A userfaultfd context, to which the areas that are registered with it refer.
-#[derive(Debug)]
-pub struct Watcher {
-    /// The number by which the personality finds the descriptor.
-    pub number: u64,
-    /// Stores to write-protected pages do not wait for the handler (`UFFD_FEATURE_WP_ASYNC`).
-    pub asynchronous: bool,
-    /// Unpopulated memory can be write-protected (`UFFD_FEATURE_WP_UNPOPULATED`).
-    pub unpopulated: bool,
-    /// The events that the context receives. Memory that moves stays registered only with a context that receives move
-    /// events.
-    pub events: WatchEvents,
-}
-
-/// A reference to a userfaultfd context.
-pub type Watch = Shared<Watcher>;
-
-bitflags! {
-    /// The faults that an area is registered for.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct WatchModes: u8 {
-        /// Faults at missing pages.
-        const MISSING = 1;
-        /// Stores to write-protected pages.
-        const WRITE_PROTECT = 1 << 1;
-        /// Faults at pages that the object has and that are not mapped.
-        const MINOR = 1 << 2;
-    }
-}
-
-/// The kind of a fault that a userfaultfd handles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WatchedFault {
-    /// The page is missing.
-    Missing,
-    /// The object has the page, and it is not mapped.
-    Minor,
-    /// A store to a write-protected page.
-    WriteProtected,
-}
+use crate::fault::attempt::Fault;
+use crate::mm::areas::Areas;
+use crate::mm::core::Core;
+use crate::mm::space::Area;
+use crate::types::access::Access;
+use crate::vma::area::AreaFlags;
 
 /// The userfaultfd context that handles the faults at an address.
 #[derive(Clone, Debug)]
@@ -127,7 +87,7 @@ fn pages<M: Machine>(
     address: VirtAddr,
     length: u64,
 ) -> Result<PageRange, WatchError> {
-    let range = check::pages(address, length).map_err(|_| WatchError::Invalid)?;
+    let range = crate::mm::check::pages(address, length).map_err(|_| WatchError::Invalid)?;
     let whole = length % memwright_table::PAGE_SIZE as u64 == 0;
     if range.is_empty() || !whole || !core.bounds().covers(range) {
         return Err(WatchError::Invalid);
@@ -170,7 +130,7 @@ fn flags_of(watcher: &Watcher, modes: WatchModes, shared: bool, by_dirty: bool) 
     flags
 }
 
-impl<M: Machine> crate::AddressSpace<M> {
+impl<M: Machine> crate::mm::space::AddressSpace<M> {
     /// Returns the userfaultfd context that handles the faults at `page`, if the area is registered.
     pub fn watched(&self, page: Page) -> Option<Watched> {
         let core = &*self.core;

@@ -3,12 +3,15 @@
 
 use memwright_table::{Bits, Edit, Gather, Machine, Marks, PageRange, PageSize, Present, VirtAddr};
 
-use super::{WatchError, pages};
-use crate::space::{AddressSpace, Area, Core, cuts_hugetlb};
-use crate::stats::Row;
-use crate::track::{arm_written, is_by_dirty};
-use crate::vma::AreaFlags;
-use crate::writable::Grant;
+use crate::mm::areas::cuts_hugetlb;
+use crate::mm::core::Core;
+use crate::mm::space::{AddressSpace, Area};
+use crate::types::error::WatchError;
+use crate::types::stats::Row;
+use crate::uffd::pages;
+use crate::vma::area::AreaFlags;
+use crate::vma::writable::Grant;
+use crate::vma::written::{arm_written, is_by_dirty};
 
 impl<M: Machine> AddressSpace<M> {
     /// Write-protects `length` bytes, or removes the protection, with at most one flush. The areas can be registered
@@ -164,9 +167,9 @@ fn unprotect(grant: Grant, bits: Bits) -> Edit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::WriteUpgrade;
-    use crate::vma::Rights;
-    use crate::writable::View;
+    use crate::types::policy::WriteUpgrade;
+    use crate::types::rights::Rights;
+    use crate::vma::writable::View;
 
     #[test]
     fn what_is_unprotected_is_writable_at_once_where_the_rule_allows_it() {

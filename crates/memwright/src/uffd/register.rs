@@ -3,11 +3,16 @@
 use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, PageRange, VirtAddr};
 
-use super::{Watch, WatchError, WatchModes, can_watch, flags_of, pages};
-use crate::policy::Track;
-use crate::space::{AREAS, AddressSpace, Area, Areas, Core, cuts_hugetlb};
-use crate::stats::Row;
-use crate::vma::{AreaFlags, Rights};
+use crate::mm::areas::{Areas, cuts_hugetlb};
+use crate::mm::core::Core;
+use crate::mm::space::{AREAS, AddressSpace, Area};
+use crate::types::error::WatchError;
+use crate::types::policy::Track;
+use crate::types::rights::Rights;
+use crate::types::stats::Row;
+use crate::types::uffd::{Watch, WatchModes};
+use crate::uffd::{can_watch, flags_of, pages};
+use crate::vma::area::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
     /// Registers the areas of `length` bytes with `watch`, for faults of `modes`.

@@ -3,10 +3,14 @@
 use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Entry, Gather, Machine, Page, PageRange, PageSize, Present};
 
-use super::{MoveError, Watch, ready_area};
-use crate::huge;
-use crate::space::{AddressSpace, Area, Areas, Core, PAGES};
-use crate::vma::{AreaFlags, Rights};
+use crate::mm::areas::Areas;
+use crate::mm::core::Core;
+use crate::mm::space::{AddressSpace, Area, PAGES};
+use crate::types::error::MoveError;
+use crate::types::rights::Rights;
+use crate::types::uffd::Watch;
+use crate::uffd::ready_area;
+use crate::vma::area::AreaFlags;
 
 /// The arguments of a move.
 #[derive(Clone, Copy, Debug)]
@@ -113,8 +117,8 @@ impl<M: Machine> Core<M> {
             Entry::Swapped(_) | Entry::Migrating(_) => return Err(MoveError::Busy),
             Entry::Present(page) => {
                 self.check_movable(page)?;
-                let whole = huge::around(from);
-                let aligned = whole.start == from && huge::around(to).start == to;
+                let whole = crate::types::huge::around(from);
+                let aligned = whole.start == from && crate::types::huge::around(to).start == to;
                 if page.size == PageSize::Size2M && aligned && left.covers(whole) && !has_table {
                     moving = whole;
                 }

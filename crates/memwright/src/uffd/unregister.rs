@@ -3,9 +3,13 @@
 use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, PageRange, VirtAddr};
 
-use super::{Watch, WatchError, WatchModes, can_watch, pages};
-use crate::space::{AREAS, AddressSpace, Areas, Core, cuts_hugetlb};
-use crate::vma::AreaFlags;
+use crate::mm::areas::{Areas, cuts_hugetlb};
+use crate::mm::core::Core;
+use crate::mm::space::{AREAS, AddressSpace};
+use crate::types::error::WatchError;
+use crate::types::uffd::{Watch, WatchModes};
+use crate::uffd::{can_watch, pages};
+use crate::vma::area::AreaFlags;
 
 impl<M: Machine> AddressSpace<M> {
     /// Unregisters the areas of `length` bytes from `watch`, and removes their write protection.

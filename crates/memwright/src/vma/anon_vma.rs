@@ -8,8 +8,8 @@
 //! numbers them, because programs can see in /proc/PID/maps which areas merge.
 
 use core::sync::atomic::{AtomicU64, Ordering};
-
-use memwright_table::sync::stat::{self, Line};
+use memwright_table::sync::stat;
+use memwright_table::sync::stat::Line;
 
 /// The number of an anon_vma: 0 before the first private page, else unique in the address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +18,7 @@ pub(crate) struct AnonVma(u64);
 impl AnonVma {
     /// The value before the first private page is created.
     pub(crate) const NONE: Self = Self(0);
+
     /// The bit that says that a fork created the area. The other bits are the number.
     const FORKED: u64 = 1;
 

@@ -3,61 +3,10 @@
 use bitflags::bitflags;
 use memwright_table::{Page, PageRange};
 
-use super::anon_vma::{AnonVma, AnonVmaCell};
-use crate::numa::PolicyId;
-use crate::swap::WindowCell;
-
-bitflags! {
-    /// The accesses that a program is allowed to make to the pages of an area, and the protection key of these pages.
-    /// Each CPU can deny further data accesses by key. The default key is 0.
-    ///
-    /// x86-64 cannot deny reads alone: any right makes a page readable, as on Linux.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-    pub struct Rights: u8 {
-        /// Loads.
-        const READ = 1;
-        /// Stores.
-        const WRITE = 2;
-        /// Instruction fetches.
-        const EXECUTE = 4;
-    }
-}
-
-impl Rights {
-    const KEY_SHIFT: u32 = 3;
-    const KEY: Self = Self::from_bits_retain(0xf << Self::KEY_SHIFT);
-
-    /// Returns whether nothing is permitted.
-    #[inline]
-    pub const fn is_none(self) -> bool {
-        self.without_key().is_empty()
-    }
-
-    /// Returns the protection key, 0 to 15.
-    #[inline]
-    pub const fn key(self) -> u8 {
-        self.intersection(Self::KEY).bits() >> Self::KEY_SHIFT
-    }
-
-    /// Returns the rights with key 0.
-    #[inline]
-    pub const fn without_key(self) -> Self {
-        self.intersection(Self::all())
-    }
-
-    /// Returns the rights with the protection key `key`, of which the lowest 4 bits are used.
-    #[inline]
-    pub const fn with_key(self, key: u8) -> Self {
-        let key = Self::from_bits_retain((key & 0xf) << Self::KEY_SHIFT);
-        self.without_key().union(key)
-    }
-
-    /// Returns these rights with the key of `other`. These rights must have key 0.
-    #[inline]
-    pub(crate) const fn with_key_of(self, other: Self) -> Self {
-        self.union(other.intersection(Self::KEY))
-    }
-}
+use crate::types::numa_policy::PolicyId;
+use crate::types::rights::Rights;
+use crate::types::swap_window::WindowCell;
+use crate::vma::anon_vma::{AnonVma, AnonVmaCell};
 
 bitflags! {
     /// Properties of an area other than its rights.

@@ -1,12 +1,11 @@
 //! Deferred dropping of areas that were removed from the map.
 
 use alloc::vec::Vec;
-
 use memwright_table::sync::pause_point;
 use memwright_table::{OutOfMemory, TryPush};
 
-use super::area::Area;
-use crate::uffd::Notices;
+use crate::types::uffd::Notices;
+use crate::vma::area::Area;
 
 /// Areas removed from the map, to be dropped once no lock is held: dropping the last user of an object can run file
 /// system code, which takes its own locks.
@@ -28,6 +27,7 @@ pub(crate) struct AreaBin<B> {
 
 impl AreaBin<()> {
     const NEAR: usize = 3;
+
     const CHUNK: usize = 256;
 }
 

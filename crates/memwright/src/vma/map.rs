@@ -4,12 +4,11 @@
 //! anything is changed, so that no operation fails half-way ([`AreaMap::reserve`]).
 
 use alloc::vec::Vec;
-
 use memwright_table::sync::pause_point;
 use memwright_table::{OutOfMemory, Page, PageRange, TryPush};
 
-use super::anon_vma::AnonVma;
-use super::area::{Area, AreaFlags, Backed};
+use crate::vma::anon_vma::AnonVma;
+use crate::vma::area::{Area, AreaFlags, Backed};
 
 /// The most areas in a chunk.
 pub(super) const CHUNK: usize = 32;

@@ -1,20 +1,16 @@
 //! The map of areas: the addresses that a process may use, with their rights and backing.
 //!
-//! This module is independent of page tables. An [`Area`] is a run of pages with one set of rights, one set of flags
+//! This module is independent of page tables. An [`Area`](area::Area) is a run of pages with one set of rights, one set of flags
 //! and one backing. The map keeps areas sorted and disjoint, splits and merges them, and finds free ranges. The rules
 //! are those of Linux 7.2 `mm/vma.c`.
 
-mod anon_vma;
-mod area;
-mod bin;
-mod map;
-mod room;
-
-pub(crate) use anon_vma::{AnonVma, AnonVmaCell};
-pub use area::{Area, AreaFlags, Backed, Rights};
-pub(crate) use bin::AreaBin;
-pub(crate) use map::{AreaMap, Position};
-pub(crate) use room::STACK_GUARD_PAGES;
-
+pub(crate) mod anon_vma;
+pub(crate) mod area;
+pub(crate) mod bin;
+pub(crate) mod huge;
+pub(crate) mod map;
+pub(crate) mod room;
 #[cfg(test)]
 mod tests;
+pub(crate) mod writable;
+pub(crate) mod written;

@@ -3,8 +3,8 @@
 
 use memwright_table::{Page, PageRange};
 
-use super::area::{Area, AreaFlags, Backed};
-use super::map::AreaMap;
+use crate::vma::area::{Area, AreaFlags, Backed};
+use crate::vma::map::AreaMap;
 
 /// The number of pages that stay free below an area that grows downwards (Linux 7.2 `stack_guard_gap`).
 pub(crate) const STACK_GUARD_PAGES: u64 = 256;

@@ -1,18 +1,17 @@
 //! Tests of the map of areas. Layouts are drawn as rows: one letter for each page, `.` for a free one. Areas of one
 //! letter have the same backing and rights. A `|` separates two adjacent areas.
 
+use memwright_table::{Page, PageRange};
 use std::string::{String, ToString};
 use std::vec::Vec;
 
-use memwright_table::{Page, PageRange};
-
-use crate::swap::{Window, WindowCell};
-
-use super::anon_vma::{AnonVma, AnonVmaCell};
-use super::area::{Area, AreaFlags, Backed, Rights};
-use super::bin::AreaBin;
-use super::map::{AreaMap, CHUNK};
-use super::room::STACK_GUARD_PAGES;
+use crate::types::rights::Rights;
+use crate::types::swap_window::{Window, WindowCell};
+use crate::vma::anon_vma::{AnonVma, AnonVmaCell};
+use crate::vma::area::{Area, AreaFlags, Backed};
+use crate::vma::bin::AreaBin;
+use crate::vma::map::{AreaMap, CHUNK};
+use crate::vma::room::STACK_GUARD_PAGES;
 
 impl Backed for char {
     fn same(&self, other: &Self) -> bool {
@@ -38,7 +37,7 @@ fn area(start: u64, end: u64, backing: char) -> Area<char> {
         flags: AreaFlags::empty(),
         rights,
         max_rights: Rights::all(),
-        placement: crate::numa::PolicyId::NONE,
+        placement: crate::types::numa_policy::PolicyId::NONE,
         anon_vma: AnonVmaCell::new(AnonVma::NONE),
         window: WindowCell::new(Window::NONE),
         backing: backing.to_ascii_lowercase(),

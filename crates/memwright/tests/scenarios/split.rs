@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use memwright::object::{ObjectIdentity, Shmem};
-use memwright::space::{FolioSplit, FolioSplits};
 use memwright::{
     Advice, FaultKind, HugeMode, LockError, RemapRequest, Row, SharedMode, SharedSetting,
 };
+use memwright::{FolioSplit, FolioSplits};
 use memwright_table::{Bits, FrameRef, Page, PageRange, PageSize, Present};
 
 use crate::world::{Machine, PAGE, Process, R, RW, World, page, rows};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use memwright::object::{Cluster, Leaving, Object, ObjectError, ObjectIdentity, Shmem};
-use memwright::swap::{Effort, Memcg, ObjectPlace};
+use memwright::{Effort, Memcg, ObjectPlace};
 use memwright::{FaultError, FaultKind, Row, SharedMode, SharedSetting};
 use memwright_table::FrameKind;
 

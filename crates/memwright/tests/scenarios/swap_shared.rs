@@ -6,9 +6,9 @@ use std::sync::Arc;
 use memwright::object::{
     Cluster, CollapseLimits, Leaving, Object, ObjectError, ObjectIdentity, Shmem,
 };
-use memwright::swap::{Memcg, ObjectPlace};
 use memwright::uffd::{Fill, FillError, WatchModes, WatchedFault};
 use memwright::{Advice, AreaFlags, FaultError, FaultKind, Row, SharedMode, SharedSetting};
+use memwright::{Memcg, ObjectPlace};
 use memwright_table::{Bits, CpuId, FrameKind, PageRange};
 
 use crate::swap::{Swapping, page_out, reclaim_unused, watch};

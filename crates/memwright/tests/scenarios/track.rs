@@ -1,6 +1,6 @@
 //! Tests of soft-dirty tracking: which pages count as written since soft-dirty was cleared, under either tracking mode.
 
-use memwright::space::Sight;
+use memwright::Sight;
 use memwright::{Advice, AreaFlags, RemapRequest};
 use memwright_table::PageRange;
 

@@ -2,7 +2,7 @@
 
 use crate::{context::Context, paged::Paged};
 use core::fmt;
-use memwright::{AreaFlags, space::Sight};
+use memwright::{AreaFlags, Sight};
 use memwright_table::{Bits, Entry, Frame, VirtAddr};
 
 /// A set of frames.

@@ -12,7 +12,7 @@ use crate::{
     process::Capabilities,
 };
 use alloc::sync::{Arc, Weak};
-use memwright::{Area, AreaFlags, space::Sight};
+use memwright::{Area, AreaFlags, Sight};
 use memwright_table::{Bits, Entry, Extent, Frame, FrameKind, Marks, Page, PageRange, PageSize};
 
 /// Size of a word in bytes.

@@ -14,7 +14,7 @@ use crate::{
 };
 use core::ops::Range;
 use linux_raw_sys::general as raw;
-use memwright::space::FolioSplit;
+use memwright::FolioSplit;
 use memwright_table::{PAGE_SIZE, Page, PageRange};
 
 /// `/sys/kernel/debug/split_huge_pages`.

@@ -12,8 +12,8 @@ use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 use memwright::{
     AdviseError,
-    space::{Advice, Advised},
     uffd::Watch,
+    {Advice, Advised},
 };
 use memwright_table::VirtAddr;
 

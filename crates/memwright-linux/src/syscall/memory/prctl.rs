@@ -6,7 +6,7 @@ use crate::{
     syscall::{Arguments, CallResult},
 };
 use linux_raw_sys::prctl;
-use memwright::{HugeRefusal, space::ExecGain};
+use memwright::{ExecGain, HugeRefusal};
 
 /// Implements `PR_SET_MDWE`: from now on, memory that is not executable cannot become executable. The setting cannot be
 /// revoked or changed (`prctl_set_mdwe` of Linux 7.2, `kernel/sys.c`).

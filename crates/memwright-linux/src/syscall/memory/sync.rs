@@ -8,7 +8,7 @@ use crate::{
     syscall::{Arguments, CallResult},
 };
 use linux_raw_sys::general as raw;
-use memwright::space::SyncFlags;
+use memwright::SyncFlags;
 use memwright_table::VirtAddr;
 
 /// Implements `msync`.

@@ -2,7 +2,7 @@
 
 use super::Subject;
 use crate::{context::Context, errno::Errno, fs::procfs::text::number};
-use memwright::space::Forget;
+use memwright::Forget;
 
 /// The effect of a number that a program writes to the file (`clear_refs_write` in `fs/proc/task_mmu.c` of Linux 7.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

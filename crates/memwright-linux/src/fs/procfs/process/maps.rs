@@ -4,7 +4,7 @@ use super::Subject;
 use crate::{M, batch::Batch, context::Context, fs::procfs::Text};
 use alloc::sync::Arc;
 use core::fmt::{self, Write};
-use memwright::{AreaFlags, Rights, object::Object, space::Area};
+use memwright::{Area, AreaFlags, Rights, object::Object};
 use memwright_table::VirtAddr;
 
 /// The fields of an area's line, except the name.

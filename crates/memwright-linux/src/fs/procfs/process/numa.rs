@@ -10,7 +10,7 @@ use crate::{
 };
 use core::fmt::{self, Write};
 use linux_raw_sys::mempolicy::{MPOL_F_NUMA_BALANCING, MPOL_F_RELATIVE_NODES, MPOL_F_STATIC_NODES};
-use memwright::{AreaFlags, PlacePolicy, PolicyId, object::HUGE_BYTES, space::Sight};
+use memwright::{AreaFlags, PlacePolicy, PolicyId, Sight, object::HUGE_BYTES};
 use memwright_table::{Bits, Extent, MAX_NODES, PAGE_SIZE};
 
 /// The counts of the pages of one area.

@@ -1,7 +1,7 @@
 //! The sums over the page table entries of an area that `smaps` prints.
 
 use crate::{M, Memory};
-use memwright::{AreaFlags, Rights, space::Area};
+use memwright::{Area, AreaFlags, Rights};
 use memwright_table::{Bits, Entry, Extent, FrameKind, PAGE_SIZE, PageSize};
 
 /// The fixed-point unit of shares: a proportional size is stored as a number of bytes times this unit (`PSS_SHIFT`).

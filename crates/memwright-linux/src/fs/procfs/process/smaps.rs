@@ -16,7 +16,7 @@ use core::fmt::{self, Write};
 use memwright::{
     AreaFlags, Rights,
     object::HUGE_BYTES,
-    space::{Area, Sight},
+    {Area, Sight},
 };
 use memwright_table::{Page, PageRange, VirtAddr};
 

@@ -1,0 +1,121 @@
+//! Entries that map pages of an object, and the pages around a fault that are mapped with it.
+
+use memwright_table::{Bits, Cursor, Entry, Frame, Machine, Page, PageRange};
+
+use crate::fault::attempt::Fault;
+use crate::mm::core::access_bits;
+use crate::mm::object::Object;
+use crate::vma::writable::{upgrade, writable};
+
+/// The maximum number of pages that fault-around maps.
+pub(super) const AROUND: usize = 16;
+
+/// Pages that a lowest-level page table maps.
+pub(super) const TABLE_PAGES: u64 = 512;
+
+impl<M: Machine> Fault<'_, M> {
+    /// Maps the pages of `around` whose entries are empty, with the bits `state`, and releases the frames of the
+    /// others. Returns the number of pages mapped. Maps nothing if the object's mappings changed since `generation` was
+    /// read.
+    pub(super) fn map_present(
+        self,
+        object: &dyn Object<M>,
+        generation: u64,
+        mut around: Around,
+        state: Bits,
+    ) -> u64 {
+        let mut cursor = self.core.table.cursor(around.range);
+        let mut mapped = 0;
+        if object.mappings().generation() == generation {
+            mapped = around.fill(self, &mut cursor, state);
+        }
+        drop(cursor);
+        around.release(self);
+        self.core.note_filled(self.cpu, mapped);
+        mapped
+    }
+
+    /// Returns the bits of an entry that maps a frame of the object. The entry is writable at once if the rule allows
+    /// it.
+    pub(super) fn object_bits(self, state: Bits) -> Bits {
+        let bits = access_bits(self.area.rights()) | state;
+        let view = self.area.view();
+        let verdict = if self.access.write {
+            writable(view, bits)
+        } else {
+            upgrade(view, bits, self.core.memory.policy().write_upgrade())
+        };
+        if verdict.is_writable() {
+            bits | Bits::WRITE
+        } else {
+            bits
+        }
+    }
+
+    /// Finds the pages of `range`, at most [`AROUND`], that the object has in memory.
+    pub(super) fn look_at(self, object: &dyn Object<M>, range: PageRange) -> Around {
+        let mut around = Around {
+            range,
+            frames: [None; AROUND],
+        };
+        let count = range.len() as usize;
+        let first = self.area.offset_of(range.start);
+        object.cached_run(&self.core.memory, first, &mut around.frames[..count]);
+        around
+    }
+}
+
+/// Frames around a fault, with a reference to each.
+pub(super) struct Around {
+    pub(crate) range: PageRange,
+    frames: [Option<Frame>; AROUND],
+}
+
+impl Around {
+    pub(crate) fn none(page: Page) -> Self {
+        Self {
+            range: PageRange::single(page),
+            frames: [None; AROUND],
+        }
+    }
+
+    /// Maps the frames whose entries are empty, with the bits `state`. Returns the number of frames mapped. The program
+    /// has not accessed the pages yet, so they are mapped old, as Linux does where the CPU sets the accessed bit
+    /// cheaply.
+    pub(crate) fn fill<M: Machine>(
+        &mut self,
+        fault: Fault<'_, M>,
+        cursor: &mut Cursor<'_, M>,
+        state: Bits,
+    ) -> u64 {
+        let bits = fault.object_bits(state);
+        let mut filled = 0;
+        for (page, slot) in self.range.iter().zip(&mut self.frames) {
+            let Some(frame) = *slot else {
+                continue;
+            };
+            if page == fault.page {
+                continue;
+            }
+            cursor.seek(page);
+            if cursor.peek() != Entry::Empty {
+                continue;
+            }
+            let frames = fault.core.memory.frames();
+            let shown = frames.for_entry(frames.adopt(frame));
+            *slot = None;
+            if cursor.fill(Entry::page(frame, bits)).is_ok() {
+                let _ = shown.into_raw();
+                filled += 1;
+            }
+        }
+        filled
+    }
+
+    /// Drops the references of the frames that were not mapped.
+    pub(crate) fn release<M: Machine>(&mut self, fault: Fault<'_, M>) {
+        for frame in self.frames.iter_mut().filter_map(Option::take) {
+            drop(fault.core.memory.frames().adopt(frame));
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Operations on areas of hugetlb pages (Linux 7.2 `mm/hugetlb.c`).
+
+use memwright_table::{
+    Bits, CpuId, Cursor, Entry, Frame, FrameKind, FrameRef, Machine, NoHugePage, OutOfFrames,
+    PageRange, PageSize, Present, VirtAddr,
+};
+
+use crate::mm::core::{Core, access_bits};
+use crate::mm::mappings::Mappings;
+use crate::mm::space::Area;
+use crate::range::zap::Taken;
+use crate::types::error::AdviseError;
+use crate::types::huge::HUGE_PAGES;
+use crate::vma::area::AreaFlags;
+use crate::vma::writable::{NEW, writable};
+
+impl<M: Machine> Mappings<M> {
+    /// Unmaps the huge page at `index` from private mappings without a reservation that map it to `frame`. Returns the
+    /// number of entries removed.
+    pub(crate) fn take_back(&self, index: u64, frame: Frame) -> u64 {
+        let mut taken = 0;
+        self.visit(|space| taken += space.lose_hugetlb(self, index, frame));
+        taken
+    }
+}
+
+impl<M: Machine> Area<M> {
+    /// Returns the indices of the huge pages that `part` maps.
+    fn huge_indices(&self, part: PageRange) -> core::ops::Range<u64> {
+        let first = self.offset_of(part.start) / HUGE_PAGES;
+        first..first + part.len() / HUGE_PAGES
+    }
+
+    /// Drops the unused part of the area's reservation, when the area is unmapped.
+    #[cold]
+    pub(crate) fn forget_reservation(&self) {
+        let view = self.object().and_then(|object| object.huge());
+        if let Some(own) = view.and_then(|view| view.own) {
+            own.forget(self.huge_indices(self.range));
+        }
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Takes an unreserved page from the hugetlb pool for private memory. Its contents are undefined.
+    pub(crate) fn take_unreserved(&self) -> Result<FrameRef<'_, M>, NoHugePage> {
+        let frames = self.memory.frames();
+        frames.take_huge(false, FrameKind::PoolAnonymous)
+    }
+
+    /// Frees the lowest page tables of `range`, where nothing is mapped: even an empty table would conflict with a huge
+    /// page.
+    #[cold]
+    pub(crate) fn clear_way(&self, range: PageRange) {
+        self.remove_entries(self.cpu(), range);
+    }
+
+    /// Unmaps the hugetlb pages of `range`, a part of `area`, and restores their reservation. A last page that is only
+    /// partly in the range stays mapped (Linux 7.2 `mm/madvise.c`, `madvise_dontneed_free_valid_vma`).
+    #[cold]
+    pub(crate) fn drop_hugetlb(&self, area: &Area<M>, range: PageRange) -> Result<(), AdviseError> {
+        if range.start.number() % HUGE_PAGES != 0 {
+            return Err(AdviseError::NotApplicable(range.start.address()));
+        }
+        let whole = crate::types::huge::around(range.end).start;
+        let range = PageRange::new(range.start, whole.max(range.start));
+        if range.is_empty() {
+            return Ok(());
+        }
+        let view = area.object().and_then(|object| object.huge());
+        // Hold the lock of the file, so that a concurrent fault finds the page either mapped or back in the pool.
+        // Between the two states, the fault would fail if the pool has no other page.
+        let _file = view.as_ref().map(|view| view.file.lock());
+        let mut gather = self.gather();
+        let mut cursor = self.table.cursor(range);
+        if area.flags.intersects(AreaFlags::MARKED) {
+            cursor.split_edges(&mut gather)?;
+            self.remove_pages(area, &mut cursor, &mut gather, Taken::All);
+        } else {
+            cursor.remove_all(&mut gather);
+        }
+        drop(cursor);
+        let counts = gather.close();
+        self.note_gather(self.cpu(), counts);
+        if let Some(own) = view.as_ref().and_then(|view| view.own) {
+            own.restore(area.huge_indices(range));
+        }
+        Ok(())
+    }
+
+    /// Copies `page` for the child of a fork at once, because the parent's page is pinned and must stay exclusive
+    /// (rule: exclusive-before-pin).
+    #[cold]
+    pub(crate) fn copy_pinned_hugetlb(
+        &self,
+        cpu: CpuId,
+        area: &Area<M>,
+        watched: bool,
+        to: &mut Cursor<'_, M>,
+        page: Present,
+    ) -> Result<(), OutOfFrames> {
+        let copy = self.take_unreserved().map_err(|_| OutOfFrames)?;
+        self.memory.copy_huge(page.frame, copy.frame());
+        let mut bits = access_bits(area.rights()) | NEW;
+        if watched {
+            bits |= page.bits & Bits::UFFD_WP;
+        }
+        if writable(area.view(), bits).is_writable() {
+            bits |= Bits::WRITE;
+        }
+        to.fill(Entry::Present(Present {
+            frame: copy.frame(),
+            size: PageSize::Size2M,
+            bits,
+        }))?;
+        let _ = copy.into_raw();
+        self.note_borrowed(cpu, HUGE_PAGES);
+        Ok(())
+    }
+
+    /// Unmaps the page at `address` from all mappings without a reservation, if this mapping has one. Returns the
+    /// number of entries removed.
+    pub(crate) fn take_back_shared(&self, address: VirtAddr) -> u64 {
+        let page = crate::types::huge::around(address.page());
+        let (object, index, frame) = {
+            let areas = self.areas.read(self.cpu());
+            let Some(area) = areas.map.find(page.start) else {
+                return 0;
+            };
+            let Some(object) = area.object().filter(|object| owns(&***object)) else {
+                return 0;
+            };
+            let entry = self.table.cursor(page).peek();
+            let Some(present) = entry.present() else {
+                return 0;
+            };
+            (object.clone(), area.offset_of(page.start), present.frame)
+        };
+        // The object unmaps the page from every address space, including this one.
+        object.mappings().take_back(index, frame)
+    }
+
+    /// Unmaps the page at `index` from private areas without a reservation that map it to `frame`.
+    pub(crate) fn lose_hugetlb(&self, mappings: &Mappings<M>, index: u64, frame: Frame) -> u64 {
+        let cpu = self.cpu();
+        let mut areas = self.areas.write();
+        let mut gather = self.gather();
+        let mut taken = 0;
+        areas.map.for_each_mut(|area| {
+            let range = area.pages_showing(index, index + HUGE_PAGES);
+            let loses = !range.is_empty()
+                && !area.is_shared()
+                && area.object().is_some_and(|object| {
+                    core::ptr::eq(object.mappings(), mappings) && !owns(&**object)
+                });
+            if !loses {
+                return;
+            }
+            let mut cursor = self.table.cursor(range);
+            match cursor.peek() {
+                Entry::Present(page) if page.frame == frame => {
+                    cursor.remove(&mut gather);
+                    drop(cursor);
+                    area.flags |= AreaFlags::HUGETLB_LOST;
+                    taken += 1;
+                }
+                Entry::Present(_)
+                | Entry::Empty
+                | Entry::Marker(_)
+                | Entry::Swapped(_)
+                | Entry::Migrating(_) => {}
+            }
+        });
+        let counts = gather.close();
+        drop(areas);
+        self.note_gather(cpu, counts);
+        taken
+    }
+}
+
+/// Returns whether `object`, as a mapping refers to it, has a reservation of huge pages.
+fn owns<M: Machine>(object: &dyn crate::mm::object::Object<M>) -> bool {
+    object.huge().is_some_and(|view| view.own.is_some())
+}

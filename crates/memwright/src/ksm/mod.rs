@@ -1,0 +1,177 @@
+//! KSM: pages with equal contents share one frame (Linux 7.2 `mm/ksm.c`).
+//!
+//! ksmd scans the memory that programs have made mergeable. It keeps two indexes by a digest of contents. The first has
+//! the KSM pages, which are never written, so their digests stay valid (the stable tree). The second has pages that
+//! were found in this pass and had not changed since the pass before; their digests are only hints (the unstable tree).
+//! A page with the digest of a KSM page is mapped to its frame; two pages with the same digest get a new KSM frame.
+//!
+//! **The comparison decides**, and it is made while the page cannot be written: the entry is write-protected and
+//! flushed on every CPU, then the bytes are compared, and only then the entry maps the other frame. If the bytes
+//! differ, write permission is restored where the rule allows it. A page that is pinned, has an extra reference or is
+//! being migrated is skipped.
+//!
+//! **A KSM page is never exclusive.** Its frame has a separate kind. The index holds one reference to the frame, in
+//! addition to those of the entries. The rule denies write permission to [`MERGED`](memwright_table::Bits::MERGED)
+//! entries, so a store copies the page. Zero-filled pages may map the zero page instead; the bit distinguishes them
+//! from untouched memory.
+//!
+//! Frames that no entry maps any more are found by a walk of the index: at intervals, when memory is short, and when an
+//! address space with mergeable memory exits.
+
+pub(crate) mod apart;
+pub(crate) mod page;
+pub(crate) mod relocate;
+pub(crate) mod scan;
+
+use core::sync::atomic::Ordering;
+use memwright_table::{Frame, FrameRef, Machine, OutOfMemory, Shared, TryPush};
+
+use crate::mm::core::Core;
+use crate::mm::memory::Memory;
+use crate::mm::merging::{Lone, Merging, Scanned, UNKNOWN};
+use crate::types::merge::{MergeCounts, MergedPages, UNSCANNED};
+
+impl<M: Machine> Merging<M> {
+    /// Registers `space` for scanning.
+    pub(crate) fn enter(&self, space: &Shared<Core<M>>) -> Result<(), OutOfMemory> {
+        let mut known = self.known.lock();
+        if !matches!(space.merge_number(), UNSCANNED | UNKNOWN) {
+            return Ok(());
+        }
+        let number = known.last_number + 1;
+        known.spaces.try_push(Scanned {
+            number,
+            space: space.clone(),
+        })?;
+        known.last_number = number;
+        space.set_merge_number(number);
+        Ok(())
+    }
+
+    /// Registers the child of a fork for scanning. If that fails, records that the child may map KSM pages all the
+    /// same.
+    pub(crate) fn enter_child(&self, child: &Shared<Core<M>>) {
+        if self.enter(child).is_err() {
+            child.set_merge_number(UNKNOWN);
+        }
+    }
+
+    /// Unregisters an address space that has no mappings any more.
+    pub(crate) fn leave(&self, memory: &Memory<M>, space: &Core<M>) {
+        let number = space.merge_number();
+        space.set_merge_number(UNSCANNED);
+        let left = {
+            let mut known = self.known.lock();
+            let at = known.spaces.binary_search_by_key(&number, |one| one.number);
+            let left = at.ok().map(|at| known.spaces.remove(at));
+            known.lone.retain(|one| one.space != number);
+            if known.spaces.is_empty() {
+                known.lone.clear();
+            }
+            left
+        };
+        drop(left);
+        self.shed(memory);
+    }
+
+    /// Frees the KSM frames that no entry maps any more; returns their number.
+    pub fn shed(&self, memory: &Memory<M>) -> u64 {
+        let frames = memory.frames();
+        let nothing = u64::MAX;
+        let mut last = nothing;
+        {
+            let mut known = self.known.lock();
+            known.merged.retain(|frame| {
+                // No entry maps the frame, so a new entry could get it only from the index, which takes this lock.
+                let shown = frames.references(*frame) > 1;
+                if !shown {
+                    frames.set_owner(*frame, last, 0);
+                    last = frame.number().into();
+                }
+                shown
+            });
+            if known.merged.len() == 0 {
+                known.merged.clear();
+            }
+        }
+        // Freeing a frame takes locks that rank before the lock of the index, so the frames are freed after its
+        // release.
+        let mut shed = 0;
+        while last != nothing {
+            let frame = Frame::new(last as u32);
+            last = frames.owner(frame).0;
+            drop(frames.adopt(frame));
+            shed += 1;
+        }
+        shed
+    }
+
+    /// Returns the present counts.
+    pub fn counts(&self, memory: &Memory<M>) -> MergeCounts {
+        let frames = memory.frames();
+        let known = self.known.lock();
+        let mut counts = MergeCounts {
+            unshared: known.lone.len() as u64,
+            volatile: self.volatile.load(Ordering::Relaxed),
+            rounds: self.rounds.load(Ordering::Relaxed),
+            index_bytes: (known.merged.bytes() + known.lone.bytes()) as u64,
+            ..MergeCounts::default()
+        };
+        for (digest, frame) in known.merged.iter() {
+            let shown = u64::from(frames.sharers(frame));
+            if shown > 0 {
+                counts.shared += 1;
+                counts.sharing += shown - 1;
+            }
+            let first = known.merged.find(digest, |_| true) == Some(frame);
+            if known.merged.find(digest, |other| *other != frame).is_some() {
+                counts.duplicates += 1;
+                counts.chains += u64::from(first);
+            }
+        }
+        counts
+    }
+
+    /// Counts in `found` the pages of an address space that have no equal page so far, and the memory that they take in
+    /// the index.
+    fn add_lone(&self, number: u64, found: &mut MergedPages) {
+        let known = self.known.lock();
+        let lone = known.lone.iter().filter(|(_, one)| one.space == number);
+        found.lone = lone.count() as u64;
+        found.lone_bytes = found.lone * size_of::<Option<(u64, Lone)>>() as u64;
+    }
+
+    /// Returns a KSM frame with this key that fewer entries map than the limit allows.
+    fn merged_frame<'a>(&self, memory: &'a Memory<M>, digest: u64) -> Option<FrameRef<'a, M>> {
+        let frames = memory.frames();
+        let most = self.settings.most_sharing.load(Ordering::Relaxed);
+        let known = self.known.lock();
+        let found = known
+            .merged
+            .find(digest, |frame| frames.sharers(*frame) < most)?;
+        Some(frames.share(found))
+    }
+
+    /// Removes a KSM frame from the index and drops the index's reference.
+    fn forget(&self, memory: &Memory<M>, frame: Frame) {
+        let known = self.known.lock().take(frame);
+        if known {
+            drop(memory.frames().adopt(frame));
+        }
+    }
+
+    /// Returns the registered address space with this number, or the next one.
+    fn space_from(&self, number: u64) -> Option<(u64, Shared<Core<M>>)> {
+        let known = self.known.lock();
+        let at = known.spaces.partition_point(|one| one.number < number);
+        let found = known.spaces.get(at)?;
+        Some((found.number, found.space.clone()))
+    }
+}
+
+impl<M: Machine> Memory<M> {
+    /// Frees all KSM frames when the memory manager is dropped: no entry maps them any more.
+    pub(crate) fn drop_merged(&self) {
+        self.merging().shed(self);
+    }
+}

@@ -1,0 +1,438 @@
+//! The data that the lock of an address space guards: the map, the limits, the totals.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use memwright_table::{Machine, PAGE_SIZE, PageRange, TryPush};
+
+use crate::mm::mappings::Attachment;
+use crate::mm::memory::Memory;
+use crate::mm::object::Object;
+use crate::types::error::{CutError, Limit};
+use crate::types::huge::HUGE_PAGES;
+use crate::types::mdwe::ExecGain;
+use crate::types::protection_keys::Keys;
+use crate::types::rights::Rights;
+use crate::types::uffd::Watch;
+use crate::vma::area::{AreaFlags, Backed};
+use crate::vma::map::{AreaMap, Position};
+
+/// The backing of an area.
+pub struct Backing<M: Machine> {
+    attachment: Option<Attachment<M>>,
+    /// The userfaultfd context that handles faults in the area. The area's flags say which faults.
+    watcher: Option<Watch>,
+}
+
+impl<M: Machine> Backing<M> {
+    pub(crate) const ANONYMOUS: Self = Self {
+        attachment: None,
+        watcher: None,
+    };
+
+    pub(crate) fn object_of(attachment: Attachment<M>) -> Self {
+        Self {
+            attachment: Some(attachment),
+            watcher: None,
+        }
+    }
+
+    /// Returns the same backing with the userfaultfd context `watcher`, or without a context.
+    pub(crate) fn watched_by(&self, watcher: Option<Watch>) -> Self {
+        Self {
+            attachment: self.attachment.clone(),
+            watcher,
+        }
+    }
+
+    /// Returns the same backing without its reservation of huge pages.
+    pub(crate) fn unreserved(&self) -> Self {
+        let attachment = self.attachment.as_ref();
+        Self {
+            attachment: attachment.map(|own| own.unreserved().unwrap_or_else(|| own.clone())),
+            watcher: self.watcher.clone(),
+        }
+    }
+
+    /// Returns whether the userfaultfd context of the backing is `watcher`; for `None`, whether the backing has no
+    /// context.
+    pub(crate) fn has_watcher(&self, watcher: Option<&Watch>) -> bool {
+        match (&self.watcher, watcher) {
+            (None, None) => true,
+            (Some(own), Some(other)) => Watch::ptr_eq(own, other),
+            (None, Some(_)) | (Some(_), None) => false,
+        }
+    }
+
+    /// Returns the userfaultfd context that handles faults in the area, if any.
+    #[inline]
+    pub fn watcher(&self) -> Option<&Watch> {
+        self.watcher.as_ref()
+    }
+
+    /// Returns the object, or `None` for private anonymous memory.
+    #[inline]
+    pub fn object(&self) -> Option<&Arc<dyn Object<M>>> {
+        self.attachment.as_ref().map(Attachment::object)
+    }
+}
+
+impl<M: Machine> Clone for Backing<M> {
+    fn clone(&self) -> Self {
+        self.watched_by(self.watcher.clone())
+    }
+}
+
+impl<M: Machine> Backed for Backing<M> {
+    fn same(&self, other: &Self) -> bool {
+        let shown = match (&self.attachment, &other.attachment) {
+            (None, None) => true,
+            (Some(one), Some(another)) => one.same(another),
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        shown && self.has_watcher(other.watcher())
+    }
+}
+
+/// The limits of a process, in bytes except for the number of areas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// `RLIMIT_AS`.
+    pub address_space: u64,
+    /// `RLIMIT_DATA`.
+    pub data: u64,
+    /// `RLIMIT_STACK`.
+    pub stack: u64,
+    /// `RLIMIT_MEMLOCK`.
+    pub locked: u64,
+    /// `CAP_IPC_LOCK`: the limit of locked memory does not apply.
+    pub may_lock_any: bool,
+    /// `CAP_SYS_RAWIO`: fixed mappings below the lowest address are allowed.
+    pub may_map_low: bool,
+    /// `vm.max_map_count`.
+    pub areas: usize,
+}
+
+impl Default for Limits {
+    /// Returns Linux's defaults: no limits except an 8 MiB stack, 8 MiB of locked memory and 65,530 areas.
+    fn default() -> Self {
+        Self {
+            address_space: u64::MAX,
+            data: u64::MAX,
+            stack: 8 << 20,
+            locked: 8 << 20,
+            may_lock_any: false,
+            may_map_low: false,
+            areas: 65_530,
+        }
+    }
+}
+
+/// The effect of `mlockall(MCL_FUTURE)` on new areas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LockFuture {
+    /// They are not locked.
+    #[default]
+    No,
+    /// They are locked and populated.
+    Populated,
+    /// They are locked, and their pages stay once faulted in.
+    OnFault,
+}
+
+/// Sizes of an address space, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// All areas (`VmSize`).
+    pub mapped: u64,
+    /// Private writable areas other than stacks (`VmData`).
+    pub data: u64,
+    /// Areas that grow downwards (`VmStk`).
+    pub stack: u64,
+    /// Executable areas that are not writable (`VmExe` and `VmLib`).
+    pub executable: u64,
+    /// Locked areas (`VmLck`).
+    pub locked: u64,
+    /// Pages that are accounted as long-term pinned (`VmPin`).
+    pub pinned: u64,
+    /// Pages with a frame (`VmRSS`).
+    pub resident: u64,
+    /// Of the resident pages, those that are anonymous (`RssAnon`).
+    pub resident_anonymous: u64,
+    /// Of the resident pages, those of files (`RssFile`).
+    pub resident_file: u64,
+    /// Of the resident pages, those of shared memory (`RssShmem`).
+    pub resident_shared: u64,
+    /// Pages in swap (`VmSwap`).
+    pub swapped: u64,
+    /// Pages of hugetlb pages, which `resident` does not count (`HugetlbPages`).
+    pub hugetlb: u64,
+    /// The peak of `resident` (`VmHWM`), as last sampled.
+    pub resident_peak: u64,
+    /// The peak of `mapped` (`VmPeak`).
+    pub mapped_peak: u64,
+    /// Page-table frames (`VmPTE`).
+    pub table_frames: u64,
+}
+
+/// The data that the lock guards.
+pub(crate) struct Areas<M: Machine> {
+    pub(crate) map: AreaMap<Backing<M>>,
+    pub(crate) limits: Limits,
+    pub(crate) lock_future: LockFuture,
+    /// Whether pages of new areas may be merged (KSM).
+    pub(crate) merge_all: bool,
+    pub(crate) exec_gain: ExecGain,
+    /// The protection keys in use.
+    pub(crate) keys: Keys,
+    pub(crate) mapped: u64,
+    pub(crate) mapped_peak: u64,
+    pub(crate) data: u64,
+    pub(crate) stack: u64,
+    pub(crate) executable: u64,
+    pub(crate) locked: u64,
+    /// How many pages of `locked` belong to areas that `MREMAP_DONTUNMAP` left mapped but unlocked.
+    pub(crate) locked_before: u64,
+    /// Parts of locked areas that ongoing protection changes make writable.
+    gained: Vec<PageRange>,
+}
+
+/// Returns whether pages with these properties count as data, as stack, as executable (Linux 7.2 `mm/mmap.c`,
+/// `vm_stat_account`).
+fn classes(rights: Rights, flags: AreaFlags) -> (bool, bool, bool) {
+    let stack = flags.contains(AreaFlags::GROWSDOWN);
+    let write = rights.contains(Rights::WRITE);
+    let executable = rights.contains(Rights::EXECUTE) && !write && !stack;
+    let data = write && !stack && !flags.contains(AreaFlags::SHARED);
+    (data, stack, executable)
+}
+
+/// Returns the total of a class after `pages` pages have entered the class, or, if not `enter`, left it.
+#[inline]
+fn moved(total: u64, enter: bool, pages: u64) -> u64 {
+    if enter { total + pages } else { total - pages }
+}
+
+/// Returns whether pages with these properties are accounted as committed memory (Linux 7.2 `mm/vma.c`,
+/// `accountable_mapping`).
+pub(crate) fn is_accountable(rights: Rights, flags: AreaFlags) -> bool {
+    const NO_PROMISE: AreaFlags = AreaFlags::NORESERVE
+        .union(AreaFlags::SHARED)
+        .union(AreaFlags::HUGETLB);
+    rights.contains(Rights::WRITE) && !flags.intersects(NO_PROMISE)
+}
+
+/// Returns whether an edge of `part` cuts a hugetlb page, in an area with these flags.
+#[inline]
+pub(crate) fn cuts_hugetlb(flags: AreaFlags, part: PageRange) -> bool {
+    flags.contains(AreaFlags::HUGETLB)
+        && (part.start.number() | part.end.number()) % HUGE_PAGES != 0
+}
+
+impl<M: Machine> Areas<M> {
+    pub(crate) fn new() -> Self {
+        Self {
+            map: AreaMap::new(),
+            limits: Limits::default(),
+            lock_future: LockFuture::No,
+            merge_all: false,
+            exec_gain: ExecGain::Granted,
+            keys: Keys::NEW,
+            mapped: 0,
+            mapped_peak: 0,
+            data: 0,
+            stack: 0,
+            executable: 0,
+            locked: 0,
+            locked_before: 0,
+            gained: Vec::new(),
+        }
+    }
+
+    /// Records that `range`, a part of a locked area, becomes writable, so that its pages are copied at once. Without
+    /// heap memory for the record, later faults copy the pages instead.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note_gained(&mut self, range: PageRange) {
+        let _ = self.gained.try_push(range);
+    }
+
+    /// Removes and returns the parts that `note_gained` recorded.
+    pub(crate) fn take_gained(&mut self) -> Vec<PageRange> {
+        core::mem::take(&mut self.gained)
+    }
+
+    /// Adds pages of an area with these properties to the totals.
+    pub(crate) fn count_in(&mut self, rights: Rights, flags: AreaFlags, pages: u64) {
+        let (data, stack, executable) = classes(rights, flags);
+        self.mapped += pages;
+        self.mapped_peak = self.mapped_peak.max(self.mapped);
+        self.data += if data { pages } else { 0 };
+        self.stack += if stack { pages } else { 0 };
+        self.executable += if executable { pages } else { 0 };
+        self.locked += if flags.contains(AreaFlags::LOCKED) {
+            pages
+        } else {
+            0
+        };
+    }
+
+    /// Subtracts pages of an area with these properties from the totals.
+    pub(crate) fn count_out(&mut self, rights: Rights, flags: AreaFlags, pages: u64) {
+        let (data, stack, executable) = classes(rights, flags);
+        self.mapped -= pages;
+        self.data -= if data { pages } else { 0 };
+        self.stack -= if stack { pages } else { 0 };
+        self.executable -= if executable { pages } else { 0 };
+        self.locked -= if flags.contains(AreaFlags::LOCKED) {
+            pages
+        } else {
+            0
+        };
+    }
+
+    /// Moves pages from one kind of area to another in the totals. `mapped` does not change.
+    pub(crate) fn count_change(
+        &mut self,
+        (old_rights, old_flags): (Rights, AreaFlags),
+        (new_rights, new_flags): (Rights, AreaFlags),
+        pages: u64,
+    ) {
+        let mapped_peak = self.mapped_peak;
+        self.count_out(old_rights, old_flags, pages);
+        self.count_in(new_rights, new_flags, pages);
+        self.mapped_peak = mapped_peak;
+    }
+
+    /// Like [`count_change`](Self::count_change), for pages that change only their rights and whether they are
+    /// accounted.
+    #[inline(always)]
+    pub(crate) fn reclassify(
+        &mut self,
+        (old_rights, old_flags): (Rights, AreaFlags),
+        (new_rights, new_flags): (Rights, AreaFlags),
+        pages: u64,
+    ) {
+        debug_assert!(
+            (old_flags ^ new_flags)
+                .difference(AreaFlags::ACCOUNTED)
+                .is_empty()
+        );
+        let (old, new) = (old_rights, new_rights);
+        if old_flags.contains(AreaFlags::GROWSDOWN) {
+            return;
+        }
+        if (old ^ new).contains(Rights::WRITE) && !old_flags.contains(AreaFlags::SHARED) {
+            self.data = moved(self.data, new.contains(Rights::WRITE), pages);
+        }
+        if !(old | new).contains(Rights::EXECUTE) {
+            return;
+        }
+        let either = Rights::EXECUTE | Rights::WRITE;
+        let is_executable = |rights: Rights| rights & either == Rights::EXECUTE;
+        if is_executable(old) != is_executable(new) {
+            self.executable = moved(self.executable, is_executable(new), pages);
+        }
+    }
+
+    /// Splits the area at `position`, which spans `whole`, so that `part` becomes a separate area, and returns its
+    /// position. The edges of `part` must not cut a hugetlb page.
+    pub(crate) fn cut(
+        &mut self,
+        position: Position,
+        whole: PageRange,
+        part: PageRange,
+    ) -> Result<Position, CutError> {
+        let below = part.start > whole.start;
+        let above = part.end < whole.end;
+        let cuts = usize::from(below) + usize::from(above);
+        self.check_count(cuts).map_err(CutError::OverLimit)?;
+        self.map.reserve(cuts).map_err(|_| CutError::OutOfMemory)?;
+        let mut position = position;
+        if below {
+            position = self.map.split(position, part.start);
+        }
+        if above {
+            let rest = self.map.split(position, part.end);
+            position = self
+                .map
+                .previous(rest)
+                .expect("the part lies below its rest");
+        }
+        Ok(position)
+    }
+
+    /// Checks whether the limits allow `pages` more pages with these properties once `gone` pages are unmapped (Linux
+    /// 7.2 `mm/mmap.c`, `may_expand_vm`).
+    pub(crate) fn check_growth(
+        &self,
+        rights: Rights,
+        flags: AreaFlags,
+        pages: u64,
+        gone: u64,
+    ) -> Result<(), Limit> {
+        if self.mapped - gone + pages > self.limits.address_space / PAGE_SIZE as u64 {
+            return Err(Limit::AddressSpace);
+        }
+        self.check_data(rights, flags, pages)
+    }
+
+    /// Checks whether the data limit allows `pages` more pages with these properties.
+    #[inline]
+    pub(crate) fn check_data(
+        &self,
+        rights: Rights,
+        flags: AreaFlags,
+        pages: u64,
+    ) -> Result<(), Limit> {
+        let (data, ..) = classes(rights, flags);
+        if data && self.data + pages > self.limits.data / PAGE_SIZE as u64 {
+            return Err(Limit::Data);
+        }
+        Ok(())
+    }
+
+    /// Empties the map, resets the totals, and unaccounts the areas. Returns the previous map.
+    pub(crate) fn take_all(&mut self, memory: &Memory<M>) -> AreaMap<Backing<M>> {
+        for area in self
+            .map
+            .iter()
+            .filter(|area| area.flags.contains(AreaFlags::ACCOUNTED))
+        {
+            memory.take_back(area.pages());
+        }
+        self.mapped = 0;
+        self.data = 0;
+        self.stack = 0;
+        self.executable = 0;
+        self.locked = 0;
+        self.locked_before = 0;
+        core::mem::replace(&mut self.map, AreaMap::new())
+    }
+
+    /// Checks whether the limit allows `pages` more locked pages.
+    pub(crate) fn check_locked(&self, pages: u64) -> Result<(), Limit> {
+        let limit = self.limits.locked / PAGE_SIZE as u64;
+        if self.limits.may_lock_any || self.locked + pages <= limit {
+            Ok(())
+        } else {
+            Err(Limit::Locked)
+        }
+    }
+
+    /// Checks whether the limit allows `more` more areas.
+    pub(crate) fn check_count(&self, more: usize) -> Result<(), Limit> {
+        if self.map.len() + more <= self.limits.areas {
+            Ok(())
+        } else {
+            Err(Limit::Areas)
+        }
+    }
+}
+
+impl<M: Machine> crate::vma::area::Area<Backing<M>> {
+    /// Returns the object, or `None` for private anonymous memory.
+    #[inline]
+    pub fn object(&self) -> Option<&Arc<dyn Object<M>>> {
+        self.backing.object()
+    }
+}

@@ -1,0 +1,23 @@
+//! The check of the protection key of an access.
+
+use memwright_table::Machine;
+
+use crate::mm::core::Core;
+use crate::types::access::Access;
+use crate::types::error::FaultError;
+use crate::types::protection_keys::refuses;
+use crate::types::rights::Rights;
+
+impl<M: Machine> Core<M> {
+    /// Checks whether the protection keys of this CPU permit the access to an area with these rights. The processor
+    /// checks mapped pages itself. This is for unmapped pages, and for accesses by the kernel on behalf of the program.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn check_key(&self, rights: Rights, access: Access) -> Result<(), FaultError> {
+        let key_rights = self.memory.frames().machine().key_rights();
+        if access.user && refuses(key_rights, rights, access) {
+            return Err(FaultError::Key(rights.key()));
+        }
+        Ok(())
+    }
+}

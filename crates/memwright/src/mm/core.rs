@@ -1,0 +1,476 @@
+//! The part of an address space to which the objects that it maps hold references.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use memwright_table::sync::stat::Line;
+use memwright_table::sync::{Rank, SpreadLock, stat};
+use memwright_table::{
+    Bits, Change, Copied, CpuId, Cursor, Frame, Gather, GatherCounts, Machine, OutOfMemory, Page,
+    PageRange, Present, Table, TryPush, VirtAddr,
+};
+
+use crate::mm::areas::Areas;
+use crate::mm::memory::Memory;
+use crate::mm::space::Area;
+use crate::types::huge::{HUGE_PAGES, HugeRefusal};
+use crate::types::layout::Layout;
+use crate::types::memcg::Memcg;
+use crate::types::merge::UNSCANNED;
+use crate::types::numa_pace::Pace;
+use crate::types::rights::Rights;
+use crate::types::stats::Row;
+use crate::types::trace::Event;
+use crate::vma::writable::View;
+
+/// One CPU's share of the resident page count.
+#[derive(Default)]
+#[repr(align(128))]
+struct CpuResident {
+    /// Pages that this CPU mapped, minus those that it unmapped.
+    pages: AtomicI64,
+    /// The highest count over all CPUs that this CPU sampled before it unmapped pages.
+    peak: AtomicU64,
+    /// Pages that this CPU ever mapped and that `pages` does not count, such as hugetlb pages and zero pages. Zero
+    /// pages that were mapped by a trapped fault are not included.
+    uncounted: AtomicU64,
+    /// The number of anon_vmas that this CPU created.
+    anon_vmas: AtomicU64,
+}
+
+pub(crate) struct Core<M: Machine> {
+    /// The number of this address space among all address spaces of the machine.
+    number: AtomicU64,
+    pub(crate) memory: Arc<Memory<M>>,
+    pub(crate) table: Table<M>,
+    pub(crate) layout: Layout,
+    pub(crate) template: Option<Frame>,
+    /// Locked for reading by faults, for writing by operations that change areas.
+    pub(crate) areas: SpreadLock<Areas<M>>,
+    /// Which huge pages the process opts out of, as a [`HugeRefusal`].
+    huge_refusal: AtomicU8,
+    /// Whether a page was ever pinned through this address space. Set before pinning takes the lock of the page's
+    /// entry: under that lock, a clear flag means that the page is not pinned.
+    pinned: AtomicBool,
+    /// One per CPU, so that faults on two CPUs write no common line.
+    resident: Vec<CpuResident>,
+    /// Pages in swap.
+    swapped: AtomicI64,
+    /// The memcg that is charged for the swap slots of this address space.
+    memcg: AtomicU8,
+    /// The number of this address space in the scan for equal pages (KSM).
+    merge_number: AtomicU64,
+    /// The rate at which entries of this address space are turned into NUMA hints.
+    pace: Pace,
+    /// Pages that are accounted as pinned for a long time.
+    pinned_pages: AtomicU64,
+}
+
+impl<M: Machine> Core<M> {
+    pub(crate) fn new(
+        memory: Arc<Memory<M>>,
+        layout: Layout,
+        template: Option<Frame>,
+    ) -> Result<Self, OutOfMemory> {
+        let cpus = memory.frames().machine().cpu_count();
+        let areas = SpreadLock::try_new(Rank::Space, cpus, Areas::new())?;
+        let mut resident = Vec::new();
+        resident.try_make_room(cpus)?;
+        for _ in 0..cpus {
+            resident.try_push(CpuResident::default())?;
+        }
+        let table = Table::new(memory.frames().clone(), template).map_err(|_| OutOfMemory)?;
+        Ok(Self {
+            number: AtomicU64::new(0),
+            memory,
+            table,
+            layout,
+            template,
+            areas,
+            huge_refusal: AtomicU8::new(HugeRefusal::Nothing as u8),
+            pinned: AtomicBool::new(false),
+            resident,
+            swapped: AtomicI64::new(0),
+            memcg: AtomicU8::new(Memcg::NOBODY.raw()),
+            merge_number: AtomicU64::new(UNSCANNED),
+            pace: Pace::default(),
+            pinned_pages: AtomicU64::new(0),
+        })
+    }
+
+    /// Returns the number of this address space among all address spaces of the machine. The area locks of several
+    /// address spaces are taken in the order of these numbers.
+    pub(crate) fn space_number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_space_number(&self, number: u64) {
+        self.number.store(number, Ordering::Relaxed);
+    }
+
+    /// Returns the rate at which entries of this address space are turned into NUMA hints.
+    pub(crate) fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
+    /// Returns its number in the scan for equal pages (KSM).
+    pub(crate) fn merge_number(&self) -> u64 {
+        self.merge_number.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_merge_number(&self, number: u64) {
+        self.merge_number.store(number, Ordering::Release);
+    }
+
+    /// Records that a page is about to be pinned.
+    pub(crate) fn note_pinning(&self) {
+        self.pinned.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns whether pages of this address space may be pinned, that is, whether one ever was. The answer is valid
+    /// for a page only under the lock of its entry.
+    pub(crate) fn may_have_pinned(&self) -> bool {
+        self.pinned.load(Ordering::SeqCst)
+    }
+
+    /// Returns whether the private page is pinned. The owner of a pin can write to the frame without the entry (rule:
+    /// exclusive-before-pin).
+    pub(crate) fn is_pinned(&self, page: Present) -> bool {
+        !page.bits.contains(Bits::BORROWED) && self.memory.frames().pins(page.frame) > 0
+    }
+
+    #[inline]
+    pub(crate) fn cpu(&self) -> CpuId {
+        self.memory.frames().machine().cpu()
+    }
+
+    /// Returns the number of a new anon_vma. Each CPU counts separately to avoid sharing a cache line.
+    pub(crate) fn next_anon_vma(&self, cpu: CpuId) -> u64 {
+        let founded = &self.resident[cpu.index()].anon_vmas;
+        let round = founded.load(Ordering::Relaxed) + 1;
+        founded.store(round, Ordering::Relaxed);
+        round * self.resident.len() as u64 + cpu.index() as u64
+    }
+
+    /// Returns a gather for one operation, under the current flush policy.
+    #[inline]
+    pub(crate) fn gather(&self) -> Gather<'_, M> {
+        self.table.gather_by(self.memory.policy().flush())
+    }
+
+    /// Returns the range in which areas may be mapped.
+    pub(crate) fn bounds(&self) -> PageRange {
+        PageRange::new(self.layout.lowest.page(), self.layout.highest.page())
+    }
+
+    /// Reports to the lock statistics which cache lines a fault at `address` wrote on `cpu`, the calling CPU: the lines
+    /// of the entry, of its frame, and of the counts of the address space.
+    pub(crate) fn note_lines(&self, cpu: CpuId, address: VirtAddr) {
+        if stat::is_on() && address < VirtAddr::USER_END {
+            self.table.note_lines(address.page());
+            stat::line(Line::Space, &self.resident[cpu.index()]);
+        }
+    }
+
+    /// Counts `pages` more resident pages.
+    #[inline]
+    pub(crate) fn note_resident(&self, cpu: CpuId, pages: u64) {
+        let cell = &self.resident[cpu.index()].pages;
+        cell.store(
+            cell.load(Ordering::Relaxed) + pages as i64,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Counts `pages` entries that were empty and now each map a resident page.
+    #[inline]
+    pub(crate) fn note_filled(&self, cpu: CpuId, pages: u64) {
+        self.note_resident(cpu, pages);
+        self.memory.count_on(cpu, Row::EntriesFilled, pages);
+    }
+
+    /// Counts an entry that was empty and now maps a 2 MiB page.
+    pub(crate) fn note_filled_huge(&self, cpu: CpuId) {
+        self.note_resident(cpu, HUGE_PAGES);
+        self.memory.count_on(cpu, Row::EntriesFilled, 1);
+    }
+
+    /// Returns which huge pages the process opts out of.
+    pub(crate) fn huge_refusal(&self) -> HugeRefusal {
+        HugeRefusal::of(self.huge_refusal.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn refuse_huge(&self, refusal: HugeRefusal) {
+        self.huge_refusal.store(refusal as u8, Ordering::Relaxed);
+    }
+
+    /// Splits the huge pages that an edge of the cursor's range cuts, and counts them in row `cause`.
+    #[inline]
+    pub(crate) fn split_cut(
+        &self,
+        cursor: &mut Cursor<'_, M>,
+        gather: &mut Gather<'_, M>,
+        cause: Row,
+    ) {
+        let split = cursor.split_pages(gather);
+        if split > 0 {
+            self.memory.count(cause, split);
+        }
+    }
+
+    /// Splits the huge pages that an edge of `range` cuts, before an area is split there.
+    pub(crate) fn split_at_edges(&self, range: PageRange, cause: Row) {
+        let aligned = |page: Page| page.number() % HUGE_PAGES == 0;
+        if aligned(range.start) && aligned(range.end) || range.is_empty() {
+            return;
+        }
+        let mut gather = self.gather();
+        let mut cursor = self.table.cursor(range);
+        self.split_cut(&mut cursor, &mut gather, cause);
+        drop(cursor);
+        let counts = gather.close();
+        self.note_gather(self.cpu(), counts);
+    }
+
+    /// Counts pages that were swapped out; negative if they were swapped in.
+    pub(crate) fn note_swapped(&self, pages: i64) {
+        self.swapped.fetch_add(pages, Ordering::Relaxed);
+    }
+
+    /// Returns the memcg that is charged for the swap slots of this address space.
+    pub(crate) fn memcg(&self) -> Memcg {
+        Memcg::from_raw(self.memcg.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_memcg(&self, memcg: Memcg) {
+        self.memcg.store(memcg.raw(), Ordering::Relaxed);
+    }
+
+    /// Returns the number of pages that are accounted as pinned for a long time.
+    pub(crate) fn pinned_pages(&self) -> &AtomicU64 {
+        &self.pinned_pages
+    }
+
+    /// Returns the number of pages in swap.
+    pub(crate) fn swapped(&self) -> u64 {
+        self.swapped.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// Counts the entries that a fork filled, and the resident pages among them.
+    pub(crate) fn note_copied(&self, cpu: CpuId, copied: &Copied) {
+        let cell = &self.resident[cpu.index()].pages;
+        cell.store(
+            cell.load(Ordering::Relaxed) + copied.counted as i64,
+            Ordering::Relaxed,
+        );
+        if copied.pages != copied.counted {
+            self.note_uncounted(cpu, copied.pages - copied.counted);
+        }
+        self.memory
+            .count_on(cpu, Row::EntriesFilled, copied.entries);
+        if copied.swapped > 0 {
+            self.note_swapped(copied.swapped as i64);
+        }
+    }
+
+    /// Counts an entry to which a fault granted rights.
+    #[inline]
+    pub(crate) fn note_granted(&self, cpu: CpuId) {
+        self.memory.count_on(cpu, Row::EntriesGrew, 1);
+        // The page fault has invalidated the faulting CPU's translation of the page, so only a shootdown was elided.
+        if self.table.loaded().has_several() {
+            self.memory.count_on(cpu, Row::FlushElidedGrew, 1);
+        }
+    }
+
+    /// Counts an entry that was empty and that a fault mapped to the zero page. The statistics count these pages, the
+    /// address space does not.
+    #[inline]
+    pub(crate) fn note_zero_page(&self, cpu: CpuId) {
+        self.memory.count_on(cpu, Row::EntriesFilled, 1);
+    }
+
+    /// Counts an entry that was empty and now maps `pages` pages that do not count as resident: a zero page or a
+    /// hugetlb page.
+    #[inline]
+    pub(crate) fn note_borrowed(&self, cpu: CpuId, pages: u64) {
+        self.note_uncounted(cpu, pages);
+        self.memory.count_on(cpu, Row::EntriesFilled, 1);
+    }
+
+    /// Counts `pages` newly mapped pages that do not count as resident.
+    #[inline]
+    pub(crate) fn note_uncounted(&self, cpu: CpuId, pages: u64) {
+        let cell = &self.resident[cpu.index()].uncounted;
+        cell.store(cell.load(Ordering::Relaxed) + pages, Ordering::Relaxed);
+    }
+
+    /// Adds the work of a gather to the statistics.
+    #[inline(always)]
+    pub(crate) fn note_gather(&self, cpu: CpuId, counts: &GatherCounts) {
+        if counts.released > 0 {
+            let pages = counts.released - counts.of(Change::TableFreed);
+            let cell = &self.resident[cpu.index()].pages;
+            cell.store(
+                cell.load(Ordering::Relaxed) - pages as i64,
+                Ordering::Relaxed,
+            );
+        }
+        if counts.slots > 0 {
+            self.note_swapped(-(counts.slots as i64));
+        }
+        let memory = &*self.memory;
+        memory.count_gather(cpu, counts);
+        if counts.local_full > 0 {
+            self.note_dropped(cpu, counts);
+        }
+        if memory.is_watched() && counts.local + counts.remote > 0 {
+            memory.trace(|| flush_event(counts));
+        }
+    }
+
+    /// Adds an upper bound of the translations that full flushes dropped. Software cannot know which translations a CPU
+    /// held, only that each was for a page that was mapped before the operation. That includes the pages that the
+    /// operation unmapped.
+    #[cold]
+    #[inline(never)]
+    fn note_dropped(&self, cpu: CpuId, counts: &GatherCounts) {
+        let uncounted = self.resident.iter();
+        let uncounted: u64 = uncounted
+            .map(|cpu| cpu.uncounted.load(Ordering::Relaxed))
+            .sum();
+        let tables = counts.of(Change::TableFreed);
+        let unmapped = counts.released.saturating_sub(tables);
+        let mapped = self.resident() + unmapped + uncounted;
+        let most = u64::from(counts.local_full) * mapped;
+        self.memory.count_on(cpu, Row::FlushDropped, most);
+    }
+
+    /// Adds splits and merges of areas to the statistics.
+    pub(crate) fn note_areas(&self, cpu: CpuId, areas: &mut Areas<M>) {
+        if !areas.map.has_counts() {
+            return;
+        }
+        let (splits, merges) = areas.map.take_counts();
+        self.memory.count_on(cpu, Row::AreasSplit, splits);
+        self.memory.count_on(cpu, Row::AreasMerged, merges);
+    }
+
+    /// Returns the number of resident pages, summed over all CPUs.
+    pub(crate) fn resident(&self) -> u64 {
+        let sum: i64 = self
+            .resident
+            .iter()
+            .map(|cpu| cpu.pages.load(Ordering::Relaxed))
+            .sum();
+        sum.max(0) as u64
+    }
+
+    /// Samples the resident page count before pages are unmapped, when it is at a local maximum.
+    pub(crate) fn note_peak(&self, cpu: CpuId) {
+        let now = self.resident();
+        let peak = &self.resident[cpu.index()].peak;
+        if now > peak.load(Ordering::Relaxed) {
+            peak.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the peak of the resident page count.
+    pub(crate) fn peak(&self) -> u64 {
+        self.resident
+            .iter()
+            .map(|cpu| cpu.peak.load(Ordering::Relaxed))
+            .fold(self.resident(), u64::max)
+    }
+
+    /// Resets the peak to the current resident page count.
+    pub(crate) fn reset_peak(&self) {
+        for cpu in &self.resident {
+            cpu.peak.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether `frame` holds a page of private memory, merged or not.
+    pub(crate) fn is_private(&self, frame: Frame) -> bool {
+        self.memory.frames().kind(frame).is_private()
+    }
+
+    /// Returns whether `frame` holds a private anonymous page that is reachable only through entries.
+    pub(crate) fn is_anonymous(&self, frame: Frame) -> bool {
+        self.memory.frames().kind(frame).is_anonymous()
+    }
+}
+
+/// Returns the trace event of a flush. Its reason is the last change in [`Change::ALL`] that requires one.
+#[cold]
+fn flush_event(counts: &GatherCounts) -> Event {
+    let mut reason = Change::Same;
+    let mut entries = 0;
+    for change in Change::ALL {
+        let count = counts.of(change);
+        entries += count;
+        if count > 0 && change.needs_local() {
+            reason = change;
+        }
+    }
+    Event::Flush {
+        reason: reason.name(),
+        entries,
+        cpus: counts.interrupted,
+    }
+}
+
+impl<M: Machine> Area<M> {
+    /// Returns the properties of the area that decide whether its pages are writable.
+    #[inline]
+    pub(crate) fn view(&self) -> View {
+        let shared = self.is_shared();
+        View {
+            rights: self.rights,
+            shared,
+            notify: shared
+                && self
+                    .object()
+                    .is_some_and(|object| object.notify_first_write()),
+            soft_dirty: self.watches_stores(),
+        }
+    }
+
+    /// Returns the pages of this area that map the object's indices `first..end`. This is the inverse of
+    /// [`offset_of`](Self::offset_of).
+    pub(crate) fn pages_showing(&self, first: u64, end: u64) -> PageRange {
+        let page_of = |index: u64| {
+            let ahead = index.saturating_sub(self.offset).min(self.pages());
+            Page::new(self.start().number() + ahead)
+        };
+        PageRange::new(page_of(first), page_of(end))
+    }
+}
+
+/// Returns the entry bits of the protection key. Out of line, because few areas have a key.
+#[cold]
+#[inline(never)]
+fn key_bits(rights: Rights) -> Bits {
+    Bits::of_key(rights.key())
+}
+
+/// Returns the entry bits that follow from the rights alone, including the protection key. The write bit is excluded:
+/// it is decided per page.
+#[inline(always)]
+pub(crate) fn access_bits(rights: Rights) -> Bits {
+    let read = if rights.is_none() {
+        Bits::empty()
+    } else {
+        Bits::READ
+    };
+    let execute = if rights.contains(Rights::EXECUTE) {
+        Bits::EXECUTE
+    } else {
+        Bits::empty()
+    };
+    if rights.key() == 0 {
+        read | execute
+    } else {
+        read | execute | key_bits(rights)
+    }
+}

@@ -1,0 +1,410 @@
+//! Files of huge pages, which hugetlb mappings map (Linux 7.2 `fs/hugetlbfs/inode.c` and `mm/hugetlb.c`).
+//!
+//! Pages are of 2 MiB and come from the hugetlb pool ([`memwright_table::Frames::take_huge`]). Indices in the
+//! [`Object`] interface are those of 4 KiB pages. Internally they are those of huge pages.
+//!
+//! # Reservations
+//! A mapping succeeds only if the pool has all pages that the mapping can need. The pages of a shared mapping are
+//! reserved for the file, until the file is truncated. The pages of a private mapping are reserved for the mapping,
+//! which refers to the file through a [`PrivateHuge`]. A forked child does not inherit the reservation.
+//!
+//! # Locks
+//! The lock of the file is held for the complete fault, and the page-table lock is nested inside. Two faults can
+//! therefore not both create a page, and a truncation finds every page that a fault mapped before it.
+
+use alloc::sync::Arc;
+use core::ops::Range;
+use memwright_table::sync::{Lock, LockGuard, Rank};
+use memwright_table::{
+    FOLIO_ORDER, Frame, FrameKind, FrameRange, FrameRef, Machine, NoHugePage, OutOfMemory,
+};
+
+use crate::mm::mappings::Mappings;
+use crate::mm::memory::Memory;
+use crate::mm::object::{Object, ObjectIdentity};
+use crate::store::pages::Pages;
+use crate::store::runs::Runs;
+use crate::types::error::ObjectError;
+use crate::types::huge::HUGE_PAGES;
+use crate::types::stats::Row;
+
+/// The size of a huge page in bytes.
+pub const HUGE_BYTES: u64 = HUGE_PAGES << 12;
+
+/// The data that the lock of a file guards.
+pub(crate) struct HugeState<M: Machine> {
+    pub(crate) pages: Pages<M>,
+    /// In bytes, a multiple of [`HUGE_BYTES`].
+    pub(crate) size: u64,
+    /// Pages that are reserved and do not exist yet.
+    pub(crate) reserved: Runs,
+    /// Pages that userfaultfd calls are filling. Only one call at a time fills a page.
+    filling: Runs,
+}
+
+/// A file of huge pages.
+pub struct HugeFile<M: Machine> {
+    pub(crate) memory: Arc<Memory<M>>,
+    pub(crate) state: Lock<HugeState<M>>,
+    pub(crate) mappings: Mappings<M>,
+    pub(crate) identity: ObjectIdentity,
+    pub(crate) name: &'static str,
+}
+
+/// The hugetlb file that an area maps, and the reservation of the mapping.
+pub struct HugeView<'a, M: Machine> {
+    /// The file.
+    pub(crate) file: &'a HugeFile<M>,
+    /// The reservation of the mapping, if it is private and has one.
+    pub(crate) own: Option<&'a Reservation<M>>,
+}
+
+impl<M: Machine> HugeView<'_, M> {
+    /// Like [`HugeFile::reserve`].
+    ///
+    /// # Errors
+    /// See [`HugeFile::reserve`].
+    pub fn reserve(&self, range: Range<u64>) -> Result<(), ObjectError> {
+        self.file.reserve(range)
+    }
+
+    /// Like [`HugeFile::grow_to`].
+    pub fn grow_to(&self, size: u64) {
+        self.file.grow_to(size);
+    }
+}
+
+impl<M: Machine> HugeState<M> {
+    /// Returns the page at this index, if it exists.
+    ///
+    /// # Errors
+    /// The file ends before it.
+    pub(crate) fn page(&self, index: u64) -> Result<Option<Frame>, ObjectError> {
+        if index >= self.size / HUGE_BYTES {
+            return Err(ObjectError::BeyondEnd);
+        }
+        Ok(self.pages.get(index))
+    }
+
+    /// Returns whether page `index` is reserved and does not exist yet.
+    pub(crate) fn is_promised(&self, index: u64) -> bool {
+        self.reserved.count(&(index..index + 1)) > 0
+    }
+
+    /// Marks page `index` as being filled by a userfaultfd call. Returns false if another call is already filling the
+    /// page, for a shared or a private mapping.
+    ///
+    /// # Errors
+    /// No heap memory for the record.
+    pub(crate) fn begin_filling(&mut self, index: u64) -> Result<bool, OutOfMemory> {
+        Ok(self.filling.insert(index..index + 1)? == 1)
+    }
+
+    /// Ends the filling of page `index`, successful or not.
+    pub(crate) fn end_filling(&mut self, index: u64) {
+        let ended = self.filling.remove(index..index + 1);
+        debug_assert_eq!(ended, Ok(1));
+    }
+
+    /// Stores `page` as page `index`, which must not exist yet, and takes over its reference.
+    ///
+    /// # Errors
+    /// No memory for the index. The page is freed.
+    pub(crate) fn put(&mut self, index: u64, page: FrameRef<'_, M>) -> Result<(), ObjectError> {
+        self.pages.insert(index, page.frame())?;
+        let _ = page.into_raw();
+        Ok(())
+    }
+
+    /// Removes page `index`, which the caller stored since it took the lock of the file.
+    pub(crate) fn take_back(&mut self, index: u64) {
+        self.pages.remove_range(index, index + 1);
+    }
+}
+
+impl<M: Machine> HugeFile<M> {
+    /// Creates a file of `size` bytes, a multiple of [`HUGE_BYTES`], all zero. `name` is its path in /proc/PID/maps.
+    pub fn new(
+        memory: Arc<Memory<M>>,
+        size: u64,
+        identity: ObjectIdentity,
+        name: &'static str,
+    ) -> Self {
+        let pages = Pages::new(memory.frames().clone());
+        let state = HugeState {
+            pages,
+            size,
+            reserved: Runs::new(),
+            filling: Runs::new(),
+        };
+        Self {
+            memory,
+            state: Lock::new(Rank::Object, state),
+            mappings: Mappings::new(),
+            identity,
+            name,
+        }
+    }
+
+    pub(crate) fn lock(&self) -> LockGuard<'_, HugeState<M>> {
+        self.state.lock()
+    }
+
+    /// Returns the size in bytes.
+    pub fn size(&self) -> u64 {
+        self.state.lock().size
+    }
+
+    /// Returns the number of huge pages that exist.
+    pub fn resident(&self) -> u64 {
+        self.state.lock().pages.len()
+    }
+
+    /// Reserves the huge pages `range` for a shared mapping (`hugetlb_reserve_pages`).
+    ///
+    /// # Errors
+    /// [`ObjectError::OutOfMemory`] if the pool has too few pages. Pages reserved so far stay reserved.
+    pub fn reserve(&self, range: Range<u64>) -> Result<(), ObjectError> {
+        let frames = self.memory.frames();
+        let mut state = self.state.lock();
+        for index in range {
+            let there = state.pages.get(index).is_some();
+            if there || state.is_promised(index) {
+                continue;
+            }
+            frames.reserve_huge(1)?;
+            if let Err(error) = state.reserved.insert(index..index + 1) {
+                frames.unreserve_huge(1);
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a page from the pool for page `index`, which must not exist yet. Its contents are undefined. Uses the
+    /// file's reservation for `index`, if any.
+    ///
+    /// # Errors
+    /// The pool has no free page.
+    pub(crate) fn take_page(
+        &self,
+        state: &mut HugeState<M>,
+        index: u64,
+    ) -> Result<FrameRef<'_, M>, NoHugePage> {
+        let promised = take_promise(&mut state.reserved, index);
+        let frames = self.memory.frames();
+        frames.take_huge(promised, FrameKind::PoolObject)
+    }
+
+    /// Like [`take_page`](Self::take_page), but zeroed.
+    ///
+    /// # Errors
+    /// The pool has no free page.
+    pub(crate) fn new_page(
+        &self,
+        state: &mut HugeState<M>,
+        index: u64,
+    ) -> Result<FrameRef<'_, M>, NoHugePage> {
+        let page = self.take_page(state, index)?;
+        self.memory.clear_huge(page.frame());
+        Ok(page)
+    }
+
+    /// Stores `page`, which was taken from the pool, as page `index`, which must not exist yet. If that fails and
+    /// `promised` is set, reserves page `index` again, if the pool has a free page.
+    ///
+    /// # Errors
+    /// No memory for the index. The page is freed.
+    pub(crate) fn put_new(
+        &self,
+        state: &mut HugeState<M>,
+        index: u64,
+        page: FrameRef<'_, M>,
+        promised: bool,
+    ) -> Result<(), ObjectError> {
+        let put = state.put(index, page);
+        if put.is_err() && promised {
+            self.promise_again(state, index);
+        }
+        put
+    }
+
+    /// Reserves page `index` again after it was taken and freed, if the pool has a free page.
+    pub(crate) fn restore(&self, index: u64) {
+        self.promise_again(&mut self.state.lock(), index);
+    }
+
+    fn promise_again(&self, state: &mut HugeState<M>, index: u64) {
+        let frames = self.memory.frames();
+        if state.pages.get(index).is_some() || frames.reserve_free_huge().is_err() {
+            return;
+        }
+        if state.reserved.insert(index..index + 1) != Ok(1) {
+            frames.unreserve_huge(1);
+        }
+    }
+
+    /// Raises the size to `size` bytes, rounded up to huge pages, if it is smaller.
+    pub fn grow_to(&self, size: u64) {
+        let mut state = self.state.lock();
+        state.size = state.size.max(size.next_multiple_of(HUGE_BYTES));
+    }
+
+    /// Creates every page of the bytes `start..end` (`hugetlbfs_fallocate`).
+    ///
+    /// # Errors
+    /// [`ObjectError::OutOfMemory`] if the pool has too few pages. Pages created so far stay.
+    pub fn allocate(&self, start: u64, end: u64) -> Result<(), ObjectError> {
+        for index in start / HUGE_BYTES..end.div_ceil(HUGE_BYTES) {
+            let mut state = self.state.lock();
+            if state.pages.get(index).is_none() {
+                let promised = state.is_promised(index);
+                let page = self.new_page(&mut state, index)?;
+                self.put_new(&mut state, index, page, promised)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the frame of 4 KiB page `index`, with one reference to the huge page, if the page exists.
+    ///
+    /// # Errors
+    /// The file ends before it.
+    pub fn frame_at(&self, index: u64) -> Result<Option<Frame>, ObjectError> {
+        let state = self.state.lock();
+        let page = state.page(index / HUGE_PAGES)?;
+        Ok(page.map(|head| {
+            let frame = Frame::new(head.number() + (index % HUGE_PAGES) as u32);
+            self.memory.frames().share(frame).into_raw()
+        }))
+    }
+
+    /// Zeroes the bytes `start..end`, which are in one page, if the page exists.
+    pub(crate) fn clear_part(&self, state: &HugeState<M>, start: u64, end: u64) {
+        let Some(head) = state.pages.get(start / HUGE_BYTES) else {
+            return;
+        };
+        let frames = self.memory.frames();
+        let mut at = start;
+        while at < end {
+            let step = (4096 - at % 4096).min(end - at);
+            let inside = (at % HUGE_BYTES / 4096) as u32;
+            let frame = Frame::new(head.number() + inside);
+            frames.fill(frame, (at % 4096) as usize, step as usize, 0);
+            at += step;
+        }
+    }
+}
+
+impl<M: Machine> Drop for HugeFile<M> {
+    fn drop(&mut self) {
+        let unused = self.state.lock().reserved.len();
+        self.memory.frames().unreserve_huge(unused);
+    }
+}
+
+/// The huge pages reserved for a private mapping and the parts it is split into.
+pub(crate) struct Reservation<M: Machine> {
+    memory: Arc<Memory<M>>,
+    /// Indices of huge pages that are reserved and not taken yet.
+    pages: Lock<Runs>,
+}
+
+impl<M: Machine> Reservation<M> {
+    /// Takes a page from the pool for page `index`. Its contents are undefined. Uses the reservation, if it still
+    /// contains `index`.
+    pub(crate) fn take(&self, index: u64) -> Result<FrameRef<'_, M>, NoHugePage> {
+        let promised = take_promise(&mut self.pages.lock(), index);
+        let frames = self.memory.frames();
+        frames.take_huge(promised, FrameKind::PoolAnonymous)
+    }
+
+    /// Reserves the pages of `range` again that were taken and freed, as long as the pool has free pages.
+    pub(crate) fn restore(&self, range: Range<u64>) {
+        let frames = self.memory.frames();
+        for index in range {
+            if self.pages.lock().count(&(index..index + 1)) > 0 {
+                continue;
+            }
+            if frames.reserve_free_huge().is_err() {
+                return;
+            }
+            let promised = self.pages.lock().insert(index..index + 1);
+            if promised != Ok(1) {
+                // Another thread has reserved the page first, or there is no heap memory for the record.
+                frames.unreserve_huge(1);
+            }
+            if promised.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Drops the reservation of the pages of `range`, which are unmapped. If there is no heap memory to change the
+    /// record, the reservation is dropped with the mapping.
+    pub(crate) fn forget(&self, range: Range<u64>) {
+        let unused = self.pages.lock().remove(range).unwrap_or(0);
+        self.memory.frames().unreserve_huge(unused);
+    }
+}
+
+impl<M: Machine> Drop for Reservation<M> {
+    fn drop(&mut self) {
+        let unused = self.pages.lock().len();
+        self.memory.frames().unreserve_huge(unused);
+    }
+}
+
+/// Removes `index` from the reservation and returns whether it was reserved.
+fn take_promise(promised: &mut Runs, index: u64) -> bool {
+    promised.remove(index..index + 1) == Ok(1)
+}
+
+/// The object of a private mapping with a reservation, backed by a hugetlb file.
+pub struct PrivateHuge<M: Machine> {
+    pub(crate) object: Arc<dyn Object<M>>,
+    pub(crate) reservation: Reservation<M>,
+}
+
+impl<M: Machine> PrivateHuge<M> {
+    /// Reserves the huge pages `range` of `object`, a hugetlb file, for a private mapping of it.
+    ///
+    /// # Errors
+    /// [`ObjectError::OutOfMemory`] if the pool has too few pages.
+    pub fn new(
+        memory: Arc<Memory<M>>,
+        object: Arc<dyn Object<M>>,
+        range: Range<u64>,
+    ) -> Result<Self, ObjectError> {
+        let mut pages = Runs::new();
+        let count = pages.insert(range)?;
+        memory.frames().reserve_huge(count)?;
+        Ok(Self {
+            object,
+            reservation: Reservation {
+                memory,
+                pages: Lock::new(Rank::Lists, pages),
+            },
+        })
+    }
+}
+
+impl<M: Machine> Memory<M> {
+    /// Zeroes a huge page.
+    pub(crate) fn clear_huge(&self, head: Frame) {
+        self.frames().machine().clear_frames(FrameRange {
+            start: head,
+            count: 1 << FOLIO_ORDER,
+        });
+        self.count(Row::FramesZeroed, HUGE_PAGES);
+    }
+
+    /// Copies a huge page.
+    pub(crate) fn copy_huge(&self, from: Frame, to: Frame) {
+        for part in 0..HUGE_PAGES as u32 {
+            let part = |head: Frame| Frame::new(head.number() + part);
+            self.frames().copy(part(from), part(to));
+        }
+        self.count(Row::FramesCopied, HUGE_PAGES);
+    }
+}

@@ -1,0 +1,330 @@
+//! State shared by all address spaces of a machine.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
+use memwright_table::sync::stat::Line;
+use memwright_table::sync::{Lock, RANKS, Rank, stat};
+use memwright_table::{
+    Change, CpuId, Frame, FrameKind, Frames, GatherCounts, Machine, OutOfMemory,
+};
+
+use crate::mm::commit::{Commit, Overcommit};
+use crate::mm::merging::Merging;
+use crate::mm::spaces::Spaces;
+use crate::swap::Swap;
+use crate::types::faulted_in::{FaultSink, FaultedIn};
+use crate::types::huge::HUGE_PAGES;
+use crate::types::huge_settings::HugeSettings;
+use crate::types::numa_policy::{PlacePolicy, Policies, PolicyId};
+use crate::types::policy::Policy;
+use crate::types::stats::{Counters, Row};
+use crate::types::trace::{Event, TraceSink};
+
+/// The frames, the zero page, committed memory, policies and counters: one per machine.
+pub struct Memory<M: Machine> {
+    pub(crate) frames: Arc<Frames<M>>,
+    /// A zero-filled frame that is never written. Entries map it wherever untouched anonymous memory is read, with the
+    /// bit `BORROWED` and without a reference. The memory manager holds one reference.
+    pub(crate) zero: Frame,
+    pub(crate) commit: Commit,
+    pub(crate) policy: Policy,
+    huge: HugeSettings,
+    merging: Merging<M>,
+    pub(crate) swap: Arc<Swap<M>>,
+    /// The memory policies that areas refer to.
+    placements: Policies,
+    /// All address spaces.
+    spaces: Spaces<M>,
+    /// Whether a swap device was ever added. From then on the frame allocator has a reference to the map of swap slots.
+    pub(crate) swapping: AtomicBool,
+    pub(crate) counters: Counters,
+    /// Whether events are traced or lock statistics are taken. Checked wherever an event happens.
+    watched: AtomicBool,
+    /// Whether `sink` is set. Checked before the lock of `sink` is taken.
+    tracing: AtomicBool,
+    sink: Lock<Option<&'static dyn TraceSink>>,
+    fault_sink: Lock<Option<&'static dyn FaultSink>>,
+}
+
+impl<M: Machine> Memory<M> {
+    /// Creates the memory manager for the frames of a machine.
+    ///
+    /// # Errors
+    /// No frame is free for the zero page, or there is no heap for the counters.
+    pub fn new(frames: Arc<Frames<M>>, policy: Policy) -> Result<Self, OutOfMemory> {
+        let zero = frames
+            .allocate_zeroed(0, FrameKind::Zero)
+            .map_err(|_| OutOfMemory)?
+            .into_raw();
+        let cpus = frames.machine().cpu_count();
+        let counts = Counters::new(cpus)
+            .and_then(|counters| Ok((counters, Commit::new(cpus, frames.total())?)));
+        let (counters, commit) = match counts {
+            Ok(counts) => counts,
+            Err(error) => {
+                drop(frames.adopt(zero));
+                return Err(error);
+            }
+        };
+        Ok(Self {
+            zero,
+            commit,
+            policy,
+            huge: HugeSettings::default(),
+            merging: Merging::new(),
+            #[expect(clippy::disallowed_methods, reason = "once, before anything runs")]
+            swap: Arc::new(Swap::new()),
+            placements: Policies::new(),
+            spaces: Spaces::new(),
+            swapping: AtomicBool::new(false),
+            counters,
+            watched: AtomicBool::new(false),
+            tracing: AtomicBool::new(false),
+            sink: Lock::new(Rank::Leaf, None),
+            fault_sink: Lock::new(Rank::Leaf, None),
+            frames,
+        })
+    }
+
+    /// Returns the frame allocator of the machine.
+    #[inline]
+    pub fn frames(&self) -> &Arc<Frames<M>> {
+        &self.frames
+    }
+
+    /// Returns the frame of the zero page.
+    #[inline]
+    pub fn zero_frame(&self) -> Frame {
+        self.zero
+    }
+
+    /// Returns the count of committed memory.
+    pub fn commit(&self) -> &Commit {
+        &self.commit
+    }
+
+    /// Charges `pages` pages of committed memory, on the calling CPU.
+    #[inline]
+    pub(crate) fn promise(&self, pages: u64) -> Result<(), Overcommit> {
+        self.commit.charge(self.frames.machine().cpu(), pages)
+    }
+
+    /// Unaccounts `pages` pages of committed memory, on the calling CPU.
+    #[inline]
+    pub(crate) fn take_back(&self, pages: u64) {
+        self.commit.release(self.frames.machine().cpu(), pages);
+    }
+
+    /// Returns the policies in force.
+    #[inline]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Returns the settings of huge pages.
+    #[inline]
+    pub fn huge(&self) -> &HugeSettings {
+        &self.huge
+    }
+
+    /// Returns the state of KSM.
+    #[inline]
+    pub fn merging(&self) -> &Merging<M> {
+        &self.merging
+    }
+
+    /// The memory policies that areas refer to.
+    pub(crate) fn placements(&self) -> &Policies {
+        &self.placements
+    }
+
+    /// All address spaces.
+    pub(crate) fn spaces(&self) -> &Spaces<M> {
+        &self.spaces
+    }
+
+    /// Returns the number by which areas refer to the memory policy `policy`. Adds the policy if it is new.
+    ///
+    /// # Errors
+    /// There is no heap for one more policy.
+    pub fn number_placement(&self, policy: PlacePolicy) -> Result<PolicyId, OutOfMemory> {
+        self.placements.number(policy)
+    }
+
+    /// Returns the memory policy with the number `id`, or `None` if there is none.
+    pub fn placement(&self, id: PolicyId) -> Option<PlacePolicy> {
+        self.placements.get(id)
+    }
+
+    /// Returns the swap devices and their slots.
+    #[inline]
+    pub fn swap(&self) -> &Arc<Swap<M>> {
+        &self.swap
+    }
+
+    /// Returns an upper bound of the number of pages mapped so far, over all address spaces. Between two moments, the
+    /// number of mapped pages rises by at most as much as this count.
+    pub fn ever_mapped(&self) -> u64 {
+        let huge = self.counters.sum(Row::FaultHuge) + self.counters.sum(Row::HugeCollapses);
+        let entries = self.counters.sum(Row::EntriesFilled) + self.counters.sum(Row::EntriesMoved);
+        entries + huge * (HUGE_PAGES - 1)
+    }
+
+    /// Returns whether there may be lazily freed pages (`MADV_FREE`) that are not reclaimed yet.
+    pub fn may_lose_pages(&self) -> bool {
+        self.counters.sum(Row::LazyFreed) > self.counters.sum(Row::LazyDropped)
+    }
+
+    /// Whether a swap device was ever added.
+    #[inline]
+    pub(crate) fn swaps(&self) -> bool {
+        self.swapping.load(Ordering::Acquire)
+    }
+
+    /// Sends events to `sink` from now on; `None` stops tracing.
+    pub fn set_trace(&self, sink: Option<&'static dyn TraceSink>) {
+        *self.sink.lock() = sink;
+        self.tracing.store(sink.is_some(), Ordering::Release);
+        let watched = sink.is_some() || stat::is_on();
+        self.watched.store(watched, Ordering::Release);
+    }
+
+    /// Sets the sink that receives the counts of pages faulted in without a trap from now on.
+    pub fn set_fault_sink(&self, sink: &'static dyn FaultSink) {
+        *self.fault_sink.lock() = Some(sink);
+    }
+
+    /// Reports pages faulted in without a trap to the fault sink, which counts them for the calling thread.
+    #[cold]
+    pub(crate) fn tell_faulted_in(&self, pages: FaultedIn) {
+        let sink = *self.fault_sink.lock();
+        if let Some(sink) = sink {
+            sink.faulted_in(pages);
+        }
+    }
+
+    /// Starts or stops taking [lock statistics](stat). Starting clears what was recorded of locks and lines. The
+    /// statistics are per machine: memory managers on one machine share them.
+    pub fn set_lock_statistics(&self, on: bool) {
+        let watched = on || self.tracing.load(Ordering::Acquire);
+        self.watched.store(watched, Ordering::Release);
+        if on {
+            stat::start();
+        } else {
+            stat::stop();
+        }
+    }
+
+    /// Whether events are traced or lock statistics are taken.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::Acquire)
+    }
+
+    /// Adds `count` events to `row`, on the calling CPU.
+    pub fn count(&self, row: Row, count: u64) {
+        self.counters.add(self.frames.machine().cpu(), row, count);
+    }
+
+    #[inline]
+    pub(crate) fn count_on(&self, cpu: CpuId, row: Row, count: u64) {
+        self.counters.add(cpu, row, count);
+    }
+
+    /// Counts `ahead` pages of swap readahead, of which `used` were accessed.
+    pub(crate) fn count_ahead(&self, cpu: CpuId, ahead: u64, used: u64) {
+        self.count_on(cpu, Row::SwapAroundHit, used);
+        self.count_on(cpu, Row::SwapAroundWasted, ahead - used);
+    }
+
+    /// Counts the changes and flushes of a gather.
+    #[inline]
+    pub(crate) fn count_gather(&self, cpu: CpuId, counts: &GatherCounts) {
+        self.counters.add_all(
+            cpu,
+            [
+                (Row::EntriesGrew, counts.of(Change::Grew)),
+                (Row::EntriesShrank, counts.of(Change::Shrank)),
+                (Row::FlushLocal, u64::from(counts.local)),
+                (Row::FlushLocalPages, counts.local_pages),
+                (Row::FlushElidedGrew, u64::from(counts.elided_grew)),
+                (
+                    Row::FlushElidedNotAccessed,
+                    u64::from(counts.elided_not_accessed),
+                ),
+            ],
+        );
+        let freed = counts.of(Change::Freed) | counts.of(Change::Moved);
+        let other = counts.of(Change::Resized) | counts.of(Change::LostCachedBit);
+        let flushes = counts.local_full | counts.remote | counts.elided_not_loaded | counts.early;
+        if freed | other | counts.of(Change::Filled) | u64::from(flushes) != 0 {
+            self.count_rest(cpu, counts);
+        }
+    }
+
+    /// Counts the changes and flushes that few gathers have.
+    #[cold]
+    #[inline(never)]
+    fn count_rest(&self, cpu: CpuId, counts: &GatherCounts) {
+        let moved = counts.of(Change::Moved) + counts.of(Change::Resized);
+        self.counters.add_all(
+            cpu,
+            [
+                (Row::EntriesMoved, moved),
+                (Row::EntriesFreed, counts.of(Change::Freed)),
+                (Row::EntriesLostCachedBit, counts.of(Change::LostCachedBit)),
+                (Row::EntriesFilled, counts.of(Change::Filled)),
+                (Row::FlushLocalFull, u64::from(counts.local_full)),
+                (Row::FlushRemote, u64::from(counts.remote)),
+                (Row::FlushCpusInterrupted, u64::from(counts.interrupted)),
+                (
+                    Row::FlushElidedNotLoaded,
+                    u64::from(counts.elided_not_loaded),
+                ),
+                (Row::FlushEarly, u64::from(counts.early)),
+            ],
+        );
+    }
+
+    /// Sends an event to the trace sink, if one is set. `event` is called only then.
+    #[inline]
+    pub(crate) fn trace(&self, event: impl FnOnce() -> Event) {
+        if self.is_watched() {
+            self.note_lines();
+            if self.tracing.load(Ordering::Acquire) {
+                self.send(&event());
+            }
+        }
+    }
+
+    /// Records with the lock statistics which lines of counters the calling CPU wrote.
+    #[cold]
+    fn note_lines(&self) {
+        if stat::is_on() {
+            let cpu = self.frames.machine().cpu();
+            self.counters.note_lines(cpu);
+            self.commit.note_line(cpu);
+        }
+    }
+
+    #[cold]
+    fn send(&self, event: &Event) {
+        let sink = *self.sink.lock();
+        if let Some(sink) = sink {
+            sink.event(event);
+        }
+    }
+}
+
+/// Sums up the statistics of all locks, and of all lines except those of locks.
+pub(crate) fn lock_statistics() -> (stat::Counts, stat::Counts) {
+    let mut locks = stat::Counts::default();
+    for rank in RANKS {
+        locks.add(&stat::locks(rank));
+    }
+    let mut lines = stat::Counts::default();
+    for line in Line::ALL.into_iter().filter(|line| *line != Line::Lock) {
+        lines.add(&stat::lines(line));
+    }
+    (locks, lines)
+}

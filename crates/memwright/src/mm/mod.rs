@@ -1,0 +1,21 @@
+//! The state of the memory manager: one [`Memory`](memory::Memory) for a machine, one [`Core`](core::Core) for an address
+//! space, the objects that areas map, and the operations that only read or count.
+
+pub(crate) mod account;
+pub(crate) mod areas;
+pub(crate) mod check;
+pub(crate) mod check_key;
+pub(crate) mod check_seal;
+pub(crate) mod commit;
+pub(crate) mod core;
+pub(crate) mod faulted_in;
+pub(crate) mod huge;
+pub(crate) mod huge_file;
+pub(crate) mod largest_folio;
+pub(crate) mod mappings;
+pub(crate) mod memory;
+pub(crate) mod merging;
+pub(crate) mod object;
+pub(crate) mod space;
+pub(crate) mod spaces;
+pub(crate) mod swap_folio;

@@ -1,0 +1,286 @@
+//! Objects that areas map: files, shared memory, anything with pages.
+
+use alloc::sync::Arc;
+use core::fmt;
+use memwright_table::{Frame, Machine, OutOfMemory, PageSize};
+
+use crate::mm::huge_file::HugeView;
+use crate::mm::mappings::Mappings;
+use crate::mm::memory::Memory;
+use crate::store::leaving::{Leaving, Left};
+use crate::types::error::ObjectError;
+use crate::types::folio_orders::FolioOrders;
+use crate::types::numa_policy::PolicyId;
+
+/// The device and inode numbers of an object, as /proc/PID/maps prints them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct ObjectIdentity {
+    /// The number of the file system, 0 if there is none.
+    pub device: u64,
+    /// The inode number in the file system.
+    pub inode: u64,
+}
+
+/// The result of adding a frame to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// The frame is now a page of the object.
+    Stored,
+    /// The object already has a page at this index.
+    Exists,
+}
+
+/// The maximum number of an object's pages in each state when they are collapsed into a huge page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CollapseLimits {
+    /// The largest permitted number of missing pages.
+    pub missing: u64,
+    /// The largest permitted number of pages in swap.
+    pub swapped: u64,
+}
+
+/// The reason why an object's pages were not collapsed into a huge page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CollapseError {
+    /// The object has no huge pages or ends too early, too many pages are missing or in swap, or a page cannot be read.
+    NotEligible,
+    /// A page has extra references: a retry may succeed.
+    Busy,
+    /// No 2 MiB of frames are free.
+    NoFrames,
+}
+
+/// Something with pages that areas can map.
+///
+/// An area holds the object as `Arc<dyn Object<M>>`. Two neighbouring areas merge only if they hold the same `Arc` (as
+/// Linux requires the same open file). Several objects can share one [`Mappings`], which identifies the set of pages.
+///
+/// # Locks
+/// The methods are called with the address space locked for reading at most, and never with a page-table lock held.
+/// They must not touch user memory and must not sleep. A method that would have to wait returns
+/// [`ObjectError::WouldBlock`]; the caller waits and retries the access.
+pub trait Object<M: Machine>: Send + Sync {
+    /// Returns the frame of page `index`, reading or creating the page if it is not in memory. The frame carries one
+    /// reference, as from `FrameRef::into_raw`.
+    ///
+    /// `write` says whether a store through a shared mapping is about to happen.
+    ///
+    /// # Errors
+    /// See [`ObjectError`]. A page in swap is reported as [`ObjectError::InSwap`], without waiting for the device.
+    fn frame(&self, memory: &Memory<M>, index: u64, write: bool) -> Result<Frame, ObjectError>;
+
+    /// Returns whether page `index` exists, in memory or in swap.
+    fn holds(&self, memory: &Memory<M>, index: u64) -> bool {
+        let cached = self.cached(memory, index);
+        cached.map(|frame| memory.frames().adopt(frame)).is_some()
+    }
+
+    /// Returns the frame of page `index` if the page exists, swapping it in if needed. The frame carries one reference.
+    ///
+    /// # Errors
+    /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`].
+    fn find(&self, memory: &Memory<M>, index: u64) -> Result<Option<Frame>, ObjectError> {
+        Ok(self.cached(memory, index))
+    }
+
+    /// Returns how many of the `pages` pages from `first` on are in swap.
+    fn swapped(&self, first: u64, pages: u64) -> u64 {
+        let _ = (first, pages);
+        0
+    }
+
+    /// Swaps in page `index` if it is in swap, and with it following pages, up to `most` pages in total, where that is
+    /// cheap. Returns the number of pages read from a device.
+    ///
+    /// # Errors
+    /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`].
+    fn bring_in(&self, memory: &Memory<M>, index: u64, most: u64) -> Result<u64, ObjectError> {
+        let _ = (memory, index, most);
+        Ok(0)
+    }
+
+    /// Returns a bitmap of those of the `pages` pages from `first` on that have been looked up since they came into
+    /// memory. `pages` is at most 64.
+    fn asked_for(&self, first: u64, pages: u64) -> u64 {
+        let _ = (first, pages);
+        0
+    }
+
+    /// Reclaims those pages of `leaving` that can be reclaimed. Afterwards no entry maps these pages, and the next
+    /// access faults them in again. The caller holds no lock of any address space.
+    ///
+    /// A file system first removes the pages that must stay from the set ([`Mappings::keep`]) and writes back dirty
+    /// pages. It calls [`Mappings::clean`] before it copies the contents of a page, so that it is notified of later
+    /// stores. Then it calls [`Mappings::stale`] and [`Mappings::withdraw`], and frees the pages to which it has the
+    /// only reference, unless they were stored to in the meantime.
+    fn send_out(&self, memory: &Memory<M>, leaving: &Leaving) -> Left {
+        let _ = (memory, leaving);
+        Left::default()
+    }
+
+    /// Returns the frame of page `index` if it is in memory. The frame carries one reference.
+    fn cached(&self, memory: &Memory<M>, index: u64) -> Option<Frame>;
+
+    /// Like [`cached`](Self::cached), for the pages from `first` on, one for each element of `frames`.
+    fn cached_run(&self, memory: &Memory<M>, first: u64, frames: &mut [Option<Frame>]) {
+        for (index, frame) in (first..).zip(frames) {
+            *frame = self.cached(memory, index);
+        }
+    }
+
+    /// Returns whether page `index` exists or could be created. If not, an access to the page fails with SIGBUS.
+    fn contains(&self, index: u64) -> bool;
+
+    /// Adds `frame` as page `index`, unless the object already has that page. On [`Put::Stored`] the object takes over
+    /// one reference to the frame.
+    ///
+    /// # Errors
+    /// The object accepts no frames ([`ObjectError::Io`]), ends before the page, or has no memory for it.
+    fn put(&self, memory: &Memory<M>, index: u64, frame: Frame) -> Result<Put, ObjectError> {
+        let _ = (memory, index, frame);
+        Err(ObjectError::Io)
+    }
+
+    /// Returns whether the object must be notified of the first store to a clean page.
+    fn notify_first_write(&self) -> bool {
+        false
+    }
+
+    /// Notifies the object that a store to the clean page `index` is about to happen through a shared mapping.
+    ///
+    /// # Errors
+    /// The store is denied.
+    fn first_write(&self, index: u64) -> Result<(), ObjectError> {
+        let _ = index;
+        Ok(())
+    }
+
+    /// Returns the device and inode of the object.
+    fn identity(&self) -> ObjectIdentity;
+
+    /// Writes the path of the object to `out`, as in /proc/PID/maps.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result;
+
+    /// Returns the address spaces that map the object.
+    fn mappings(&self) -> &Mappings<M>;
+
+    /// Writes the `pages` pages from `first` on back to the backing store.
+    ///
+    /// # Errors
+    /// The write failed.
+    fn sync(&self, memory: &Memory<M>, first: u64, pages: u64) -> Result<(), ObjectError> {
+        let _ = (memory, first, pages);
+        Ok(())
+    }
+
+    /// Frees the `pages` pages from `first` on (`MADV_REMOVE`). Returns false if the object does not support that.
+    ///
+    /// # Errors
+    /// The backing store failed.
+    fn remove(&self, memory: &Memory<M>, first: u64, pages: u64) -> Result<bool, ObjectError> {
+        let _ = (memory, first, pages);
+        Ok(false)
+    }
+
+    /// Returns whether this is memory rather than a file. Resident pages of memory count as `RssShmem`.
+    fn is_memory(&self) -> bool {
+        false
+    }
+
+    /// Returns the huge page that consists of the 512 pages from `first` on, a multiple of 512. It is created if the
+    /// settings allow it and none of the pages exists. `asked` says that the area has `MADV_HUGEPAGE`. The frame
+    /// carries one reference to the folio.
+    fn folio(&self, memory: &Memory<M>, first: u64, asked: bool) -> Option<Frame> {
+        let _ = (memory, first, asked);
+        None
+    }
+
+    /// If the 512 pages from `first` on, a multiple of 512, are a huge page, splits it in the object: from now on the
+    /// object stores and returns single pages. Entries that map the huge page as one stay.
+    fn part(&self, first: u64) {
+        let _ = first;
+    }
+
+    /// Fills the hole around page `index`, if there is one, with the largest zeroed folio of the orders `fitting` that
+    /// the hole has room for and the settings allow. `asked` says that the area has `MADV_HUGEPAGE`. The object stores
+    /// the frames of the folio as single pages. Returns the order, or `None` if the page must be filled alone.
+    fn fill_folio(
+        &self,
+        memory: &Memory<M>,
+        index: u64,
+        fitting: FolioOrders,
+        asked: bool,
+    ) -> Option<u8> {
+        let _ = (memory, index, fitting, asked);
+        None
+    }
+
+    /// Returns the order of the largest folio that the settings allow for the object in any area.
+    fn largest_folio(&self, memory: &Memory<M>) -> Option<u8> {
+        let _ = memory;
+        None
+    }
+
+    /// Returns whether the settings allow huge pages for the object. `asked` says that the area has `MADV_HUGEPAGE`.
+    fn may_be_huge(&self, memory: &Memory<M>, asked: bool) -> bool {
+        let _ = (memory, asked);
+        false
+    }
+
+    /// Replaces the 512 pages from `first` on, a multiple of 512, by one huge page, unless more of them are missing or
+    /// in swap than `limits` allows. Afterwards no entry maps the old pages. The caller holds no lock of any address
+    /// space.
+    ///
+    /// # Errors
+    /// See [`CollapseError`]. On error the contents are unchanged.
+    fn collapse(&self, first: u64, limits: CollapseLimits) -> Result<(), CollapseError> {
+        let _ = (first, limits);
+        Err(CollapseError::NotEligible)
+    }
+
+    /// Sets the NUMA policy of new pages among the `pages` pages from `first` on, or removes it if `policy` is none.
+    /// The policy applies to all mappings of the object. Returns whether the object supports policies. If not, the
+    /// policies of the areas apply.
+    ///
+    /// # Errors
+    /// No heap memory. Nothing has changed.
+    fn place(&self, first: u64, pages: u64, policy: PolicyId) -> Result<bool, OutOfMemory> {
+        let _ = (first, pages, policy);
+        Ok(false)
+    }
+
+    /// Returns the policy of page `index`, if the object has policies.
+    fn placement(&self, index: u64) -> Option<PolicyId> {
+        let _ = index;
+        None
+    }
+
+    /// Replaces the frame of page `index`, or the huge page that begins there. `exchange` is called with the old frame
+    /// once it can no longer be looked up in the object. It returns the new frame with a reference, which the object
+    /// takes over; the object then drops its reference to the old frame. Nothing changes if `exchange` returns `None`,
+    /// or the object has no page of this size there. The caller holds the area locks of every address space that maps
+    /// the page.
+    fn exchange(
+        &self,
+        memory: &Memory<M>,
+        index: u64,
+        size: PageSize,
+        exchange: &mut dyn FnMut(Frame) -> Option<Frame>,
+    ) {
+        let _ = (memory, index, size, exchange);
+    }
+
+    /// Returns the hugetlb file, if the object is one or is backed by one. Its areas can be split only at huge page
+    /// boundaries.
+    fn huge(&self) -> Option<HugeView<'_, M>> {
+        None
+    }
+
+    /// Returns the object that a forked child maps instead, if this one has a reservation of huge pages.
+    fn unreserved(&self) -> Option<&Arc<dyn Object<M>>> {
+        None
+    }
+}

@@ -1,0 +1,82 @@
+//! Address spaces: one file per operation.
+
+use alloc::sync::Arc;
+use memwright_table::{Frame, Machine, OutOfMemory, Shared, Table};
+
+use crate::mm::areas::{Backing, Limits};
+use crate::mm::core::Core;
+use crate::mm::memory::Memory;
+use crate::types::huge::HugeRefusal;
+use crate::types::layout::Layout;
+
+/// The number of areas between two scheduling points of an operation on many areas.
+pub(crate) const AREAS: u32 = 64;
+
+/// The number of pages between two scheduling points of an operation in which each page costs as much as a fault.
+pub(crate) const PAGES: u32 = 64;
+
+/// An area of an address space.
+pub type Area<M> = crate::vma::area::Area<Backing<M>>;
+
+/// The memory of a process: its areas and its page table.
+///
+/// Every operation takes `&self` and does its own locking: shared where only pages change (a fault, `MADV_DONTNEED`,
+/// populating), exclusive where areas change. No lock is held when an operation returns, and no operation sleeps: if an
+/// object would have to wait, the operation returns an error, and the caller waits and retries.
+///
+/// Dropping an address space unmaps everything. The caller must ensure that no CPU has its page table loaded by then.
+pub struct AddressSpace<M: Machine> {
+    pub(crate) core: Shared<Core<M>>,
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Creates an empty address space. The kernel half of its page table is copied from `template`.
+    ///
+    /// # Errors
+    /// Fails if there is no frame for the page table or no heap memory for the locks.
+    pub fn new(
+        memory: Arc<Memory<M>>,
+        layout: Layout,
+        template: Option<Frame>,
+    ) -> Result<Self, OutOfMemory> {
+        let core = Core::new(memory, layout, template)?;
+        let core = Shared::try_new(core)?;
+        core.memory.spaces().enter(&core)?;
+        Ok(Self { core })
+    }
+
+    /// Returns the page table, for loading it on a CPU.
+    pub fn table(&self) -> &Table<M> {
+        &self.core.table
+    }
+
+    /// Returns the state that all address spaces share.
+    pub fn memory(&self) -> &Arc<Memory<M>> {
+        &self.core.memory
+    }
+
+    /// Returns the addresses at which areas may be mapped.
+    pub fn layout(&self) -> Layout {
+        self.core.layout
+    }
+
+    /// Returns which huge pages the process opts out of.
+    pub fn huge_refusal(&self) -> HugeRefusal {
+        self.core.huge_refusal()
+    }
+
+    /// Sets which huge pages the process opts out of. Existing huge pages stay.
+    pub fn refuse_huge(&self, refusal: HugeRefusal) {
+        self.core.refuse_huge(refusal);
+    }
+
+    /// Sets the limits that later operations check.
+    pub fn set_limits(&self, limits: Limits) {
+        self.core.areas.write().limits = limits;
+    }
+
+    /// Returns the current limits.
+    pub fn limits(&self) -> Limits {
+        self.core.areas.read(self.core.cpu()).limits
+    }
+}

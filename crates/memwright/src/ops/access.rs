@@ -1,0 +1,220 @@
+//! Access by the kernel to the memory of any address space, for example to the stack of a program that starts, or for
+//! `/proc/PID/mem`. Each access walks the page table, and faults in missing pages.
+
+use core::sync::atomic::Ordering;
+use memwright_table::{Bits, CpuId, Frame, FrameRef, Machine, PAGE_SIZE, PageRange, VirtAddr};
+
+use crate::mm::core::Core;
+use crate::mm::space::AddressSpace;
+use crate::types::access::{Access, FaultKind};
+use crate::types::error::FaultError;
+use crate::vma::area::AreaFlags;
+
+/// `user` is false because protection keys apply only to the program's own accesses.
+const FOREIGN_READ: Access = Access {
+    user: false,
+    ..Access::READ
+};
+
+const FOREIGN_WRITE: Access = Access {
+    user: false,
+    ..Access::WRITE
+};
+
+impl<M: Machine> AddressSpace<M> {
+    /// Reads memory with the rights of the program.
+    ///
+    /// # Errors
+    /// Those of a fault of the program, with the number of bytes read before the page that failed.
+    pub fn read(&self, address: VirtAddr, bytes: &mut [u8]) -> Result<(), (FaultError, usize)> {
+        let core = &*self.core;
+        for_pages(address, bytes.len(), |at, done, step| {
+            let target = &mut bytes[done..done + step];
+            core.with_frame(at, FOREIGN_READ, |frame| {
+                core.memory.frames().read(frame, at.offset(), target);
+            })
+        })
+    }
+
+    /// Writes memory with the rights of the program. A private page that is not exclusive is copied first.
+    ///
+    /// # Errors
+    /// Those of a fault of the program, with the number of bytes written before the page that failed.
+    pub fn write(&self, address: VirtAddr, bytes: &[u8]) -> Result<(), (FaultError, usize)> {
+        let core = &*self.core;
+        for_pages(address, bytes.len(), |at, done, step| {
+            let source = &bytes[done..done + step];
+            core.with_frame(at, FOREIGN_WRITE, |frame| {
+                core.memory.frames().write(frame, at.offset(), source);
+            })
+        })
+    }
+
+    /// Reads memory like a debugger, including memory that the program has no right to read (Linux 7.2 `mm/memory.c`,
+    /// `access_remote_vm` with `FOLL_FORCE`).
+    ///
+    /// # Errors
+    /// Those of a fault of the program, with the number of bytes read before the page that failed. `Denied` for secret
+    /// memory, and for memory that could never be read.
+    pub fn read_forced(
+        &self,
+        address: VirtAddr,
+        bytes: &mut [u8],
+    ) -> Result<(), (FaultError, usize)> {
+        let core = &*self.core;
+        for_pages(address, bytes.len(), |at, done, step| {
+            let target = &mut bytes[done..done + step];
+            let mut read = |frame| core.memory.frames().read(frame, at.offset(), target);
+            match core.with_frame(at, FOREIGN_READ, &mut read) {
+                Err(FaultError::Denied) => core.with_forced_frame(at, false, read),
+                outcome => outcome,
+            }
+        })
+    }
+
+    /// Writes memory like a debugger. Where the program has no right to write private memory, the data goes into a
+    /// private copy of the page, which stays read-only for the program (Linux 7.2 `mm/memory.c`, `access_remote_vm`
+    /// with `FOLL_FORCE`).
+    ///
+    /// # Errors
+    /// Those of a fault of the program, with the number of bytes written before the page that failed. `Denied` for
+    /// shared memory that the program may not write, and for secret memory.
+    pub fn write_forced(&self, address: VirtAddr, bytes: &[u8]) -> Result<(), (FaultError, usize)> {
+        let core = &*self.core;
+        for_pages(address, bytes.len(), |at, done, step| {
+            let source = &bytes[done..done + step];
+            let write = |frame| core.memory.frames().write(frame, at.offset(), source);
+            match core.with_frame(at, FOREIGN_WRITE, write) {
+                Err(FaultError::Denied) => core.with_forced_frame(at, true, write),
+                outcome => outcome,
+            }
+        })
+    }
+}
+
+/// Calls `act` for each page that `length` bytes from `address` on touch, with the address in the page, the number of
+/// bytes before that address, and the number of bytes in the page. Returns the first error of `act`, with the number of
+/// bytes before its page.
+fn for_pages(
+    address: VirtAddr,
+    length: usize,
+    mut act: impl FnMut(VirtAddr, usize, usize) -> Result<(), FaultError>,
+) -> Result<(), (FaultError, usize)> {
+    let mut done = 0;
+    while done < length {
+        let at = VirtAddr::new(address.as_u64().wrapping_add(done as u64));
+        let step = (PAGE_SIZE - at.offset()).min(length - done);
+        act(at, done, step).map_err(|error| (error, done))?;
+        done += step;
+    }
+    Ok(())
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Returns a reference to the frame of the page at `address`, for later reading (Linux 7.2 `mm/gup.c`,
+    /// `get_user_pages` with `FOLL_GET`). Later stores of this process to the page can be visible in the frame. Stores
+    /// of other processes are not visible, because a page with two references is not exclusive.
+    ///
+    /// # Errors
+    /// Those of a load by the program.
+    pub fn lend(&self, address: VirtAddr) -> Result<FrameRef<'_, M>, FaultError> {
+        let core = &*self.core;
+        let mut lent = None;
+        core.with_frame(address, Access::READ, |frame| {
+            lent = Some(core.memory.frames().share(frame));
+        })?;
+        lent.ok_or(FaultError::NoArea)
+    }
+
+    /// Pins the page at `address`, which the program must be able to write. The frame stays exclusive to this address
+    /// space, also across forks, until it is unpinned (rule: exclusive-before-pin; Linux 7.2 `mm/gup.c`,
+    /// `pin_user_pages` with `FOLL_WRITE`). The caller owns the returned reference.
+    ///
+    /// # Errors
+    /// Those of a store by the program.
+    pub fn pin(&self, address: VirtAddr) -> Result<FrameRef<'_, M>, FaultError> {
+        let core = &*self.core;
+        let mut pinned = None;
+        core.note_pinning();
+        core.with_frame(address, Access::WRITE, |frame| {
+            let frames = core.memory.frames();
+            frames.pin(frame);
+            // The owner of the pin writes without setting the dirty bit, so the swap cache entry becomes stale.
+            core.memory.swap().forget(frames, frame);
+            pinned = Some(frames.share(frame));
+        })?;
+        pinned.ok_or(FaultError::NoArea)
+    }
+
+    /// Accounts `pages` as long-term pinned, for a caller that has pinned them (`mm_struct.pinned_vm` of Linux 7.2).
+    pub fn account_pinned(&self, pages: u64) {
+        let pinned = self.core.pinned_pages();
+        pinned.fetch_add(pages, Ordering::Relaxed);
+    }
+
+    /// Unaccounts `pages` that the caller accounted with [`account_pinned`](Self::account_pinned).
+    pub fn unaccount_pinned(&self, pages: u64) {
+        let pinned = self.core.pinned_pages();
+        pinned.fetch_sub(pages, Ordering::Relaxed);
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Calls `act` with the frame of the page at `address`, faulting it in if needed, while the lock of its entry is
+    /// held (rule: copy-under-the-entry). Sets the accessed and dirty bits as the hardware would.
+    fn with_frame(
+        &self,
+        address: VirtAddr,
+        access: Access,
+        act: impl FnOnce(Frame),
+    ) -> Result<(), FaultError> {
+        let page = address.page();
+        if address >= VirtAddr::USER_END {
+            return Err(FaultError::NoArea);
+        }
+        let cpu = self.cpu();
+        loop {
+            {
+                let areas = self.areas.read(cpu);
+                let area = areas.map.find(page);
+                if let Some(area) = area {
+                    self.check_key(area.rights, access)?;
+                }
+                let allowed = area.is_some_and(|area| {
+                    access.allowed_by(area.rights) && !area.flags.contains(AreaFlags::SECRET)
+                });
+                let mut cursor = self.table.cursor(PageRange::single(page));
+                let present = cursor.entry().entry.present();
+                if let Some(present) = present.filter(|page| page.bits.contains(access.needs())) {
+                    if !allowed {
+                        return Err(FaultError::Denied);
+                    }
+                    let written = if access.write {
+                        Bits::DIRTY
+                    } else {
+                        Bits::empty()
+                    };
+                    let mut gather = self.gather();
+                    cursor.widen();
+                    cursor.edit(Bits::ACCESSED | written, Bits::empty(), &mut gather);
+                    act(present.frame_of(page));
+                    let _ = gather.finish();
+                    return Ok(());
+                }
+            }
+            self.fault_in(cpu, address, access)?;
+        }
+    }
+
+    /// Faults in a page that the kernel is about to access.
+    #[cold]
+    fn fault_in(
+        &self,
+        cpu: CpuId,
+        address: VirtAddr,
+        access: Access,
+    ) -> Result<FaultKind, FaultError> {
+        let outcome = self.fault(cpu, address, access);
+        self.count_page_faulted_in(outcome)
+    }
+}

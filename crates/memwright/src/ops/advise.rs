@@ -1,0 +1,301 @@
+//! Advice (Linux 7.2 `mm/madvise.c`).
+
+use memwright_table::sync::PausePoints;
+use memwright_table::{Machine, Marks, PageRange, VirtAddr};
+
+use crate::mm::check_seal::check_seal;
+use crate::mm::core::Core;
+use crate::mm::space::{AREAS, AddressSpace, Area};
+use crate::range::flags::{FlagsError, Holes};
+use crate::reclaim::effort::{Choice, Effort};
+use crate::types::advice::Advice;
+use crate::types::error::AdviseError;
+use crate::types::stats::Row;
+use crate::vma::area::AreaFlags;
+
+/// The result of advice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advised {
+    /// The advice was carried out.
+    Done,
+    /// The advice was accepted without any effect. Such calls are listed in the statistics.
+    AdvisedOnly,
+}
+
+impl From<FlagsError> for AdviseError {
+    fn from(error: FlagsError) -> Self {
+        match error {
+            FlagsError::Hole(address) => Self::Hole(address),
+            FlagsError::OverLimit(limit) => Self::OverLimit(limit),
+            FlagsError::Misaligned => Self::Misaligned,
+            FlagsError::OutOfMemory => Self::OutOfMemory,
+        }
+    }
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Applies advice to `length` bytes, rounded up to pages. Userfaultfd contexts are not notified of discarded
+    /// contents: use [`discard`](Self::discard) for that.
+    ///
+    /// # Errors
+    /// See [`AdviseError`].
+    pub fn advise(
+        &self,
+        address: VirtAddr,
+        length: u64,
+        advice: Advice,
+    ) -> Result<Advised, AdviseError> {
+        let core = &*self.core;
+        let mut range =
+            crate::mm::check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
+        if range.is_empty() {
+            return Ok(Advised::Done);
+        }
+        match advice {
+            Advice::PopulateRead => core.populate_as(&mut range, false)?,
+            Advice::PopulateWrite => core.populate_as(&mut range, true)?,
+            Advice::GuardInstall => core.guard(range, true)?,
+            Advice::GuardRemove => core.guard(range, false)?,
+            Advice::DontNeed | Advice::DontNeedLocked | Advice::Free | Advice::Remove => {
+                self.discard(address, length, advice, &mut |_, _| {})?;
+            }
+            Advice::Cold => {
+                core.for_each_area(range, |area, part| {
+                    refuse_locked(area, part)?;
+                    core.deactivate(part);
+                    Ok(())
+                })?;
+            }
+            Advice::PageOut => return core.advise_page_out(range),
+            Advice::Hint => {
+                core.for_each_area(range, |_, _| Ok(()))?;
+                return Ok(Advised::AdvisedOnly);
+            }
+            Advice::Normal => return core.advise_order(range, AreaFlags::empty()),
+            Advice::Random => return core.advise_order(range, AreaFlags::RANDOM),
+            Advice::Sequential => return core.advise_order(range, AreaFlags::SEQUENTIAL),
+            Advice::Huge => core.advise_huge(range, AreaFlags::HUGE)?,
+            Advice::NotHuge => core.advise_huge(range, AreaFlags::NOT_HUGE)?,
+            Advice::Collapse => core.advise_collapse(range)?,
+            Advice::Mergeable => self.advise_mergeable(range, true)?,
+            Advice::Unmergeable => self.advise_mergeable(range, false)?,
+            Advice::WipeOnFork => core.advise_flag(range, advice, AreaFlags::WIPEONFORK, true)?,
+            Advice::DontFork => core.advise_flag(range, advice, AreaFlags::DONTFORK, true)?,
+            Advice::DoFork => core.advise_flag(range, advice, AreaFlags::DONTFORK, false)?,
+            Advice::KeepOnFork => core.advise_flag(range, advice, AreaFlags::WIPEONFORK, false)?,
+            Advice::DontDump => core.advise_flag(range, advice, AreaFlags::DONTDUMP, true)?,
+            Advice::DoDump => core.advise_flag(range, advice, AreaFlags::DONTDUMP, false)?,
+        }
+        Ok(Advised::Done)
+    }
+}
+
+/// Refuses advice on locked memory and hugetlb pages, which are never reclaimed.
+fn refuse_locked<M: Machine>(area: &Area<M>, part: PageRange) -> Result<(), AdviseError> {
+    if area
+        .flags
+        .intersects(AreaFlags::LOCKED | AreaFlags::HUGETLB)
+    {
+        return Err(AdviseError::NotApplicable(part.start.address()));
+    }
+    Ok(())
+}
+
+/// Checks whether an area accepts advice that sets one of its flags (Linux 7.2 `madvise_vma_behavior`).
+fn check_flag<M: Machine>(
+    core: &Core<M>,
+    area: &Area<M>,
+    part: PageRange,
+    advice: Advice,
+) -> Result<(), AdviseError> {
+    check_seal(core, area, part, advice)?;
+    let refused = match advice {
+        // Only private anonymous memory can be wiped.
+        Advice::WipeOnFork => area.object().is_some(),
+        // Droppable memory always has `WIPEONFORK` and `DONTDUMP`.
+        Advice::KeepOnFork | Advice::DoDump => area.flags.contains(AreaFlags::DROPPABLE),
+        // Linux refuses this for areas that cannot grow, such as hugetlb.
+        Advice::DoFork => area.flags.contains(AreaFlags::HUGETLB),
+        _ => false,
+    };
+    if refused {
+        return Err(AdviseError::NotApplicable(part.start.address()));
+    }
+    Ok(())
+}
+
+impl<M: Machine> Core<M> {
+    /// Calls `act` for each area of `range` with the part of the area that is in the range. Holes are skipped: if there
+    /// are any, the call returns an error for the first one at the end (Linux 7.2 `madvise_walk_vmas`).
+    fn for_each_area(
+        &self,
+        range: PageRange,
+        mut act: impl FnMut(&Area<M>, PageRange) -> Result<(), AdviseError>,
+    ) -> Result<(), AdviseError> {
+        let areas = self.areas.read(self.cpu());
+        let mut hole = None;
+        let mut points = PausePoints::every(AREAS);
+        let mut next = range.start;
+        for area in areas.map.overlapping(range) {
+            if area.start() > next {
+                hole = hole.or(Some(next));
+            }
+            act(area, area.range().intersect(range))?;
+            next = area.end();
+            points.round();
+        }
+        if next < range.end {
+            hole = hole.or(Some(next));
+        }
+        match hole {
+            Some(page) => Err(AdviseError::Hole(page.address())),
+            None => Ok(()),
+        }
+    }
+
+    /// Records the expected access pattern in the area flags, without any other effect (Linux 7.2
+    /// `madvise_vma_behavior`).
+    fn advise_order(&self, range: PageRange, order: AreaFlags) -> Result<Advised, AdviseError> {
+        let mut areas = self.areas.write();
+        let orders = AreaFlags::RANDOM | AreaFlags::SEQUENTIAL;
+        let rule = |flags: AreaFlags| (flags - orders) | order;
+        self.change_flags(&mut areas, range, Holes::Pass, rule)?;
+        Ok(Advised::AdvisedOnly)
+    }
+
+    /// Sets one of the two huge page flags and clears the other (Linux 7.2 `mm/khugepaged.c`, `hugepage_madvise`).
+    fn advise_huge(&self, range: PageRange, flag: AreaFlags) -> Result<(), AdviseError> {
+        let mut areas = self.areas.write();
+        let both = AreaFlags::HUGE | AreaFlags::NOT_HUGE;
+        let rule = |flags: AreaFlags| (flags - both) | flag;
+        Ok(self.change_flags(&mut areas, range, Holes::Pass, rule)?)
+    }
+
+    /// Sets or clears `flag` in the areas of `range`, up to the first area that refuses the advice.
+    fn advise_flag(
+        &self,
+        range: PageRange,
+        advice: Advice,
+        flag: AreaFlags,
+        on: bool,
+    ) -> Result<(), AdviseError> {
+        let mut areas = self.areas.write();
+        let refusal = areas.map.overlapping(range).find_map(|area| {
+            let start = area.start().max(range.start);
+            let part = PageRange::new(start, area.end());
+            check_flag(self, area, part, advice)
+                .err()
+                .map(|error| (start, error))
+        });
+        let end = refusal.map_or(range.end, |(start, _)| start);
+        let rule = |flags: AreaFlags| if on { flags | flag } else { flags - flag };
+        // Like Linux, change the areas below the one that refuses the advice.
+        let before = PageRange::new(range.start, end);
+        let changed = self.change_flags(&mut areas, before, Holes::Pass, rule);
+        match refusal {
+            Some((_, error)) => Err(error),
+            None => Ok(changed?),
+        }
+    }
+
+    /// Reclaims the pages of `range`. Without swap, only pages whose contents may be lost and pages of objects with a
+    /// backing store are reclaimed (Linux 7.2 `mm/vmscan.c`, `shrink_folio_list`, and `try_to_unmap_one` for
+    /// `VM_DROPPABLE`).
+    fn advise_page_out(&self, range: PageRange) -> Result<Advised, AdviseError> {
+        let swaps = self.memory.swap().is_on();
+        let mut advised = Advised::Done;
+        let mut passed = range.start;
+        let mut shows_objects = false;
+        let result = self.for_each_area(range, |area, part| {
+            refuse_locked(area, part)?;
+            passed = part.end;
+            if area.flags.contains(AreaFlags::DROPPABLE) {
+                return self.drop_pages(area, part);
+            }
+            let shows_object = self.object_may_leave(area);
+            shows_objects |= shows_object;
+            if self.may_leave(area) && (swaps || self.memory.may_lose_pages()) {
+                let mut effort = Effort::ALL;
+                self.page_out(area, part, Choice::All, &mut effort);
+            } else if !shows_object {
+                advised = Advised::AdvisedOnly;
+            }
+            Ok(())
+        });
+        if shows_objects {
+            // Pages of objects are reclaimed without the lock of the areas.
+            let passed = PageRange::new(range.start, passed);
+            let mut effort = Effort::ALL;
+            self.page_out_objects(passed, Choice::All, &mut effort);
+            if !swaps && effort.wanted == Effort::ALL.wanted {
+                advised = Advised::AdvisedOnly;
+            }
+        }
+        result.map(|()| advised)
+    }
+
+    /// Installs guard markers in `range`, which unmaps the pages, or removes the markers.
+    fn guard(&self, range: PageRange, install: bool) -> Result<(), AdviseError> {
+        let mut areas = self.areas.write();
+        let cpu = self.cpu();
+        let mut hole = None;
+        let mut points = PausePoints::every(AREAS);
+        let mut next = range.start;
+        while next < range.end {
+            points.round();
+            let position = areas.map.at_or_after(next);
+            let position = position.filter(|found| areas.map.get(*found).start() < range.end);
+            let Some(position) = position else {
+                hole = hole.or(Some(next));
+                break;
+            };
+            let area = areas.map.get_mut(position);
+            if area.start() > next {
+                hole = hole.or(Some(next));
+            }
+            let part = area.range().intersect(range);
+            if install {
+                check_seal(self, area, part, Advice::GuardInstall)?;
+            }
+            if area.flags.contains(AreaFlags::HUGETLB)
+                || install && area.flags.contains(AreaFlags::LOCKED)
+            {
+                return Err(AdviseError::NotApplicable(part.start.address()));
+            }
+            if install {
+                area.flags |= AreaFlags::GUARDED;
+            }
+            self.guard_part(cpu, part, install)?;
+            next = part.end;
+        }
+        match hole {
+            Some(page) => Err(AdviseError::Hole(page.address())),
+            None => Ok(()),
+        }
+    }
+
+    fn guard_part(
+        &self,
+        cpu: memwright_table::CpuId,
+        range: PageRange,
+        install: bool,
+    ) -> Result<(), AdviseError> {
+        let mut gather = self.gather();
+        let mut cursor = self.table.cursor(range).pausing();
+        self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsAdvise);
+        let mut result = cursor.split_edges(&mut gather);
+        if result.is_ok() {
+            if install {
+                cursor.remove_all(&mut gather);
+                cursor.seek(range.start);
+                result = cursor.mark(Marks::GUARD).map(drop);
+            } else {
+                cursor.unmark(Marks::GUARD);
+            }
+        }
+        drop(cursor);
+        let counts = gather.close();
+        self.note_gather(cpu, counts);
+        Ok(result?)
+    }
+}

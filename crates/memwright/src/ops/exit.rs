@@ -1,0 +1,44 @@
+//! Unmapping everything, at process exit, and the end of an address space and of a machine's memory.
+
+use memwright_table::{Machine, Page, PageRange};
+
+use crate::mm::areas::LockFuture;
+use crate::mm::memory::Memory;
+use crate::mm::space::AddressSpace;
+use crate::types::merge::UNSCANNED;
+
+impl<M: Machine> Drop for Memory<M> {
+    fn drop(&mut self) {
+        self.drop_huge_zero_frame();
+        self.drop_merged();
+        drop(self.frames.adopt(self.zero));
+    }
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Unmaps everything. This cannot fail.
+    pub fn clear(&self) {
+        let core = &self.core;
+        let cpu = core.cpu();
+        let map = {
+            let mut areas = core.areas.write();
+            areas.lock_future = LockFuture::No;
+            if areas.map.len() != 0 {
+                core.remove_entries(cpu, PageRange::new(Page::new(0), Page::USER_END));
+            }
+            areas.take_all(&core.memory)
+        };
+        // Drop `map` after the lock is released, because dropping the last user of an object can run file system code.
+        drop(map);
+        if core.merge_number() != UNSCANNED {
+            core.memory.merging().leave(&core.memory, core);
+        }
+    }
+}
+
+impl<M: Machine> Drop for AddressSpace<M> {
+    fn drop(&mut self) {
+        self.clear();
+        self.core.memory.spaces().leave(&self.core);
+    }
+}

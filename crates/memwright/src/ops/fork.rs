@@ -1,0 +1,237 @@
+//! Copying an address space (Linux 7.2 `kernel/fork.c`, `dup_mmap`, and `mm/memory.c`,
+//! `copy_page_range`).
+//!
+//! Parent and child share every private page until one of them writes it. Sharing clears the exclusive bit and write
+//! permission in both entries while both page-table locks are held. Neither process can then treat the page as
+//! exclusive until the other has dropped it (rule: exclusive-in-the-entry).
+
+use memwright_table::sync::{PausePoints, Rank};
+use memwright_table::{
+    Bits, CopyRule, CopyStop, CpuId, Cursor, Entry, FrameKind, Gather, Machine, OutOfFrames,
+    PageRange, PageSize, Present, Shared,
+};
+
+use crate::mm::areas::{Areas, Backing};
+use crate::mm::core::{Core, access_bits};
+use crate::mm::mappings::Attachment;
+use crate::mm::space::{AREAS, AddressSpace, Area};
+use crate::types::error::ForkError;
+use crate::types::merge::UNSCANNED;
+use crate::types::stats::Row;
+use crate::types::swap_window::{Window, WindowCell};
+use crate::types::trace::Event;
+use crate::types::uffd::Watch;
+use crate::vma::anon_vma::{AnonVma, AnonVmaCell};
+use crate::vma::area::AreaFlags;
+use crate::vma::writable::{NEW, writable};
+
+impl<M: Machine> AddressSpace<M> {
+    /// Returns a copy of this address space for a child process.
+    ///
+    /// # Errors
+    /// See [`ForkError`]. On error the partial child is freed. The parent's pages stay usable: a page that was already
+    /// shared becomes exclusive again at the next write.
+    pub fn fork(&self) -> Result<AddressSpace<M>, ForkError> {
+        self.fork_watched(&mut |_| None)
+    }
+
+    /// Like [`fork`](Self::fork), and also calls `child_context` with the userfaultfd context of each registered area. If it
+    /// returns a child context, the child's area is registered with that and keeps its write protection (rule:
+    /// uffd-wp-survives). `child_context` runs with the address space locked.
+    ///
+    /// # Errors
+    /// See [`fork`](Self::fork).
+    pub fn fork_watched(
+        &self,
+        child_context: &mut dyn FnMut(&Watch) -> Option<Watch>,
+    ) -> Result<AddressSpace<M>, ForkError> {
+        let core = &*self.core;
+        let cpu = core.cpu();
+        // Declared first so that it is dropped last: on error, the drop frees the partial child.
+        let child = Self::new(core.memory.clone(), core.layout, core.template)?;
+        child.refuse_huge(core.huge_refusal());
+        let mut areas = core.areas.write();
+        let mut copies = child.core.areas.write_as(Rank::SpaceChild);
+        copies.limits = areas.limits;
+        copies.exec_gain = areas.exec_gain.of_successor();
+        copies.keys = areas.keys;
+        copies.merge_all = areas.merge_all;
+        copies.map.reserve_in_order(areas.map.len())?;
+        let mut gather = core.gather();
+        let mut entries = 0;
+        let mut points = PausePoints::every(AREAS);
+        let result = areas
+            .map
+            .iter()
+            .filter(|area| !area.flags.contains(AreaFlags::DONTFORK))
+            .try_for_each(|area| {
+                let child_context = area.backing().watcher().and_then(&mut *child_context);
+                // The child's entries keep their write protection only if the child's area is registered for
+                // write-protect faults.
+                let watched = child_context.is_some() && area.flags.contains(AreaFlags::UFFD_WP);
+                copy_area(core, &child.core, cpu, &mut copies, (area, child_context))?;
+                if needs_entries(area, watched) {
+                    entries += copy_entries(core, &child.core, cpu, (area, watched), &mut gather)?;
+                }
+                points.round();
+                Ok(())
+            });
+        let counts = gather.close();
+        drop(copies);
+        core.note_areas(cpu, &mut areas);
+        drop(areas);
+        core.note_gather(cpu, counts);
+        core.memory.count_on(cpu, Row::ForkCopied, entries);
+        if core.merge_number() != UNSCANNED {
+            core.memory.merging().enter_child(&child.core);
+        }
+        result.map(|()| {
+            core.memory.count_on(cpu, Row::Forks, 1);
+            core.memory.trace(|| Event::Fork { entries });
+            child
+        })
+    }
+}
+
+/// Returns whether the child needs entries copied, because faults would not find the same pages (Linux 7.2
+/// `vma_needs_copy`).
+fn needs_entries<M: Machine>(area: &Area<M>, watched: bool) -> bool {
+    let wiped = area.flags.contains(AreaFlags::WIPEONFORK);
+    // Markers left over from an ended write-protect registration do not count.
+    let marked = watched || area.flags.contains(AreaFlags::GUARDED);
+    !wiped && (area.has_faulted() || marked)
+}
+
+/// Adds the copy of an area to the child, registered with the child context `child_context`, if any.
+fn copy_area<M: Machine>(
+    core: &Core<M>,
+    child: &Shared<Core<M>>,
+    cpu: CpuId,
+    copies: &mut Areas<M>,
+    (area, child_context): (&Area<M>, Option<Watch>),
+) -> Result<(), ForkError> {
+    let lost = if child_context.is_some() {
+        AreaFlags::empty()
+    } else {
+        AreaFlags::UFFD
+    };
+    let backing = match area.object() {
+        None => Backing::ANONYMOUS,
+        Some(object) => {
+            // A reservation of huge pages for a private mapping belongs to the parent only.
+            let shown = if area.flags.contains(AreaFlags::HUGETLB) {
+                object.unreserved().unwrap_or(object)
+            } else {
+                object
+            };
+            Backing::object_of(Attachment::new(shown.clone(), child)?)
+        }
+    };
+    if area.flags.contains(AreaFlags::ACCOUNTED) {
+        core.memory
+            .promise(area.pages())
+            .map_err(|_| ForkError::Overcommit)?;
+    }
+    let wiped = area.flags.contains(AreaFlags::WIPEONFORK);
+    let anon_vma = if area.has_faulted() && !wiped {
+        AnonVma::forked(child.next_anon_vma(cpu))
+    } else {
+        AnonVma::NONE
+    };
+    let copy: Area<M> = Area {
+        range: area.range,
+        offset: area.offset,
+        // Locks are not inherited.
+        flags: area.flags - (AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT) - lost,
+        rights: area.rights,
+        max_rights: area.max_rights,
+        placement: area.placement,
+        anon_vma: AnonVmaCell::new(anon_vma),
+        window: WindowCell::new(Window::NONE),
+        backing: backing.watched_by(child_context),
+    };
+    copies.count_in(copy.rights, copy.flags, copy.pages());
+    copies.map.insert(copy);
+    Ok(())
+}
+
+/// Copies the entries of one area and returns how many were copied.
+fn copy_entries<M: Machine>(
+    core: &Core<M>,
+    child: &Core<M>,
+    cpu: CpuId,
+    (area, watched): (&Area<M>, bool),
+    gather: &mut Gather<'_, M>,
+) -> Result<u64, OutOfFrames> {
+    let mut rule = match (area.is_shared(), area.view().notify) {
+        (true, true) => CopyRule::SHARED_NOTIFIED,
+        (true, false) => CopyRule::SHARED,
+        (false, _) => CopyRule::PRIVATE,
+    };
+    if watched {
+        rule = rule.keep_uffd_wp();
+    }
+    if area.flags.intersects(AreaFlags::MARKED) {
+        // A marker can extend across the boundary between this area and a neighbour from which the area was split.
+        core.table.cursor(area.range()).split_edges(gather)?;
+    }
+    let mut entries = 0;
+    let mut rest = area.range();
+    while !rest.is_empty() {
+        let mut from = core.table.cursor(rest).pausing();
+        let mut to = child.table.second_cursor(rest);
+        let copied = from.copy_to(&mut to, rule, gather)?;
+        entries += copied.entries;
+        child.note_copied(cpu, &copied);
+        match copied.stop {
+            CopyStop::Done => break,
+            CopyStop::Pinned(page) if area.flags.contains(AreaFlags::HUGETLB) => {
+                child.copy_pinned_hugetlb(cpu, area, watched, &mut to, page)?;
+                entries += 1;
+            }
+            CopyStop::Pinned(page) if page.size != PageSize::Size4K => {
+                // Continue with the small pages: each of them is copied or shared on its own.
+                drop(to);
+                from.split(gather)?;
+                core.memory.count_on(cpu, Row::HugeSplitsFork, 1);
+                rest = PageRange::new(from.position(), rest.end);
+                continue;
+            }
+            CopyStop::Pinned(page) => {
+                copy_pinned(child, cpu, (area, watched), &mut to, page)?;
+                entries += 1;
+            }
+            // The entry maps no page. Nothing is copied for a swap entry here, and the next fault resolves a migrating
+            // page.
+            CopyStop::NotPresent(entry) => debug_assert!(!matches!(entry, Entry::Present(_))),
+        }
+        rest = PageRange::new(from.entry().range.end, rest.end);
+    }
+    Ok(entries)
+}
+
+/// Copies `page` for the child at once, because the parent's page is pinned and must stay exclusive (rule:
+/// exclusive-before-pin).
+fn copy_pinned<M: Machine>(
+    child: &Core<M>,
+    cpu: CpuId,
+    (area, watched): (&Area<M>, bool),
+    to: &mut Cursor<'_, M>,
+    page: Present,
+) -> Result<(), OutOfFrames> {
+    let frames = child.memory.frames();
+    let copy = frames.allocate(0, FrameKind::Anonymous)?;
+    frames.copy(page.frame, copy.frame());
+    let mut bits = access_bits(area.rights()) | NEW;
+    if watched {
+        bits |= page.bits & Bits::UFFD_WP;
+    }
+    if writable(area.view(), bits).is_writable() {
+        bits |= Bits::WRITE;
+    }
+    to.fill(Entry::page(copy.frame(), bits))?;
+    let _ = copy.into_raw();
+    child.memory.count_on(cpu, Row::FramesCopied, 1);
+    child.note_filled(cpu, 1);
+    Ok(())
+}

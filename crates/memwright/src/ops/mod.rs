@@ -1,0 +1,23 @@
+//! Operations on address spaces: one file per operation.
+
+pub(crate) mod access;
+pub(crate) mod advise;
+pub(crate) mod advise_mergeable;
+pub(crate) mod discard;
+pub(crate) mod exec_gain;
+pub(crate) mod exit;
+pub(crate) mod fork;
+pub(crate) mod keys;
+pub(crate) mod lock;
+pub(crate) mod map;
+pub(crate) mod populate;
+pub(crate) mod protect;
+pub(crate) mod query;
+pub(crate) mod reap;
+pub(crate) mod remap;
+pub(crate) mod resident;
+pub(crate) mod seal;
+pub(crate) mod survey;
+pub(crate) mod swap;
+pub(crate) mod sync;
+pub(crate) mod unmap;

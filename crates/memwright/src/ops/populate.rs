@@ -1,0 +1,386 @@
+//! Populating areas ahead of access (Linux 7.2 `mm/gup.c`, `populate_vma_page_range`, and `__mm_populate` for the calls
+//! that populate as their last step).
+
+use memwright_table::sync::{PausePoints, pause_point};
+use memwright_table::{Bits, Machine, Page, PageRange, PageSize, VirtAddr};
+
+use crate::fault::attempt::Fault;
+use crate::mm::areas::Areas;
+use crate::mm::core::Core;
+use crate::mm::space::{AREAS, AddressSpace, Area, PAGES};
+use crate::types::access::Access;
+use crate::types::advice::Advice;
+use crate::types::error::{AdviseError, FaultError, LockError, PopulateError, Stopped};
+use crate::types::faulted_in::FaultedIn;
+use crate::types::rights::Rights;
+use crate::vma::area::AreaFlags;
+use crate::vma::map::Position;
+
+/// The range that a call has yet to populate after its other work is done. The call itself succeeded: if a page cannot
+/// be faulted in, only the rest of its area is not populated, and the program receives the error at its next access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct ToPopulate {
+    rest: PageRange,
+}
+
+impl Advice {
+    /// Returns whether the advice populates memory, and if so, whether with write faults.
+    pub const fn populates(self) -> Option<bool> {
+        if matches!(self, Self::PopulateRead) {
+            return Some(false);
+        }
+        if matches!(self, Self::PopulateWrite) {
+            return Some(true);
+        }
+        None
+    }
+}
+
+impl ToPopulate {
+    pub(crate) fn new(rest: PageRange) -> Self {
+        Self { rest }
+    }
+
+    /// Returns an empty range at `page`.
+    pub(crate) fn nothing_at(page: Page) -> Self {
+        Self::new(PageRange::new(page, page))
+    }
+
+    /// Returns whether nothing is left to populate.
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Returns the first page left to populate.
+    pub fn next(&self) -> Page {
+        self.rest.start
+    }
+}
+
+/// A new mapping, and the range of it to populate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Mapped {
+    /// The address of its first byte.
+    pub start: VirtAddr,
+    /// Pass this to [`populate_rest`](AddressSpace::populate_rest) after the userfaultfd contexts have been notified.
+    pub to_populate: ToPopulate,
+}
+
+/// Returns whether the pages of an area that a protection change made writable are copied at once.
+fn is_gained<M: Machine>(area: &Area<M>) -> bool {
+    area.rights.contains(Rights::WRITE)
+        && area.flags.contains(AreaFlags::LOCKED)
+        && !area.flags.contains(AreaFlags::LOCK_ON_FAULT)
+        && !area.is_shared()
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Faults in the pages of `length` bytes, for writing if `write`, else for reading.
+    ///
+    /// # Errors
+    /// See [`AdviseError`]. Pages below the reported address are resident.
+    pub fn populate(&self, address: VirtAddr, length: u64, write: bool) -> Result<(), AdviseError> {
+        let mut rest = self.to_populate(address, length)?;
+        self.populate_onward(&mut rest, write)
+    }
+
+    /// Returns the pages of `length` bytes, for [`populate_onward`](Self::populate_onward).
+    ///
+    /// # Errors
+    /// [`AdviseError::Misaligned`] if the address is not aligned or the range wraps around.
+    pub fn to_populate(&self, address: VirtAddr, length: u64) -> Result<ToPopulate, AdviseError> {
+        let range =
+            crate::mm::check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
+        Ok(ToPopulate::new(range))
+    }
+
+    /// Populates `rest` like [`populate`](Self::populate). On error `rest` is the range that is not populated yet: the
+    /// caller frees memory or waits for the userfaultfd handler, then calls again.
+    ///
+    /// # Errors
+    /// See [`AdviseError`].
+    pub fn populate_onward(&self, rest: &mut ToPopulate, write: bool) -> Result<(), AdviseError> {
+        self.core.populate_as(&mut rest.rest, write)
+    }
+
+    /// Populates `rest`, which was [locked](Self::begin_lock). On error `rest` is the range that is not populated yet,
+    /// as with [`populate_onward`](Self::populate_onward).
+    ///
+    /// # Errors
+    /// [`LockError::Fault`] and [`LockError::Watched`].
+    pub fn populate_locked(&self, rest: &mut ToPopulate) -> Result<(), LockError> {
+        let populated = self.core.populate_strictly(rest.rest);
+        Ok(populated.inspect_err(|stopped| rest.rest.start = stopped.at.page())?)
+    }
+
+    /// Populates `rest` as the rights of its areas allow, and skips areas with a page that cannot be faulted in. On
+    /// error `rest` is the range that is left: the caller retries, or skips [the area](Self::pass_area) first.
+    ///
+    /// # Errors
+    /// See [`PopulateError`]: the next page needs memory, or the userfaultfd handler.
+    pub fn populate_rest(&self, rest: &mut ToPopulate) -> Result<(), PopulateError> {
+        while let Err(stopped) = self.core.populate_range(rest.rest) {
+            rest.rest.start = stopped.at.page();
+            if let Some(awaited) = stopped.awaits() {
+                return Err(PopulateError::Watched(awaited));
+            }
+            if stopped.error == FaultError::OutOfMemory {
+                return Err(PopulateError::OutOfMemory);
+            }
+            self.pass_area(rest);
+        }
+        Ok(())
+    }
+
+    /// Skips the rest of the area at the start of `rest`.
+    pub fn pass_area(&self, rest: &mut ToPopulate) {
+        let range = &mut rest.rest;
+        let areas = self.core.areas.read(self.core.cpu());
+        let area = areas.map.find(range.start);
+        // The area may have been unmapped in the meantime.
+        let end = area.map_or(range.start.add(1), Area::end);
+        range.start = end.min(range.end);
+    }
+
+    /// Populates `rest` as far as possible without waiting for a userfaultfd handler or for memory.
+    pub fn populate_now(&self, mut rest: ToPopulate) {
+        while self.populate_rest(&mut rest).is_err() {
+            self.pass_area(&mut rest);
+        }
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Populates `range` as the rights of its areas allow: private writable memory gets private pages, and areas that
+    /// are locked on fault are skipped.
+    fn populate_range(&self, range: PageRange) -> Result<(), Stopped> {
+        self.populate_where(range, true, |area| {
+            !area.rights.is_none() && !area.flags.contains(AreaFlags::LOCK_ON_FAULT)
+        })
+    }
+
+    /// Like [`populate_range`](Self::populate_range), but populates locked-on-fault areas too, and fails for memory
+    /// without any rights, for which `mlock` returns an error.
+    pub(crate) fn populate_strictly(&self, range: PageRange) -> Result<(), Stopped> {
+        self.populate_where(range, true, |_| true)
+    }
+
+    /// Copies the locked private pages that a protection change made writable, rather than leave that to faults
+    /// (`mm/mprotect.c`, `mprotect_fixup`). After an error in one area, continues with the next area. Does not wait for
+    /// a userfaultfd handler: Linux holds the lock of the address space here, and leaves the rest of such an area to
+    /// later faults.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn populate_gained(&self) {
+        let gained = self.areas.write().take_gained();
+        for range in gained {
+            let _ = self.populate_where(range, false, is_gained);
+        }
+    }
+
+    /// Sets the anon_vma of the area at `position`, if the area became writable and `populate_gained` will copy its
+    /// pages. A protection change calls this before it changes the next area, because Linux makes the copies at this
+    /// point, and the anon_vma decides whether areas merge.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn found_gained(&self, areas: &Areas<M>, position: Position) {
+        let area = areas.map.get(position);
+        // An area whose protection key denies the store gets no copies.
+        if is_gained(area) && self.check_key(area.rights, Access::WRITE).is_ok() {
+            Fault {
+                core: self,
+                cpu: self.cpu(),
+                areas,
+                area,
+                page: area.start(),
+                access: Access::WRITE,
+            }
+            .note_private();
+        }
+    }
+
+    /// Populates `range` in the areas for which `wanted` returns true. If `repeats`, the failed fault of a page is
+    /// [counted again](Self::count_repeated).
+    fn populate_where(
+        &self,
+        range: PageRange,
+        repeats: bool,
+        wanted: impl Fn(&Area<M>) -> bool,
+    ) -> Result<(), Stopped> {
+        let mut next = range.start;
+        let mut points = PausePoints::every(AREAS);
+        while next < range.end {
+            points.round();
+            let cpu = self.cpu();
+            let areas = self.areas.read(cpu);
+            let Some(position) = areas.map.at_or_after(next) else {
+                return Ok(());
+            };
+            let area = areas.map.get(position);
+            let part = area.range().intersect(PageRange::new(next, range.end));
+            if part.is_empty() && area.start() >= range.end {
+                return Ok(());
+            }
+            if wanted(area) && !area.flags.contains(AreaFlags::SECRET) {
+                let private_writable = area.rights.contains(Rights::WRITE) && !area.is_shared();
+                let access = if private_writable {
+                    Access::WRITE
+                } else {
+                    Access::READ
+                };
+                // Check the key even if every page is resident already (`mm/gup.c`, `check_vma_flags`).
+                self.check_key(area.rights, access)
+                    .map_err(|error| Stopped {
+                        at: part.start.address(),
+                        access,
+                        error,
+                    })?;
+                let touched = self.touch(&areas, area, part, access);
+                if repeats {
+                    self.count_repeated(part.start, touched);
+                }
+                touched?;
+            }
+            next = area.end();
+        }
+        Ok(())
+    }
+
+    /// Performs `MADV_POPULATE_READ` or `MADV_POPULATE_WRITE` on `rest`, and advances it past the populated pages.
+    /// Unlike a load, `MADV_POPULATE_READ` needs the read right itself (`mm/gup.c`, `check_vma_flags`).
+    pub(crate) fn populate_as(&self, rest: &mut PageRange, write: bool) -> Result<(), AdviseError> {
+        let (access, right) = if write {
+            (Access::WRITE, Rights::WRITE)
+        } else {
+            (Access::READ, Rights::READ)
+        };
+        let mut points = PausePoints::every(AREAS);
+        let began = rest.start;
+        while !rest.is_empty() {
+            let next = rest.start;
+            points.round();
+            let areas = self.areas.read(self.cpu());
+            let Some(area) = areas.map.find(next) else {
+                return Err(AdviseError::Hole(next.address()));
+            };
+            let refused =
+                !area.rights.contains(right) || self.check_key(area.rights, access).is_err();
+            if refused || area.flags.contains(AreaFlags::SECRET) {
+                return Err(AdviseError::NotApplicable(next.address()));
+            }
+            let part = area.range().intersect(*rest);
+            let touched = self.touch(&areas, area, part, access);
+            self.count_repeated(began, touched);
+            touched.inspect_err(|stopped| rest.start = stopped.at.page())?;
+            rest.start = part.end;
+        }
+        Ok(())
+    }
+
+    /// Counts the failed fault of a page a second time. Linux first returns the pages before it, then faults on it
+    /// again, unless it is the first page requested (`mm/gup.c`, `__get_user_pages`).
+    fn count_repeated(&self, began: Page, touched: Result<(), Stopped>) {
+        let Err(stopped) = touched else {
+            return;
+        };
+        if stopped.at.page() > began {
+            let mut faults = FaultedIn::default();
+            faults.note(Err(stopped.error));
+            self.count_faulted_in(faults);
+        }
+    }
+
+    /// Faults in each page of `range`, a part of `area`, whose entry does not permit the access yet.
+    fn touch(
+        &self,
+        areas: &Areas<M>,
+        area: &Area<M>,
+        range: PageRange,
+        access: Access,
+    ) -> Result<(), Stopped> {
+        let mut faults = FaultedIn::default();
+        let touched = self.touch_pages(areas, area, range, access, &mut faults);
+        self.count_faulted_in(faults);
+        touched
+    }
+
+    /// Does the work of [`touch`](Self::touch) and counts the faults in `faults`.
+    fn touch_pages(
+        &self,
+        areas: &Areas<M>,
+        area: &Area<M>,
+        range: PageRange,
+        access: Access,
+        faults: &mut FaultedIn,
+    ) -> Result<(), Stopped> {
+        let cpu = self.cpu();
+        let mut page = range.start;
+        let mut points = PausePoints::every(PAGES);
+        while page < range.end {
+            let permitted = || {
+                if access.write {
+                    self.permits_marked(page)
+                } else {
+                    self.permits(page, access)
+                }
+            };
+            let fault = Fault {
+                core: self,
+                cpu,
+                areas,
+                area,
+                page,
+                access,
+            };
+            // A fault can map a page that userfaultfd has write-protected. The next iteration then faults on the
+            // protection.
+            let size = loop {
+                if let Some(size) = permitted() {
+                    break size;
+                }
+                let outcome = fault.resolve();
+                faults.note(outcome);
+                outcome.map_err(|error| Stopped {
+                    at: page.address(),
+                    access,
+                    error,
+                })?;
+            };
+            if size == PageSize::Size4K {
+                points.round();
+            } else {
+                // The fault may have zeroed a huge page, which takes as long as many small faults.
+                pause_point();
+            }
+            // A huge page is touched only once.
+            page = Page::new((page.number() | (size.pages() - 1)) + 1);
+        }
+        Ok(())
+    }
+
+    /// Returns the size of the page at `page` if its entry permits a store, and marks the entry dirty: readers of
+    /// soft-dirty and dirty state must see a store here (Linux takes a write fault for a write-protected entry).
+    fn permits_marked(&self, page: Page) -> Option<PageSize> {
+        let mut cursor = self.table.cursor(PageRange::single(page));
+        let present = cursor.peek().present()?;
+        if !present.bits.contains(Access::WRITE.needs()) {
+            return None;
+        }
+        if !present.bits.contains(Bits::DIRTY) {
+            if present.size != PageSize::Size4K {
+                cursor.widen();
+            }
+            cursor.grant(Bits::DIRTY | Bits::SOFT_DIRTY);
+        }
+        Some(present.size)
+    }
+
+    /// Returns the size of the page at `page` if its entry already permits the access.
+    fn permits(&self, page: Page, access: Access) -> Option<PageSize> {
+        let present = self.table.look(PageRange::single(page)).peek().present()?;
+        let permits = present.bits.contains(access.needs());
+        permits.then_some(present.size)
+    }
+}

@@ -1,0 +1,135 @@
+//! Queries, which change nothing.
+
+use core::sync::atomic::Ordering;
+use memwright_table::sync::PausePoints;
+use memwright_table::{Bits, Entry, FrameKind, Machine, Page, PageRange, VirtAddr};
+
+use crate::mm::areas::Totals;
+use crate::mm::core::Core;
+use crate::mm::space::{AREAS, AddressSpace, Area};
+use crate::types::memcg::Memcg;
+use crate::vma::area::AreaFlags;
+
+impl<M: Machine> AddressSpace<M> {
+    /// Calls `visitor` with every area in ascending order. The address space is locked for reading: `visitor` must not
+    /// call into it.
+    pub fn areas(&self, visitor: &mut dyn FnMut(&Area<M>)) {
+        let areas = self.core.areas.read(self.core.cpu());
+        areas.map.iter().for_each(visitor);
+    }
+
+    /// Returns the number of areas.
+    pub fn area_count(&self) -> usize {
+        self.core.areas.read(self.core.cpu()).map.len()
+    }
+
+    /// Calls `visitor` with each area in ascending order, from the one that contains or follows `address`, until it
+    /// returns false. The address space is locked for reading: `visitor` must not call into it.
+    pub fn areas_from(&self, address: VirtAddr, visitor: &mut dyn FnMut(&Area<M>) -> bool) {
+        let areas = self.core.areas.read(self.core.cpu());
+        let range = PageRange::new(address.page().min(Page::USER_END), Page::USER_END);
+        let _ = areas.map.overlapping(range).all(visitor);
+    }
+
+    /// Calls `visitor` with the area that contains `address`, or else the next one above, and returns its result.
+    /// `None` if there is no such area.
+    pub fn find<R>(&self, address: VirtAddr, visitor: impl FnOnce(&Area<M>) -> R) -> Option<R> {
+        let areas = self.core.areas.read(self.core.cpu());
+        let position = areas.map.at_or_after(address.page())?;
+        Some(visitor(areas.map.get(position)))
+    }
+
+    /// Returns whether any page of `length` bytes belongs to an area. Returns true if the range wraps around.
+    pub fn is_mapped(&self, address: VirtAddr, length: u64) -> bool {
+        let Some(range) = PageRange::from_addresses(address, length) else {
+            return true;
+        };
+        let areas = self.core.areas.read(self.core.cpu());
+        areas.map.overlapping(range).next().is_some()
+    }
+
+    /// Returns the entry of the page at `address`, for /proc/PID/pagemap.
+    pub fn entry(&self, address: VirtAddr) -> Entry {
+        let page = address.page();
+        if page >= Page::USER_END {
+            return Entry::Empty;
+        }
+        let _areas = self.core.areas.read(self.core.cpu());
+        self.core.table.look(PageRange::single(page)).entry().entry
+    }
+
+    /// Returns the sizes of the address space. This walks the page table to classify the pages.
+    pub fn totals(&self) -> Totals {
+        let core = &*self.core;
+        let areas = core.areas.read(core.cpu());
+        let mut totals = Totals {
+            mapped: areas.mapped,
+            mapped_peak: areas.mapped_peak,
+            data: areas.data,
+            stack: areas.stack,
+            executable: areas.executable,
+            locked: areas.locked,
+            pinned: core.pinned_pages().load(Ordering::Relaxed),
+            resident_peak: core.peak(),
+            swapped: core.swapped(),
+            table_frames: core.table.table_frames(),
+            ..Totals::default()
+        };
+        let mut points = PausePoints::every(AREAS);
+        for area in areas.map.iter() {
+            points.round();
+            let memory = area.object().is_none_or(|object| object.is_memory());
+            let mut cursor = core.table.look(area.range()).pausing();
+            while let Some(extent) = cursor.next_filled() {
+                if extent.entry.present().is_some() && area.flags().contains(AreaFlags::HUGETLB) {
+                    totals.hugetlb += extent.range.len();
+                    cursor.advance();
+                    continue;
+                }
+                match core.kind_of(extent.entry) {
+                    Some(kind) if kind.is_private() => {
+                        totals.resident_anonymous += extent.range.len();
+                    }
+                    Some(_) if memory => totals.resident_shared += extent.range.len(),
+                    Some(_) => totals.resident_file += extent.range.len(),
+                    None => {}
+                }
+                if !cursor.advance() {
+                    break;
+                }
+            }
+        }
+        totals.resident = totals.resident_anonymous + totals.resident_file + totals.resident_shared;
+        totals
+    }
+
+    /// Returns the number of resident pages (`VmRSS`) without a walk.
+    pub fn resident_pages(&self) -> u64 {
+        self.core.resident()
+    }
+
+    /// Sets the memcg that is charged for the swap slots of pages of this address space that are swapped out from now
+    /// on.
+    pub fn set_memcg(&self, memcg: Memcg) {
+        self.core.set_memcg(memcg);
+    }
+
+    /// Returns the number of pages in swap (`VmSwap`).
+    pub fn swapped_pages(&self) -> u64 {
+        self.core.swapped()
+    }
+
+    /// Returns the peak number of resident pages, as last sampled (`ru_maxrss`).
+    pub fn resident_peak(&self) -> u64 {
+        self.core.peak()
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Returns the kind of the frame that an entry maps, if the entry counts as resident.
+    pub(crate) fn kind_of(&self, entry: Entry) -> Option<FrameKind> {
+        let page = entry.present()?;
+        let counted = !page.bits.contains(Bits::BORROWED);
+        counted.then(|| self.memory.frames().kind(page.frame))
+    }
+}

@@ -1,0 +1,46 @@
+//! Sealing (Linux 7.2 `mm/mseal.c`).
+
+use memwright_table::{Machine, VirtAddr};
+
+use crate::mm::space::AddressSpace;
+use crate::range::flags::{FlagsError, Holes};
+use crate::types::error::SealError;
+use crate::vma::area::AreaFlags;
+
+impl From<FlagsError> for SealError {
+    fn from(error: FlagsError) -> Self {
+        match error {
+            FlagsError::Hole(address) => Self::Hole(address),
+            FlagsError::OverLimit(limit) => Self::OverLimit(limit),
+            FlagsError::Misaligned => Self::Invalid,
+            FlagsError::OutOfMemory => Self::OutOfMemory,
+        }
+    }
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Seals `length` bytes, rounded up to pages. The areas can no longer be unmapped, replaced, moved or resized, and
+    /// their protection can no longer be changed. The contents of private anonymous memory that the program has no
+    /// right to write can no longer be discarded either.
+    ///
+    /// # Errors
+    /// See [`SealError`]. With a hole in the range nothing is sealed.
+    pub fn seal(&self, address: VirtAddr, length: u64) -> Result<(), SealError> {
+        let core = &*self.core;
+        let range = crate::mm::check::pages(address, length).map_err(|_| SealError::Invalid)?;
+        let mut areas = core.areas.write();
+        let mut next = range.start;
+        for area in areas.map.overlapping(range) {
+            if area.start() > next {
+                break;
+            }
+            next = area.end();
+        }
+        if next < range.end {
+            return Err(SealError::Hole(next.address()));
+        }
+        let seal = |flags| flags | AreaFlags::SEALED;
+        core.change_flags(&mut areas, range, Holes::Stop, seal)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! Walks over the areas and entries of a range, for files such as `/proc/PID/smaps` and `clear_refs`.
+
+use memwright_table::sync::PausePoints;
+use memwright_table::{Bits, Edit, Extent, Machine, PageRange};
+
+use crate::mm::space::{AREAS, AddressSpace, Area};
+
+/// One step of a walk.
+pub enum Sight<'a, M: Machine> {
+    /// An area. Its entries in the range follow.
+    Area(&'a Area<M>),
+    /// A run of pages of the last area that one entry maps.
+    Entry(&'a Area<M>, Extent),
+}
+
+/// The pages whose accessed bits are cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forget {
+    /// All pages.
+    All,
+    /// Pages of areas without an object.
+    Anonymous,
+    /// Pages of areas with an object.
+    Mapped,
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Calls `visitor` with each area of `range` in ascending order, followed by every nonempty entry of the area in
+    /// the range, until `visitor` returns false. The address space is locked for reading: `visitor` must not call into
+    /// it.
+    pub fn survey(&self, range: PageRange, mut visitor: impl FnMut(Sight<'_, M>) -> bool) {
+        let core = &*self.core;
+        let areas = core.areas.read(core.cpu());
+        let mut points = PausePoints::every(AREAS);
+        for area in areas.map.overlapping(range) {
+            points.round();
+            if !visitor(Sight::Area(area)) {
+                return;
+            }
+            let mut goes_on = true;
+            let mut look = core.table.look(area.range().intersect(range)).pausing();
+            look.each_filled(|extent| {
+                goes_on = visitor(Sight::Entry(area, extent));
+                goes_on
+            });
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    /// Clears the accessed bits of the pages that `which` selects, with a single flush (Linux 7.2 `fs/proc/task_mmu.c`,
+    /// `clear_refs_pte_range`).
+    pub fn forget_accesses(&self, which: Forget) {
+        let core = &*self.core;
+        let cpu = core.cpu();
+        let areas = core.areas.read(cpu);
+        let mut gather = core.gather();
+        let wanted = areas.map.iter().filter(|area| match which {
+            Forget::All => true,
+            Forget::Anonymous => area.object().is_none(),
+            Forget::Mapped => area.object().is_some(),
+        });
+        let mut points = PausePoints::every(AREAS);
+        for area in wanted {
+            points.round();
+            let range = area.range();
+            core.table.cursor(range).pausing().edit_run(
+                range.end,
+                |_, _| Edit {
+                    set: Bits::empty(),
+                    clear: Bits::ACCESSED | Bits::FOLDED_ACCESSED,
+                },
+                &mut gather,
+            );
+        }
+        let counts = gather.close();
+        drop(areas);
+        core.note_gather(cpu, counts);
+    }
+
+    /// Resets the peak of resident pages to the current number (`/proc/PID/clear_refs`, 5).
+    pub fn reset_resident_peak(&self) {
+        self.core.reset_peak();
+    }
+}

@@ -1,0 +1,46 @@
+//! Adding and removing swap devices (Linux 7.2 `mm/swapfile.c`, `swapon` and `swapoff`).
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use memwright_table::{Machine, OutOfMemory};
+
+use crate::mm::memory::Memory;
+use crate::swap::device::SwapDevice;
+
+impl<M: Machine> Memory<M> {
+    /// Adds `device` as a swap device. Devices with a higher priority are filled first. Returns its number, or `None`
+    /// if there are too many devices.
+    ///
+    /// # Errors
+    /// There is no heap for the records of its slots.
+    ///
+    /// # Panics
+    /// If another memory manager of the machine has swap devices.
+    pub fn add_swap(
+        &self,
+        device: Arc<dyn SwapDevice<M>>,
+        priority: i32,
+    ) -> Result<Option<usize>, OutOfMemory> {
+        if !self.swapping.swap(true, Ordering::AcqRel) {
+            self.frames.set_slots(self.swap.clone());
+        }
+        let added = self.swap.add(device, priority);
+        self.commit.follow_swap(|| self.swap.open_slots());
+        added
+    }
+
+    /// Closes device `number`, or reopens it if `closed` is false. A closed device takes no more pages, and its slots
+    /// do not count towards the commit limit. Returns false if there is no such device or it is in that state already.
+    pub fn close_swap(&self, number: usize, closed: bool) -> bool {
+        let changed = self.swap.set_closed(number, closed);
+        self.commit.follow_swap(|| self.swap.open_slots());
+        changed
+    }
+
+    /// Removes device `number`, which must be closed. Frees its slots that only hold copies of pages in memory first.
+    /// Returns false if other slots are still in use, or there is no such device.
+    pub fn remove_swap(&self, number: usize) -> bool {
+        self.swap.forget_copies(&self.frames, number);
+        self.swap.remove(number)
+    }
+}

@@ -1,0 +1,96 @@
+//! Changing the flags of areas, for `mlock` and some `madvise` calls.
+
+use memwright_table::sync::PausePoints;
+use memwright_table::{Machine, PageRange, VirtAddr};
+
+use crate::mm::areas::{Areas, cuts_hugetlb};
+use crate::mm::core::Core;
+use crate::mm::space::AREAS;
+use crate::types::error::{CutError, Limit};
+use crate::types::stats::Row;
+use crate::vma::area::AreaFlags;
+
+/// The reason why flags were not changed up to the end of the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlagsError {
+    /// Nothing is mapped here. With [`Holes::Pass`] the areas after the hole have changed.
+    Hole(VirtAddr),
+    OverLimit(Limit),
+    /// A hugetlb page would be cut.
+    Misaligned,
+    OutOfMemory,
+}
+
+impl From<CutError> for FlagsError {
+    fn from(error: CutError) -> Self {
+        match error {
+            CutError::OverLimit(limit) => Self::OverLimit(limit),
+            CutError::OutOfMemory => Self::OutOfMemory,
+        }
+    }
+}
+
+/// How a change handles holes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holes {
+    /// The change stops.
+    Stop,
+    /// The change continues after the hole, and returns an error for the first hole at the end.
+    Pass,
+}
+
+impl<M: Machine> Core<M> {
+    /// Sets the flags of every area of `range` to what `rule` returns for its current flags, splitting and merging as
+    /// needed (Linux 7.2 `mm/vma.c`, `vma_modify_flags`). On error the areas before the failing one have changed.
+    pub(crate) fn change_flags(
+        &self,
+        areas: &mut Areas<M>,
+        range: PageRange,
+        holes: Holes,
+        rule: impl Fn(AreaFlags) -> AreaFlags,
+    ) -> Result<(), FlagsError> {
+        let mut hole = None;
+        let mut points = PausePoints::every(AREAS);
+        let mut start = range.start;
+        while start < range.end {
+            points.round();
+            let position = areas.map.at_or_after(start);
+            let found = position.map(|position| areas.map.get(position));
+            let Some(area) = found.filter(|area| area.start() < range.end) else {
+                hole = hole.or(Some(start));
+                break;
+            };
+            if area.start() > start {
+                hole = hole.or(Some(start));
+                if holes == Holes::Stop {
+                    break;
+                }
+                start = area.start();
+            }
+            let (old, rights) = (area.flags, area.rights);
+            let whole = area.range();
+            let part = PageRange::new(start, whole.end.min(range.end));
+            start = part.end;
+            let new = rule(old);
+            if new == old {
+                continue;
+            }
+            let mut position = position.expect("an area was found");
+            if part != whole {
+                if cuts_hugetlb(old, part) {
+                    return Err(FlagsError::Misaligned);
+                }
+                self.split_at_edges(part, Row::HugeSplitsAdvise);
+                position = areas.cut(position, whole, part)?;
+            }
+            areas.count_change((rights, old), (rights, new), part.len());
+            areas.map.get_mut(position).flags = new;
+            areas.map.merge_around(position);
+        }
+        self.note_areas(self.cpu(), areas);
+        match hole {
+            Some(page) => Err(FlagsError::Hole(page.address())),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Removal of the entries of a range (Linux 7.2 `mm/memory.c`, `unmap_vmas`).
+
+use memwright_table::{CpuId, Machine, PageRange};
+
+use crate::mm::core::Core;
+use crate::types::stats::Row;
+
+impl<M: Machine> Core<M> {
+    /// Removes every entry of `range` and frees the page tables that become empty.
+    pub(crate) fn remove_entries(&self, cpu: CpuId, range: PageRange) {
+        self.note_peak(cpu);
+        let mut gather = self.gather();
+        let mut cursor = self.table.cursor(range).pausing();
+        self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsUnmap);
+        cursor.remove_all(&mut gather);
+        cursor.free_tables(&mut gather);
+        drop(cursor);
+        let counts = gather.close();
+        self.note_gather(cpu, counts);
+    }
+}

@@ -1,0 +1,197 @@
+//! Operations that an object performs on the address spaces that map it.
+
+use memwright_table::sync::pause_point;
+use memwright_table::{Bits, Cursor, Edit, Entry, Gather, Machine, Marks};
+
+use crate::mm::core::Core;
+use crate::mm::mappings::{CleanOutcome, Mappings};
+use crate::mm::space::Area;
+use crate::store::cluster::Cluster;
+use crate::types::rights::Rights;
+use crate::types::stats::Row;
+use crate::vma::area::AreaFlags;
+
+/// The pages that a zap removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// All pages: the object's, and private copies.
+    All,
+    /// The object's pages, and zero pages, for punching a hole (Linux 7.2 `mm/memory.c`, `zap_present_ptes`).
+    Objects,
+    /// Only the object's pages, which move to other frames.
+    Moving,
+    /// Only the object's pages, except those whose entry is the only record of a store.
+    Leaving,
+}
+
+/// Returns whether the entry is the only record of a store since soft-dirty was cleared in its area.
+const fn tells_of_store(flags: AreaFlags, bits: Bits) -> bool {
+    bits.contains(Bits::SOFT_DIRTY) && !flags.contains(AreaFlags::SOFT_DIRTY)
+}
+
+impl<M: Machine> Core<M> {
+    /// Unmaps the pages `first..end` of the object from this address space.
+    pub(crate) fn zap_object(&self, mappings: &Mappings<M>, first: u64, end: u64, taken: Taken) {
+        let cpu = self.cpu();
+        let areas = self.areas.read(cpu);
+        let mut gather = self.gather();
+        for area in areas.map.iter().filter(|area| shows(area, mappings)) {
+            let range = area.pages_showing(first, end);
+            if range.is_empty() {
+                continue;
+            }
+            pause_point();
+            let mut cursor = self.table.cursor(range).pausing();
+            self.split_cut(&mut cursor, &mut gather, Row::HugeSplitsUnmap);
+            if taken == Taken::All && !area.flags().intersects(AreaFlags::MARKED) {
+                cursor.remove_all(&mut gather);
+            } else {
+                self.remove_pages(area, &mut cursor, &mut gather, taken);
+            }
+        }
+        let counts = gather.close();
+        drop(areas);
+        self.note_gather(cpu, counts);
+    }
+
+    /// Removes the pages of `area` that `taken` selects, from the cursor's position on. Markers stay, except poison
+    /// markers, which are removed with private copies. Where a page or a swap entry was write-protected, a marker takes
+    /// its place (Linux 7.2 `mm/memory.c`, `zap_install_uffd_wp_if_needed`).
+    pub(crate) fn remove_pages(
+        &self,
+        area: &Area<M>,
+        cursor: &mut Cursor<'_, M>,
+        gather: &mut Gather<'_, M>,
+        taken: Taken,
+    ) {
+        let copies = taken == Taken::All;
+        let left = |bits: Bits| {
+            let protected = bits.intersects(Bits::UFFD_WP | Bits::WATCHED);
+            if protected && keeps_protection(area) {
+                Marks::UFFD_WP
+            } else {
+                Marks::empty()
+            }
+        };
+        // The flush for entries that another operation has removed may still be pending (rule: see-pending-flushes).
+        gather.rely_on_pending();
+        while let Some(extent) = cursor.next_filled() {
+            match extent.entry {
+                // A poison marker is treated like a private copy.
+                Entry::Marker(marker) if copies && marker.marks.contains(Marks::POISON) => {
+                    cursor.remove(gather);
+                }
+                Entry::Empty | Entry::Marker(_) => {}
+                Entry::Present(page) => {
+                    // An entry of the shared zero page, which `UFFDIO_ZEROPAGE` mapped in a private area.
+                    let is_zero = page.bits.contains(Bits::BORROWED);
+                    let stays = match taken {
+                        Taken::All | Taken::Objects => false,
+                        Taken::Moving => is_zero,
+                        Taken::Leaving => is_zero || tells_of_store(area.flags(), page.bits),
+                    };
+                    if copies || !stays && !self.is_private(page.frame) {
+                        cursor.replace(Entry::marker(left(page.bits)), gather);
+                    }
+                }
+                // A page in swap is a private copy.
+                Entry::Swapped(_) if !copies => {}
+                Entry::Swapped(page) => {
+                    cursor.replace(Entry::marker(left(page.bits)), gather);
+                }
+                Entry::Migrating(page) => {
+                    cursor.replace(Entry::marker(left(page.bits)), gather);
+                }
+            }
+            gather.relieve();
+            if !cursor.advance() {
+                break;
+            }
+        }
+    }
+
+    /// Removes from `pages` the pages of the object that a locked or secret area of this address space maps. If
+    /// `unused` is set, also removes those whose entry in this address space has the accessed bit.
+    pub(crate) fn keep_of_object(&self, mappings: &Mappings<M>, pages: &mut Cluster, unused: bool) {
+        let areas = self.areas.read(self.cpu());
+        let kept = AreaFlags::LOCKED | AreaFlags::SECRET;
+        for area in areas.map.iter().filter(|area| shows(area, mappings)) {
+            for index in pages.iter() {
+                let page = area.pages_showing(index, index + 1);
+                if page.is_empty() {
+                    continue;
+                }
+                let is_used = || {
+                    let entry = self.table.look(page).entry().entry;
+                    let shown = entry.present();
+                    shown.is_some_and(|page| page.bits.contains(Bits::ACCESSED))
+                };
+                if area.flags().intersects(kept) || unused && is_used() {
+                    pages.remove(index);
+                }
+            }
+        }
+    }
+
+    /// Clears the dirty bit and write permission of the pages `first..end` of the object in shared areas.
+    pub(crate) fn clean_object(
+        &self,
+        mappings: &Mappings<M>,
+        first: u64,
+        end: u64,
+    ) -> CleanOutcome {
+        let cpu = self.cpu();
+        let areas = self.areas.read(cpu);
+        let mut gather = self.gather();
+        let mut outcome = CleanOutcome::default();
+        let shared = areas
+            .map
+            .iter()
+            .filter(|area| area.is_shared() && shows(area, mappings));
+        for area in shared {
+            let range = area.pages_showing(first, end);
+            if range.is_empty() {
+                continue;
+            }
+            let clear = Bits::WRITE | Bits::DIRTY;
+            self.table.cursor(range).pausing().edit_run(
+                range.end,
+                |_, page| {
+                    outcome.dirty += u64::from(page.bits.contains(Bits::DIRTY));
+                    outcome.protected += u64::from(page.bits.contains(Bits::WRITE));
+                    Edit {
+                        set: Bits::empty(),
+                        clear,
+                    }
+                },
+                &mut gather,
+            );
+        }
+        let counts = gather.close();
+        drop(areas);
+        self.note_gather(cpu, counts);
+        outcome
+    }
+}
+
+/// Returns whether the write protection of the area's pages must be preserved when the pages are unmapped, because they
+/// can be mapped again.
+fn keeps_protection<M: Machine>(area: &Area<M>) -> bool {
+    area.object().is_some() && area.flags().contains(AreaFlags::UFFD_WP)
+}
+
+impl<M: Machine> Core<M> {
+    /// Returns whether an area maps the object shared and may be written, now or after a protection change.
+    pub(crate) fn may_write_object(&self, mappings: &Mappings<M>) -> bool {
+        let areas = self.areas.read(self.cpu());
+        areas.map.iter().any(|area| {
+            area.is_shared() && area.max_rights().contains(Rights::WRITE) && shows(area, mappings)
+        })
+    }
+}
+
+/// Returns whether the area maps an object with these mappings.
+fn shows<M: Machine>(area: &Area<M>, mappings: &Mappings<M>) -> bool {
+    area.object()
+        .is_some_and(|object| core::ptr::eq(object.mappings(), mappings))
+}

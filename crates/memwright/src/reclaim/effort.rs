@@ -1,0 +1,33 @@
+//! How much one call of reclaim examines and takes (Linux 7.2 `mm/vmscan.c`, `struct scan_control`).
+
+/// Scan control: how much to scan, and how much to reclaim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// The maximum number of entries still to scan.
+    pub look: u64,
+    /// The number of pages still to reclaim.
+    pub wanted: u64,
+}
+
+impl Effort {
+    /// No limit on either.
+    pub(crate) const ALL: Self = Self {
+        look: u64::MAX,
+        wanted: u64::MAX,
+    };
+
+    /// Whether the scan is finished.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        self.look == 0 || self.wanted == 0
+    }
+}
+
+/// Which reclaimable pages are reclaimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// All.
+    All,
+    /// Those that were not accessed since the previous scan.
+    Unused,
+}

@@ -1,0 +1,38 @@
+//! Reclaim of the swap cache.
+
+use memwright_table::Machine;
+use memwright_table::sync::pause_point;
+
+use crate::mm::memory::Memory;
+use crate::swap::Swap;
+use crate::swap::slot::Place;
+use crate::types::stats::Row;
+
+impl<M: Machine> Swap<M> {
+    /// Frees frames that only slots refer to, for example because the other owners of their pages have exited, until
+    /// `wanted` are freed. Continues where the previous call stopped. Returns the number of frames freed, and counts
+    /// writes and failed writes in `memory`.
+    pub fn shed_some(&self, memory: &Memory<M>, wanted: u64) -> u64 {
+        let frames = memory.frames();
+        let start = *self.shed_next.lock();
+        let (mut place, mut has_turned, mut freed) = (start, false, 0);
+        while freed < wanted {
+            let (some, next) = self.cached_from(place);
+            for slot in some.into_iter().flatten() {
+                pause_point();
+                let shed = self.shed(frames, slot);
+                freed += u64::from(shed.freed);
+                memory.count(Row::SwapWritten, u64::from(shed.written));
+                memory.count(Row::SwapRefused, u64::from(shed.refused));
+            }
+            place = next.unwrap_or_default();
+            let turns = next.is_none();
+            if (has_turned && (turns || place >= start)) || (turns && start == Place::default()) {
+                break;
+            }
+            has_turned |= turns;
+        }
+        *self.shed_next.lock() = place;
+        freed
+    }
+}

@@ -1,0 +1,58 @@
+//! Reclaim: pages that were not accessed for a while are swapped out (Linux 7.2 `mm/vmscan.c`).
+//!
+//! Pages are aged where they are mapped, by a walk of the page tables of each address space, like the aging of Linux's
+//! multi-generational LRU (`walk_mm`). One scan clears the accessed bit; the next one finds whether it was set again.
+//! No reverse mapping is needed, and adjacent pages are scanned, flushed and written together.
+
+use memwright_table::{Machine, Page, PageRange};
+
+use crate::mm::core::Core;
+use crate::mm::space::AddressSpace;
+use crate::reclaim::effort::{Choice, Effort};
+
+impl<M: Machine> AddressSpace<M> {
+    /// Ages pages from `from` on, and swaps out those that were not accessed since the previous scan. Subtracts its
+    /// work from `effort`. Returns where to continue once `effort` is used up, or `None` at the end of the address
+    /// space.
+    ///
+    /// # Locks
+    /// Takes the lock of the areas for reading. Pages of objects are swapped out without it.
+    pub fn reclaim(&self, from: Page, effort: &mut Effort) -> Option<Page> {
+        let core = &*self.core;
+        let mut next = from.min(Page::USER_END);
+        while next < Page::USER_END {
+            let rest = PageRange::new(next, Page::USER_END);
+            // Stops after the first area that maps an object, whose pages are swapped out without the lock.
+            let (private_end, shown) = core.reclaim_private(rest, effort);
+            if effort.is_over() {
+                return Some(private_end);
+            }
+            next = core.page_out_objects(shown?, Choice::Unused, effort);
+            if effort.is_over() {
+                return Some(next);
+            }
+        }
+        None
+    }
+}
+
+impl<M: Machine> Core<M> {
+    /// Reclaims private pages of `range`, up to and including the first area of an object with reclaimable pages.
+    /// Returns the page at which it stopped, and the range of that area.
+    fn reclaim_private(&self, range: PageRange, effort: &mut Effort) -> (Page, Option<PageRange>) {
+        let areas = self.areas.read(self.cpu());
+        for area in areas.map.overlapping(range) {
+            let part = area.range().intersect(range);
+            if self.may_leave(area) && area.has_faulted() {
+                let end = self.page_out(area, part, Choice::Unused, effort);
+                if effort.is_over() {
+                    return (end, None);
+                }
+            }
+            if self.object_may_leave(area) {
+                return (part.end, Some(part));
+            }
+        }
+        (range.end, None)
+    }
+}

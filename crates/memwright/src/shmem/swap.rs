@@ -1,0 +1,427 @@
+//! Swap-out and swap-in of shared memory (Linux 7.2 `mm/shmem.c`, `shmem_writeout` and `shmem_swapin_folio`).
+//!
+//! Shmem swap entries live in the object's store, not in page tables. The store holds the only use of a slot, except
+//! while the page is being read. The object's lock is not held during a transfer. Each thread that reads a page
+//! therefore adds a use to the slot, so that the slot is not reallocated to another page. If several threads read the
+//! page, the frame of the first to finish becomes the page. A page that is being written is marked in the store. An
+//! access clears the mark, and the page then stays in memory. As on Linux, a page that was swapped in no longer has a
+//! slot.
+
+use memwright_table::{FrameKind, FrameRef, Machine, OutOfMemory, Page, Shared, Slots};
+
+use crate::mm::mappings::Mappings;
+use crate::mm::memory::Memory;
+use crate::mm::swap_folio::ComingFrames;
+use crate::store::cluster::{CLUSTER, Cluster};
+use crate::store::leaving::Left;
+use crate::store::page_store::Store;
+use crate::store::pages::Stored;
+use crate::swap::Swap;
+use crate::swap::device::{DeviceError, Direction};
+use crate::swap::slot::Place;
+use crate::swap::transfers::Transfers;
+use crate::types::error::ObjectError;
+use crate::types::memcg::Memcg;
+use crate::types::stats::Row;
+use crate::types::swap_window::{MOST, Window};
+
+impl<M: Machine> Swap<M> {
+    /// Resets `memcg` for a new memcg, with no slots and no limit. Slots and objects that were charged to the previous
+    /// memcg of this number are charged to none from now on.
+    ///
+    /// # Errors
+    /// There is no heap for the charge records.
+    pub fn open_memcg(&self, memcg: Memcg) -> Result<(), OutOfMemory> {
+        self.forgive_objects(memcg);
+        let mut devices = self.devices.lock();
+        self.bills.open(memcg);
+        for active in devices.iter_mut().flatten() {
+            active.slots.forgive(memcg);
+            active.slots.note_memcgs()?;
+        }
+        Ok(())
+    }
+}
+
+/// A page that is being swapped out.
+struct OnItsWay<'a, M: Machine> {
+    index: u64,
+    /// Keeps the frame allocated while the device reads it.
+    frame: FrameRef<'a, M>,
+    slot: u64,
+}
+
+/// A page that is being swapped in.
+struct OnItsWayBack<'a, M: Machine> {
+    index: u64,
+    slot: u64,
+    /// The frame that it is read into.
+    frame: Option<FrameRef<'a, M>>,
+    /// The store now has the page in the frame, not in the slot.
+    came: bool,
+}
+
+/// Pages that are swapped in together.
+struct Coming<'a, M: Machine> {
+    pages: [Option<OnItsWayBack<'a, M>>; MOST as usize],
+    transfers: Transfers<M, { MOST as usize }>,
+}
+
+impl<'a, M: Machine> Coming<'a, M> {
+    const fn new() -> Self {
+        Self {
+            pages: [const { None }; MOST as usize],
+            transfers: Transfers::new(),
+        }
+    }
+
+    /// Submits the reads, as far as frames are available.
+    ///
+    /// # Errors
+    /// No frame is available for the first page.
+    fn begin(&mut self, memory: &'a Memory<M>) -> Result<(), ObjectError> {
+        let (frames, swap) = (&**memory.frames(), &**memory.swap());
+        let count = self.pages.iter().flatten().count();
+        let mut coming = ComingFrames::new(memory, FrameKind::Object);
+        for (number, way) in self.pages.iter_mut().flatten().enumerate() {
+            let frame = match coming.next(way.index, (count - number) as u64) {
+                Ok(frame) => frame,
+                Err(error) if number == 0 => return Err(error.into()),
+                Err(_) => break,
+            };
+            let page = (way.slot, frame.frame());
+            let transfers = &mut self.transfers;
+            transfers.begin(swap, frames, number, Direction::In, page);
+            way.frame = Some(frame);
+        }
+        Ok(())
+    }
+
+    /// Waits for the reads, and returns how many succeeded.
+    ///
+    /// # Errors
+    /// The first page could not be read.
+    fn finish(&mut self, memory: &Memory<M>) -> Result<u64, ObjectError> {
+        let mut result = Ok(());
+        let mut read = 0;
+        for (number, way) in self.pages.iter_mut().flatten().enumerate() {
+            if way.frame.is_none() {
+                continue;
+            }
+            if self.transfers.finish(memory.frames(), number).is_ok() {
+                read += 1;
+                continue;
+            }
+            memory.count(Row::SwapFailed, 1);
+            way.frame = None;
+            if number == 0 {
+                result = Err(ObjectError::Io);
+            }
+        }
+        memory.count(Row::SwapIn, read);
+        result.map(|()| read)
+    }
+
+    /// Drops the uses of slots that the reads held. Also drops the store's uses of the slots of pages that were swapped
+    /// in, and frees the frames of the other pages.
+    fn settle(self, memory: &Memory<M>) {
+        let (frames, swap) = (&**memory.frames(), &**memory.swap());
+        for way in self.pages.into_iter().flatten() {
+            if way.came {
+                let _ = way.frame.map(FrameRef::into_raw);
+                // The use that the store held.
+                swap.release(frames, way.slot);
+            }
+            // The use that the read held.
+            swap.release(frames, way.slot);
+        }
+    }
+}
+
+impl<M: Machine> Store<M> {
+    /// Swaps in page `index`, if it is in swap, and the pages that follow it, as long as their slots are consecutive
+    /// and frames are available: `most` pages at most. Submits all reads before it waits for the first. Returns the
+    /// number of pages read.
+    ///
+    /// # Errors
+    /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]: the page is still in its slot. Pages that were to be read
+    /// with it may be in memory.
+    pub(crate) fn bring_in(
+        &self,
+        memory: &Memory<M>,
+        index: u64,
+        most: u64,
+    ) -> Result<u64, ObjectError> {
+        let Some(mut coming) = self.claim(memory, index, most) else {
+            return Ok(0);
+        };
+        let begun = coming.begin(memory);
+        let read = coming.finish(memory);
+        {
+            let mut state = self.lock();
+            for way in coming.pages.iter_mut().flatten() {
+                way.came = way
+                    .frame
+                    .as_ref()
+                    .is_some_and(|frame| state.pages.come_back(way.index, way.slot, frame.frame()));
+            }
+        }
+        coming.settle(memory);
+        begun?;
+        read
+    }
+
+    /// Adds a use to the slot of page `index`, and to the slots of the pages that follow it and are read with it, so
+    /// that the slots are not reallocated meanwhile. Returns `None` if page `index` is not in swap.
+    fn claim(&self, memory: &Memory<M>, index: u64, most: u64) -> Option<Coming<'_, M>> {
+        let (frames, swap) = (&**memory.frames(), &**memory.swap());
+        let state = self.lock();
+        let Some(Stored::InSwap(first)) = state.pages.stored(index) else {
+            return None;
+        };
+        state.choose(memory, index);
+        let mut coming = Coming::new();
+        let ways = coming.pages.iter_mut().zip(index..);
+        for (number, (way, index)) in ways.take(most.clamp(1, MOST) as usize).enumerate() {
+            let slot = Place::of(first).after(number as u32).slot();
+            if state.pages.stored(index) != Some(Stored::InSwap(slot)) {
+                break;
+            }
+            swap.share(frames, slot);
+            *way = Some(OnItsWayBack {
+                index,
+                slot,
+                frame: None,
+                came: false,
+            });
+        }
+        Some(coming)
+    }
+
+    /// Swaps in page `index` for a system call, which does not map it, and pages that follow it. The number of pages
+    /// read depends on how many pages of the last readahead were accessed.
+    pub(crate) fn bring_in_for_call(
+        &self,
+        memory: &Memory<M>,
+        index: u64,
+    ) -> Result<(), ObjectError> {
+        if !memory.policy().swapin_around() {
+            return self.bring_in(memory, index, 1).map(|_| ());
+        }
+        let (window, page) = (self.window.get(), Page::new(index));
+        let (first, ahead) = window.ahead();
+        let hits = self.asked_for(first.number(), ahead).count_ones();
+        let wanted = window.pages_at(page, hits.into());
+        let read = self.bring_in(memory, index, wanted)?;
+        let cpu = memory.frames().machine().cpu();
+        memory.count_ahead(cpu, ahead, hits.into());
+        self.window.set(Window::after_read(page, wanted, read));
+        memory.count_on(cpu, Row::SwapAround, read.saturating_sub(1));
+        Ok(())
+    }
+
+    /// Returns a bit mask of the `pages` pages from `first` on, at most 64: bit `i` is set if page `first + i` was
+    /// looked up in the object since it came into memory or was last aged.
+    pub(crate) fn asked_for(&self, first: u64, pages: u64) -> u64 {
+        if pages == 0 {
+            return 0;
+        }
+        let state = self.lock();
+        let asked = |bit: &u64| state.pages.was_asked(first.wrapping_add(*bit));
+        let bits = (0..pages.min(u64::BITS.into())).filter(asked);
+        bits.fold(0, |found, bit| found | 1 << bit)
+    }
+
+    /// Swaps in the pages from `from` on that are on device `device`, and subtracts their number from `left`. Returns
+    /// where to continue once `left` is used up, or `None` at the end.
+    fn bring_back(
+        &self,
+        memory: &Memory<M>,
+        device: usize,
+        from: u64,
+        left: &mut u64,
+    ) -> Result<Option<u64>, ObjectError> {
+        let mut next = from;
+        while let Some(index) = self.next_on(device, next) {
+            if *left == 0 {
+                return Ok(Some(index));
+            }
+            let read = self.bring_in(memory, index, (*left).min(MOST))?;
+            *left = left.saturating_sub(read.max(1));
+            next = index + 1;
+        }
+        Ok(None)
+    }
+
+    /// Returns the first page from `from` on that is on device `device`.
+    fn next_on(&self, device: usize, from: u64) -> Option<u64> {
+        let state = self.lock();
+        if state.pages.swapped() == 0 {
+            return None;
+        }
+        let mut next = state.pages.next(from);
+        while let Some((index, stored)) = next {
+            match stored {
+                Stored::InSwap(slot) if Place::of(slot).device == device => return Some(index),
+                Stored::InSwap(_) | Stored::InMemory(_) => {}
+            }
+            next = state.pages.next(index + 1);
+        }
+        None
+    }
+
+    /// Unmaps `pages` everywhere, then swaps out those whose frames only the store refers to.
+    ///
+    /// # Locks
+    /// The caller holds no lock of an address space.
+    pub(crate) fn send_out(
+        &self,
+        memory: &Memory<M>,
+        mappings: &Mappings<M>,
+        pages: Cluster,
+        memcg: Memcg,
+    ) -> Left {
+        // A fault that got a page from the object before this repeats the lookup. A fault that gets a page after this
+        // holds a reference to the frame or clears the mark, so the page stays in memory.
+        mappings.stale();
+        for run in pages.runs() {
+            mappings.withdraw(run.start, run.end);
+        }
+        self.write_out(memory, pages, memcg)
+    }
+
+    /// Swaps out those of `pages` whose frames only the store refers to. No entry may map them.
+    pub(super) fn write_out(&self, memory: &Memory<M>, pages: Cluster, memcg: Memcg) -> Left {
+        let (ways, mut is_full) = self.begin(memory, pages, memcg);
+        let (frames, swap) = (&**memory.frames(), &**memory.swap());
+        let mut transfers = Transfers::<M, CLUSTER>::new();
+        for (number, way) in ways.iter().enumerate() {
+            if let Some(way) = way {
+                let page = (way.slot, way.frame.frame());
+                transfers.begin(swap, frames, number, Direction::Out, page);
+            }
+        }
+        let (mut out, mut written) = (0, 0);
+        for (number, way) in ways.into_iter().enumerate() {
+            let Some(way) = way else { continue };
+            let taken = transfers.finish(frames, number);
+            written += u64::from(taken.is_ok());
+            is_full |= taken == Err(DeviceError::Full);
+            memory.count(Row::SwapRefused, u64::from(taken.is_err()));
+            out += u64::from(self.end(memory, &way, taken.is_ok()));
+        }
+        memory.count(Row::SwapOut, out);
+        memory.count(Row::SwapWritten, written);
+        Left {
+            pages: out,
+            written_back: 0,
+            is_full,
+        }
+    }
+
+    /// Marks the pages that are to be written, and allocates a slot for each. Returns them, and whether slots ran out.
+    fn begin<'a>(
+        &self,
+        memory: &'a Memory<M>,
+        pages: Cluster,
+        memcg: Memcg,
+    ) -> ([Option<OnItsWay<'a, M>>; CLUSTER], bool) {
+        let mut ways = [const { None }; CLUSTER];
+        let (frames, swap) = (&**memory.frames(), &**memory.swap());
+        let state = self.lock();
+        for (way, index) in ways.iter_mut().zip(pages.iter()) {
+            let Some(Stored::InMemory(frame)) = state.pages.stored(index) else {
+                continue;
+            };
+            state.pages.part_at(index);
+            if frames.references(frame) != 1 || frames.pins(frame) != 0 {
+                continue;
+            }
+            let Some(slot) = swap.reserve(memcg) else {
+                return (ways, true);
+            };
+            state.pages.begin_leaving(index);
+            *way = Some(OnItsWay {
+                index,
+                frame: frames.share(frame),
+                slot,
+            });
+        }
+        (ways, false)
+    }
+
+    /// Replaces the page by its slot in the store, if the device has stored it (`taken`) and it was not accessed
+    /// meanwhile. Otherwise keeps the page and releases the slot. Returns whether the page left memory.
+    fn end(&self, memory: &Memory<M>, way: &OnItsWay<'_, M>, taken: bool) -> bool {
+        let frames = &**memory.frames();
+        let frame = way.frame.frame();
+        let mut state = self.lock();
+        let left = taken && state.pages.leave(way.index, frame, way.slot);
+        if left {
+            // The store's reference. The caller holds another.
+            drop(frames.adopt(frame));
+        } else {
+            state.pages.end_leaving(way.index, frame);
+            memory.swap().release(frames, way.slot);
+        }
+        left
+    }
+}
+
+/// The position of a pass over the listed objects, which have reclaimable pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObjectPlace {
+    /// The number of the object to continue with. If that object is gone, the pass continues with the next one.
+    pub(super) number: u64,
+    /// The page of that object.
+    pub(super) index: u64,
+}
+
+impl<M: Machine> Swap<M> {
+    /// Counts the slots that hold pages of objects.
+    pub fn slots_of_objects(&self) -> u64 {
+        let stores = self.stores.lock();
+        let count = |store: &Shared<Store<M>>| store.lock().pages.swapped();
+        stores.iter().map(count).sum()
+    }
+
+    /// Drops the charges of all objects that are charged to `memcg`.
+    pub(super) fn forgive_objects(&self, memcg: Memcg) {
+        for store in self.stores.lock().iter() {
+            let mut state = store.lock();
+            if state.memcg == memcg {
+                state.memcg = Memcg::NOBODY;
+            }
+        }
+    }
+}
+
+impl<M: Machine> Memory<M> {
+    /// Swaps in pages of objects that are on device `device`, about `most` of them, from `place` on. Updates `place` to
+    /// where to continue. Returns whether the pass is complete.
+    ///
+    /// # Errors
+    /// [`ObjectError::OutOfMemory`] or [`ObjectError::Io`]; pages that were swapped in before stay in memory.
+    pub fn bring_objects_back(
+        &self,
+        device: usize,
+        place: &mut ObjectPlace,
+        most: u64,
+    ) -> Result<bool, ObjectError> {
+        let mut left = most;
+        while let Some((number, store)) = self.swap().listed(place.number) {
+            if number != place.number {
+                *place = ObjectPlace { number, index: 0 };
+            }
+            if let Some(next) = store.bring_back(self, device, place.index, &mut left)? {
+                place.index = next;
+                return Ok(false);
+            }
+            *place = ObjectPlace {
+                number: number + 1,
+                index: 0,
+            };
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,117 @@
+//! Reclaim of object pages that no entry maps: those that system calls access, and those that were unmapped (Linux 7.2
+//! `mm/vmscan.c`, `folio_check_references` for folios without referencing entries).
+//!
+//! No walk of page tables finds these pages; a cursor passes over all objects instead. An access of a page sets a mark
+//! in its store. The cursor clears the mark, and swaps the page out if it is still clear on the next pass.
+
+use core::sync::atomic::Ordering;
+use memwright_table::sync::pause_point;
+use memwright_table::{Frame, Machine};
+
+use crate::mm::memory::Memory;
+use crate::reclaim::effort::Effort;
+use crate::shmem::swap::ObjectPlace;
+use crate::store::cluster::Cluster;
+use crate::store::page_store::Store;
+use crate::store::pages::Stored;
+use crate::types::memcg::Memcg;
+
+/// Pages of one store that are scanned per acquisition of its lock.
+const AT_A_TIME: usize = 512;
+
+/// Some pages to swap out, and the page to continue with, if there is one.
+struct Found {
+    pages: Cluster,
+    next: Option<u64>,
+}
+
+impl<M: Machine> Store<M> {
+    /// Scans pages from `from` on, and returns some that no entry maps and that were not accessed since the previous
+    /// scan.
+    fn look_for_unused(&self, memory: &Memory<M>, from: u64, effort: &mut Effort) -> Found {
+        let frames = memory.frames();
+        let mut pages = Cluster::default();
+        let state = self.lock();
+        let mut next = state.pages.next(from);
+        for _ in 0..AT_A_TIME {
+            let Some((index, stored)) = next else { break };
+            if effort.is_over() {
+                break;
+            }
+            if let Stored::InMemory(frame) = stored {
+                let is_used = state.pages.age(index);
+                let is_held = frames.references(frame) != 1 || frames.pins(frame) != 0;
+                if !is_used && !is_held && !pages.insert(index) {
+                    break;
+                }
+            }
+            effort.look -= 1;
+            next = state.pages.next(index + 1);
+        }
+        Found {
+            pages,
+            next: next.map(|(index, _)| index),
+        }
+    }
+}
+
+impl<M: Machine> Memory<M> {
+    /// Calls `visit` with each frame of the objects that are charged to `memcg`. The store's lock is held meanwhile.
+    pub fn visit_objects(&self, memcg: Memcg, visit: &mut dyn FnMut(Frame)) {
+        let mut number = 0;
+        while let Some((found, store)) = self.swap().listed(number) {
+            number = found + 1;
+            let state = store.lock();
+            let mut next = state.pages.next(0).filter(|_| state.memcg == memcg);
+            while let Some((index, stored)) = next {
+                if let Stored::InMemory(frame) = stored {
+                    visit(frame);
+                }
+                next = state.pages.next(index + 1);
+            }
+        }
+    }
+
+    /// Ages the pages of objects from `place` on, and swaps out those that no entry maps and that were not accessed
+    /// since the previous scan. With `memcg`, only those of objects that are charged to it. Updates `place` to where to
+    /// continue, and subtracts its work from `effort`. Returns whether the pass is complete or no slot is free.
+    ///
+    /// # Locks
+    /// The caller holds no lock. Other threads may run meanwhile.
+    pub fn reclaim_objects(
+        &self,
+        place: &mut ObjectPlace,
+        memcg: Option<Memcg>,
+        effort: &mut Effort,
+    ) -> bool {
+        while let Some((number, store)) = self.swap().listed(place.number) {
+            if number != place.number {
+                *place = ObjectPlace { number, index: 0 };
+            }
+            let pays = store.lock().memcg;
+            let locked = store.locked.load(Ordering::Relaxed);
+            let asked = !locked && memcg.is_none_or(|memcg| memcg == pays);
+            let mut next = Some(place.index).filter(|_| asked);
+            while let Some(from) = next {
+                place.index = from;
+                pause_point();
+                let (slots, used) = self.swap().totals();
+                if effort.is_over() || used == slots {
+                    return used == slots;
+                }
+                let found = store.look_for_unused(self, from, effort);
+                if !found.pages.is_empty() {
+                    let left = store.write_out(self, found.pages, pays);
+                    effort.wanted = effort.wanted.saturating_sub(left.pages);
+                }
+                next = found.next;
+            }
+            *place = ObjectPlace {
+                number: number + 1,
+                index: 0,
+            };
+        }
+        *place = ObjectPlace::default();
+        true
+    }
+}

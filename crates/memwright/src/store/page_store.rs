@@ -1,0 +1,50 @@
+//! The page store of shared memory, which swap-in reaches without the object.
+
+use alloc::sync::Arc;
+use core::sync::atomic::AtomicBool;
+use memwright_table::Machine;
+use memwright_table::sync::{Lock, LockGuard};
+
+use crate::store::pages::{Pages, Stored};
+use crate::store::placed::Placed;
+use crate::store::room::Room;
+use crate::types::memcg::Memcg;
+use crate::types::swap_window::WindowCell;
+
+/// The data that the lock of a store guards.
+pub(crate) struct State<M: Machine> {
+    pub(crate) pages: Pages<M>,
+    /// In bytes.
+    pub(crate) size: u64,
+    /// The NUMA policies of new pages.
+    pub(crate) placed: Placed,
+    /// The position of the store in the list of stores with reclaimable pages, if it is in the list.
+    pub(crate) listed: Option<u64>,
+    /// The memcg that is charged for the swap slots of pages that are swapped out while unmapped.
+    pub(crate) memcg: Memcg,
+}
+
+/// The pages of one object.
+pub(crate) struct Store<M: Machine> {
+    pub(crate) state: Lock<State<M>>,
+    /// The limit and settings that the store shares with other stores of the mount.
+    pub(crate) room: Option<Arc<Room>>,
+    /// Whether the pages are locked in memory (`SHM_LOCK`).
+    pub(crate) locked: AtomicBool,
+    /// The swap-in window of system calls, which access the object without an area.
+    pub(crate) window: WindowCell,
+}
+
+impl<M: Machine> Store<M> {
+    /// Locks the pages and the size.
+    pub(crate) fn lock(&self) -> LockGuard<'_, State<M>> {
+        self.state.lock()
+    }
+}
+
+impl<M: Machine> State<M> {
+    /// Returns whether page `index` is in swap.
+    pub(crate) fn is_in_swap(&self, index: u64) -> bool {
+        matches!(self.pages.stored(index), Some(Stored::InSwap(_)))
+    }
+}

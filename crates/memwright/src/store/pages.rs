@@ -1,0 +1,646 @@
+//! A sparse store of pages by index. It is a radix tree whose nodes are frames: it uses no heap, and every growth can
+//! fail.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
+use memwright_table::{Frame, FrameKind, FrameRef, Frames, Machine, OutOfFrames};
+
+use crate::store::room::Room;
+use crate::types::error::ObjectError;
+
+/// The slots of a node, which is a frame of 64-bit words.
+const SLOTS: u64 = 512;
+
+const SLOT_BITS: u32 = 9;
+
+/// A value in the metadata of a lowest node, next to the number of filled slots: the node holds the frames of one folio
+/// in order.
+const WHOLE: u64 = 1;
+
+/// A flag in the word of a page: the page is in swap, and the other bits are the number of the swap slot.
+const IN_SWAP: u64 = 1 << 63;
+
+/// A flag in the word of a page in memory: the page is being swapped out, and has not been looked up since the swap-out
+/// began.
+const LEAVING: u64 = 1 << 62;
+
+/// A flag in the word of a page in memory: the page has been looked up since it came into memory or was last aged.
+const ASKED: u64 = 1 << 61;
+
+/// The number of levels that suffices for every index of a 64-bit byte offset.
+const MAX_HEIGHT: u32 = 6;
+
+/// The location of a stored page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// In a frame, to which the store has a reference.
+    InMemory(Frame),
+    /// In a slot of a swap device, which the store uses.
+    InSwap(u64),
+}
+
+/// Pages by index. The store owns a reference to each stored frame, and a use of each swap slot.
+///
+/// A height of 0 is a store without nodes; a height of `h` covers 512^`h` indices. A lowest node can hold the frames of
+/// one folio in order, with a single reference to the folio. Its metadata is then `WHOLE`. When one of these pages is
+/// removed, the reference to the folio is replaced by a reference to each remaining frame.
+pub struct Pages<M: Machine> {
+    frames: Arc<Frames<M>>,
+    root: Option<Frame>,
+    height: u32,
+    /// The number of pages, in memory and in swap.
+    count: u64,
+    /// The number of pages in swap: 32 bits suffice for 16 TiB.
+    swapped: u32,
+    /// The limit of pages that this store shares with other stores; `None` without a limit.
+    room: Option<Arc<Room>>,
+}
+
+impl<M: Machine> Pages<M> {
+    /// Creates an empty store.
+    pub fn new(frames: Arc<Frames<M>>) -> Self {
+        Self {
+            frames,
+            root: None,
+            height: 0,
+            count: 0,
+            swapped: 0,
+            room: None,
+        }
+    }
+
+    /// Counts the pages of the store towards the limit of `room`, which other stores can share. The store must be
+    /// empty.
+    pub(crate) fn sharing(mut self, room: Option<Arc<Room>>) -> Self {
+        debug_assert!(self.is_empty());
+        self.room = room;
+        self
+    }
+
+    /// Checks whether the limit allows `pages` more pages.
+    ///
+    /// # Errors
+    /// [`ObjectError::NoRoom`].
+    pub fn check_room(&self, pages: u64) -> Result<(), ObjectError> {
+        match &self.room {
+            Some(room) if !room.has(pages) => Err(ObjectError::NoRoom),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn take_room(&self, pages: u64) -> Result<(), ObjectError> {
+        match &self.room {
+            Some(room) if !room.take(pages) => Err(ObjectError::NoRoom),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn give_room_back(&self, pages: u64) {
+        if let Some(room) = &self.room {
+            room.give_back(pages);
+        }
+    }
+
+    /// Returns the number of pages stored, in memory and in swap.
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// Returns the number of pages in swap.
+    pub fn swapped(&self) -> u64 {
+        self.swapped.into()
+    }
+
+    /// Returns whether nothing is stored.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Returns the frame at `index` if the page is in memory. The store keeps its reference. The lookup counts as an
+    /// access for reclaim, and it cancels a swap-out of the page, because the caller may write to the page.
+    pub fn get(&self, index: u64) -> Option<Frame> {
+        self.find(index, ASKED)
+    }
+
+    /// Like [`get`](Self::get), but the lookup does not count as an access.
+    pub fn get_unasked(&self, index: u64) -> Option<Frame> {
+        self.find(index, 0)
+    }
+
+    /// Returns the frame at `index` if the page is in memory, sets the flags `mark` in its word, and cancels a swap-out
+    /// of the page.
+    #[inline]
+    fn find(&self, index: u64, mark: u64) -> Option<Frame> {
+        let word = self.word(self.lowest(index)?, slot_at(index, 0));
+        let value = word.load(Ordering::Relaxed);
+        let Stored::InMemory(frame) = decoded(value)? else {
+            return None;
+        };
+        let found = (value | mark) & !LEAVING;
+        if found != value {
+            word.store(found, Ordering::Relaxed);
+        }
+        Some(frame)
+    }
+
+    /// Returns whether page `index` was looked up since it came into memory or was last [aged](Self::age).
+    pub fn was_asked(&self, index: u64) -> bool {
+        let word = self
+            .lowest(index)
+            .map(|node| self.word(node, slot_at(index, 0)));
+        word.is_some_and(|word| is_asked(word.load(Ordering::Relaxed)))
+    }
+
+    /// Like [`was_asked`](Self::was_asked), and also clears the mark.
+    pub fn age(&self, index: u64) -> bool {
+        let Some(node) = self.lowest(index) else {
+            return false;
+        };
+        let word = self.word(node, slot_at(index, 0));
+        let value = word.load(Ordering::Relaxed);
+        if is_asked(value) {
+            word.store(value & !ASKED, Ordering::Relaxed);
+        }
+        is_asked(value)
+    }
+
+    /// Returns the location of page `index`, for callers that do not access the contents.
+    pub fn stored(&self, index: u64) -> Option<Stored> {
+        let word = self.word(self.lowest(index)?, slot_at(index, 0));
+        decoded(word.load(Ordering::Relaxed))
+    }
+
+    /// Stores a frame, with its reference, at an empty index.
+    ///
+    /// # Errors
+    /// No frame for a node, or the limit is reached. The store is unchanged and the caller keeps the reference.
+    pub fn insert(&mut self, index: u64, frame: Frame) -> Result<(), ObjectError> {
+        self.take_room(1)?;
+        self.insert_taken(index, frame).map_err(|error| {
+            self.give_room_back(1);
+            error.into()
+        })
+    }
+
+    /// Stores a run of `count` frames, with their references, at the empty indices from `first` on, all in one lowest
+    /// node.
+    ///
+    /// # Errors
+    /// No frame for a node, or the limit is reached. The store is unchanged, and the frames are freed.
+    pub(crate) fn insert_run<'f>(
+        &mut self,
+        first: u64,
+        count: u64,
+        run: impl Iterator<Item = FrameRef<'f, M>>,
+    ) -> Result<(), ObjectError>
+    where
+        M: 'f,
+    {
+        self.take_room(count)?;
+        for (at, page) in (first..).zip(run) {
+            if let Err(error) = self.insert_taken(at, page.frame()) {
+                // All pages of the run are in one lowest node: only the first insertion allocates nodes and can fail.
+                debug_assert_eq!(at, first);
+                self.give_room_back(count);
+                return Err(error.into());
+            }
+            let _ = page.into_raw();
+        }
+        Ok(())
+    }
+
+    /// Like [`insert`](Self::insert), for a page that already counts towards the limit.
+    fn insert_taken(&mut self, index: u64, frame: Frame) -> Result<(), OutOfFrames> {
+        let mut node = match self.raise(index) {
+            Ok(root) => root,
+            Err(error) => {
+                self.prune(0);
+                return Err(error);
+            }
+        };
+        for level in (1..self.height).rev() {
+            let slot = slot_at(index, level);
+            node = match self.slot(node, slot) {
+                Some(below) => below,
+                None => {
+                    let below = match self.node() {
+                        Ok(below) => below,
+                        Err(error) => {
+                            self.prune(index);
+                            return Err(error);
+                        }
+                    };
+                    self.set_slot(node, slot, Some(below));
+                    below
+                }
+            };
+        }
+        debug_assert!(self.stored(index).is_none());
+        self.set_slot(node, slot_at(index, 0), Some(frame));
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Returns the folio that is stored as the 512 pages from `first` on, a multiple of 512. The store keeps its
+    /// reference.
+    pub fn folio(&self, first: u64) -> Option<Frame> {
+        let node = self.lowest(first)?;
+        if self.frames.owner(node).1 == WHOLE {
+            self.slot(node, 0)
+        } else {
+            None
+        }
+    }
+
+    /// Stores the folio that begins at `head` as the 512 pages from `first` on, a multiple of 512. The store takes over
+    /// the caller's reference to the folio, and drops the pages that it had there before.
+    ///
+    /// # Errors
+    /// No frame for a node, or the limit is reached. The store is unchanged and the caller keeps the reference.
+    pub fn insert_folio(&mut self, first: u64, head: Frame) -> Result<(), ObjectError> {
+        debug_assert!(first % SLOTS == 0);
+        let filled = self.lowest(first).map(|node| self.frames.owner(node).0);
+        let more = SLOTS - filled.unwrap_or(0);
+        self.take_room(more)?;
+        self.drop_slots(first);
+        let node = match self.lowest(first) {
+            Some(node) => node,
+            None => {
+                // Store the first page alone, which creates the nodes on the path.
+                let inserted = self.insert_taken(first, head);
+                match inserted.and_then(|()| self.lowest(first).ok_or(OutOfFrames)) {
+                    Ok(node) => node,
+                    Err(error) => {
+                        self.give_room_back(more);
+                        return Err(error.into());
+                    }
+                }
+            }
+        };
+        for slot in 0..SLOTS {
+            let frame = Frame::new(head.number() + slot as u32);
+            let before = self
+                .word(node, slot)
+                .swap(encoded(frame), Ordering::Relaxed);
+            self.count += u64::from(before == 0);
+        }
+        self.frames.set_owner(node, SLOTS, WHOLE);
+        Ok(())
+    }
+
+    /// Drops the pages in the lowest node of `first`. The node stays.
+    fn drop_slots(&mut self, first: u64) {
+        let Some(node) = self.lowest(first) else {
+            return;
+        };
+        let whole = self.folio(first);
+        for slot in 0..SLOTS {
+            let value = self.word(node, slot).load(Ordering::Relaxed);
+            if let Some(stored) = decoded(value) {
+                self.set_slot(node, slot, None);
+                self.count -= 1;
+                self.swapped -= u32::from(matches!(stored, Stored::InSwap(_)));
+                if whole.is_none() {
+                    self.give_up(stored);
+                }
+            }
+        }
+        if let Some(head) = whole {
+            self.frames.set_owner(node, 0, 0);
+            drop(self.frames.adopt_whole(head));
+        }
+    }
+
+    /// Removes page `index`. The caller takes over the reference to its frame or the use of its swap slot.
+    pub fn remove(&mut self, index: u64) -> Option<Stored> {
+        let node = self.lowest(index)?;
+        let stored = self.stored(index)?;
+        self.part(node);
+        self.set_slot(node, slot_at(index, 0), None);
+        self.count -= 1;
+        self.give_room_back(1);
+        self.swapped -= u32::from(matches!(stored, Stored::InSwap(_)));
+        self.prune(index);
+        Some(stored)
+    }
+
+    /// Replaces the folio reference of the lowest node, if it has one, by a reference to each frame.
+    fn part(&self, node: Frame) {
+        let (filled, whole) = self.frames.owner(node);
+        if whole == WHOLE {
+            if let Some(head) = self.slot(node, 0) {
+                self.frames.part(head);
+            }
+            self.frames.set_owner(node, filled, 0);
+        }
+    }
+
+    /// Ensures that the store has a separate reference to the frame of page `index`, even if the frame is part of a
+    /// folio.
+    pub fn part_at(&self, index: u64) {
+        if let Some(node) = self.lowest(index) {
+            self.part(node);
+        }
+    }
+
+    /// Replaces the reference to each stored folio by a reference to each of its frames, and calls `visit` with the
+    /// head of each such folio.
+    pub(crate) fn part_folios(&self, visit: &mut dyn FnMut(Frame)) {
+        let mut next = self.next(0);
+        while let Some((index, _)) = next {
+            let first = index & !(SLOTS - 1);
+            if let Some(head) = self.folio(first) {
+                self.part_at(first);
+                visit(head);
+            }
+            next = self.next(first + SLOTS);
+        }
+    }
+
+    /// Marks page `index`, which must not be stored as part of a folio, as being swapped out. A lookup of the page
+    /// cancels the swap-out.
+    pub fn begin_leaving(&self, index: u64) {
+        if let Some(node) = self.lowest(index) {
+            debug_assert_ne!(self.frames.owner(node).1, WHOLE);
+            let word = self.word(node, slot_at(index, 0));
+            word.store(word.load(Ordering::Relaxed) | LEAVING, Ordering::Relaxed);
+        }
+    }
+
+    /// Abandons the swap-out of page `index` from `frame`, unless a lookup has cancelled it: the page stays in memory.
+    pub fn end_leaving(&self, index: u64, frame: Frame) {
+        if let Some(word) = self.leaving(index, frame) {
+            word.store(encoded(frame), Ordering::Relaxed);
+        }
+    }
+
+    /// Moves page `index` to the swap slot `slot`, if it was not looked up since its swap-out from `frame` began. The
+    /// store takes over the use of the slot, and the caller the reference to the frame. Returns false if the page was
+    /// looked up.
+    pub fn leave(&mut self, index: u64, frame: Frame, slot: u64) -> bool {
+        let Some(word) = self.leaving(index, frame) else {
+            return false;
+        };
+        word.store(slot | IN_SWAP, Ordering::Relaxed);
+        self.swapped += 1;
+        true
+    }
+
+    /// Returns the word of page `index` if the page is still being swapped out from `frame`.
+    fn leaving(&self, index: u64, frame: Frame) -> Option<&AtomicU64> {
+        let word = self.word(self.lowest(index)?, slot_at(index, 0));
+        let value = word.load(Ordering::Relaxed) & !ASKED;
+        (value == encoded(frame) | LEAVING).then_some(word)
+    }
+
+    /// Moves page `index` from the swap slot `slot` to `frame`. The store takes over the reference to the frame, and
+    /// the caller the use of the slot. Returns false if the page is not in the slot.
+    pub fn come_back(&mut self, index: u64, slot: u64, frame: Frame) -> bool {
+        if self.stored(index) != Some(Stored::InSwap(slot)) {
+            return false;
+        }
+        let Some(node) = self.lowest(index) else {
+            return false;
+        };
+        let word = self.word(node, slot_at(index, 0));
+        word.store(encoded(frame), Ordering::Relaxed);
+        self.swapped -= 1;
+        true
+    }
+
+    /// Replaces the frame at `index` by the one that `exchange` returns for it, with its reference, and drops the
+    /// reference to the old frame. Nothing changes if `exchange` returns `None`, or if the page is not in memory.
+    pub fn exchange(&self, index: u64, exchange: &mut dyn FnMut(Frame) -> Option<Frame>) {
+        let Some(Stored::InMemory(old)) = self.stored(index) else {
+            return;
+        };
+        let new = exchange(old);
+        if let (Some(new), Some(node)) = (new, self.lowest(index)) {
+            let word = self.word(node, slot_at(index, 0));
+            word.store(encoded(new), Ordering::Relaxed);
+            self.give_up(Stored::InMemory(old));
+        }
+    }
+
+    /// Like [`exchange`](Self::exchange), for the folio stored as the 512 pages from `first` on, a multiple of 512.
+    pub fn exchange_folio(&mut self, first: u64, exchange: &mut dyn FnMut(Frame) -> Option<Frame>) {
+        if let Some(new) = self.folio(first).and_then(exchange) {
+            let exchanged = self.insert_folio(first, new);
+            debug_assert!(exchanged.is_ok(), "the nodes on the way are there");
+        }
+    }
+
+    /// Drops every page from `first` up to `end`, and returns how many there were.
+    pub fn remove_range(&mut self, first: u64, end: u64) -> u64 {
+        let before = self.count;
+        let rest = self.remove_some(first, end, u64::MAX);
+        debug_assert_eq!(rest, None);
+        before - self.count
+    }
+
+    /// Drops pages from `first` up to `end`, until `most` pages are dropped. The last step can drop a complete folio
+    /// and so exceed `most`. Returns the index of the next remaining page before `end`, or `None` if there is none.
+    pub fn remove_some(&mut self, first: u64, end: u64, most: u64) -> Option<u64> {
+        let before = self.count;
+        let mut next = self.next(first);
+        while let Some((index, _)) = next {
+            if index >= end {
+                return None;
+            }
+            if before - self.count >= most {
+                return Some(index);
+            }
+            let mut after = index + 1;
+            if index % SLOTS == 0 && end - index >= SLOTS && self.folio(index).is_some() {
+                self.drop_slots(index);
+                self.give_room_back(SLOTS);
+                self.prune(index);
+                after = index + SLOTS;
+            } else if let Some(stored) = self.remove(index) {
+                self.give_up(stored);
+            }
+            next = self.next(after);
+        }
+        None
+    }
+
+    /// Drops the reference or the swap slot of a page that was removed.
+    fn give_up(&self, stored: Stored) {
+        match stored {
+            Stored::InMemory(frame) => drop(self.owned(frame)),
+            Stored::InSwap(slot) => self.frames.release_slot(slot),
+        }
+    }
+
+    /// Returns the reference that a slot owns. For a hugetlb page it is a reference to the folio, otherwise to the
+    /// single frame, even if the frame is still part of a folio.
+    fn owned(&self, frame: Frame) -> FrameRef<'_, M> {
+        if self.frames.kind(frame).is_pool() {
+            self.frames.adopt(frame)
+        } else {
+            self.frames.adopt_part(frame)
+        }
+    }
+
+    /// Returns the lowest node on the path to `index`.
+    fn lowest(&self, index: u64) -> Option<Frame> {
+        let mut node = self.root?;
+        if !self.covers(index) {
+            return None;
+        }
+        for level in (1..self.height).rev() {
+            node = self.slot(node, slot_at(index, level))?;
+        }
+        Some(node)
+    }
+
+    /// Returns the first stored page at or after `index`, and its index.
+    pub fn next(&self, index: u64) -> Option<(u64, Stored)> {
+        let root = self.root?;
+        if !self.covers(index) {
+            return None;
+        }
+        self.next_below(root, self.height, index)
+    }
+
+    fn next_below(&self, node: Frame, height: u32, index: u64) -> Option<(u64, Stored)> {
+        let level = height - 1;
+        let mut index = index;
+        for slot in slot_at(index, level)..SLOTS {
+            if level == 0 {
+                let value = self.word(node, slot).load(Ordering::Relaxed);
+                if let Some(stored) = decoded(value) {
+                    return Some((index, stored));
+                }
+            } else if let Some(below) = self.slot(node, slot) {
+                if let Some(found) = self.next_below(below, level, index) {
+                    return Some(found);
+                }
+            }
+            // Continue with the first index that the next slot covers.
+            let span = 1 << (SLOT_BITS * level);
+            index = (index / span + 1) * span;
+        }
+        None
+    }
+
+    fn covers(&self, index: u64) -> bool {
+        let bits = SLOT_BITS * self.height;
+        bits >= u64::BITS || index >> bits == 0
+    }
+
+    /// Adds levels at the top until `index` is covered. Returns the root.
+    fn raise(&mut self, index: u64) -> Result<Frame, OutOfFrames> {
+        let Some(mut root) = self.root else {
+            // Start with the height that `index` requires, so that no node stays empty.
+            let root = self.node()?;
+            self.height = 1;
+            while !self.covers(index) {
+                self.height += 1;
+            }
+            self.root = Some(root);
+            return Ok(root);
+        };
+        while !self.covers(index) {
+            debug_assert!(self.height < MAX_HEIGHT);
+            let above = self.node()?;
+            self.set_slot(above, 0, Some(root));
+            root = above;
+            self.root = Some(root);
+            self.height += 1;
+        }
+        Ok(root)
+    }
+
+    /// Frees the nodes on the path to `index` that became empty.
+    fn prune(&mut self, index: u64) {
+        if let Some(root) = self.root {
+            if self.prune_below(root, self.height, index) {
+                self.release(root);
+                self.root = None;
+                self.height = 0;
+            }
+        }
+    }
+
+    /// Returns whether the node is empty after pruning the nodes below it.
+    fn prune_below(&mut self, node: Frame, height: u32, index: u64) -> bool {
+        let level = height - 1;
+        if level > 0 {
+            let slot = slot_at(index, level);
+            if let Some(below) = self.slot(node, slot) {
+                if !self.prune_below(below, level, index) {
+                    return false;
+                }
+                self.release(below);
+                self.set_slot(node, slot, None);
+            }
+        }
+        self.frames.owner(node).0 == 0
+    }
+
+    fn node(&self) -> Result<Frame, OutOfFrames> {
+        let node = self.frames.allocate_zeroed(0, FrameKind::Slab)?.into_raw();
+        self.frames.set_owner(node, 0, 0);
+        Ok(node)
+    }
+
+    fn release(&self, node: Frame) {
+        drop(self.frames.adopt(node));
+    }
+
+    /// Returns the word of a slot of a node.
+    fn word(&self, node: Frame, slot: u64) -> &AtomicU64 {
+        self.frames.word64(node, slot as usize * 8)
+    }
+
+    /// Returns the frame in a slot: a node, or a page in memory.
+    fn slot(&self, node: Frame, slot: u64) -> Option<Frame> {
+        match decoded(self.word(node, slot).load(Ordering::Relaxed))? {
+            Stored::InMemory(frame) => Some(frame),
+            Stored::InSwap(_) => None,
+        }
+    }
+
+    /// Changes a slot from empty to filled or back, and updates the count of filled slots in the node's metadata.
+    fn set_slot(&self, node: Frame, slot: u64, value: Option<Frame>) {
+        let (filled, whole) = self.frames.owner(node);
+        let (value, filled) = match value {
+            Some(frame) => (encoded(frame), filled + 1),
+            None => (0, filled - 1),
+        };
+        self.word(node, slot).store(value, Ordering::Relaxed);
+        self.frames.set_owner(node, filled, whole);
+    }
+}
+
+impl<M: Machine> Drop for Pages<M> {
+    fn drop(&mut self) {
+        self.remove_range(0, u64::MAX);
+    }
+}
+
+fn slot_at(index: u64, level: u32) -> u64 {
+    (index >> (SLOT_BITS * level)) & (SLOTS - 1)
+}
+
+/// Returns the value that the word of a slot has while the slot holds `frame`.
+fn encoded(frame: Frame) -> u64 {
+    u64::from(frame.number()) + 1
+}
+
+/// Returns whether a word with this value is that of a page in memory that has been looked up.
+const fn is_asked(value: u64) -> bool {
+    value & IN_SWAP == 0 && value & ASKED != 0
+}
+
+/// Returns the location that a word with this value encodes, or `None` if the slot is empty.
+fn decoded(value: u64) -> Option<Stored> {
+    if value & IN_SWAP != 0 {
+        return Some(Stored::InSwap(value & !IN_SWAP));
+    }
+    match value & !(LEAVING | ASKED) {
+        0 => None,
+        stored => Some(Stored::InMemory(Frame::new((stored - 1) as u32))),
+    }
+}

@@ -1,0 +1,34 @@
+//! The list of the page stores that have pages in swap (Linux 7.2 `mm/shmem.c`, `shmem_swaplist`).
+
+use memwright_table::{Machine, OutOfMemory, Shared};
+
+use crate::store::page_store::Store;
+use crate::swap::Swap;
+
+impl<M: Machine> Swap<M> {
+    /// Lists a store, so that reclaim and swapoff find its pages from now on.
+    ///
+    /// # Errors
+    /// There is no heap for the list.
+    pub(crate) fn list(&self, store: &Shared<Store<M>>) -> Result<(), OutOfMemory> {
+        let number = self.stores.lock().try_push(store.clone())?;
+        store.lock().listed = Some(number);
+        Ok(())
+    }
+
+    /// Removes a store from the list, if it is listed.
+    pub(crate) fn delist(&self, store: &Shared<Store<M>>) {
+        let mut stores = self.stores.lock();
+        let number = store.lock().listed.take();
+        let listed = number.and_then(|number| stores.remove(number));
+        drop(stores);
+        drop(listed);
+    }
+
+    /// Returns the listed store with this number, or the first after it.
+    pub(crate) fn listed(&self, number: u64) -> Option<(u64, Shared<Store<M>>)> {
+        let stores = self.stores.lock();
+        let (number, store) = stores.first_from(number)?;
+        Some((number, store.clone()))
+    }
+}

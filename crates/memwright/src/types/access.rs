@@ -1,0 +1,170 @@
+//! Accesses to memory, and the kinds of page faults that resolve them.
+
+use memwright_table::Bits;
+
+use crate::types::rights::Rights;
+use crate::types::stats::Row;
+
+/// The access that faulted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// A store.
+    pub write: bool,
+    /// An instruction fetch.
+    pub fetch: bool,
+    /// The access was made by the thread itself or on its behalf, so the protection-key register of its CPU applies.
+    /// False if another process made the access.
+    pub user: bool,
+}
+
+impl Access {
+    /// A load.
+    pub const READ: Self = Self {
+        write: false,
+        fetch: false,
+        user: true,
+    };
+
+    /// A store.
+    pub const WRITE: Self = Self {
+        write: true,
+        ..Self::READ
+    };
+
+    /// An instruction fetch.
+    pub const FETCH: Self = Self {
+        fetch: true,
+        ..Self::READ
+    };
+
+    /// Returns the name used in traces.
+    pub const fn name(self) -> &'static str {
+        match (self.fetch, self.write) {
+            (true, _) => "fetch",
+            (false, true) => "write",
+            (false, false) => "read",
+        }
+    }
+
+    /// Whether an area with these rights permits the access (Linux 7.2 `arch/x86/mm/fault.c`, `access_error`: any right
+    /// permits reading).
+    pub(crate) fn allowed_by(self, rights: Rights) -> bool {
+        if self.fetch {
+            rights.contains(Rights::EXECUTE)
+        } else if self.write {
+            rights.contains(Rights::WRITE)
+        } else {
+            !rights.is_none()
+        }
+    }
+
+    /// Returns the entry bits without which the access faults.
+    pub(crate) fn needs(self) -> Bits {
+        if self.fetch {
+            Bits::READ | Bits::EXECUTE
+        } else if self.write {
+            Bits::READ | Bits::WRITE
+        } else {
+            Bits::READ
+        }
+    }
+}
+
+/// How a fault was resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FaultKind {
+    /// A zeroed frame was mapped.
+    DemandZero,
+    /// A read of untouched memory mapped the shared zero page.
+    ZeroPage,
+    /// A zeroed 2 MiB folio was mapped, or an object's huge page.
+    Huge,
+    /// A read of untouched memory mapped the shared huge zero page.
+    HugeZeroPage,
+    /// A zeroed folio of several pages was mapped by 4 KiB entries.
+    Folio,
+    /// A hugetlb page was mapped.
+    Hugetlb,
+    /// A page of an object was mapped.
+    File,
+    /// A store gave a private mapping a private page: a copy, or a zeroed one.
+    Copy,
+    /// The entry became writable; nothing else changed.
+    WriteOnly,
+    /// The entry became readable or executable; nothing else changed.
+    ReadExec,
+    /// The entry was a NUMA hint.
+    Hint,
+    /// The page was read from swap.
+    SwapIn,
+    /// The page was found in the swap cache.
+    SwapCached,
+    /// The entry permitted the access already.
+    Spurious,
+}
+
+impl FaultKind {
+    /// Every kind.
+    pub const ALL: [Self; 14] = [
+        Self::DemandZero,
+        Self::ZeroPage,
+        Self::Huge,
+        Self::HugeZeroPage,
+        Self::Folio,
+        Self::Hugetlb,
+        Self::File,
+        Self::Copy,
+        Self::WriteOnly,
+        Self::ReadExec,
+        Self::Hint,
+        Self::SwapIn,
+        Self::SwapCached,
+        Self::Spurious,
+    ];
+
+    /// Returns the name used in traces.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DemandZero => "demand_zero",
+            Self::ZeroPage => "zero_page",
+            Self::Huge => "thp",
+            Self::HugeZeroPage => "thp_zero_page",
+            Self::Folio => "folio",
+            Self::Hugetlb => "hugetlb",
+            Self::File => "file",
+            Self::Copy => "cow",
+            Self::WriteOnly => "write_permission",
+            Self::ReadExec => "read_exec_permission",
+            Self::Hint => "numa_hint",
+            Self::SwapIn => "swap_in",
+            Self::SwapCached => "swap_cache",
+            Self::Spurious => "spurious",
+        }
+    }
+
+    /// Returns the row that counts faults of this kind.
+    pub const fn row(self) -> Row {
+        match self {
+            Self::DemandZero => Row::FaultDemandZero,
+            Self::ZeroPage => Row::FaultZeroPage,
+            Self::Huge => Row::FaultHuge,
+            Self::HugeZeroPage => Row::FaultHugeZeroPage,
+            Self::Folio => Row::FaultFolio,
+            Self::Hugetlb => Row::FaultHugetlb,
+            Self::File => Row::FaultFile,
+            Self::Copy => Row::FaultCopy,
+            Self::WriteOnly => Row::FaultWriteOnly,
+            Self::ReadExec => Row::FaultReadExec,
+            Self::Hint => Row::FaultHint,
+            Self::SwapIn => Row::FaultSwapIn,
+            Self::SwapCached => Row::FaultSwapCached,
+            Self::Spurious => Row::FaultSpurious,
+        }
+    }
+
+    /// Whether the page was read from a swap device (`ru_majflt`).
+    #[inline]
+    pub const fn is_major(self) -> bool {
+        matches!(self, Self::SwapIn)
+    }
+}

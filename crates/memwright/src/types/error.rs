@@ -1,0 +1,460 @@
+//! Errors, one small enum per operation. The Linux personality translates them to errno values; the comment at each
+//! variant names the one that Linux 7.2 returns.
+
+use memwright_table::{NoHugePage, OutOfFrames, OutOfMemory, VirtAddr};
+
+use crate::types::access::Access;
+use crate::types::uffd::WatchedFault;
+
+/// A limit of the process (`setrlimit`) or of the memory manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// `RLIMIT_AS`.
+    AddressSpace,
+    /// `RLIMIT_DATA`.
+    Data,
+    /// `RLIMIT_STACK`.
+    Stack,
+    /// `RLIMIT_MEMLOCK`.
+    Locked,
+    /// `vm.max_map_count`.
+    Areas,
+}
+
+/// Why a mapping failed. The address space is unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapError {
+    /// The length is 0 (EINVAL).
+    NoLength,
+    /// The address or the offset is not a multiple of the page size (EINVAL).
+    Misaligned,
+    /// The range ends above the end of user addresses (ENOMEM).
+    OutOfRange,
+    /// The range begins below the lowest user address (EPERM).
+    TooLow,
+    /// No free range is long enough (ENOMEM).
+    NoRoom,
+    /// The range overlaps an existing mapping at this address, which the request must not replace (EEXIST).
+    Taken(VirtAddr),
+    /// The offset plus the length does not fit (EOVERFLOW).
+    OffsetTooLarge,
+    /// The rights exceed what the object allows (EACCES).
+    Denied,
+    /// A sealed area, from this address on, would be replaced (EPERM).
+    Sealed(VirtAddr),
+    /// The operation would exceed a limit (ENOMEM; EAGAIN for [`Limit::Locked`]).
+    OverLimit(Limit),
+    /// The commit charge exceeds what the overcommit mode allows (ENOMEM).
+    Overcommit,
+    /// No memory for a structure (ENOMEM).
+    OutOfMemory,
+}
+
+/// Why an unmap failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnmapError {
+    /// The length is 0 (EINVAL).
+    NoLength,
+    /// The address is not a multiple of the page size (EINVAL).
+    Misaligned,
+    /// The range is not in user addresses (EINVAL).
+    OutOfRange,
+    /// The range contains a sealed area, from this address on (EPERM).
+    Sealed(VirtAddr),
+    /// Splitting an area would exceed the limit on areas (ENOMEM).
+    OverLimit(Limit),
+    /// No memory for a structure (ENOMEM).
+    OutOfMemory,
+}
+
+/// Why a protection change stopped. Areas below the address of the error have changed, as on Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtectError {
+    /// The address is not a multiple of the page size (EINVAL).
+    Misaligned,
+    /// The range wraps around or leaves user addresses (ENOMEM).
+    OutOfRange,
+    /// Nothing is mapped at this address (ENOMEM).
+    Hole(VirtAddr),
+    /// The rights exceed the maximum rights of the area, or MDWE denies them (EACCES).
+    Denied(VirtAddr),
+    /// The protection key is not allocated (EINVAL).
+    Key,
+    /// The area is sealed (EPERM).
+    Sealed(VirtAddr),
+    /// The operation would exceed a limit (ENOMEM).
+    OverLimit(Limit),
+    /// The commit charge exceeds what the overcommit mode allows (ENOMEM).
+    Overcommit,
+    /// No memory for a structure (ENOMEM).
+    OutOfMemory,
+}
+
+/// Why an `mremap` failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemapError {
+    /// An address is not a multiple of the page size (EINVAL).
+    Misaligned,
+    /// The new length is 0, the ranges overlap, or the flags contradict each other (EINVAL).
+    Invalid,
+    /// The old range is not inside one area (EFAULT).
+    NoArea(VirtAddr),
+    /// The area, or an area mapped at the new address, is sealed (EPERM).
+    Sealed(VirtAddr),
+    /// The new range ends above the end of user addresses (EINVAL).
+    OutOfRange,
+    /// The new range begins below the lowest user address (EPERM).
+    TooLow,
+    /// The area cannot grow in place and the caller does not allow it to move, or no free range is long enough
+    /// (ENOMEM).
+    NoRoom,
+    /// The operation would exceed a limit (ENOMEM; EAGAIN for [`Limit::Locked`]).
+    OverLimit(Limit),
+    /// The commit charge exceeds what the overcommit mode allows (ENOMEM).
+    Overcommit,
+    /// No memory for a structure (ENOMEM).
+    OutOfMemory,
+}
+
+/// Why advice was not applied to the complete range. It was applied below the address of the error, as on Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdviseError {
+    /// The address is not a multiple of the page size, or the range wraps around (EINVAL).
+    Misaligned,
+    /// Nothing is mapped at this address; the advice was still applied to the rest of the range (ENOMEM).
+    Hole(VirtAddr),
+    /// The advice does not apply to this area (EINVAL).
+    NotApplicable(VirtAddr),
+    /// The area does not grant the right that the advice requires (EACCES).
+    Denied(VirtAddr),
+    /// The area is sealed, and the advice would discard its contents (EPERM).
+    Sealed(VirtAddr),
+    /// A page could not be populated (EFAULT; ENOMEM when out of memory).
+    Fault(FaultError),
+    /// A userfaultfd must resolve a fault first; the caller then repeats the call.
+    Watched(Awaited),
+    /// The operation would exceed a limit (ENOMEM).
+    OverLimit(Limit),
+    /// A page is temporarily in use: the caller may repeat the call (EAGAIN).
+    Busy(VirtAddr),
+    /// No memory for a structure (EAGAIN).
+    OutOfMemory,
+}
+
+/// A fault that a userfaultfd must resolve before an operation can continue. The caller reports the fault, waits, and
+/// repeats the operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// The page.
+    pub at: VirtAddr,
+    /// The access that faulted.
+    pub access: Access,
+    /// The kind of fault that the caller reports to the userfaultfd.
+    pub fault: WatchedFault,
+}
+
+/// Where and why populating stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stopped {
+    pub(crate) at: VirtAddr,
+    pub(crate) access: Access,
+    pub(crate) error: FaultError,
+}
+
+impl Stopped {
+    /// Returns the userfaultfd fault that must be resolved before the operation is repeated, or `None` if the operation
+    /// stopped for another reason.
+    pub(crate) fn awaits(self) -> Option<Awaited> {
+        let Self { at, access, error } = self;
+        match error {
+            FaultError::Watched(fault) => Some(Awaited { at, access, fault }),
+            _ => None,
+        }
+    }
+}
+
+impl From<Stopped> for AdviseError {
+    fn from(stopped: Stopped) -> Self {
+        let fault = Self::Fault(stopped.error);
+        stopped.awaits().map_or(fault, Self::Watched)
+    }
+}
+
+impl From<Stopped> for LockError {
+    fn from(stopped: Stopped) -> Self {
+        let fault = Self::Fault(stopped.error);
+        stopped.awaits().map_or(fault, Self::Watched)
+    }
+}
+
+/// Why a call that populates memory stopped before a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PopulateError {
+    /// A userfaultfd must resolve a fault first.
+    Watched(Awaited),
+    /// No frame is free, or there is no memory for a structure.
+    OutOfMemory,
+}
+
+/// Why an `mseal` failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SealError {
+    /// The address is not a multiple of the page size, the range wraps around, or it begins or ends inside a hugetlb
+    /// page (EINVAL).
+    Invalid,
+    /// Nothing is mapped at this address (ENOMEM).
+    Hole(VirtAddr),
+    /// The operation would exceed a limit (ENOMEM). Areas below have been sealed.
+    OverLimit(Limit),
+    /// No memory for a structure (ENOMEM). Areas below have been sealed.
+    OutOfMemory,
+}
+
+/// Why memory was not locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockError {
+    /// The range wraps around (EINVAL).
+    OutOfRange,
+    /// Nothing is mapped at this address (ENOMEM).
+    Hole(VirtAddr),
+    /// The operation would exceed a limit (ENOMEM; EPERM when the limit is zero).
+    OverLimit(Limit),
+    /// A page could not be populated (ENOMEM, or EAGAIN).
+    Fault(FaultError),
+    /// A userfaultfd must resolve a fault first; the areas are locked, and the caller may repeat the call.
+    Watched(Awaited),
+    /// No memory for a structure (ENOMEM).
+    OutOfMemory,
+}
+
+/// Why an `msync` failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncError {
+    /// The address is not a multiple of the page size (EINVAL).
+    Misaligned,
+    /// The range wraps around (ENOMEM).
+    OutOfRange,
+    /// Nothing is mapped at this address; the rest of the range was still written back (ENOMEM).
+    Hole(VirtAddr),
+    /// Invalidation was requested for locked memory (EBUSY).
+    Locked(VirtAddr),
+    /// The object failed to write back (EIO).
+    Object(ObjectError),
+}
+
+/// Why a fork failed. Nothing of the child remains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForkError {
+    /// No memory for the child's tables or areas (ENOMEM).
+    OutOfMemory,
+    /// The commit charge for the child exceeds what the overcommit mode allows (ENOMEM).
+    Overcommit,
+}
+
+/// Why a page fault was not resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultError {
+    /// Nothing is mapped at this address (SIGSEGV, `SEGV_MAPERR`).
+    NoArea,
+    /// The area does not grant the right (SIGSEGV, `SEGV_ACCERR`).
+    Denied,
+    /// The protection-key register of this CPU denies the access to pages with this key (SIGSEGV, `SEGV_PKUERR`).
+    Key(u8),
+    /// The entry is a guard marker (SIGSEGV, `SEGV_MAPERR`).
+    Guard,
+    /// The entry is a poison marker (SIGBUS, `BUS_ADRERR`).
+    Poison,
+    /// The page is beyond the end of the object, or the object has reached its limit of pages (SIGBUS, `BUS_ADRERR`).
+    BeyondObject,
+    /// Reading the page from its object or swap device failed (SIGBUS, `BUS_ADRERR`).
+    Io,
+    /// The stack is not allowed to expand to this address (SIGSEGV, `SEGV_MAPERR`).
+    StackLimit,
+    /// The hugetlb pool has no free page (SIGBUS, `BUS_ADRERR`).
+    NoHugePage,
+    /// No frame is free: the caller runs direct reclaim or the OOM killer, then retries.
+    OutOfMemory,
+    /// The page is busy: the caller waits with no lock held, then retries.
+    WouldBlock,
+    /// A userfaultfd must resolve the fault: the caller reports it, waits, and retries.
+    Watched(WatchedFault),
+}
+
+impl FaultError {
+    /// Returns whether the VMA permits the access but the page cannot be provided. Linux counts such a fault in
+    /// `pgfault`; it does not count faults that it refuses (Linux 7.3 `mm/memory.c`, `mm_account_fault`).
+    pub(crate) const fn is_failure(self) -> bool {
+        match self {
+            Self::Guard | Self::Poison | Self::BeyondObject | Self::Io | Self::NoHugePage => true,
+            Self::NoArea
+            | Self::Denied
+            | Self::Key(_)
+            | Self::StackLimit
+            | Self::OutOfMemory
+            | Self::WouldBlock
+            | Self::Watched(_) => false,
+        }
+    }
+}
+
+/// Why a userfaultfd registration, unregistration or write protection failed, or why a `PAGEMAP_SCAN` failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchError {
+    /// Nothing is mapped in the range, the range is not page-aligned or not in user addresses, or its memory does not
+    /// support the mode (EINVAL).
+    Invalid,
+    /// An area in the range can never become writable, or a scan requires tracked stores and the area does not have
+    /// them (EPERM).
+    NotWritable,
+    /// Memory in the range is registered with another userfaultfd (EBUSY).
+    Busy,
+    /// Memory in the range is not registered with the userfaultfd in this mode (ENOENT).
+    NotWatched,
+    /// The operation would exceed a limit (ENOMEM).
+    OverLimit(Limit),
+    /// No memory for a structure (ENOMEM).
+    OutOfMemory,
+}
+
+impl From<CutError> for WatchError {
+    fn from(error: CutError) -> Self {
+        match error {
+            CutError::OverLimit(limit) => Self::OverLimit(limit),
+            CutError::OutOfMemory => Self::OutOfMemory,
+        }
+    }
+}
+
+/// Why a page was not moved by `UFFDIO_MOVE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoveError {
+    /// Pages cannot be moved between these areas (EINVAL).
+    Invalid,
+    /// Nothing is mapped at the start of the target (ENOENT).
+    NotWatched,
+    /// Nothing is mapped at the source, or it has no page (ENOENT).
+    NotThere,
+    /// The source has a guard, poison or write-protection marker in place of the page (EFAULT).
+    Marked,
+    /// The target already has a page (EEXIST).
+    Exists,
+    /// The page is shared, pinned or being migrated (EBUSY).
+    Busy,
+    /// No memory (ENOMEM).
+    OutOfMemory,
+}
+
+/// Why a page was not filled through a userfaultfd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FillError {
+    /// The page is not in user memory, or its area cannot be filled in this way (EINVAL).
+    Invalid,
+    /// The page is not registered with the userfaultfd (ENOENT).
+    NotWatched,
+    /// The entry is not empty (EEXIST).
+    Exists,
+    /// The object does not have the page (EFAULT).
+    NotThere,
+    /// The page is being filled concurrently: the caller retries.
+    Busy,
+    /// No memory (ENOMEM).
+    OutOfMemory,
+}
+
+/// Why an object does not provide a frame for an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectError {
+    /// The object ends before the index.
+    BeyondEnd,
+    /// No frame is free.
+    OutOfMemory,
+    /// The limit of pages is reached: the [`Room`](crate::object::Room) that the object allocates from is full.
+    NoRoom,
+    /// Access to the backing store failed with an I/O error.
+    Io,
+    /// The page is being read or written back: the caller waits, then retries.
+    WouldBlock,
+    /// The page is in swap: the caller swaps it in with [`bring_in`](crate::object::Object::bring_in), then retries.
+    InSwap,
+}
+
+impl From<ObjectError> for FaultError {
+    fn from(error: ObjectError) -> Self {
+        match error {
+            // The object has no such page and cannot allocate it.
+            ObjectError::BeyondEnd | ObjectError::NoRoom => Self::BeyondObject,
+            ObjectError::OutOfMemory => Self::OutOfMemory,
+            ObjectError::Io => Self::Io,
+            // The page becomes available when the read or writeback ends, or when it has been swapped in.
+            ObjectError::WouldBlock | ObjectError::InSwap => Self::WouldBlock,
+        }
+    }
+}
+
+impl From<OutOfFrames> for FaultError {
+    fn from(_: OutOfFrames) -> Self {
+        Self::OutOfMemory
+    }
+}
+
+impl From<OutOfFrames> for ObjectError {
+    fn from(_: OutOfFrames) -> Self {
+        Self::OutOfMemory
+    }
+}
+
+macro_rules! from_out_of_memory {
+    ($($error:ty),*) => {
+        $(
+            impl From<OutOfMemory> for $error {
+                fn from(_: OutOfMemory) -> Self {
+                    Self::OutOfMemory
+                }
+            }
+
+            impl From<OutOfFrames> for $error {
+                fn from(_: OutOfFrames) -> Self {
+                    Self::OutOfMemory
+                }
+            }
+        )*
+    };
+}
+
+impl From<NoHugePage> for FaultError {
+    fn from(_: NoHugePage) -> Self {
+        Self::NoHugePage
+    }
+}
+
+impl From<OutOfMemory> for ObjectError {
+    fn from(_: OutOfMemory) -> Self {
+        Self::OutOfMemory
+    }
+}
+
+impl From<NoHugePage> for ObjectError {
+    fn from(_: NoHugePage) -> Self {
+        Self::OutOfMemory
+    }
+}
+
+from_out_of_memory!(
+    MapError,
+    UnmapError,
+    ProtectError,
+    RemapError,
+    AdviseError,
+    LockError,
+    ForkError,
+    WatchError,
+    FillError,
+    MoveError
+);
+
+/// The reason why an area could not be split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CutError {
+    OverLimit(Limit),
+    OutOfMemory,
+}

@@ -1,0 +1,36 @@
+//! Reports of pages that the kernel faulted in on behalf of a thread.
+
+use crate::types::access::FaultKind;
+use crate::types::error::FaultError;
+
+/// Pages that were faulted in without a trap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultedIn {
+    /// Pages for which no device was read (`ru_minflt`).
+    pub minor: u64,
+    /// Pages that were read from a device (`ru_majflt`).
+    pub major: u64,
+    /// Pages that could not be provided.
+    pub(crate) failed: u64,
+    /// Pages that were mapped to the zero page.
+    pub(crate) zero: u64,
+}
+
+impl FaultedIn {
+    /// Counts the outcome of one page.
+    pub(crate) fn note(&mut self, outcome: Result<FaultKind, FaultError>) {
+        self.zero += u64::from(outcome == Ok(FaultKind::ZeroPage));
+        match outcome {
+            Ok(kind) if kind.is_major() => self.major += 1,
+            Ok(_) => self.minor += 1,
+            Err(error) => self.failed += u64::from(error.is_failure()),
+        }
+    }
+}
+
+/// Receives counts of pages faulted in without a trap. It is called with locks held, and must neither call back into
+/// the memory manager nor sleep.
+pub trait FaultSink: Sync {
+    /// Counts `pages` for the thread that runs on the calling CPU.
+    fn faulted_in(&self, pages: FaultedIn);
+}

@@ -1,0 +1,53 @@
+//! What a large folio is allocated for, and the counters of that use.
+
+use core::sync::atomic::AtomicU64;
+use memwright_table::FrameKind;
+
+use crate::types::size_settings::SizeCounts;
+
+/// The purpose of a folio, which determines its frame kind and its counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FolioUse {
+    /// The first store to private memory.
+    FirstTouch,
+    /// A hole in an object.
+    Hole,
+    /// Swap-in of pages of this kind.
+    SwapIn(FrameKind),
+}
+
+impl FolioUse {
+    pub(crate) const fn kind(self) -> FrameKind {
+        match self {
+            Self::FirstTouch => FrameKind::Anonymous,
+            Self::Hole => FrameKind::Object,
+            Self::SwapIn(kind) => kind,
+        }
+    }
+
+    /// Whether the pages must be zeroed. Pages for swap-in are overwritten.
+    pub(crate) const fn is_zeroed(self) -> bool {
+        match self {
+            Self::FirstTouch | Self::Hole => true,
+            Self::SwapIn(_) => false,
+        }
+    }
+}
+
+impl SizeCounts {
+    pub(crate) const fn made(&self, purpose: FolioUse) -> &AtomicU64 {
+        match purpose {
+            FolioUse::FirstTouch => &self.filled,
+            FolioUse::Hole => &self.shared_filled,
+            FolioUse::SwapIn(_) => &self.swapped_in,
+        }
+    }
+
+    pub(crate) const fn missed(&self, purpose: FolioUse) -> &AtomicU64 {
+        match purpose {
+            FolioUse::FirstTouch => &self.refused,
+            FolioUse::Hole => &self.shared_refused,
+            FolioUse::SwapIn(_) => &self.swapped_in_smaller,
+        }
+    }
+}

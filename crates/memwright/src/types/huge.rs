@@ -1,0 +1,249 @@
+//! Settings of transparent huge pages, as values (Linux 7.2 `include/linux/huge_mm.h`).
+
+use memwright_table::{FOLIO_FRAMES, Page, PageRange};
+
+/// Pages in a huge page.
+pub const HUGE_PAGES: u64 = FOLIO_FRAMES as u64;
+
+/// Which areas get huge pages (`/sys/kernel/mm/transparent_hugepage/enabled`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum HugeMode {
+    /// All.
+    Always = 0,
+    /// Those advised by `MADV_HUGEPAGE`.
+    Advised = 1,
+    /// None.
+    Never = 2,
+}
+
+impl HugeMode {
+    /// Every mode with its name.
+    pub const ALL: [(Self, &'static str); 3] = [
+        (Self::Always, "always"),
+        (Self::Advised, "madvise"),
+        (Self::Never, "never"),
+    ];
+
+    pub(crate) const fn of(value: u8) -> Self {
+        match value {
+            0 => Self::Always,
+            1 => Self::Advised,
+            _ => Self::Never,
+        }
+    }
+}
+
+/// Which areas get folios of one size (`/sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SizeMode {
+    /// All.
+    Always = 0,
+    /// According to the mode for all sizes.
+    Inherit = 1,
+    /// Those advised by `MADV_HUGEPAGE`.
+    Advised = 2,
+    /// None.
+    Never = 3,
+}
+
+impl SizeMode {
+    /// Every mode with its name.
+    pub const ALL: [(Self, &'static str); 4] = [
+        (Self::Always, "always"),
+        (Self::Inherit, "inherit"),
+        (Self::Advised, "madvise"),
+        (Self::Never, "never"),
+    ];
+
+    pub(crate) const fn of(value: u8) -> Self {
+        match value {
+            0 => Self::Always,
+            1 => Self::Inherit,
+            2 => Self::Advised,
+            _ => Self::Never,
+        }
+    }
+
+    /// Returns the effective mode, where the mode for all sizes is `inherited`.
+    pub(crate) const fn with(self, inherited: HugeMode) -> HugeMode {
+        match self {
+            Self::Always => HugeMode::Always,
+            Self::Inherit => inherited,
+            Self::Advised => HugeMode::Advised,
+            Self::Never => HugeMode::Never,
+        }
+    }
+}
+
+/// Which shared memory gets huge pages (`/sys/kernel/mm/transparent_hugepage/shmem_enabled`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SharedMode {
+    /// All.
+    Always = 0,
+    /// All, for huge pages inside the object's size. [`Always`](Self::Always) has the same limit here.
+    WithinSize = 1,
+    /// Memory mapped by areas advised by `MADV_HUGEPAGE`.
+    Advised = 2,
+    /// None, except by `MADV_COLLAPSE`.
+    Never = 3,
+    /// None, not even by `MADV_COLLAPSE`.
+    Deny = 4,
+    /// All, regardless of other settings.
+    Force = 5,
+}
+
+impl SharedMode {
+    /// Every mode with its name.
+    pub const ALL: [(Self, &'static str); 6] = [
+        (Self::Always, "always"),
+        (Self::WithinSize, "within_size"),
+        (Self::Advised, "advise"),
+        (Self::Never, "never"),
+        (Self::Deny, "deny"),
+        (Self::Force, "force"),
+    ];
+
+    pub(crate) const fn of(value: u8) -> Self {
+        match value {
+            0 => Self::Always,
+            1 => Self::WithinSize,
+            2 => Self::Advised,
+            3 => Self::Never,
+            4 => Self::Deny,
+            _ => Self::Force,
+        }
+    }
+
+    /// Whether a first touch allocates a huge page. `asked` says whether the area has `MADV_HUGEPAGE` (Linux 7.2
+    /// `mm/shmem.c`, `shmem_get_orders_within_size` and `shmem_huge_global_enabled`). If this mode is for all sizes,
+    /// `Force` applies to 2 MiB only.
+    pub const fn allows(self, asked: bool) -> bool {
+        match self {
+            Self::Always | Self::WithinSize | Self::Force => true,
+            Self::Advised => asked,
+            Self::Never | Self::Deny => false,
+        }
+    }
+
+    /// Returns the effective mode for files of a file system mounted with this mode, where the mode for all sizes is
+    /// `all` (Linux 7.2 `mm/shmem.c`, `shmem_huge_global_enabled`).
+    pub(crate) const fn of_mount(self, all: Self) -> Self {
+        match all {
+            Self::Deny | Self::Force => all,
+            Self::Always | Self::WithinSize | Self::Advised | Self::Never => self,
+        }
+    }
+}
+
+/// Which shared anonymous memory gets folios of one size
+/// (`/sys/kernel/mm/transparent_hugepage/hugepages-*kB/shmem_enabled`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SharedSizeMode {
+    /// All.
+    Always = 0,
+    /// According to the mode for all sizes.
+    Inherit = 1,
+    /// All, for folios inside the object's size.
+    WithinSize = 2,
+    /// Memory mapped by areas advised by `MADV_HUGEPAGE`.
+    Advised = 3,
+    /// None.
+    Never = 4,
+}
+
+impl SharedSizeMode {
+    /// Every mode with its name.
+    pub const ALL: [(Self, &'static str); 5] = [
+        (Self::Always, "always"),
+        (Self::Inherit, "inherit"),
+        (Self::WithinSize, "within_size"),
+        (Self::Advised, "advise"),
+        (Self::Never, "never"),
+    ];
+
+    pub(crate) const fn of(value: u8) -> Self {
+        match value {
+            0 => Self::Always,
+            1 => Self::Inherit,
+            2 => Self::WithinSize,
+            3 => Self::Advised,
+            _ => Self::Never,
+        }
+    }
+
+    /// Returns the effective mode, where the mode for all sizes is `inherited` (Linux 7.2
+    /// `shmem_allowable_huge_orders`).
+    pub(crate) const fn with(self, inherited: SharedMode) -> SharedMode {
+        match (inherited, self) {
+            (SharedMode::Deny, _) => SharedMode::Deny,
+            (_, Self::Inherit) => inherited,
+            (SharedMode::Force, _) | (_, Self::Never) => SharedMode::Never,
+            (_, Self::Always) => SharedMode::Always,
+            (_, Self::WithinSize) => SharedMode::WithinSize,
+            (_, Self::Advised) => SharedMode::Advised,
+        }
+    }
+}
+
+/// Which setting applies to an object of shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedSetting {
+    /// The setting for all sizes, for a file that is on no mounted file system.
+    File,
+    /// The settings for each size, for shared anonymous memory.
+    Anonymous,
+    /// The setting of the mounted file system, unless the setting for all sizes is `Deny` or `Force`.
+    Mount(SharedMode),
+}
+
+/// What a process disables for itself (`PR_SET_THP_DISABLE`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum HugeRefusal {
+    /// Nothing.
+    #[default]
+    Nothing = 0,
+    /// All huge pages.
+    Everywhere = 1,
+    /// Huge pages outside areas advised by `MADV_HUGEPAGE` (`PR_THP_DISABLE_EXCEPT_ADVISED`).
+    ExceptAdvised = 2,
+}
+
+impl HugeRefusal {
+    pub(crate) const fn of(value: u8) -> Self {
+        match value {
+            0 => Self::Nothing,
+            1 => Self::Everywhere,
+            _ => Self::ExceptAdvised,
+        }
+    }
+}
+
+/// Returns the 2 MiB range that contains `page`.
+pub const fn around(page: Page) -> PageRange {
+    let start = page.number() & !(HUGE_PAGES - 1);
+    PageRange::new(Page::new(start), Page::new(start + HUGE_PAGES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mode_of_a_size_comes_before_that_of_all() {
+        use HugeMode::*;
+        for inherited in [Always, Advised, Never] {
+            assert_eq!(SizeMode::Always.with(inherited), Always);
+            assert_eq!(SizeMode::Inherit.with(inherited), inherited);
+            assert_eq!(SizeMode::Advised.with(inherited), Advised);
+            assert_eq!(SizeMode::Never.with(inherited), Never);
+        }
+        for (mode, _) in SizeMode::ALL {
+            assert_eq!(SizeMode::of(mode as u8), mode);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! MDWE: whether memory may gain execute permission (Linux 7.2 `PR_SET_MDWE`).
+
+use crate::types::rights::Rights;
+
+/// The memory that a program is allowed to make executable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExecGain {
+    /// Any memory.
+    #[default]
+    Granted,
+    /// Only memory that has been executable since it was mapped and is not writable.
+    Refused {
+        /// Whether the restriction is inherited by a forked child.
+        inherited: bool,
+    },
+}
+
+impl ExecGain {
+    /// Returns whether `new` rights are denied for an area that has, or is mapped with, `old` rights.
+    #[inline]
+    pub(crate) fn forbids(self, old: Rights, new: Rights) -> bool {
+        match self {
+            Self::Granted => false,
+            Self::Refused { .. } => {
+                new.contains(Rights::EXECUTE)
+                    && (new.contains(Rights::WRITE) || !old.contains(Rights::EXECUTE))
+            }
+        }
+    }
+
+    /// Returns the setting of a forked child, or of the next program executed.
+    #[must_use]
+    pub fn of_successor(self) -> Self {
+        match self {
+            Self::Granted | Self::Refused { inherited: false } => Self::Granted,
+            Self::Refused { inherited: true } => self,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_always_executable_and_never_writable() {
+        let (none, read, write, execute) = (
+            Rights::empty(),
+            Rights::READ,
+            Rights::WRITE,
+            Rights::EXECUTE,
+        );
+        let refused = ExecGain::Refused { inherited: true };
+        for (old, new, expected) in [
+            (none, none, false),
+            (read | write, read, false),
+            (read, read | execute, true),
+            (read | execute, read | execute, false),
+            (read | execute, read | write, false),
+            (read | execute, write | execute, true),
+            (write | execute, execute, false),
+        ] {
+            assert_eq!(refused.forbids(old, new), expected, "{old:?} {new:?}");
+            assert!(!ExecGain::Granted.forbids(old, new));
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Settings and counters of KSM (Linux 7.2 `mm/ksm.c`).
+
+use core::sync::atomic::{AtomicBool, AtomicU32};
+
+/// The KSM pages of an address space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MergedPages {
+    /// Entries that map KSM frames.
+    pub merged: u64,
+    /// Entries that map the zero page because they were merged.
+    pub zero: u64,
+    /// Pages in the index without an equal page.
+    pub lone: u64,
+    /// Bytes of the index that these take.
+    pub lone_bytes: u64,
+}
+
+/// The number of an address space that is not registered for scanning.
+pub(crate) const UNSCANNED: u64 = 0;
+
+/// The settings of KSM.
+#[derive(Debug)]
+pub struct MergeSettings {
+    /// Pages that one batch of the scan examines (`pages_to_scan`).
+    pub pages: AtomicU32,
+    /// Milliseconds between two batches (`sleep_millisecs`).
+    pub sleep: AtomicU32,
+    /// The maximum number of entries that map one KSM frame (`max_page_sharing`).
+    pub most_sharing: AtomicU32,
+    /// Milliseconds between two searches for KSM frames that no entry maps (`stable_node_chains_prune_millisecs`).
+    pub prune: AtomicU32,
+    /// Whether zero-filled pages are mapped to the zero page (`use_zero_pages`).
+    pub zero_pages: AtomicBool,
+    /// Whether pages of different nodes are merged (`merge_across_nodes`). Changed only while nothing is merged.
+    pub across_nodes: AtomicBool,
+}
+
+/// The counts of KSM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MergeCounts {
+    /// KSM frames that entries map (`pages_shared`).
+    pub shared: u64,
+    /// Entries that map them, minus one for each frame (`pages_sharing`).
+    pub sharing: u64,
+    /// Pages in the index without an equal page (`pages_unshared`).
+    pub unshared: u64,
+    /// Pages that changed between two scans, in the last complete pass (`pages_volatile`).
+    pub volatile: u64,
+    /// Contents with more than one frame, because each frame has the maximum number of entries (`stable_node_chains`).
+    pub chains: u64,
+    /// The number of these frames (`stable_node_dups`).
+    pub duplicates: u64,
+    /// Complete passes over all mergeable memory (`full_scans`).
+    pub rounds: u64,
+    /// Bytes of memory that the indexes take.
+    pub index_bytes: u64,
+}

@@ -1,0 +1,27 @@
+//! Types and settings that the layers above share: errors, account rows, trace events, policies, and the small values
+//! that areas and address spaces store. Nothing here knows an address space.
+
+pub(crate) mod access;
+pub(crate) mod advice;
+pub(crate) mod digest_index;
+pub(crate) mod error;
+pub(crate) mod faulted_in;
+pub(crate) mod folio_orders;
+pub(crate) mod folio_use;
+pub(crate) mod huge;
+pub(crate) mod huge_settings;
+pub(crate) mod layout;
+pub(crate) mod mdwe;
+pub(crate) mod memcg;
+pub(crate) mod merge;
+pub(crate) mod numa_pace;
+pub(crate) mod numa_policy;
+pub(crate) mod policy;
+pub(crate) mod protection_keys;
+pub(crate) mod rights;
+pub(crate) mod settled;
+pub(crate) mod size_settings;
+pub(crate) mod stats;
+pub(crate) mod swap_window;
+pub(crate) mod trace;
+pub(crate) mod uffd;

@@ -1,0 +1,334 @@
+//! Policies: choices between implementations, made at run time so that "before" and "after" can be measured
+//! with one build.
+
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use memwright_table::FlushPolicy;
+
+use crate::types::huge::HugeMode;
+
+/// When a page that stays mapped may become writable without a write fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum WriteUpgrade {
+    /// Never for private pages: the next store faults. Shared pages become writable wherever the rule allows it, as on
+    /// every version of Linux.
+    Off = 0,
+    /// A private page only if its entry is dirty (Linux 6.0).
+    Dirty = 1,
+    /// Wherever the rule allows it (Linux 6.2 and later for private pages).
+    On = 2,
+}
+
+/// How stores to tracked pages are detected, where both ways are possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Track {
+    /// The entry is not writable: the first store faults, as on Linux.
+    Fault,
+    /// The entry of a private page stays writable and is made clean: the CPU sets its dirty bit.
+    DirtyBit,
+}
+
+/// When a page that is swapped in may become writable without a write fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwapInReuse {
+    /// Only by a store (Linux before 6.4): after a load, the next store faults.
+    WriteOnly,
+    /// By a load too, wherever the rule allows it.
+    On,
+}
+
+/// The reason why a policy was not set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyError {
+    /// No policy has this key.
+    UnknownKey,
+    /// The policy does not have this value.
+    UnknownValue,
+}
+
+/// The policies in force. They are changed only before or between measurements.
+#[derive(Debug)]
+pub struct Policy {
+    write_upgrade: AtomicU8,
+    fault_around: AtomicU8,
+    count_locks: AtomicBool,
+    flush: AtomicU8,
+    track_by_faults: AtomicBool,
+    huge: AtomicU8,
+    swapin_write_only: AtomicBool,
+    swapin_alone: AtomicBool,
+    swap_errors: AtomicU32,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            write_upgrade: AtomicU8::new(WriteUpgrade::On as u8),
+            fault_around: AtomicU8::new(16),
+            count_locks: AtomicBool::new(false),
+            flush: AtomicU8::new(FlushPolicy::ElideGrow as u8),
+            track_by_faults: AtomicBool::new(false),
+            huge: AtomicU8::new(HugeMode::Advised as u8),
+            swapin_write_only: AtomicBool::new(false),
+            swapin_alone: AtomicBool::new(false),
+            swap_errors: AtomicU32::new(0),
+        }
+    }
+}
+
+impl Policy {
+    /// Every key with its values, for help texts.
+    pub const KEYS: [(&'static str, &'static str); 9] = [
+        (
+            "write-upgrade",
+            "off, dirty or on: when a private page becomes writable without a write fault",
+        ),
+        (
+            "tlb",
+            "immediate, gather, elide or elide+grow: which page-table changes are flushed from the TLB, and when",
+        ),
+        (
+            "fault-around",
+            "1, 2, 4, 8 or 16: how many cached pages of a file one read fault maps",
+        ),
+        (
+            "track",
+            "fault or dirty-bit: how stores to tracked private pages are detected",
+        ),
+        (
+            "locks",
+            "off or count: whether locks, and the lock words and cache lines that several CPUs write, are counted",
+        ),
+        (
+            "swapin-reuse",
+            "write-only or on: when a page that is swapped in becomes writable without a write fault",
+        ),
+        (
+            "swapin-around",
+            "off or on: whether the neighbours of the faulting page are swapped in with it",
+        ),
+        (
+            "swap-errors",
+            "a number N: about one in N transfers of a page to or from a swap device fails; 0 for none",
+        ),
+        (
+            "thp",
+            "always, madvise or never: which anonymous memory gets huge pages",
+        ),
+    ];
+
+    /// Sets the policy `key` to `value`.
+    ///
+    /// # Errors
+    /// The key or the value is unknown; nothing is changed.
+    pub fn set(&self, key: &str, value: &str) -> Result<(), PolicyError> {
+        match key {
+            "write-upgrade" => {
+                let upgrade = match value {
+                    "off" => WriteUpgrade::Off,
+                    "dirty" => WriteUpgrade::Dirty,
+                    "on" => WriteUpgrade::On,
+                    _ => return Err(PolicyError::UnknownValue),
+                };
+                self.write_upgrade.store(upgrade as u8, Ordering::Relaxed);
+            }
+            "tlb" => {
+                let policy = match value {
+                    "immediate" => FlushPolicy::Immediate,
+                    "gather" => FlushPolicy::Gather,
+                    "elide" => FlushPolicy::Elide,
+                    "elide+grow" => FlushPolicy::ElideGrow,
+                    _ => return Err(PolicyError::UnknownValue),
+                };
+                self.flush.store(policy as u8, Ordering::Relaxed);
+            }
+            "fault-around" => {
+                let pages = match value {
+                    "1" => 1,
+                    "2" => 2,
+                    "4" => 4,
+                    "8" => 8,
+                    "16" => 16,
+                    _ => return Err(PolicyError::UnknownValue),
+                };
+                self.fault_around.store(pages, Ordering::Relaxed);
+            }
+            "track" => {
+                let faults = match value {
+                    "fault" => true,
+                    "dirty-bit" => false,
+                    _ => return Err(PolicyError::UnknownValue),
+                };
+                self.track_by_faults.store(faults, Ordering::Relaxed);
+            }
+            "locks" => {
+                let count = match value {
+                    "off" => false,
+                    "count" => true,
+                    _ => return Err(PolicyError::UnknownValue),
+                };
+                self.count_locks.store(count, Ordering::Relaxed);
+            }
+            "swapin-reuse" => {
+                let write_only = match value {
+                    "write-only" => true,
+                    "on" => false,
+                    _ => return Err(PolicyError::UnknownValue),
+                };
+                self.swapin_write_only.store(write_only, Ordering::Relaxed);
+            }
+            "swapin-around" => {
+                let alone = match value {
+                    "off" => true,
+                    "on" => false,
+                    _ => return Err(PolicyError::UnknownValue),
+                };
+                self.swapin_alone.store(alone, Ordering::Relaxed);
+            }
+            "swap-errors" => {
+                let each = value.parse().map_err(|_| PolicyError::UnknownValue)?;
+                self.swap_errors.store(each, Ordering::Relaxed);
+            }
+            "thp" => {
+                let mode = HugeMode::ALL.iter().find(|(_, name)| *name == value);
+                let (mode, _) = mode.ok_or(PolicyError::UnknownValue)?;
+                self.set_huge(*mode);
+            }
+            _ => return Err(PolicyError::UnknownKey),
+        }
+        Ok(())
+    }
+
+    /// Returns which areas get huge pages.
+    #[inline]
+    pub fn huge(&self) -> HugeMode {
+        HugeMode::of(self.huge.load(Ordering::Relaxed))
+    }
+
+    /// Sets which areas get huge pages from now on.
+    pub fn set_huge(&self, mode: HugeMode) {
+        self.huge.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// Returns which changed entries are flushed, and when.
+    #[inline]
+    pub fn flush(&self) -> FlushPolicy {
+        match self.flush.load(Ordering::Relaxed) {
+            0 => FlushPolicy::Immediate,
+            1 => FlushPolicy::Gather,
+            2 => FlushPolicy::Elide,
+            _ => FlushPolicy::ElideGrow,
+        }
+    }
+
+    /// Returns when a page may become writable without a write fault.
+    #[inline]
+    pub fn write_upgrade(&self) -> WriteUpgrade {
+        match self.write_upgrade.load(Ordering::Relaxed) {
+            0 => WriteUpgrade::Off,
+            1 => WriteUpgrade::Dirty,
+            _ => WriteUpgrade::On,
+        }
+    }
+
+    /// Returns whether every page may become writable as soon as the rule allows it.
+    #[inline]
+    pub(crate) fn upgrades_all(&self) -> bool {
+        self.write_upgrade.load(Ordering::Relaxed) == WriteUpgrade::On as u8
+    }
+
+    /// Returns how stores to tracked private pages are detected.
+    pub fn track(&self) -> Track {
+        if self.track_by_faults.load(Ordering::Relaxed) {
+            Track::Fault
+        } else {
+            Track::DirtyBit
+        }
+    }
+
+    /// Returns when a page that is swapped in may become writable without a write fault.
+    pub fn swapin_reuse(&self) -> SwapInReuse {
+        if self.swapin_write_only.load(Ordering::Relaxed) {
+            SwapInReuse::WriteOnly
+        } else {
+            SwapInReuse::On
+        }
+    }
+
+    /// Returns whether a swap fault also reads pages next to the one that faulted (swap readahead).
+    pub fn swapin_around(&self) -> bool {
+        !self.swapin_alone.load(Ordering::Relaxed)
+    }
+
+    /// Returns the rate of injected failures: about one in this many transfers of a swap device fails; 0 for none. The
+    /// code that creates the devices applies the rate.
+    pub fn swap_errors(&self) -> u32 {
+        self.swap_errors.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether lock statistics are taken from the start of the program.
+    pub fn count_locks(&self) -> bool {
+        self.count_locks.load(Ordering::Relaxed)
+    }
+
+    /// Returns the largest number of pages that a read fault of a file maps, a power of two.
+    pub fn fault_around(&self) -> u64 {
+        u64::from(self.fault_around.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_known_and_has_its_default() {
+        let policy = Policy::default();
+        assert_eq!(policy.write_upgrade(), WriteUpgrade::On);
+        assert_eq!(policy.fault_around(), 16);
+        for (key, _) in Policy::KEYS {
+            assert_eq!(
+                policy.set(key, "no such value"),
+                Err(PolicyError::UnknownValue)
+            );
+        }
+        assert_eq!(
+            policy.set("no such key", "on"),
+            Err(PolicyError::UnknownKey)
+        );
+        for (value, upgrade) in [
+            ("off", WriteUpgrade::Off),
+            ("dirty", WriteUpgrade::Dirty),
+            ("on", WriteUpgrade::On),
+        ] {
+            policy.set("write-upgrade", value).unwrap();
+            assert_eq!(policy.write_upgrade(), upgrade);
+        }
+        for (value, flush) in [
+            ("immediate", FlushPolicy::Immediate),
+            ("gather", FlushPolicy::Gather),
+            ("elide", FlushPolicy::Elide),
+            ("elide+grow", FlushPolicy::ElideGrow),
+        ] {
+            policy.set("tlb", value).unwrap();
+            assert_eq!(policy.flush(), flush);
+        }
+        for (value, track) in [("fault", Track::Fault), ("dirty-bit", Track::DirtyBit)] {
+            policy.set("track", value).unwrap();
+            assert_eq!(policy.track(), track);
+        }
+        for (value, reuse) in [
+            ("write-only", SwapInReuse::WriteOnly),
+            ("on", SwapInReuse::On),
+        ] {
+            policy.set("swapin-reuse", value).unwrap();
+            assert_eq!(policy.swapin_reuse(), reuse);
+        }
+        policy.set("swap-errors", "1000").unwrap();
+        assert_eq!(policy.swap_errors(), 1000);
+        policy.set("locks", "count").unwrap();
+        assert!(policy.count_locks());
+        policy.set("fault-around", "4").unwrap();
+        assert_eq!(policy.fault_around(), 4);
+    }
+}

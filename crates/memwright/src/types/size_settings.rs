@@ -1,0 +1,152 @@
+//! Multi-size THP: folios of 16 KiB to 1 MiB that a first touch allocates and 4 KiB entries map, beside huge pages of 2
+//! MiB (Linux 7.2 Documentation/admin-guide/mm/transhuge.rst).
+
+use core::array;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use memwright_table::FOLIO_ORDER;
+
+use crate::types::folio_orders::{FolioOrders, SIZES, SMALLEST_ORDER};
+use crate::types::huge::{HugeMode, SharedSizeMode, SizeMode};
+use crate::types::settled::settle;
+
+/// The settings and counts of each size.
+#[derive(Debug)]
+pub struct SizeSettings {
+    /// Which areas get folios of each size: a [`SizeMode`].
+    modes: [AtomicU8; SIZES],
+    /// Which shared anonymous memory gets folios of each size: a [`SharedSizeMode`].
+    shared: [AtomicU8; SIZES],
+    counts: [SizeCounts; SIZES],
+    /// Whether any size below 2 MiB is enabled. Faults read the other settings only if this is set.
+    any_of_pages: AtomicU8,
+}
+
+/// The counts of one size.
+#[derive(Debug, Default)]
+pub struct SizeCounts {
+    /// Folios that faults allocated for anonymous memory (`anon_fault_alloc`).
+    pub filled: AtomicU64,
+    /// Failed allocations of these (`anon_fault_fallback`).
+    pub refused: AtomicU64,
+    /// Folios into which pages were swapped in (`swpin`).
+    pub swapped_in: AtomicU64,
+    /// Failed allocations of these, so that smaller folios or single pages were used (`swpin_fallback`).
+    pub swapped_in_smaller: AtomicU64,
+    /// Folios that faults allocated for shared memory (`shmem_alloc`).
+    pub shared_filled: AtomicU64,
+    /// Failed allocations of these (`shmem_fallback`).
+    pub shared_refused: AtomicU64,
+    /// 2 MiB entries that were set to map a complete huge page of shared memory (`thp_file_mapped`).
+    pub shared_mapped: AtomicU64,
+}
+
+impl Default for SizeSettings {
+    fn default() -> Self {
+        let is_huge = |index| index == SIZES - 1;
+        Self {
+            modes: array::from_fn(|index| {
+                AtomicU8::new(if is_huge(index) {
+                    SizeMode::Inherit as u8
+                } else {
+                    SizeMode::Never as u8
+                })
+            }),
+            shared: array::from_fn(|index| {
+                AtomicU8::new(if is_huge(index) {
+                    SharedSizeMode::Inherit as u8
+                } else {
+                    SharedSizeMode::Never as u8
+                })
+            }),
+            counts: array::from_fn(|_| SizeCounts::default()),
+            any_of_pages: AtomicU8::new(0),
+        }
+    }
+}
+
+const fn index(order: u8) -> usize {
+    assert!(
+        order >= SMALLEST_ORDER && order <= FOLIO_ORDER,
+        "no size has this order"
+    );
+    (order - SMALLEST_ORDER) as usize
+}
+
+impl SizeSettings {
+    /// Returns which areas get folios of this order.
+    ///
+    /// # Panics
+    /// If `order` is not between [`SMALLEST_ORDER`] and [`FOLIO_ORDER`]. The same holds for the other methods with an
+    /// order.
+    pub fn mode(&self, order: u8) -> SizeMode {
+        SizeMode::of(self.modes[index(order)].load(Ordering::Relaxed))
+    }
+
+    /// Sets which areas get folios of this order from now on.
+    pub fn set_mode(&self, order: u8, mode: SizeMode) {
+        self.modes[index(order)].store(mode as u8, Ordering::Relaxed);
+        let is_some = |order| self.mode(order) != SizeMode::Never;
+        settle(
+            || FolioOrders::OF_PAGES.largest_first().any(is_some),
+            |any| {
+                self.any_of_pages.store((*any).into(), Ordering::Relaxed);
+            },
+        );
+    }
+
+    /// Returns which shared anonymous memory gets folios of this order.
+    pub fn shared_mode(&self, order: u8) -> SharedSizeMode {
+        SharedSizeMode::of(self.shared[index(order)].load(Ordering::Relaxed))
+    }
+
+    /// Sets which shared anonymous memory gets folios of this order from now on.
+    pub(super) fn set_shared_mode(&self, order: u8, mode: SharedSizeMode) {
+        self.shared[index(order)].store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// Returns the counts of this order.
+    pub fn counts(&self, order: u8) -> &SizeCounts {
+        &self.counts[index(order)]
+    }
+
+    /// Whether any anonymous memory gets folios that 4 KiB entries map.
+    #[inline(always)]
+    pub(crate) fn any_of_pages(&self) -> bool {
+        self.any_of_pages.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns the orders below 2 MiB whose mode `allows` accepts; `inherited` is the mode for all sizes.
+    pub(crate) fn orders(
+        &self,
+        inherited: HugeMode,
+        allows: impl Fn(HugeMode) -> bool,
+    ) -> FolioOrders {
+        FolioOrders::OF_PAGES.filter(|order| allows(self.mode(order).with(inherited)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_off_until_somebody_sets_it() {
+        let settings = SizeSettings::default();
+        let always = |settings: &SizeSettings| {
+            settings.orders(HugeMode::Always, |mode| mode == HugeMode::Always)
+        };
+        assert_eq!(settings.mode(FOLIO_ORDER), SizeMode::Inherit);
+        assert!(!settings.any_of_pages() && always(&settings).is_empty());
+        settings.set_mode(FOLIO_ORDER, SizeMode::Always);
+        assert!(!settings.any_of_pages());
+        settings.set_mode(4, SizeMode::Inherit);
+        settings.set_mode(2, SizeMode::Always);
+        settings.set_mode(8, SizeMode::Advised);
+        assert!(settings.any_of_pages());
+        assert_eq!(always(&settings), FolioOrders::NONE.with(4).with(2));
+        for order in [2, 4, 8] {
+            settings.set_mode(order, SizeMode::Never);
+        }
+        assert!(!settings.any_of_pages() && always(&settings).is_empty());
+    }
+}

@@ -1,0 +1,79 @@
+//! Whether an area may have huge pages (Linux 7.2 `mm/huge_memory.c`, `__thp_vma_allowable_orders`).
+
+use crate::types::huge::{HugeMode, HugeRefusal};
+use crate::vma::area::AreaFlags;
+
+/// What requests a huge page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HugeAsker {
+    /// A fault or khugepaged: the settings apply.
+    Setting,
+    /// An explicit collapse (`MADV_COLLAPSE`), or a fault in shared memory: the mode for anonymous memory does not
+    /// apply.
+    Program,
+}
+
+/// Whether an area with these flags may have huge pages (`__thp_vma_allowable_orders`, `vma_thp_disabled`).
+pub fn may_be_huge(
+    flags: AreaFlags,
+    mode: HugeMode,
+    refusal: HugeRefusal,
+    asker: HugeAsker,
+) -> bool {
+    let asked = flags.contains(AreaFlags::HUGE);
+    let forced = match asker {
+        HugeAsker::Program => true,
+        HugeAsker::Setting => false,
+    };
+    if flags.contains(AreaFlags::NOT_HUGE) {
+        return false;
+    }
+    let refused = match refusal {
+        HugeRefusal::Nothing => false,
+        HugeRefusal::Everywhere => true,
+        HugeRefusal::ExceptAdvised => !asked && !forced,
+    };
+    let enabled = match mode {
+        HugeMode::Always => true,
+        HugeMode::Advised => asked,
+        HugeMode::Never => false,
+    };
+    !refused && (enabled || forced)
+}
+
+/// Droppable memory has 4 KiB pages only. Memory registered with a userfaultfd may have huge pages. A fault there maps
+/// a 4 KiB page only if it reports a missing page to the userfaultfd, or if it finds a marker.
+pub(crate) const SMALL_ONLY: AreaFlags = AreaFlags::DROPPABLE;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_have_huge_pages() {
+        use {HugeAsker::*, HugeMode::*, HugeRefusal::*};
+        let (none, asked, not) = (AreaFlags::empty(), AreaFlags::HUGE, AreaFlags::NOT_HUGE);
+        #[rustfmt::skip]
+        let rows = [
+            (none,  Always,  Nothing,       Setting, true),
+            (none,  Advised, Nothing,       Setting, false),
+            (asked, Advised, Nothing,       Setting, true),
+            (asked, Never,   Nothing,       Setting, false),
+            (not,   Always,  Nothing,       Setting, false),
+            (none,  Never,   Nothing,       Program, true),
+            (not,   Always,  Nothing,       Program, false),
+            (asked, Always,  Everywhere,    Setting, false),
+            (asked, Always,  Everywhere,    Program, false),
+            (none,  Always,  ExceptAdvised, Setting, false),
+            (asked, Advised, ExceptAdvised, Setting, true),
+            (none,  Always,  ExceptAdvised, Program, true),
+        ];
+        for (flags, mode, refusal, asker, expected) in rows {
+            assert_eq!(
+                may_be_huge(flags, mode, refusal, asker),
+                expected,
+                "{flags:?} {mode:?} {refusal:?} {asker:?}"
+            );
+        }
+    }
+}
