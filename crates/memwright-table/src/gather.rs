@@ -27,7 +27,7 @@ use crate::addr::{CpuSet, Frame, Page, PageSize};
 use crate::entry::Change;
 use crate::frame::{END, FOLIO_FRAMES, FrameRef, Frames, UNLINKED};
 use crate::machine::{Invalidation, Machine};
-use crate::table::{CpuShare, Table};
+use crate::root::{CpuShare, Table};
 use send::send;
 
 /// The largest number of pages that are invalidated one by one.

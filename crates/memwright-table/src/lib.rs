@@ -124,6 +124,7 @@ pub mod handle;
 pub mod linked;
 pub mod machine;
 mod rising;
+mod root;
 pub mod sync;
 pub mod table;
 pub mod tags;

@@ -18,9 +18,9 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-table/src",
         modules: &[
-            "handle", "addr", "sync", "machine", "frame", "entry", "gather", "table", "tags", "linked", "rising", "grow", "tests", "lib",
+            "handle", "addr", "sync", "machine", "frame", "entry", "root", "gather", "table", "tags", "linked", "rising", "grow", "tests", "lib",
         ],
-        upward: 31,
+        upward: 0,
         circles: 0,
     },
     Crate {

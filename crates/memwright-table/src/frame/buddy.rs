@@ -2,8 +2,9 @@
 
 use core::sync::atomic::Ordering;
 
+use super::FrameKind;
 use super::meta::{END, Meta, State};
-use super::{FrameKind, MAX_ORDER};
+use super::order::MAX_ORDER;
 use crate::addr::Frame;
 
 /// The metadata of every frame from `lowest` on.

@@ -32,15 +32,11 @@
 use core::sync::atomic::Ordering;
 
 use super::meta::{Meta, State, UNLINKED};
+use super::order::{FOLIO_FRAMES, FOLIO_ORDER};
 use super::{FrameKind, FrameRef, Frames, Metas, add_references};
 use crate::addr::Frame;
 use crate::machine::Machine;
 use crate::sync::Rank;
-
-/// The buddy order of a folio: 2 MiB.
-pub const FOLIO_ORDER: u8 = 9;
-/// Frames per folio.
-pub const FOLIO_FRAMES: u32 = 1 << FOLIO_ORDER;
 
 impl<'a> Metas<'a> {
     /// The first frame of the folio that contains frame `number`, with its metadata.

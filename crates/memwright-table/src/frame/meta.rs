@@ -148,7 +148,7 @@ impl State {
 impl State {
     /// Returns the state of the same folio with another kind.
     pub(crate) const fn become_folio(self, kind: FrameKind) -> Self {
-        self.become_block(kind, super::FOLIO_ORDER)
+        self.become_block(kind, super::order::FOLIO_ORDER)
             .with(Self::FOLIO)
     }
 }

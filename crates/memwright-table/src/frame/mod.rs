@@ -15,6 +15,7 @@ mod folio;
 mod kind;
 mod meta;
 mod node;
+mod order;
 mod pages;
 mod poison;
 mod pool;
@@ -22,9 +23,9 @@ mod reference;
 mod setup;
 mod slots;
 
-pub use folio::{FOLIO_FRAMES, FOLIO_ORDER};
 pub use kind::FrameKind;
 pub use node::{Chooser, MAX_NODES, NodeChoice, NodeCounts, NodeSet, Topology};
+pub use order::{FOLIO_FRAMES, FOLIO_ORDER, MAX_ORDER};
 pub use pages::FolioPages;
 pub use pool::{NoHugePage, PoolCounts};
 pub use reference::FrameRef;
@@ -50,9 +51,6 @@ pub(crate) use buddy::Metas;
 use cache::{BATCH, Cache};
 use meta::State;
 use pool::Pool;
-
-/// The largest order: 1 GiB.
-pub const MAX_ORDER: u8 = 18;
 
 /// No frame is free, or only the reserve is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

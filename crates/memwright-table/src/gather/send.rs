@@ -3,8 +3,8 @@
 use super::GatherCounts;
 use crate::addr::CpuSet;
 use crate::machine::{Invalidation, Machine};
+use crate::root::Table;
 use crate::sync::{Step, step};
-use crate::table::Table;
 
 /// Invalidates `what` on this CPU if it has the table loaded and, if `everywhere`, on every other CPU that has: `pages`
 /// translations one by one, or everything if `pages` is 0.

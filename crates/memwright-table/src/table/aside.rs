@@ -8,11 +8,12 @@
 use core::sync::atomic::Ordering;
 
 use super::cursor::Cursor;
-use super::{Table, table_owner};
+use super::level::table_owner;
 use crate::addr::{Frame, Page};
 use crate::entry::{Entry, Migrating, Present};
 use crate::frame::{END, FrameKind, OutOfFrames, UNLINKED};
 use crate::machine::Machine;
+use crate::root::Table;
 
 /// The level of the tables that contain 2 MiB pages.
 pub(super) const HUGE_LEVEL: u8 = 2;

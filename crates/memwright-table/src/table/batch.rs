@@ -4,8 +4,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::aside::HUGE_LEVEL;
 use super::cursor::{Cursor, record};
+use super::level::{ENTRIES, slot_index};
 use super::runs::{count_alike, none_present, pass_together};
-use super::{ENTRIES, slot_index};
 use crate::addr::{Page, PageSize};
 use crate::entry::x86_64;
 use crate::entry::{Bits, Change, Entry, Present};

@@ -3,13 +3,14 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::aside::HUGE_LEVEL;
-use super::{ROOT_LEVEL, Table, slot_index};
+use super::level::{ROOT_LEVEL, slot_index};
 use crate::addr::{Frame, PageRange, PageSize};
 use crate::entry::x86_64::{self, Slot};
 use crate::entry::{Bits, Entry, Present};
 use crate::frame::{FOLIO_FRAMES, FrameRef, Meta};
 use crate::gather::Gather;
 use crate::machine::Machine;
+use crate::root::Table;
 use crate::sync::Rank;
 
 /// The result of a collapse.

@@ -2,7 +2,6 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::Table;
 use super::aside::{HUGE_LEVEL, is_page};
 use super::batch::tell;
 use super::cursor::Cursor;
@@ -13,6 +12,7 @@ use crate::entry::{Bits, Change, Entry, Marker, Marks, Present, Swapped};
 use crate::frame::{END, Frames, OutOfFrames, add_references};
 use crate::gather::Gather;
 use crate::machine::Machine;
+use crate::root::Table;
 use crate::sync::{PausePoints, Step, step};
 
 /// How the entries of one area are copied: decided once per area, not per entry.

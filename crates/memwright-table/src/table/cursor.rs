@@ -5,14 +5,15 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::aside::{HUGE_LEVEL, is_page};
+use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages, table_owner};
 use super::runs::{all_empty, pass_while};
-use super::{ENTRIES, ROOT_LEVEL, Table, slot_index, slot_pages, table_owner};
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::x86_64::{self, Slot};
 use crate::entry::{Bits, Change, Entry, Present, change};
 use crate::frame::{Meta, OutOfFrames};
 use crate::gather::Gather;
 use crate::machine::Machine;
+use crate::root::Table;
 use crate::sync::{Rank, Step, pause, pause_due, pause_point, step};
 
 /// What one slot covers.

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use super::aside::HUGE_LEVEL;
 use super::batch::{Alike, Edit, Editor, could_regain};
 use super::cursor::{Cursor, record};
-use super::{ENTRIES, slot_index, slot_pages};
+use super::level::{ENTRIES, slot_index, slot_pages};
 use crate::addr::{Page, PageSize};
 use crate::entry::x86_64::{self, Slot};
 use crate::entry::{Bits, Change, Entry, Present};

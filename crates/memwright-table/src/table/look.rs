@@ -1,6 +1,6 @@
 //! A cursor that only reads.
 
-use super::Table;
+use crate::root::Table;
 use core::sync::atomic::Ordering;
 
 use super::cursor::{Cursor, Extent};

@@ -38,13 +38,13 @@ mod collapse;
 mod copy;
 mod cursor;
 mod huge;
+pub(crate) mod level;
 mod look;
 mod migrate;
 mod prune;
 mod quiet;
 mod runs;
 mod shape;
-mod share;
 mod swap;
 
 pub use batch::{Edit, Edited};
@@ -54,71 +54,26 @@ pub use cursor::{Cursor, Extent};
 pub use look::Look;
 pub use quiet::{Prepared, WrittenRun};
 
-pub(crate) use share::CpuShare;
+pub use crate::root::Table;
 
 extern crate alloc as rust_alloc;
 
-use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use rust_alloc::sync::Arc;
 use rust_alloc::vec::Vec;
 
-use crate::addr::{CpuId, CpuSet, Frame, Page, PageRange};
+use crate::addr::{Frame, Page, PageRange};
 use crate::entry::Entry;
 use crate::entry::x86_64::{self, Slot};
 use crate::frame::{Frames, OutOfFrames};
 use crate::gather::{FlushPolicy, Gather};
 use crate::handle::TryPush;
 use crate::machine::Machine;
+use crate::root::{CpuShare, State};
 use crate::sync::stat::{self, Line};
 
-/// The level of the root; 1 is the lowest.
-pub(crate) const ROOT_LEVEL: u8 = 4;
-/// Entries per table.
-pub(crate) const ENTRIES: usize = 512;
-/// Entries of the root that belong to user memory; the kernel's follow.
-const USER_ENTRIES: usize = 256;
-
-/// The number of pages that one entry at `level` covers.
-#[inline]
-pub(crate) const fn slot_pages(level: u8) -> u64 {
-    1 << (9 * (level - 1))
-}
-
-/// The index of the entry for `page` in a table at `level`.
-#[inline]
-pub(crate) const fn slot_index(page: Page, level: u8) -> usize {
-    (page.number() >> (9 * (level - 1))) as usize & (ENTRIES - 1)
-}
-
-/// The owner that the metadata of a table records: the root, and the level of the table.
-#[inline]
-pub(crate) const fn table_owner(root: Frame, level: u8) -> u64 {
-    (level as u64) << 32 | root.number() as u64
-}
-
-/// The page tables of one address space.
-pub struct Table<M: Machine> {
-    frames: Arc<Frames<M>>,
-    root: Frame,
-    /// The shares of the existing CPUs from 1 on.
-    others: Vec<CpuShare>,
-    state: State,
-}
-
-/// The fields that many CPUs write, but no fault writes. They are on other cache lines than the fields that every fault
-/// reads.
-#[repr(align(64))]
-struct State {
-    /// The number of slots above the last level that hold a huge page or a marker. While it is 0, no edge of a range
-    /// can cut one.
-    large: AtomicU64,
-    /// CPUs that may be using the root: set before it is loaded, cleared after another one is.
-    loaded: AtomicU64,
-    /// The share of CPU 0.
-    first: CpuShare,
-}
+use self::level::{ENTRIES, ROOT_LEVEL, USER_ENTRIES, slot_index, table_owner};
 
 impl<M: Machine> Table<M> {
     /// Creates an empty table. Its kernel half is copied from the root `template`, if there is one.
@@ -156,24 +111,6 @@ impl<M: Machine> Table<M> {
         })
     }
 
-    /// The frames from which the tables are allocated.
-    #[inline]
-    pub fn frames(&self) -> &Arc<Frames<M>> {
-        &self.frames
-    }
-
-    /// The frame of the root table.
-    #[inline]
-    pub fn root(&self) -> Frame {
-        self.root
-    }
-
-    /// The number of frames that the tables take now, including the root and deposited tables.
-    pub fn table_frames(&self) -> u64 {
-        let sum: i64 = self.shares().map(CpuShare::tables).sum();
-        sum.max(0) as u64
-    }
-
     /// Counts the tables by walking them, for comparison with [`table_frames`](Self::table_frames). The table must not
     /// change meanwhile.
     pub fn count_tables(&self) -> u64 {
@@ -193,77 +130,6 @@ impl<M: Machine> Table<M> {
             }
         }
         tables
-    }
-
-    /// Records that `cpu` may use the table from now on. Call it before the root is loaded by [`Machine::load_root`].
-    #[inline]
-    pub fn note_loaded(&self, cpu: CpuId) {
-        if self.frames.machine().keeps_translations() {
-            self.share_of(cpu).begin_loaded();
-        }
-        self.enter(cpu);
-    }
-
-    #[inline]
-    fn enter(&self, cpu: CpuId) {
-        let bit = CpuSet::single(cpu).bits();
-        if self.state.loaded.load(Ordering::Relaxed) & bit == 0 {
-            self.state.loaded.fetch_or(bit, Ordering::SeqCst);
-            stat::line(Line::Table, &self.state.loaded);
-        }
-    }
-
-    /// Records that `cpu` no longer uses the table. Call it after another root is loaded. If the machine keeps
-    /// translations, they may be used again at the next [`load`](Self::load), unless a [`Gather`] invalidates something
-    /// of the table before then.
-    #[inline]
-    pub fn note_unloaded(&self, cpu: CpuId) {
-        if self.frames.machine().keeps_translations() {
-            self.share_of(cpu).end_loaded();
-        }
-        self.state
-            .loaded
-            .fetch_and(!CpuSet::single(cpu).bits(), Ordering::SeqCst);
-        stat::line(Line::Table, &self.state.loaded);
-    }
-
-    /// The CPUs that may be using the table.
-    #[inline]
-    pub fn loaded(&self) -> CpuSet {
-        CpuSet::from_bits(self.state.loaded.load(Ordering::SeqCst))
-    }
-
-    /// Makes the table current on this CPU. The caller records that the previous table was unloaded.
-    pub fn load(&self) {
-        let machine = self.frames.machine();
-        let cpu = machine.cpu();
-        let kept = machine.keeps_translations() && self.share_of(cpu).begin_loaded();
-        self.enter(cpu);
-        if kept {
-            machine.load_kept_root(self.root);
-        } else {
-            machine.load_root(self.root);
-        }
-    }
-
-    /// Returns the CPUs that must receive an invalidation because a right or a translation was removed from the table.
-    /// The other CPUs find that their kept translations are stale when they load the table again.
-    #[inline]
-    pub(crate) fn make_stale(&self) -> CpuSet {
-        if self.frames.machine().keeps_translations() {
-            self.make_kept_stale()
-        } else {
-            self.loaded()
-        }
-    }
-
-    #[cold]
-    fn make_kept_stale(&self) -> CpuSet {
-        let bits = self.shares().zip(0..).map(|(share, cpu)| {
-            let loaded = share.make_stale();
-            u64::from(loaded) << cpu
-        });
-        CpuSet::from_bits(bits.sum())
     }
 
     /// Creates a gather for one operation.
@@ -342,42 +208,6 @@ impl<M: Machine> Table<M> {
             }
         }
     }
-
-    /// The calling CPU's share of the counts.
-    #[inline]
-    fn share(&self) -> &CpuShare {
-        if self.others.is_empty() {
-            return &self.state.first;
-        }
-        self.share_of(self.frames.machine().cpu())
-    }
-
-    #[inline]
-    fn share_of(&self, cpu: CpuId) -> &CpuShare {
-        match cpu.index() {
-            0 => &self.state.first,
-            cpu => &self.others[cpu - 1],
-        }
-    }
-
-    fn shares(&self) -> impl Iterator<Item = &CpuShare> {
-        core::iter::once(&self.state.first).chain(&self.others)
-    }
-
-    /// Records that a gather has an invalidation pending. Call it before the lock that protects the entry is released.
-    /// Returns the share on which the caller must call `end_pending`.
-    #[inline(always)]
-    pub(crate) fn begin_pending(&self) -> &CpuShare {
-        let share = self.share();
-        share.begin_pending();
-        share
-    }
-
-    /// The number of gathers that have an invalidation pending.
-    #[inline]
-    pub(crate) fn pending(&self) -> u64 {
-        self.shares().map(CpuShare::pending).sum()
-    }
 }
 
 impl<M: Machine> Drop for Table<M> {
@@ -426,21 +256,5 @@ impl<M: Machine> Table<M> {
             }
         }
         self.drop_aside(table);
-    }
-
-    /// Whether any slot above the last level holds a huge page or a marker.
-    #[inline]
-    pub fn has_large(&self) -> bool {
-        self.state.large.load(Ordering::Relaxed) != 0
-    }
-}
-
-impl<M: Machine> fmt::Debug for Table<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table")
-            .field("root", &self.root)
-            .field("table_frames", &self.table_frames())
-            .field("loaded", &self.loaded())
-            .finish_non_exhaustive()
     }
 }

@@ -3,13 +3,14 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::cursor::Cursor;
+use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages};
 use super::runs::{all_empty, pass_together};
-use super::{ENTRIES, ROOT_LEVEL, Table, slot_index, slot_pages};
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::Change;
 use crate::entry::x86_64::{self, Slot};
 use crate::gather::Gather;
 use crate::machine::Machine;
+use crate::root::Table;
 use crate::sync::{PausePoints, Rank};
 
 impl<M: Machine> Cursor<'_, M> {

@@ -30,14 +30,15 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::batch::{Alike, Editor};
 use super::cursor::Cursor;
+use super::level::{ROOT_LEVEL, slot_index, slot_pages, table_owner};
 use super::runs::{TOGETHER, count_alike, pass_while};
-use super::{ROOT_LEVEL, Table, slot_index, slot_pages, table_owner};
 use crate::addr::{Page, PageRange, PageSize};
 use crate::entry::x86_64::{self, Slot};
 use crate::entry::{Bits, Entry, Marker, Marks};
 use crate::frame::Meta;
 use crate::gather::Gather;
 use crate::machine::Machine;
+use crate::root::Table;
 use crate::sync::{Rank, Step, step};
 use crate::table::{Edit, Edited};
 

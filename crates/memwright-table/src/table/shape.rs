@@ -4,14 +4,15 @@ use core::sync::atomic::Ordering;
 
 use super::aside::HUGE_LEVEL;
 use super::cursor::{Cursor, record};
+use super::level::{ENTRIES, ROOT_LEVEL, slot_index, slot_pages};
 use super::runs::{all_empty, are_pages, pass_together};
-use super::{ENTRIES, ROOT_LEVEL, Table, slot_index, slot_pages};
 use crate::addr::{Frame, Page, PageRange, PageSize};
 use crate::entry::x86_64::{self, Slot};
 use crate::entry::{Bits, Change, Entry, Marker, Marks, Migrating, Present};
 use crate::frame::OutOfFrames;
 use crate::gather::Gather;
 use crate::machine::Machine;
+use crate::root::Table;
 use crate::sync::stat::{self, Line};
 use crate::sync::{Step, step};
 

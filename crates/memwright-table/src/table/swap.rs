@@ -87,7 +87,7 @@ impl<M: Machine> Cursor<'_, M> {
     #[inline]
     pub fn locked_end(&self) -> Page {
         let last = self.range().end;
-        let span = super::slot_pages(self.level.max(2));
+        let span = super::level::slot_pages(self.level.max(2));
         Page::new((self.position.number() | (span - 1)) + 1).min(last)
     }
 }

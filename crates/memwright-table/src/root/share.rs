@@ -39,29 +39,29 @@ impl CpuShare {
     }
 
     /// Records in the lock statistics that the calling CPU wrote its share.
-    pub(super) fn note_line(&self) {
+    pub(crate) fn note_line(&self) {
         stat::line(Line::Table, self);
     }
 
     #[inline]
-    pub(super) fn pending(&self) -> u64 {
+    pub(crate) fn pending(&self) -> u64 {
         self.pending.load(Ordering::SeqCst)
     }
 
     /// Counts tables created or, if negative, freed.
     #[inline]
-    pub(super) fn count_tables(&self, tables: i64) {
+    pub(crate) fn count_tables(&self, tables: i64) {
         self.tables.fetch_add(tables, Ordering::Relaxed);
         self.note_line();
     }
 
     /// Records that the CPU is about to load the root. Returns whether the translations that it kept may be used.
-    pub(super) fn begin_loaded(&self) -> bool {
+    pub(crate) fn begin_loaded(&self) -> bool {
         self.cached.swap(LOADED, Ordering::SeqCst) == KEPT
     }
 
     /// Records that the CPU has loaded another root, and keeps what it has cached of this one.
-    pub(super) fn end_loaded(&self) {
+    pub(crate) fn end_loaded(&self) {
         self.cached.store(KEPT, Ordering::SeqCst);
     }
 
@@ -70,7 +70,7 @@ impl CpuShare {
     ///
     /// One word decides both, so that a CPU that loads or unloads the root meanwhile either receives the invalidation
     /// or finds that its kept translations are stale.
-    pub(super) fn make_stale(&self) -> bool {
+    pub(crate) fn make_stale(&self) -> bool {
         let order = (Ordering::SeqCst, Ordering::SeqCst);
         match self
             .cached
@@ -81,7 +81,7 @@ impl CpuShare {
         }
     }
 
-    pub(super) fn tables(&self) -> i64 {
+    pub(crate) fn tables(&self) -> i64 {
         self.tables.load(Ordering::Relaxed)
     }
 }

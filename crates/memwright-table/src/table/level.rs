@@ -1,0 +1,28 @@
+//! The levels of page tables: how many entries a table has, and which pages an entry covers.
+
+use crate::addr::{Frame, Page};
+
+/// The level of the root; 1 is the lowest.
+pub(crate) const ROOT_LEVEL: u8 = 4;
+/// Entries per table.
+pub(crate) const ENTRIES: usize = 512;
+/// Entries of the root that belong to user memory; the kernel's follow.
+pub(crate) const USER_ENTRIES: usize = 256;
+
+/// The number of pages that one entry at `level` covers.
+#[inline]
+pub(crate) const fn slot_pages(level: u8) -> u64 {
+    1 << (9 * (level - 1))
+}
+
+/// The index of the entry for `page` in a table at `level`.
+#[inline]
+pub(crate) const fn slot_index(page: Page, level: u8) -> usize {
+    (page.number() >> (9 * (level - 1))) as usize & (ENTRIES - 1)
+}
+
+/// The owner that the metadata of a table records: the root, and the level of the table.
+#[inline]
+pub(crate) const fn table_owner(root: Frame, level: u8) -> u64 {
+    (level as u64) << 32 | root.number() as u64
+}
