@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use memwright::{DeviceError, Direction, Submission, SwapDevice, Ticket, Transfer};
 use memwright_table::{Frame, Frames, PAGE_SIZE};
 
-use crate::machine::{SimulatedMachine, locked};
+use crate::locked::locked;
+use crate::machine::SimulatedMachine;
 
 type Hook = Box<dyn Fn() + Send>;
 

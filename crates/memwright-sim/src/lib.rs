@@ -30,6 +30,7 @@ pub mod audit;
 pub mod cost;
 pub mod host_swap;
 pub mod leak;
+mod locked;
 pub mod lockstep;
 pub mod machine;
 pub mod mistake;

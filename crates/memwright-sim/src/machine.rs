@@ -5,7 +5,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once};
 
 use memwright_table::{
     CpuId, CpuSet, Frame, FrameRange, Frames, Invalidation, MAX_CPUS, MOST_TAGS, Machine, Region,
@@ -14,6 +14,7 @@ use memwright_table::{
 
 use crate::adversary::Adversary;
 use crate::cost::Cost;
+use crate::locked::locked;
 use crate::mistake::Mistake;
 use crate::schedule::{self, Point};
 use crate::tlb::Tlb;
@@ -267,12 +268,6 @@ fn step(step: sync::Step) {
             machine.provoke();
         }
     });
-}
-
-/// Acquires a lock of the simulator itself, and ignores poisoning: a test that panics under the lock has failed
-/// already, and other threads continue.
-pub(crate) fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SimulatedMachine {

@@ -8,7 +8,8 @@ use memwright::Memory;
 use memwright::object::{Mappings, Object, ObjectError, ObjectIdentity, Shmem};
 use memwright_table::{Frame, PAGE_SIZE};
 
-use crate::machine::{SimulatedMachine, locked};
+use crate::locked::locked;
+use crate::machine::SimulatedMachine;
 
 /// A file that keeps a written-back copy of each page, as a disk does.
 ///

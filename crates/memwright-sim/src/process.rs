@@ -7,7 +7,8 @@ use memwright::{Access, AddressSpace, FaultError, ForkError, Layout, Memory, Pol
 use memwright_table::{CpuId, Frames, PAGE_SIZE, Table, VirtAddr};
 
 use crate::leak::LeakOnPanic;
-use crate::machine::{MachineOptions, RunningOn, SimulatedMachine, locked};
+use crate::locked::locked;
+use crate::machine::{MachineOptions, RunningOn, SimulatedMachine};
 use crate::mmu::PageFault;
 
 /// An address space on the simulated machine.

@@ -20,7 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use memwright_table::sync;
 
-use crate::machine::locked;
+use crate::locked::locked;
 
 /// Where a thread calls the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

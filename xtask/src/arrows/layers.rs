@@ -50,9 +50,9 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-sim/src",
         modules: &[
-            "tlb", "terms", "script", "schedule", "leak", "cost", "mistake", "machine", "walk", "mmu", "process", "personality", "noted_file", "host_swap", "audit", "adversary", "script_text", "model", "lockstep", "lib",
+            "tlb", "terms", "script", "locked", "schedule", "leak", "cost", "mistake", "machine", "walk", "mmu", "process", "personality", "noted_file", "host_swap", "audit", "adversary", "script_text", "model", "lockstep", "lib",
         ],
-        upward: 10,
+        upward: 4,
         circles: 0,
     },
     Crate {

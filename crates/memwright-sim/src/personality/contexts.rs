@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use memwright_linux::host::ContextId;
 
-use crate::machine::locked;
+use crate::locked::locked;
 
 /// Bytes of a kernel stack: unoptimised code needs more than a kernel provides.
 const STACK: usize = 1 << 20;

@@ -15,7 +15,8 @@ use memwright_table::{CpuId, Frame, Machine, PAGE_SIZE, VirtAddr};
 use super::calls::Calls;
 use super::contexts::Contexts;
 use super::program::Operation;
-use crate::machine::{Around, locked};
+use crate::locked::locked;
+use crate::machine::Around;
 use crate::mmu::PageFault;
 
 /// The CPU.

@@ -27,7 +27,8 @@ use memwright_linux::manifest::Manifest;
 use memwright_linux::swap;
 use memwright_table::{Frame, FrameKind, FrameRange, Frames, Machine as _, Region};
 
-use crate::machine::{MachineOptions, SimulatedMachine, locked};
+use crate::locked::locked;
+use crate::machine::{MachineOptions, SimulatedMachine};
 use calls::Calls;
 use contexts::Contexts;
 use host::{CPU, Simulated, Surroundings};

@@ -8,7 +8,7 @@ use memwright_table::VirtAddr;
 
 use super::host::{CPU, Simulated};
 use super::program::{ARENA, Argument, CODE, DATA, Operation};
-use crate::machine::locked;
+use crate::locked::locked;
 use crate::mmu::PageFault;
 
 /// The end of the lower half of the address space; addresses between the halves are not canonical.
