@@ -52,8 +52,8 @@
 //!
 //! # Source tree
 //!
-//! Each folder refers only to folders above it in this list, by `use` and by method call alike. Operations are methods of
-//! [`AddressSpace`] and [`Memory`]; each method stands in the folder of what it does, not in that of its type.
+//! Each folder refers only to folders above it in this list, by `use` and by method call alike. Operations are methods
+//! of [`AddressSpace`] and [`Memory`]; each method stands in the folder of what it does, not in that of its type.
 //!
 //! ```text
 //! types/     values that all layers share: errors, account rows, trace events, policies, settings of huge pages
@@ -85,7 +85,7 @@
 //!            area: does it permit the access? ── no ──> refused
 //!            ├─ anonymous ─> cursor ─┬─ absent, store ─> fault/anon.rs     a zeroed frame, exclusive
 //!            │                       ├─ absent, load  ─> fault/anon.rs     the shared zero page
-//!            │                       ├─ swapped out ───> fault/swapped_page.rs     read, reused or copied
+//!            │                       ├─ swapped out ───> fault/swap.rs     read, reused or copied
 //!            │                       └─ present ───────> fault/present.rs
 //!            └─ an object ─> frame from the object ─> cursor ─> fault/file.rs   mapped, or copied
 //!          fault/present.rs:  access already permitted  ─> flush locally, retry  (spurious)

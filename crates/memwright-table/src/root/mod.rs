@@ -1,4 +1,5 @@
-//! The root of the page tables of an address space: the CPUs that have it loaded, and the invalidations that are pending.
+//! The root of the page tables of an address space: the CPUs that have it loaded, and the invalidations that are
+//! pending.
 //!
 //! A [`Gather`](crate::Gather) needs no more of a table than this. What walks and changes the entries is in `table/`.
 

@@ -10,11 +10,11 @@ use crate::fault::object_entry::{AROUND, Around, TABLE_PAGES};
 use crate::mm::object::Object;
 use crate::types::access::FaultKind;
 use crate::types::error::{FaultError, ObjectError};
-use crate::types::huge::HUGE_PAGES;
+use crate::types::huge::{self, HUGE_PAGES};
 use crate::types::stats::Row;
 use crate::types::uffd::WatchedFault;
 use crate::vma::area::AreaFlags;
-use crate::vma::huge::HugeAsker;
+use crate::vma::huge::{HugeAsker, may_be_huge};
 
 impl<M: Machine> Fault<'_, M> {
     /// Resolves the fault in an area that maps an object.
@@ -193,7 +193,7 @@ impl<M: Machine> Fault<'_, M> {
     /// equally in the area and the object. No fault on a single page of it has to be reported to a userfaultfd. The
     /// access is not a store to private memory, which needs a copy.
     fn fits_huge(self) -> bool {
-        let range = crate::types::huge::around(self.page);
+        let range = huge::around(self.page);
         let area = self.area;
         area.start() <= range.start
             && range.end <= area.end()
@@ -215,10 +215,10 @@ impl<M: Machine> Fault<'_, M> {
         let mode = core.memory.huge_mode();
         // A process or area that disables huge pages gets none. The mode does not apply: it is for anonymous memory
         // only.
-        if !crate::vma::huge::may_be_huge(flags, mode, core.huge_refusal(), HugeAsker::Program) {
+        if !may_be_huge(flags, mode, core.huge_refusal(), HugeAsker::Program) {
             return Ok(None);
         }
-        let range = crate::types::huge::around(self.page);
+        let range = huge::around(self.page);
         let first = self.area.offset_of(range.start);
         let asked = flags.contains(AreaFlags::HUGE);
         let Some(head) = object.folio(&core.memory, first, asked) else {

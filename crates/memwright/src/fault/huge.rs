@@ -7,11 +7,12 @@ use memwright_table::{
 };
 
 use crate::fault::attempt::Fault;
+use crate::fault::present::WRITTEN;
 use crate::mm::core::access_bits;
 use crate::types::access::FaultKind;
 use crate::types::error::FaultError;
 use crate::types::folio_use::FolioUse;
-use crate::types::huge::HUGE_PAGES;
+use crate::types::huge::{self, HUGE_PAGES};
 use crate::types::stats::Row;
 use crate::vma::huge::HugeAsker;
 use crate::vma::writable::{NEW, writable};
@@ -21,7 +22,7 @@ impl<M: Machine> Fault<'_, M> {
     /// to be mapped.
     #[cold]
     pub(super) fn first_touch_huge(self) -> Option<FaultKind> {
-        let range = crate::types::huge::around(self.page);
+        let range = huge::around(self.page);
         if !self
             .core
             .area_may_be_huge(self.area, range, HugeAsker::Setting)
@@ -81,10 +82,7 @@ impl<M: Machine> Fault<'_, M> {
     /// Maps a folio if the entry is empty. Returns `None` if it is not, or if there is no memory for a page
     /// table: the fault then continues with 4 KiB pages.
     fn fill_huge(&self, frame: Frame, bits: Bits) -> Option<()> {
-        let mut cursor = self
-            .core
-            .table
-            .cursor(crate::types::huge::around(self.page));
+        let mut cursor = self.core.table.cursor(huge::around(self.page));
         match cursor.peek() {
             Entry::Empty if cursor.size() != PageSize::Size4K => {}
             Entry::Empty
@@ -137,10 +135,7 @@ impl<M: Machine> Fault<'_, M> {
             && frames.is_sole_whole(page.frame)
         {
             let access = access_bits(self.area.rights());
-            self.grant(
-                &mut cursor,
-                access | Bits::EXCLUSIVE | crate::fault::present::WRITTEN,
-            );
+            self.grant(&mut cursor, access | Bits::EXCLUSIVE | WRITTEN);
             return Ok(FaultKind::WriteOnly);
         }
         let mut gather = self.core.gather();
@@ -152,10 +147,7 @@ impl<M: Machine> Fault<'_, M> {
             // Other users may have dropped their references to this page of the folio.
             Entry::Present(page) if self.is_reusable(page) => {
                 let access = access_bits(self.area.rights());
-                self.grant(
-                    &mut cursor,
-                    access | Bits::EXCLUSIVE | crate::fault::present::WRITTEN,
-                );
+                self.grant(&mut cursor, access | Bits::EXCLUSIVE | WRITTEN);
                 Ok(FaultKind::WriteOnly)
             }
             Entry::Present(page) => self.copy_present(&mut cursor, page),

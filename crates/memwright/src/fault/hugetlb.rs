@@ -7,11 +7,12 @@ use memwright_table::{
 };
 
 use crate::fault::attempt::Fault;
+use crate::fault::present::WRITTEN;
 use crate::mm::core::{Core, access_bits};
 use crate::mm::huge_file::{HugeState, HugeView};
 use crate::types::access::{Access, FaultKind};
 use crate::types::error::FaultError;
-use crate::types::huge::HUGE_PAGES;
+use crate::types::huge::{self, HUGE_PAGES};
 use crate::types::stats::Row;
 use crate::types::uffd::WatchedFault;
 use crate::vma::area::AreaFlags;
@@ -20,7 +21,7 @@ impl<M: Machine> Fault<'_, M> {
     /// Resolves the fault in a hugetlb area.
     #[cold]
     pub(super) fn resolve_hugetlb(self) -> Result<FaultKind, FaultError> {
-        let range = crate::types::huge::around(self.page);
+        let range = huge::around(self.page);
         let fault = Self {
             page: range.start,
             ..self
@@ -57,12 +58,7 @@ impl<M: Machine> Fault<'_, M> {
         let index = self.huge_index();
         let there = state.page(index)?;
         self.check_watched_hugetlb(there)?;
-        self.check_fill(
-            self.core
-                .table
-                .cursor(crate::types::huge::around(self.page))
-                .peek(),
-        )?;
+        self.check_fill(self.core.table.cursor(huge::around(self.page)).peek())?;
         let frames = self.core.memory.frames();
         if self.area.is_shared() {
             let page = match there {
@@ -163,10 +159,7 @@ impl<M: Machine> Fault<'_, M> {
         page: FrameRef<'_, M>,
         bits: impl FnOnce(Bits) -> Bits,
     ) -> Result<(), FaultError> {
-        let mut cursor = self
-            .core
-            .table
-            .cursor(crate::types::huge::around(self.page));
+        let mut cursor = self.core.table.cursor(huge::around(self.page));
         let inherited = self.check_fill(cursor.peek())?;
         let entry = Entry::Present(Present {
             frame: page.frame(),
@@ -195,10 +188,7 @@ impl<M: Machine> Fault<'_, M> {
         let anonymous = self.core.is_anonymous(page.frame);
         if anonymous && frames.is_sole_whole(page.frame) {
             let access = access_bits(self.area.rights());
-            self.grant(
-                &mut cursor,
-                access | Bits::EXCLUSIVE | crate::fault::present::WRITTEN,
-            );
+            self.grant(&mut cursor, access | Bits::EXCLUSIVE | WRITTEN);
             return Ok(FaultKind::WriteOnly);
         }
         // The reference keeps the page allocated while it is copied without the lock of the entry.
@@ -208,10 +198,7 @@ impl<M: Machine> Fault<'_, M> {
         // Uses the reservation for this page if it is left: the first private page at this index consumed it.
         let copy = self.take_own_hugetlb(&view)?;
         memory.copy_huge(source.frame(), copy.frame());
-        let mut cursor = self
-            .core
-            .table
-            .cursor(crate::types::huge::around(self.page));
+        let mut cursor = self.core.table.cursor(huge::around(self.page));
         match cursor.peek() {
             Entry::Present(now) if now.frame == page.frame => {
                 self.note_private();

@@ -9,7 +9,7 @@ use crate::mm::object::Object;
 use crate::types::folio_orders::FolioOrders;
 use crate::types::huge::HugeMode;
 use crate::vma::area::AreaFlags;
-use crate::vma::huge::HugeAsker;
+use crate::vma::huge::{HugeAsker, may_be_huge};
 
 impl<M: Machine> Fault<'_, M> {
     /// Fills the hole in the object at the fault with a folio that is inside the area. Returns false if there is no
@@ -21,7 +21,7 @@ impl<M: Machine> Fault<'_, M> {
         let flags = self.area.flags();
         // The mode applies to anonymous memory only: the object checks its own setting.
         let refusal = core.huge_refusal();
-        if !crate::vma::huge::may_be_huge(flags, HugeMode::Always, refusal, HugeAsker::Setting) {
+        if !may_be_huge(flags, HugeMode::Always, refusal, HugeAsker::Setting) {
             return false;
         }
         let index = self.area.offset_of(self.page);

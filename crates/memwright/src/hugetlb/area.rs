@@ -7,10 +7,11 @@ use memwright_table::{
 
 use crate::mm::core::{Core, access_bits};
 use crate::mm::mappings::Mappings;
+use crate::mm::object::Object;
 use crate::mm::space::Area;
 use crate::range::zap::Taken;
 use crate::types::error::AdviseError;
-use crate::types::huge::HUGE_PAGES;
+use crate::types::huge::{self, HUGE_PAGES};
 use crate::vma::area::AreaFlags;
 use crate::vma::writable::{NEW, writable};
 
@@ -62,7 +63,7 @@ impl<M: Machine> Core<M> {
         if range.start.number() % HUGE_PAGES != 0 {
             return Err(AdviseError::NotApplicable(range.start.address()));
         }
-        let whole = crate::types::huge::around(range.end).start;
+        let whole = huge::around(range.end).start;
         let range = PageRange::new(range.start, whole.max(range.start));
         if range.is_empty() {
             return Ok(());
@@ -121,7 +122,7 @@ impl<M: Machine> Core<M> {
     /// Unmaps the page at `address` from all mappings without a reservation, if this mapping has one. Returns the
     /// number of entries removed.
     pub(crate) fn take_back_shared(&self, address: VirtAddr) -> u64 {
-        let page = crate::types::huge::around(address.page());
+        let page = huge::around(address.page());
         let (object, index, frame) = {
             let areas = self.areas.read(self.cpu());
             let Some(area) = areas.map.find(page.start) else {
@@ -179,6 +180,6 @@ impl<M: Machine> Core<M> {
 }
 
 /// Returns whether `object`, as a mapping refers to it, has a reservation of huge pages.
-fn owns<M: Machine>(object: &dyn crate::mm::object::Object<M>) -> bool {
+fn owns<M: Machine>(object: &dyn Object<M>) -> bool {
     object.huge().is_some_and(|view| view.own.is_some())
 }

@@ -1,5 +1,5 @@
 //! Counts and reports pages that the kernel faults in on behalf of a thread, without a trap (Linux 7.3 `mm/gup.c`,
-//! `faultin_page`).
+//! `faultin_page`, and `mm/memory.c`, `mm_account_fault` without registers).
 
 use memwright_table::Machine;
 

@@ -1,4 +1,10 @@
-//! Which areas get huge pages and large folios, and the huge zero page (Linux 7.2 `mm/huge_memory.c`).
+//! Transparent huge pages: which areas get them, and the huge zero page (Linux 7.2 `include/linux/huge_mm.h` and
+//! `mm/huge_memory.c`; Documentation/admin-guide/mm/transhuge.rst).
+//!
+//! A huge page is one entry over 2 MiB that holds one reference to a complete folio ([`memwright_table::frame`]). It is
+//! created by a first touch (`fault/huge.rs`) or by a collapse (`huge/collapse.rs`). It is removed when it is
+//! unmapped, or split into 4 KiB entries when an operation covers a part of it. A huge page never extends beyond its
+//! area: an operation that splits the area splits the huge entry.
 
 use core::sync::atomic::Ordering;
 use memwright_table::{FOLIO_ORDER, Frame, FrameKind, Machine, Page, PageRange};

@@ -1,4 +1,5 @@
-//! The address spaces that map an object (Linux 7.2 `struct address_space`, `i_mmap`).
+//! The list of address spaces that map an object (Linux 7.2 `struct address_space`, `i_mmap`). What truncation and
+//! cleaning do with it is in `range/mappings.rs`.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -4,6 +4,7 @@ use memwright_table::sync::PausePoints;
 use memwright_table::{Entry, Machine, NodeChoice, OutOfMemory, Page, PageRange, VirtAddr};
 
 use crate::mm::areas::{Areas, cuts_hugetlb};
+use crate::mm::check;
 use crate::mm::core::Core;
 use crate::mm::space::{AREAS, AddressSpace, Area, PAGES};
 use crate::types::error::{CutError, Limit};
@@ -72,7 +73,7 @@ impl<M: Machine> AddressSpace<M> {
         strict: bool,
     ) -> Result<(), BindError> {
         let core = &*self.core;
-        let range = crate::mm::check::pages(address, length).map_err(|_| BindError::Misaligned)?;
+        let range = check::pages(address, length).map_err(|_| BindError::Misaligned)?;
         if range.is_empty() {
             return Ok(());
         }
@@ -99,7 +100,7 @@ impl<M: Machine> AddressSpace<M> {
         may: impl Fn(PlacePolicy) -> bool,
     ) -> Result<(), BindError> {
         let core = &*self.core;
-        let range = crate::mm::check::pages(address, length).map_err(|_| BindError::Misaligned)?;
+        let range = check::pages(address, length).map_err(|_| BindError::Misaligned)?;
         let mut areas = core.areas.write();
         let mut found = false;
         core.place_areas(&mut areas, range, |area| {

@@ -8,8 +8,8 @@
 //! pace.rs     the scan period
 //! ```
 //!
-//! Below this folder stand the memory policies themselves (`types/numa_policy.rs`) and the reverse mapping of a page with
-//! several entries (`range/shown.rs`).
+//! Below this folder stand the memory policies themselves (`types/numa_policy.rs`) and the reverse mapping of a page
+//! with several entries (`range/shown.rs`).
 //!
 //! # First touch
 //! A page is allocated on the node of the CPU that touches it first, as far as that node has memory, then on the

@@ -3,6 +3,7 @@
 use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, Marks, PageRange, VirtAddr};
 
+use crate::mm::check;
 use crate::mm::check_seal::check_seal;
 use crate::mm::core::Core;
 use crate::mm::space::{AREAS, AddressSpace, Area};
@@ -46,8 +47,7 @@ impl<M: Machine> AddressSpace<M> {
         advice: Advice,
     ) -> Result<Advised, AdviseError> {
         let core = &*self.core;
-        let mut range =
-            crate::mm::check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
+        let mut range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
         if range.is_empty() {
             return Ok(Advised::Done);
         }

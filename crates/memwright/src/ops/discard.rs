@@ -4,6 +4,7 @@
 use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, Marks, PageRange, VirtAddr};
 
+use crate::mm::check;
 use crate::mm::check_seal::check_seal;
 use crate::mm::core::Core;
 use crate::mm::space::{AREAS, AddressSpace, Area};
@@ -66,8 +67,7 @@ impl<M: Machine> AddressSpace<M> {
         advice: Advice,
         witness: &mut dyn FnMut(&Watch, WatchEvent),
     ) -> Result<(), AdviseError> {
-        let range =
-            crate::mm::check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
+        let range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
         self.core.discard(range, advice, witness)
     }
 }

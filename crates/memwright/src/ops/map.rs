@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use memwright_table::{FOLIO_ORDER, Machine, PAGE_SIZE, Page, PageRange, VirtAddr};
 
+use crate::ksm::apart::mergeable;
 use crate::mm::areas::{Areas, Backing, LockFuture, is_accountable};
 use crate::mm::core::Core;
 use crate::mm::huge_file::HUGE_BYTES;
@@ -174,7 +175,7 @@ impl<M: Machine> AddressSpace<M> {
             flags -= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
         }
         if areas.merge_all {
-            flags = crate::ksm::apart::mergeable(flags, true);
+            flags = mergeable(flags, true);
         }
         if is_accountable(request.rights, flags) {
             flags |= AreaFlags::ACCOUNTED;

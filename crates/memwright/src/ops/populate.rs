@@ -6,6 +6,7 @@ use memwright_table::{Bits, Machine, Page, PageRange, PageSize, VirtAddr};
 
 use crate::fault::attempt::Fault;
 use crate::mm::areas::Areas;
+use crate::mm::check;
 use crate::mm::core::Core;
 use crate::mm::space::{AREAS, AddressSpace, Area, PAGES};
 use crate::types::access::Access;
@@ -91,8 +92,7 @@ impl<M: Machine> AddressSpace<M> {
     /// # Errors
     /// [`AdviseError::Misaligned`] if the address is not aligned or the range wraps around.
     pub fn to_populate(&self, address: VirtAddr, length: u64) -> Result<ToPopulate, AdviseError> {
-        let range =
-            crate::mm::check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
+        let range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
         Ok(ToPopulate::new(range))
     }
 

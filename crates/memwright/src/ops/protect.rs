@@ -7,7 +7,7 @@ use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Edit, Edited, Gather, Machine, Page, PageRange, VirtAddr};
 
 use crate::mm::areas::{Areas, cuts_hugetlb, is_accountable};
-use crate::mm::check::RangeError;
+use crate::mm::check::{self, RangeError};
 use crate::mm::core::{Core, access_bits};
 use crate::mm::space::{AREAS, AddressSpace, Area};
 use crate::types::error::{CutError, ProtectError};
@@ -83,7 +83,7 @@ impl<M: Machine> AddressSpace<M> {
         key: Option<u8>,
     ) -> Result<(), ProtectError> {
         let core = &*self.core;
-        let range = crate::mm::check::pages(address, length).map_err(|error| match error {
+        let range = check::pages(address, length).map_err(|error| match error {
             RangeError::Misaligned => ProtectError::Misaligned,
             RangeError::Wraps => ProtectError::OutOfRange,
         })?;

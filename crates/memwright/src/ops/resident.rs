@@ -3,6 +3,7 @@
 use memwright_table::sync::PausePoints;
 use memwright_table::{Entry, Machine, Page, PageRange, VirtAddr};
 
+use crate::mm::check;
 use crate::mm::core::Core;
 use crate::mm::space::{AddressSpace, Area};
 use crate::types::error::AdviseError;
@@ -24,8 +25,7 @@ impl<M: Machine> AddressSpace<M> {
         visitor: &mut dyn FnMut(Page, bool),
     ) -> Result<(), AdviseError> {
         let core = &*self.core;
-        let range =
-            crate::mm::check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
+        let range = check::pages(address, length).map_err(|_| AdviseError::Misaligned)?;
         let mut points = PausePoints::every(LOOKS);
         let mut next = range.start;
         while next < range.end {

@@ -2,6 +2,7 @@
 
 use memwright_table::{Machine, VirtAddr};
 
+use crate::mm::check;
 use crate::mm::space::AddressSpace;
 use crate::range::flags::{FlagsError, Holes};
 use crate::types::error::SealError;
@@ -27,7 +28,7 @@ impl<M: Machine> AddressSpace<M> {
     /// See [`SealError`]. With a hole in the range nothing is sealed.
     pub fn seal(&self, address: VirtAddr, length: u64) -> Result<(), SealError> {
         let core = &*self.core;
-        let range = crate::mm::check::pages(address, length).map_err(|_| SealError::Invalid)?;
+        let range = check::pages(address, length).map_err(|_| SealError::Invalid)?;
         let mut areas = core.areas.write();
         let mut next = range.start;
         for area in areas.map.overlapping(range) {

@@ -4,7 +4,7 @@ use bitflags::bitflags;
 use memwright_table::sync::PausePoints;
 use memwright_table::{Machine, PageRange, VirtAddr};
 
-use crate::mm::check::RangeError;
+use crate::mm::check::{self, RangeError};
 use crate::mm::space::{AREAS, AddressSpace};
 use crate::types::error::SyncError;
 use crate::vma::area::AreaFlags;
@@ -28,7 +28,7 @@ impl<M: Machine> AddressSpace<M> {
     /// See [`SyncError`]. An error for a hole is returned only after the other areas are written back.
     pub fn sync(&self, address: VirtAddr, length: u64, flags: SyncFlags) -> Result<(), SyncError> {
         let core = &*self.core;
-        let range = crate::mm::check::pages(address, length).map_err(|error| match error {
+        let range = check::pages(address, length).map_err(|error| match error {
             RangeError::Misaligned => SyncError::Misaligned,
             RangeError::Wraps => SyncError::OutOfRange,
         })?;

@@ -4,7 +4,7 @@ use memwright_table::sync::PausePoints;
 use memwright_table::{CpuId, Machine, OutOfFrames, PageRange, VirtAddr};
 
 use crate::mm::areas::{Areas, Backing, cuts_hugetlb};
-use crate::mm::check::RangeError;
+use crate::mm::check::{self, RangeError};
 use crate::mm::core::Core;
 use crate::mm::space::{AREAS, AddressSpace};
 use crate::types::error::{Limit, UnmapError};
@@ -45,7 +45,7 @@ impl<M: Machine> AddressSpace<M> {
         witness: &mut dyn FnMut(&Watch, WatchEvent),
     ) -> Result<(), UnmapError> {
         let core = &self.core;
-        let range = crate::mm::check::pages(address, length).map_err(|error| match error {
+        let range = check::pages(address, length).map_err(|error| match error {
             RangeError::Misaligned => UnmapError::Misaligned,
             RangeError::Wraps => UnmapError::OutOfRange,
         })?;

@@ -9,8 +9,8 @@
 //! memcg.rs      memcg charges of slots
 //! ```
 //!
-//! Above this folder, `reclaim/` chooses the pages that leave memory and writes them, `shmem/swap.rs` does so for shared
-//! memory, and `fault/swap.rs` and `fault/swap_around.rs` read pages in.
+//! Above this folder, `reclaim/` chooses the pages that leave memory and writes them, `shmem/swap.rs` does so for
+//! shared memory, and `fault/swap.rs` and `fault/swap_around.rs` read pages in.
 //!
 //! # Swap-out and swap-in of a page
 //!
@@ -41,6 +41,7 @@ use alloc::vec::Vec;
 use memwright_table::sync::{Lock, Rank};
 use memwright_table::{Frame, Frames, Machine, OutOfMemory, Rising, Shared, TryPush};
 
+use crate::store::page_store::Store;
 use crate::swap::cached_pages::CachedPages;
 use crate::swap::memcg::SwapCharges;
 use crate::swap::slot::{Record, SlotMap};
@@ -91,7 +92,7 @@ pub struct Swap<M: Machine> {
     /// The number of slots whose pages are in memory too.
     cached: CachedPages,
     /// Objects with reclaimable pages.
-    pub(crate) stores: Lock<Rising<Shared<crate::store::page_store::Store<M>>>>,
+    pub(crate) stores: Lock<Rising<Shared<Store<M>>>>,
     /// Where the next search for frames that only slots refer to starts.
     pub(crate) shed_next: Lock<Place>,
 }

@@ -17,9 +17,13 @@
 //! # One dirty bit, several readers
 //!
 //! A reader that clears the dirty bit preserves its information for the other readers (rule: fold-before-clearing).
-//! [`Bits::FOLDED_DIRTY`](memwright_table::Bits::FOLDED_DIRTY) records that the frame differs from any copy of it. [`Bits::SOFT_DIRTY`](memwright_table::Bits::SOFT_DIRTY) records that the
-//! page was written since soft-dirty was cleared. Clearing [`Bits::WATCHED`](memwright_table::Bits::WATCHED) records that it was written since it was
+//! [`Bits::FOLDED_DIRTY`] records that the frame differs from any copy of it. [`Bits::SOFT_DIRTY`] records that the
+//! page was written since soft-dirty was cleared. Clearing [`Bits::WATCHED`] records that it was written since it was
 //! write-protected.
+//!
+//! [`Bits::FOLDED_DIRTY`]: memwright_table::Bits::FOLDED_DIRTY
+//! [`Bits::SOFT_DIRTY`]: memwright_table::Bits::SOFT_DIRTY
+//! [`Bits::WATCHED`]: memwright_table::Bits::WATCHED
 
 pub(crate) mod scan;
 pub(crate) mod soft_dirty;

@@ -66,8 +66,8 @@ impl Keys {
     }
 }
 
-/// Returns whether a CPU with these key rights (see [`Machine::key_rights`](memwright_table::Machine::key_rights)) denies the access to an area with
-/// `rights`.
+/// Returns whether a CPU with these key rights denies the access to an area with `rights`. Key rights are those of
+/// [`Machine::key_rights`](memwright_table::Machine::key_rights).
 pub(crate) const fn refuses(key_rights: u32, rights: Rights, access: Access) -> bool {
     let refused = key_rights >> (2 * rights.key()) & 3;
     // Keys do not apply to instruction fetches.

@@ -1,4 +1,5 @@
-//! userfaultfd: contexts, modes, faults and events (Linux 7.2 `fs/userfaultfd.c`).
+//! userfaultfd: contexts, modes, faults and the other events of registered memory (Linux 7.2 `fs/userfaultfd.c`:
+//! `userfaultfd_unmap_prep`, `mremap_userfaultfd_prep`, `userfaultfd_remove`).
 
 use alloc::vec::Vec;
 use bitflags::bitflags;

@@ -11,7 +11,7 @@ use crate::mm::huge_file::HugeView;
 use crate::mm::space::{AddressSpace, Area};
 use crate::types::access::Access;
 use crate::types::error::{FillError, ObjectError};
-use crate::types::huge::HUGE_PAGES;
+use crate::types::huge::{self, HUGE_PAGES};
 use crate::types::stats::Row;
 use crate::types::uffd::Fill;
 use crate::uffd::fill::{PAGE_OVER, Place};
@@ -73,8 +73,7 @@ fn watched_area<M: Machine>(
     if area.backing().has_watcher(None) {
         return Err(FillError::NotWatched);
     }
-    let hugetlb =
-        area.flags().contains(AreaFlags::HUGETLB) && crate::types::huge::around(page).start == page;
+    let hugetlb = area.flags().contains(AreaFlags::HUGETLB) && huge::around(page).start == page;
     if !hugetlb || protect && !area.flags().contains(AreaFlags::UFFD_WP) {
         return Err(FillError::Invalid);
     }
@@ -104,7 +103,7 @@ fn place<'a, M: Machine>(
 impl<M: Machine> Place<'_, M> {
     /// Performs the fills that need no contents from the caller.
     pub(super) fn fill_hugetlb(&self, fill: Fill<'_>) -> Result<(), FillError> {
-        if crate::types::huge::around(self.fault.page).start != self.fault.page {
+        if huge::around(self.fault.page).start != self.fault.page {
             return Err(FillError::Invalid);
         }
         match fill {

@@ -32,8 +32,9 @@ use memwright_table::{Machine, Page, PageRange, PageSize, VirtAddr};
 
 use crate::fault::attempt::Fault;
 use crate::mm::areas::Areas;
+use crate::mm::check;
 use crate::mm::core::Core;
-use crate::mm::space::Area;
+use crate::mm::space::{AddressSpace, Area};
 use crate::types::access::Access;
 use crate::vma::area::AreaFlags;
 
@@ -87,7 +88,7 @@ fn pages<M: Machine>(
     address: VirtAddr,
     length: u64,
 ) -> Result<PageRange, WatchError> {
-    let range = crate::mm::check::pages(address, length).map_err(|_| WatchError::Invalid)?;
+    let range = check::pages(address, length).map_err(|_| WatchError::Invalid)?;
     let whole = length % memwright_table::PAGE_SIZE as u64 == 0;
     if range.is_empty() || !whole || !core.bounds().covers(range) {
         return Err(WatchError::Invalid);
@@ -130,7 +131,7 @@ fn flags_of(watcher: &Watcher, modes: WatchModes, shared: bool, by_dirty: bool) 
     flags
 }
 
-impl<M: Machine> crate::mm::space::AddressSpace<M> {
+impl<M: Machine> AddressSpace<M> {
     /// Returns the userfaultfd context that handles the faults at `page`, if the area is registered.
     pub fn watched(&self, page: Page) -> Option<Watched> {
         let core = &*self.core;

@@ -7,6 +7,7 @@ use crate::mm::areas::Areas;
 use crate::mm::core::Core;
 use crate::mm::space::{AddressSpace, Area, PAGES};
 use crate::types::error::MoveError;
+use crate::types::huge;
 use crate::types::rights::Rights;
 use crate::types::uffd::Watch;
 use crate::uffd::ready_area;
@@ -117,8 +118,8 @@ impl<M: Machine> Core<M> {
             Entry::Swapped(_) | Entry::Migrating(_) => return Err(MoveError::Busy),
             Entry::Present(page) => {
                 self.check_movable(page)?;
-                let whole = crate::types::huge::around(from);
-                let aligned = whole.start == from && crate::types::huge::around(to).start == to;
+                let whole = huge::around(from);
+                let aligned = whole.start == from && huge::around(to).start == to;
                 if page.size == PageSize::Size2M && aligned && left.covers(whole) && !has_table {
                     moving = whole;
                 }
