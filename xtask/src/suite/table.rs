@@ -63,7 +63,7 @@ pub const RULES: &[Rule] = &[
         binary: QEMU,
         beginnings: &["pressure::musl-static::on_4::swap_during"],
         of: 1,
-        runs: [0, 1],
+        runs: [1, 1],
         what: "a test of the next group that runs on four CPUs only",
     },
     Rule {
