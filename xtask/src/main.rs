@@ -26,6 +26,7 @@ mod shell;
 mod suite;
 mod tier;
 mod unsafe_code;
+mod walk;
 
 use std::process::ExitCode;
 use suite::Shard;
@@ -72,6 +73,10 @@ usage: cargo xtask TASK
   arrows [--show SOURCE]
             check that modules refer only to modules below them, by use and by method call, but for exceptions whose
             number may only fall; or print those of one crate; needs rust-analyzer
+  walk [--write | NAME [--tree FOLDER]]
+            perform operations of the memory manager, trace their calls, and check the files that each passes against
+            ARCHITECTURE.md and the figures, which may only fall; or write ARCHITECTURE.md; or print the walk of one
+            operation, fault, mprotect, fork or swap-in, in this source or another
   house [--show NAME | --draw]
             print figures of the structure and of the prose, which may only fall, beside their goals; or the places
             that one figure counts; or 60 paragraphs of the prose, which the commit chooses
@@ -108,6 +113,7 @@ fn main() -> ExitCode {
         }),
         ["unsafe"] => unsafe_code::run(),
         ["arrows", rest @ ..] => arrows::run(rest),
+        ["walk", rest @ ..] => walk::run(rest),
         ["house", rest @ ..] => house::run(rest),
         ["programs"] => programs::build_all(),
         ["guest"] => guest::build(),

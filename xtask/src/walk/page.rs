@@ -1,0 +1,121 @@
+//! The walks in `ARCHITECTURE.md`.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result};
+
+use super::ceilings::Ceiling;
+use super::stays::{Entry, Walk, place};
+
+const END: &str = "<!-- end -->";
+
+/// Returns the text of the page with the files of each walk, and with the table of all figures, as they are now.
+///
+/// # Errors
+/// The page has no place for one of them.
+pub fn updated(page: &str, walks: &[(&Ceiling, Walk)]) -> Result<String> {
+    let mut page = page.to_owned();
+    for (ceiling, walk) in walks {
+        page = replaced(&page, &format!("walk {}", ceiling.name), &files(walk))?;
+    }
+    replaced(&page, "walks", &figures(walks))
+}
+
+/// Returns the page with `content` between a comment that consists of `name` and the next end.
+fn replaced(page: &str, name: &str, content: &str) -> Result<String> {
+    let begin = format!("<!-- {name} -->\n");
+    let parts = page.split_once(&begin).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(END)?;
+        Some((before, after))
+    });
+    let (before, after) = parts.with_context(|| format!("the page has no {begin}"))?;
+    Ok(format!("{before}{begin}{content}{END}{after}"))
+}
+
+/// Returns the files of a walk in the order in which it enters them, each indented below the file that calls into it,
+/// with the function by which it is entered.
+fn files(walk: &Walk) -> String {
+    let mut lines = Vec::new();
+    lay_out(&walk.entries, 0, &mut lines);
+    let width = lines.iter().map(|(file, _)| file.len()).max().unwrap_or(0);
+    let lines = lines
+        .iter()
+        .map(|(file, function)| format!("{file:<width$}  {function}\n"));
+    format!("```text\n{}```\n", lines.collect::<String>())
+}
+
+fn lay_out<'a>(entries: &'a [Entry], depth: usize, lines: &mut Vec<(String, &'a str)>) {
+    for entry in entries {
+        let file = format!("{:indent$}{}", "", place(&entry.file), indent = depth * 2);
+        lines.push((file, &entry.function));
+        lay_out(&entry.entries, depth + 1, lines);
+    }
+}
+
+/// Returns the table of figures.
+fn figures(walks: &[(&Ceiling, Walk)]) -> String {
+    let mut text = "| operation | files | stays | crossings between crates | returns | returns before | goal |\n\
+                    |---|--:|--:|--:|--:|--:|--:|\n"
+        .to_owned();
+    for (ceiling, walk) in walks {
+        let now = walk.counts();
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} |",
+            ceiling.title,
+            now.files,
+            now.stays,
+            now.crossings,
+            now.returns,
+            ceiling.before.returns,
+            ceiling.goal()
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::walk::stays::{Counts, Stay};
+
+    #[test]
+    fn the_page_has_the_files_and_the_figures() {
+        let entry = |file: &str, function: &str, entries| Entry {
+            file: file.to_owned(),
+            function: function.to_owned(),
+            entries,
+        };
+        let files = ["crates/a/src/x.rs", "crates/b/src/y.rs"];
+        let walk = Walk {
+            stays: vec![
+                Stay {
+                    file: "crates/a/src/x.rs".to_owned(),
+                    functions: vec!["f".to_owned()],
+                };
+                3
+            ],
+            files: files.map(str::to_owned).to_vec(),
+            entries: vec![entry(files[0], "f", vec![entry(files[1], "T::g", vec![])])],
+        };
+        let ceiling = Ceiling {
+            name: "fault",
+            title: "a fault",
+            most: Counts::default(),
+            before: Counts {
+                returns: 9,
+                ..Counts::default()
+            },
+        };
+        let walks = [(&ceiling, walk)];
+        let page =
+            "# Title\n<!-- walk fault -->\nold\n<!-- end -->\ntext\n<!-- walks -->\n<!-- end -->\n";
+        let expected = "# Title\n<!-- walk fault -->\n```text\na/src/x.rs    f\n  b/src/y.rs  T::g\n```\n<!-- end -->\n\
+                        text\n<!-- walks -->\n\
+                        | operation | files | stays | crossings between crates | returns | returns before | goal |\n\
+                        |---|--:|--:|--:|--:|--:|--:|\n| a fault | 2 | 3 | 0 | 1 | 9 | 4 |\n<!-- end -->\n";
+        assert_eq!(updated(page, &walks).unwrap(), expected);
+        assert_eq!(updated(expected, &walks).unwrap(), expected);
+        assert!(updated("# Title\n", &walks).is_err());
+    }
+}

@@ -1,0 +1,343 @@
+//! Runs a program under `ptrace` and records which of its functions call which.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::libc::user_regs_struct;
+use nix::sys::ptrace::{self, Options};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use super::functions::Functions;
+
+/// The instruction of a breakpoint, `int3`.
+const BREAKPOINT: u8 = 0xcc;
+
+/// A call or a return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The function with this index was called.
+    Call(usize),
+    /// The function that was called last, of those that have not returned, returned.
+    Return,
+}
+
+/// Runs `program` and returns the calls of `functions` and the returns, from the first call of a function for whose path
+/// `begins` holds to its return. What other functions call, such as those of the standard library, appears as called by
+/// their caller.
+///
+/// # Errors
+/// The program cannot be traced, fails, or calls no such function.
+pub fn events(
+    program: &Path,
+    arguments: &[String],
+    functions: &Functions,
+    begins: fn(&str) -> bool,
+) -> Result<Vec<Event>> {
+    let mut traced = Traced::start(program, arguments)?;
+    for (index, function) in functions.all().iter().enumerate() {
+        if begins(&function.path) {
+            traced.plant(traced.base + function.address, Some(index))?;
+        }
+    }
+    traced.follow(functions)
+}
+
+/// A breakpoint.
+#[derive(Clone, Copy)]
+struct Breakpoint {
+    /// The byte that it replaces.
+    byte: u8,
+    /// The function that begins here, if one does.
+    function: Option<usize>,
+}
+
+/// A call that has not returned.
+struct Frame {
+    returns_to: u64,
+    /// The stack pointer after the return.
+    stack: u64,
+}
+
+/// A process that is traced. It is killed when this is dropped.
+struct Traced {
+    child: Child,
+    id: Pid,
+    memory: File,
+    /// The address at which the image is loaded.
+    base: u64,
+    breakpoints: HashMap<u64, Breakpoint>,
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        // Both fail if the process has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Traced {
+    /// Starts the program and stops it before its first instruction. A shell starts it, because a program that is to
+    /// trace another from its first instruction must attach to the process before.
+    fn start(program: &Path, arguments: &[String]) -> Result<Self> {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "kill -STOP $$; exec \"$@\"", "sh"])
+            .arg(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        let child = command.spawn().context("cannot start sh")?;
+        let id = Pid::from_raw(child.id().try_into()?);
+        let stop = waitpid(id, Some(WaitPidFlag::WUNTRACED))?;
+        ensure!(matches!(stop, WaitStatus::Stopped(..)), "sh: {stop:?}");
+        let options = Options::PTRACE_O_TRACEEXEC | Options::PTRACE_O_EXITKILL;
+        ptrace::seize(id, options).context("ptrace is not permitted")?;
+        kill(id, Signal::SIGCONT)?;
+        run_to_exec(id)?;
+        let mut memory = File::options();
+        let memory = memory
+            .read(true)
+            .write(true)
+            .open(format!("/proc/{id}/mem"))?;
+        let base = base(&fs::read_to_string(format!("/proc/{id}/maps"))?, program)?;
+        Ok(Self {
+            child,
+            id,
+            memory,
+            base,
+            breakpoints: HashMap::new(),
+        })
+    }
+
+    /// Sets a breakpoint, unless there is one.
+    fn plant(&mut self, address: u64, function: Option<usize>) -> Result<()> {
+        if self.breakpoints.contains_key(&address) {
+            return Ok(());
+        }
+        let mut byte = [0];
+        self.memory.read_exact_at(&mut byte, address)?;
+        self.memory.write_all_at(&[BREAKPOINT], address)?;
+        let [byte] = byte;
+        let breakpoint = Breakpoint { byte, function };
+        self.breakpoints.insert(address, breakpoint);
+        Ok(())
+    }
+
+    /// Runs the program to the end of the operation, and records calls and returns. A call sets a breakpoint at its
+    /// return address.
+    fn follow(&mut self, functions: &Functions) -> Result<Vec<Event>> {
+        let mut events = Vec::new();
+        let mut frames: Vec<Frame> = Vec::new();
+        loop {
+            let mut registers = self.run_to_breakpoint()?;
+            let address = registers.rip - 1;
+            let Some(&breakpoint) = self.breakpoints.get(&address) else {
+                bail!("the program stopped at {address:#x}, where no breakpoint is");
+            };
+            // A jump can lead to a return address, too, and so can the return of a call in a recursion.
+            let returns =
+                |frame: &Frame| (frame.returns_to, frame.stack) == (address, registers.rsp);
+            if frames.last().is_some_and(returns) {
+                frames.pop();
+                events.push(Event::Return);
+                if frames.is_empty() {
+                    return Ok(events);
+                }
+            }
+            if let Some(function) = breakpoint.function {
+                if frames.is_empty() {
+                    self.plant_all(functions)?;
+                }
+                let returns_to = self.word(registers.rsp)?;
+                self.plant(returns_to, None)?;
+                frames.push(Frame {
+                    returns_to,
+                    stack: registers.rsp + 8,
+                });
+                events.push(Event::Call(function));
+            }
+            registers.rip = address;
+            self.step_over(address, breakpoint.byte, registers)?;
+        }
+    }
+
+    /// Sets a breakpoint at each function.
+    fn plant_all(&mut self, functions: &Functions) -> Result<()> {
+        for (index, function) in functions.all().iter().enumerate() {
+            self.plant(self.base + function.address, Some(index))?;
+        }
+        Ok(())
+    }
+
+    fn run_to_breakpoint(&self) -> Result<user_regs_struct> {
+        ptrace::cont(self.id, None)?;
+        match waitpid(self.id, None)? {
+            WaitStatus::Stopped(_, Signal::SIGTRAP) => Ok(ptrace::getregs(self.id)?),
+            status => bail!("the program ended before the operation: {status:?}"),
+        }
+    }
+
+    fn word(&self, address: u64) -> Result<u64> {
+        let mut bytes = [0; 8];
+        self.memory.read_exact_at(&mut bytes, address)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Executes the instruction that the breakpoint at `address` replaces.
+    fn step_over(&self, address: u64, byte: u8, registers: user_regs_struct) -> Result<()> {
+        ptrace::setregs(self.id, registers)?;
+        self.memory.write_all_at(&[byte], address)?;
+        ptrace::step(self.id, None)?;
+        let stop = waitpid(self.id, None)?;
+        let stepped = matches!(stop, WaitStatus::Stopped(_, Signal::SIGTRAP));
+        ensure!(stepped, "a step ended otherwise: {stop:?}");
+        self.memory.write_all_at(&[BREAKPOINT], address)?;
+        Ok(())
+    }
+}
+
+/// Continues a process until it has executed another program.
+fn run_to_exec(id: Pid) -> Result<()> {
+    loop {
+        match waitpid(id, None)? {
+            WaitStatus::PtraceEvent(_, _, event)
+                if event == ptrace::Event::PTRACE_EVENT_EXEC as i32 =>
+            {
+                return Ok(());
+            }
+            WaitStatus::PtraceEvent(..) | WaitStatus::Stopped(..) => ptrace::cont(id, None)?,
+            status => bail!("sh: {status:?}"),
+        }
+    }
+}
+
+/// Returns the address at which a program is loaded, by the text of `/proc/PID/maps`.
+fn base(maps: &str, program: &Path) -> Result<u64> {
+    let name = program.to_string_lossy();
+    let first = maps.lines().find(|line| line.ends_with(name.as_ref()));
+    let address = first.and_then(|line| line.split_once('-'));
+    let (address, _) = address.context("the program is not mapped")?;
+    Ok(u64::from_str_radix(address, 16)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shell;
+    use crate::walk::calls::calls;
+    use crate::walk::program::FLAGS;
+    use crate::walk::stays::Walk;
+
+    /// The source of a program. Its functions are longer than accessors, except for one.
+    const FILES: &[(&str, &str)] = &[
+        (
+            "main.rs",
+            "
+            mod low;
+            mod other;
+            fn operation(count: u32) -> u32 {
+                let small = low::accessor(count);
+                let sum = (0..small)
+                    .map(|index| other::add(index, 1))
+                    .sum::<u32>();
+                let again = other::add(sum, 2);
+                low::deep(again)
+            }
+            fn main() {
+                low::deep(1);
+                println!(\"{}\", operation(3));
+                other::add(1, 2);
+            }
+            ",
+        ),
+        (
+            "low.rs",
+            "
+            pub fn accessor(number: u32) -> u32 {
+                number
+            }
+            pub fn deep(number: u32) -> u32 {
+                if number > 1 {
+                    return deep(number / 2);
+                }
+                let result = crate::other::new(number);
+                result + number
+            }
+            ",
+        ),
+        (
+            "other.rs",
+            "
+            #[inline(always)]
+            pub fn add(one: u32, other: u32) -> u32 {
+                let sum = one + other;
+                let sum = sum + 1;
+                let sum = sum - 1;
+                sum
+            }
+            pub fn new(number: u32) -> u32 {
+                let one = number + 1;
+                let two = one + 1;
+                let three = two + 1;
+                one + two + three
+            }
+            ",
+        ),
+    ];
+
+    #[test]
+    fn a_walk_is_that_of_the_calls_that_a_program_makes() {
+        let root = shell::target_folder().join("walk-fixture");
+        let source = root.join("crates/fixture/src");
+        fs::create_dir_all(&source).expect("a folder");
+        for (name, text) in FILES {
+            fs::write(source.join(name), text).expect("written");
+        }
+        let program = root.join("fixture");
+        let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+        rustc
+            .args(["--crate-name", "fixture", "--edition", "2024", "-g", "-o"])
+            .arg(&program);
+        shell::run(rustc.args(FLAGS).arg(source.join("main.rs"))).expect("it compiles");
+        let functions = Functions::read(&program, &root).expect("symbols");
+        let events = events(&program, &[], &functions, |path| {
+            path == "fixture::operation"
+        });
+        let walk = Walk::of(&calls(&events.expect("a trace"), functions.all()));
+        let stays: Vec<String> = walk
+            .stays
+            .iter()
+            .map(|stay| format!("{} {}", stay.file, stay.functions.join(" ")))
+            .collect();
+        let [main, low, other] =
+            ["main", "low", "other"].map(|name| format!("crates/fixture/src/{name}.rs"));
+        let expected = [
+            format!("{main} operation"),
+            format!("{other} add"),
+            format!("{main} operation"),
+            format!("{low} deep"),
+            format!("{other} new"),
+            format!("{low} deep"),
+            format!("{main} operation"),
+        ];
+        assert_eq!(stays, expected);
+    }
+
+    #[test]
+    fn the_address_of_a_program_is_that_of_its_first_mapping() {
+        let maps = "\
+            7f00-7f10 r--p 00000000 00:00 0 /lib/libc.so\n\
+            5500-5510 r--p 00000000 00:00 0 /a/walk\n\
+            5510-5520 r-xp 00010000 00:00 0 /a/walk\n";
+        for (program, expected) in [("/a/walk", Some(0x5500)), ("/a/other", None)] {
+            assert_eq!(base(maps, Path::new(program)).ok(), expected, "{program}");
+        }
+    }
+}
