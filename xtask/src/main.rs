@@ -6,12 +6,14 @@
 #![forbid(unsafe_code)]
 
 mod arrows;
+mod block;
 mod cases;
 mod checks;
 mod clock;
 mod command;
 mod conformance;
 mod demo;
+mod docs;
 mod experiments;
 mod fuzz;
 mod guest;
@@ -55,6 +57,9 @@ usage: cargo xtask TASK
             the commit or by a seed; of the named pages; or every column whose kernel is available
   cases [--check] [NAME]...
             run the commands in the README and the pages of docs/cases, and write their output, or compare it
+  docs [--check] [PAGE]...
+            write the parts of the pages that are generated from the source, or check them; docs/scaling.md, whose
+            figures are measured, only if it is named
   fuzz [--against model|host|host-and-guest] [--minutes N] [--operations N] [--seed S] [--show N] [--keep DIR]
   fuzz [--against ...] SCRIPT...
             run random programs of memory operations on the memory manager and on its model, on this machine's Linux
@@ -105,6 +110,7 @@ fn main() -> ExitCode {
         ["conformance", rest @ ..] => conformance::run(rest),
         ["experiments", rest @ ..] => experiments::run(rest),
         ["cases", rest @ ..] => cases::run(rest),
+        ["docs", rest @ ..] => docs::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["mutants", rest @ ..] => mutants::run(rest),
         ["miri"] => miri::run().map(|outcome| match outcome {

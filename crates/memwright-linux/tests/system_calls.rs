@@ -92,16 +92,16 @@ fn write_stubs(text: &mut String) {
     }
 }
 
-/// `MEMWRIGHT_WRITE_DOCS=1 cargo test -p memwright-linux --test system_calls` writes the page.
+/// `cargo xtask docs` writes the page.
 #[test]
 fn the_page_is_that_of_the_table() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/system-calls.md");
-    if env::var_os("MEMWRIGHT_WRITE_DOCS").is_some() {
+    if env::var_os("MEMWRIGHT_UPDATE_DOCS").is_some() {
         fs::write(&path, document()).expect("docs/ can be written");
     }
     let page = fs::read_to_string(&path).expect("docs/system-calls.md is there");
     assert!(
         page == document(),
-        "docs/system-calls.md is stale: see this test's comment"
+        "docs/system-calls.md is not current (cargo xtask docs)"
     );
 }

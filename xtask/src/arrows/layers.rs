@@ -58,7 +58,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "xtask/src",
         modules: &[
-            "shell", "arrows", "walk", "command", "clock", "miri", "tier", "unsafe_code", "room", "programs", "mutants", "install", "cases", "house", "guest", "suite", "fuzz", "experiments", "demo", "conformance", "checks", "run", "main",
+            "shell", "block", "arrows", "walk", "command", "clock", "miri", "tier", "unsafe_code", "room", "programs", "mutants", "install", "cases", "house", "guest", "suite", "fuzz", "experiments", "demo", "conformance", "docs", "checks", "run", "main",
         ],
         upward: 0,
         circles: 0,

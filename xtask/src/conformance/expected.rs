@@ -217,7 +217,6 @@ impl Expected {
     }
 
     /// Returns the test and the line of each subtest.
-    #[cfg(test)]
     pub fn lines(&self) -> impl Iterator<Item = (&str, &Line)> {
         self.0.iter().map(|line| (line.test.as_str(), line))
     }

@@ -6,7 +6,6 @@
 mod build;
 mod expected;
 mod list;
-#[cfg(test)]
 mod page;
 mod report;
 mod run;
@@ -15,6 +14,7 @@ mod source;
 mod tally;
 mod tap;
 
+use crate::block::Block;
 use crate::command::{self, Profile};
 use crate::shell;
 use crate::tier::Tier;
@@ -77,6 +77,16 @@ pub fn run_in(tier: Tier, policies: &[&str]) -> Result<Outcome> {
     let arguments: Vec<&str> = slice.into_iter().chain(policies).collect();
     let settings = Settings::parse(&arguments, |name| std::env::var(name).ok())?;
     run_with(&settings)
+}
+
+/// Returns the parts of pages that the lists decide.
+///
+/// # Errors
+/// A list that cannot be read.
+pub fn blocks() -> Result<Vec<Block>> {
+    let tests = Test::read(&read(list::FILE)?)?;
+    let expected = Expected::read(&read(expected::FILE)?)?;
+    Ok(page::blocks(&tests, &expected))
 }
 
 fn run_with(settings: &Settings) -> Result<Outcome> {
@@ -188,23 +198,6 @@ mod tests {
             // Where this machine has what the reference lacked, the subtest passes.
             let passes = line.expectation == Expectation::Pass;
             assert_eq!(skipped_here, skipped && !passes, "{test} {}", line.number);
-        }
-    }
-
-    /// `MEMWRIGHT_WRITE_DOCS=1 cargo test -p xtask conformance` updates the blocks.
-    #[test]
-    fn the_pages_say_what_the_lists_say() {
-        let (tests, expected) = lists();
-        for block in page::blocks(&tests, &expected) {
-            let path = shell::root().join(block.page);
-            let old = std::fs::read_to_string(&path).unwrap();
-            let new = block.put(&old);
-            let new = new.unwrap_or_else(|| panic!("{} has no place for a block", block.page));
-            if std::env::var_os("MEMWRIGHT_WRITE_DOCS").is_some() {
-                std::fs::write(&path, &new).unwrap();
-            } else {
-                assert!(old == new, "{} is old: see this test's comment", block.page);
-            }
         }
     }
 

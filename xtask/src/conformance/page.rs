@@ -3,28 +3,10 @@
 use super::expected::{Expectation, Expected, Reference};
 use super::list::Test;
 use super::tally::{Tally, grouped};
+use crate::block::Block;
 
 /// The longest line of a paragraph.
 const COLUMNS: usize = 120;
-
-/// A part of a page between `<!-- conformance: NAME -->` and `<!-- end -->`.
-pub struct Block {
-    /// The page, relative to the root of the tree.
-    pub page: &'static str,
-    name: &'static str,
-    text: String,
-}
-
-impl Block {
-    /// Returns the page with this block in it, or `None` if the page has no place for it.
-    pub fn put(&self, page: &str) -> Option<String> {
-        let begin = format!("<!-- conformance: {} -->\n", self.name);
-        let (before, rest) = page.split_once(&begin)?;
-        let (_, after) = rest.split_once("<!-- end -->\n")?;
-        let text = &self.text;
-        Some(format!("{before}{begin}{text}<!-- end -->\n{after}"))
-    }
-}
 
 /// Returns every block.
 pub fn blocks(tests: &[Test], expected: &Expected) -> Vec<Block> {
@@ -58,20 +40,28 @@ pub fn blocks(tests: &[Test], expected: &Expected) -> Vec<Block> {
     );
     let block = |page, name, text| Block { page, name, text };
     vec![
-        block("README.md", "passes", wrapped(&short)),
+        block("README.md", "conformance-passes", wrapped(&short)),
         block(
             "docs/correctness.md",
-            "passes",
+            "conformance-passes",
             wrapped(&short.replace("docs/conformance.md", "conformance.md")),
         ),
-        block("docs/conformance.md", "reference", wrapped(&reference)),
-        block("docs/conformance.md", "slice", wrapped(&slice)),
         block(
             "docs/conformance.md",
-            "differences",
+            "conformance-reference",
+            wrapped(&reference),
+        ),
+        block("docs/conformance.md", "conformance-slice", wrapped(&slice)),
+        block(
+            "docs/conformance.md",
+            "conformance-differences",
             differences(tests, expected),
         ),
-        block("docs/conformance.md", "skipped", skipped(tests, expected)),
+        block(
+            "docs/conformance.md",
+            "conformance-skipped",
+            skipped(tests, expected),
+        ),
     ]
 }
 
@@ -146,22 +136,6 @@ fn wrapped(words: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_block_replaces_what_stands_in_its_place() {
-        let block = Block {
-            page: "a",
-            name: "b",
-            text: "new\n".to_owned(),
-        };
-        let page = "x\n<!-- conformance: b -->\nold\n<!-- end -->\ny\n";
-        let put = block.put(page).unwrap();
-        assert_eq!(put, "x\n<!-- conformance: b -->\nnew\n<!-- end -->\ny\n");
-        assert_eq!(
-            block.put("x\n<!-- conformance: c -->\n<!-- end -->\n"),
-            None
-        );
-    }
 
     #[test]
     fn a_table_counts_each_reason_of_a_test() {

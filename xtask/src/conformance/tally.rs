@@ -1,8 +1,6 @@
 //! Counts of passed subtests, by their result on the reference.
 
-use super::expected::Reference;
-#[cfg(test)]
-use super::expected::{Expectation, Expected};
+use super::expected::{Expectation, Expected, Reference};
 
 /// Counts of subtests, by their result on the reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,7 +11,6 @@ pub struct Tally {
 
 impl Tally {
     /// Counts the lines of the list; those that are expected to pass count as passed.
-    #[cfg(test)]
     pub fn expected(expected: &Expected) -> Self {
         let mut tally = Self::default();
         for (_, line) in expected.lines() {
@@ -38,13 +35,11 @@ impl Tally {
     }
 
     /// Returns the number of passed subtests.
-    #[cfg(test)]
     pub fn passed(&self) -> u64 {
         self.passed.iter().sum()
     }
 
     /// Returns the number of subtests with this result on the reference.
-    #[cfg(test)]
     pub fn on_reference(&self, reference: Reference) -> u64 {
         self.all[reference as usize]
     }

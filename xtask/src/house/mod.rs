@@ -6,8 +6,6 @@
 mod draw;
 #[cfg(test)]
 mod links;
-#[cfg(test)]
-mod locks;
 mod measure;
 mod prose;
 #[cfg(test)]

@@ -241,24 +241,4 @@ replace = 'if !planted("late") { all(); }'
         );
         std::fs::remove_dir_all(&folder).expect("removed");
     }
-
-    /// `MEMWRIGHT_UPDATE_DOCS=1` updates the table.
-    #[test]
-    fn the_documentation_has_the_table() {
-        const BEGIN: &str = "<!-- mistakes: generated -->\n";
-        const END: &str = "<!-- end -->";
-        let path = shell::root().join("docs/correctness.md");
-        let text = std::fs::read_to_string(&path).expect("docs/correctness.md");
-        let (before, rest) = text.split_once(BEGIN).expect("a place for the table");
-        let (old, after) = rest.split_once(END).expect("its end");
-        let table = List::read().expect("the list").table();
-        if old == table {
-            return;
-        }
-        assert!(
-            std::env::var_os("MEMWRIGHT_UPDATE_DOCS").is_some(),
-            "docs/correctness.md is not up to date: run with MEMWRIGHT_UPDATE_DOCS=1"
-        );
-        std::fs::write(&path, format!("{before}{BEGIN}{table}{END}{after}")).expect("written");
-    }
 }

@@ -45,6 +45,14 @@ pub fn names() -> Result<Vec<String>> {
         .collect())
 }
 
+/// Returns the table of the mistakes for the documentation.
+///
+/// # Errors
+/// A list that cannot be read.
+pub fn markdown() -> Result<String> {
+    Ok(List::read()?.table())
+}
+
 /// Plants every mistake, or those that are named, one at a time, and prints which test noticed it.
 ///
 /// # Errors

@@ -305,11 +305,4 @@ mod tests {
         assert_eq!(tier(QEMU, "codes::exit_0"), Tier::Test);
         assert_eq!(tier("memwright", "programs::dynamic::cow"), Tier::Test);
     }
-
-    #[test]
-    fn the_documentation_has_this_table() {
-        let page = crate::shell::root().join("docs/correctness.md");
-        let text = std::fs::read_to_string(page).unwrap();
-        assert!(text.contains(&markdown()), "{}", markdown());
-    }
 }

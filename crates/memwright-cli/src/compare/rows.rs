@@ -278,7 +278,7 @@ mod tests {
         page
     }
 
-    /// `MEMWRIGHT_UPDATE_DOCS=1 cargo test -p memwright-cli` rewrites the page.
+    /// `cargo xtask docs` writes the page.
     #[test]
     fn the_page_about_the_account_is_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/account.md");
@@ -288,7 +288,7 @@ mod tests {
         let current = std::fs::read_to_string(path).unwrap() == page();
         assert!(
             current,
-            "docs/account.md is stale: MEMWRIGHT_UPDATE_DOCS=1 cargo test -p memwright-cli account"
+            "docs/account.md is not current (cargo xtask docs)"
         );
     }
 }

@@ -1,6 +1,5 @@
 //! Measures what threads and processes share when each works on its own memory, at 1 to 8 CPUs: `docs/scaling.md` has
-//! the figures, one line for each of these tests. `MEMWRIGHT_UPDATE_DOCS=1 cargo test -p memwright-cli --test qemu --
-//! scale::` rewrites them.
+//! the figures, one line for each of these tests. `cargo xtask docs docs/scaling.md` writes them.
 
 use crate::guest::{Ending, Guest};
 use crate::prepare::{self, later_qemu};
