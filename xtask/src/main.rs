@@ -79,9 +79,9 @@ usage: cargo xtask TASK
             check that modules refer only to modules below them, by use and by method call, but for exceptions whose
             number may only fall; or print those of one crate; needs rust-analyzer
   walk [--write | NAME [--tree FOLDER]]
-            perform operations of the memory manager, trace their calls, and check the files that each passes against
-            ARCHITECTURE.md and the figures, which may only fall; or write ARCHITECTURE.md; or print the walk of one
-            operation, fault, mprotect, fork or swap-in, in this source or another
+            perform operations, trace their calls, and check the files that each passes against ARCHITECTURE.md and
+            the figures, which may only fall; or write ARCHITECTURE.md; or print the walk of one operation, fault,
+            mprotect, fork, swap-in or compare, in this source or another
   house [--show NAME | --draw]
             print figures of the structure and of the prose, which may only fall, beside their goals; or the places
             that one figure counts; or 60 paragraphs of the prose, which the commit chooses

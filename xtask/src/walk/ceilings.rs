@@ -9,7 +9,8 @@ pub struct Ceiling {
     pub title: &'static str,
     /// The maximum of each figure. They are only ever lowered.
     pub most: Counts,
-    /// The figures of commit 3b42efaf, before the crates were laid out in layers. The goal is half of its returns.
+    /// The figures before the crates were laid out in layers, at commit 3b42efaf; those of the comparison at commit
+    /// 48f2db66, which has it. The goal is half of their returns.
     pub before: Counts,
 }
 
@@ -47,6 +48,12 @@ pub const CEILINGS: &[Ceiling] = &[
         title: "a load of a page in swap",
         most: counts(111, 32, 22, 79),
         before: counts(105, 28, 22, 77),
+    },
+    Ceiling {
+        name: "compare",
+        title: "a comparison of two accounts",
+        most: counts(109, 30, 0, 79),
+        before: counts(99, 26, 0, 73),
     },
 ];
 

@@ -22,6 +22,7 @@ use anyhow::{Result, bail};
 
 use self::ceilings::{CEILINGS, Ceiling};
 use self::functions::Functions;
+use self::program::Program;
 use self::stays::{Counts, Walk};
 use crate::shell;
 
@@ -41,15 +42,22 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
+/// Returns the names of the operations.
+fn names() -> Vec<&'static str> {
+    CEILINGS.iter().map(|ceiling| ceiling.name).collect()
+}
+
 /// Walks every operation of this tree.
 fn walks() -> Result<Vec<(&'static Ceiling, Walk)>> {
-    let walk = |ceiling: &'static Ceiling| Ok((ceiling, walk(&shell::root(), ceiling.name)?));
+    let tree = shell::root();
+    program::build(&tree, &names())?;
+    let walk = |ceiling: &'static Ceiling| Ok((ceiling, walk(&tree, ceiling.name)?));
     CEILINGS.iter().map(walk).collect()
 }
 
 /// Performs an operation on the source in `tree` and returns its walk.
 fn walk(tree: &Path, name: &str) -> Result<Walk> {
-    let program = program::build(tree, name)?;
+    let program = Program::of(tree, name);
     let functions = Functions::read(&program.path, tree)?;
     let events = trace::events(
         &program.path,
@@ -61,13 +69,11 @@ fn walk(tree: &Path, name: &str) -> Result<Walk> {
 }
 
 fn show(tree: &Path, name: &str) -> Result<()> {
-    if !CEILINGS.iter().any(|ceiling| ceiling.name == name) {
-        let names: Vec<&str> = CEILINGS.iter().map(|ceiling| ceiling.name).collect();
-        bail!(
-            "no operation is named {name}: there are {}",
-            names.join(", ")
-        );
+    if !names().contains(&name) {
+        let names = names().join(", ");
+        bail!("no operation is named {name}: there are {names}");
     }
+    program::build(tree, &[name])?;
     let walk = walk(tree, name)?;
     print!("{}", walk.table());
     println!("\n{}", walk.summary());

@@ -11,48 +11,92 @@ use crate::shell;
 /// in the one way that a later compiler cannot change.
 pub const FLAGS: &[&str] = &["-Cno-prepopulate-passes", "-Csymbol-mangling-version=v0"];
 
-/// The profile. Debug assertions are off, as in the kernel's image.
+/// The profile. Debug assertions are off, as in the kernel's image. Only this workspace's functions need line tables.
 const PROFILE: &[&str] = &[
     "profile.dev.opt-level=0",
     "profile.dev.debug=\"line-tables-only\"",
     "profile.dev.debug-assertions=false",
+    "profile.dev.package.'*'.debug=false",
 ];
+
+/// The folder of the accounts that are compared.
+const ACCOUNTS: &str = "xtask/walks";
 
 /// A program that performs an operation.
 pub struct Program {
     pub path: PathBuf,
     pub arguments: Vec<String>,
-    /// Returns whether the function with this name contains the operation.
+    /// Returns whether the function with this path contains the operation.
     pub begins: fn(&str) -> bool,
 }
 
-/// Builds the program of an operation from the source in `tree`.
-///
-/// # Errors
-/// It does not build.
-pub fn build(tree: &Path, name: &str) -> Result<Program> {
-    let folder = if tree == shell::root() {
+impl Program {
+    /// Returns the program that performs an operation on the source in `tree`, where [`build`] puts it.
+    pub fn of(tree: &Path, name: &str) -> Self {
+        let folder = folder(tree).join("debug");
+        if is_on_memory(name) {
+            return Self {
+                path: folder.join("examples/walk"),
+                arguments: vec![name.to_owned()],
+                begins: |path| path.starts_with("walk::operation"),
+            };
+        }
+        let account = |name| {
+            let path = tree.join(ACCOUNTS).join(name);
+            path.to_string_lossy().into_owned()
+        };
+        let report = "report".to_owned();
+        Self {
+            path: folder.join("memwright"),
+            arguments: vec![report, account("before.json"), account("after.json")],
+            begins: |path| path == "memwright::main",
+        }
+    }
+}
+
+/// Returns whether an operation is one of the memory manager. The other is one of the command.
+fn is_on_memory(name: &str) -> bool {
+    name != "compare"
+}
+
+/// Returns the folder into which cargo builds the programs.
+fn folder(tree: &Path) -> PathBuf {
+    if tree == shell::root() {
         shell::target_folder().join("walk")
     } else {
         tree.join("target/walk")
-    };
-    shell::run(command(tree, &folder).args(["-p", "memwright-sim", "--example", "walk"]))?;
-    Ok(Program {
-        path: folder.join("debug/examples/walk"),
-        arguments: vec![name.to_owned()],
-        begins: |path| path.starts_with("walk::operation"),
-    })
+    }
 }
 
-fn command(tree: &Path, folder: &Path) -> Command {
+/// Builds the programs of these operations from the source in `tree`, together, so that they share what they can.
+///
+/// # Errors
+/// They do not build.
+pub fn build(tree: &Path, names: &[&str]) -> Result<()> {
+    let mut command = command(tree);
+    if names.iter().any(|name| is_on_memory(name)) {
+        command.args(["-p", "memwright-sim", "--example", "walk"]);
+    }
+    if names.iter().any(|name| !is_on_memory(name)) {
+        command.args(["-p", "memwright-cli", "--bin", "memwright"]);
+    }
+    shell::run(&mut command)
+}
+
+fn command(tree: &Path) -> Command {
     let mut command = shell::cargo(["build", "-q", "--locked"]);
-    command.current_dir(tree).arg("--target-dir").arg(folder);
+    command
+        .current_dir(tree)
+        .arg("--target-dir")
+        .arg(folder(tree));
     for setting in PROFILE {
         command.args(["--config", setting]);
     }
     for name in ["RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_BUILD_RUSTFLAGS"] {
         command.env_remove(name);
     }
+    // The command that is traced runs no kernel.
+    command.env("MEMWRIGHT_BUILD_KERNEL", "0");
     command.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f"));
     command
 }
