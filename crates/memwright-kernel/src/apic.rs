@@ -7,11 +7,9 @@
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 
-use crate::arch::{self, msr};
-use crate::clock;
-use crate::paging::{IO_APIC, LOCAL_APIC};
+use crate::arch::{self, msr, vector};
+use crate::memory::paging::{IO_APIC, LOCAL_APIC};
 use crate::percpu;
-use crate::trap::idt::vector;
 
 const END_OF_INTERRUPT: u64 = 0xb0;
 const SPURIOUS: u64 = 0xf0;
@@ -126,8 +124,8 @@ pub fn route_input(index: usize) {
     route(INPUT_LINE, index, u32::from(vector::INPUT));
 }
 
-/// Masks the legacy interrupt controllers, stops the interval timer, routes the serial ports to this CPU, and enables
-/// its APIC.
+/// Masks the legacy interrupt controllers, stops the interval timer, routes the serial ports to this CPU, and sets the
+/// rate of its timer. The timer is read while the clock is calibrated; then [`start_first_cpu`] enables the APIC.
 pub fn start() {
     // The interval timer runs from reset on. Under the pinned clock each of its ticks is an event of the virtual
     // machine, which would keep an idle machine busy. So the timer is set to expire a last time, soon.
@@ -160,7 +158,11 @@ pub fn start() {
     route(CONTROL_LINE, 0, u32::from(vector::CONTROL));
     route_input(0);
     write(TIMER_DIVISOR, DIVIDE_BY_ONE);
-    clock::calibrate();
+}
+
+/// Enables the APIC of the first CPU like [`start_cpu`]. From now on, registers are accessed as model-specific registers
+/// if the processor has x2APIC mode.
+pub fn start_first_cpu() {
     BY_MSR.store(arch::has_x2apic(), Ordering::Relaxed);
     start_cpu();
 }

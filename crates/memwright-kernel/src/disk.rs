@@ -16,9 +16,10 @@ use memwright_linux::host::BlockDevice;
 use memwright_table::PAGE_SIZE;
 use memwright_table::sync::{Lock, Rank};
 
-use crate::paging::DIRECT_BASE;
+use crate::memory::frames;
+use crate::memory::paging::DIRECT_BASE;
 use crate::pci::{self, Device};
-use crate::{arch, clock, frames, ipi, percpu};
+use crate::{arch, clock, ipi, percpu};
 
 /// virtio-blk, transitional: device 0x1001 of the vendor 0x1af4.
 const IDENTITY: u32 = 0x1001_1af4;

@@ -14,7 +14,7 @@ use talc::DefaultBinning;
 use talc::base::Talc;
 use talc::source::Manual;
 
-use crate::frames;
+use crate::memory::frames;
 use crate::percpu;
 
 /// Order of an ordinary chunk: 256 KiB.

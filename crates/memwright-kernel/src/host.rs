@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use alloc::boxed::Box;
 use memwright_kernel_logic::retired;
 use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
-use memwright_linux::channel::{Channel, EXIT_PORT};
+use memwright_linux::channel::Channel;
 use memwright_linux::context::Context;
 use memwright_linux::host::{
     BlockDevice, ContextId, CpuTimes, Host, InterruptKind, KernelEvents, OutOfMemory, StackDepth,
@@ -14,16 +14,15 @@ use memwright_linux::host::{
 use memwright_linux::syscall;
 use memwright_table::{CpuId, Frame};
 
-use crate::boot::secondary;
+use crate::arch::{self, fpu, vector};
+use crate::clock::{self, stretch};
 use crate::machine::Hardware;
+use crate::memory::paging;
+use crate::report::console;
 use crate::trace::Kind;
 use crate::trap::entry::{self, LOOK, SYSTEM_CALL};
-use crate::trap::idt::vector;
-use crate::trap::kernel::{FAULT_FETCH, FAULT_KEY, FAULT_PRESENT, FAULT_RESERVED, FAULT_WRITE};
-use crate::{
-    apic, arch, clock, console, context, control, depth, disk, fpu, heap, input, ipi, paging,
-    percpu, stretch, usercopy,
-};
+use crate::trap::frame::{FAULT_FETCH, FAULT_KEY, FAULT_PRESENT, FAULT_RESERVED, FAULT_WRITE};
+use crate::{apic, context, control, disk, heap, input, ipi, percpu, smp, usercopy};
 
 impl Host for Hardware {
     fn run_user(&self, context: &Context<'_>) -> Trap {
@@ -59,11 +58,11 @@ impl Host for Hardware {
     }
 
     fn boot_context(&self) -> ContextId {
-        secondary::idle_context()
+        smp::idle_context()
     }
 
     fn start_cpus(&self) {
-        secondary::start_all();
+        smp::start_all();
     }
 
     fn kick(&self, cpu: CpuId) {
@@ -260,7 +259,7 @@ impl Host for Hardware {
     }
 
     fn deepest_stack(&self) -> Option<StackDepth> {
-        depth::deepest()
+        context::deepest_stack()
     }
 
     fn longest_stretch(&self) -> Stretch {
@@ -272,22 +271,15 @@ impl Host for Hardware {
     }
 
     fn power_off(&self, code: u8) -> ! {
-        power_off(code)
+        arch::power_off(code)
     }
-}
-
-/// Powers the machine off. QEMU's exit status is 2 × `code` + 1.
-pub fn power_off(code: u8) -> ! {
-    // SAFETY: the exit device accepts any byte; the machine is off afterwards.
-    unsafe { arch::write_port(EXIT_PORT, code) };
-    arch::halt_forever()
 }
 
 /// Serves the system call of the context's thread.
 extern "C" fn serve_call(context: &Context<'_>) -> bool {
     let served = syscall::serve(context);
     if cfg!(debug_assertions) {
-        depth::after_call(context.state().regs.orig_rax);
+        context::after_call(context.state().regs.orig_rax);
     }
     served
 }

@@ -9,7 +9,8 @@ use core::sync::atomic::Ordering;
 
 use memwright_linux::channel::{Channel, INPUT_AREA, INPUT_PORT, INPUT_WITHDRAWN};
 
-use crate::{apic, arch, clock, console, control, ipi, percpu, window};
+use crate::report::console;
+use crate::{apic, arch, clock, control, ipi, percpu, window};
 
 const INTERRUPT_ENABLE: u16 = INPUT_PORT + 1;
 const FIFO_CONTROL: u16 = INPUT_PORT + 2;

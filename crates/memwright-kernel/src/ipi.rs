@@ -39,10 +39,10 @@ use memwright_table::Frame;
 use memwright_table::machine::Invalidation;
 use memwright_table::sync::{SPINS, stat};
 
-use crate::machine::invalidate_here;
+use crate::arch::{self, vector};
+use crate::clock::{self, stretch};
 use crate::percpu::{self, PerCpu};
-use crate::trap::idt::vector;
-use crate::{apic, arch, clock, control, stretch, tlb};
+use crate::{apic, control, tlb};
 
 /// The root of an [`Order`] for the kernel's own translations.
 const KERNEL_ROOT: u64 = 0;
@@ -89,7 +89,7 @@ fn forget(index: usize) {
             if order.root == KERNEL_ROOT {
                 tlb::invalidate_kernel();
             } else if arch::root_address() == order.root {
-                order.what.iter().for_each(invalidate_here);
+                order.what.iter().for_each(tlb::invalidate);
             } else {
                 tlb::forget(Frame::new((order.root / 4096) as u32));
             }

@@ -10,10 +10,11 @@ use memwright_table::addr::{CpuId, CpuSet, FrameRange};
 use memwright_table::machine::{Invalidation, Machine};
 use memwright_table::sync::{GaveWay, Hooks};
 
-use crate::boot;
-use crate::fpu;
-use crate::paging::{self, DIRECT_BASE};
-use crate::{ipi, percpu, stretch, tlb, usercopy};
+use crate::arch::fpu;
+use crate::clock::stretch;
+use crate::memory::paging::{self, DIRECT_BASE};
+use crate::memory::ranges;
+use crate::{ipi, percpu, tlb, usercopy};
 
 /// The hardware, as seen by the crates above. It has no state: all state is per CPU or in statics of the modules.
 pub struct Hardware;
@@ -55,29 +56,7 @@ fn frame_address(frame: Frame) -> u64 {
     DIRECT_BASE + frame.address().as_u64()
 }
 
-/// Invalidates translations of this CPU's current root.
-#[inline]
-pub fn invalidate_here(what: &Invalidation) {
-    match *what {
-        Invalidation::Pages {
-            first,
-            count,
-            stride,
-        } => {
-            let mut address = first.address().as_u64();
-            if count == 1 {
-                return tlb::invalidate_page(address);
-            }
-            for _ in 0..count {
-                tlb::invalidate_page(address);
-                address = address.wrapping_add(stride.bytes());
-            }
-        }
-        Invalidation::All | Invalidation::AllAndTables => tlb::invalidate_all(),
-    }
-}
-
-// SAFETY: the direct map never changes and covers all memory that `boot` provides. Invalidations on this CPU are
+// SAFETY: the direct map never changes and covers all memory that `start` provides. Invalidations on this CPU are
 // complete when the methods return, and those on other CPUs by the argument in `ipi`.
 unsafe impl Machine for Hardware {
     #[inline(always)]
@@ -88,7 +67,7 @@ unsafe impl Machine for Hardware {
 
     fn has_memory(&self, range: FrameRange) -> bool {
         let start = range.start.address().as_u64();
-        boot::memory_contains(start, start + u64::from(range.count) * 4096)
+        ranges::contain(start, start + u64::from(range.count) * 4096)
     }
 
     fn template(&self) -> Option<Frame> {
@@ -131,7 +110,7 @@ unsafe impl Machine for Hardware {
 
     #[inline]
     fn invalidate_local(&self, what: &Invalidation) {
-        invalidate_here(what);
+        tlb::invalidate(what);
     }
 
     fn invalidate_remote(&self, targets: CpuSet, root: Frame, what: &[Invalidation]) {

@@ -13,7 +13,7 @@ use memwright_table::Tags;
 use memwright_table::addr::MAX_CPUS;
 
 use crate::arch::{self, msr};
-use crate::frames;
+use crate::memory::frames;
 use crate::trace::Ring;
 
 /// Segment selectors, equal to Linux's because signal frames expose them to programs.
@@ -108,7 +108,7 @@ pub struct PerCpu {
     pub idle_context: AtomicU32,
     /// Interrupts that arrived where they were not handled; see `ipi::remind`.
     pub missed: AtomicU32,
-    /// From this counter value on, a return to user mode goes through [`look`](crate::stretch::look); 0 for the next
+    /// From this counter value on, a return to user mode goes through [`look`](crate::clock::stretch::look); 0 for the next
     /// return.
     pub look_at: AtomicU64,
     /// Counter value at the entry of the current interrupt; 0 for none. [`look_at`](Self::look_at) is then 0, so that
@@ -176,7 +176,7 @@ impl PerCpu {
         add(&self.interrupts[kind as usize], 1);
     }
 
-    /// Makes the next return to user mode go through [`look`](crate::stretch::look).
+    /// Makes the next return to user mode go through [`look`](crate::clock::stretch::look).
     pub fn ask_to_look(&self) {
         self.look_at.store(0, Ordering::Relaxed);
         self.look_after.store(0, Ordering::Relaxed);

@@ -7,6 +7,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use memwright_table::machine::Invalidation;
 use memwright_table::{Frame, MOST_TAGS};
 
 use crate::{arch, percpu};
@@ -76,6 +77,28 @@ pub fn invalidate_all() {
     // SAFETY: the current table stays loaded, under its tag. A value read from CR3 never has the bit that keeps
     // translations.
     unsafe { arch::load_root(arch::root()) };
+}
+
+/// Invalidates translations of this CPU's current root.
+#[inline]
+pub fn invalidate(what: &Invalidation) {
+    match *what {
+        Invalidation::Pages {
+            first,
+            count,
+            stride,
+        } => {
+            let mut address = first.address().as_u64();
+            if count == 1 {
+                return invalidate_page(address);
+            }
+            for _ in 0..count {
+                invalidate_page(address);
+                address = address.wrapping_add(stride.bytes());
+            }
+        }
+        Invalidation::All | Invalidation::AllAndTables => invalidate_all(),
+    }
 }
 
 /// Invalidates all translations, including the kernel's global ones, under all tags.

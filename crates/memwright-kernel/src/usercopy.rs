@@ -14,7 +14,7 @@ use memwright_linux::host::{KernelEvents, UserFault};
 use memwright_table::sync::{assert_may_sleep, pause_point};
 use memwright_table::{Frame, PAGE_SIZE};
 
-use crate::paging::{DIRECT_BASE, USER_LIMIT};
+use crate::memory::paging::{DIRECT_BASE, USER_LIMIT};
 use crate::percpu;
 
 global_asm!(

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 use memwright_linux::channel::{INPUT_AREA, OUTPUT_RING, WINDOW, WINDOW_SLOT};
 
 use crate::boot::pvh::PhysicalRange;
-use crate::paging;
+use crate::memory::paging;
 use crate::pci::{self, Device};
 
 /// Offset of the next payload.

@@ -42,10 +42,10 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-kernel/src",
         modules: &[
-            "arch", "trace", "paging", "logic", "frames", "percpu", "tlb", "pci", "fpu", "control", "depth", "heap", "stretch", "console", "usercopy", "trap", "apic", "clock", "ipi", "input", "disk", "context", "machine", "boot", "host", "selftest", "report", "panic", "window", "main",
+            "logic", "arch", "trace", "boot", "memory", "percpu", "heap", "tlb", "trap", "usercopy", "control", "apic", "clock", "ipi", "context", "pci", "window", "report", "exception", "input", "disk", "machine", "smp", "host", "selftest", "start", "main",
         ],
-        upward: 58,
-        circles: 2,
+        upward: 0,
+        circles: 0,
     },
     Crate {
         source: "crates/memwright-sim/src",

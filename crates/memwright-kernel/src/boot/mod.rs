@@ -1,9 +1,4 @@
-//! Boot: from the entry by the virtual machine monitor to the personality.
+//! What the virtual machine monitor passes to the kernel: the start info, and the physical memory that it describes.
 
-pub mod entry;
 pub mod memory_map;
 pub mod pvh;
-pub mod secondary;
-mod start;
-
-pub use start::{memory_contains, setup_processor};

@@ -13,7 +13,8 @@ use memwright_table::{CpuId, CpuSet, Frame, Machine, PageSize, VirtAddr};
 use super::user::{self, UserMemory, with_user_memory};
 use super::{Outcomes, check};
 use crate::machine::HARDWARE;
-use crate::{arch, boot::secondary, clock, ipi, paging, percpu};
+use crate::memory::paging;
+use crate::{arch, clock, ipi, percpu, smp};
 
 /// Number of jobs given to the other CPUs. Each CPU executes every job once.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
@@ -114,7 +115,7 @@ fn taken(cpu: CpuId, kind: InterruptKind) -> u64 {
 }
 
 pub fn all_start() -> Outcomes {
-    secondary::start_all_for_tests();
+    smp::start_all_for_tests();
     check(percpu::online() == everybody(), "not all are online")?;
     crate::log!("selftest: {} CPUs", percpu::count());
     let report = paging::audit();
@@ -127,7 +128,7 @@ pub fn all_start() -> Outcomes {
 /// Starts the other CPUs, if there are any, and keeps each of them busy forever, in one of three ways.
 pub fn occupy() {
     if percpu::count() > 1 {
-        secondary::start_all_for_tests();
+        smp::start_all_for_tests();
         give(2);
         let _ = wait_for(|| {
             others().all(|cpu| match cpu.index() % 3 {

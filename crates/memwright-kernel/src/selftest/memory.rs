@@ -7,12 +7,12 @@ use core::hint::black_box;
 
 use memwright_linux::host::UserFault;
 
-use super::catch::catch;
 use super::user::{CODE, DATA, with_user_memory};
 use super::{Outcomes, check};
-use crate::paging::{self, USER_LIMIT};
-use crate::trap::idt::vector;
-use crate::trap::kernel::{FAULT_FETCH, FAULT_PRESENT, FAULT_WRITE};
+use crate::arch::vector;
+use crate::memory::paging::{self, USER_LIMIT};
+use crate::trap::catch::catch;
+use crate::trap::frame::{FAULT_FETCH, FAULT_PRESENT, FAULT_WRITE};
 use crate::{context, usercopy};
 
 pub fn write_xor_execute() -> Outcomes {

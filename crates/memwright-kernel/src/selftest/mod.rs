@@ -2,20 +2,19 @@
 //! prints a line to the log; the exit code is 0 if all pass. Other values of the option provoke failures, for tests of
 //! the command that check the reports.
 
-mod catch;
 mod cpus;
 mod memory;
 mod time;
 mod user;
 
-pub use catch::caught;
 pub use cpus::secondary;
 
 use memwright_linux::channel::{Channel, Outcome};
 use memwright_linux::cpio::CpioArchive;
 
-use crate::host::power_off;
-use crate::{clock, console, log, percpu};
+use crate::arch::power_off;
+use crate::report::console;
+use crate::{clock, log, percpu};
 
 /// The result of a test: `Ok`, or a description of what is wrong.
 type Outcomes = Result<(), &'static str>;

@@ -5,8 +5,9 @@ use memwright_linux::host::Host;
 use memwright_linux::channel::Channel;
 
 use super::{Outcomes, check_time, end};
+use crate::clock::{self, stretch};
 use crate::machine::HARDWARE;
-use crate::{arch, clock, percpu, stretch};
+use crate::{arch, percpu};
 use core::arch::asm;
 
 /// Most instructions from the timer's interrupt to the next reading of the clock.

@@ -9,9 +9,11 @@ use memwright_table::addr::MAX_CPUS;
 use memwright_table::{Frame, Machine};
 
 use super::{Outcomes, check, check_time};
+use crate::arch::{self, fpu};
 use crate::machine::HARDWARE;
-use crate::paging::{self, DIRECT_BASE};
-use crate::{arch, clock, fpu, frames, host, percpu, tlb};
+use crate::memory::frames;
+use crate::memory::paging::{self, DIRECT_BASE};
+use crate::{clock, host, percpu, tlb};
 
 /// Address of the code.
 pub const CODE: u64 = 0x40_0000;

@@ -17,9 +17,8 @@ use core::mem::offset_of;
 
 use memwright_linux::arch::x86_64::regs::UserState;
 
-use crate::arch::{self, msr};
+use crate::arch::{self, msr, vector};
 use crate::percpu::{INTERRUPT_STACK_SIZE, KERNEL_CODE, PerCpu, USER_CODE, USER_DATA};
-use crate::trap::idt::vector;
 
 /// The vector that [`enter_user`] returns for a system call.
 pub const SYSTEM_CALL: u64 = 256;

@@ -1,5 +1,6 @@
 //! Entries into the kernel.
 
+pub mod catch;
 pub mod entry;
+pub mod frame;
 pub mod idt;
-pub mod kernel;

@@ -3,7 +3,7 @@
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::trap::kernel::TrapFrame;
+use crate::trap::frame::TrapFrame;
 
 global_asm!(
     r#"

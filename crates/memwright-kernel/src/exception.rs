@@ -3,57 +3,20 @@
 //! Interrupts occur only while a CPU idles, halts in a wait, waits for input or is stopped. Page faults on user
 //! addresses occur only in the user-copy routines. Any other exception is a kernel bug and ends the run with a report.
 
+use core::fmt::{self, Write};
+
 use memwright_linux::host::InterruptKind;
 
-use crate::arch;
-use crate::clock;
-use crate::control;
-use crate::paging::USER_LIMIT;
-use crate::panic;
-use crate::percpu;
-use crate::report;
+use crate::arch::{self, vector};
+use crate::memory::paging::USER_LIMIT;
+use crate::report::console::Text;
+use crate::report::{self, DEEPEST, exception_name, frames, panic, registers};
 use crate::trace::Kind;
-use crate::trap::idt::vector;
-use crate::{apic, ipi, usercopy};
-
-/// Registers at a trap, as `trap_save` and the processor push them.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct TrapFrame {
-    pub r15: u64,
-    pub r14: u64,
-    pub r13: u64,
-    pub r12: u64,
-    pub r11: u64,
-    pub r10: u64,
-    pub r9: u64,
-    pub r8: u64,
-    pub rbp: u64,
-    pub rdi: u64,
-    pub rsi: u64,
-    pub rdx: u64,
-    pub rcx: u64,
-    pub rbx: u64,
-    pub rax: u64,
-    pub vector: u64,
-    pub error: u64,
-    pub rip: u64,
-    pub cs: u64,
-    pub flags: u64,
-    pub rsp: u64,
-    pub ss: u64,
-}
-
-/// Error code of a page fault: the access was a write.
-pub const FAULT_WRITE: u64 = 1 << 1;
-/// Error code of a page fault: an entry was present.
-pub const FAULT_PRESENT: u64 = 1;
-/// Error code of a page fault: an entry had a reserved bit set.
-pub const FAULT_RESERVED: u64 = 1 << 3;
-/// Error code of a page fault: an instruction fetch.
-pub const FAULT_FETCH: u64 = 1 << 4;
-/// Error code of a page fault: the page's protection key denies the access.
-pub const FAULT_KEY: u64 = 1 << 5;
+use crate::trap::catch;
+use crate::trap::frame::{
+    FAULT_FETCH, FAULT_KEY, FAULT_PRESENT, FAULT_RESERVED, FAULT_WRITE, TrapFrame,
+};
+use crate::{apic, clock, context, control, ipi, percpu, usercopy};
 
 /// Called by the entry of [`vector::INVALIDATE`] if the interrupt was taken in user mode.
 #[unsafe(no_mangle)]
@@ -105,10 +68,60 @@ extern "C" fn kernel_trap(frame: &mut TrapFrame) {
                 }
                 _ => match usercopy::attempt_fixup(frame.rip) {
                     Some(resume) if user => frame.rip = resume,
-                    _ => panic::exception(frame, address),
+                    _ => unexpected(frame, address),
                 },
             }
         }
-        _ => panic::exception(frame, arch::fault_address()),
+        _ => unexpected(frame, arch::fault_address()),
     }
+}
+
+/// Handles an unexpected exception in the kernel. Ends the run, unless a self-test provoked the exception.
+fn unexpected(frame: &mut TrapFrame, address: u64) {
+    if catch::caught(frame, address) {
+        return;
+    }
+    let mut text = panic::begin();
+    let _ = describe(&mut text, frame, address);
+    let _ = registers(&mut text, frame, address);
+    let _ = writeln!(text, "backtrace:\n  at {:#x}", frame.rip);
+    let _ = frames(&mut text, frame.rbp, DEEPEST);
+    panic::finish(text)
+}
+
+/// Writes one line that describes an exception.
+fn describe(text: &mut Text, frame: &TrapFrame, address: u64) -> fmt::Result {
+    let number = frame.vector as u8;
+    let overflow = matches!(number, vector::PAGE_FAULT | vector::DOUBLE_FAULT)
+        && (context::is_guard(address) || context::is_guard(frame.rsp.wrapping_sub(8)));
+    if overflow {
+        return writeln!(
+            text,
+            "Memwright's kernel overflowed its stack: {address:#x} is a guard page"
+        );
+    }
+    if number != vector::PAGE_FAULT {
+        let name = exception_name(number);
+        let error = frame.error;
+        return writeln!(
+            text,
+            "Memwright's kernel met an exception: {name} ({number}), error {error:#x}"
+        );
+    }
+    let access = if frame.error & FAULT_FETCH != 0 {
+        "execute"
+    } else if frame.error & FAULT_WRITE != 0 {
+        "write"
+    } else {
+        "read"
+    };
+    let why = match (frame.error & FAULT_PRESENT != 0, address < USER_LIMIT) {
+        (true, true) => "user memory outside of a user copy (SMAP, SMEP)",
+        (true, false) => "its protection forbids it",
+        (false, _) => "nothing is mapped there",
+    };
+    writeln!(
+        text,
+        "Memwright's kernel could not {access} {address:#x}: {why}"
+    )
 }

@@ -1,11 +1,12 @@
 //! Wrappers of single instructions, each of them a safe function or one with documented safety requirements.
 
+pub mod fpu;
+pub mod vector;
+
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count, _rdtsc};
 
-use memwright_linux::channel::RUN_BEGINS;
-
-use crate::trap::idt::vector;
+use memwright_linux::channel::{EXIT_PORT, RUN_BEGINS};
 
 /// Model-specific registers that the kernel writes.
 pub mod msr {
@@ -275,6 +276,13 @@ pub fn halt_forever() -> ! {
         // SAFETY: with interrupts disabled only an NMI wakes the CPU, and the loop halts it again.
         unsafe { asm!("cli", "hlt", options(nomem, nostack)) };
     }
+}
+
+/// Powers the machine off. QEMU's exit status is 2 × `code` + 1.
+pub fn power_off(code: u8) -> ! {
+    // SAFETY: the exit device accepts any byte; the machine is off afterwards.
+    unsafe { write_port(EXIT_PORT, code) };
+    halt_forever()
 }
 
 /// Returns the frame pointer of the caller.

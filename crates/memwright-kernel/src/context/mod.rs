@@ -4,17 +4,20 @@
 //! overflow faults on an unmapped page. Context 0 is the boot stack, which the idle loop of the first CPU uses later.
 //! The idle loops of the other CPUs have slots.
 
+pub mod depth;
+
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use memwright_linux::host::{ContextId, OutOfMemory};
+use memwright_linux::host::{ContextId, OutOfMemory, StackDepth};
 use memwright_table::MAX_CPUS;
 use memwright_table::sync::{Lock, Rank};
 
-use crate::boot::entry::BOOT_STACK_SIZE;
-use crate::paging::{self, STACKS_BASE};
+use crate::clock::stretch;
+use crate::memory::frames;
+use crate::memory::paging::{self, BOOT_STACK_SIZE, STACKS_BASE};
 use crate::trace::Kind;
-use crate::{arch, depth, frames, ipi, percpu, stretch, usercopy};
+use crate::{arch, ipi, percpu, usercopy};
 
 /// Number of contexts besides the boot context.
 const SLOTS: usize = 8192;
@@ -72,8 +75,24 @@ pub fn fill_boot_stack() {
     }
 }
 
+/// Measures the depth of the calling thread's stack after the system call `number`.
+pub fn after_call(number: u64) {
+    if let Some((bottom, top)) = stack_of(arch::stack_pointer()) {
+        // SAFETY: this CPU runs on the stack.
+        unsafe { depth::after_call(bottom, top, number) };
+    }
+}
+
+/// Returns the largest depth of any stack; `None` without debug assertions.
+pub fn deepest_stack() -> Option<StackDepth> {
+    if cfg!(debug_assertions) {
+        look_at_all();
+    }
+    depth::known()
+}
+
 /// Measures the depth that was ever reached on each mapped stack.
-pub fn look_at_all() {
+fn look_at_all() {
     let guard = paging::image().guard;
     // SAFETY: the boot stack is always mapped.
     unsafe { depth::look(guard + PAGE, guard + PAGE + BOOT_STACK_SIZE as u64, None) };

@@ -12,8 +12,9 @@ use core::sync::atomic::Ordering;
 
 use memwright_linux::host::Stretch;
 
+use super::nanoseconds;
 use crate::percpu::{self, PerCpu};
-use crate::{arch, clock, heap};
+use crate::{arch, heap};
 
 /// Value of [`PerCpu::longest_call`] for an unknown system call.
 const NO_CALL: u64 = u64::MAX;
@@ -85,7 +86,7 @@ pub fn longest() -> Stretch {
     longest.map_or_else(Stretch::default, |cpu| {
         let call = cpu.longest_call.load(Ordering::Relaxed);
         Stretch {
-            instructions: clock::nanoseconds(cpu.longest.load(Ordering::Relaxed)),
+            instructions: nanoseconds(cpu.longest.load(Ordering::Relaxed)),
             call: (call < NO_CALL).then_some(call),
         }
     })

@@ -8,13 +8,13 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memwright_linux::channel::Channel;
 
-use crate::console::Text;
-use crate::host::power_off;
-use crate::paging::USER_LIMIT;
-use crate::report::{DEEPEST, exception_name, frames, place, registers, short_backtrace, state};
-use crate::trap::idt::vector;
-use crate::trap::kernel::{FAULT_FETCH, FAULT_PRESENT, FAULT_WRITE, TrapFrame};
-use crate::{apic, arch, console, context, depth, percpu, selftest, usercopy};
+use super::console::{self, Text};
+use super::{DEEPEST, frames, place, short_backtrace, state};
+use crate::arch::power_off;
+use crate::context::depth;
+use crate::memory::paging::USER_LIMIT;
+use crate::trap::frame::TrapFrame;
+use crate::{apic, arch, percpu, usercopy};
 
 /// The CPU whose failure is reported: its index plus one; 0 for none.
 static FAILED: AtomicU32 = AtomicU32::new(0);
@@ -60,58 +60,8 @@ impl fmt::Display for Message<'_> {
     }
 }
 
-/// Handles an unexpected exception in the kernel. Ends the run, unless a self-test provoked the exception.
-pub fn exception(frame: &mut TrapFrame, address: u64) {
-    if selftest::caught(frame, address) {
-        return;
-    }
-    let mut text = begin();
-    let _ = describe(&mut text, frame, address);
-    let _ = registers(&mut text, frame, address);
-    let _ = writeln!(text, "backtrace:\n  at {:#x}", frame.rip);
-    let _ = frames(&mut text, frame.rbp, DEEPEST);
-    finish(text)
-}
-
-/// Writes one line that describes an exception.
-fn describe(text: &mut Text, frame: &TrapFrame, address: u64) -> fmt::Result {
-    let number = frame.vector as u8;
-    let overflow = matches!(number, vector::PAGE_FAULT | vector::DOUBLE_FAULT)
-        && (context::is_guard(address) || context::is_guard(frame.rsp.wrapping_sub(8)));
-    if overflow {
-        return writeln!(
-            text,
-            "Memwright's kernel overflowed its stack: {address:#x} is a guard page"
-        );
-    }
-    if number != vector::PAGE_FAULT {
-        let name = exception_name(number);
-        let error = frame.error;
-        return writeln!(
-            text,
-            "Memwright's kernel met an exception: {name} ({number}), error {error:#x}"
-        );
-    }
-    let access = if frame.error & FAULT_FETCH != 0 {
-        "execute"
-    } else if frame.error & FAULT_WRITE != 0 {
-        "write"
-    } else {
-        "read"
-    };
-    let why = match (frame.error & FAULT_PRESENT != 0, address < USER_LIMIT) {
-        (true, true) => "user memory outside of a user copy (SMAP, SMEP)",
-        (true, false) => "its protection forbids it",
-        (false, _) => "nothing is mapped there",
-    };
-    writeln!(
-        text,
-        "Memwright's kernel could not {access} {address:#x}: {why}"
-    )
-}
-
 /// Starts a report and stops the other CPUs. Powers the machine off if reports keep failing.
-fn begin() -> Text {
+pub fn begin() -> Text {
     let own = own_mark();
     match FAILED.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
@@ -132,7 +82,7 @@ fn begin() -> Text {
 }
 
 /// Adds the common part of all reports, and powers the machine off without a result frame.
-fn finish(mut text: Text) -> ! {
+pub fn finish(mut text: Text) -> ! {
     let _ = state(&mut text, percpu::current());
     if let Some(deepest) = depth::known() {
         let _ = writeln!(text, "{deepest}");

@@ -8,12 +8,10 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use memwright_linux::account::refuse;
 use memwright_linux::host::ContextId;
 
-use super::setup_processor;
 use crate::machine::HARDWARE;
-use crate::paging::{self, DIRECT_BASE};
+use crate::memory::paging::{self, DIRECT_BASE};
 use crate::percpu::{self, PerCpu};
-use crate::trap::idt;
-use crate::{apic, arch, clock, context, ipi, usercopy};
+use crate::{apic, arch, clock, context, ipi};
 
 /// Physical address of the page in which secondary CPUs start. A startup interrupt can only address pages below 1 MiB,
 /// and this page is not used otherwise. It is never mapped executable: a CPU leaves it before it enables paging.
@@ -61,6 +59,11 @@ pub fn start_all() {
 pub fn start_all_for_tests() {
     SELF_TEST.store(true, Ordering::Relaxed);
     start_all();
+}
+
+/// Returns whether the other CPUs were started by [`start_all_for_tests`].
+pub fn is_for_tests() -> bool {
+    SELF_TEST.load(Ordering::Relaxed)
 }
 
 fn fill_trampoline() {
@@ -122,30 +125,6 @@ fn wait_until(time: u64, condition: impl Fn() -> bool) -> bool {
         ipi::relax();
     }
     true
-}
-
-/// Entry point of Rust code on a secondary CPU, on its idle stack and the kernel's tables.
-#[unsafe(no_mangle)]
-extern "C" fn secondary_main(cpu: *const PerCpu) -> ! {
-    // SAFETY: `start` created the structure for this CPU alone, and never frees it.
-    let cpu: &'static PerCpu = unsafe { &*cpu };
-    // SAFETY: each CPU runs this once, with interrupts disabled; the first CPU has filled the table.
-    unsafe {
-        cpu.setup();
-        idt::load();
-    }
-    setup_processor();
-    apic::start_cpu();
-    // Account the time before this point as idle.
-    percpu::add(&cpu.idle_ticks, clock::ticks());
-    percpu::set_online(cpu);
-    if SELF_TEST.load(Ordering::Relaxed) {
-        crate::selftest::secondary()
-    }
-    match usercopy::events() {
-        Some(events) => events.cpu_start(),
-        None => arch::halt_forever(),
-    }
 }
 
 /// Returns the idle context of this CPU.

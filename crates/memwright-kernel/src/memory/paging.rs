@@ -78,6 +78,9 @@ pub fn template() -> u64 {
     TEMPLATE.load(Ordering::Relaxed)
 }
 
+/// Size in bytes of the boot processor's first stack, which later serves as its idle stack.
+pub const BOOT_STACK_SIZE: usize = 64 * 1024;
+
 unsafe extern "C" {
     static image_text_start: u8;
     static image_text_end: u8;

@@ -1,10 +1,13 @@
 //! Brings the machine up step by step, and starts the personality.
 
+mod entry;
+mod processor;
+mod secondary;
+
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::slice;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use memwright::{Memory, Policy, PolicyError};
 use memwright_kernel_logic::acpi::{self, ApicIds};
@@ -17,16 +20,15 @@ use memwright_table::addr::{Frame, FrameRange};
 use memwright_table::frame::{Frames, Region};
 use memwright_table::{OutOfMemory, sync};
 
-use super::memory_map::{MOST_RANGES, MemoryMap};
-use super::pvh::{PhysicalRange, StartInfo};
-use super::secondary;
-use crate::frames::M;
+use crate::boot::memory_map::MemoryMap;
+use crate::boot::pvh::{PhysicalRange, StartInfo};
 use crate::machine::{self, HARDWARE, HOOKS};
-use crate::paging::DIRECT_BASE;
-use crate::trap::{entry, idt};
+use crate::memory::frames::{self, M};
+use crate::memory::paging::{self, DIRECT_BASE};
+use crate::memory::ranges;
+use crate::trap::idt;
 use crate::{
-    apic, arch, clock, context, control, disk, fpu, frames, heap, input, log, paging, percpu,
-    selftest, tlb, window,
+    apic, arch, clock, context, control, disk, heap, input, log, percpu, selftest, smp, window,
 };
 
 const PAGE: u64 = 4096;
@@ -45,19 +47,6 @@ const RESERVE_SHARE: u64 = 64;
 const LEAST_RESERVE: u64 = 256;
 const MOST_RESERVE: u64 = 4096;
 
-/// Physical ranges `[start, end)` that were passed to the frame allocator.
-static MEMORY: [[AtomicU64; 2]; MOST_RANGES] =
-    [const { [const { AtomicU64::new(0) }; 2] }; MOST_RANGES];
-static MEMORY_COUNT: AtomicUsize = AtomicUsize::new(0);
-
-/// Returns whether all of `[start, end)` is in one range that was passed to the frame allocator.
-pub fn memory_contains(start: u64, end: u64) -> bool {
-    let count = MEMORY_COUNT.load(Ordering::Acquire);
-    MEMORY[..count].iter().any(|range| {
-        range[0].load(Ordering::Relaxed) <= start && end <= range[1].load(Ordering::Relaxed)
-    })
-}
-
 /// Entry point of Rust code on the boot processor, on the boot stack and the boot tables.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_main(start_info: u64) -> ! {
@@ -71,11 +60,13 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     // SAFETY: the table was just loaded.
     unsafe { arch::show_descriptor_table() };
     let (free, archive, nodes) = take_over_memory(start_info);
-    setup_processor();
+    processor::setup();
     clock::start();
     heap::start();
     let frames = start_frames(&free, &nodes);
     apic::start();
+    clock::calibrate();
+    apic::start_first_cpu();
     control::start();
     input::start();
     disk::start();
@@ -156,7 +147,7 @@ fn find_cpus(usable: &MemoryMap, root_pointer: u64) {
         "{} CPUs more than the kernel can use",
         ids.left_out
     );
-    let trampoline = secondary::TRAMPOLINE..secondary::TRAMPOLINE + PAGE;
+    let trampoline = smp::TRAMPOLINE..smp::TRAMPOLINE + PAGE;
     let usable = usable
         .iter()
         .any(|range| range.start <= trampoline.start && trampoline.end <= range.end);
@@ -168,40 +159,10 @@ fn find_cpus(usable: &MemoryMap, root_pointer: u64) {
     percpu::set_present(&ids);
 }
 
-/// Enables the processor features that the kernel relies on, on this CPU.
-///
-/// # Panics
-/// If the processor lacks one of them.
-pub fn setup_processor() {
-    const UMIP: u64 = 1 << 11;
-    const FSGSBASE: u64 = 1 << 16;
-    const SMEP: u64 = 1 << 20;
-    const SMAP: u64 = 1 << 21;
-    let features = arch::features();
-    for (present, name) in [
-        (features.smep, "SMEP"),
-        (features.smap, "SMAP"),
-        (features.fsgsbase, "FSGSBASE"),
-        (features.xsave, "XSAVE"),
-        (features.avx, "AVX"),
-    ] {
-        assert!(present, "the processor lacks {name}");
-    }
-    let umip = if features.umip { UMIP } else { 0 };
-    // SAFETY: the features were just found. The kernel accesses user memory only between STAC and CLAC, and never
-    // executes it.
-    unsafe { arch::set_cr4(arch::CR4_PAGE_GLOBAL | FSGSBASE | SMEP | SMAP | umip) };
-    tlb::setup(features.pcid);
-    entry::setup();
-    fpu::start();
-}
-
 /// Passes the free memory to the frame allocator.
 fn start_frames(free: &MemoryMap, nodes: &NodeMap) -> Arc<Frames<M>> {
     let mut regions = Vec::new();
-    for (slot, range) in MEMORY.iter().zip(free.iter()) {
-        slot[0].store(range.start, Ordering::Relaxed);
-        slot[1].store(range.end, Ordering::Relaxed);
+    for range in free.iter() {
         let mut next = range.start;
         while next < range.end {
             let (node, end) = nodes.memory_at(next);
@@ -214,7 +175,7 @@ fn start_frames(free: &MemoryMap, nodes: &NodeMap) -> Arc<Frames<M>> {
             next = end;
         }
     }
-    MEMORY_COUNT.store(free.iter().count(), Ordering::Release);
+    ranges::set(free);
     match Frames::new(machine::handle(), &regions) {
         Ok(mut frames) => {
             if nodes.nodes() > 1 && frames.topology().nodes() == nodes.nodes() {

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use memwright_table::Frame;
 use memwright_table::frame::{FrameKind, Frames};
 
-use crate::paging::DIRECT_BASE;
+use crate::memory::paging::DIRECT_BASE;
 
 pub use memwright_linux::M;
 

@@ -4,20 +4,18 @@
 //! tables map the first 4 GiB at address zero, and the first GiB also at the link address. `paging` replaces them early
 //! in the boot, so the identity mapping is short-lived.
 //!
-//! A secondary CPU starts in real mode in the page that [`secondary`](super::secondary) fills. It arrives in this code
+//! A secondary CPU starts in real mode in the page that [`smp`](crate::smp) fills. It arrives in this code
 //! with zero in EBX, and switches from the boot tables to the kernel's own before its first push.
 //!
 //! The code uses absolute addresses only: until the last jump it runs 2 GiB below its link address.
 
 use core::arch::global_asm;
 
-use super::secondary::{START, TRAMPOLINE};
+use crate::memory::paging::{BOOT_STACK_SIZE, IMAGE_BASE};
+use crate::smp::{START, TRAMPOLINE};
 
 /// The value to add to a link address, modulo 2^64, to get the physical address (`IMAGE_BASE` negated).
-const LIFT: u64 = crate::paging::IMAGE_BASE.wrapping_neg();
-
-/// Size in bytes of the boot processor's first stack, which later serves as its idle stack.
-pub const BOOT_STACK_SIZE: usize = 64 * 1024;
+const LIFT: u64 = IMAGE_BASE.wrapping_neg();
 
 global_asm!(
     r#"

@@ -27,8 +27,8 @@ static ENABLED: AtomicU64 = AtomicU64::new(FEATURES);
 pub fn start() {
     let has_keys = arch::features().keys;
     let enabled = FEATURES | if has_keys { KEYS } else { 0 };
-    // SAFETY: `boot` has checked that the processor has XSAVE and AVX. The components are x87, SSE and AVX, which must
-    // be enabled together, and protection keys if the processor has them.
+    // SAFETY: `start::processor` has checked that the processor has XSAVE and AVX. The components are x87, SSE and AVX,
+    // which must be enabled together, and protection keys if the processor has them.
     unsafe {
         let mut cr0: u64;
         asm!("mov {}, cr0", out(reg) cr0, options(nomem, nostack, preserves_flags));

@@ -1,17 +1,20 @@
 //! Reports about a CPU: registers, a backtrace, held locks, recent events. An NMI requests such a report from every
 //! CPU. The CPUs answer one after another, and the last one adds the state of the personality.
 
+pub mod console;
+pub mod panic;
+
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use memwright_linux::channel::Channel;
 use memwright_table::sync;
 
-use crate::console::Text;
-use crate::paging::{self, USER_LIMIT};
+use crate::memory::paging::{self, USER_LIMIT};
 use crate::percpu::{self, PerCpu};
-use crate::trap::kernel::TrapFrame;
-use crate::{arch, console, context, ipi, panic, trace, usercopy};
+use crate::trap::frame::TrapFrame;
+use crate::{arch, context, ipi, trace, usercopy};
+use console::Text;
 
 /// A CPU is writing its answer.
 static ANSWERING: AtomicBool = AtomicBool::new(false);

@@ -11,8 +11,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use memwright_linux::channel::{Channel, LONGEST_FRAME, OUTPUT_PORT, PACE};
 
+use super::answer_late;
 use crate::percpu::{self, PerCpu};
-use crate::{arch, report, window};
+use crate::{arch, window};
 
 /// The CPU that writes a frame: its index plus one; 0 for none. This is not a lock of the synchronisation layer: NMIs
 /// and panics write frames too, and have to know which CPU's frame they interrupted.
@@ -60,7 +61,7 @@ fn one_frame(kind: Channel, payload: &[u8]) {
     send(follows);
     OWED.store(0, Ordering::Relaxed);
     WRITER.store(0, Ordering::Release);
-    report::answer_late(cpu);
+    answer_late(cpu);
 }
 
 /// Returns the value of [`WRITER`] for this CPU.
@@ -134,7 +135,7 @@ impl Drop for Text {
 macro_rules! log {
     ($($argument:tt)*) => {{
         use core::fmt::Write as _;
-        let mut text = $crate::console::Text::new(memwright_linux::channel::Channel::Log);
+        let mut text = $crate::report::console::Text::new(memwright_linux::channel::Channel::Log);
         let _ = writeln!(text, $($argument)*);
     }};
 }

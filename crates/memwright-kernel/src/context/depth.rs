@@ -5,8 +5,6 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use memwright_linux::host::StackDepth;
 
-use crate::context;
-
 /// Contents of stack memory that was never used: a value that is neither an address nor a likely number.
 const PATTERN: u64 = 0x5ac5_3e1d_0b4a_71c9;
 /// Size of a word of the pattern in bytes.
@@ -79,32 +77,23 @@ pub unsafe fn look(bottom: u64, top: u64, call: Option<u64>) {
     let _ = DEEPEST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, deeper);
 }
 
-/// Records the depth of the calling thread's stack if the system call `number` exceeded the largest depth of any stack
-/// so far. Called after each system call.
-pub fn after_call(number: u64) {
-    let Some((bottom, top)) = context::stack_of(crate::arch::stack_pointer()) else {
-        return;
-    };
+/// Records the depth of the stack on which the caller runs if the system call `number` exceeded the largest depth of any
+/// stack so far. Called after each system call.
+///
+/// # Safety
+/// As for [`look`].
+pub unsafe fn after_call(bottom: u64, top: u64, number: u64) {
     let deepest = unpack(DEEPEST.load(Ordering::Relaxed));
     let known = deepest.used * (top - bottom) / deepest.size;
     let below = (top - known).saturating_sub(WORD) & !(WORD - 1);
-    // SAFETY: the word is in the stack on which this CPU runs; all bit patterns are valid.
+    // SAFETY: the word is in the stack, which the caller guarantees to be mapped; all bit patterns are valid.
     if below >= bottom && unsafe { (below as *const u64).read_volatile() } != PATTERN {
-        // SAFETY: this CPU runs on the stack.
+        // SAFETY: guaranteed by the caller.
         unsafe { look(bottom, top, Some(number)) };
     }
 }
 
-/// Returns the largest depth of any stack; `None` without debug assertions.
-pub fn deepest() -> Option<StackDepth> {
-    if !cfg!(debug_assertions) {
-        return None;
-    }
-    context::look_at_all();
-    Some(unpack(DEEPEST.load(Ordering::Relaxed)))
-}
-
-/// Returns the largest depth recorded so far, without measuring, for a failure report.
+/// Returns the largest depth recorded so far, without measuring; `None` without debug assertions.
 pub fn known() -> Option<StackDepth> {
     cfg!(debug_assertions).then(|| unpack(DEEPEST.load(Ordering::Relaxed)))
 }
