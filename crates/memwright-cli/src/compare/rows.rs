@@ -286,9 +286,6 @@ mod tests {
             std::fs::write(path, page()).unwrap();
         }
         let current = std::fs::read_to_string(path).unwrap() == page();
-        assert!(
-            current,
-            "docs/account.md is not current (cargo xtask docs)"
-        );
+        assert!(current, "docs/account.md is not current (cargo xtask docs)");
     }
 }
