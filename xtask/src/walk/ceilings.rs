@@ -5,6 +5,8 @@ use super::stays::Counts;
 /// An operation.
 pub struct Ceiling {
     pub name: &'static str,
+    /// The name of its part of the page.
+    pub block: &'static str,
     /// The operation in words.
     pub title: &'static str,
     /// The maximum of each figure. They are only ever lowered.
@@ -27,30 +29,35 @@ const fn counts(stays: usize, files: usize, crossings: usize, returns: usize) ->
 pub const CEILINGS: &[Ceiling] = &[
     Ceiling {
         name: "fault",
+        block: "walk fault",
         title: "the first store to an anonymous page",
         most: counts(63, 18, 16, 45),
         before: counts(59, 16, 16, 43),
     },
     Ceiling {
         name: "mprotect",
+        block: "walk mprotect",
         title: "`mprotect` of a part of an area",
         most: counts(103, 26, 20, 77),
         before: counts(101, 24, 20, 77),
     },
     Ceiling {
         name: "fork",
+        block: "walk fork",
         title: "`fork` of three areas",
         most: counts(151, 34, 30, 117),
         before: counts(149, 32, 30, 117),
     },
     Ceiling {
         name: "swap-in",
+        block: "walk swap-in",
         title: "a load of a page in swap",
         most: counts(111, 32, 22, 79),
         before: counts(105, 28, 22, 77),
     },
     Ceiling {
         name: "compare",
+        block: "walk compare",
         title: "a comparison of two accounts",
         most: counts(109, 30, 0, 79),
         before: counts(99, 26, 0, 73),
@@ -96,6 +103,7 @@ mod tests {
     fn figures_may_only_fall() {
         let ceiling = Ceiling {
             name: "fault",
+            block: "walk fault",
             title: "a fault",
             most: counts(9, 4, 2, 5),
             before: counts(20, 9, 4, 11),

@@ -85,7 +85,7 @@ fn show(tree: &Path, name: &str) -> Result<()> {
 }
 
 fn page() -> PathBuf {
-    shell::root().join("ARCHITECTURE.md")
+    shell::root().join(page::PAGE)
 }
 
 fn check(walks: &[(&Ceiling, Walk)], write: bool) -> Result<()> {

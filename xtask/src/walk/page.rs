@@ -6,30 +6,32 @@ use anyhow::{Context, Result};
 
 use super::ceilings::Ceiling;
 use super::stays::{Entry, Walk, place};
+use crate::block::Block;
 
-const END: &str = "<!-- end -->";
+/// The page.
+pub const PAGE: &str = "ARCHITECTURE.md";
 
 /// Returns the text of the page with the files of each walk, and with the table of all figures, as they are now.
 ///
 /// # Errors
 /// The page has no place for one of them.
 pub fn updated(page: &str, walks: &[(&Ceiling, Walk)]) -> Result<String> {
-    let mut page = page.to_owned();
-    for (ceiling, walk) in walks {
-        page = replaced(&page, &format!("walk {}", ceiling.name), &files(walk))?;
-    }
-    replaced(&page, "walks", &figures(walks))
-}
-
-/// Returns the page with `content` between a comment that consists of `name` and the next end.
-fn replaced(page: &str, name: &str, content: &str) -> Result<String> {
-    let begin = format!("<!-- {name} -->\n");
-    let parts = page.split_once(&begin).and_then(|(before, rest)| {
-        let (_, after) = rest.split_once(END)?;
-        Some((before, after))
+    let files = walks.iter().map(|(ceiling, walk)| Block {
+        page: PAGE,
+        name: ceiling.block,
+        text: files(walk),
     });
-    let (before, after) = parts.with_context(|| format!("the page has no {begin}"))?;
-    Ok(format!("{before}{begin}{content}{END}{after}"))
+    let figures = Block {
+        page: PAGE,
+        name: "walks",
+        text: figures(walks),
+    };
+    let mut page = page.to_owned();
+    for block in files.chain([figures]) {
+        let new = block.put(&page);
+        page = new.with_context(|| format!("{PAGE} has no place for {}", block.name))?;
+    }
+    Ok(page)
 }
 
 /// Returns the files of a walk in the order in which it enters them, each indented below the file that calls into it,
@@ -100,6 +102,7 @@ mod tests {
         };
         let ceiling = Ceiling {
             name: "fault",
+            block: "walk fault",
             title: "a fault",
             most: Counts::default(),
             before: Counts {
@@ -108,10 +111,9 @@ mod tests {
             },
         };
         let walks = [(&ceiling, walk)];
-        let page =
-            "# Title\n<!-- walk fault -->\nold\n<!-- end -->\ntext\n<!-- walks -->\n<!-- end -->\n";
-        let expected = "# Title\n<!-- walk fault -->\n```text\na/src/x.rs    f\n  b/src/y.rs  T::g\n```\n<!-- end -->\n\
-                        text\n<!-- walks -->\n\
+        let page = "# Title\n<!-- generated: walk fault -->\nold\n<!-- end -->\ntext\n<!-- generated: walks -->\n<!-- end -->\n";
+        let expected = "# Title\n<!-- generated: walk fault -->\n```text\na/src/x.rs    f\n  b/src/y.rs  T::g\n```\n<!-- end -->\n\
+                        text\n<!-- generated: walks -->\n\
                         | operation | files | stays | crossings between crates | returns | returns before | goal |\n\
                         |---|--:|--:|--:|--:|--:|--:|\n| a fault | 2 | 3 | 0 | 1 | 9 | 4 |\n<!-- end -->\n";
         assert_eq!(updated(page, &walks).unwrap(), expected);
