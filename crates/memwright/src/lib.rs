@@ -168,6 +168,16 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+/// Tests the examples of the repository's first page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct FirstPage;
+
+/// Tests the examples of the page about embedding.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+struct Embedding;
+
 mod audit;
 mod fault;
 mod huge;

@@ -18,7 +18,7 @@ pub fn blocks(tests: &[Test], expected: &Expected) -> Vec<Block> {
         .iter()
         .sum();
     let short = format!(
-        "Of [Linux's own mm selftests](docs/conformance.md), {passes} subtests are expected to pass: {sentence}."
+        "Of [Linux's own mm selftests](conformance.md), {passes} subtests are expected to pass: {sentence}."
     );
     let reference = format!(
         "The reference is one run on Linux 7.2.13: {} subtests, of which {} passed, {} failed as the tests \
@@ -40,12 +40,7 @@ pub fn blocks(tests: &[Test], expected: &Expected) -> Vec<Block> {
     );
     let block = |page, name, text| Block { page, name, text };
     vec![
-        block("README.md", "conformance-passes", wrapped(&short)),
-        block(
-            "docs/correctness.md",
-            "conformance-passes",
-            wrapped(&short.replace("docs/conformance.md", "conformance.md")),
-        ),
+        block("docs/correctness.md", "conformance-passes", wrapped(&short)),
         block(
             "docs/conformance.md",
             "conformance-reference",
