@@ -50,6 +50,12 @@ pub const MANPAGES: Need = Need {
     present: || Path::new("/usr/share/man/man2/mmap.2.gz").exists(),
 };
 
+/// Compiles C.
+pub const GCC: Need = Need {
+    package: "gcc",
+    present: || which("gcc").is_some(),
+};
+
 /// Renders the pages of results for inspection.
 pub const CHROMIUM: Need = Need {
     package: "chromium",
@@ -69,10 +75,7 @@ const NEEDS: &[Need] = &[
         package: "musl-tools",
         present: || which("musl-gcc").is_some(),
     },
-    Need {
-        package: "gcc",
-        present: || which("gcc").is_some(),
-    },
+    GCC,
     Need {
         package: "libc6-dev",
         present: || has_library("libc.a"),

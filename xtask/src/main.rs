@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod apt;
 mod arrows;
 mod block;
 mod cases;
@@ -22,6 +23,7 @@ mod install;
 mod miri;
 mod mutants;
 mod programs;
+mod prose;
 mod room;
 mod run;
 mod shell;
@@ -29,10 +31,11 @@ mod suite;
 mod tier;
 mod unsafe_code;
 mod walk;
+mod words;
 
 use std::process::ExitCode;
 use suite::Shard;
-use tier::Tier;
+use tier::{Outcome, Tier};
 
 const USAGE: &str = "\
 usage: cargo xtask TASK
@@ -85,6 +88,8 @@ usage: cargo xtask TASK
   house [--show NAME | --draw]
             print figures of the structure and of the prose, which may only fall, beside their goals; or the places
             that one figure counts; or 60 paragraphs of the prose, which the commit chooses
+  prose     check the spelling, with typos, and the words of pages and comments, with Vale; both are built once, into
+            ~/.cache/memwright/tools, which takes minutes
   programs  build programs/*.c into programs/build
   guest     the same, and the kernel with debug assertions that the tests boot
 ";
@@ -121,6 +126,14 @@ fn main() -> ExitCode {
         ["arrows", rest @ ..] => arrows::run(rest),
         ["walk", rest @ ..] => walk::run(rest),
         ["house", rest @ ..] => house::run(rest),
+        ["prose"] => prose::run().and_then(|outcome| match outcome {
+            Outcome::Passed => Ok(()),
+            Outcome::Skipped(why) => {
+                println!("skipped: {why}");
+                Ok(())
+            }
+            Outcome::Failed(why) => Err(anyhow::anyhow!("{why}")),
+        }),
         ["programs"] => programs::build_all(),
         ["guest"] => guest::build(),
         ["help" | "--help" | "-h"] => {

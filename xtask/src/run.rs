@@ -4,8 +4,8 @@ use crate::clock::{Begun, Took};
 use crate::suite::{self, Shard, Suite, Totals};
 use crate::tier::{HARD_LIMIT, Outcome, Row, STAGES, Stage, Tier};
 use crate::{
-    arrows, cases, checks, conformance, experiments, fuzz, house, install, miri, mutants, room,
-    shell, unsafe_code, walk,
+    arrows, cases, checks, conformance, experiments, fuzz, house, install, miri, mutants, prose,
+    room, shell, unsafe_code, walk,
 };
 use anyhow::{Context, Result, bail};
 use std::time::{Duration, Instant};
@@ -110,6 +110,7 @@ fn work(stage: Stage, state: &mut State) -> Result<Outcome> {
         Stage::Unsafe => unsafe_code::run().map(|()| Outcome::Passed),
         Stage::Arrows => arrows::run(&[]).map(|()| Outcome::Passed),
         Stage::Walks => walk::run(&[]).map(|()| Outcome::Passed),
+        Stage::Prose => prose::run(),
         Stage::House => house::run(&[]).map(|()| Outcome::Passed),
         Stage::Miri => Ok(match miri::run()? {
             miri::Outcome::Passed => Outcome::Passed,

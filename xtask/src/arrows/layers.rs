@@ -58,7 +58,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "xtask/src",
         modules: &[
-            "shell", "block", "arrows", "walk", "command", "clock", "miri", "tier", "unsafe_code", "room", "programs", "mutants", "install", "cases", "house", "guest", "suite", "fuzz", "experiments", "demo", "conformance", "docs", "checks", "run", "main",
+            "shell", "block", "words", "apt", "arrows", "walk", "command", "clock", "miri", "tier", "unsafe_code", "room", "programs", "mutants", "install", "cases", "house", "prose", "guest", "suite", "fuzz", "experiments", "demo", "conformance", "docs", "checks", "run", "main",
         ],
         upward: 0,
         circles: 0,

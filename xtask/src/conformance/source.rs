@@ -1,14 +1,12 @@
 //! The sources of the tests: Debian's package of the kernel sources, fetched with apt into a private cache.
 
 use super::settings::Settings;
+use crate::apt::{self, Archive};
 use crate::{install, shell};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// The key that signs Debian's archive; part of Debian itself.
-const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// The parts of the sources that are unpacked: what `make headers` and the tests read.
 const PARTS: &[&str] = &[
@@ -42,7 +40,7 @@ pub struct Source {
 /// # Errors
 /// The sources are not available; the error gives the reason.
 pub fn obtain(settings: &Settings) -> Result<Source> {
-    let cache = cache_folder()?;
+    let cache = apt::cache_folder("selftests")?;
     fs::create_dir_all(&cache).with_context(|| format!("cannot create {}", cache.display()))?;
     if let Some(archive) = &settings.source {
         let name = archive.file_name().context("the archive has no name")?;
@@ -58,22 +56,29 @@ pub fn obtain(settings: &Settings) -> Result<Source> {
     {
         return unpacked(&cache, version, |_| bail!("the cache lost its sources"));
     }
-    let archive = Archive::open(&cache, settings)?;
-    let version = archive.newest()?;
+    let package = format!("linux-source-{}", settings.version);
+    shell::step(&format!(
+        "looking for {package} in {}",
+        settings.suites.join(", ")
+    ));
+    let archive = Archive::open(cache.join("apt"), &settings.suites)?;
+    let version = archive.newest(&package)?;
     unpacked(&cache, version.clone(), |work| {
-        archive.download(work, &version)
+        download(&archive, &package, &version, work)
     })
 }
 
-/// Returns `$XDG_CACHE_HOME/memwright/selftests`, or the same in `~/.cache`.
-fn cache_folder() -> Result<PathBuf> {
-    let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let cache = match (named("XDG_CACHE_HOME"), named("HOME")) {
-        (Some(cache), _) => PathBuf::from(cache),
-        (None, Some(home)) => PathBuf::from(home).join(".cache"),
-        (None, None) => bail!("neither XDG_CACHE_HOME nor HOME says where to keep sources"),
-    };
-    Ok(cache.join("memwright/selftests"))
+/// Downloads and unpacks a package of sources. Returns the archive inside.
+fn download(archive: &Archive, name: &str, version: &str, work: &Path) -> Result<PathBuf> {
+    let package = work.join("package");
+    shell::step(&format!("fetching {name}={version} (about 160 MB)"));
+    archive.unpack(name, version, &package)?;
+    let sources = package.join(format!("usr/src/{name}.tar.xz"));
+    ensure!(
+        sources.is_file(),
+        "{name}={version} holds no archive of sources"
+    );
+    Ok(sources)
 }
 
 /// Returns the newest version of `series` in the cache.
@@ -89,20 +94,7 @@ fn newest_cached(cache: &Path, series: &str) -> Result<Option<String>> {
             versions.push(name);
         }
     }
-    Ok(newest_of(versions))
-}
-
-/// Returns the highest of Debian's version numbers, as dpkg compares them.
-fn newest_of(versions: Vec<String>) -> Option<String> {
-    versions.into_iter().reduce(|best, version| {
-        let mut dpkg = Command::new("dpkg");
-        dpkg.args(["--compare-versions", &version, "gt", &best]);
-        if shell::succeeds(&mut dpkg) {
-            version
-        } else {
-            best
-        }
-    })
+    Ok(apt::newest_of(versions))
 }
 
 /// Returns the sources of that version. `fetch` downloads their archive into a folder if the cache lacks them.
@@ -147,150 +139,9 @@ fn unpacked(
     Ok(source)
 }
 
-/// Debian's archive as seen through private package lists: the system's lists are neither read nor changed.
-struct Archive {
-    folder: PathBuf,
-    package: String,
-}
-
-impl Archive {
-    /// Fetches the lists of the suites. Skips suites that the mirror does not have.
-    fn open(cache: &Path, settings: &Settings) -> Result<Self> {
-        for program in ["apt-get", "apt-cache", "dpkg"] {
-            ensure!(
-                shell::which(program).is_some(),
-                "there is no {program} here"
-            );
-        }
-        let folder = cache.join("apt");
-        for name in ["lists/partial", "archives/partial"] {
-            fs::create_dir_all(folder.join(name))?;
-        }
-        let mirror = mirror()?;
-        let lines = settings
-            .suites
-            .iter()
-            .map(|suite| format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n"));
-        fs::write(folder.join("sources.list"), lines.collect::<String>())?;
-        let package = format!("linux-source-{}", settings.version);
-        let archive = Self { folder, package };
-        shell::step(&format!(
-            "looking for {} in {}",
-            archive.package,
-            settings.suites.join(", ")
-        ));
-        shell::succeeds(archive.command("apt-get").arg("update"));
-        Ok(archive)
-    }
-
-    /// Returns an apt command that keeps everything that it reads and writes inside our folder.
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
-        for (setting, value) in [
-            ("Dir::Etc::sourcelist", self.folder.join("sources.list")),
-            ("Dir::Etc::sourceparts", "/dev/null".into()),
-            ("Dir::State::lists", self.folder.join("lists")),
-            ("Dir::Cache", self.folder.clone()),
-            ("Dir::Cache::archives", self.folder.join("archives")),
-            ("Acquire::Languages", "none".into()),
-            (
-                "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled",
-                "false".into(),
-            ),
-            ("APT::Sandbox::User", "root".into()),
-        ] {
-            command
-                .arg("-o")
-                .arg(format!("{setting}={}", value.display()));
-        }
-        command
-    }
-
-    /// Returns the newest version in any of the suites.
-    fn newest(&self) -> Result<String> {
-        let listing = shell::output(self.command("apt-cache").args(["madison", &self.package]));
-        let versions = versions(listing.as_deref().unwrap_or_default(), &self.package);
-        newest_of(versions).with_context(|| format!("no suite has {}", self.package))
-    }
-
-    /// Downloads and unpacks the package. Returns the archive inside.
-    fn download(&self, work: &Path, version: &str) -> Result<PathBuf> {
-        let package = work.join("package");
-        fs::create_dir_all(&package)?;
-        let wanted = format!("{}={version}", self.package);
-        shell::step(&format!("fetching {wanted} (about 160 MB)"));
-        let mut download = self.command("apt-get");
-        download
-            .args(["-qq", "download", &wanted])
-            .current_dir(&package);
-        ensure!(
-            shell::succeeds(&mut download),
-            "apt-get cannot download {wanted}"
-        );
-        let files = fs::read_dir(&package)?;
-        let file = files.flatten().next().context("apt-get left no package")?;
-        let mut dpkg = Command::new("dpkg");
-        shell::run(dpkg.arg("-x").arg(file.path()).arg(&package))?;
-        let archive = package.join(format!("usr/src/{}.tar.xz", self.package));
-        ensure!(archive.is_file(), "{wanted} holds no archive of sources");
-        Ok(archive)
-    }
-}
-
-/// Returns the mirror of Debian's archive that this machine uses.
-fn mirror() -> Result<String> {
-    let mut apt = Command::new("apt-get");
-    apt.args([
-        "indextargets",
-        "--format",
-        "$(LABEL)|$(REPO_URI)",
-        "Identifier: Packages",
-    ]);
-    let listing = shell::output(&mut apt).unwrap_or_default();
-    let mirror = choose_mirror(&listing).map(str::to_owned);
-    mirror.context("apt knows no mirror of Debian (apt-get update?)")
-}
-
-/// Picks the main archive from lines `label|address`.
-fn choose_mirror(listing: &str) -> Option<&str> {
-    listing
-        .lines()
-        .find_map(|line| line.strip_prefix("Debian|"))
-}
-
-/// Returns the versions in the output of `apt-cache madison`: `package | version | where`.
-fn versions(listing: &str, package: &str) -> Vec<String> {
-    let version = |line: &str| {
-        let mut columns = line.split('|').map(str::trim);
-        let same = columns.next() == Some(package);
-        columns.next().filter(|_| same).map(str::to_owned)
-    };
-    listing.lines().filter_map(version).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_newest_of_all_suites_is_taken() {
-        let listing = " linux-source-7.2 | 7.2.9-1~bpo13+1 | http://a/ b/main amd64 Packages\n\
-             linux-source-7.2 | 7.2.13-1 | http://a/ unstable/main amd64 Packages\n\
-             linux-source | 7.3.1-1 | http://a/ unstable/main amd64 Packages\n";
-        let found = versions(listing, "linux-source-7.2");
-        assert_eq!(found, ["7.2.9-1~bpo13+1", "7.2.13-1"]);
-        assert_eq!(newest_of(Vec::new()), None);
-        if shell::which("dpkg").is_some() {
-            assert_eq!(newest_of(found).as_deref(), Some("7.2.13-1"));
-        }
-    }
-
-    #[test]
-    fn the_mirror_is_the_systems_own() {
-        let listing = "Debian-Security|http://a/\nDebian|http://b/debian/\nDebian|http://c/\n";
-        assert_eq!(choose_mirror(listing), Some("http://b/debian/"));
-        assert_eq!(choose_mirror("other|http://a/"), None);
-    }
 
     #[test]
     fn the_cache_is_searched_by_series() {

@@ -15,7 +15,8 @@ mod source;
 use anyhow::{Result, bail};
 
 use self::measure::Measure;
-use self::source::Source;
+pub use self::prose::prose;
+pub use self::source::{Source, all as sources};
 
 /// A figure, its ceiling and its goal.
 struct Ceiling {
@@ -52,7 +53,7 @@ const SAMPLE: usize = 60;
 /// # Errors
 /// A figure that is not at its ceiling; a file that cannot be read; arguments that are not known.
 pub fn run(arguments: &[&str]) -> Result<()> {
-    let sources = source::all()?;
+    let sources = sources()?;
     match arguments {
         [] => check(&sources),
         ["--show", name] => show(&sources, name),

@@ -1,19 +1,13 @@
-//! Words of the dialect that the project's prose was once written in.
+//! The prose of a file, and the words of the dialect that the project's prose was once written in.
 
 use super::source::Source;
+use crate::words::Words;
 
-/// Words with which prose avoids naming an actor, and words for which the field has other ones.
-const WORDS: &[&str] = &[
-    "anybody", "heir", "heirs", "lineage", "lineages", "nobody", "payer", "payers", "promise",
-    "promised", "promises", "relieved", "somebody", "stranger", "told", "unshown", "who",
-];
-/// Phrases of the same kind, in lower case and with single spaces.
-const TURNS: &[&str] = &["now and then", "to be had", "so many of"];
-
-/// Returns the numbers, from 1, of the lines whose prose has such a word or phrase.
+/// Returns the numbers, from 1, of the lines whose prose has a word that the prose does not use.
 pub fn dialect_lines(source: &Source) -> Vec<usize> {
+    let words = Words::read();
     prose(source)
-        .filter(|(_, text)| is_dialect(text))
+        .filter(|(_, text)| words.are_in(text))
         .map(|(line, _)| line)
         .collect()
 }
@@ -52,46 +46,9 @@ fn c_comment<'a>(line: &'a str, in_comment: &mut bool) -> Option<&'a str> {
     Some(end.map_or(text, |(comment, _)| comment))
 }
 
-fn is_dialect(text: &str) -> bool {
-    // Text in backquotes is code.
-    let plain: String = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");
-    // A word in capitals is the name of a parameter.
-    let words: Vec<String> = plain
-        .split(|letter: char| !letter.is_alphanumeric() && letter != '_')
-        .filter(|word| !word.is_empty() && (word.len() == 1 || *word != word.to_uppercase()))
-        .map(str::to_lowercase)
-        .collect();
-    let is_dialect = |(at, word): (usize, &String)| {
-        // A thread that runs "until told to stop" is good English.
-        let is_order = word == "told" && words.get(at + 1).is_some_and(|next| next == "to");
-        WORDS.contains(&&**word) && !is_order
-    };
-    words.iter().enumerate().any(is_dialect)
-        || TURNS.iter().any(|turn| {
-            let turn: Vec<&str> = turn.split(' ').collect();
-            words.windows(turn.len()).any(|found| found == turn)
-        })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dialect_is_found_in_prose_alone() {
-        for (text, expected) in [
-            ("Who needs a page waits.", true),
-            ("It is told of the change.", true),
-            ("It runs until told to stop.", false),
-            ("the parameter WHO", false),
-            ("Checked now and then.", true),
-            ("The faulting CPU polls for completion.", false),
-            ("`who` is a program", false),
-            ("a wholesome whole", false),
-        ] {
-            assert_eq!(is_dialect(text), expected, "{text}");
-        }
-    }
 
     #[test]
     fn prose_is_comments_and_text_outside_of_blocks() {

@@ -266,7 +266,7 @@ fn passes_are_compared_where_every_column_has_them() {
         (of_passes.count(), differing)
     };
     assert_eq!(with(|_| {}), (4 * ROWS, Vec::new()));
-    // The sum of all passes is the same, and so is every other statistic.
+    // The sum of all passes is unchanged, and so is every other statistic.
     let (count, differing) = with(|region| {
         if let Some(each) = &mut region.each {
             each.least.user_faults.write += 1;

@@ -598,7 +598,7 @@ fn what_the_object_has_is_shown_privately_and_nothing_beyond_its_end() {
 }
 
 #[test]
-fn a_childs_watcher_inherits_protection_where_it_is_told_of_stores() {
+fn a_child_context_inherits_protection_where_it_is_notified_of_stores() {
     let world = World::new();
     let mut parent = world.process();
     parent.map(0, 4, RW);

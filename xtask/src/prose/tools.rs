@@ -1,0 +1,163 @@
+//! typos and Vale: built once into the cache, from the registries of their languages.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::apt::{self, Archive};
+use crate::{install, shell};
+
+/// The version of typos-cli of crates.io.
+const TYPOS: &str = "1.39.0";
+/// Vale's module, and its version.
+const VALE: (&str, &str) = ("github.com/vale-cli/vale/v3/cmd/vale", "3.21.0");
+/// The oldest Go that compiles it.
+const GO: [u32; 3] = [1, 25, 7];
+/// Debian's packages of a Go that does, and the suite that has them.
+const GO_PACKAGES: [&str; 2] = ["golang-1.25-go", "golang-1.25-src"];
+const GO_SUITE: &str = "trixie-backports";
+/// The folder of that Go in the packages.
+const GO_ROOT: &str = "usr/lib/go-1.25";
+
+/// Returns the path of typos; builds it if the cache lacks it.
+///
+/// # Errors
+/// It cannot be built.
+pub fn typos() -> Result<PathBuf> {
+    let name = format!("typos-{TYPOS}");
+    cached(&name, "bin/typos", "about 3 minutes on two cores", |work| {
+        let version = format!("={TYPOS}");
+        let mut install = shell::cargo(["install", "-q", "typos-cli", "--locked", "--version"]);
+        install.args([&version, "--root"]).arg(work);
+        shell::run(&mut install).context("crates.io is not reachable, or typos does not build")
+    })
+}
+
+/// Returns the path of Vale; builds it if the cache lacks it.
+///
+/// # Errors
+/// It cannot be built: there is no Go, and no archive of Debian to take one from, or Go's module proxy is not reachable.
+pub fn vale() -> Result<PathBuf> {
+    let (module, version) = VALE;
+    let name = format!("vale-{version}");
+    cached(&name, "vale", "about 2 minutes on two cores", |work| {
+        let go = go()?;
+        // Its grammars of programming languages are C.
+        install::install_packages(&[install::GCC])?;
+        let mut install = Command::new(go);
+        install
+            .arg("install")
+            .arg(format!("{module}@v{version}"))
+            .env("GOBIN", work)
+            .env("GOPATH", work.join("go"))
+            .env("GOCACHE", work.join("go/cache"))
+            .env("GOFLAGS", "-modcacherw")
+            .env("CGO_CFLAGS", "-O1 -w");
+        let proxy =
+            "Go's module proxy is not reachable from here (GOPROXY), or Vale does not build";
+        shell::run(&mut install).context(proxy)?;
+        Ok(fs::remove_dir_all(work.join("go"))?)
+    })
+}
+
+/// Returns the path of a program in a folder of the cache. `build` makes the folder if it is missing.
+fn cached(
+    name: &str,
+    program: &str,
+    takes: &str,
+    build: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
+    let tools = apt::cache_folder("tools")?;
+    let folder = tools.join(name);
+    let path = folder.join(program);
+    if path.exists() {
+        return Ok(path);
+    }
+    shell::step(&format!(
+        "building {name} into {} once: {takes}",
+        folder.display()
+    ));
+    // A temporary folder, renamed when it is complete: another run may do the same at the same time.
+    let work = tools.join(format!("{name}-{}", std::process::id()));
+    fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
+    let built = build(&work);
+    if built.is_ok() && fs::rename(&work, &folder).is_ok() {
+        return Ok(path);
+    }
+    fs::remove_dir_all(&work)?;
+    built.with_context(|| format!("{name} is not in {} and cannot be built", tools.display()))?;
+    ensure!(path.exists(), "cannot name {}", folder.display());
+    Ok(path)
+}
+
+/// Returns a Go that is new enough: the one of the search path, or Debian's, unpacked into the cache.
+fn go() -> Result<PathBuf> {
+    let installed = shell::which("go");
+    let version = |go: &PathBuf| shell::output(Command::new(go).arg("version"));
+    if let Some(go) = &installed
+        && version(go).is_some_and(|text| is_new_enough(&text))
+    {
+        return Ok(go.clone());
+    }
+    let folder = apt::cache_folder("tools")?.join(GO_PACKAGES[0]);
+    let go = folder.join(GO_ROOT).join("bin/go");
+    if go.exists() {
+        return Ok(go);
+    }
+    let [major, minor, patch] = GO;
+    let need = format!("Vale needs Go {major}.{minor}.{patch} or later");
+    shell::step(&format!(
+        "{need}: unpacking Debian's into {}",
+        folder.display()
+    ));
+    let work = folder.with_extension(std::process::id().to_string());
+    let unpack = || -> Result<()> {
+        let archive = Archive::open(work.join("apt"), &[GO_SUITE])?;
+        for package in GO_PACKAGES {
+            let version = archive.newest(package)?;
+            archive.unpack(package, &version, &work)?;
+        }
+        fs::remove_dir_all(work.join("apt"))?;
+        fs::rename(&work, &folder)?;
+        Ok(())
+    };
+    let unpacked = unpack();
+    if unpacked.is_err() {
+        let _ = fs::remove_dir_all(&work);
+    }
+    unpacked.with_context(|| format!("{need}, and Debian's {GO_SUITE} does not give one"))?;
+    Ok(go)
+}
+
+/// Returns whether `go version` names a version that compiles Vale.
+fn is_new_enough(text: &str) -> bool {
+    let Some(numbers) = text
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("go1."))
+    else {
+        return false;
+    };
+    let mut numbers = numbers.split('.').map(|number| number.parse().unwrap_or(0));
+    [1, numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)] >= GO
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_go_are_compared() {
+        for (text, expected) in [
+            ("go version go1.26.8 linux/amd64", true),
+            ("go version go1.25.7 linux/amd64", true),
+            ("go version go1.25.6 linux/amd64", false),
+            ("go version go1.26rc1 linux/amd64", false),
+            ("go version go1.19.8 linux/amd64", false),
+            ("", false),
+        ] {
+            assert_eq!(is_new_enough(text), expected, "{text}");
+        }
+    }
+}
