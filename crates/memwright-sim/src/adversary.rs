@@ -2,7 +2,7 @@
 
 use memwright_table::CpuId;
 
-use crate::machine::SimulatedMachine;
+use crate::machine::{Agent, SimulatedMachine};
 use crate::walk::{self, Intent};
 
 /// A deterministic pseudo-random number generator (SplitMix64): the same seed gives the same numbers on every platform.
@@ -69,21 +69,6 @@ impl Adversary {
         }
     }
 
-    pub(crate) fn act(&mut self, machine: &SimulatedMachine) {
-        let cpus = machine.options().cpus;
-        for _ in 0..self.chance.below(self.fills + 1) {
-            let cpu = CpuId::new(self.chance.below(cpus) as u16);
-            self.fill(machine, cpu);
-        }
-        for _ in 0..self.chance.below(self.evictions + 1) {
-            let cpu = CpuId::new(self.chance.below(cpus) as u16);
-            let mut core = machine.core(cpu);
-            if core.tlb.evict(self.chance.draw()) {
-                core.cost.evictions += 1;
-            }
-        }
-    }
-
     fn fill(&mut self, machine: &SimulatedMachine, cpu: CpuId) {
         let mut core = machine.core(cpu);
         let Some(root) = core.root else { return };
@@ -99,5 +84,29 @@ impl Adversary {
             core.tlb.insert(translation);
             core.cost.speculative_fills += 1;
         }
+    }
+}
+
+impl Agent for Adversary {
+    fn act(&mut self, machine: &SimulatedMachine) {
+        let cpus = machine.options().cpus;
+        for _ in 0..self.chance.below(self.fills + 1) {
+            let cpu = CpuId::new(self.chance.below(cpus) as u16);
+            self.fill(machine, cpu);
+        }
+        for _ in 0..self.chance.below(self.evictions + 1) {
+            let cpu = CpuId::new(self.chance.below(cpus) as u16);
+            let mut core = machine.core(cpu);
+            if core.tlb.evict(self.chance.draw()) {
+                core.cost.evictions += 1;
+            }
+        }
+    }
+}
+
+impl SimulatedMachine {
+    /// Sets the adversary, or removes it with `None`.
+    pub fn set_adversary(&self, adversary: Option<Adversary>) {
+        self.set_agent(adversary.map(|adversary| Box::new(adversary) as Box<dyn Agent>));
     }
 }

@@ -12,7 +12,6 @@ use memwright_table::{
     Tags, Topology, sync,
 };
 
-use crate::adversary::Adversary;
 use crate::cost::Cost;
 use crate::locked::locked;
 use crate::mistake::Mistake;
@@ -196,13 +195,20 @@ impl Core {
 /// can use its cached translations.
 type Window = dyn Fn(&SimulatedMachine, CpuId) + Send + Sync;
 
+/// Hardware that acts on its own, between the steps of the software. The machine gives it a turn around every access,
+/// before every invalidation takes effect, and on each target before it is interrupted.
+pub(crate) trait Agent: Send {
+    /// Takes a turn. The machine holds no lock meanwhile, and gives no further turn.
+    fn act(&mut self, machine: &SimulatedMachine);
+}
+
 struct Board {
     memory: Memory,
     options: MachineOptions,
     cores: Vec<Mutex<Core>>,
-    /// Whether `adversary` is set. It is read at every step, so the read has to be cheap.
+    /// Whether `agent` is set. It is read at every step, so the read has to be cheap.
     provoked: AtomicBool,
-    adversary: Mutex<Option<Adversary>>,
+    agent: Mutex<Option<Box<dyn Agent>>>,
     mistake: Mutex<Option<Mistake>>,
     /// Invalidations that a planted mistake delays: the CPU, the root, and what to invalidate.
     late: Mutex<Vec<(CpuId, Frame, Invalidation)>>,
@@ -260,7 +266,7 @@ static HOOKS: sync::Hooks = sync::Hooks {
 };
 
 /// Lets a [schedule] decide which thread runs next, before every lock, entry access and invalidation. Then gives the
-/// adversary a turn, because hardware can walk the tables between any two of these steps.
+/// agent a turn, because hardware can walk the tables between any two of these steps.
 fn step(step: sync::Step) {
     schedule::step(Point::Sync(step));
     MACHINE.with_borrow(|machine| {
@@ -291,7 +297,7 @@ impl SimulatedMachine {
                 .map(|_| Mutex::new(Core::default()))
                 .collect(),
             provoked: AtomicBool::new(false),
-            adversary: Mutex::new(None),
+            agent: Mutex::new(None),
             mistake: Mutex::new(None),
             late: Mutex::new(Vec::new()),
             window: Mutex::new(None),
@@ -378,12 +384,12 @@ impl SimulatedMachine {
             .fold(Cost::default(), |sum, cpu| sum.plus(&self.cost(cpu)))
     }
 
-    /// Sets the adversary, or removes it with `None`.
-    pub fn set_adversary(&self, adversary: Option<Adversary>) {
+    /// Sets the agent, or removes it with `None`.
+    pub(crate) fn set_agent(&self, agent: Option<Box<dyn Agent>>) {
         self.board
             .provoked
-            .store(adversary.is_some(), Ordering::Relaxed);
-        *locked(&self.board.adversary) = adversary;
+            .store(agent.is_some(), Ordering::Relaxed);
+        *locked(&self.board.agent) = agent;
     }
 
     /// Makes the machine act as if the memory manager made this mistake.
@@ -407,17 +413,16 @@ impl SimulatedMachine {
         locked(&self.board.cores[cpu.index()])
     }
 
-    /// Gives the adversary a turn, if there is one.
+    /// Gives the agent a turn, if there is one.
     pub(crate) fn provoke(&self) {
         if !self.board.provoked.load(Ordering::Relaxed) {
             return;
         }
-        // The adversary is removed while it acts, so that no lock is held meanwhile and it cannot be called
-        // recursively.
-        let taken = locked(&self.board.adversary).take();
-        if let Some(mut adversary) = taken {
-            adversary.act(self);
-            *locked(&self.board.adversary) = Some(adversary);
+        // The agent is removed while it acts, so that no lock is held meanwhile and it cannot be called recursively.
+        let taken = locked(&self.board.agent).take();
+        if let Some(mut agent) = taken {
+            agent.act(self);
+            *locked(&self.board.agent) = Some(agent);
         }
     }
 

@@ -52,7 +52,7 @@ pub const CRATES: &[Crate] = &[
         modules: &[
             "tlb", "terms", "script", "locked", "schedule", "leak", "cost", "mistake", "machine", "walk", "mmu", "process", "personality", "noted_file", "host_swap", "audit", "adversary", "script_text", "model", "lockstep", "lib",
         ],
-        upward: 4,
+        upward: 0,
         circles: 0,
     },
     Crate {
