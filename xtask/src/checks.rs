@@ -18,11 +18,17 @@ const LIBRARIES: &[&str] = &[
 ];
 
 /// Checks that the source is formatted as `cargo fmt` does it.
+///
+/// # Errors
+/// A file is not, or the deadline passes.
 pub fn format(deadline: Instant) -> Result<Outcome> {
     cargo(&["fmt", "--all", "--", "--check"], &[], deadline)
 }
 
 /// Checks that clippy reports nothing for what runs on the host.
+///
+/// # Errors
+/// Clippy reports something, or the deadline passes.
 pub fn host_lints(deadline: Instant) -> Result<Outcome> {
     cargo(
         &["clippy", "--all-targets", "--", "-D", "warnings"],
@@ -32,6 +38,9 @@ pub fn host_lints(deadline: Instant) -> Result<Outcome> {
 }
 
 /// Checks that clippy reports nothing for the kernel.
+///
+/// # Errors
+/// Clippy reports something, or the deadline passes.
 pub fn kernel_lints(deadline: Instant) -> Result<Outcome> {
     let target = install::KERNEL_TARGET;
     let package = ["clippy", "-p", "memwright-kernel", "--target", target];
@@ -40,6 +49,9 @@ pub fn kernel_lints(deadline: Instant) -> Result<Outcome> {
 }
 
 /// Checks that the documentation builds without a warning.
+///
+/// # Errors
+/// rustdoc reports something, or the deadline passes.
 pub fn documentation(deadline: Instant) -> Result<Outcome> {
     cargo(
         &["doc", "--no-deps"],
@@ -55,7 +67,10 @@ fn cargo(arguments: &[&str], variables: &[(&str, &str)], deadline: Instant) -> R
     Ok(Outcome::Passed)
 }
 
-/// Checks that the library crates build with the oldest supported compiler.
+/// Checks that the library crates build with the oldest supported compiler. Skipped if it cannot be installed.
+///
+/// # Errors
+/// A crate does not compile with it, or the deadline passes.
 pub fn oldest_compiler(deadline: Instant) -> Result<Outcome> {
     let mut installation = Command::new("rustup");
     installation.args([

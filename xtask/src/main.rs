@@ -4,6 +4,7 @@
 //! Each works from a clean clone: it installs what is missing first, and prints every step before it runs.
 
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 mod apt;
 mod arrows;

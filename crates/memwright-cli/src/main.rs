@@ -1,6 +1,7 @@
 //! The `memwright` command: runs an unmodified Linux program on the Memwright memory manager, inside QEMU, and prints
 //! an account of its memory that repeats on every machine.
 #![warn(clippy::print_stderr)]
+#![deny(missing_docs)]
 
 mod cmd;
 mod compare;

@@ -16,6 +16,7 @@
 //! }
 //! ```
 #![no_std]
+#![deny(missing_docs)]
 
 /// The largest number of a region that a program may use.
 pub const LARGEST_REGION: u16 = 32_766;

@@ -87,6 +87,9 @@ impl<R: Read> Frames<R> {
 }
 
 /// Fills `buffer` unless the input ends first; returns the number of bytes read.
+///
+/// # Errors
+/// The input cannot be read.
 pub fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {

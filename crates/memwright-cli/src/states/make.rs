@@ -130,6 +130,9 @@ fn take(listener: &Listener, stream: &Listener, output: &PipeReader) -> anyhow::
 }
 
 /// Configures the migration: memory stays in its files, and the end of the stream is reported.
+///
+/// # Errors
+/// QEMU refuses a capability, or its monitor ends.
 pub fn prepare(monitor: &mut Monitor) -> Result<(), QmpError> {
     let on = |name: &str| json!({ "capability": name, "state": true });
     let capabilities = [on("x-ignore-shared"), on("events")];
@@ -140,6 +143,9 @@ pub fn prepare(monitor: &mut Monitor) -> Result<(), QmpError> {
 }
 
 /// Waits for the end of the stream.
+///
+/// # Errors
+/// The migration failed or was cancelled, or QEMU's monitor ends.
 pub fn finish(monitor: &mut Monitor) -> anyhow::Result<()> {
     let status = |event: &Event| event.data["status"].as_str().unwrap_or_default().to_owned();
     let ended = |event: &Event| {
