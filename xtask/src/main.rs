@@ -46,6 +46,9 @@ usage: cargo xtask TASK
             cores from a fresh clone. Ends with the time of each stage, the slowest tests, and a summary line
   test --full [--shard I/N]
             every test in full, or the I-th of N parts; takes hours
+  test FOLDER...
+            the tests that exercise these folders of crates/memwright/src, in seconds after a change of one line; an
+            unknown name prints the list
   test --list
             list the tests that the first tiers leave out, as in docs/correctness.md
   ci        the tests of `test` and more, plus format, lints, documentation, Miri and the oldest compiler; 50 minutes
@@ -111,6 +114,9 @@ fn main() -> ExitCode {
         ["test", "--list"] => {
             print!("{}", suite::markdown());
             Ok(())
+        }
+        ["test", folders @ ..] if !folders.iter().any(|name| name.starts_with('-')) => {
+            suite::run_near(folders)
         }
         ["ci"] => run::run(Tier::Ci, Shard::WHOLE),
         ["conformance", rest @ ..] => conformance::run(rest),

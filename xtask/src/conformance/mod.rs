@@ -99,7 +99,9 @@ fn run_with(settings: &Settings) -> Result<Outcome> {
     };
     println!("Linux's mm selftests, version {}", source.version);
     let programs = build::build(&source, &chosen)?;
-    let command = command::built(match settings.slice {
+    // A few tests are over before an optimised command would be built.
+    let are_few = settings.slice || !settings.tests.is_empty();
+    let command = command::built(match are_few {
         true => Profile::Dev,
         false => Profile::Release,
     })?;

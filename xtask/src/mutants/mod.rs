@@ -45,6 +45,25 @@ pub fn names() -> Result<Vec<String>> {
         .collect())
 }
 
+/// Returns the tests that notice the mistakes that are planted in a folder: the binary and the name of each.
+///
+/// # Errors
+/// A list that cannot be read.
+pub fn tests_of(folder: &str) -> Result<BTreeSet<(String, String)>> {
+    let list = List::read()?;
+    let edits = list.edits.iter();
+    let planted: BTreeSet<&str> = edits
+        .filter(|edit| Path::new(&edit.file).starts_with(folder))
+        .flat_map(|edit| edit.switches())
+        .collect();
+    let mistakes = list.mistakes.iter();
+    let noticed = mistakes.filter(|mistake| planted.contains(mistake.name.as_str()));
+    Ok(noticed
+        .map(|mistake| mistake.test())
+        .map(|(binary, test)| (binary.to_owned(), test.to_owned()))
+        .collect())
+}
+
 /// Returns the table of the mistakes for the documentation.
 ///
 /// # Errors

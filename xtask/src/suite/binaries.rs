@@ -30,12 +30,26 @@ pub struct Built {
 /// When something does not build.
 pub fn build() -> Result<Built> {
     // The kernel's own binary has no tests: cargo does not link it for the host.
-    let mut command = shell::cargo([
-        "test",
-        "--workspace",
-        "--no-run",
-        "--message-format=json-render-diagnostics",
-    ]);
+    let (tests, programs) = executables(&["--workspace"])?;
+    let memwright = programs.into_iter().find(|b| b.path.ends_with("memwright"));
+    let memwright = memwright.context("cargo built no command")?.path;
+    Ok(Built { tests, memwright })
+}
+
+/// Builds the tests that the arguments of `cargo test` choose.
+///
+/// # Errors
+/// When something does not build.
+pub fn build_chosen(arguments: &[&str]) -> Result<Vec<Binary>> {
+    Ok(executables(arguments)?.0)
+}
+
+/// Returns the test binaries and the programs that cargo builds.
+fn executables(arguments: &[&str]) -> Result<(Vec<Binary>, Vec<Binary>)> {
+    let mut command = shell::cargo(["test", "--no-run"]);
+    command
+        .arg("--message-format=json-render-diagnostics")
+        .args(arguments);
     shell::step(&shell::line(&command));
     let output = command
         .stderr(Stdio::inherit())
@@ -46,9 +60,7 @@ pub fn build() -> Result<Built> {
     let (tests, programs): (Vec<Binary>, Vec<Binary>) =
         text.lines().filter_map(executable).partition(|b| b.tests);
     ensure!(!tests.is_empty(), "cargo built no tests");
-    let memwright = programs.into_iter().find(|b| b.path.ends_with("memwright"));
-    let memwright = memwright.context("cargo built no command")?.path;
-    Ok(Built { tests, memwright })
+    Ok((tests, programs))
 }
 
 /// Parses the executable from a line of cargo's messages.

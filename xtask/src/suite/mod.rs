@@ -4,6 +4,7 @@
 //! state that another one left in its process, and all processors are busy until the end.
 
 mod binaries;
+mod folders;
 mod jobs;
 mod outcome;
 mod table;
@@ -19,6 +20,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use binaries::{Binary, Built, Listed};
+pub use folders::run as run_near;
 use jobs::{Job, Machine};
 use outcome::Outcome;
 pub use outcome::Totals;
