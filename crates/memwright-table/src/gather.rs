@@ -285,9 +285,23 @@ pub struct Gather<'t, M: Machine> {
     counts: GatherCounts,
 }
 
+impl<M: Machine> Table<M> {
+    /// Creates a gather for one operation.
+    #[inline]
+    pub fn gather(&self) -> Gather<'_, M> {
+        self.gather_by(FlushPolicy::default())
+    }
+
+    /// Creates a gather for one operation, which flushes according to `policy`.
+    #[inline]
+    pub fn gather_by(&self, policy: FlushPolicy) -> Gather<'_, M> {
+        Gather::new(self, policy)
+    }
+}
+
 impl<'t, M: Machine> Gather<'t, M> {
     #[inline]
-    pub(crate) fn new(table: &'t Table<M>, policy: FlushPolicy) -> Self {
+    fn new(table: &'t Table<M>, policy: FlushPolicy) -> Self {
         Self {
             table,
             shrunk: Pages::new(),
@@ -313,6 +327,24 @@ impl<'t, M: Machine> Gather<'t, M> {
     #[inline]
     pub fn record(&mut self, page: Page, size: PageSize, change: Change) {
         self.record_run(page, size, change, 1);
+    }
+
+    /// Records `change` for `entries` consecutive entries from `start` on, and elides its flush if no CPU can have
+    /// cached them.
+    #[inline]
+    pub(crate) fn record_entries(
+        &mut self,
+        start: Page,
+        size: PageSize,
+        change: Change,
+        elided: bool,
+        entries: u64,
+    ) {
+        if elided {
+            self.elide(start, size, change, entries);
+        } else {
+            self.record_run(start, size, change, entries);
+        }
     }
 
     /// Records `change` for `entries` consecutive entries from `start` on.

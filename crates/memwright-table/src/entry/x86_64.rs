@@ -194,6 +194,13 @@ pub(crate) const fn edit(word: u64, set: Bits, clear: Bits) -> u64 {
     }
 }
 
+/// Like [`edit`], and also classifies the change.
+#[inline(always)]
+pub(crate) const fn edit_classified(word: u64, set: Bits, clear: Bits) -> (u64, Change) {
+    let new = edit(word, set, clear);
+    (new, change(word, new))
+}
+
 /// Converts a word whose `READ` bit was just set or cleared to the other format. This is rare, and not inlined into the
 /// common path.
 #[cold]

@@ -178,6 +178,14 @@ impl Cache {
         Some(Frame::new(number))
     }
 
+    /// Takes a frame for an allocation of `kind` and counts the allocation. Returns `None` if the cache is empty.
+    #[inline]
+    pub(super) fn allocate(&mut self, metas: Metas<'_>, kind: FrameKind) -> Option<Frame> {
+        let frame = self.pop(metas)?;
+        self.count_allocated(kind, 1);
+        Some(frame)
+    }
+
     /// Counts an allocation of `frames` frames.
     #[inline]
     pub(super) fn count_allocated(&mut self, kind: FrameKind, frames: i64) {

@@ -320,8 +320,7 @@ impl<M: Machine> Frames<M> {
         }
         let frame = if order == 0 {
             let mut cache = self.cache().lock();
-            let taken = cache.pop(self.metas());
-            let taken = match taken {
+            match cache.allocate(self.metas(), kind) {
                 Some(frame) => frame,
                 None => match self.refill(&mut cache, kind) {
                     Ok(frame) => frame,
@@ -331,9 +330,7 @@ impl<M: Machine> Frames<M> {
                         return self.allocate_later(kind);
                     }
                 },
-            };
-            cache.count_allocated(kind, 1);
-            taken
+            }
         } else {
             let frame = self.take_block(order, kind).ok_or(OutOfFrames)?;
             self.cache().lock().count_allocated(kind, 1 << order);
@@ -350,13 +347,12 @@ impl<M: Machine> Frames<M> {
         loop {
             wait.turn();
             let mut cache = self.cache().lock();
-            let frame = match cache.pop(self.metas()) {
+            let frame = match cache.allocate(self.metas(), kind) {
                 Some(frame) => Ok(frame),
                 None => self.refill(&mut cache, kind),
             };
             match frame {
                 Ok(frame) => {
-                    cache.count_allocated(kind, 1);
                     self.prepare(frame, 0, kind);
                     return Ok(frame);
                 }
@@ -530,9 +526,16 @@ impl<M: Machine> Frames<M> {
         }
     }
 
-    /// Refills an empty cache and takes one frame from it.
+    /// Refills an empty cache, allocates one frame from it, and counts the allocation.
     #[cold]
     fn refill(&self, cache: &mut Cache, kind: FrameKind) -> Result<Frame, Refused> {
+        let frame = self.take_refilling(cache, kind)?;
+        cache.count_allocated(kind, 1);
+        Ok(frame)
+    }
+
+    /// Refills an empty cache and takes one frame from it.
+    fn take_refilling(&self, cache: &mut Cache, kind: FrameKind) -> Result<Frame, Refused> {
         let [node] = &self.nodes[..] else {
             return self.refill_near(cache, kind);
         };

@@ -64,8 +64,7 @@ impl<R: FnMut(Bits, PageSize) -> Edit> Editor<R> {
     ) -> (u64, Change) {
         let regained = if sole { Bits::EXCLUSIVE } else { Bits::empty() };
         let edit = (self.rule)(x86_64::decode_present(old, 1).bits | regained, size);
-        let new = x86_64::edit(old, edit.set | regained, edit.clear);
-        let what = x86_64::change(old, new);
+        let (new, what) = x86_64::edit_classified(old, edit.set | regained, edit.clear);
         if matches!(what, Change::Shrank) && gather.takes_accessed() {
             return (fold_accessed(new), what);
         }
@@ -127,25 +126,8 @@ impl Run {
         }
         let start = Page::new(self.start);
         let size = PageSize::Size4K;
-        tell(gather, start, size, self.what, self.elided, self.entries);
+        gather.record_entries(start, size, self.what, self.elided, self.entries);
         self.entries = 0;
-    }
-}
-
-/// Records in the gather the changes of `entries` pages of `size` from `start` on.
-#[inline]
-pub(super) fn tell<M: Machine>(
-    gather: &mut Gather<'_, M>,
-    start: Page,
-    size: PageSize,
-    what: Change,
-    elided: bool,
-    entries: u64,
-) {
-    if elided {
-        gather.elide(start, size, what, entries);
-    } else {
-        gather.record_run(start, size, what, entries);
     }
 }
 
@@ -214,7 +196,7 @@ impl Alike {
         if self.flip == 0 {
             gather.rely_on_pending();
         } else {
-            tell(gather, start, size, self.what, self.elided, entries);
+            gather.record_entries(start, size, self.what, self.elided, entries);
         }
     }
 
@@ -239,7 +221,7 @@ impl Alike {
             edited.made_writable += entries;
         }
         if entries > 0 {
-            tell(gather, start, size, self.what, self.elided, entries);
+            gather.record_entries(start, size, self.what, self.elided, entries);
         }
     }
 }
@@ -642,7 +624,7 @@ impl<M: Machine> Cursor<'_, M> {
                 let pages = count as u64;
                 if count > 0 {
                     let size = PageSize::Size4K;
-                    tell(gather, start, size, Change::Freed, elided, pages);
+                    gather.record_entries(start, size, Change::Freed, elided, pages);
                 }
                 done += count;
                 removed += count as u32;

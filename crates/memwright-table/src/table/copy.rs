@@ -3,7 +3,6 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::aside::{HUGE_LEVEL, is_page};
-use super::batch::tell;
 use super::cursor::Cursor;
 use super::runs::count_alike;
 use crate::addr::{Frame, Page, PageRange, PageSize};
@@ -238,7 +237,7 @@ impl Alike {
             let elided = copied.seen & x86_64::ACCESSED == 0;
             if entries > 0 {
                 let size = PageSize::Size4K;
-                tell(gather, start, size, Change::Shrank, elided, entries);
+                gather.record_entries(start, size, Change::Shrank, elided, entries);
             }
         } else if self.present && !self.rule.clear.is_empty() {
             // The entries did not have the right to write. Another operation may have taken it, and not have flushed

@@ -51,6 +51,38 @@ pub struct Cursor<'t, M: Machine> {
     not_send: PhantomData<*const ()>,
 }
 
+impl<M: Machine> Table<M> {
+    /// Returns a cursor at the start of `range`. It holds the lock of the table that it is in.
+    ///
+    /// # Panics
+    /// If the range is empty or extends beyond user memory.
+    #[inline]
+    #[track_caller]
+    pub fn cursor(&self, range: PageRange) -> Cursor<'_, M> {
+        Cursor::new(self, range, Rank::Table, false)
+    }
+
+    /// Returns a cursor for a scan for written pages. It may change entries, but the scan itself decides, by
+    /// [`Cursor::end_look`], whether the table is skippable afterwards.
+    ///
+    /// # Panics
+    /// If the range is empty or extends beyond user memory.
+    #[track_caller]
+    pub fn scanning_cursor(&self, range: PageRange) -> Cursor<'_, M> {
+        Cursor::new(self, range, Rank::Table, true)
+    }
+
+    /// Returns a cursor for a thread that already holds a cursor on another table: the child's in a fork.
+    ///
+    /// # Panics
+    /// If the range is empty or extends beyond user memory.
+    #[inline]
+    #[track_caller]
+    pub fn second_cursor(&self, range: PageRange) -> Cursor<'_, M> {
+        Cursor::new(self, range, Rank::TableChild, false)
+    }
+}
+
 impl<'t, M: Machine> Cursor<'t, M> {
     #[track_caller]
     #[inline(always)]
@@ -463,17 +495,6 @@ impl<'t, M: Machine> Cursor<'t, M> {
     #[inline]
     pub fn remove(&mut self, gather: &mut Gather<'_, M>) -> Entry {
         self.replace(Entry::Empty, gather)
-    }
-
-    /// Updates the counts of entries when `old` becomes `new`.
-    #[inline]
-    pub(super) fn count(&self, old: u64, new: u64) {
-        let live = &self.meta.live;
-        let now = live.load(Ordering::Relaxed) + u32::from(new != 0) - u32::from(old != 0);
-        live.store(now, Ordering::Relaxed);
-        if self.level > 1 {
-            self.table.count_large(old, new);
-        }
     }
 
     #[inline]

@@ -16,9 +16,20 @@ use crate::sync::{Rank, Step, step};
 #[must_use = "it holds a lock"]
 pub struct Look<'t, M: Machine>(Cursor<'t, M>);
 
+impl<M: Machine> Table<M> {
+    /// Returns a cursor that only reads.
+    ///
+    /// # Panics
+    /// If the range is empty or extends beyond user memory.
+    #[track_caller]
+    pub fn look(&self, range: PageRange) -> Look<'_, M> {
+        Look::new(self, range)
+    }
+}
+
 impl<'t, M: Machine> Look<'t, M> {
     #[track_caller]
-    pub(super) fn new(table: &'t Table<M>, range: PageRange) -> Self {
+    fn new(table: &'t Table<M>, range: PageRange) -> Self {
         Self(Cursor::new(table, range, Rank::Table, true))
     }
 

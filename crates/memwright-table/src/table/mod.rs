@@ -63,11 +63,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use rust_alloc::sync::Arc;
 use rust_alloc::vec::Vec;
 
-use crate::addr::{Frame, Page, PageRange};
+use crate::addr::{Frame, Page};
 use crate::entry::Entry;
 use crate::entry::x86_64::{self, Slot};
 use crate::frame::{Frames, OutOfFrames};
-use crate::gather::{FlushPolicy, Gather};
 use crate::handle::TryPush;
 use crate::machine::Machine;
 use crate::root::{CpuShare, State};
@@ -130,57 +129,6 @@ impl<M: Machine> Table<M> {
             }
         }
         tables
-    }
-
-    /// Creates a gather for one operation.
-    #[inline]
-    pub fn gather(&self) -> Gather<'_, M> {
-        self.gather_by(FlushPolicy::default())
-    }
-
-    /// Creates a gather for one operation, which flushes according to `policy`.
-    #[inline]
-    pub fn gather_by(&self, policy: FlushPolicy) -> Gather<'_, M> {
-        Gather::new(self, policy)
-    }
-
-    /// Returns a cursor at the start of `range`. It holds the lock of the table that it is in.
-    ///
-    /// # Panics
-    /// If the range is empty or extends beyond user memory.
-    #[inline]
-    #[track_caller]
-    pub fn cursor(&self, range: PageRange) -> Cursor<'_, M> {
-        Cursor::new(self, range, crate::sync::Rank::Table, false)
-    }
-
-    /// Returns a cursor for a scan for written pages. It may change entries, but the scan itself decides, by
-    /// [`Cursor::end_look`], whether the table is skippable afterwards.
-    ///
-    /// # Panics
-    /// If the range is empty or extends beyond user memory.
-    #[track_caller]
-    pub fn scanning_cursor(&self, range: PageRange) -> Cursor<'_, M> {
-        Cursor::new(self, range, crate::sync::Rank::Table, true)
-    }
-
-    /// Returns a cursor that only reads.
-    ///
-    /// # Panics
-    /// If the range is empty or extends beyond user memory.
-    #[track_caller]
-    pub fn look(&self, range: PageRange) -> Look<'_, M> {
-        Look::new(self, range)
-    }
-
-    /// Returns a cursor for a thread that already holds a cursor on another table: the child's in a fork.
-    ///
-    /// # Panics
-    /// If the range is empty or extends beyond user memory.
-    #[inline]
-    #[track_caller]
-    pub fn second_cursor(&self, range: PageRange) -> Cursor<'_, M> {
-        Cursor::new(self, range, crate::sync::Rank::TableChild, false)
     }
 
     /// Records in the [lock statistics](stat) that this CPU wrote the entry of `page`, the metadata of its frame, and

@@ -41,6 +41,17 @@ fn is_large(word: u64) -> bool {
 }
 
 impl<M: Machine> Cursor<'_, M> {
+    /// Updates the counts of entries when `old` becomes `new`.
+    #[inline]
+    pub(super) fn count(&self, old: u64, new: u64) {
+        let live = &self.meta.live;
+        let now = live.load(Ordering::Relaxed) + u32::from(new != 0) - u32::from(old != 0);
+        live.store(now, Ordering::Relaxed);
+        if self.level > 1 {
+            self.table.count_large(old, new);
+        }
+    }
+
     /// Links a new table here, where nothing is mapped, with the marker in each of its entries if there is one. Moves
     /// the cursor into the new table before any other CPU can lock it.
     pub(super) fn push_down(&mut self) -> Result<(), OutOfFrames> {

@@ -3,11 +3,10 @@
 use memwright_table::{Bits, Cursor, Entry, FrameKind, Machine, PageRange, PageSize};
 
 use crate::fault::attempt::Fault;
-use crate::mm::core::access_bits;
 use crate::types::access::FaultKind;
 use crate::types::error::FaultError;
 use crate::types::stats::Row;
-use crate::vma::writable::{NEW, writable};
+use crate::vma::writable::{NEW, access_bits};
 
 impl<M: Machine> Fault<'_, M> {
     /// Resolves the fault in private anonymous memory.
@@ -82,10 +81,7 @@ impl<M: Machine> Fault<'_, M> {
         let memory = &*self.core.memory;
         let frame = memory.frames().allocate_zeroed(0, FrameKind::Anonymous)?;
         self.note_private();
-        let mut bits = access_bits(self.area.rights()) | NEW | inherited;
-        if writable(self.area.view(), bits).is_writable() {
-            bits |= Bits::WRITE;
-        }
+        let bits = self.area.entry_bits(NEW | inherited);
         cursor.fill(Entry::page(frame.frame(), bits))?;
         let _ = frame.into_raw();
         memory.count_on(self.cpu, Row::FramesZeroed, 1);

@@ -3,11 +3,10 @@
 use memwright_table::{Bits, Cursor, Entry, Frame, FrameKind, Machine, OutOfFrames, Present};
 
 use crate::fault::attempt::Fault;
-use crate::mm::core::access_bits;
 use crate::types::access::FaultKind;
 use crate::types::error::FaultError;
 use crate::types::stats::Row;
-use crate::vma::writable::{NEW, writable};
+use crate::vma::writable::NEW;
 
 impl<M: Machine> Fault<'_, M> {
     /// Replaces the page under the cursor by a private copy: empties the entry, flushes, sets the new entry
@@ -67,10 +66,7 @@ impl<M: Machine> Fault<'_, M> {
         frame: Frame,
         inherited: Bits,
     ) -> Result<(), OutOfFrames> {
-        let mut bits = access_bits(self.area.rights()) | NEW | inherited;
-        if writable(self.area.view(), bits).is_writable() {
-            bits |= Bits::WRITE;
-        }
+        let bits = self.area.entry_bits(NEW | inherited);
         cursor.fill(Entry::page(frame, bits))?;
         Ok(())
     }

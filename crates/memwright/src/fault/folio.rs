@@ -1,13 +1,12 @@
 //! A first touch that maps a folio of several pages (Linux 7.2 `mm/memory.c`, `alloc_anon_folio`).
 
-use memwright_table::{Bits, Entry, FolioPages, Machine, PageRange};
+use memwright_table::{Entry, FolioPages, Machine, PageRange};
 
 use crate::fault::attempt::Fault;
-use crate::mm::core::access_bits;
 use crate::types::access::FaultKind;
 use crate::types::folio_orders::folio_around;
 use crate::types::folio_use::FolioUse;
-use crate::vma::writable::{NEW, writable};
+use crate::vma::writable::NEW;
 
 impl<M: Machine> Fault<'_, M> {
     /// Handles a store to untouched memory for which a setting enables large folios: allocates the largest folio around
@@ -49,10 +48,7 @@ impl<M: Machine> Fault<'_, M> {
     /// Maps the pages of a new folio at `range`. Returns `None` if an entry is not empty, or there is no memory for a
     /// page table.
     fn fill_folio(&self, range: PageRange, pages: FolioPages<'_, M>) -> Option<()> {
-        let mut bits = access_bits(self.area.rights()) | NEW;
-        if writable(self.area.view(), bits).is_writable() {
-            bits |= Bits::WRITE;
-        }
+        let bits = self.area.entry_bits(NEW);
         let core = self.core;
         let mut cursor = core.table.cursor(range);
         if !is_free(cursor.peek()) {

@@ -3,12 +3,11 @@
 use memwright_table::{Bits, Cursor, FrameKind, Machine, NodeChoice, NodeSet, PageSize, Present};
 
 use crate::fault::attempt::Fault;
-use crate::mm::core::access_bits;
 use crate::types::access::FaultKind;
 use crate::types::error::FaultError;
 use crate::types::numa_pace::Told;
 use crate::types::stats::Row;
-use crate::vma::writable::upgrade;
+use crate::vma::writable::{access_bits, upgrade};
 
 impl<M: Machine> Fault<'_, M> {
     /// Resolves the fault on the NUMA hint entry under the cursor, which maps `page`.

@@ -8,14 +8,13 @@ use memwright_table::{
 
 use crate::fault::attempt::Fault;
 use crate::fault::present::WRITTEN;
-use crate::mm::core::access_bits;
 use crate::types::access::FaultKind;
 use crate::types::error::FaultError;
 use crate::types::folio_use::FolioUse;
 use crate::types::huge::{self, HUGE_PAGES};
 use crate::types::stats::Row;
 use crate::vma::huge::HugeAsker;
-use crate::vma::writable::{NEW, writable};
+use crate::vma::writable::{NEW, access_bits};
 
 impl<M: Machine> Fault<'_, M> {
     /// Handles the first access to a 2 MiB range that has no lowest-level page table. Returns `None` if a 4 KiB page is
@@ -72,11 +71,7 @@ impl<M: Machine> Fault<'_, M> {
 
     /// Returns the bits of an entry that maps an exclusive folio.
     pub(super) fn own_huge_bits(&self, inherited: Bits) -> Bits {
-        let mut bits = access_bits(self.area.rights()) | NEW | inherited;
-        if writable(self.area.view(), bits).is_writable() {
-            bits |= Bits::WRITE;
-        }
-        bits
+        self.area.entry_bits(NEW | inherited)
     }
 
     /// Maps a folio if the entry is empty. Returns `None` if it is not, or if there is no memory for a page

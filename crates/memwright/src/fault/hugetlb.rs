@@ -8,7 +8,7 @@ use memwright_table::{
 
 use crate::fault::attempt::Fault;
 use crate::fault::present::WRITTEN;
-use crate::mm::core::{Core, access_bits};
+use crate::mm::core::Core;
 use crate::mm::huge_file::{HugeState, HugeView};
 use crate::types::access::{Access, FaultKind};
 use crate::types::error::FaultError;
@@ -16,6 +16,7 @@ use crate::types::huge::{self, HUGE_PAGES};
 use crate::types::stats::Row;
 use crate::types::uffd::WatchedFault;
 use crate::vma::area::AreaFlags;
+use crate::vma::writable::access_bits;
 
 impl<M: Machine> Fault<'_, M> {
     /// Resolves the fault in a hugetlb area.

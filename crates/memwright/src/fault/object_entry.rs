@@ -3,9 +3,8 @@
 use memwright_table::{Bits, Cursor, Entry, Frame, Machine, Page, PageRange};
 
 use crate::fault::attempt::Fault;
-use crate::mm::core::access_bits;
 use crate::mm::object::Object;
-use crate::vma::writable::{upgrade, writable};
+use crate::vma::writable::{access_bits, upgrade, writable};
 
 /// The maximum number of pages that fault-around maps.
 pub(super) const AROUND: usize = 16;

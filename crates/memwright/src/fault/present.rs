@@ -4,12 +4,11 @@
 use memwright_table::{Bits, Cursor, Entry, Invalidation, Machine, PageSize, Present};
 
 use crate::fault::attempt::Fault;
-use crate::mm::core::access_bits;
 use crate::types::access::FaultKind;
 use crate::types::error::FaultError;
 use crate::types::uffd::WatchedFault;
 use crate::vma::area::AreaFlags;
-use crate::vma::writable::{Verdict, writable};
+use crate::vma::writable::{Verdict, access_bits, writable};
 
 /// The bits that a store sets.
 pub(super) const WRITTEN: Bits = Bits::WRITE

@@ -23,7 +23,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         // page.
         let stores = self.access.write && !protected;
         let is_around = self.core.memory.policy().swapin_around() && (stores || !self.access.write);
-        if is_around && !self.area.window.get().is_single_at(self.page) {
+        if is_around && !self.area.window.is_single_at(self.page) {
             return self.swap_in_around(cursor, swapped);
         }
         let back = self.bring(swapped, stores)?;

@@ -134,13 +134,7 @@ impl<'a, M: Machine> Fault<'a, M> {
         let read = run.transfers.finish(frames, 0);
         if let Some((swapped, frame)) = run.pages[0].take() {
             cursor.seek(self.page);
-            let stores = self.access.write;
-            let back = self.take_over(swapped, (frame, read), uses, stores);
-            result = back.map(|back| {
-                let kind = back.kind;
-                self.show(cursor, swapped, back, stores);
-                kind
-            });
+            result = self.map_read(cursor, swapped, (frame, read), uses, self.access.write);
         }
         let came = self.await_others(run);
         let others = came.iter().flatten().count() as u64;

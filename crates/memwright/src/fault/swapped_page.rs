@@ -5,14 +5,13 @@ use memwright_table::{
 };
 
 use crate::fault::attempt::Fault;
-use crate::mm::core::access_bits;
 use crate::swap::cache::Cached;
 use crate::swap::device::DeviceError;
 use crate::types::access::FaultKind;
 use crate::types::error::FaultError;
 use crate::types::policy::SwapInReuse;
 use crate::types::stats::Row;
-use crate::vma::writable::writable;
+use crate::vma::writable::access_bits;
 
 /// The bits that the new entry takes over from the swap entry, whatever the access.
 const RESTORED: Bits = Bits::SOFT_DIRTY.union(Bits::UFFD_WP).union(Bits::WATCHED);
@@ -51,21 +50,38 @@ impl<'a, M: Machine> Fault<'a, M> {
     /// Returns the bits of the entry of a page that was swapped in. The tracking bits of the swap entry are included
     /// when the rule decides on write permission.
     pub(super) fn bits_of(self, carried: Bits, exclusive: bool, stores: bool) -> Bits {
-        let mut bits = access_bits(self.area.rights()) | Bits::ACCESSED | (carried & RESTORED);
+        let mut state = Bits::ACCESSED | (carried & RESTORED);
         if exclusive {
-            bits |= Bits::EXCLUSIVE;
+            state |= Bits::EXCLUSIVE;
         }
         if stores {
-            bits |= Bits::DIRTY | Bits::SOFT_DIRTY;
+            state |= Bits::DIRTY | Bits::SOFT_DIRTY;
         }
-        let reuses = stores || self.core.memory.policy().swapin_reuse() == SwapInReuse::On;
-        if reuses && writable(self.area.view(), bits).is_writable() {
-            bits |= Bits::WRITE;
-            if !stores {
-                self.core.memory.count_on(self.cpu, Row::SwapReused, 1);
-            }
+        let memory = &*self.core.memory;
+        if !stores && memory.policy().swapin_reuse() != SwapInReuse::On {
+            return access_bits(self.area.rights()) | state;
+        }
+        let bits = self.area.entry_bits(state);
+        if !stores && bits.contains(Bits::WRITE) {
+            memory.count_on(self.cpu, Row::SwapReused, 1);
         }
         bits
+    }
+
+    /// Takes over a page after the read, like [`take_over`](Self::take_over), and maps it at the cursor.
+    #[inline(always)]
+    pub(super) fn map_read(
+        self,
+        cursor: &mut Cursor<'_, M>,
+        swapped: Swapped,
+        read: (FrameRef<'a, M>, Result<(), DeviceError>),
+        uses: u32,
+        stores: bool,
+    ) -> Result<FaultKind, FaultError> {
+        let back = self.take_over(swapped, read, uses, stores)?;
+        let kind = back.kind;
+        self.show(cursor, swapped, back, stores);
+        Ok(kind)
     }
 
     /// Completes `bring` after the read. `uses` is the number of entries that named the slot when the read began.

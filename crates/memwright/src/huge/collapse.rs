@@ -8,16 +8,16 @@ use memwright_table::{
 
 use crate::huge::collapse_object::shows_object;
 use crate::mm::areas::Areas;
-use crate::mm::core::{Core, access_bits};
+use crate::mm::core::Core;
 use crate::mm::object::CollapseLimits;
-use crate::mm::space::{AddressSpace, Area};
+use crate::mm::space::AddressSpace;
 use crate::types::error::{AdviseError, FaultError};
 use crate::types::huge::{HUGE_PAGES, around};
 use crate::types::stats::Row;
 use crate::vma::anon_vma::AnonVma;
 use crate::vma::area::AreaFlags;
 use crate::vma::huge::HugeAsker;
-use crate::vma::writable::{NEW, writable};
+use crate::vma::writable::NEW;
 use crate::vma::written::written;
 
 /// The reason why pages were not collapsed.
@@ -326,7 +326,7 @@ impl<M: Machine> Core<M> {
             area.anon_vma.found(anon_vma);
         }
         let mut gather = self.gather();
-        let decide = |_| own_bits(area);
+        let decide = |_| area.entry_bits(NEW);
         let collapsed = self.table.collapse(range, folio, decide, &mut gather);
         let counts = gather.close();
         self.note_gather(cpu, counts);
@@ -353,15 +353,5 @@ impl<M: Machine> Core<M> {
         memory.count_on(cpu, Row::FramesCopied, copied);
         memory.count_on(cpu, Row::FramesZeroed, zeroed);
         memory.count_on(cpu, Row::HugeCollapses, 1);
-    }
-}
-
-/// Returns the entry bits of a new page: dirty and exclusive.
-fn own_bits<M: Machine>(area: &Area<M>) -> Bits {
-    let bits = access_bits(area.rights()) | NEW;
-    if writable(area.view(), bits).is_writable() {
-        bits | Bits::WRITE
-    } else {
-        bits
     }
 }

@@ -6,12 +6,12 @@ use memwright_table::{Bits, Entry, Machine, PageRange, PageSize, Present};
 
 use crate::huge::collapse::CollapseFailure;
 use crate::mm::areas::Areas;
-use crate::mm::core::{Core, access_bits};
+use crate::mm::core::Core;
 use crate::mm::object::{CollapseError, CollapseLimits, Object};
 use crate::mm::space::Area;
 use crate::vma::area::AreaFlags;
 use crate::vma::huge::HugeAsker;
-use crate::vma::writable::upgrade;
+use crate::vma::writable::{access_bits, upgrade};
 
 impl From<CollapseError> for CollapseFailure {
     fn from(error: CollapseError) -> Self {

@@ -5,7 +5,7 @@ use memwright_table::{
     PageRange, PageSize, Present, VirtAddr,
 };
 
-use crate::mm::core::{Core, access_bits};
+use crate::mm::core::Core;
 use crate::mm::mappings::Mappings;
 use crate::mm::object::Object;
 use crate::mm::space::Area;
@@ -13,7 +13,7 @@ use crate::range::zap::Taken;
 use crate::types::error::AdviseError;
 use crate::types::huge::{self, HUGE_PAGES};
 use crate::vma::area::AreaFlags;
-use crate::vma::writable::{NEW, writable};
+use crate::vma::writable::NEW;
 
 impl<M: Machine> Mappings<M> {
     /// Unmaps the huge page at `index` from private mappings without a reservation that map it to `frame`. Returns the
@@ -102,13 +102,12 @@ impl<M: Machine> Core<M> {
     ) -> Result<(), OutOfFrames> {
         let copy = self.take_unreserved().map_err(|_| OutOfFrames)?;
         self.memory.copy_huge(page.frame, copy.frame());
-        let mut bits = access_bits(area.rights()) | NEW;
-        if watched {
-            bits |= page.bits & Bits::UFFD_WP;
-        }
-        if writable(area.view(), bits).is_writable() {
-            bits |= Bits::WRITE;
-        }
+        let kept = if watched {
+            page.bits & Bits::UFFD_WP
+        } else {
+            Bits::empty()
+        };
+        let bits = area.entry_bits(NEW | kept);
         to.fill(Entry::Present(Present {
             frame: copy.frame(),
             size: PageSize::Size2M,

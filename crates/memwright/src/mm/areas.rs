@@ -91,6 +91,12 @@ impl<M: Machine> Backed for Backing<M> {
         };
         shown && self.has_watcher(other.watcher())
     }
+
+    #[inline]
+    fn notifies_first_write(&self) -> bool {
+        self.object()
+            .is_some_and(|object| object.notify_first_write())
+    }
 }
 
 /// The limits of a process, in bytes except for the number of areas.
@@ -378,17 +384,25 @@ impl<M: Machine> Areas<M> {
 
     /// Checks whether the data limit allows `pages` more pages with these properties.
     #[inline]
-    pub(crate) fn check_data(
-        &self,
-        rights: Rights,
-        flags: AreaFlags,
-        pages: u64,
-    ) -> Result<(), Limit> {
+    fn check_data(&self, rights: Rights, flags: AreaFlags, pages: u64) -> Result<(), Limit> {
         let (data, ..) = classes(rights, flags);
         if data && self.data + pages > self.limits.data / PAGE_SIZE as u64 {
             return Err(Limit::Data);
         }
         Ok(())
+    }
+
+    /// Checks whether the data limit allows `pages` pages of an area with these flags to become writable, and returns
+    /// whether they must be accounted then.
+    #[inline(always)]
+    pub(crate) fn check_gain(
+        &self,
+        rights: Rights,
+        flags: AreaFlags,
+        pages: u64,
+    ) -> Result<bool, Limit> {
+        self.check_data(rights, flags, pages)?;
+        Ok(is_accountable(rights, flags) && !flags.contains(AreaFlags::ACCOUNTED))
     }
 
     /// Empties the map, resets the totals, and unaccounts the areas. Returns the previous map.

@@ -18,10 +18,8 @@ use crate::types::layout::Layout;
 use crate::types::memcg::Memcg;
 use crate::types::merge::UNSCANNED;
 use crate::types::numa_pace::Pace;
-use crate::types::rights::Rights;
 use crate::types::stats::Row;
 use crate::types::trace::Event;
-use crate::vma::writable::View;
 
 /// One CPU's share of the resident page count.
 #[derive(Default)]
@@ -198,6 +196,12 @@ impl<M: Machine> Core<M> {
     /// Returns which huge pages the process opts out of.
     pub(crate) fn huge_refusal(&self) -> HugeRefusal {
         HugeRefusal::of(self.huge_refusal.load(Ordering::Relaxed))
+    }
+
+    /// Sets which huge pages the process opts out of to what its `parent` opts out of.
+    pub(crate) fn inherit_huge_refusal(&self, parent: &Self) {
+        let refusal = parent.huge_refusal.load(Ordering::Relaxed);
+        self.huge_refusal.store(refusal, Ordering::Relaxed);
     }
 
     pub(crate) fn refuse_huge(&self, refusal: HugeRefusal) {
@@ -421,21 +425,6 @@ fn flush_event(counts: &GatherCounts) -> Event {
 }
 
 impl<M: Machine> Area<M> {
-    /// Returns the properties of the area that decide whether its pages are writable.
-    #[inline]
-    pub(crate) fn view(&self) -> View {
-        let shared = self.is_shared();
-        View {
-            rights: self.rights,
-            shared,
-            notify: shared
-                && self
-                    .object()
-                    .is_some_and(|object| object.notify_first_write()),
-            soft_dirty: self.watches_stores(),
-        }
-    }
-
     /// Returns the pages of this area that map the object's indices `first..end`. This is the inverse of
     /// [`offset_of`](Self::offset_of).
     pub(crate) fn pages_showing(&self, first: u64, end: u64) -> PageRange {
@@ -444,33 +433,5 @@ impl<M: Machine> Area<M> {
             Page::new(self.start().number() + ahead)
         };
         PageRange::new(page_of(first), page_of(end))
-    }
-}
-
-/// Returns the entry bits of the protection key. Out of line, because few areas have a key.
-#[cold]
-#[inline(never)]
-fn key_bits(rights: Rights) -> Bits {
-    Bits::of_key(rights.key())
-}
-
-/// Returns the entry bits that follow from the rights alone, including the protection key. The write bit is excluded:
-/// it is decided per page.
-#[inline(always)]
-pub(crate) fn access_bits(rights: Rights) -> Bits {
-    let read = if rights.is_none() {
-        Bits::empty()
-    } else {
-        Bits::READ
-    };
-    let execute = if rights.contains(Rights::EXECUTE) {
-        Bits::EXECUTE
-    } else {
-        Bits::empty()
-    };
-    if rights.key() == 0 {
-        read | execute
-    } else {
-        read | execute | key_bits(rights)
     }
 }

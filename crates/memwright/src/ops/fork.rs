@@ -12,7 +12,7 @@ use memwright_table::{
 };
 
 use crate::mm::areas::{Areas, Backing};
-use crate::mm::core::{Core, access_bits};
+use crate::mm::core::Core;
 use crate::mm::mappings::Attachment;
 use crate::mm::space::{AREAS, AddressSpace, Area};
 use crate::types::error::ForkError;
@@ -22,8 +22,8 @@ use crate::types::swap_window::{Window, WindowCell};
 use crate::types::trace::Event;
 use crate::types::uffd::Watch;
 use crate::vma::anon_vma::{AnonVma, AnonVmaCell};
-use crate::vma::area::AreaFlags;
-use crate::vma::writable::{NEW, writable};
+use crate::vma::area::{AreaFlags, Backed};
+use crate::vma::writable::NEW;
 
 impl<M: Machine> AddressSpace<M> {
     /// Returns a copy of this address space for a child process.
@@ -49,7 +49,7 @@ impl<M: Machine> AddressSpace<M> {
         let cpu = core.cpu();
         // Declared first so that it is dropped last: on error, the drop frees the partial child.
         let child = Self::new(core.memory.clone(), core.layout, core.template)?;
-        child.refuse_huge(core.huge_refusal());
+        child.core.inherit_huge_refusal(core);
         let mut areas = core.areas.write();
         let mut copies = child.core.areas.write_as(Rank::SpaceChild);
         copies.limits = areas.limits;
@@ -163,10 +163,12 @@ fn copy_entries<M: Machine>(
     (area, watched): (&Area<M>, bool),
     gather: &mut Gather<'_, M>,
 ) -> Result<u64, OutOfFrames> {
-    let mut rule = match (area.is_shared(), area.view().notify) {
-        (true, true) => CopyRule::SHARED_NOTIFIED,
-        (true, false) => CopyRule::SHARED,
-        (false, _) => CopyRule::PRIVATE,
+    let mut rule = if !area.is_shared() {
+        CopyRule::PRIVATE
+    } else if area.backing().notifies_first_write() {
+        CopyRule::SHARED_NOTIFIED
+    } else {
+        CopyRule::SHARED
     };
     if watched {
         rule = rule.keep_uffd_wp();
@@ -222,13 +224,12 @@ fn copy_pinned<M: Machine>(
     let frames = child.memory.frames();
     let copy = frames.allocate(0, FrameKind::Anonymous)?;
     frames.copy(page.frame, copy.frame());
-    let mut bits = access_bits(area.rights()) | NEW;
-    if watched {
-        bits |= page.bits & Bits::UFFD_WP;
-    }
-    if writable(area.view(), bits).is_writable() {
-        bits |= Bits::WRITE;
-    }
+    let kept = if watched {
+        page.bits & Bits::UFFD_WP
+    } else {
+        Bits::empty()
+    };
+    let bits = area.entry_bits(NEW | kept);
     to.fill(Entry::page(copy.frame(), bits))?;
     let _ = copy.into_raw();
     child.memory.count_on(cpu, Row::FramesCopied, 1);

@@ -6,9 +6,9 @@
 use memwright_table::sync::PausePoints;
 use memwright_table::{Bits, Edit, Edited, Gather, Machine, Page, PageRange, VirtAddr};
 
-use crate::mm::areas::{Areas, cuts_hugetlb, is_accountable};
+use crate::mm::areas::{Areas, cuts_hugetlb};
 use crate::mm::check::{self, RangeError};
-use crate::mm::core::{Core, access_bits};
+use crate::mm::core::Core;
 use crate::mm::space::{AREAS, AddressSpace, Area};
 use crate::types::error::{CutError, ProtectError};
 use crate::types::policy::WriteUpgrade;
@@ -17,7 +17,7 @@ use crate::types::stats::Row;
 use crate::types::trace::Event;
 use crate::vma::area::AreaFlags;
 use crate::vma::map::Position;
-use crate::vma::writable::{Grant, View};
+use crate::vma::writable::{Grant, View, access_bits};
 
 impl<M: Machine> AddressSpace<M> {
     /// Changes the rights of `length` bytes, rounded up to pages. Protection keys stay. Does nothing if `length` is 0.
@@ -261,10 +261,10 @@ impl Change {
             areas.note_gained(range);
         }
         // Only the data limit can be exceeded, because the mapped size does not change (Linux 7.2 `mprotect_fixup`).
-        areas
-            .check_data(self.rights, flags, range.len())
+        let accounts = areas
+            .check_gain(self.rights, flags, range.len())
             .map_err(ProtectError::OverLimit)?;
-        if !is_accountable(self.rights, flags) || flags.contains(AreaFlags::ACCOUNTED) {
+        if !accounts {
             return Ok(flags);
         }
         core.memory
@@ -287,20 +287,18 @@ impl Change {
             let mut cursor = core.table.cursor(range).pausing();
             core.split_cut(&mut cursor, gather, Row::HugeSplitsProtect);
         }
-        let (view, policy) = (area.view(), core.memory.policy());
         let end = range.end;
-        let access = access_bits(view.rights);
         // There is one loop for each kind of change. The first and the last kind are the common ones.
-        let edited = if !view.rights.contains(Rights::WRITE) {
-            let edit = edit_to(access, false);
+        let edited = if !area.rights.contains(Rights::WRITE) {
+            let edit = edit_to(access_bits(area.rights), false);
             let mut cursor = core.table.cursor(range).pausing();
             cursor.edit_alike(end, move |_| edit, gather)
-        } else if !policy.upgrades_all() {
-            edit_by_policy(core, view, range, gather)
-        } else if view.shared {
-            edit_shared(core, view, range, gather)
+        } else if !core.memory.policy().upgrades_all() {
+            edit_by_policy(core, area.view(), range, gather)
+        } else if area.is_shared() {
+            edit_shared(core, area, range, gather)
         } else {
-            let grant = Grant::new(view, WriteUpgrade::On);
+            let (access, grant) = area.access_and_grant();
             let rule = move |bits| edit_to(access, grant.allows(bits));
             let mut cursor = core.table.cursor(range).pausing();
             // The entry of a page that all other processes have dropped becomes exclusive again.
@@ -315,11 +313,11 @@ impl Change {
 #[inline(never)]
 fn edit_shared<M: Machine>(
     core: &Core<M>,
-    view: View,
+    area: &Area<M>,
     range: PageRange,
     gather: &mut Gather<'_, M>,
 ) -> Edited {
-    let (access, grant) = (access_bits(view.rights), Grant::new(view, WriteUpgrade::On));
+    let (access, grant) = area.access_and_grant();
     let rule = move |bits| edit_to(access, grant.allows(bits));
     let mut cursor = core.table.cursor(range).pausing();
     cursor.edit_alike(range.end, rule, gather)

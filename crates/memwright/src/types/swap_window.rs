@@ -68,11 +68,6 @@ impl Window {
         }
     }
 
-    /// Whether a fault at `page` reads that page alone, and there is no readahead whose hits must be counted.
-    pub(crate) fn is_single_at(self, page: Page) -> bool {
-        self.ahead == 0 && self.pages_at(page, 0) == 1
-    }
-
     /// Returns the window after a fault that wanted `wanted` pages and read `read` pages from `page` on.
     pub(crate) fn after_read(page: Page, wanted: u64, read: u64) -> Self {
         Self::after(page.add(read.max(1)), wanted, read.saturating_sub(1))
@@ -99,6 +94,12 @@ impl WindowCell {
 
     pub(crate) fn get(&self) -> Window {
         Window::of(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Returns whether a fault at `page` reads that page alone, and there is no readahead whose hits must be counted.
+    pub(crate) fn is_single_at(&self, page: Page) -> bool {
+        let window = self.get();
+        window.ahead == 0 && window.pages_at(page, 0) == 1
     }
 
     pub(crate) fn set(&self, window: Window) {

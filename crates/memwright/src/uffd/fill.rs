@@ -5,7 +5,6 @@ use memwright_table::{
 };
 
 use crate::fault::attempt::Fault;
-use crate::mm::core::access_bits;
 use crate::mm::object::{Object, Put};
 use crate::mm::space::AddressSpace;
 use crate::types::access::Access;
@@ -14,7 +13,7 @@ use crate::types::stats::Row;
 use crate::types::uffd::Fill;
 use crate::uffd::{is_memory, unit_of};
 use crate::vma::area::AreaFlags;
-use crate::vma::writable::{upgrade, writable};
+use crate::vma::writable::{access_bits, upgrade, writable};
 use crate::vma::written::{arm_written, is_by_dirty};
 
 impl<M: Machine> AddressSpace<M> {

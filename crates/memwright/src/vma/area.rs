@@ -128,6 +128,9 @@ impl AreaFlags {
 pub trait Backed: Clone {
     /// Returns whether two areas have the same backing, so that they may merge if their offsets are contiguous.
     fn same(&self, other: &Self) -> bool;
+
+    /// Returns whether the object of the backing, if it has one, must be notified of the first store to a clean page.
+    fn notifies_first_write(&self) -> bool;
 }
 
 /// A run of pages with one set of rights, one set of flags and one backing.

@@ -17,6 +17,10 @@ impl Backed for char {
     fn same(&self, other: &Self) -> bool {
         self == other
     }
+
+    fn notifies_first_write(&self) -> bool {
+        false
+    }
 }
 
 fn range(start: u64, end: u64) -> PageRange {

@@ -12,6 +12,7 @@ use memwright_table::Bits;
 
 use crate::types::policy::WriteUpgrade;
 use crate::types::rights::Rights;
+use crate::vma::area::{Area, Backed};
 
 /// The bits of a new anonymous page that is mapped for a store.
 pub(crate) const NEW: Bits = Bits::ACCESSED
@@ -30,6 +31,67 @@ pub struct View {
     pub notify: bool,
     /// Whether stores are tracked through soft-dirty bits, and not through the hardware's dirty bit.
     pub soft_dirty: bool,
+}
+
+impl<B: Backed> Area<B> {
+    /// Returns the properties of the area that decide whether its pages are writable.
+    #[inline]
+    pub(crate) fn view(&self) -> View {
+        let shared = self.is_shared();
+        View {
+            rights: self.rights,
+            shared,
+            notify: shared && self.backing.notifies_first_write(),
+            soft_dirty: self.watches_stores(),
+        }
+    }
+
+    /// Returns the bits that follow from the rights, and the rule for the write bit, of all entries of the area.
+    #[inline(always)]
+    pub(crate) fn access_and_grant(&self) -> (Bits, Grant) {
+        let view = self.view();
+        (access_bits(view.rights), Grant::new(view, WriteUpgrade::On))
+    }
+
+    /// Returns the bits of an entry of the area for a page with the bits `state`, and the write bit if the rule allows
+    /// it.
+    #[inline(always)]
+    pub(crate) fn entry_bits(&self, state: Bits) -> Bits {
+        let bits = access_bits(self.rights) | state;
+        if writable(self.view(), bits).is_writable() {
+            bits | Bits::WRITE
+        } else {
+            bits
+        }
+    }
+}
+
+/// Returns the entry bits of the protection key. Out of line, because few areas have a key.
+#[cold]
+#[inline(never)]
+fn key_bits(rights: Rights) -> Bits {
+    Bits::of_key(rights.key())
+}
+
+/// Returns the entry bits that follow from the rights alone, including the protection key. The write bit is excluded:
+/// it is decided per page.
+#[inline(always)]
+pub(crate) fn access_bits(rights: Rights) -> Bits {
+    let read = if rights.is_none() {
+        Bits::empty()
+    } else {
+        Bits::READ
+    };
+    let execute = if rights.contains(Rights::EXECUTE) {
+        Bits::EXECUTE
+    } else {
+        Bits::empty()
+    };
+    if rights.key() == 0 {
+        read | execute
+    } else {
+        read | execute | key_bits(rights)
+    }
 }
 
 /// The answer of the rule, with the reason if it is a refusal.
