@@ -1,6 +1,6 @@
 //! A counter of changes with a queue of threads that wait for the next one.
 
-use crate::{kernel::Kernel, wait::WaitQueue};
+use crate::wait::WaitQueue;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Number of changes to some object.
@@ -29,8 +29,8 @@ impl Changes {
     ///
     /// # Locks
     /// The caller holds no lock except sleeping ones.
-    pub fn note(&self, kernel: &Kernel) {
+    pub fn note(&self) {
         self.count.fetch_add(1, Ordering::SeqCst);
-        self.queue.wake_all(kernel);
+        self.queue.wake_all();
     }
 }

@@ -6,7 +6,8 @@ use crate::{
     errno::Errno,
     fs::{FileTable, FsContext},
     kernel::Kernel,
-    process::{Process, Thread, Work},
+    process::{Process, Thread},
+    scheduler::Work,
     syscall::table::{self, Handlers},
     wait::{Interest, WaitError, WaitQueue},
 };

@@ -4,8 +4,8 @@ use crate::{
     account, cgroup,
     host::{Channel, KernelEvents},
     kernel::Kernel,
-    process::Work,
     run::{self, Accessor, Resolved},
+    scheduler::Work,
     user::USER_END,
 };
 use core::fmt::Write;
@@ -28,7 +28,7 @@ impl KernelEvents for Events {
         if address >= USER_END {
             return false;
         }
-        let Some(thread) = self.kernel.scheduler.current(self.kernel) else {
+        let Some(thread) = self.kernel.scheduler.current() else {
             return false;
         };
         let Some(space) = thread.process.space() else {
@@ -49,11 +49,11 @@ impl KernelEvents for Events {
     }
 
     fn give_way(&self, waits: bool) -> GaveWay {
-        self.kernel.scheduler.give_way(self.kernel, waits)
+        self.kernel.scheduler.give_way(waits)
     }
 
     fn pause_due(&self) -> bool {
-        self.kernel.scheduler.pause_due(self.kernel)
+        self.kernel.scheduler.pause_due()
     }
 
     fn context_start(&self, argument: usize) -> ! {
@@ -69,7 +69,8 @@ impl KernelEvents for Events {
         // The failing code may hold locks: data under a lock is reported only if the lock is free.
         let report = kernel
             .scheduler
-            .report(kernel, out)
+            .report(out)
+            .and_then(|()| kernel.tasks.report(kernel.host.now(), out))
             .and_then(|()| account::report(kernel, out));
         if report.is_err() {
             kernel

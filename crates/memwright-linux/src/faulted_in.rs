@@ -8,7 +8,7 @@ use memwright::{FaultSink, FaultedIn};
 impl FaultSink for Kernel {
     fn faulted_in(&self, pages: FaultedIn) {
         // Without a running thread there are no counters to update.
-        let Some(thread) = self.scheduler.current(self) else {
+        let Some(thread) = self.scheduler.current() else {
             return;
         };
         let usage = &thread.usage;

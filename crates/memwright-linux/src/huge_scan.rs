@@ -4,22 +4,16 @@
 //! runs a program. So the scan progresses even if all CPUs are busy. No deadline is set while no area is allowed to
 //! have huge pages.
 
-use crate::{
-    abi::MILLISECOND,
-    hand::Hand,
-    kernel::Kernel,
-    time::{Expiry, NextLook},
-};
-use alloc::sync::{Arc, Weak};
+use crate::{abi::MILLISECOND, hand::Hand, kernel::Kernel, scheduler::Expiry, time::Daemon};
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use memwright::Scanned;
 
 /// The position of the scan and the time of its next step.
 pub struct HugeScan {
-    own: Weak<Self>,
     /// Some area is, or was, allowed to have huge pages.
     wanted: AtomicBool,
-    next: NextLook,
+    next: Daemon,
     hand: Hand,
     /// Pages left to scan in a pass that is suspended because no huge page could be allocated; 0 if there is no such
     /// pass.
@@ -29,14 +23,13 @@ pub struct HugeScan {
 impl HugeScan {
     /// Creates a scan that does not run.
     #[must_use]
-    pub fn new() -> Arc<Self> {
-        Arc::new_cyclic(|own| Self {
-            own: own.clone(),
+    pub fn new() -> Self {
+        Self {
             wanted: AtomicBool::new(false),
-            next: NextLook::none(),
+            next: Daemon::new(),
             hand: Hand::new(),
             left: AtomicU64::new(0),
-        })
+        }
     }
 
     /// Starts the scan, if this is the first area that is allowed to have huge pages.
@@ -49,8 +42,7 @@ impl HugeScan {
     /// Sets the time of the next step. Called after a change of a setting.
     pub fn wake(&self, kernel: &Kernel) {
         let memory = &kernel.memory;
-        // If there is no memory for the deadline, the scan does not run until the next call.
-        let _ = self.next.set(kernel, &self.own, || {
+        self.next.set(kernel.scheduler, || {
             let goes_on = memory.may_collapse(self.wanted.load(Ordering::Relaxed));
             let settings = &memory.huge().scan;
             let sleep = match self.left.load(Ordering::Relaxed) {
@@ -92,8 +84,14 @@ impl HugeScan {
     }
 }
 
-impl Expiry for HugeScan {
-    fn expire(self: Arc<Self>, kernel: &Kernel) {
+impl HugeScan {
+    /// Sets the action of the deadline: [`Self::step`].
+    pub(crate) fn start(&self, step: Arc<dyn Expiry>) {
+        self.next.start(step);
+    }
+
+    /// Executes the next step, and sets the time of the one after it.
+    pub(crate) fn step(&self, kernel: &Kernel) {
         if kernel.memory.may_collapse(true) {
             self.look(kernel);
         }

@@ -18,23 +18,20 @@ use crate::{
     numa::Balancing,
     probes::Probes,
     process::{
-        ExitStatus, Life, Limits, Member, PROGRAM, Parts, Process, REAPER, Sleep, Start, Tasks,
-        Thread, Users,
+        ExitStatus, Life, Limits, Member, PROGRAM, Parts, Process, REAPER, Start, Tasks, Thread,
+        Users,
     },
     random::Random,
     reclaim::Reclaim,
-    scheduler::Scheduler,
+    scheduler::{Expiry, IdleWork, Scheduler, TimerKey},
     signal::{Signal, SignalInfo, Stop, ThreadSignals, kill_process, send_to_process},
     swap::Swaps,
-    sync::{Lock, PausePoints, Rank, pause_point},
-    wait::{Interest, WaitError, WaitQueue},
+    sync::{Lock, Rank, pause_point},
+    wait::{Interest, WaitError, WaitQueue, Waiter},
 };
 use alloc::{boxed::Box, string::String, sync::Arc};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use memwright_table::TryPush;
-
-/// Number of queues that a thread enters or leaves between two scheduling points.
-const QUEUES: u32 = 256;
+use memwright_table::{OutOfMemory, TryPush};
 
 /// The outcome of the run.
 #[derive(Clone, Debug)]
@@ -56,13 +53,13 @@ pub struct Kernel {
     /// The file-system tree.
     pub mounts: Mounts,
     /// Processes and threads.
-    pub tasks: Tasks,
+    pub tasks: &'static Tasks,
     /// Per-user counts of limited resources.
     pub users: Users,
     /// Limits of `/proc/sys/fs`.
     pub file_limits: FileLimits,
     /// The running and runnable threads.
-    pub scheduler: Scheduler,
+    pub scheduler: &'static Scheduler<Thread>,
     /// Threads waiting on futexes.
     pub(crate) futexes: Futexes,
     /// The userfaultfd contexts.
@@ -74,15 +71,15 @@ pub struct Kernel {
     /// System V semaphore sets.
     pub(crate) semaphores: crate::semaphores::Sets,
     /// Collapses base pages into huge pages in the background.
-    pub(crate) huge_scan: Arc<HugeScan>,
+    pub(crate) huge_scan: HugeScan,
     /// Merges pages with equal contents in the background.
-    pub(crate) merge_scan: Arc<MergeScan>,
+    pub(crate) merge_scan: MergeScan,
     /// Moves pages to the nodes of the CPUs that use them.
-    pub(crate) balancing: Arc<Balancing>,
+    pub(crate) balancing: Balancing,
     /// Groups of processes with memory limits.
     pub(crate) cgroups: Cgroups,
     /// Reclaims pages when memory is short.
-    pub(crate) reclaim: Arc<Reclaim>,
+    pub(crate) reclaim: Reclaim,
     /// The swap devices.
     pub swaps: Swaps,
     /// Breakpoints that count their hits.
@@ -104,6 +101,28 @@ pub struct Kernel {
     pub(crate) ended: Lock<Option<Ended>>,
 }
 
+/// A step of one of the kernel's daemons.
+struct Step {
+    kernel: &'static Kernel,
+    step: fn(&Kernel),
+}
+
+impl Expiry for Step {
+    fn expire(self: Arc<Self>, _key: TimerKey) {
+        (self.step)(self.kernel);
+    }
+}
+
+impl IdleWork for Kernel {
+    fn serve(&self) {
+        self.serve_control();
+    }
+
+    fn is_over(&self) -> bool {
+        self.has_ended()
+    }
+}
+
 impl Kernel {
     /// Runs the program of the manifest and powers the machine off when the program has exited. If the swap devices,
     /// the files or the first process cannot be set up, the machine powers off without running the program.
@@ -118,6 +137,7 @@ impl Kernel {
         let before = crate::audit::Baseline::take(host, &memory, &swaps);
         let file_limits = FileLimits::new(memory.frames().total());
         let balancing = Balancing::new(memory.frames().topology().nodes());
+        let scheduler: &'static Scheduler<Thread> = Box::leak(Box::new(Scheduler::new(host)));
         let kernel: &'static Self = Box::leak(Box::new(Self {
             host,
             mounts: Mounts::new(&memory, &manifest),
@@ -128,10 +148,10 @@ impl Kernel {
                 .map(|seed| Lock::new(Rank::Leaf, Random::new(seed))),
             memory,
             manifest,
-            tasks: Tasks::default(),
+            tasks: Box::leak(Box::new(Tasks::new(scheduler))),
             users: Users::default(),
             file_limits,
-            scheduler: Scheduler::new(host),
+            scheduler,
             futexes: Futexes::new(),
             userfaults: Userfaults::default(),
             segments: Segments::default(),
@@ -150,6 +170,7 @@ impl Kernel {
             boot_instructions: AtomicU64::new(0),
             ended: Lock::new(Rank::Leaf, None),
         }));
+        kernel.start_daemons();
         host.set_events(Box::leak(Box::new(Events::new(kernel))));
         kernel.memory.set_fault_sink(kernel);
         if kernel.manifest.trace {
@@ -173,7 +194,7 @@ impl Kernel {
                 kernel.balancing.wake(kernel);
                 kernel.reclaim.wake(kernel);
                 kernel.scheduler.idle(kernel);
-                kernel.scheduler.await_all_parked(kernel);
+                kernel.scheduler.await_all_parked();
             }
             Err(_) => refuse(host, "no memory for the files and the first process"),
         }
@@ -184,7 +205,7 @@ impl Kernel {
     fn make_program(&'static self) -> Result<(), Errno> {
         let limits = Limits::initial(self.memory.frames().total() * 4096);
         let root = self.users.get(0).map_err(|_| crate::errno::Errno::ENOMEM)?;
-        let reaper = Process::new(REAPER, 0, None, limits.clone(), root.clone());
+        let reaper = Process::new(self.tasks, REAPER, 0, None, limits.clone(), root.clone());
         let reaper = Arc::new(reaper);
         let space = crate::memory::new_space(self, &limits, crate::process::Capabilities::FULL)?;
         let (files, fs) = self.mounts.first_files(self)?;
@@ -203,7 +224,7 @@ impl Kernel {
             tasks.enter(&reaper, 0)?;
             let _program = tasks.allocate_id();
             let now = self.host.now();
-            let process = Process::new(PROGRAM, now, Some(parts), limits, root);
+            let process = Process::new(self.tasks, PROGRAM, now, Some(parts), limits, root);
             let process = Arc::new(process);
             tasks.enter(&process, REAPER)?;
             tasks.lead_session(&process);
@@ -215,7 +236,7 @@ impl Kernel {
         process.signals.lock().threads.try_push(first)?;
         self.tasks.lock().threads.insert(PROGRAM, thread.clone());
         self.processes_made.fetch_add(1, Ordering::Relaxed);
-        self.scheduler.wake(self, &thread);
+        thread.wake();
         Ok(())
     }
 
@@ -242,55 +263,11 @@ impl Kernel {
         interest: Interest,
         mut ready: impl FnMut() -> Option<T>,
     ) -> Result<T, WaitError> {
-        crate::sync::assert_none_held();
         loop {
-            // Announce before entering the queues and before checking any condition: see `scheduler`.
-            thread.run.announce();
-            let mut points = PausePoints::every(QUEUES);
-            let entered = queues.clone().try_for_each(|queue| {
-                points.round();
-                queue.add(thread)
-            });
-            let mut without_memory = entered.is_err();
-            let interrupted = match interest {
-                Interest::Signals => thread.signal_pending(),
-                Interest::Fatal | Interest::Continuation | Interest::Tracer => {
-                    thread.fatal_pending()
-                }
-            };
-            let outcome = if let Some(value) = ready() {
-                Some(Ok(value))
-            } else if interrupted {
-                Some(Err(WaitError::Interrupted))
-            } else if deadline.is_some_and(|deadline| self.host.now() >= deadline) {
-                Some(Err(WaitError::TimedOut))
-            } else if without_memory {
-                None
-            } else {
-                thread.note_sleep(Sleep {
-                    what: queues.clone().next().map_or("a wake", WaitQueue::name),
-                    interest,
-                    since: self.host.now(),
-                    deadline,
-                });
-                without_memory = self.scheduler.block(self, thread, deadline).is_err();
-                None
-            };
-            thread.run.stay();
-            for queue in queues.clone() {
-                points.round();
-                let taken = !queue.remove(thread);
-                // A wakeup that was meant for one waiter reached this thread, which stops waiting: pass it on to the
-                // next waiter.
-                if taken && matches!(outcome, Some(Err(_))) {
-                    queue.wake_one(self);
-                }
-            }
-            if let Some(outcome) = outcome {
-                return outcome;
-            }
-            if without_memory {
-                self.wait_for_memory(thread);
+            let scheduler = self.scheduler;
+            match scheduler.wait_in(thread, queues, deadline, interest, &mut ready) {
+                Ok(outcome) => return outcome,
+                Err(OutOfMemory) => self.wait_for_memory(thread),
             }
         }
     }
@@ -300,9 +277,22 @@ impl Kernel {
     #[cold]
     fn wait_for_memory(&self, thread: &Arc<Thread>) {
         crate::oom::relieve(self, thread);
-        self.scheduler.yield_now(self, thread);
+        self.scheduler.yield_now(thread);
         // The thread that frees the memory may run on another CPU.
         self.host.relax();
+    }
+
+    /// Connects the background work of the kernel to its timers.
+    fn start_daemons(&'static self) {
+        let step = |step: fn(&Self)| Arc::new(Step { kernel: self, step });
+        self.huge_scan
+            .start(step(|kernel| kernel.huge_scan.step(kernel)));
+        self.merge_scan
+            .start(step(|kernel| kernel.merge_scan.step(kernel)));
+        self.balancing
+            .start(step(|kernel| kernel.balancing.step(kernel)));
+        self.reclaim
+            .start(step(|kernel| kernel.reclaim.step(kernel)));
     }
 
     /// Handles the control bytes that have arrived.
@@ -310,7 +300,7 @@ impl Kernel {
         while let Some(byte) = self.host.control() {
             let program = self.tasks.process(PROGRAM);
             if let (CONTROL_INTERRUPT, Some(program)) = (byte, program) {
-                send_to_process(self, &program, SignalInfo::kernel(Signal::SIGINT));
+                send_to_process(&program, SignalInfo::kernel(Signal::SIGINT));
             }
         }
     }
@@ -337,7 +327,7 @@ impl Kernel {
             });
         }
         for process in self.tasks.filter(lives) {
-            kill_process(self, &process);
+            kill_process(&process);
             pause_point();
         }
     }
@@ -406,7 +396,7 @@ impl Kernel {
         }
         for member in members() {
             for signal in [Signal::SIGHUP, Signal::SIGCONT] {
-                send_to_process(self, &member, SignalInfo::kernel(signal));
+                send_to_process(&member, SignalInfo::kernel(signal));
             }
         }
     }
@@ -417,5 +407,10 @@ impl Kernel {
         #[expect(clippy::disallowed_methods, reason = "a line of the kernel's own")]
         line.push('\n');
         self.host.output(Channel::Log, line.as_bytes());
+    }
+
+    /// Returns the real time in nanoseconds since 1970.
+    pub fn real_time(&self) -> u64 {
+        self.manifest.epoch * crate::abi::SECOND + self.host.now()
     }
 }

@@ -7,13 +7,8 @@
 //! Here a batch is split into steps of bounded length. After each step the scan pauses until the threads of its CPU
 //! have had the share of time that Linux gives them.
 
-use crate::{
-    abi::MILLISECOND,
-    errno::Errno,
-    kernel::Kernel,
-    time::{Expiry, NextLook},
-};
-use alloc::sync::{Arc, Weak};
+use crate::{abi::MILLISECOND, errno::Errno, kernel::Kernel, scheduler::Expiry, time::Daemon};
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// Most pages that one step scans. A batch of the default length is one step.
@@ -61,12 +56,11 @@ impl Run {
 
 /// The state of the scan and the time of its next step.
 pub struct MergeScan {
-    own: Weak<Self>,
     /// A [`Run`].
     run: AtomicU8,
     /// Time at which stale KSM frames, which are no longer mapped, are freed next.
     prune: AtomicU64,
-    next: NextLook,
+    next: Daemon,
     /// Pages left to scan in this batch.
     left: AtomicU64,
 }
@@ -74,14 +68,13 @@ pub struct MergeScan {
 impl MergeScan {
     /// Creates a scan that is stopped.
     #[must_use]
-    pub fn new() -> Arc<Self> {
-        Arc::new_cyclic(|own| Self {
-            own: own.clone(),
+    pub fn new() -> Self {
+        Self {
             run: AtomicU8::new(Run::Stop as u8),
             prune: AtomicU64::new(0),
-            next: NextLook::none(),
+            next: Daemon::new(),
             left: AtomicU64::new(0),
-        })
+        }
     }
 
     /// Returns the state as a number.
@@ -122,8 +115,7 @@ impl MergeScan {
     /// batches. Sets none if the scan is stopped or no memory is mergeable.
     fn go_on_after(&self, kernel: &Kernel, rest: u64) {
         let merging = kernel.memory.merging();
-        // If there is no memory for the deadline, the scan does not run until the next call.
-        let _ = self.next.set(kernel, &self.own, || {
+        self.next.set(kernel.scheduler, || {
             let goes_on = self.state() == Run::Merge as u8 && merging.is_wanted();
             let sleep = match self.left.load(Ordering::Relaxed) {
                 0 => u64::from(merging.settings().sleep.load(Ordering::Relaxed).max(1)),
@@ -159,14 +151,20 @@ impl MergeScan {
     }
 }
 
-impl Expiry for MergeScan {
-    fn expire(self: Arc<Self>, kernel: &Kernel) {
+impl MergeScan {
+    /// Sets the action of the deadline: [`Self::step`].
+    pub(crate) fn start(&self, step: Arc<dyn Expiry>) {
+        self.next.start(step);
+    }
+
+    /// Executes the next step, and sets the time of the one after it.
+    pub(crate) fn step(&self, kernel: &Kernel) {
         let start = kernel.host.now();
         if self.state() == Run::Merge as u8 {
             self.look(kernel);
         }
         let took = kernel.host.now().saturating_sub(start);
-        self.go_on_after(kernel, rest(took, kernel.scheduler.active_here(kernel)));
+        self.go_on_after(kernel, rest(took, kernel.scheduler.active_here()));
     }
 }
 

@@ -112,7 +112,7 @@ fn kill(kernel: &Kernel, victim: &Arc<Process>, reason: &str, tell: bool) {
         describe(kernel);
     }
     kernel.memory_kills.fetch_add(1, Ordering::Relaxed);
-    kill_process(kernel, victim);
+    kill_process(victim);
 }
 
 /// Logs the state of memory and swap.

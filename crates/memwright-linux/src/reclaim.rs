@@ -9,10 +9,11 @@ use crate::{
     Space, hand,
     kernel::Kernel,
     process::Process,
+    scheduler::Expiry,
     sync::{Lock, Rank},
-    time::{Expiry, NextLook},
+    time::Daemon,
 };
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright::{Effort, Memcg, ObjectPlace};
 use memwright_table::sync::pause_point;
@@ -100,8 +101,7 @@ impl Clock {
 
 /// The state of reclaim.
 pub struct Reclaim {
-    own: Weak<Self>,
-    next: NextLook,
+    next: Daemon,
     clock: Clock,
     /// Number of threads that reclaim for a page fault.
     reclaiming: AtomicU64,
@@ -119,13 +119,12 @@ impl Drop for Reclaiming<'_> {
 impl Reclaim {
     /// Creates the state without background reclaim.
     #[must_use]
-    pub fn new() -> Arc<Self> {
-        Arc::new_cyclic(|own| Self {
-            own: own.clone(),
-            next: NextLook::none(),
+    pub fn new() -> Self {
+        Self {
+            next: Daemon::new(),
             clock: Clock::new(),
             reclaiming: AtomicU64::new(0),
-        })
+        }
     }
 
     /// Permits the calling thread to reclaim for a page fault until the returned guard is dropped. Returns `None` if as
@@ -142,8 +141,7 @@ impl Reclaim {
     pub fn wake(&self, kernel: &Kernel) {
         let swap = kernel.memory.swap();
         let wait = || swap.is_on().then_some(INTERVAL);
-        // If there is no memory for the deadline, background reclaim does not run until the next call.
-        let _ = self.next.set(kernel, &self.own, wait);
+        self.next.set(kernel.scheduler, wait);
     }
 
     /// Reclaims pages for a thread that found no free frame: `often` times the number for one attempt. Returns false if
@@ -199,8 +197,14 @@ const fn marks(reserve: u64, total: u64) -> (u64, u64) {
     (reserve + total / 64, reserve + total / 32)
 }
 
-impl Expiry for Reclaim {
-    fn expire(self: Arc<Self>, kernel: &Kernel) {
+impl Reclaim {
+    /// Sets the action of the deadline: [`Self::step`].
+    pub(crate) fn start(&self, step: Arc<dyn Expiry>) {
+        self.next.start(step);
+    }
+
+    /// Executes the next step, and sets the time of the one after it.
+    pub(crate) fn step(&self, kernel: &Kernel) {
         let frames = kernel.memory.frames();
         let (low, high) = marks(frames.reserve(), frames.total());
         let free = frames.free();

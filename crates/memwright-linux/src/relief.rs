@@ -37,6 +37,7 @@ macro_rules! failures {
 }
 
 failures! {
+    crate::scheduler::AdmitError: Self::OutOfMemory,
     AdviseError: Self::OutOfMemory | Self::Fault(FaultError::OutOfMemory),
     BindError: Self::OutOfMemory,
     FaultError: Self::OutOfMemory,

@@ -13,7 +13,8 @@ use crate::{
     fs::userfault::{Waited, wait_for_watcher},
     host::Trap,
     kernel::Kernel,
-    process::{ExitStatus, Start, Thread, Work, exit_thread},
+    process::{ExitStatus, Start, Thread, exit_thread},
+    scheduler::Work,
     signal::{After, Detail, Signal, SignalInfo, code, deliver, force_fault},
     user::USER_END,
 };
@@ -28,7 +29,7 @@ const MOST_WAITS: u32 = 16;
 
 /// Entry point on a thread's kernel stack.
 pub(crate) fn thread_main(kernel: &'static Kernel, id: u32) -> ! {
-    kernel.scheduler.finish_switch(kernel);
+    kernel.scheduler.finish_switch();
     let thread = kernel
         .tasks
         .thread(id)
@@ -42,7 +43,7 @@ pub(crate) fn thread_main(kernel: &'static Kernel, id: u32) -> ! {
         None => unreachable!("a thread starts once"),
     };
     exit_thread(kernel, &thread, status);
-    kernel.scheduler.leave(kernel, thread)
+    kernel.scheduler.leave(thread)
 }
 
 /// Executes the program of the manifest.
@@ -68,7 +69,7 @@ fn run(context: &Context<'_>) -> ExitStatus {
             context.thread.set_work(Work::REGISTERS, false);
             if work.contains(Work::MIGRATE) {
                 let scheduler = &context.kernel.scheduler;
-                scheduler.migrate(context.kernel, context.thread);
+                scheduler.migrate(context.thread);
             }
             if work.contains(Work::CGROUP) {
                 cgroup::look(context.kernel, context.thread);
@@ -100,10 +101,7 @@ fn run(context: &Context<'_>) -> ExitStatus {
             Trap::KeyFault { address, write } => key_fault(context, address, write),
             Trap::Exception { vector, error } => exception(context, vector, error),
             Trap::Timer | Trap::Reschedule => {
-                context
-                    .kernel
-                    .scheduler
-                    .tick(context.kernel, context.thread);
+                context.kernel.scheduler.tick(context.thread);
             }
             Trap::Control => context.kernel.serve_control(),
         }
@@ -208,7 +206,7 @@ fn refused_fault(kernel: &Kernel, thread: &Arc<Thread>, error: FaultError) -> Re
     match fault_signal(error) {
         Some((signal, code)) => Resolved::Signal(signal, code),
         None => {
-            kernel.scheduler.yield_now(kernel, thread);
+            kernel.scheduler.yield_now(thread);
             // The thread that this one waits for may run on another CPU.
             kernel.host.relax();
             Resolved::Retry
@@ -234,7 +232,7 @@ fn starved_fault(
     let cpus = u64::from(kernel.scheduler.all_cpus().len());
     let Some(reclaiming) = kernel.reclaim.begin(cpus) else {
         // Enough other threads reclaim already, and the pages that they free may suffice.
-        kernel.scheduler.yield_now(kernel, thread);
+        kernel.scheduler.yield_now(thread);
         kernel.host.relax();
         return Resolved::Retry;
     };
@@ -246,7 +244,7 @@ fn starved_fault(
         if kernel.reclaim.relieve(kernel, 1) {
             return Resolved::Retry;
         }
-        kernel.scheduler.yield_now(kernel, thread);
+        kernel.scheduler.yield_now(thread);
         kernel.host.relax();
         match space.fault(VirtAddr::new(address), access) {
             Err(FaultError::OutOfMemory) => {}
@@ -266,7 +264,7 @@ fn starved_fault(
     if thread.fatal_pending() {
         return Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL);
     }
-    kernel.scheduler.yield_now(kernel, thread);
+    kernel.scheduler.yield_now(thread);
     // The process that was killed may run on another CPU.
     kernel.host.relax();
     Resolved::Retry

@@ -2,9 +2,7 @@
 
 use crate::{
     errno::Errno,
-    kernel::Kernel,
     paged::Paged,
-    process::Thread,
     sweep::Sweep,
     sync::{Lock, PausePoints, Rank, assert_may_sleep, lock_with_room},
 };
@@ -129,13 +127,19 @@ impl<'a> Queues<'a> {
     }
 }
 
+/// A thread, as a wait queue sees it.
+pub trait Waiter: Send + Sync {
+    /// Makes the thread runnable, if it waits.
+    fn wake(self: Arc<Self>);
+}
+
 /// An object other than a thread that is notified of wakeups: an epoll entry.
 pub trait Observer: Send + Sync {
     /// Handles a wakeup of the queue. Returns whether it woke a thread.
     ///
     /// # Locks
     /// Called without locks.
-    fn notify(self: Arc<Self>, kernel: &Kernel) -> bool;
+    fn notify(self: Arc<Self>) -> bool;
 
     /// Returns whether a wakeup skips this observer once another exclusive observer has woken a thread
     /// (`EPOLLEXCLUSIVE`).
@@ -157,7 +161,7 @@ pub struct WaitQueue {
 
 /// Both lists are empty most of the time; the first waiter allocates.
 struct Waiters {
-    threads: VecDeque<Arc<Thread>>,
+    threads: VecDeque<Arc<dyn Waiter>>,
     /// An iteration can continue after a change of the list. An observer that no longer exists stays in it until a
     /// sweep.
     observers: Rising<Weak<dyn Observer>>,
@@ -201,19 +205,19 @@ impl WaitQueue {
     /// # Errors
     /// [`OutOfMemory`]: programs determine how many threads wait and in how many queues, so growth can fail.
     #[inline]
-    pub(crate) fn add(&self, thread: &Arc<Thread>) -> Result<(), OutOfMemory> {
+    pub(crate) fn add(&self, thread: Arc<dyn Waiter>) -> Result<(), OutOfMemory> {
         let mut waiters = lock_with_room(&self.waiters, |waiters| &mut waiters.threads)?;
         #[expect(clippy::disallowed_methods, reason = "there is room")]
-        waiters.threads.push_back(thread.clone());
+        waiters.threads.push_back(thread);
         Ok(())
     }
 
     /// Removes a waiter. Returns false if a waker has already removed it.
-    pub(crate) fn remove(&self, thread: &Arc<Thread>) -> bool {
+    pub(crate) fn remove<T: Waiter>(&self, thread: &Arc<T>) -> bool {
         let threads = &mut self.waiters.lock().threads;
         if let Some(position) = threads
             .iter()
-            .position(|waiter| Arc::ptr_eq(waiter, thread))
+            .position(|waiter| core::ptr::addr_eq(Arc::as_ptr(waiter), Arc::as_ptr(thread)))
         {
             let _ = threads.remove(position);
             return true;
@@ -284,27 +288,28 @@ impl WaitQueue {
     ///
     /// # Locks
     /// The caller holds no lock except sleeping ones.
-    pub fn wake_one(&self, kernel: &Kernel) -> bool {
+    pub fn wake_one(&self) -> bool {
         assert_may_sleep();
         let (first, observed) = {
             let mut waiters = self.waiters.lock();
             let first = waiters.threads.pop_front();
             (first, !waiters.observers.is_empty())
         };
-        if let Some(thread) = &first {
-            kernel.scheduler.wake(kernel, thread);
+        let woken = first.is_some();
+        if let Some(thread) = first {
+            thread.wake();
         }
         if observed {
-            self.tell_observers(kernel);
+            self.notify_observers();
         }
-        first.is_some()
+        woken
     }
 
     /// Wakes every waiter, in order of arrival, and notifies the observers. Other threads can run in between.
     ///
     /// # Locks
     /// The caller holds no lock except sleeping ones.
-    pub fn wake_all(&self, kernel: &Kernel) {
+    pub fn wake_all(&self) {
         assert_may_sleep();
         let (threads, observed) = {
             let mut waiters = self.waiters.lock();
@@ -313,16 +318,16 @@ impl WaitQueue {
         };
         let mut points = PausePoints::every(TOGETHER);
         for thread in threads {
-            kernel.scheduler.wake(kernel, &thread);
+            thread.wake();
             points.round();
         }
         if observed {
-            self.tell_observers(kernel);
+            self.notify_observers();
         }
     }
 
     #[cold]
-    fn tell_observers(&self, kernel: &Kernel) {
+    fn notify_observers(&self) {
         let mut exclusive_woken = false;
         let mut from = 0;
         let mut points = PausePoints::every(TOGETHER);
@@ -341,7 +346,7 @@ impl WaitQueue {
             };
             let exclusive = observer.is_exclusive();
             if !(exclusive && exclusive_woken) {
-                exclusive_woken |= observer.notify(kernel) && exclusive;
+                exclusive_woken |= observer.notify() && exclusive;
             }
         }
     }

@@ -34,9 +34,9 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-linux/src",
         modules: &[
-            "draws", "sync", "sweep", "short", "paged", "errno", "wait", "channel", "batch", "abi", "arch", "host", "lib", "flags", "trace", "cpio", "manifest", "context", "ordered", "user", "random", "process", "kernel", "relief", "probes", "signal", "oom", "ptrace", "memory", "scheduler", "time", "merge_scan", "hand", "reclaim", "numa", "futex", "faulted_in", "changes", "cgroup", "run", "huge_scan", "fs", "exec", "semaphores", "ipc", "swap", "audit", "syscall", "account", "events",
+            "draws", "sync", "sweep", "short", "paged", "errno", "wait", "channel", "batch", "abi", "flags", "ordered", "arch", "host", "lib", "scheduler", "time", "trace", "cpio", "manifest", "context", "user", "random", "process", "kernel", "relief", "probes", "signal", "oom", "ptrace", "memory", "merge_scan", "hand", "reclaim", "numa", "futex", "faulted_in", "changes", "cgroup", "run", "huge_scan", "fs", "exec", "semaphores", "ipc", "swap", "audit", "syscall", "account", "events",
         ],
-        upward: 637,
+        upward: 569,
         circles: 31,
     },
     Crate {

@@ -5,7 +5,8 @@ use super::Cgroup;
 use crate::{
     kernel::Kernel,
     oom::{self, Relief},
-    process::{Process, Thread, Work},
+    process::{Process, Thread},
+    scheduler::Work,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -54,7 +55,7 @@ pub(crate) fn hold(kernel: &Kernel, thread: &Arc<Thread>, group: &Arc<Cgroup>) {
         }
         if !core::mem::replace(&mut counted, true) {
             group.events.max.fetch_add(1, Ordering::Relaxed);
-            kernel.cgroups.changes.note(kernel);
+            kernel.cgroups.changes.note();
         }
         if pages < least {
             (least, rounds) = (pages, 0);
@@ -63,12 +64,12 @@ pub(crate) fn hold(kernel: &Kernel, thread: &Arc<Thread>, group: &Arc<Cgroup>) {
         if rounds <= MOST_ROUNDS && group.send_out(kernel, excess.max(AT_LEAST)) {
             continue;
         }
-        kernel.cgroups.changes.note(kernel);
+        kernel.cgroups.changes.note();
         match oom::relieve_group(kernel, thread, group) {
             Relief::Killed => {
                 group.events.out_of_memory.fetch_add(1, Ordering::Relaxed);
                 group.events.killed.fetch_add(1, Ordering::Relaxed);
-                kernel.cgroups.changes.note(kernel);
+                kernel.cgroups.changes.note();
             }
             Relief::Awaited => {}
             Relief::Nobody => return,
@@ -76,7 +77,7 @@ pub(crate) fn hold(kernel: &Kernel, thread: &Arc<Thread>, group: &Arc<Cgroup>) {
         if thread.fatal_pending() {
             return;
         }
-        kernel.scheduler.yield_now(kernel, thread);
+        kernel.scheduler.yield_now(thread);
         // The thread that frees the memory may run on another CPU.
         kernel.host.relax();
     }

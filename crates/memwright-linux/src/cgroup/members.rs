@@ -4,7 +4,8 @@ use super::Cgroup;
 use crate::{
     errno::Errno,
     kernel::Kernel,
-    process::{Process, UsageSnapshot, Work},
+    process::Process,
+    scheduler::{UsageSnapshot, Work},
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -62,15 +63,15 @@ impl Process {
 
     /// Adds the faults that the process has had since it joined its group, or since the last call, to the count of the
     /// group.
-    pub(crate) fn settle_faults(&self, kernel: &Kernel) {
-        let now = faults(&self.total_usage(kernel));
+    pub(crate) fn settle_faults(&self) {
+        let now = faults(&self.total_usage());
         let mut membership = self.membership.lock();
         membership.settle(now);
     }
 
     /// Returns the minor and major faults since the process joined its group.
-    pub(super) fn faults_in_group(&self, kernel: &Kernel) -> [u64; 2] {
-        let now = faults(&self.total_usage(kernel));
+    pub(super) fn faults_in_group(&self) -> [u64; 2] {
+        let now = faults(&self.total_usage());
         let before = self.membership.lock().before;
         [
             now[0].saturating_sub(before[0]),
@@ -96,7 +97,7 @@ impl Cgroup {
     pub(crate) fn total_faults(&self, kernel: &Kernel) -> [u64; 2] {
         let mut sum = [0, 1].map(|kind| self.faults[kind].load(Ordering::Relaxed));
         for process in self.members(kernel) {
-            let own = process.faults_in_group(kernel);
+            let own = process.faults_in_group();
             sum = [sum[0] + own[0], sum[1] + own[1]];
         }
         sum
@@ -112,7 +113,7 @@ pub(crate) fn enter(
     process: &Process,
     group: Option<Arc<Cgroup>>,
 ) -> Result<(), Errno> {
-    let usage = process.total_usage(kernel);
+    let usage = process.total_usage();
     // The lock keeps other threads from removing the group and from creating processes.
     let tasks = kernel.tasks.lock();
     if let Some(group) = &group {
@@ -132,6 +133,6 @@ pub(crate) fn enter(
     }
     process.mark_threads();
     drop(tasks);
-    kernel.cgroups.changes.note(kernel);
+    kernel.cgroups.changes.note();
     Ok(())
 }

@@ -366,7 +366,7 @@ fn become_only_thread(context: &Context<'_>) -> Result<(), Errno> {
         }
         if signals.threads.len() > 1 {
             signals.executing = Some(thread.clone());
-            end_others(kernel, &signals, thread);
+            end_others(&signals, thread);
         }
     }
     let alone = || (process.signals.lock().threads.len() == 1).then_some(());
@@ -405,9 +405,9 @@ fn commit(context: &Context<'_>, loaded: Loaded, path: &[u8]) {
         process.replace_space(loaded.space.clone(), loaded.image)
     };
     context.set_space(loaded.space.clone());
-    kernel.scheduler.load_space(kernel, &loaded.space);
+    kernel.scheduler.load_space(&loaded.space);
     drop(old);
-    process.return_space(kernel);
+    process.return_space();
     own_files(context);
     {
         let mut signals = process.signals.lock();
@@ -445,7 +445,7 @@ fn own_files(context: &Context<'_>) {
         }
     }
     drop(files);
-    context.files().close_for_exec(context.kernel, process.id);
+    context.files().close_for_exec(process.id);
 }
 
 #[cfg(test)]

@@ -49,11 +49,7 @@ impl Context<'_> {
 
     /// Sends SIGXFSZ to the calling thread, which tried to make a file larger than [`Self::file_size_limit`].
     pub fn file_too_large(&self) {
-        send_to_thread(
-            self.kernel,
-            self.thread,
-            SignalInfo::kernel(Signal::SIGXFSZ),
-        );
+        send_to_thread(self.thread, SignalInfo::kernel(Signal::SIGXFSZ));
     }
 
     /// Sends SIGPIPE to the calling thread, which writes to a pipe or socket without a reader.
@@ -69,7 +65,7 @@ impl Context<'_> {
             errno: 0,
             detail,
         };
-        send_to_thread(self.kernel, self.thread, info);
+        send_to_thread(self.thread, info);
     }
 
     /// Returns the limit on descriptors (`RLIMIT_NOFILE`): one more than the largest descriptor that the caller is

@@ -105,7 +105,7 @@ impl File for EventCounter {
                 .wait_until(&[&self.readable], None, || self.take())
                 .map_err(|error| error.restart())?,
         };
-        self.writable.wake_all(context.kernel);
+        self.writable.wake_all();
         sink.put(&value.to_le_bytes())
     }
 
@@ -134,7 +134,7 @@ impl File for EventCounter {
                 .wait_until(&[&self.writable], None, || self.add(value))
                 .map_err(|error| error.restart())?,
         }
-        self.readable.wake_all(context.kernel);
+        self.readable.wake_all();
         Ok(bytes.len())
     }
 

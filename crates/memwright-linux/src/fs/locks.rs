@@ -8,7 +8,6 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::inode::Inode,
-    kernel::Kernel,
     sync::{Lock, Rank},
 };
 use alloc::sync::Arc;
@@ -136,7 +135,7 @@ impl FileLocks {
         locks.used.store(true, Ordering::Relaxed);
         if locks.attempt(family, wanted, held)?.is_none() {
             // Replacing a lock by a weaker one can unblock other requests.
-            locks.wake(kernel, family);
+            locks.wake(family);
             return Ok(());
         }
         if !wait {
@@ -152,7 +151,7 @@ impl FileLocks {
             kernel.lock_waits.end(process, context.thread.id().into());
         }
         // Wakes the requests that earlier wake-ups skipped because they conflict with this request.
-        locks.wake(kernel, family);
+        locks.wake(family);
         acquired
     }
 
@@ -175,7 +174,7 @@ impl FileLocks {
             if again {
                 // Earlier wake-ups skipped the requests that conflict with this request. This request does not get the
                 // lock yet, and the lock that conflicts with it does not necessarily block those requests.
-                self.wake(context.kernel, family);
+                self.wake(family);
             }
             let woken = || request.is_woken().then_some(());
             let waited = context.wait_until(&[&request.queue], None, woken);
@@ -205,7 +204,7 @@ impl FileLocks {
     }
 
     /// Wakes the requests that can be granted now, but only one of several that conflict with each other.
-    fn wake(&self, kernel: &Kernel, family: LockFamily) {
+    fn wake(&self, family: LockFamily) {
         let mut walk = Walk::default();
         loop {
             let next = {
@@ -216,7 +215,7 @@ impl FileLocks {
             let Some(request) = next else {
                 return;
             };
-            request.queue.wake_all(kernel);
+            request.queue.wake_all();
         }
     }
 
@@ -226,7 +225,6 @@ impl FileLocks {
     /// `ENOLCK` if memory is exhausted when a lock must be split.
     pub fn release(
         &self,
-        kernel: &Kernel,
         family: LockFamily,
         (holder, first, last): (Holder, u64, u64),
         held: &Held,
@@ -239,14 +237,14 @@ impl FileLocks {
             held.change(before, locks.ranges_of(holder));
             drop(state);
             released.map_err(|OutOfMemory| Errno::ENOLCK)?;
-            self.wake(kernel, family);
+            self.wake(family);
         }
         Ok(())
     }
 
     /// Releases all locks of `holder`, of both kinds. Called when one of the holder's descriptors of the file is
     /// closed.
-    pub fn forget(&self, kernel: &Kernel, holder: Holder, held: &Held) {
+    pub fn forget(&self, holder: Holder, held: &Held) {
         if !self.used.load(Ordering::Relaxed) {
             return;
         }
@@ -257,10 +255,10 @@ impl FileLocks {
         };
         held.change(records + whole, 0);
         if records > 0 {
-            self.wake(kernel, LockFamily::Record);
+            self.wake(LockFamily::Record);
         }
         if whole > 0 {
-            self.wake(kernel, LockFamily::Whole);
+            self.wake(LockFamily::Whole);
         }
     }
 }

@@ -635,7 +635,7 @@ impl Drop for OpenFile {
         self.watches.forget();
         if let Some(kernel) = self.kernel {
             let locks = &self.inode().locks;
-            locks.forget(kernel, self.holder(), &self.locked);
+            locks.forget(self.holder(), &self.locked);
             kernel.mounts.open.remove(self.file.counted_as());
         }
     }

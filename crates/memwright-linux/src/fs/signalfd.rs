@@ -124,7 +124,7 @@ impl SignalFile {
     /// Replaces the mask and wakes the waiting threads, which check again.
     pub fn set_mask(&self, context: &Context<'_>, mask: SignalSet) {
         *self.mask.lock() = mask;
-        context.process().signal_arrived.wake_all(context.kernel);
+        context.process().signal_arrived.wake_all();
     }
 
     fn take(&self, context: &Context<'_>) -> Option<SignalInfo> {

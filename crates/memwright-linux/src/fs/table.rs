@@ -134,14 +134,14 @@ impl FileTable {
     ///
     /// # Errors
     /// `EBADF`.
-    pub fn close(&self, kernel: &Kernel, process: u32, descriptor: i32) -> Result<(), Errno> {
+    pub fn close(&self, process: u32, descriptor: i32) -> Result<(), Errno> {
         let open = self.slots.lock().remove(descriptor).ok_or(Errno::EBADF)?;
-        self.release_locks(kernel, process, &open);
+        self.release_locks(process, &open);
         Ok(())
     }
 
     /// Closes all descriptors from `first` to `last`.
-    pub fn close_range(&self, kernel: &Kernel, process: u32, first: u32, last: u32) {
+    pub fn close_range(&self, process: u32, first: u32, last: u32) {
         let mut from = first as usize;
         let mut points = PausePoints::every(CLOSES);
         loop {
@@ -155,7 +155,7 @@ impl FileTable {
                 return;
             };
             // Another thread may have closed the descriptor since then.
-            let _ = self.close(kernel, process, descriptor);
+            let _ = self.close(process, descriptor);
             from = descriptor as usize + 1;
         }
     }
@@ -167,7 +167,7 @@ impl FileTable {
     }
 
     /// Closes the close-on-exec descriptors.
-    pub fn close_for_exec(&self, kernel: &Kernel, process: u32) {
+    pub fn close_for_exec(&self, process: u32) {
         let mut from = 0;
         let mut points = PausePoints::every(CLOSES);
         loop {
@@ -176,18 +176,18 @@ impl FileTable {
             let Some((number, open)) = taken else {
                 return;
             };
-            self.release_locks(kernel, process, &open);
+            self.release_locks(process, &open);
             from = number;
         }
     }
 
     /// Drops the reference of the exiting process `process` to the table, and releases the process's record locks.
     /// Closes the descriptors if no other process shares the table.
-    pub fn release(self: Arc<Self>, kernel: &Kernel, process: &Process) {
+    pub fn release(self: Arc<Self>, process: &Process) {
         let mut points = PausePoints::every(CLOSES);
         let mut from = 0;
         while let Some((descriptor, open)) = self.next_open(from) {
-            self.release_locks(kernel, process.id, &open);
+            self.release_locks(process.id, &open);
             from = descriptor as usize + 1;
             points.round();
         }
@@ -260,8 +260,8 @@ impl FileTable {
 
     /// Releases the record locks of `process` on the file of `open`. Called when the process closes a descriptor of
     /// that file.
-    pub fn release_locks(&self, kernel: &Kernel, process: u32, open: &OpenFile) {
+    pub fn release_locks(&self, process: u32, open: &OpenFile) {
         let holder = Holder::Process(process.into());
-        open.inode().locks.forget(kernel, holder, &self.locked);
+        open.inode().locks.forget(holder, &self.locked);
     }
 }

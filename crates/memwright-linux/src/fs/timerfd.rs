@@ -7,10 +7,9 @@ use super::{
 use crate::{
     context::Context,
     errno::Errno,
-    kernel::Kernel,
-    scheduler::{TimerAction, TimerKey},
+    scheduler::{Expiry, TimerKey, Timers},
     sync::{Lock, Rank},
-    time::{Expiry, Schedule},
+    time::Schedule,
     wait::{Queues, WaitQueue},
 };
 use alloc::sync::{Arc, Weak};
@@ -45,26 +44,29 @@ impl ReadableTimer {
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no room for the scheduler's timer. The timer is unchanged then.
-    fn set(self: &Arc<Self>, kernel: &Kernel, schedule: Schedule) -> Result<Schedule, OutOfMemory> {
-        kernel.scheduler.make_room_for_timer(kernel)?;
+    fn set(
+        self: &Arc<Self>,
+        timers: &dyn Timers,
+        schedule: Schedule,
+    ) -> Result<Schedule, OutOfMemory> {
+        timers.make_room_for_timer()?;
         let mut state = self.state.lock();
-        let now = kernel.host.now();
+        let now = timers.now();
         let _ = state.schedule.pass(now);
         let old = core::mem::replace(&mut state.schedule, schedule);
         state.expired = 0;
-        self.arm(kernel, &mut state);
+        self.arm(timers, &mut state);
         Ok(old)
     }
 
     /// Sets the scheduler's timer for the next expiration, if there is one. The caller has reserved room for it.
-    fn arm(self: &Arc<Self>, kernel: &Kernel, state: &mut State) {
+    fn arm(self: &Arc<Self>, timers: &dyn Timers, state: &mut State) {
         if let Some(deadline) = state.deadline.take() {
-            kernel.scheduler.remove_timer(kernel, deadline);
+            timers.remove_timer(deadline);
         }
         if let Some(at) = state.schedule.next {
             let this: Weak<Self> = Arc::downgrade(self);
-            let action = TimerAction::Expire(this);
-            state.deadline = kernel.scheduler.add_timer(kernel, at, action).ok();
+            state.deadline = timers.add_timer(at, this).ok();
         }
     }
 
@@ -73,11 +75,11 @@ impl ReadableTimer {
     /// # Errors
     /// [`OutOfMemory`] if there is no room for the scheduler's timer of the next expiration. The expirations stay
     /// unread then.
-    fn take(self: &Arc<Self>, kernel: &Kernel) -> Result<Option<u64>, OutOfMemory> {
-        let room = kernel.scheduler.make_room_for_timer(kernel);
+    fn take(self: &Arc<Self>, timers: &dyn Timers) -> Result<Option<u64>, OutOfMemory> {
+        let room = timers.make_room_for_timer();
         let mut state = self.state.lock();
         let mut schedule = state.schedule;
-        let passed = schedule.pass(kernel.host.now());
+        let passed = schedule.pass(timers.now());
         let count = state.expired.saturating_add(passed);
         if count == 0 {
             return Ok(None);
@@ -90,15 +92,15 @@ impl ReadableTimer {
         }
         (state.schedule, state.expired) = (schedule, 0);
         if is_due {
-            self.arm(kernel, &mut state);
+            self.arm(timers, &mut state);
         }
         Ok(Some(count))
     }
 }
 
 impl Expiry for ReadableTimer {
-    fn expire(self: Arc<Self>, kernel: &Kernel) {
-        self.expirations.wake_all(kernel);
+    fn expire(self: Arc<Self>, _key: TimerKey) {
+        self.expirations.wake_all();
     }
 }
 
@@ -107,17 +109,17 @@ pub struct TimerFile {
     timer: Arc<ReadableTimer>,
     /// The number of nanoseconds by which its clock is ahead of the host's.
     pub clock_offset: u64,
-    kernel: &'static Kernel,
+    timers: &'static dyn Timers,
 }
 
 impl TimerFile {
     /// Creates a timer that is not set.
     #[must_use]
-    pub fn new(kernel: &'static Kernel, clock_offset: u64) -> Self {
+    pub fn new(timers: &'static dyn Timers, clock_offset: u64) -> Self {
         Self {
             timer: Arc::new(ReadableTimer::new()),
             clock_offset,
-            kernel,
+            timers,
         }
     }
 
@@ -127,21 +129,21 @@ impl TimerFile {
     /// # Errors
     /// [`OutOfMemory`] if there is no room for the scheduler's timer. The timer is unchanged then.
     pub fn set(&self, schedule: Schedule) -> Result<(u64, u64), OutOfMemory> {
-        let old = self.timer.set(self.kernel, schedule)?;
-        Ok((old.remaining(self.kernel.host.now()), old.interval))
+        let old = self.timer.set(self.timers, schedule)?;
+        Ok((old.remaining(self.timers.now()), old.interval))
     }
 
     /// Returns the time until the next expiration, and the interval, both in nanoseconds.
     #[must_use]
     pub fn get(&self) -> (u64, u64) {
         // If there is no memory for the scheduler's timer, the next read sets it.
-        let _ = self.kernel.scheduler.make_room_for_timer(self.kernel);
+        let _ = self.timers.make_room_for_timer();
         let mut state = self.timer.state.lock();
-        let now = self.kernel.host.now();
+        let now = self.timers.now();
         let passed = state.schedule.pass(now);
         if passed > 0 {
             state.expired = state.expired.saturating_add(passed);
-            self.timer.arm(self.kernel, &mut state);
+            self.timer.arm(self.timers, &mut state);
         }
         (state.schedule.remaining(now), state.schedule.interval)
     }
@@ -151,7 +153,7 @@ impl Drop for TimerFile {
     fn drop(&mut self) {
         let deadline = self.timer.state.lock().deadline.take();
         if let Some(deadline) = deadline {
-            self.kernel.scheduler.remove_timer(self.kernel, deadline);
+            self.timers.remove_timer(deadline);
         }
         self.timer.expirations.sweep();
     }
@@ -176,12 +178,12 @@ impl File for TimerFile {
         if sink.left() < 8 {
             return Err(Errno::EINVAL);
         }
-        let count = match self.timer.take(context.kernel)? {
+        let count = match self.timer.take(self.timers)? {
             Some(count) => count,
             None if open.is_nonblocking() => return Err(Errno::EAGAIN),
             None => context
                 .wait_until(&[&self.timer.expirations], None, || {
-                    self.timer.take(context.kernel).transpose()
+                    self.timer.take(self.timers).transpose()
                 })
                 .map_err(|error| error.restart())??,
         };
@@ -192,9 +194,9 @@ impl File for TimerFile {
         Polling::Queues
     }
 
-    fn readiness(&self, context: &Context<'_>, _open: &OpenFile) -> Readiness {
+    fn readiness(&self, _context: &Context<'_>, _open: &OpenFile) -> Readiness {
         let state = self.timer.state.lock();
-        let now = context.kernel.host.now();
+        let now = self.timers.now();
         let mut ready = Readiness::empty();
         ready.set(
             Readiness::READ,

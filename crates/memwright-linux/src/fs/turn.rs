@@ -1,6 +1,6 @@
 //! A sleeping mutex. Unlike a spin lock, it can be held during copies from and to user space.
 
-use crate::{context::Context, errno::Errno, kernel::Kernel, wait::WaitQueue};
+use crate::{context::Context, errno::Errno, wait::WaitQueue};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// A mutex whose waiters sleep.
@@ -30,15 +30,12 @@ impl Turn {
             if let Err(error) = context.wait_until(&[&self.queue], None, free) {
                 // The last release may have woken this thread, so wake another thread instead.
                 if !self.taken.load(Ordering::Acquire) {
-                    self.queue.wake_one(context.kernel);
+                    self.queue.wake_one();
                 }
                 return Err(error.restart());
             }
         }
-        Ok(TurnGuard {
-            turn: self,
-            kernel: context.kernel,
-        })
+        Ok(TurnGuard { turn: self })
     }
 }
 
@@ -46,14 +43,13 @@ impl Turn {
 #[must_use = "the turn passes on when the guard is dropped"]
 pub struct TurnGuard<'a> {
     turn: &'a Turn,
-    kernel: &'static Kernel,
 }
 
 impl Drop for TurnGuard<'_> {
     fn drop(&mut self) {
         self.turn.taken.store(false, Ordering::Release);
         if self.turn.queue.has_waiters() {
-            self.turn.queue.wake_one(self.kernel);
+            self.turn.queue.wake_one();
         }
     }
 }

@@ -29,7 +29,6 @@ pub(crate) use wake::{ANY, wake};
 
 use crate::{
     M,
-    kernel::Kernel,
     process::Thread,
     sync::{Lock, LockGuard, Rank, lock_with_room_for},
 };
@@ -168,11 +167,11 @@ impl Left {
     }
 
     /// Wakes the threads and releases the objects. The caller holds no lock.
-    fn wake(&mut self, kernel: &Kernel) {
+    fn wake(&mut self) {
         for held in self.first.take().into_iter().chain(self.others.drain(..)) {
             let Held { thread, object } = held;
             if let Some(thread) = thread {
-                kernel.scheduler.wake(kernel, &thread);
+                crate::wait::Waiter::wake(thread);
             }
             drop(object);
         }
@@ -211,19 +210,12 @@ fn take_waiters(queue: &mut Queue, key: Key, bits: u32, most: u32, left: &mut Le
 impl Futexes {
     /// Wakes the waiters that stayed in their bucket for lack of room. Returns how many.
     #[cold]
-    fn wake_later(
-        &self,
-        kernel: &Kernel,
-        key: Key,
-        bits: u32,
-        mut most: u32,
-        left: &mut Left,
-    ) -> u32 {
+    fn wake_later(&self, key: Key, bits: u32, mut most: u32, left: &mut Left) -> u32 {
         let mut woken = 0;
         while most > 0 {
             left.make_room(most);
             let taken = take_waiters(&mut self.lock(key.bucket()), key, bits, most, left);
-            left.wake(kernel);
+            left.wake();
             woken += taken.now;
             most = taken.later;
         }

@@ -149,12 +149,10 @@ pub(crate) fn wake_and_operate(
             taken_second = take_waiters(queue, two.key, ANY, most, &mut left);
         }
         drop((queue, other));
-        left.wake(kernel);
+        left.wake();
         let mut woken = taken.now + taken_second.now;
         for (key, later) in [(one.key, taken.later), (two.key, taken_second.later)] {
-            woken += kernel
-                .futexes
-                .wake_later(kernel, key, ANY, later, &mut left);
+            woken += kernel.futexes.wake_later(key, ANY, later, &mut left);
         }
         return Ok(woken.into());
     }

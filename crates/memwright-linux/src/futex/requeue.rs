@@ -79,15 +79,11 @@ pub(crate) fn requeue(context: &Context<'_>, request: &RequeueRequest) -> Result
         let mut round = Round::new(&from, &to, request.wake, request.requeue);
         round.go_through(&mut queue, other.as_deref_mut(), &mut left);
         drop((queue, other));
-        left.wake(kernel);
+        left.wake();
         let mut seen = round.seen;
         if round.wake_later > 0 {
             let most = round.wake_later;
-            seen += u64::from(
-                kernel
-                    .futexes
-                    .wake_later(kernel, from.key, ANY, most, &mut left),
-            );
+            seen += u64::from(kernel.futexes.wake_later(from.key, ANY, most, &mut left));
         }
         while round.move_later > 0 {
             left.make_room(round.move_later);
@@ -103,7 +99,7 @@ pub(crate) fn requeue(context: &Context<'_>, request: &RequeueRequest) -> Result
             let (mut queue, mut other) = kernel.futexes.lock_two(old, new);
             round.go_through(&mut queue, other.as_deref_mut(), &mut left);
             drop((queue, other));
-            left.wake(kernel);
+            left.wake();
             seen += round.seen;
         }
         return Ok(seen);

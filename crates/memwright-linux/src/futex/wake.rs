@@ -32,11 +32,11 @@ pub(crate) fn wake(
         let mut queue = futexes.lock(found.key.bucket());
         take_waiters(&mut queue, found.key, bits, most, &mut left)
     };
-    left.wake(kernel);
+    left.wake();
     if taken.later == 0 {
         return Ok(taken.now);
     }
-    let later = futexes.wake_later(kernel, found.key, bits, taken.later, &mut left);
+    let later = futexes.wake_later(found.key, bits, taken.later, &mut left);
     Ok(taken.now + later)
 }
 

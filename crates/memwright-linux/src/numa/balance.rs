@@ -6,13 +6,9 @@
 //! set on a machine with one node, or while balancing is off.
 
 use crate::{
-    abi::MILLISECOND,
-    hand::Hand,
-    kernel::Kernel,
-    process::Process,
-    time::{Expiry, NextLook},
+    abi::MILLISECOND, hand::Hand, kernel::Kernel, process::Process, scheduler::Expiry, time::Daemon,
 };
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Pages in a MiB.
@@ -20,13 +16,12 @@ const MEBIBYTE: u64 = 256;
 
 /// The position of the scan and whether it runs.
 pub struct Balancing {
-    own: Weak<Self>,
     is_on: AtomicBool,
     /// Milliseconds between two steps (`sysctl_numa_balancing_scan_period_min`).
     period: AtomicU32,
     /// MiB scanned in one step (`sysctl_numa_balancing_scan_size`).
     size: AtomicU32,
-    next: NextLook,
+    next: Daemon,
     hand: Hand,
     /// Number of steps so far.
     round: AtomicU64,
@@ -35,16 +30,15 @@ pub struct Balancing {
 impl Balancing {
     /// Creates the scan. Balancing is on if there are several nodes.
     #[must_use]
-    pub fn new(nodes: usize) -> Arc<Self> {
-        Arc::new_cyclic(|own| Self {
-            own: own.clone(),
+    pub fn new(nodes: usize) -> Self {
+        Self {
             is_on: AtomicBool::new(nodes > 1),
             period: AtomicU32::new(1000),
             size: AtomicU32::new(256),
-            next: NextLook::none(),
+            next: Daemon::new(),
             hand: Hand::new(),
             round: AtomicU64::new(0),
-        })
+        }
     }
 
     /// Returns whether balancing is on (`/proc/sys/kernel/numa_balancing`).
@@ -82,16 +76,21 @@ impl Balancing {
     /// Sets the next deadline, if the scan runs.
     pub fn wake(&self, kernel: &Kernel) {
         let nodes = kernel.memory.frames().topology().nodes();
-        // If there is no memory for the deadline, the scan does not run until the next call.
-        let _ = self.next.set(kernel, &self.own, || {
+        self.next.set(kernel.scheduler, || {
             let goes_on = self.is_on() && nodes > 1;
             goes_on.then_some(u64::from(self.period()) * MILLISECOND)
         });
     }
 }
 
-impl Expiry for Balancing {
-    fn expire(self: Arc<Self>, kernel: &Kernel) {
+impl Balancing {
+    /// Sets the action of the deadline: [`Self::step`].
+    pub(crate) fn start(&self, step: Arc<dyn Expiry>) {
+        self.next.start(step);
+    }
+
+    /// Executes the next step, and sets the time of the one after it.
+    pub(crate) fn step(&self, kernel: &Kernel) {
         if self.is_on() {
             let round = self.round.fetch_add(1, Ordering::Relaxed) + 1;
             let mut budget = u64::from(self.size()) * MEBIBYTE;

@@ -42,7 +42,7 @@ struct Placements(&'static Kernel);
 impl Chooser for Placements {
     fn choose(&self, cpu: CpuId) -> Option<NodeChoice> {
         let kernel = self.0;
-        let thread = kernel.scheduler.current(kernel)?;
+        let thread = kernel.scheduler.current()?;
         let placement = &thread.placement;
         let policy = placement.policy(&kernel.memory)?;
         let turn = match policy.mode {

@@ -8,9 +8,8 @@
 use super::{INFINITY, Limit, Process, Resource};
 use crate::{
     abi::{MILLISECOND, SECOND},
-    kernel::Kernel,
+    scheduler::Expiry,
     signal::{Signal, SignalInfo, send_to_process},
-    time::Expiry,
 };
 use alloc::sync::Arc;
 use memwright_table::OutOfMemory;
@@ -56,8 +55,8 @@ impl Process {
     ///
     /// # Errors
     /// [`OutOfMemory`]; the limit is then not enforced.
-    pub(crate) fn watch_cpu_limit(self: &Arc<Self>, kernel: &Kernel) -> Result<(), OutOfMemory> {
-        self.set_cpu_deadline(kernel, || {
+    pub(crate) fn watch_cpu_limit(self: &Arc<Self>) -> Result<(), OutOfMemory> {
+        self.set_cpu_deadline(|| {
             let limit = self.limits.lock().get(Resource::Cpu);
             (limit.current != INFINITY).then_some(TICK)
         })
@@ -67,50 +66,49 @@ impl Process {
     ///
     /// # Errors
     /// [`OutOfMemory`].
-    pub(crate) fn inherit_cpu_limit(self: &Arc<Self>, kernel: &Kernel) -> Result<(), OutOfMemory> {
+    pub(crate) fn inherit_cpu_limit(self: &Arc<Self>) -> Result<(), OutOfMemory> {
         if self.limits.lock().get(Resource::Cpu).current == INFINITY {
             return Ok(());
         }
-        self.watch_cpu_limit(kernel)
+        self.watch_cpu_limit()
     }
 
     /// Stops enforcing the limit of a process that has exited.
-    pub(super) fn forget_cpu_limit(self: &Arc<Self>, kernel: &Kernel) {
+    pub(super) fn forget_cpu_limit(self: &Arc<Self>) {
         if self.cpu_limit.is_set() {
             // Removing the deadline needs no memory.
-            let _ = self.set_cpu_deadline(kernel, || None);
+            let _ = self.set_cpu_deadline(|| None);
         }
     }
 
     fn set_cpu_deadline(
         self: &Arc<Self>,
-        kernel: &Kernel,
         wait: impl FnOnce() -> Option<u64>,
     ) -> Result<(), OutOfMemory> {
-        self.cpu_limit.set(kernel, &Arc::downgrade(self), wait)
+        let this: Arc<dyn Expiry> = self.clone();
+        self.cpu_limit
+            .set(self.tasks.scheduler, &Arc::downgrade(&this), wait)
     }
 
     /// Returns the CPU time in user mode and in the kernel, in nanoseconds.
-    fn cpu_time(&self, kernel: &Kernel) -> u64 {
+    fn cpu_time(&self) -> u64 {
         let ended = self.usage.snapshot();
         let mut time = ended.user + ended.system;
         self.each_thread(|thread| {
-            let usage = kernel.scheduler.usage_of(kernel, thread);
+            let usage = self.tasks.scheduler.usage_of(thread);
             time += usage.user + usage.system;
         });
         time
     }
-}
 
-impl Expiry for Process {
     /// Handles the expiration of the deadline: checks whether the process has reached its limit, and acts accordingly.
-    fn expire(self: Arc<Self>, kernel: &Kernel) {
-        let used = self.cpu_time(kernel);
+    pub(super) fn check_cpu_limit(self: &Arc<Self>) {
+        let used = self.cpu_time();
         let lives = !self.signals.lock().threads.is_empty();
-        let cpus = kernel.scheduler.all_cpus().len().into();
+        let cpus = self.tasks.scheduler.all_cpus().len().into();
         let mut verdict = Verdict::Unlimited;
         // There is memory for the new deadline: the expired one has freed it.
-        let _ = self.set_cpu_deadline(kernel, || {
+        let _ = self.set_cpu_deadline(|| {
             // This runs under the deadline's lock, so a thread that sets the limit at the same time sets the deadline
             // again afterwards.
             let mut limits = self.limits.lock();
@@ -132,7 +130,7 @@ impl Expiry for Process {
             Verdict::Warn(_) => Signal::SIGXCPU,
             Verdict::Kill => Signal::SIGKILL,
         };
-        send_to_process(kernel, &self, SignalInfo::kernel(signal));
+        send_to_process(self, SignalInfo::kernel(signal));
     }
 }
 

@@ -8,15 +8,14 @@ use crate::{
         waits_for_ended,
     },
     sync::pause_point,
-    time::clear_alarm,
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 /// Terminates a process with this status: each of its threads exits when it next handles signals. If the process is
 /// exiting already, the earlier status is kept.
-pub fn end_group(kernel: &Kernel, process: &Arc<Process>, status: ExitStatus) {
-    begin_end(kernel, &mut process.signals.lock(), status);
+pub fn end_group(process: &Arc<Process>, status: ExitStatus) {
+    begin_end(&mut process.signals.lock(), status);
 }
 
 /// Removes a thread from its process and all lists. The exit of the last thread terminates the process. Afterwards the
@@ -30,9 +29,7 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
         let mut signals = process.signals.lock();
         let traced = signals.find(thread).and_then(|state| state.traced.take());
         // Add this under the lock, so that a sum over the process's usage counts the thread exactly once.
-        process
-            .usage
-            .add(&kernel.scheduler.usage_of(kernel, thread));
+        process.usage.add(&kernel.scheduler.usage_of(thread));
         signals
             .threads
             .retain(|(other, _)| !Arc::ptr_eq(other, thread));
@@ -45,14 +42,14 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
             // The last thread counts for its user until the process is reaped.
             process.user().threads.remove(1);
             let unserved = signals.pending.set();
-            signals.retarget(kernel, unserved);
+            signals.retarget(unserved);
             (None, signals.stop_is_complete(), traced)
         }
     };
     crate::ptrace::abandon(kernel, thread, traced, end.unwrap_or(status), end.is_some());
-    process.thread_ended.wake_all(kernel);
+    process.thread_ended.wake_all();
     if let Some(signal) = stop {
-        report_change(kernel, process, Change::Stopped(signal));
+        report_change(process, Change::Stopped(signal));
     }
     if let Some(status) = end {
         exit_process(kernel, process, status);
@@ -60,14 +57,14 @@ pub fn exit_thread(kernel: &'static Kernel, thread: &Arc<Thread>, status: ExitSt
 }
 
 fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitStatus) {
-    clear_alarm(kernel, process);
-    process.forget_cpu_limit(kernel);
-    process.settle_faults(kernel);
-    kernel.semaphores.undo(kernel, process.id);
+    process.clear_alarm();
+    process.forget_cpu_limit();
+    process.settle_faults();
+    kernel.semaphores.undo(process.id);
     crate::ptrace::release_tracees(kernel, process);
-    release_files(kernel, process);
+    release_files(process);
     drop(process.take_fs());
-    kernel.scheduler.unload_space(kernel);
+    kernel.scheduler.unload_space();
     let (space, image) = process.take_space();
     if let Some(space) = space {
         let peak = crate::memory::peak_resident_kib(&space);
@@ -79,7 +76,7 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
     }
     drop(image);
     kernel.mounts.reap();
-    process.return_space(kernel);
+    process.return_space();
     let number = process.exit_signal.load(Ordering::SeqCst);
     let signal = Signal::new(number.into());
     let (orphans, wanted) = {
@@ -94,9 +91,9 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
         }
         (orphans, wanted)
     };
-    process.ended.wake_all(kernel);
+    process.ended.wake_all();
     if process.cgroup().is_some() {
-        kernel.cgroups.changes.note(kernel);
+        kernel.cgroups.changes.note();
     }
     for orphan in &orphans {
         adopt(kernel, process, orphan);
@@ -104,19 +101,19 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
     }
     let parent = kernel.tasks.process(process.parent());
     match signal {
-        Some(signal) => notify_parent(kernel, process, Change::Ended(status), signal),
+        Some(signal) => notify_parent(process, Change::Ended(status), signal),
         None => {
             if let Some(parent) = &parent {
-                parent.child_event.wake_all(kernel);
+                parent.child_event.wake_all();
             }
         }
     }
     kernel.release_orphaned_groups(process, parent.as_ref(), &orphans);
     if !wanted {
         reap_unwanted(kernel, process);
-        process.ended.wake_all(kernel);
+        process.ended.wake_all();
         if let Some(parent) = &parent {
-            parent.child_event.wake_all(kernel);
+            parent.child_event.wake_all();
         }
     }
     if process.id == PROGRAM {
@@ -126,9 +123,9 @@ fn exit_process(kernel: &'static Kernel, process: &Arc<Process>, status: ExitSta
 }
 
 /// Releases the descriptor table. If no other process uses the table, all descriptors are closed.
-pub(super) fn release_files(kernel: &Kernel, process: &Process) {
+pub(super) fn release_files(process: &Process) {
     if let Some(files) = process.take_files() {
-        files.release(kernel, process);
+        files.release(process);
     }
 }
 
@@ -147,7 +144,7 @@ fn adopt(kernel: &Kernel, parent: &Process, orphan: &Arc<Process>) {
             errno: 0,
             detail,
         };
-        send_to_process(kernel, orphan, info);
+        send_to_process(orphan, info);
     }
     if matches!(kernel.tasks.life(orphan.id), Some(Life::Zombie(_))) {
         reap_unwanted(kernel, orphan);

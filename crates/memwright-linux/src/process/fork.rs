@@ -28,25 +28,25 @@ pub(super) fn clone_process(context: &Context<'_>, request: &CloneRequest) -> Re
     let thread = match Thread::create(kernel, child.id, &child, Start::User(state)) {
         Ok(thread) => thread,
         Err(error) => {
-            discard(context, &child);
+            discard(&child);
             return Err(error);
         }
     };
     kernel.host.save_fpu(&mut thread.fpu.lock());
     thread.inherit_affinity(context.thread);
     let entered = inherit_signals(context, &child, &thread, request.flags)
-        .and_then(|()| Ok(child.inherit_cpu_limit(kernel)?))
+        .and_then(|()| Ok(child.inherit_cpu_limit()?))
         .and_then(|()| store_ids(context, request, &child, &thread))
         .and_then(|()| enter(context, request.flags, &child, &thread));
     if let Err(error) = entered {
-        child.forget_cpu_limit(kernel);
+        child.forget_cpu_limit();
         child.signals.lock().threads.clear();
-        kernel.scheduler.abandon(kernel, &thread);
-        discard(context, &child);
+        kernel.scheduler.abandon(&thread);
+        discard(&child);
         return Err(error);
     }
     kernel.processes_made.fetch_add(1, Ordering::Relaxed);
-    kernel.scheduler.start(kernel, &thread);
+    kernel.scheduler.start(&thread);
     drop(thread);
     if request.flags.contains(CloneFlags::VFORK) {
         let returned = || (!child.borrows_space()).then_some(());
@@ -64,7 +64,14 @@ fn new_process(context: &Context<'_>, request: &CloneRequest) -> Result<Arc<Proc
     let limits = parts.limits.clone();
     let id = kernel.tasks.lock().allocate_id().ok_or(Errno::EAGAIN)?;
     let (now, user) = (kernel.host.now(), parent.user());
-    let child = Arc::new(Process::new(id, now, Some(parts), limits, user));
+    let child = Arc::new(Process::new(
+        kernel.tasks,
+        id,
+        now,
+        Some(parts),
+        limits,
+        user,
+    ));
     let credentials = parent.credentials.lock().clone();
     *child.credentials.lock() = credentials;
     let exit_signal = if flags.contains(CloneFlags::PARENT) {
@@ -118,7 +125,7 @@ fn store_ids(
         if let Err(error) = context.write_value(request.descriptor, &descriptor) {
             let process = context.process().id;
             // The descriptor is new. Closing it fails only if another thread has already closed it.
-            let _ = context.files().close(context.kernel, process, descriptor);
+            let _ = context.files().close(process, descriptor);
             return Err(error);
         }
     }
@@ -241,8 +248,8 @@ fn inherit_signals(
 }
 
 /// Destroys a child that has no thread.
-fn discard(context: &Context<'_>, child: &Arc<Process>) {
-    super::exit::release_files(context.kernel, child);
+fn discard(child: &Arc<Process>) {
+    super::exit::release_files(child);
     drop(child.take_fs());
     drop(child.take_space());
 }

@@ -1,5 +1,6 @@
 //! Processes and threads.
 
+mod alarm;
 mod capabilities;
 mod clone;
 mod cpu_limit;
@@ -9,6 +10,7 @@ mod fork;
 mod group;
 mod image;
 mod limits;
+mod report;
 mod status;
 mod tasks;
 mod thread;
@@ -17,6 +19,7 @@ mod usage;
 mod users;
 mod wait;
 
+pub use alarm::Alarm;
 pub use capabilities::{Capabilities, CapabilitySets};
 pub use clone::{CloneFlags, CloneRequest, clone};
 pub use credentials::{Credentials, Ids, UNCHANGED};
@@ -27,9 +30,8 @@ pub use image::{Heap, Image, ImageAddresses};
 pub use limits::{INFINITY, Limit, Limits, Resource};
 pub use status::{Change, ExitStatus, Life};
 pub use tasks::{END as ID_END, Member, PROGRAM, REAPER, Tasks};
-pub(crate) use thread::Sleep;
-pub use thread::{RestartBlock, Start, Thread, Work};
-pub use usage::{ResourceUsage, TICKS_PER_SECOND, Usage, UsageSnapshot, ticks};
+pub use thread::{RestartBlock, Start, Thread};
+pub use usage::{ResourceUsage, TICKS_PER_SECOND, ticks};
 pub use users::{Tally, User, Users};
 pub use wait::{WaitOptions, WaitTarget, Waited, wait_for_child};
 
@@ -37,8 +39,10 @@ use crate::{
     Space,
     cgroup::Membership,
     fs::{FileTable, FsContext},
+    scheduler::{Usage, UsageSnapshot},
     signal::{Signal, Signals},
     sync::{Lock, Rank},
+    time::NextLook,
     wait::WaitQueue,
 };
 use alloc::sync::Arc;
@@ -65,6 +69,8 @@ pub struct Parts {
 pub struct Process {
     /// The process id; that of its first thread.
     pub id: u32,
+    /// The table of processes, and the scheduler of its threads.
+    pub tasks: &'static Tasks,
     /// Guest time at its start, in nanoseconds since boot.
     pub started: u64,
     /// Signal actions, pending signals, threads.
@@ -90,9 +96,9 @@ pub struct Process {
     /// Resources used by its reaped children.
     pub children_usage: Usage,
     /// Deadline for the next check of the CPU time limit.
-    cpu_limit: crate::time::NextLook,
+    cpu_limit: NextLook,
     /// Time and interval of `ITIMER_REAL`.
-    pub alarm: Lock<crate::time::Alarm>,
+    pub alarm: Lock<Alarm>,
     /// The signal that its parent gets when it exits.
     pub exit_signal: AtomicU8,
     /// The process has called `execve` since it was forked (`setpgid` then fails).
@@ -127,6 +133,7 @@ impl Process {
     /// Creates a process with these parts. Until it is entered in the process table, it is its own parent, group and
     /// session.
     pub fn new(
+        tasks: &'static Tasks,
         id: u32,
         started: u64,
         parts: Option<Parts>,
@@ -144,6 +151,7 @@ impl Process {
             None => (None, None, None, None, *b"init\0\0\0\0\0\0\0\0\0\0\0\0"),
         };
         Self {
+            tasks,
             id,
             started,
             signals: Lock::new(Rank::Signals, Signals::default()),
@@ -157,8 +165,8 @@ impl Process {
             space_returned: WaitQueue::named("a child that borrows the address space"),
             usage: Usage::default(),
             children_usage: Usage::default(),
-            cpu_limit: crate::time::NextLook::none(),
-            alarm: Lock::new(Rank::Process, crate::time::Alarm::default()),
+            cpu_limit: NextLook::none(),
+            alarm: Lock::new(Rank::Process, Alarm::default()),
             exit_signal: AtomicU8::new(Signal::SIGCHLD.number()),
             executed: AtomicBool::new(false),
             parent_death_signal: AtomicU8::new(0),
@@ -290,9 +298,9 @@ impl Process {
 
     /// Ends the use of the parent's address space, if `vfork` created the process, and wakes the parent that waits for
     /// it.
-    pub(crate) fn return_space(&self, kernel: &crate::kernel::Kernel) {
+    pub(crate) fn return_space(&self) {
         if self.borrows_space.swap(false, Ordering::SeqCst) {
-            self.space_returned.wake_all(kernel);
+            self.space_returned.wake_all();
         }
     }
 
@@ -329,10 +337,10 @@ impl Process {
     }
 
     /// Returns the resources used by the process, including its living threads and excluding its children.
-    pub fn total_usage(&self, kernel: &crate::kernel::Kernel) -> UsageSnapshot {
+    pub fn total_usage(&self) -> UsageSnapshot {
         let mut total = self.usage.snapshot();
         self.each_thread(|thread| {
-            total = total.plus(&kernel.scheduler.usage_of(kernel, thread));
+            total = total.plus(&self.tasks.scheduler.usage_of(thread));
         });
         if let Some(space) = self.space() {
             total.resident_peak = total

@@ -1,7 +1,10 @@
 //! The table of processes and the relations between them.
 
 use super::{ExitStatus, Life, Process, Thread};
-use crate::sync::{Lock, LockGuard, Rank};
+use crate::{
+    scheduler::Scheduler,
+    sync::{Lock, LockGuard, Rank},
+};
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -49,20 +52,23 @@ pub struct TaskTable {
     births: u64,
 }
 
-/// The table of processes.
+/// All processes and threads.
 pub struct Tasks {
+    /// Runs the threads.
+    pub scheduler: &'static Scheduler<Thread>,
     table: Lock<TaskTable>,
 }
 
-impl Default for Tasks {
-    fn default() -> Self {
+impl Tasks {
+    /// Creates an empty table of processes whose threads this scheduler runs.
+    #[must_use]
+    pub fn new(scheduler: &'static Scheduler<Thread>) -> Self {
         Self {
+            scheduler,
             table: Lock::new(Rank::Process, TaskTable::default()),
         }
     }
-}
 
-impl Tasks {
     /// Takes the lock of the table.
     pub fn lock(&self) -> LockGuard<'_, TaskTable> {
         self.table.lock()

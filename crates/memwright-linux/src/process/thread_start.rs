@@ -1,10 +1,11 @@
 //! Creation of threads.
 
-use super::{CloneFlags, CloneRequest, Process, Start, Thread, Work, clone::child_state};
+use super::{CloneFlags, CloneRequest, Process, Start, Thread, clone::child_state};
 use crate::{
     context::Context,
     errno::Errno,
     kernel::Kernel,
+    scheduler::{AdmitError, Work},
     signal::{Stop, ThreadSignals},
 };
 use alloc::sync::Arc;
@@ -22,8 +23,17 @@ impl Thread {
         process: &Arc<Process>,
         start: Start,
     ) -> Result<Arc<Self>, Errno> {
-        let context = kernel.scheduler.admit(kernel, id)?;
+        let context = kernel.with_relief(|| kernel.scheduler.admit(id))?;
         Ok(Arc::new(Self::new(id, process.clone(), context, start)))
+    }
+}
+
+impl From<AdmitError> for Errno {
+    fn from(error: AdmitError) -> Self {
+        match error {
+            AdmitError::TooMany => Self::EAGAIN,
+            AdmitError::OutOfMemory => Self::ENOMEM,
+        }
     }
 }
 
@@ -51,12 +61,12 @@ pub(super) fn clone_thread(context: &Context<'_>, request: &CloneRequest) -> Res
     if flags.contains(CloneFlags::CHILD_SETTID) {
         let _ = context.write_value(request.child_tid, &id);
     }
-    thread.inherit_affinity(context.thread);
+    thread.inherit_placement(context.thread);
     if let Err(error) = enter(context, &thread) {
-        kernel.scheduler.abandon(kernel, &thread);
+        kernel.scheduler.abandon(&thread);
         return Err(error);
     }
-    kernel.scheduler.start(kernel, &thread);
+    kernel.scheduler.start(&thread);
     Ok(id.into())
 }
 

@@ -134,16 +134,16 @@ fn look(kernel: &Kernel, parent: &Arc<Process>, target: WaitTarget, options: Wai
         return Look::Found(Waited {
             process: thread.id(),
             change,
-            usage: usage_of(kernel, &thread.process),
+            usage: usage_of(&thread.process),
         });
     }
     let Some((id, process, change)) = reaped else {
         return result;
     };
-    let usage = usage_of(kernel, &process);
+    let usage = usage_of(&process);
     if matches!(change, Change::Ended(_)) && !options.contains(WaitOptions::NOWAIT) {
         parent.children_usage.add(&usage);
-        forget_signals(kernel, &process);
+        forget_signals(&process);
     }
     Look::Found(Waited {
         process: id,
@@ -153,8 +153,8 @@ fn look(kernel: &Kernel, parent: &Arc<Process>, target: WaitTarget, options: Wai
 }
 
 /// Returns the resources used by a process and its reaped children.
-fn usage_of(kernel: &Kernel, process: &Process) -> UsageSnapshot {
-    let own = process.total_usage(kernel);
+fn usage_of(process: &Process) -> UsageSnapshot {
+    let own = process.total_usage();
     own.plus(&process.children_usage.snapshot())
 }
 
@@ -256,13 +256,13 @@ fn reportable(life: Life, options: WaitOptions) -> Option<Change> {
 pub(super) fn reap_unwanted(kernel: &Kernel, process: &Arc<Process>) {
     let removed = kernel.tasks.lock().remove(process.id);
     drop(removed);
-    forget_signals(kernel, process);
+    forget_signals(process);
 }
 
 /// Wakes the threads that wait for signals of a process that was removed from the table, so that they check again
 /// (`signalfd_cleanup` of Linux 7.3, `fs/signalfd.c`).
-fn forget_signals(kernel: &Kernel, process: &Process) {
-    process.signal_arrived.wake_all(kernel);
+fn forget_signals(process: &Process) {
+    process.signal_arrived.wake_all();
 }
 
 #[cfg(test)]

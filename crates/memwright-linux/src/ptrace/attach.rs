@@ -5,7 +5,8 @@ use crate::{
     context::Context,
     errno::Errno,
     kernel::Kernel,
-    process::{ExitStatus, Process, REAPER, Thread, Work},
+    process::{ExitStatus, Process, REAPER, Thread},
+    scheduler::Work,
     signal::{
         Detail, Signal, SignalInfo, Signals, Stop, code, kill_process, notify_tracer,
         send_to_thread,
@@ -51,10 +52,10 @@ pub(crate) fn attach(context: &Context<'_>, thread: &Arc<Thread>) -> Result<(), 
             user: 0,
         },
     };
-    send_to_thread(kernel, thread, info);
+    send_to_thread(thread, info);
     if stopped {
         // The thread is stopped with its process; from now on it stops as a traced thread.
-        thread.process.resumed.wake_all(kernel);
+        thread.process.resumed.wake_all();
     }
     Ok(())
 }
@@ -106,13 +107,13 @@ pub(crate) fn detach(
             member.tracees.retain(|tracee| !Arc::ptr_eq(tracee, thread));
         });
     if member.is_some() {
-        let_go(kernel, thread, Some(signal));
+        let_go(thread, Some(signal));
     }
 }
 
 /// Ends the tracing of a thread. If `signal` is given, it replaces the signal that the thread was about to take; the
 /// inner `None` means no signal.
-fn let_go(kernel: &Kernel, thread: &Arc<Thread>, signal: Option<Option<Signal>>) {
+fn let_go(thread: &Arc<Thread>, signal: Option<Option<Signal>>) {
     {
         let mut signals = thread.process.signals.lock();
         let Some(state) = signals.find(thread) else {
@@ -136,7 +137,7 @@ fn let_go(kernel: &Kernel, thread: &Arc<Thread>, signal: Option<Option<Signal>>)
             Some(_) | None => state.traced = None,
         }
     }
-    thread.process.resumed.wake_all(kernel);
+    thread.process.resumed.wake_all();
 }
 
 /// Handles the exit of a tracer: its tracees continue untraced, or are killed if the tracer requested that.
@@ -156,9 +157,9 @@ pub(crate) fn release_tracees(kernel: &Kernel, tracer: &Process) {
             let mut signals = thread.process.signals.lock();
             tracing(&mut signals, thread).is_some_and(|tracing| tracing.killed_at_end)
         };
-        let_go(kernel, thread, None);
+        let_go(thread, None);
         if killed {
-            kill_process(kernel, &thread.process);
+            kill_process(&thread.process);
         }
         pause_point();
     }
@@ -189,12 +190,7 @@ pub(crate) fn abandon(
         }
     }
     if !told_as_parent {
-        notify_tracer(
-            kernel,
-            tracer,
-            thread,
-            crate::process::Change::Ended(status),
-        );
+        notify_tracer(tracer, thread, crate::process::Change::Ended(status));
     }
 }
 

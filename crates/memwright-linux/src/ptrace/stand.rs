@@ -5,7 +5,6 @@ use crate::{
     arch::x86_64::regs::{FpuArea, TRAP_FLAG},
     context::Context,
     errno::Errno,
-    kernel::Kernel,
     process::{Change, Process, Thread},
     signal::{Detail, Signal, SignalInfo, code, notify_tracer, report_change},
     wait::Interest,
@@ -50,9 +49,9 @@ pub(crate) fn stand_still(
         (tracer, signals.stop_is_complete())
     };
     if let Some(tracer) = tracer {
-        notify_tracer(kernel, tracer, thread, Change::Trapped(signal));
+        notify_tracer(tracer, thread, Change::Trapped(signal));
         if let Some(signal) = complete.filter(|_| thread.process.parent() != tracer) {
-            report_change(kernel, &thread.process, Change::Stopped(signal));
+            report_change(&thread.process, Change::Stopped(signal));
         }
     }
     let resumed = || {
@@ -131,18 +130,13 @@ pub(crate) fn with_standing<T>(
 ///
 /// # Errors
 /// Those of [`with_standing`].
-pub(crate) fn resume(
-    kernel: &Kernel,
-    tracer: &Process,
-    thread: &Arc<Thread>,
-    how: Resume,
-) -> Result<(), Errno> {
+pub(crate) fn resume(tracer: &Process, thread: &Arc<Thread>, how: Resume) -> Result<(), Errno> {
     with_standing(tracer, thread, |tracing| {
         let standing = tracing.standing.as_mut().ok_or(Errno::ESRCH)?;
         standing.resume = Some(how);
         Ok(())
     })?;
-    thread.process.resumed.wake_all(kernel);
+    thread.process.resumed.wake_all();
     Ok(())
 }
 

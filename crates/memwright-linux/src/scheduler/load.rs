@@ -3,10 +3,9 @@
 //! Linux samples this number every five seconds. Here no timer does: a reader, and each CPU that becomes idle or busy,
 //! adds the samples that are due.
 
-use super::Scheduler;
+use super::{Schedulable, Scheduler};
 use crate::{
     abi::SECOND,
-    kernel::Kernel,
     sync::{Lock, Rank},
 };
 use core::{
@@ -96,7 +95,7 @@ impl Load {
     }
 }
 
-impl Scheduler {
+impl<T: Schedulable> Scheduler<T> {
     /// Returns the number of running and runnable threads.
     pub fn active(&self) -> usize {
         let idle = self.idle.load(Ordering::SeqCst).count_ones() as usize;
@@ -109,8 +108,8 @@ impl Scheduler {
     }
 
     /// Returns the number of running and runnable threads on this CPU.
-    pub(crate) fn active_here(&self, kernel: &Kernel) -> u64 {
-        let cpu = self.cpu(kernel);
+    pub(crate) fn active_here(&self) -> u64 {
+        let cpu = self.cpu();
         let running = u64::from(cpu.current.lock().is_some());
         running + cpu.waiting.load(Ordering::Relaxed) as u64
     }

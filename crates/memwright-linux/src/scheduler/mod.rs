@@ -50,26 +50,32 @@ mod pause;
 mod place;
 mod report;
 mod state;
+mod task;
 mod timers;
+mod usage;
+mod wait;
+mod work;
 
 pub use load::LoadAverage;
 pub use state::RunState;
 pub(crate) use state::{RunWord, Woken};
-pub use timers::{TimerAction, TimerKey};
+pub(crate) use task::Sleep;
+pub use task::{Schedulable, Task};
+pub use timers::{Expiry, TimerKey, Timers};
+pub use usage::{Usage, UsageSnapshot};
+pub use work::Work;
 
 use crate::{
     Space,
-    errno::Errno,
-    host::{ContextId, Host},
-    kernel::Kernel,
+    host::{self, ContextId, Host},
     ordered::Ordered,
-    process::{Thread, UsageSnapshot, Work},
     sync::{Grows, Lock, Rank},
 };
 use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use memwright_table::{CpuId, CpuSet, OutOfMemory};
 use place::{Candidate, may_steal, place, slice_is_over};
+use timers::TimerAction;
 
 /// Time slice in nanoseconds: how long a thread runs while other threads are runnable.
 pub const TIME_SLICE: u64 = 4_000_000;
@@ -81,20 +87,29 @@ const TICK: u64 = 1_000_000;
 const LEAST_ROOM: usize = 32;
 
 /// What a context switch passes to the next context on the CPU.
-#[derive(Default)]
-struct Left {
+struct Left<T> {
     /// The thread whose stack was left; `None` for the idle loop's stack.
-    thread: Option<Arc<Thread>>,
+    thread: Option<Arc<T>>,
     /// The thread has to move to another CPU.
     migrates: bool,
     /// The address space that was left.
     space: Option<Arc<Space>>,
 }
 
+impl<T> Default for Left<T> {
+    fn default() -> Self {
+        Self {
+            thread: None,
+            migrates: false,
+            space: None,
+        }
+    }
+}
+
 /// The scheduling state of one CPU.
-struct Cpu {
+struct Cpu<T> {
     /// Runnable threads, next first.
-    ready: Lock<VecDeque<Arc<Thread>>>,
+    ready: Lock<VecDeque<Arc<T>>>,
     /// Length of `ready`; written under its lock.
     waiting: AtomicUsize,
     /// How many threads in `ready` wait for locks. Written by this CPU.
@@ -102,15 +117,15 @@ struct Cpu {
     /// Capacity of `ready`.
     room: AtomicUsize,
     /// Timers that expire on this CPU.
-    timers: Lock<Ordered<TimerKey, TimerAction>>,
+    timers: Lock<Ordered<TimerKey, TimerAction<T>>>,
     /// Timers of waiting threads, all of them [`TimerAction::Wake`]: they can expire even while other locks are held.
-    wakes: Lock<Ordered<TimerKey, TimerAction>>,
+    wakes: Lock<Ordered<TimerKey, TimerAction<T>>>,
     /// The running thread; `None` while idle. Written by this CPU.
-    current: Lock<Option<Arc<Thread>>>,
+    current: Lock<Option<Arc<T>>>,
     /// The address space whose page table is loaded. With a single CPU, the last one stays loaded while the CPU idles.
     loaded: Lock<Option<Arc<Space>>>,
     /// Written before a context switch and taken after it, by this CPU.
-    left: Lock<Left>,
+    left: Lock<Left<T>>,
     /// End of the running thread's time slice.
     slice_end: AtomicU64,
     /// Time of this CPU's next tick.
@@ -123,7 +138,7 @@ struct Cpu {
     counted: [AtomicU64; 2],
 }
 
-impl Cpu {
+impl<T: Schedulable> Cpu<T> {
     fn new() -> Self {
         Self {
             ready: Lock::new(Rank::Scheduler, VecDeque::new()),
@@ -162,7 +177,7 @@ impl Cpu {
     }
 
     /// Adds a thread at the end of the queue. Returns whether it is the only one.
-    fn push(&self, thread: Arc<Thread>) -> bool {
+    fn push(&self, thread: Arc<T>) -> bool {
         let mut ready = self.ready.lock();
         #[expect(
             clippy::disallowed_methods,
@@ -173,7 +188,7 @@ impl Cpu {
         ready.len() == 1
     }
 
-    fn pop(&self) -> Option<Arc<Thread>> {
+    fn pop(&self) -> Option<Arc<T>> {
         let mut ready = self.ready.lock();
         let thread = ready.pop_front();
         self.waiting.store(ready.len(), Ordering::SeqCst);
@@ -185,7 +200,7 @@ impl Cpu {
     }
 
     /// Takes the first thread that is allowed to run on CPU `thief`, if there is one.
-    fn steal(&self, thief: CpuId) -> Option<Arc<Thread>> {
+    fn steal(&self, thief: CpuId) -> Option<Arc<T>> {
         if !self.has_waiting() {
             return None;
         }
@@ -199,7 +214,7 @@ impl Cpu {
     }
 }
 
-fn candidate(thread: &Thread) -> Candidate {
+fn candidate(thread: &Task) -> Candidate {
     Candidate {
         last: thread.cpu(),
         on_cpu: thread.is_on_cpu(),
@@ -211,9 +226,43 @@ fn candidate(thread: &Thread) -> Candidate {
     }
 }
 
-/// Run queues and timers.
-pub struct Scheduler {
-    cpus: Vec<Cpu>,
+/// The reason why a thread cannot be admitted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum AdmitError {
+    /// There are [as many threads as the machine permits](Host::most_contexts).
+    TooMany,
+    /// There is no memory for the stack or the run queues.
+    OutOfMemory,
+}
+
+impl From<OutOfMemory> for AdmitError {
+    fn from(_: OutOfMemory) -> Self {
+        Self::OutOfMemory
+    }
+}
+
+impl From<host::OutOfMemory> for AdmitError {
+    fn from(_: host::OutOfMemory) -> Self {
+        Self::OutOfMemory
+    }
+}
+
+/// What the idle loops do for the rest of the kernel.
+pub trait IdleWork: Sync {
+    /// Handles what has arrived for the kernel as a whole.
+    ///
+    /// # Locks
+    /// Called without locks.
+    fn serve(&self);
+
+    /// Returns whether the run is over, so that the idle loops end once no thread lives.
+    fn is_over(&self) -> bool;
+}
+
+/// Run queues and timers of the threads `T`.
+pub struct Scheduler<T> {
+    host: &'static dyn Host,
+    cpus: Vec<Cpu<T>>,
     /// CPUs that search for work or are halted. A CPU enters itself. It removes itself when it has found a thread; a
     /// CPU that kicks it removes it as well.
     idle: AtomicU64,
@@ -226,12 +275,13 @@ pub struct Scheduler {
     parked: AtomicUsize,
 }
 
-impl Scheduler {
+impl<T: Schedulable> Scheduler<T> {
     /// Creates empty queues for every CPU of the host.
-    pub fn new(host: &dyn Host) -> Self {
+    pub fn new(host: &'static dyn Host) -> Self {
         #[expect(clippy::disallowed_methods, reason = "before any program runs")]
         let cpus = (0..host.cpu_count()).map(|_| Cpu::new()).collect();
         Self {
+            host,
             cpus,
             idle: AtomicU64::new(0),
             sequence: AtomicU64::new(0),
@@ -241,8 +291,8 @@ impl Scheduler {
         }
     }
 
-    fn cpu(&self, kernel: &Kernel) -> &Cpu {
-        &self.cpus[kernel.host.cpu().index()]
+    fn cpu(&self) -> &Cpu<T> {
+        &self.cpus[self.host.cpu().index()]
     }
 
     fn is_alone(&self) -> bool {
@@ -255,83 +305,81 @@ impl Scheduler {
     }
 
     /// Returns the thread that runs on this CPU.
-    pub fn current(&self, kernel: &Kernel) -> Option<Arc<Thread>> {
-        self.cpu(kernel).current.lock().clone()
+    pub fn current(&self) -> Option<Arc<T>> {
+        self.cpu().current.lock().clone()
     }
 
     /// Creates a kernel stack for the thread `id` and counts the thread as living.
     ///
     /// # Errors
-    /// `EAGAIN` if there are [as many threads as the machine permits](Host::most_contexts) (`copy_process` of Linux
-    /// 7.2, `kernel/fork.c`), `ENOMEM` without memory for the stack or the run queues.
-    pub(crate) fn admit(&self, kernel: &Kernel, id: u32) -> Result<ContextId, Errno> {
+    /// [`AdmitError::TooMany`] (`copy_process` of Linux 7.2, `kernel/fork.c`), [`AdmitError::OutOfMemory`].
+    pub(crate) fn admit(&self, id: u32) -> Result<ContextId, AdmitError> {
         let living = self.living.fetch_add(1, Ordering::SeqCst) + 1;
-        let admitted = self.make_context(kernel, id, living);
+        let admitted = self.make_context(id, living);
         if admitted.is_err() {
             self.living.fetch_sub(1, Ordering::SeqCst);
         }
         admitted
     }
 
-    fn make_context(&self, kernel: &Kernel, id: u32, living: usize) -> Result<ContextId, Errno> {
-        if living > kernel.host.most_contexts() {
-            return Err(Errno::EAGAIN);
+    fn make_context(&self, id: u32, living: usize) -> Result<ContextId, AdmitError> {
+        if living > self.host.most_contexts() {
+            return Err(AdmitError::TooMany);
         }
         self.cpus.iter().try_for_each(|cpu| cpu.make_room(living))?;
-        let made = kernel.with_relief(|| kernel.host.create_context(id as usize));
-        made.map_err(|_| Errno::ENOMEM)
+        Ok(self.host.create_context(id as usize)?)
     }
 
     /// Frees the kernel stack of a thread that was admitted but never started.
-    pub(crate) fn abandon(&self, kernel: &Kernel, thread: &Thread) {
-        kernel.host.destroy_context(thread.context);
+    pub(crate) fn abandon(&self, thread: &Task) {
+        self.host.destroy_context(thread.context);
         self.living.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Makes a waiting thread runnable. It runs after the threads that are ready now.
-    pub fn wake(&self, kernel: &Kernel, thread: &Arc<Thread>) {
+    pub fn wake(&self, thread: Arc<T>) {
         if thread.run.wake() == Woken::Enqueue {
-            self.enqueue(kernel, thread.clone());
+            self.enqueue(thread);
         }
     }
 
     /// Makes a new thread runnable. It runs after the threads that are runnable now. If no thread is in the run queue,
     /// the time slice of the creating thread starts again.
-    pub(crate) fn start(&self, kernel: &Kernel, thread: &Arc<Thread>) {
-        let cpu = self.cpu(kernel);
+    pub(crate) fn start(&self, thread: &Arc<T>) {
+        let cpu = self.cpu();
         if !cpu.has_waiting() {
             cpu.slice_end
-                .store(kernel.host.now() + TIME_SLICE, Ordering::Relaxed);
+                .store(self.host.now() + TIME_SLICE, Ordering::Relaxed);
         }
-        self.wake(kernel, thread);
+        self.wake(thread.clone());
     }
 
     /// Makes a thread handle its work flags: wakes it, or interrupts it where it runs.
-    pub fn notify(&self, kernel: &Kernel, thread: &Arc<Thread>) {
+    pub fn notify(&self, thread: &Arc<T>) {
         match thread.run.wake() {
-            Woken::Enqueue => self.enqueue(kernel, thread.clone()),
-            Woken::Runs => self.interrupt(kernel, thread.cpu()),
+            Woken::Enqueue => self.enqueue(thread.clone()),
+            Woken::Runs => self.interrupt(thread.cpu()),
             // It checks its work before it waits or returns to user mode.
             Woken::Stays | Woken::Nothing => {}
         }
     }
 
     /// Interrupts another CPU, so that it leaves user mode.
-    fn interrupt(&self, kernel: &Kernel, cpu: CpuId) {
-        if cpu != kernel.host.cpu() {
-            kernel.host.kick(cpu);
+    fn interrupt(&self, cpu: CpuId) {
+        if cpu != self.host.cpu() {
+            self.host.kick(cpu);
         }
     }
 
     /// Puts a thread that became runnable into a run queue.
-    fn enqueue(&self, kernel: &Kernel, thread: Arc<Thread>) {
+    fn enqueue(&self, thread: Arc<T>) {
         if self.is_alone() {
             if self.cpus[0].push(thread) {
-                self.arm(kernel);
+                self.arm();
             }
             return;
         }
-        let this = kernel.host.cpu();
+        let this = self.host.cpu();
         let allowed = thread.affinity();
         let idle = CpuSet::from_bits(self.idle.load(Ordering::SeqCst));
         let target = place(candidate(&thread), idle);
@@ -339,14 +387,14 @@ impl Scheduler {
         let first = self.cpus[target.index()].push(thread);
         if target == this {
             if first {
-                self.arm(kernel);
+                self.arm();
             }
         } else if self.claim(target) {
-            kernel.host.kick(target);
+            self.host.kick(target);
             return;
         }
         // A CPU that has become idle since may steal the thread.
-        self.kick_idle(kernel, allowed.without(target));
+        self.kick_idle(allowed.without(target));
     }
 
     /// Takes a CPU out of the set of idle CPUs. Returns whether it was in the set.
@@ -356,12 +404,12 @@ impl Scheduler {
     }
 
     /// Kicks one idle CPU of `among`, if there is one.
-    fn kick_idle(&self, kernel: &Kernel, among: CpuSet) {
-        let this = kernel.host.cpu();
+    fn kick_idle(&self, among: CpuSet) {
+        let this = self.host.cpu();
         let idle = self.idle.load(Ordering::SeqCst) & among.without(this).bits();
         for cpu in CpuSet::from_bits(idle).iter() {
             if self.claim(cpu) {
-                kernel.host.kick(cpu);
+                self.host.kick(cpu);
                 return;
             }
         }
@@ -372,93 +420,88 @@ impl Scheduler {
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no memory for the timer; the thread then stays on the CPU.
-    pub(crate) fn block(
-        &self,
-        kernel: &Kernel,
-        thread: &Arc<Thread>,
-        deadline: Option<u64>,
-    ) -> Result<(), OutOfMemory> {
+    pub(crate) fn block(&self, thread: &Arc<T>, deadline: Option<u64>) -> Result<(), OutOfMemory> {
         let timer = match deadline {
-            Some(at) => Some(self.add_timer(kernel, at, TimerAction::Wake(thread.clone()))?),
+            Some(at) => Some(self.set_timer(at, TimerAction::Wake(thread.clone()))?),
             None => None,
         };
         if thread.run.block() {
             thread.usage.voluntary.fetch_add(1, Ordering::Relaxed);
-            let next = self.next(kernel);
-            self.switch_away(kernel, thread, next, false);
+            let next = self.next();
+            self.switch_away(thread, next, false);
         }
         if let Some(timer) = timer {
-            self.remove_timer(kernel, timer);
+            self.remove_timer(timer);
         }
         Ok(())
     }
 
     /// Runs the other runnable threads of this CPU before the calling thread continues (`sched_yield`).
-    pub fn yield_now(&self, kernel: &Kernel, thread: &Arc<Thread>) {
-        let cpu = self.cpu(kernel);
+    pub fn yield_now(&self, thread: &Arc<T>) {
+        let cpu = self.cpu();
         if !cpu.has_waiting() {
             return;
         }
         if let Some(next) = cpu.pop() {
             thread.run.step_aside();
             cpu.push(thread.clone());
-            self.switch_away(kernel, thread, Some(next), false);
+            self.switch_away(thread, Some(next), false);
         }
     }
 
     /// Handles a timer interrupt or a kick: expires the timers that are due, and yields if the time slice is over.
-    pub fn tick(&self, kernel: &Kernel, thread: &Arc<Thread>) {
-        self.expire(kernel);
-        let cpu = self.cpu(kernel);
-        let now = kernel.host.now();
+    pub fn tick(&self, thread: &Arc<T>) {
+        self.expire();
+        let cpu = self.cpu();
+        let now = self.host.now();
         if !self.is_alone() {
-            self.look_around(kernel, now);
+            self.look_around(now);
         }
         let waiting = cpu.waiting.load(Ordering::SeqCst);
         if slice_is_over(now, cpu.slice_end.load(Ordering::Relaxed), waiting) {
             thread.usage.involuntary.fetch_add(1, Ordering::Relaxed);
-            self.yield_now(kernel, thread);
+            self.yield_now(thread);
         }
-        self.arm(kernel);
+        self.arm();
     }
 
     /// Handles the tick of a busy CPU: accounts CPU time and offers work to idle CPUs.
-    fn look_around(&self, kernel: &Kernel, now: u64) {
-        let cpu = self.cpu(kernel);
+    fn look_around(&self, now: u64) {
+        let cpu = self.cpu();
         if now >= cpu.tick.load(Ordering::Relaxed) {
             cpu.tick.store(now + TICK, Ordering::Relaxed);
-            self.count_instructions(kernel);
+            self.count_instructions();
         }
         if cpu.has_waiting() {
-            self.kick_idle(kernel, self.all_cpus());
+            self.kick_idle(self.all_cpus());
         }
     }
 
     /// Restricts a thread to these CPUs. A thread on another CPU moves when it next returns to user mode.
-    pub(crate) fn restrict(&self, kernel: &Kernel, thread: &Arc<Thread>, cpus: CpuSet) {
+    pub(crate) fn restrict(&self, thread: &Arc<T>, cpus: CpuSet) {
         thread.set_affinity(cpus);
         // Set the flag even if the thread seems to run on an allowed CPU: it can be on its way to one that was allowed
         // before.
         thread.set_work(Work::MIGRATE, true);
         if thread.run_state() == RunState::Running {
-            self.interrupt(kernel, thread.cpu());
+            self.interrupt(thread.cpu());
         }
     }
 
     /// Moves the running thread to a CPU on which it is allowed to run. Does nothing if this CPU is allowed.
-    pub(crate) fn migrate(&self, kernel: &Kernel, thread: &Arc<Thread>) {
+    pub(crate) fn migrate(&self, thread: &Arc<T>) {
         thread.set_work(Work::MIGRATE, false);
-        if thread.affinity().contains(kernel.host.cpu()) {
+        if thread.affinity().contains(self.host.cpu()) {
             return;
         }
         thread.run.step_aside();
-        let next = self.next(kernel);
-        self.switch_away(kernel, thread, next, true);
+        let next = self.next();
+        self.switch_away(thread, next, true);
     }
 
     /// Returns the thread that this CPU runs next, from its own queue or else from another CPU's.
-    fn next(&self, kernel: &Kernel) -> Option<Arc<Thread>> {
-        let this = kernel.host.cpu();
+    fn next(&self) -> Option<Arc<T>> {
+        let this = self.host.cpu();
         let own = self.cpus[this.index()].pop();
         if own.is_some() || self.is_alone() {
             return own;
@@ -471,49 +514,43 @@ impl Scheduler {
         Some(thread)
     }
 
-    fn switch_away(
-        &self,
-        kernel: &Kernel,
-        from: &Arc<Thread>,
-        next: Option<Arc<Thread>>,
-        migrates: bool,
-    ) {
+    fn switch_away(&self, from: &Arc<T>, next: Option<Arc<T>>, migrates: bool) {
         crate::sync::assert_none_held();
         if next.as_ref().is_some_and(|next| Arc::ptr_eq(next, from)) {
             from.run.run();
             return;
         }
-        self.count_instructions(kernel);
-        kernel.host.save_fpu(&mut from.fpu.lock());
-        let to = self.install(kernel, next, migrates);
-        kernel.host.switch_context(from.context, to);
-        self.finish_switch(kernel);
+        self.count_instructions();
+        self.host.save_fpu(&mut from.fpu.lock());
+        let to = self.install(next, migrates);
+        self.host.switch_context(from.context, to);
+        self.finish_switch();
     }
 
     /// Makes `next` this CPU's running thread, or marks the CPU idle. Returns the context to which the caller switches.
-    fn install(&self, kernel: &Kernel, next: Option<Arc<Thread>>, migrates: bool) -> ContextId {
-        let cpu = self.cpu(kernel);
+    fn install(&self, next: Option<Arc<T>>, migrates: bool) -> ContextId {
+        let cpu = self.cpu();
         let switches = cpu.switches.load(Ordering::Relaxed);
         cpu.switches.store(switches + 1, Ordering::Relaxed);
         if next.is_none() {
-            self.note_load(kernel.host.now());
+            self.note_load(self.host.now());
         }
         let (context, space) = match &next {
             Some(thread) => {
                 thread.set_on_cpu();
                 thread.run.run();
-                let space = thread.process.space();
-                let left = space.and_then(|space| self.exchange_space(kernel, &space));
-                kernel.host.restore_fpu(&thread.fpu.lock());
-                let now = kernel.host.now();
+                let space = thread.space();
+                let left = space.and_then(|space| self.exchange_space(&space));
+                self.host.restore_fpu(&thread.fpu.lock());
+                let now = self.host.now();
                 cpu.slice_end.store(now + TIME_SLICE, Ordering::Relaxed);
                 cpu.tick.store(now + TICK, Ordering::Relaxed);
                 (thread.context, left)
             }
             // With several CPUs, an idle CPU should neither be interrupted for TLB invalidations nor keep the memory of
             // a process that exits on another CPU.
-            None if !self.is_alone() => (kernel.host.boot_context(), self.leave_space(kernel)),
-            None => (kernel.host.boot_context(), None),
+            None if !self.is_alone() => (self.host.boot_context(), self.leave_space()),
+            None => (self.host.boot_context(), None),
         };
         let thread = core::mem::replace(&mut *cpu.current.lock(), next);
         *cpu.left.lock() = Left {
@@ -521,38 +558,38 @@ impl Scheduler {
             migrates,
             space,
         };
-        self.arm(kernel);
+        self.arm();
         context
     }
 
     /// Completes the last context switch on this CPU. Every context calls this first after a switch to it.
-    pub(crate) fn finish_switch(&self, kernel: &Kernel) {
+    pub(crate) fn finish_switch(&self) {
         let Left {
             thread,
             migrates,
             space,
-        } = core::mem::take(&mut *self.cpu(kernel).left.lock());
+        } = core::mem::take(&mut *self.cpu().left.lock());
         if let Some(thread) = thread {
             thread.leave_cpu();
             if thread.run.get() == RunState::Ended {
-                kernel.host.destroy_context(thread.context);
+                self.host.destroy_context(thread.context);
                 self.living.fetch_sub(1, Ordering::SeqCst);
             } else if migrates {
-                self.enqueue(kernel, thread);
+                self.enqueue(thread);
             }
         }
         drop(space);
     }
 
     /// Makes an address space current on this CPU.
-    pub fn load_space(&self, kernel: &Kernel, space: &Arc<Space>) {
-        drop(self.exchange_space(kernel, space));
+    pub fn load_space(&self, space: &Arc<Space>) {
+        drop(self.exchange_space(space));
     }
 
     /// Makes an address space current on this CPU. Returns the previous one, if it differs.
-    fn exchange_space(&self, kernel: &Kernel, space: &Arc<Space>) -> Option<Arc<Space>> {
+    fn exchange_space(&self, space: &Arc<Space>) -> Option<Arc<Space>> {
         let previous = {
-            let mut loaded = self.cpu(kernel).loaded.lock();
+            let mut loaded = self.cpu().loaded.lock();
             if loaded
                 .as_ref()
                 .is_some_and(|loaded| Arc::ptr_eq(loaded, space))
@@ -563,91 +600,91 @@ impl Scheduler {
         };
         space.table().load();
         if let Some(previous) = &previous {
-            previous.table().note_unloaded(kernel.host.cpu());
+            previous.table().note_unloaded(self.host.cpu());
         }
         previous
     }
 
     /// Replaces the loaded address space by the kernel's own page table.
-    fn leave_space(&self, kernel: &Kernel) -> Option<Arc<Space>> {
-        let root = kernel.host.kernel_root()?;
-        let previous = self.cpu(kernel).loaded.lock().take()?;
-        kernel.host.load_root(root);
-        previous.table().note_unloaded(kernel.host.cpu());
+    fn leave_space(&self) -> Option<Arc<Space>> {
+        let root = self.host.kernel_root()?;
+        let previous = self.cpu().loaded.lock().take()?;
+        self.host.load_root(root);
+        previous.table().note_unloaded(self.host.cpu());
         Some(previous)
     }
 
     /// Unloads the loaded address space, so that it can be destroyed.
-    pub fn unload_space(&self, kernel: &Kernel) {
-        drop(self.leave_space(kernel));
+    pub fn unload_space(&self) {
+        drop(self.leave_space());
     }
 
     /// Leaves an exited thread's stack for the last time.
-    pub fn leave(&self, kernel: &Kernel, thread: Arc<Thread>) -> ! {
+    pub fn leave(&self, thread: Arc<T>) -> ! {
         crate::sync::assert_none_held();
         thread.run.end();
         let from = thread.context;
         drop(thread);
-        self.count_instructions(kernel);
-        let next = self.next(kernel);
-        let to = self.install(kernel, next, false);
-        kernel.host.switch_context(from, to);
+        self.count_instructions();
+        let next = self.next();
+        let to = self.install(next, false);
+        self.host.switch_context(from, to);
         unreachable!("an ended thread was continued")
     }
 
     /// Runs the idle loop of a CPU, on the context on which it booted. Returns when the run is over; the idle loops of
     /// the other CPUs then end as well.
-    pub fn idle(&self, kernel: &'static Kernel) {
-        let own = CpuSet::single(kernel.host.cpu()).bits();
+    pub fn idle(&self, work: &dyn IdleWork) {
+        let own = CpuSet::single(self.host.cpu()).bits();
         loop {
-            self.finish_switch(kernel);
-            kernel.serve_control();
+            self.finish_switch();
+            work.serve();
             self.idle.fetch_or(own, Ordering::SeqCst);
-            self.expire(kernel);
-            if let Some(next) = self.next(kernel) {
-                self.note_load(kernel.host.now());
+            self.expire();
+            if let Some(next) = self.next() {
+                self.note_load(self.host.now());
                 self.idle.fetch_and(!own, Ordering::SeqCst);
-                let to = self.install(kernel, Some(next), false);
-                kernel.host.switch_context(kernel.host.boot_context(), to);
-            } else if self.living.load(Ordering::SeqCst) == 0 && kernel.has_ended() {
-                self.park(kernel);
+                let to = self.install(Some(next), false);
+                self.host.switch_context(self.host.boot_context(), to);
+            } else if self.living.load(Ordering::SeqCst) == 0 && work.is_over() {
+                self.park();
                 return;
             } else {
-                self.arm(kernel);
-                kernel.host.idle();
+                self.arm();
+                self.host.idle();
             }
         }
     }
 
     /// Ends the run on this CPU. The first CPU that does so notifies the others.
-    fn park(&self, kernel: &Kernel) {
-        self.unload_space(kernel);
+    fn park(&self) {
+        self.unload_space();
         if self.parked.fetch_add(1, Ordering::SeqCst) == 0 {
-            for cpu in self.all_cpus().without(kernel.host.cpu()).iter() {
-                kernel.host.kick(cpu);
+            for cpu in self.all_cpus().without(self.host.cpu()).iter() {
+                self.host.kick(cpu);
             }
         }
     }
 
     /// Waits until the idle loop of every CPU has ended.
-    pub(crate) fn await_all_parked(&self, kernel: &Kernel) {
+    pub(crate) fn await_all_parked(&self) {
         while self.parked.load(Ordering::SeqCst) < self.cpus.len() {
-            kernel.host.relax();
+            self.host.relax();
         }
     }
 
     /// Runs a secondary CPU: its idle loop, and an endless wait once the run is over.
-    pub fn cpu_start(&self, kernel: &'static Kernel) -> ! {
-        self.idle(kernel);
+    pub fn cpu_start(&self, work: &dyn IdleWork) -> ! {
+        self.idle(work);
         loop {
-            kernel.host.idle();
+            self.host.idle();
         }
     }
 
     /// Sets the next deadline of this CPU on the host: the earliest of the first timer, the end of the time slice if
     /// other threads are runnable, and, with several CPUs, the next tick.
-    fn arm(&self, kernel: &Kernel) {
-        let cpu = self.cpu(kernel);
+    fn arm(&self) {
+        let cpu = self.cpu();
         let timer = cpu.first_deadline();
         let busy = !self.is_alone() || cpu.has_waiting();
         let slice = if busy && cpu.current.lock().is_some() {
@@ -657,16 +694,15 @@ impl Scheduler {
         };
         let deadline = timer.min(slice);
         // Set a deadline that has passed again: the host forgets a deadline when it expires.
-        let told = cpu.armed.swap(deadline, Ordering::Relaxed);
-        if told != deadline || deadline <= kernel.host.now() {
-            kernel
-                .host
+        let before = cpu.armed.swap(deadline, Ordering::Relaxed);
+        if before != deadline || deadline <= self.host.now() {
+            self.host
                 .set_deadline((deadline != u64::MAX).then_some(deadline));
         }
     }
 
     /// Returns the time at which a busy CPU must be interrupted.
-    fn turn_end(&self, cpu: &Cpu) -> u64 {
+    fn turn_end(&self, cpu: &Cpu<T>) -> u64 {
         if self.is_alone() {
             cpu.slice_end.load(Ordering::Relaxed)
         } else {
@@ -675,11 +711,11 @@ impl Scheduler {
     }
 
     /// Accounts the instructions since the last switch to the running thread.
-    fn count_instructions(&self, kernel: &Kernel) {
-        let cpu = self.cpu(kernel);
+    fn count_instructions(&self) {
+        let cpu = self.cpu();
         let now = [
-            kernel.host.user_instructions(),
-            kernel.host.kernel_instructions(),
+            self.host.user_instructions(),
+            self.host.kernel_instructions(),
         ];
         let [user, system] = [0, 1].map(|i| {
             // A thread can move between CPUs whose counters differ slightly.
@@ -694,8 +730,8 @@ impl Scheduler {
 
     /// Returns the resources that a thread has used. If it runs on another CPU, use since that CPU's last tick is
     /// missing.
-    pub fn usage_of(&self, kernel: &Kernel, thread: &Arc<Thread>) -> UsageSnapshot {
-        self.count_instructions(kernel);
+    pub fn usage_of(&self, thread: &Arc<T>) -> UsageSnapshot {
+        self.count_instructions();
         thread.usage.snapshot()
     }
 }

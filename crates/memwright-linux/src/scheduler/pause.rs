@@ -1,20 +1,19 @@
 //! Scheduling points in the middle of long operations, and waits for sleeping mutexes.
 
-use super::{Scheduler, place::slice_is_over};
-use crate::kernel::Kernel;
+use super::{Schedulable, Scheduler, place::slice_is_over};
 use core::sync::atomic::Ordering;
 use memwright_table::sync::GaveWay;
 
-impl Scheduler {
+impl<T: Schedulable> Scheduler<T> {
     /// Returns whether the thread that runs on this CPU should yield: other threads are runnable, and its time slice is
     /// over. First wakes the threads whose deadlines have passed, like a tick.
-    pub(crate) fn pause_due(&self, kernel: &Kernel) -> bool {
-        let cpu = self.cpu(kernel);
-        let now = kernel.host.now();
+    pub(crate) fn pause_due(&self) -> bool {
+        let cpu = self.cpu();
+        let now = self.host.now();
         if now >= cpu.armed.load(Ordering::Relaxed) {
-            self.wake_due(kernel);
+            self.wake_due();
             if !self.is_alone() {
-                self.look_around(kernel, now);
+                self.look_around(now);
             }
         }
         let waiting = cpu.waiting.load(Ordering::SeqCst);
@@ -23,10 +22,10 @@ impl Scheduler {
 
     /// Lets the threads that are runnable on this CPU run before the calling one. `waits` is whether the calling thread
     /// waits for a lock that one of them may hold.
-    pub(crate) fn give_way(&self, kernel: &Kernel, waits: bool) -> GaveWay {
-        let cpu = self.cpu(kernel);
+    pub(crate) fn give_way(&self, waits: bool) -> GaveWay {
+        let cpu = self.cpu();
         let waiting = cpu.waiting.load(Ordering::SeqCst);
-        let Some(thread) = self.current(kernel).filter(|_| waiting > 0) else {
+        let Some(thread) = self.current().filter(|_| waiting > 0) else {
             return GaveWay::ToNobody;
         };
         let gave = gave_way(waiting, cpu.lock_waiters.load(Ordering::Relaxed));
@@ -39,7 +38,7 @@ impl Scheduler {
         };
         count(1);
         thread.paused.store(true, Ordering::Relaxed);
-        self.yield_now(kernel, &thread);
+        self.yield_now(&thread);
         thread.paused.store(false, Ordering::Relaxed);
         count(-1);
         gave

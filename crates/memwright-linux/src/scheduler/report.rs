@@ -1,29 +1,25 @@
-//! The scheduler's part of a failure report: all CPUs and all threads.
+//! The scheduler's part of a failure report: all CPUs.
 
-use super::{RunState, Scheduler};
-use crate::{kernel::Kernel, process::Thread, wait::Interest};
+use super::{Schedulable, Scheduler};
 use core::{
     fmt::{self, Write},
     sync::atomic::Ordering,
 };
 
-impl Scheduler {
-    /// Writes which thread runs on each CPU, and what each thread does or waits for. Omits data whose lock is held.
-    /// Waits for no lock and allocates nothing.
+impl<T: Schedulable> Scheduler<T> {
+    /// Writes which thread runs on each CPU, and the deadlines of each CPU. Omits data whose lock is held. Waits for no
+    /// lock and allocates nothing.
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn report(&self, kernel: &Kernel, out: &mut dyn Write) -> fmt::Result {
+    pub fn report(&self, out: &mut dyn Write) -> fmt::Result {
         for (number, cpu) in self.cpus.iter().enumerate() {
             write!(out, "CPU {number}: ")?;
             match cpu.current.try_lock() {
                 None => out.write_str("switching")?,
                 Some(current) => match &*current {
                     None => out.write_str("idle")?,
-                    Some(thread) => {
-                        let (id, process) = (thread.id(), thread.process.id);
-                        write!(out, "thread {id} of process {process}")?;
-                    }
+                    Some(thread) => thread.identify(out)?,
                 },
             }
             write!(out, ", {} ready", cpu.waiting.load(Ordering::Relaxed))?;
@@ -40,61 +36,6 @@ impl Scheduler {
             }
             writeln!(out)?;
         }
-        let now = kernel.host.now();
-        writeln!(out, "now {now}")?;
-        let Some(tasks) = kernel.tasks.try_lock() else {
-            return writeln!(out, "threads: not readable, their table is locked");
-        };
-        for thread in tasks.threads.values() {
-            describe(thread, now, out)?;
-        }
-        Ok(())
+        writeln!(out, "now {}", self.host.now())
     }
-}
-
-fn describe(thread: &Thread, now: u64, out: &mut dyn Write) -> fmt::Result {
-    let (id, process, cpu) = (thread.id(), thread.process.id, thread.cpu().index());
-    write!(out, "thread {id} of {process}")?;
-    if let Some(name) = thread.try_name() {
-        let length = name.iter().position(|byte| *byte == 0);
-        let text = core::str::from_utf8(&name[..length.unwrap_or(name.len())]);
-        write!(out, " ({})", text.unwrap_or("?"))?;
-    }
-    match thread.run_state() {
-        RunState::Running => write!(out, ": runs on CPU {cpu}")?,
-        RunState::Waiting => write!(out, ": is about to wait on CPU {cpu}")?,
-        RunState::Ready => write!(out, ": ready for CPU {cpu}")?,
-        RunState::Ended => out.write_str(": ended")?,
-        RunState::Blocked => match thread.try_sleep() {
-            Some(sleep) => {
-                let what = match (thread.futex.is_waiting(), sleep.interest) {
-                    (true, _) => "a futex",
-                    (false, Interest::Continuation) => "SIGCONT",
-                    (false, Interest::Tracer) => "its tracer",
-                    (false, Interest::Signals | Interest::Fatal) => sleep.what,
-                };
-                let passed = now.saturating_sub(sleep.since);
-                write!(out, ": waits for {what} since {passed} ns")?;
-                if let Some(deadline) = sleep.deadline {
-                    let left = deadline.saturating_sub(now);
-                    write!(out, ", {left} ns more")?;
-                }
-            }
-            None => out.write_str(": waits")?,
-        },
-    }
-    let work = thread.work().bits();
-    if work != 0 {
-        write!(out, ", work {work:#x}")?;
-    }
-    if let Some(mut signals) = thread.process.signals.try_lock() {
-        let shared = signals.pending.set().0;
-        let own = signals
-            .find(thread)
-            .map_or(0, |state| state.pending.set().0);
-        if shared | own != 0 {
-            write!(out, ", pending signals {own:#x}, process {shared:#x}")?;
-        }
-    }
-    writeln!(out)
 }

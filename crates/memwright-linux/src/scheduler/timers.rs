@@ -1,12 +1,9 @@
 //! Timers: each belongs to the CPU on which it was added, and expires there.
 
-use super::{Cpu, Scheduler};
+use super::{Cpu, Schedulable, Scheduler};
 use crate::{
-    kernel::Kernel,
     ordered::Ordered,
-    process::{Process, Thread},
     sync::{Lock, lock_with_room},
-    time::Expiry,
 };
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::Ordering;
@@ -15,14 +12,45 @@ use memwright_table::OutOfMemory;
 /// Identifies a timer: its deadline, and a number that contains the CPU and orders timers with equal deadlines.
 pub type TimerKey = (u64, u64);
 
+/// The action of a timer that does not belong to a waiting thread.
+pub trait Expiry: Send + Sync {
+    /// Handles the expiration of the timer `key`. The timer may have been set again since it expired, so the callee
+    /// checks what is due.
+    ///
+    /// # Locks
+    /// Called without locks.
+    fn expire(self: Arc<Self>, key: TimerKey);
+}
+
 /// The action of an expired timer.
-pub enum TimerAction {
+pub(super) enum TimerAction<T> {
     /// Wake a waiting thread.
-    Wake(Arc<Thread>),
-    /// Expire the `ITIMER_REAL` of a process.
-    Alarm(Arc<Process>),
+    Wake(Arc<T>),
     /// Notify another object, if it still exists.
     Expire(Weak<dyn Expiry>),
+}
+
+/// The timers, and the clock that they expire by.
+pub trait Timers: Send + Sync {
+    /// Returns the time of the clock in nanoseconds since boot.
+    fn now(&self) -> u64;
+
+    /// Allocates memory for a timer, so that the next timer that this CPU adds before it blocks needs none. Call this
+    /// without locks before adding a timer under a lock.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    fn make_room_for_timer(&self) -> Result<(), OutOfMemory>;
+
+    /// Adds a timer that expires at the time `at`.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]. This cannot happen directly after a timer has expired or been removed on this CPU, or after
+    /// [room](Self::make_room_for_timer) was made.
+    fn add_timer(&self, at: u64, expiry: Weak<dyn Expiry>) -> Result<TimerKey, OutOfMemory>;
+
+    /// Removes a timer, unless it has expired.
+    fn remove_timer(&self, key: TimerKey);
 }
 
 /// Number of bits for the CPU in a key's number.
@@ -37,16 +65,16 @@ fn cpu_of(key: TimerKey) -> usize {
 const TOGETHER: usize = 256;
 
 /// Removes the first timer if its deadline has passed.
-fn pop_due(
-    map: &Lock<Ordered<TimerKey, TimerAction>>,
+fn pop_due<T>(
+    map: &Lock<Ordered<TimerKey, TimerAction<T>>>,
     now: u64,
-) -> Option<(TimerKey, TimerAction)> {
+) -> Option<(TimerKey, TimerAction<T>)> {
     let mut map = map.lock();
     let is_due = map.first().is_some_and(|key| key.0 <= now);
     if is_due { map.pop_first() } else { None }
 }
 
-impl Cpu {
+impl<T> Cpu<T> {
     /// Returns the first deadline of all timers; `u64::MAX` if there is none.
     pub(super) fn first_deadline(&self) -> u64 {
         let first =
@@ -55,72 +83,47 @@ impl Cpu {
     }
 }
 
-impl Scheduler {
-    /// Allocates memory for a timer, so that the next timer that this CPU adds before it blocks needs none. Call this
-    /// without locks before adding a timer under a lock.
+impl<T: Schedulable> Scheduler<T> {
+    /// Adds a timer with this action.
     ///
     /// # Errors
-    /// [`OutOfMemory`].
-    pub fn make_room_for_timer(&self, kernel: &Kernel) -> Result<(), OutOfMemory> {
-        let cpu = self.cpu(kernel);
-        lock_with_room(&cpu.wakes, |wakes| wakes).map(drop)?;
-        lock_with_room(&cpu.timers, |timers| timers).map(drop)
-    }
-
-    /// Adds a timer.
-    ///
-    /// # Errors
-    /// [`OutOfMemory`]. This cannot happen directly after a timer has expired or been removed on this CPU, or after
-    /// [room](Self::make_room_for_timer) was made.
-    pub fn add_timer(
+    /// Those of [`Timers::add_timer`].
+    pub(super) fn set_timer(
         &self,
-        kernel: &Kernel,
         at: u64,
-        action: TimerAction,
+        action: TimerAction<T>,
     ) -> Result<TimerKey, OutOfMemory> {
-        let cpu = kernel.host.cpu().index();
+        let cpu = self.host.cpu().index();
         let number = self.sequence.fetch_add(1, Ordering::Relaxed);
         let key = (at, number << CPU_BITS | cpu as u64);
         let map = match &action {
             TimerAction::Wake(_) => &self.cpus[cpu].wakes,
-            TimerAction::Alarm(_) | TimerAction::Expire(_) => &self.cpus[cpu].timers,
+            TimerAction::Expire(_) => &self.cpus[cpu].timers,
         };
         let mut map = lock_with_room(map, |map| map)?;
         map.insert(key, action)?;
         drop(map);
-        self.arm(kernel);
+        self.arm();
         Ok(key)
-    }
-
-    /// Removes a timer, unless it has expired.
-    pub fn remove_timer(&self, kernel: &Kernel, key: TimerKey) {
-        let cpu = cpu_of(key);
-        let Cpu { timers, wakes, .. } = &self.cpus[cpu];
-        let removed = wakes.lock().remove(&key);
-        let removed = removed.or_else(|| timers.lock().remove(&key));
-        // If the timer is another CPU's, that CPU is interrupted at the old time and finds nothing due.
-        if removed.is_some() && cpu == kernel.host.cpu().index() {
-            self.arm(kernel);
-        }
     }
 
     /// Wakes threads whose deadlines on this CPU have passed, up to [`TOGETHER`]. All other timers are handled by
     /// [`expire`](Self::expire), because they may need locks that the caller holds.
-    pub(super) fn wake_due(&self, kernel: &Kernel) {
-        let now = kernel.host.now();
+    pub(super) fn wake_due(&self) {
+        let now = self.host.now();
         for _ in 0..TOGETHER {
-            let Some((_, TimerAction::Wake(thread))) = pop_due(&self.cpu(kernel).wakes, now) else {
+            let Some((_, TimerAction::Wake(thread))) = pop_due(&self.cpu().wakes, now) else {
                 return;
             };
-            self.wake(kernel, &thread);
+            self.wake(thread);
         }
     }
 
     /// Handles the expired timers of this CPU, up to [`TOGETHER`].
-    pub(super) fn expire(&self, kernel: &Kernel) {
+    pub(super) fn expire(&self) {
         for _ in 0..TOGETHER {
-            let cpu = self.cpu(kernel);
-            let now = kernel.host.now();
+            let cpu = self.cpu();
+            let now = self.host.now();
             let first = |map: &Lock<Ordered<_, _>>| map.lock().first().copied();
             let due = match (first(&cpu.wakes), first(&cpu.timers)) {
                 (Some(wake), Some(timer)) if timer < wake => pop_due(&cpu.timers, now),
@@ -128,17 +131,41 @@ impl Scheduler {
                 (None, _) => pop_due(&cpu.timers, now),
             };
             match due {
-                Some((_, TimerAction::Wake(thread))) => self.wake(kernel, &thread),
-                Some((key, TimerAction::Alarm(process))) => {
-                    crate::time::expire(kernel, &process, key);
-                }
-                Some((_, TimerAction::Expire(expiry))) => {
+                Some((_, TimerAction::Wake(thread))) => self.wake(thread),
+                Some((key, TimerAction::Expire(expiry))) => {
                     if let Some(expiry) = expiry.upgrade() {
-                        expiry.expire(kernel);
+                        expiry.expire(key);
                     }
                 }
                 None => return,
             }
+        }
+    }
+}
+
+impl<T: Schedulable> Timers for Scheduler<T> {
+    fn now(&self) -> u64 {
+        self.host.now()
+    }
+
+    fn make_room_for_timer(&self) -> Result<(), OutOfMemory> {
+        let cpu = self.cpu();
+        lock_with_room(&cpu.wakes, |wakes| wakes).map(drop)?;
+        lock_with_room(&cpu.timers, |timers| timers).map(drop)
+    }
+
+    fn add_timer(&self, at: u64, expiry: Weak<dyn Expiry>) -> Result<TimerKey, OutOfMemory> {
+        self.set_timer(at, TimerAction::Expire(expiry))
+    }
+
+    fn remove_timer(&self, key: TimerKey) {
+        let cpu = cpu_of(key);
+        let Cpu { timers, wakes, .. } = &self.cpus[cpu];
+        let removed = wakes.lock().remove(&key);
+        let removed = removed.or_else(|| timers.lock().remove(&key));
+        // If the timer is another CPU's, that CPU is interrupted at the old time and finds nothing due.
+        if removed.is_some() && cpu == self.host.cpu().index() {
+            self.arm();
         }
     }
 }

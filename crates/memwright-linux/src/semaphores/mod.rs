@@ -9,7 +9,6 @@ mod attempt;
 use crate::{
     errno::Errno,
     fs::permission::{Permission, Subject, permitted},
-    kernel::Kernel,
     ordered::Ordered,
     sync::{LockGuard, PausePoints, lock_with_room, pause_point},
     wait::WaitQueue,
@@ -244,25 +243,25 @@ impl Sets {
     }
 
     /// Removes a set and wakes its waiting callers.
-    pub fn remove(&self, kernel: &Kernel, id: u32) {
+    pub fn remove(&self, id: u32) {
         let removed = {
             let mut all = self.all.lock();
             let place = all.iter().position(|set| set.id == id);
             place.map(|place| all.remove(place))
         };
         if let Some(set) = removed {
-            set.end(kernel);
+            set.end();
         }
     }
 
     /// Adjusts the semaphores of all sets for a process that exits (`SEM_UNDO`).
-    pub fn undo(&self, kernel: &Kernel, process: u32) {
+    pub fn undo(&self, process: u32) {
         let mut first = 0;
         let mut points = PausePoints::every(TOGETHER);
         // The list is sorted by number, and a set's number never changes.
         while let Some(set) = self.from(first) {
             points.round();
-            set.undo(kernel, process);
+            set.undo(process);
             first = set.id + 1;
         }
     }
@@ -330,7 +329,6 @@ impl Set {
     /// value or an adjustment leaves its range, `ENOMEM`.
     pub fn operate(
         &self,
-        kernel: &Kernel,
         process: u32,
         operations: Vec<Operation>,
         now: i64,
@@ -339,7 +337,7 @@ impl Set {
             self.make_undo(process)?;
         }
         let state = self.state.lock();
-        if let Ok(done) = self.do_now(kernel, state, process, &operations, now)? {
+        if let Ok(done) = self.do_now(state, process, &operations, now)? {
             return Ok(done);
         }
         // Allocate memory while the set is unlocked. The operations may have become possible in that time, so try again
@@ -353,7 +351,7 @@ impl Set {
             next: Lock::new(Rank::Leaf, None),
         });
         let state = lock_with_room(&self.state, |state| &mut state.pending.lists)?;
-        match self.do_now(kernel, state, process, &pending.operations, now)? {
+        match self.do_now(state, process, &pending.operations, now)? {
             Ok(done) => Ok(done),
             Err((mut state, place)) => {
                 state.pending.push(place, pending.clone())?;
@@ -386,7 +384,6 @@ impl Set {
     /// Performs the operations. Returns the index of the operation that has to wait if they are not possible now.
     fn do_now<'a>(
         &'a self,
-        kernel: &Kernel,
         mut state: LockGuard<'a, State>,
         process: u32,
         operations: &[Operation],
@@ -398,7 +395,7 @@ impl Set {
         match state.attempt(process, operations)?.outcome {
             Ok(()) => {
                 state.standing.operated = now;
-                self.serve(kernel, state, now);
+                self.serve(state, now);
                 Ok(Ok(Operated::Done))
             }
             Err(place) if operations[place].never_waits => Err(Errno::EAGAIN),
@@ -442,7 +439,7 @@ impl Set {
     /// Sets the values of the semaphores from `first` on, and clears the adjustments on exit of these semaphores.
     /// `process` becomes the process of the last operation on them. The caller has checked that the set has enough
     /// semaphores.
-    pub fn set(&self, kernel: &Kernel, first: usize, values: &[i32], process: u32, now: i64) {
+    pub fn set(&self, first: usize, values: &[i32], process: u32, now: i64) {
         let mut state = self.state.lock();
         for (number, value) in (first..).zip(values) {
             state.values[number] = *value;
@@ -456,10 +453,10 @@ impl Set {
             }
         }
         state.standing.changed = now;
-        self.serve(kernel, state, now);
+        self.serve(state, now);
     }
 
-    fn undo(&self, kernel: &Kernel, process: u32) {
+    fn undo(&self, process: u32) {
         let mut state = self.state.lock();
         let Some(mut undo) = state.undo.remove(&process) else {
             return;
@@ -473,17 +470,17 @@ impl Set {
             }
         }
         let now = state.standing.operated;
-        self.serve(kernel, state, now);
+        self.serve(state, now);
     }
 
     /// Performs the pending lists that have become possible, and wakes their callers. If another CPU changes a value
     /// between two batches, that CPU serves the lists itself, from the first one on.
-    fn serve<'a>(&'a self, kernel: &Kernel, mut state: LockGuard<'a, State>, now: i64) {
+    fn serve<'a>(&'a self, mut state: LockGuard<'a, State>, now: i64) {
         let mut from = 0;
         loop {
             let (woken, next) = state.serve(now, from);
             drop(state);
-            woken.wake(kernel);
+            woken.wake();
             let Some(next) = next else { return };
             from = next;
             pause_point();
@@ -491,7 +488,7 @@ impl Set {
         }
     }
 
-    fn end(&self, kernel: &Kernel) {
+    fn end(&self) {
         let mut state = self.state.lock();
         state.removed = true;
         let mut waiting = core::mem::take(&mut state.pending).lists;
@@ -499,7 +496,7 @@ impl Set {
         let mut points = PausePoints::every(TOGETHER);
         while let Some((_, Waiting { pending, .. })) = waiting.pop_first() {
             pending.end(Err(Errno::EIDRM));
-            pending.queue.wake_all(kernel);
+            pending.queue.wake_all();
             points.round();
         }
     }
@@ -604,12 +601,12 @@ impl Woken {
     ///
     /// # Locks
     /// The caller holds no lock.
-    fn wake(self, kernel: &Kernel) {
+    fn wake(self) {
         drop(self.last);
         let mut next = self.first;
         while let Some(pending) = next {
             next = pending.next.lock().take();
-            pending.queue.wake_all(kernel);
+            pending.queue.wake_all();
         }
     }
 }

@@ -114,7 +114,7 @@ fn next_step(context: &Context<'_>, mut granted: Option<SignalInfo>) -> Step {
             info
         } else {
             if let Some(mask) = signals.thread(thread).saved_mask.take() {
-                signals.set_blocked(context.kernel, thread, mask);
+                signals.set_blocked(thread, mask);
                 continue;
             }
             signals.recalculate(thread);
@@ -133,7 +133,7 @@ fn next_step(context: &Context<'_>, mut granted: Option<SignalInfo>) -> Step {
                 DefaultAction::Terminate | DefaultAction::Core => {
                     drop(signals);
                     let status = ExitStatus::Killed(info.signal);
-                    end_group(context.kernel, context.process(), status);
+                    end_group(context.process(), status);
                     return Step::Exit(status);
                 }
                 DefaultAction::Stop => return Step::Stop(info.signal),
@@ -175,7 +175,7 @@ fn stop(context: &Context<'_>, signal: Signal) {
             signals.stop = Stop::Stopped(signal);
             signals.stop_reported = false;
         }
-        signals.alert_all(context.kernel);
+        signals.alert_all();
     }
 }
 
@@ -188,7 +188,7 @@ fn wait_while_stopped(context: &Context<'_>) {
         signals.stop_is_complete()
     };
     if let Some(signal) = complete {
-        report_change(context.kernel, process, Change::Stopped(signal));
+        report_change(process, Change::Stopped(signal));
     }
     // SIGCONT clears the thread's stopped flag, so that a new stop counts the thread again.
     let running = || {
@@ -306,7 +306,7 @@ fn enter_handler(
     if !action.flags.contains(ActionFlags::NODEFER) {
         blocked = blocked.with(info.signal);
     }
-    signals.set_blocked(context.kernel, context.thread, blocked);
+    signals.set_blocked(context.thread, blocked);
     Ok(())
 }
 
@@ -314,11 +314,7 @@ fn enter_handler(
 /// (`force_sigsegv` of Linux 7.2).
 fn frame_failed(context: &Context<'_>, signal: Signal) {
     if signal == Signal::SIGSEGV {
-        end_group(
-            context.kernel,
-            context.process(),
-            ExitStatus::Killed(Signal::SIGSEGV),
-        );
+        end_group(context.process(), ExitStatus::Killed(Signal::SIGSEGV));
     } else {
         force_fault(context.thread, SignalInfo::kernel(Signal::SIGSEGV));
     }

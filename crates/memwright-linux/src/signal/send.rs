@@ -3,14 +3,14 @@
 use super::{ActionFlags, Detail, Handler, Signal, SignalInfo, SignalSet, Signals, Stop, code};
 use crate::{
     errno::Errno,
-    kernel::Kernel,
-    process::{Change, ExitStatus, Life, Process, REAPER, Resource, Thread, Work, ticks},
+    process::{Change, ExitStatus, Life, Process, REAPER, Resource, Tasks, Thread, ticks},
+    scheduler::Work,
 };
 use alloc::sync::Arc;
 
 /// Sends a signal to a process. Any thread of the process can take it.
-pub fn send_to_process(kernel: &Kernel, process: &Arc<Process>, info: SignalInfo) {
-    let _ = send(kernel, process, None, info);
+pub fn send_to_process(process: &Arc<Process>, info: SignalInfo) {
+    let _ = send(process, None, info);
 }
 
 /// Sends a signal to a process or to one of its threads, at the request of a program.
@@ -18,32 +18,31 @@ pub fn send_to_process(kernel: &Kernel, process: &Arc<Process>, info: SignalInfo
 /// # Errors
 /// `EAGAIN` if the number of queued signals has reached `RLIMIT_SIGPENDING` and this signal must be queued.
 pub fn queue(
-    kernel: &Kernel,
     process: &Arc<Process>,
     target: Option<&Arc<Thread>>,
     info: SignalInfo,
 ) -> Result<(), Errno> {
-    send(kernel, process, target, info)
+    send(process, target, info)
 }
 
 /// Sends a signal to one thread.
-pub fn send_to_thread(kernel: &Kernel, thread: &Arc<Thread>, info: SignalInfo) {
-    let _ = send(kernel, &thread.process, Some(thread), info);
+pub fn send_to_thread(thread: &Arc<Thread>, info: SignalInfo) {
+    let _ = send(&thread.process, Some(thread), info);
 }
 
 /// Sends a signal to every process of a group. Returns the number of processes.
-pub fn send_to_group(kernel: &Kernel, group: u32, info: SignalInfo) -> usize {
+pub fn send_to_group(tasks: &Tasks, group: u32, info: SignalInfo) -> usize {
     let mut count = 0;
-    for process in kernel.tasks.group(group) {
-        send_to_process(kernel, &process, info);
+    for process in tasks.group(group) {
+        send_to_process(&process, info);
         count += 1;
     }
     count
 }
 
 /// Sends SIGKILL to a process.
-pub fn kill_process(kernel: &Kernel, process: &Arc<Process>) {
-    send_to_process(kernel, process, SignalInfo::kernel(Signal::SIGKILL));
+pub fn kill_process(process: &Arc<Process>) {
+    send_to_process(process, SignalInfo::kernel(Signal::SIGKILL));
 }
 
 /// Returns whether a signal is queued together with its cause. If the number of queued signals has reached `limit`,
@@ -63,7 +62,6 @@ fn place(info: &SignalInfo, signals: &Signals, limit: Option<u64>) -> Result<boo
 }
 
 fn send(
-    kernel: &Kernel,
     process: &Arc<Process>,
     target: Option<&Arc<Thread>>,
     info: SignalInfo,
@@ -79,7 +77,7 @@ fn send(
         let continued = prepare(&mut signals, signal);
         let mut arrived = false;
         if signal == Signal::SIGKILL {
-            begin_end(kernel, &mut signals, ExitStatus::Killed(signal));
+            begin_end(&mut signals, ExitStatus::Killed(signal));
         } else if !signals.ignored(signal) {
             let is_queued = place(&info, &signals, limit)?;
             arrived = match target {
@@ -89,19 +87,19 @@ fn send(
                 },
                 None => signals.pending.add_queued(info, is_queued),
             };
-            choose_and_wake(kernel, &mut signals, target, signal);
+            choose_and_wake(&mut signals, target, signal);
         }
         (continued, arrived)
     };
     if arrived {
-        process.signal_arrived.wake_all(kernel);
+        process.signal_arrived.wake_all();
     }
     match continued {
         Continued::No => {}
-        Continued::BeforeItStopped => process.resumed.wake_all(kernel),
+        Continued::BeforeItStopped => process.resumed.wake_all(),
         Continued::Yes => {
-            process.resumed.wake_all(kernel);
-            report_change(kernel, process, Change::Continued);
+            process.resumed.wake_all();
+            report_change(process, Change::Continued);
         }
     }
     Ok(())
@@ -146,12 +144,7 @@ fn prepare(signals: &mut Signals, signal: Signal) -> Continued {
 }
 
 /// Chooses the thread that takes a new signal, sets its work flag, and notifies it.
-fn choose_and_wake(
-    kernel: &Kernel,
-    signals: &mut Signals,
-    target: Option<&Arc<Thread>>,
-    signal: Signal,
-) {
+fn choose_and_wake(signals: &mut Signals, target: Option<&Arc<Thread>>, signal: Signal) {
     let taker = match target {
         Some(thread) => signals
             .find(thread)
@@ -161,27 +154,27 @@ fn choose_and_wake(
     };
     if let Some(thread) = taker {
         thread.set_work(Work::SIGNAL, true);
-        kernel.scheduler.notify(kernel, thread);
+        thread.notify();
     }
 }
 
 /// Starts the termination of a process: every thread exits when it next handles signals.
-pub(crate) fn begin_end(kernel: &Kernel, signals: &mut Signals, status: ExitStatus) {
+pub(crate) fn begin_end(signals: &mut Signals, status: ExitStatus) {
     signals.group_exit.get_or_insert(status);
     signals.stop = Stop::Running;
     signals.stop_reported = false;
     for (thread, _) in &signals.threads {
         thread.set_work(Work::SIGNAL.union(Work::FATAL), true);
-        kernel.scheduler.notify(kernel, thread);
+        thread.notify();
     }
 }
 
 /// Terminates every thread of a process except the one in `execve`.
-pub(crate) fn end_others(kernel: &Kernel, signals: &Signals, survivor: &Arc<Thread>) {
+pub(crate) fn end_others(signals: &Signals, survivor: &Arc<Thread>) {
     for (thread, _) in &signals.threads {
         if !Arc::ptr_eq(thread, survivor) {
             thread.set_work(Work::SIGNAL.union(Work::FATAL), true);
-            kernel.scheduler.notify(kernel, thread);
+            thread.notify();
         }
     }
 }
@@ -200,9 +193,9 @@ pub fn force_fault(thread: &Arc<Thread>, info: SignalInfo) {
 }
 
 /// Records that a process stopped or continued, and notifies its parent.
-pub(crate) fn report_change(kernel: &Kernel, process: &Arc<Process>, change: Change) {
+pub(crate) fn report_change(process: &Arc<Process>, change: Change) {
     {
-        let mut tasks = kernel.tasks.lock();
+        let mut tasks = process.tasks.lock();
         match tasks.members.get_mut(&process.id) {
             Some(member) if matches!(member.life, Life::Alive(_)) => {
                 member.life = Life::Alive(Some(change));
@@ -210,7 +203,7 @@ pub(crate) fn report_change(kernel: &Kernel, process: &Arc<Process>, change: Cha
             _ => return,
         }
     }
-    notify_parent(kernel, process, change, Signal::SIGCHLD);
+    notify_parent(process, change, Signal::SIGCHLD);
 }
 
 /// Returns whether a parent will wait for a child that exits with this signal.
@@ -224,19 +217,19 @@ pub(crate) fn waits_for_ended(parent: &Process, signal: Option<Signal>) -> bool 
 }
 
 /// Notifies the parent of a child's state change: sends `signal` to it and wakes its waiting threads.
-pub fn notify_parent(kernel: &Kernel, child: &Arc<Process>, change: Change, signal: Signal) {
-    notify(kernel, child.parent(), child.id, child, change, signal);
+pub fn notify_parent(child: &Arc<Process>, change: Change, signal: Signal) {
+    notify(child.parent(), child.id, child, change, signal);
 }
 
 /// Notifies the tracer of a thread that the thread is in a ptrace stop or has exited.
-pub(crate) fn notify_tracer(kernel: &Kernel, tracer: u32, thread: &Thread, change: Change) {
+pub(crate) fn notify_tracer(tracer: u32, thread: &Thread, change: Change) {
     let signal = Signal::SIGCHLD;
-    notify(kernel, tracer, thread.id(), &thread.process, change, signal);
+    notify(tracer, thread.id(), &thread.process, change, signal);
 }
 
 /// Notifies process `to` of a state change of the process or thread with this `id`, which belongs to `child`.
-fn notify(kernel: &Kernel, to: u32, id: u32, child: &Process, change: Change, signal: Signal) {
-    let Some(parent) = kernel.tasks.process(to) else {
+fn notify(to: u32, id: u32, child: &Process, change: Change, signal: Signal) {
+    let Some(parent) = child.tasks.process(to) else {
         return;
     };
     if parent.id == REAPER {
@@ -248,7 +241,7 @@ fn notify(kernel: &Kernel, to: u32, id: u32, child: &Process, change: Change, si
         stop && action.flags.contains(ActionFlags::NOCLDSTOP)
     };
     if !quiet {
-        let usage = child.total_usage(kernel);
+        let usage = child.total_usage();
         let (code, status) = change.signal_fields();
         let detail = Detail::Child {
             process: id,
@@ -258,7 +251,6 @@ fn notify(kernel: &Kernel, to: u32, id: u32, child: &Process, change: Change, si
             system_ticks: ticks(usage.system) as i64,
         };
         send_to_process(
-            kernel,
             &parent,
             SignalInfo {
                 signal,
@@ -268,5 +260,5 @@ fn notify(kernel: &Kernel, to: u32, id: u32, child: &Process, change: Change, si
             },
         );
     }
-    parent.child_event.wake_all(kernel);
+    parent.child_event.wake_all();
 }

@@ -2,9 +2,9 @@
 
 use super::{Actions, Pending, Signal, SignalInfo, SignalSet};
 use crate::{
-    kernel::Kernel,
-    process::{ExitStatus, Thread, Work},
+    process::{ExitStatus, Thread},
     ptrace::Tracing,
+    scheduler::Work,
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 
@@ -163,23 +163,23 @@ impl Signals {
 
     /// Replaces the caller's signal mask. If the caller was chosen for a signal sent to the process and now blocks it,
     /// chooses another thread (`retarget_shared_pending` of Linux 7.2, `kernel/signal.c`).
-    pub fn set_blocked(&mut self, kernel: &Kernel, thread: &Arc<Thread>, blocked: SignalSet) {
+    pub fn set_blocked(&mut self, thread: &Arc<Thread>, blocked: SignalSet) {
         let blocked = blocked.minus(SignalSet::UNBLOCKABLE);
         let before = core::mem::replace(&mut self.thread(thread).blocked, blocked);
         self.recalculate(thread);
         let left = self.pending.set().intersection(blocked.minus(before));
         if !left.is_empty() && self.threads.len() > 1 {
-            self.retarget(kernel, left);
+            self.retarget(left);
         }
     }
 
     /// Chooses another thread for each of `signals`, sent to the process, whose chosen thread no longer takes it.
-    pub(crate) fn retarget(&mut self, kernel: &Kernel, mut signals: SignalSet) {
+    pub(crate) fn retarget(&mut self, mut signals: SignalSet) {
         while let Some(signal) = signals.first() {
             signals = signals.without(signal);
             if let Some(taker) = self.taker(signal) {
                 taker.set_work(Work::SIGNAL, true);
-                kernel.scheduler.notify(kernel, taker);
+                taker.notify();
             }
         }
     }
@@ -201,10 +201,10 @@ impl Signals {
     }
 
     /// Makes every thread handle its signals.
-    pub(crate) fn alert_all(&self, kernel: &Kernel) {
+    pub(crate) fn alert_all(&self) {
         for (thread, _) in &self.threads {
             thread.set_work(Work::SIGNAL, true);
-            kernel.scheduler.notify(kernel, thread);
+            thread.notify();
         }
     }
 

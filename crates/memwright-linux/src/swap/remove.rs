@@ -42,7 +42,7 @@ fn empty(context: &Context<'_>, number: usize) -> Result<(), Errno> {
         if context.interrupted() {
             return Err(Errno::EINTR);
         }
-        kernel.scheduler.yield_now(kernel, context.thread);
+        kernel.scheduler.yield_now(context.thread);
     }
 }
 

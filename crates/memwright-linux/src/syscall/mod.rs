@@ -23,7 +23,7 @@ pub(crate) mod system;
 pub mod table;
 pub(crate) mod time;
 
-use crate::{context::Context, errno::Errno, process::Work};
+use crate::{context::Context, errno::Errno, scheduler::Work};
 use table::Status;
 
 /// The six argument registers.

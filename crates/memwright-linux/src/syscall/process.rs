@@ -229,7 +229,7 @@ pub fn exit(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// Implements `exit_group`.
 pub fn exit_group(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let status = ExitStatus::Exited(int(arguments[0]));
-    end_group(context.kernel, context.process(), status);
+    end_group(context.process(), status);
     Ok(0)
 }
 

@@ -134,7 +134,7 @@ impl Tracee<'_> {
         if tracer != Some(self.context.process().id) {
             return Err(Errno::ESRCH);
         }
-        kill_process(self.context.kernel, &self.thread.process);
+        kill_process(&self.thread.process);
         Ok(0)
     }
 
@@ -181,15 +181,15 @@ impl Tracee<'_> {
 
     fn resume(&self, signal: u64, step: bool) -> CallResult {
         let signal = signal_or_none(signal)?;
-        let (kernel, tracer) = (self.context.kernel, self.context.process());
-        resume(kernel, tracer, self.thread, Resume { signal, step })?;
+        let tracer = self.context.process();
+        resume(tracer, self.thread, Resume { signal, step })?;
         Ok(0)
     }
 
     fn detach(&self, signal: u64) -> CallResult {
         let signal = signal_or_none(signal)?;
-        let (kernel, tracer) = (self.context.kernel, self.context.process());
-        detach(kernel, tracer, self.thread, signal);
+        let tracer = self.context.process();
+        detach(self.context.kernel, tracer, self.thread, signal);
         Ok(0)
     }
 

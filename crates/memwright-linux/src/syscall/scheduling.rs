@@ -14,10 +14,7 @@ use memwright_table::CpuSet;
 
 /// Implements `sched_yield`.
 pub fn sched_yield(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
-    context
-        .kernel
-        .scheduler
-        .yield_now(context.kernel, context.thread);
+    context.kernel.scheduler.yield_now(context.thread);
     Ok(0)
 }
 
@@ -63,7 +60,7 @@ pub fn sched_setaffinity(context: &Context<'_>, arguments: &Arguments) -> CallRe
     if wanted == 0 {
         return Err(Errno::EINVAL);
     }
-    scheduler.restrict(context.kernel, &thread, CpuSet::from_bits(wanted));
+    scheduler.restrict(&thread, CpuSet::from_bits(wanted));
     Ok(0)
 }
 

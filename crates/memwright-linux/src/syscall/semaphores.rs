@@ -144,7 +144,7 @@ fn operate(
     may(context, &set, wanted)?;
     let now = Moment::now(context.kernel).seconds;
     let process = context.process().id;
-    let pending = match set.operate(context.kernel, process, operations, now)? {
+    let pending = match set.operate(process, operations, now)? {
         Operated::Done => return Ok(0),
         Operated::Waits(pending) => pending,
     };
@@ -203,7 +203,7 @@ pub fn semctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             may(context, &set, Permission::WRITE)?;
             let now = Moment::now(context.kernel).seconds;
             let process = context.process().id;
-            set.set(context.kernel, number, &[value], process, now);
+            set.set(number, &[value], process, now);
             Ok(0)
         }
         raw::GETVAL | raw::GETPID | raw::GETNCNT | raw::GETZCNT => {
@@ -244,7 +244,7 @@ fn administer(context: &Context<'_>, set: &Arc<Set>, command: u32, address: u64)
     }
     let Some(wanted) = wanted else {
         let sets = &context.kernel.semaphores;
-        sets.remove(context.kernel, set.id);
+        sets.remove(set.id);
         return Ok(0);
     };
     let now = Moment::now(context.kernel).seconds;
@@ -284,7 +284,7 @@ fn all_values(context: &Context<'_>, set: &Set, command: u32, address: u64) -> C
     }
     let now = Moment::now(context.kernel).seconds;
     let process = context.process().id;
-    set.set(context.kernel, 0, &values, process, now);
+    set.set(0, &values, process, now);
     Ok(0)
 }
 

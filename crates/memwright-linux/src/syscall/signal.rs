@@ -82,7 +82,7 @@ pub fn rt_sigprocmask(context: &Context<'_>, arguments: &Arguments) -> CallResul
                 raw::SIG_SETMASK => set,
                 _ => return Err(Errno::EINVAL),
             };
-            signals.set_blocked(context.kernel, context.thread, blocked);
+            signals.set_blocked(context.thread, blocked);
         }
         before
     };
@@ -116,7 +116,7 @@ pub fn with_mask_until_return(context: &Context<'_>, mask: SignalSet) {
     let state = signals.thread(context.thread);
     let before = state.blocked;
     state.saved_mask.get_or_insert(before);
-    signals.set_blocked(context.kernel, context.thread, mask);
+    signals.set_blocked(context.thread, mask);
 }
 
 /// Restores the mask replaced by [`with_mask_until_return`], if no signal arrived. After a signal, its delivery
@@ -124,7 +124,7 @@ pub fn with_mask_until_return(context: &Context<'_>, mask: SignalSet) {
 pub fn restore_mask(context: &Context<'_>) {
     let mut signals = context.process().signals.lock();
     if let Some(mask) = signals.thread(context.thread).saved_mask.take() {
-        signals.set_blocked(context.kernel, context.thread, mask);
+        signals.set_blocked(context.thread, mask);
     }
 }
 
@@ -240,7 +240,7 @@ fn restore_frame(context: &Context<'_>, frame: u64) -> Result<(), Errno> {
         force_fault(context.thread, SignalInfo::kernel(Signal::SIGSEGV));
     }
     let mut signals = context.process().signals.lock();
-    signals.set_blocked(context.kernel, context.thread, SignalSet(head.mask));
+    signals.set_blocked(context.thread, SignalSet(head.mask));
     // As on Linux, the alternate stack is restored from the frame.
     let flags = head.stack.flags & AlternateStack::AUTODISARM;
     let pointer = head.context.rsp;
@@ -313,7 +313,6 @@ pub(crate) fn may_signal(context: &Context<'_>, to: &Process, signal: Option<Sig
 /// Implements `kill`.
 pub fn kill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let target = int(arguments[0]);
-    let kernel = context.kernel;
     let number = u64::from(arguments[1] as u32);
     if number > Signal::MAX.into() {
         return Err(Errno::EINVAL);
@@ -328,7 +327,7 @@ pub fn kill(context: &Context<'_>, arguments: &Arguments) -> CallResult {
                 sent = true;
                 if let Some(signal) = signal {
                     killed |= signal == Signal::SIGKILL && !process.is_ending();
-                    send_to_process(kernel, process, sent_by(context, signal, code::SI_USER));
+                    send_to_process(process, sent_by(context, signal, code::SI_USER));
                 }
             }
         });
@@ -412,7 +411,7 @@ fn send_to_one(
     }
     if let Some(signal) = signal {
         let info = sent_by(context, signal, code::SI_TKILL);
-        queue(context.kernel, &thread.process, Some(&thread), info)?;
+        queue(&thread.process, Some(&thread), info)?;
     }
     Ok(0)
 }
@@ -443,7 +442,7 @@ pub fn rt_sigqueueinfo(context: &Context<'_>, arguments: &Arguments) -> CallResu
         return Err(Errno::EPERM);
     }
     if signal.is_some() {
-        queue(context.kernel, &process, None, info)?;
+        queue(&process, None, info)?;
     }
     Ok(0)
 }

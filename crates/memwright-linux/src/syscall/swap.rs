@@ -72,7 +72,7 @@ pub fn swapon(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     };
     disk.swap_on(&context.kernel.memory, priority)?;
     context.kernel.reclaim.wake(context.kernel);
-    context.kernel.swaps.changes.note(context.kernel);
+    context.kernel.swaps.changes.note();
     Ok(0)
 }
 
@@ -83,6 +83,6 @@ pub fn swapoff(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let disk = disk_at(context, arguments[0], 0)?.ok_or(Errno::EINVAL)?;
     swap::remove(context, &disk)?;
-    context.kernel.swaps.changes.note(context.kernel);
+    context.kernel.swaps.changes.note();
     Ok(0)
 }

@@ -133,13 +133,10 @@ pub fn getrusage(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let usage = match int(arguments[0]) {
         raw::RUSAGE_CHILDREN => process.children_usage.snapshot(),
         // RUSAGE_SELF and RUSAGE_THREAD.
-        0 => process.total_usage(context.kernel),
+        0 => process.total_usage(),
         1 => {
-            let mut usage = context
-                .kernel
-                .scheduler
-                .usage_of(context.kernel, context.thread);
-            usage.resident_peak = process.total_usage(context.kernel).resident_peak;
+            let mut usage = context.kernel.scheduler.usage_of(context.thread);
+            usage.resident_peak = process.total_usage().resident_peak;
             usage
         }
         _ => return Err(Errno::EINVAL),
@@ -151,7 +148,7 @@ pub fn getrusage(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 
 /// Implements `times`.
 pub fn times(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let own = context.process().total_usage(context.kernel);
+    let own = context.process().total_usage();
     let children = context.process().children_usage.snapshot();
     let values = [own.user, own.system, children.user, children.system].map(ticks);
     context.write_optional(arguments[0], &values)?;
@@ -240,7 +237,7 @@ fn set_limit(
         space.set_limits(limits);
     }
     if resource == Resource::Cpu as u64 {
-        process.watch_cpu_limit(context.kernel)?;
+        process.watch_cpu_limit()?;
     }
     Ok(())
 }

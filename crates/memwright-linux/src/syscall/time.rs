@@ -7,7 +7,6 @@ use crate::{
     context::Context,
     errno::Errno,
     process::RestartBlock,
-    time::set_alarm,
     wait::WaitError,
 };
 use linux_raw_sys::general as raw;
@@ -43,11 +42,11 @@ fn read(context: &Context<'_>, clock: &Clock) -> u64 {
         Clock::Monotonic => kernel.host.now(),
         Clock::Real => kernel.real_time(),
         Clock::Process => {
-            let usage = context.process().total_usage(kernel);
+            let usage = context.process().total_usage();
             usage.user + usage.system
         }
         Clock::Thread => {
-            let usage = kernel.scheduler.usage_of(kernel, context.thread);
+            let usage = kernel.scheduler.usage_of(context.thread);
             usage.user + usage.system
         }
     }
@@ -158,7 +157,7 @@ abi_struct! {
     }
 }
 
-fn described(alarm: crate::time::Alarm, now: u64) -> IntervalTimer {
+fn described(alarm: crate::process::Alarm, now: u64) -> IntervalTimer {
     IntervalTimer {
         interval: Timeval::from_nanoseconds(alarm.interval),
         value: Timeval::from_nanoseconds(alarm.remaining(now)),
@@ -190,7 +189,7 @@ pub fn setitimer(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let value = new.value.to_nanoseconds().ok_or(Errno::EINVAL)?;
     let interval = new.interval.to_nanoseconds().ok_or(Errno::EINVAL)?;
     let now = context.kernel.host.now();
-    let before = set_alarm(context.kernel, context.process(), value, interval)?;
+    let before = context.process().set_alarm(value, interval)?;
     context.write_optional(old, &described(before, now))?;
     Ok(0)
 }
@@ -199,7 +198,7 @@ pub fn setitimer(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 pub fn alarm(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let now = context.kernel.host.now();
     let seconds = u64::from(arguments[0] as u32);
-    let before = set_alarm(context.kernel, context.process(), seconds * SECOND, 0)?;
+    let before = context.process().set_alarm(seconds * SECOND, 0)?;
     // Round to the nearest second, but not to 0 while the alarm is set.
     let left = before.remaining(now);
     let rounded = (left + SECOND / 2) / SECOND;

@@ -1,16 +1,14 @@
-//! Scheduling of background work.
+//! The timer of work that repeats while there is a reason.
 
-use super::Expiry;
 use crate::{
-    kernel::Kernel,
-    scheduler::{TimerAction, TimerKey},
+    scheduler::{Expiry, TimerKey, Timers},
     sync::{Lock, Rank},
 };
 use alloc::sync::Weak;
 use memwright_table::OutOfMemory;
 
-/// The timer for the next step of a background scan that runs while there is work. There is at most one timer, even if
-/// several CPUs set it, or set it while it expires.
+/// The timer for the next step of work that repeats while there is a reason. There is at most one timer, even if several
+/// CPUs set it, or set it while it expires.
 pub(crate) struct NextLook(Lock<Option<TimerKey>>);
 
 impl NextLook {
@@ -29,23 +27,22 @@ impl NextLook {
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no memory for a timer; there is then no timer.
-    pub(crate) fn set<E: Expiry + 'static>(
+    pub(crate) fn set(
         &self,
-        kernel: &Kernel,
-        whose: &Weak<E>,
+        timers: &dyn Timers,
+        whose: &Weak<dyn Expiry>,
         wait: impl FnOnce() -> Option<u64>,
     ) -> Result<(), OutOfMemory> {
         // A failure matters only if a timer is needed, which is decided under the lock.
-        let room = kernel.scheduler.make_room_for_timer(kernel);
+        let room = timers.make_room_for_timer();
         let mut timer = self.0.lock();
         if let Some(old) = timer.take() {
-            kernel.scheduler.remove_timer(kernel, old);
+            timers.remove_timer(old);
         }
         if let Some(wait) = wait() {
             room?;
-            let at = kernel.host.now().saturating_add(wait);
-            let action = TimerAction::Expire(whose.clone());
-            *timer = Some(kernel.scheduler.add_timer(kernel, at, action)?);
+            let at = timers.now().saturating_add(wait);
+            *timer = Some(timers.add_timer(at, whose.clone())?);
         }
         Ok(())
     }

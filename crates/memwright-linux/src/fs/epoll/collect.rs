@@ -48,7 +48,7 @@ impl Epoll {
                 Ok(()) if self.ready.is_looked_at() => {
                     relax();
                     let (kernel, thread) = (context.kernel, context.thread);
-                    kernel.scheduler.yield_now(kernel, thread);
+                    kernel.scheduler.yield_now(thread);
                 }
                 Ok(()) => {}
                 Err(WaitError::TimedOut) => break Ok(Paged::new()),
@@ -57,16 +57,16 @@ impl Epoll {
         };
         // The wake-up that this thread consumed may have been for an event that it leaves for another thread.
         if self.ready.has_candidates() {
-            self.queue.wake_one(context.kernel);
+            self.queue.wake_one();
         }
         result
     }
 
     /// Makes the entries of those events ready again that could not be copied to user space.
-    pub fn return_events<'a>(&self, context: &Context<'_>, found: impl Iterator<Item = &'a Found>) {
+    pub fn return_events<'a>(&self, found: impl Iterator<Item = &'a Found>) {
         for Found { item, .. } in found {
             item.restore();
-            self.make_ready(context.kernel, item);
+            self.make_ready(item);
         }
     }
 

@@ -5,7 +5,6 @@ use crate::{
     abi_struct,
     context::Context,
     fs::open_file::{OpenFile, Polling, Readiness},
-    kernel::Kernel,
     process::Process,
     sweep::Sweep,
     sync::{Lock, PausePoints, Rank, lock_with_room},
@@ -176,12 +175,11 @@ impl Item {
 }
 
 impl Observer for Item {
-    fn notify(self: Arc<Self>, kernel: &Kernel) -> bool {
+    fn notify(self: Arc<Self>) -> bool {
         if self.is_spent() {
             return false;
         }
-        self.epoll()
-            .is_some_and(|epoll| epoll.make_ready(kernel, &self))
+        self.epoll().is_some_and(|epoll| epoll.make_ready(&self))
     }
 
     fn is_exclusive(&self) -> bool {

@@ -28,7 +28,6 @@ use super::{
 use crate::{
     context::Context,
     errno::Errno,
-    kernel::Kernel,
     process::{Process, User},
     sync::{Lock, PausePoints, Rank},
     wait::{Queues, WaitQueue},
@@ -241,7 +240,7 @@ impl Epoll {
         // From here on, every change of the file's readiness wakes the entry. Polling the file now finds what became
         // ready before.
         if !item.found(context, open).is_empty() {
-            self.make_ready(context.kernel, item);
+            self.make_ready(item);
         }
         Ok(())
     }
@@ -261,9 +260,9 @@ impl Epoll {
     }
 
     /// Puts an entry on the ready list and wakes one waiter. Returns whether a thread was waiting.
-    fn make_ready(&self, kernel: &Kernel, item: &Arc<Item>) -> bool {
+    fn make_ready(&self, item: &Arc<Item>) -> bool {
         self.enlist(item);
-        self.queue.wake_one(kernel)
+        self.queue.wake_one()
     }
 
     /// Puts an entry at the end of the ready list unless it is already on the list.

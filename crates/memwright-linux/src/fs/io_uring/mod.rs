@@ -95,7 +95,7 @@ impl Ring {
         }
         drop(turn);
         if count > 0 {
-            self.completed.wake_all(context.kernel);
+            self.completed.wake_all();
         }
         Ok(count)
     }

@@ -36,7 +36,7 @@ impl PipeEnd {
         room: Option<Room>,
         (reads, writes): (bool, bool),
     ) -> Self {
-        pipe.open(kernel, room, reads, writes);
+        pipe.open(room, reads, writes);
         Self {
             pipe: pipe.clone(),
             kernel,
@@ -109,7 +109,7 @@ impl PipeEnd {
 
 impl Drop for PipeEnd {
     fn drop(&mut self) {
-        self.pipe.close(self.kernel, self.reads, self.writes);
+        self.pipe.close(self.reads, self.writes);
         self.pipe.readable.sweep();
         self.pipe.writable.sweep();
     }
@@ -170,7 +170,7 @@ impl File for PipeEnd {
                 (Step::Closed | Step::Moved(_), _) => return Ok(0),
             }
         }
-        self.pipe.writable.wake_all(context.kernel);
+        self.pipe.writable.wake_all();
         Ok(done)
     }
 
@@ -195,7 +195,7 @@ impl File for PipeEnd {
                     Ok(count) => {
                         drop(turn);
                         done += count;
-                        self.pipe.readable.wake_all(context.kernel);
+                        self.pipe.readable.wake_all();
                         if count < room || source.left() == 0 {
                             break Ok(());
                         }
@@ -350,14 +350,14 @@ impl PipeEnd {
             if room == PAGE_SIZE {
                 match self.pipe.lend(frame) {
                     None => {
-                        self.pipe.readable.wake_all(context.kernel);
+                        self.pipe.readable.wake_all();
                         return Ok(PAGE_SIZE);
                     }
                     Some(refused) => frame = refused,
                 }
             }
             let count = self.copy_in(frame.frame(), at.offset(), room)?;
-            self.pipe.readable.wake_all(context.kernel);
+            self.pipe.readable.wake_all();
             return Ok(count);
         }
     }

@@ -110,7 +110,7 @@ impl Pipe {
 
     /// Opens one side of the pipe, or both. If the pipe was not open, `brought` becomes its charge and provides its
     /// slots, otherwise `brought` is dropped.
-    fn open(&self, kernel: &Kernel, brought: Option<Room>, reads: bool, writes: bool) {
+    fn open(&self, brought: Option<Room>, reads: bool, writes: bool) {
         let mut brought = brought;
         {
             let mut state = self.state.lock();
@@ -127,14 +127,14 @@ impl Pipe {
             state.writer_openings += u64::from(writes);
         }
         if reads {
-            self.writable.wake_all(kernel);
+            self.writable.wake_all();
         }
         if writes {
-            self.readable.wake_all(kernel);
+            self.readable.wake_all();
         }
     }
 
-    fn close(&self, kernel: &Kernel, reads: bool, writes: bool) {
+    fn close(&self, reads: bool, writes: bool) {
         let mut left = None;
         {
             let mut state = self.state.lock();
@@ -149,10 +149,10 @@ impl Pipe {
         }
         drop(left);
         if reads {
-            self.writable.wake_all(kernel);
+            self.writable.wake_all();
         }
         if writes {
-            self.readable.wake_all(kernel);
+            self.readable.wake_all();
         }
     }
 
@@ -339,7 +339,7 @@ impl Pipe {
             state.note_front();
         }
         drop(slots);
-        self.writable.wake_all(context.kernel);
+        self.writable.wake_all();
         Ok(size)
     }
 }

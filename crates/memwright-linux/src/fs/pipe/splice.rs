@@ -163,7 +163,7 @@ impl PipeEnd {
         }
         drop(turn);
         if done > 0 {
-            self.pipe.readable.wake_all(context.kernel);
+            self.pipe.readable.wake_all();
             return Ok(done);
         }
         result.map(|()| 0)
@@ -233,7 +233,7 @@ impl PipeEnd {
         }
         drop(turn);
         if done > 0 {
-            self.pipe.writable.wake_all(context.kernel);
+            self.pipe.writable.wake_all();
             return Ok(done);
         }
         result.map(|()| 0)
@@ -285,9 +285,9 @@ impl PipeEnd {
             }
             drop((reading, writing));
             if done > 0 {
-                to.pipe.readable.wake_all(context.kernel);
+                to.pipe.readable.wake_all();
                 if moves {
-                    self.pipe.writable.wake_all(context.kernel);
+                    self.pipe.writable.wake_all();
                 }
                 return Ok(done);
             }

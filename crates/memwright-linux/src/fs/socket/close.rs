@@ -1,7 +1,7 @@
 //! Shuts down and closes sockets.
 
 use super::{Message, Remains, Socket, State};
-use crate::{errno::Errno, kernel::Kernel};
+use crate::errno::Errno;
 use alloc::{collections::VecDeque, sync::Arc};
 use linux_raw_sys::net;
 
@@ -35,38 +35,38 @@ impl Socket {
     ///
     /// # Errors
     /// `EINVAL` for an invalid `how`, `ENOTCONN` if the socket must be connected and is not.
-    pub fn shut(&self, kernel: &Kernel, how: u32) -> Result<(), Errno> {
+    pub fn shut(&self, how: u32) -> Result<(), Errno> {
         let directions = Directions::from_number(how)?;
         let peer = self.peer();
         if peer.is_none() && self.kind.connects() && self.state.lock().listening.is_none() {
             return Err(Errno::ENOTCONN);
         }
-        self.mark_shut(kernel, directions, None);
+        self.mark_shut(directions, None);
         if let (Some(Ok(peer)), true) = (peer, self.kind.connects()) {
             let across = Directions {
                 read: directions.write,
                 write: directions.read,
             };
-            peer.mark_shut(kernel, across, None);
+            peer.mark_shut(across, None);
         }
         Ok(())
     }
 
-    fn mark_shut(&self, kernel: &Kernel, directions: Directions, error: Option<Errno>) {
+    fn mark_shut(&self, directions: Directions, error: Option<Errno>) {
         {
             let mut state = self.state.lock();
             state.read_shut |= directions.read;
             state.write_shut |= directions.write;
             state.error = state.error.or(error);
         }
-        self.readable.wake_all(kernel);
-        self.writable.wake_all(kernel);
-        self.wake_senders(kernel);
+        self.readable.wake_all();
+        self.writable.wake_all();
+        self.wake_senders();
     }
 
     /// Closes the socket and hangs up its peer. Called when the socket's last descriptor is closed. Unread messages are
     /// moved to `remains`, in which case the peer gets `ECONNRESET`. Returns whether the socket was open.
-    pub(super) fn close(&self, kernel: &Kernel, remains: &mut Remains) -> bool {
+    pub(super) fn close(&self, remains: &mut Remains) -> bool {
         let unread = {
             let mut state = self.state.lock();
             if core::mem::replace(&mut state.closed, true) {
@@ -80,14 +80,14 @@ impl Socket {
                 read: true,
                 write: true,
             };
-            peer.mark_shut(kernel, both, unread.then_some(Errno::ECONNRESET));
+            peer.mark_shut(both, unread.then_some(Errno::ECONNRESET));
         }
         // The socket of a connection that was not accepted cannot be listening, so the recursion is at most one level
         // deep.
         for connection in waiting {
-            connection.close(kernel, remains);
+            connection.close(remains);
         }
-        self.wake_senders(kernel);
+        self.wake_senders();
         true
     }
 

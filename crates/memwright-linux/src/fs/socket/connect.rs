@@ -179,7 +179,7 @@ impl Socket {
             self.attach(&server)?;
             match target.queue(&server) {
                 Ok(true) => {
-                    target.readable.wake_all(context.kernel);
+                    target.readable.wake_all();
                     return Ok(());
                 }
                 Ok(false) => self.state.lock().peer = None,
@@ -254,7 +254,7 @@ impl Socket {
                 .wait_until(&[&self.readable], deadline, take)
                 .map_err(|error| error.restart())??,
         };
-        self.room.wake_all(context.kernel);
+        self.room.wake_all();
         Ok(accepted)
     }
 

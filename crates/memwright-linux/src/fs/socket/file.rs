@@ -27,7 +27,7 @@ pub struct SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let closed = self.socket.close(self.kernel, &mut Remains::default());
+        let closed = self.socket.close(&mut Remains::default());
         self.socket.readable.sweep();
         self.socket.writable.sweep();
         if closed {
@@ -60,7 +60,7 @@ impl File for SocketFile {
     }
 
     fn leave(&mut self, remains: &mut Remains) {
-        self.socket.close(self.kernel, remains);
+        self.socket.close(remains);
     }
 
     fn kernel_bytes(&self) -> u64 {

@@ -26,7 +26,6 @@ pub use remains::Remains;
 use super::{open_file::Readiness, turn::Turn};
 use crate::{
     errno::Errno,
-    kernel::Kernel,
     sweep::Sweep,
     sync::{Lock, Rank},
     wait::WaitQueue,
@@ -203,8 +202,8 @@ impl Socket {
     }
 
     /// Wakes the threads that wait to send to this socket. Called when the socket has room, or receives nothing more.
-    fn wake_senders(&self, kernel: &Kernel) {
-        self.room.wake_all(kernel);
+    fn wake_senders(&self) {
+        self.room.wake_all();
         let mut index = 0;
         loop {
             let sender = match self.state.lock().senders.get(index) {
@@ -212,7 +211,7 @@ impl Socket {
                 Some(sender) => sender.upgrade(),
             };
             if let Some(sender) = sender {
-                sender.writable.wake_all(kernel);
+                sender.writable.wake_all();
             }
             index += 1;
         }

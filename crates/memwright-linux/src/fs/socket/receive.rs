@@ -51,11 +51,11 @@ impl Socket {
                 }
             };
             if received.credentials.is_some() && !goes_on(&received, &message) {
-                self.put_back(context, message);
+                self.put_back(message);
                 return Ok(received);
             }
             let peek = flags & net::MSG_PEEK != 0;
-            let last = self.take_from(context, message, peek, sink, &mut received)?;
+            let last = self.take_from(message, peek, sink, &mut received)?;
             drop(turn);
             if last || !stream || sink.left() == 0 {
                 return Ok(received);
@@ -67,7 +67,6 @@ impl Socket {
     /// it remains to be received. Returns whether the receive ends with this message.
     fn take_from(
         &self,
-        context: &Context<'_>,
         mut message: Message,
         peek: bool,
         sink: &mut Sink<'_>,
@@ -84,7 +83,7 @@ impl Socket {
         let count = match put {
             Ok(count) => count,
             Err(error) => {
-                self.put_back(context, message);
+                self.put_back(message);
                 return if received.count > 0 {
                     Ok(true)
                 } else {
@@ -99,7 +98,7 @@ impl Socket {
         let carried = !message.rights.is_empty();
         if peek {
             let copied = message.rights.peek(&mut received.rights);
-            self.put_back(context, message);
+            self.put_back(message);
             return copied.map(|()| true);
         }
         if carried {
@@ -111,12 +110,12 @@ impl Socket {
             message.start += count;
             let after = message.charge();
             self.state.lock().charged -= before - after;
-            self.put_back(context, message);
+            self.put_back(message);
         } else {
             self.state.lock().charged -= before;
             drop(message);
         }
-        self.wake_senders(context.kernel);
+        self.wake_senders();
         Ok(partial || carried)
     }
 
@@ -129,7 +128,7 @@ impl Socket {
 
     /// Puts a message back at the front of the inbox. The message has stayed charged. The inbox has no room only if the
     /// socket was closed in the meantime. The message is then discarded, as the other messages of the inbox were.
-    fn put_back(&self, context: &Context<'_>, message: Message) {
+    fn put_back(&self, message: Message) {
         let mut state = self.state.lock();
         if state.inbox.try_reserve(1).is_err() {
             drop(state);
@@ -140,7 +139,7 @@ impl Socket {
         #[expect(clippy::disallowed_methods, reason = "there is room")]
         state.inbox.push_front(message);
         drop(state);
-        self.readable.wake_all(context.kernel);
+        self.readable.wake_all();
     }
 
     /// Returns `None` if more messages can arrive. Otherwise returns the result of the receive: the pending error, or

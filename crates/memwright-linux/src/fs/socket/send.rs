@@ -164,7 +164,7 @@ impl Socket {
                         credentials,
                         address: None,
                     };
-                    if let Err(error) = self.deliver_part(context, message) {
+                    if let Err(error) = self.deliver_part(message) {
                         break Err(error);
                     }
                     drop(turn);
@@ -191,7 +191,7 @@ impl Socket {
     }
 
     /// Appends a message with a part of a stream to the receiver's inbox.
-    fn deliver_part(&self, context: &Context<'_>, message: Message) -> Result<(), Errno> {
+    fn deliver_part(&self, message: Message) -> Result<(), Errno> {
         let receiver = self.receiver()?;
         {
             let mut state = receiver.state.lock();
@@ -216,7 +216,7 @@ impl Socket {
                 }
             }
         }
-        receiver.readable.wake_all(context.kernel);
+        receiver.readable.wake_all();
         Ok(())
     }
 
@@ -283,7 +283,7 @@ impl Socket {
                 }
             }
         }
-        receiver.readable.wake_all(context.kernel);
+        receiver.readable.wake_all();
         Ok(length)
     }
 

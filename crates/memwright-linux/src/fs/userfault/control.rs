@@ -284,10 +284,8 @@ impl Userfault {
         Ok(())
     }
 
-    fn wake_range(&self, context: &Context<'_>, start: u64, length: u64) {
-        self.wake(context.kernel, |address| {
-            (start..start + length).contains(&address)
-        });
+    fn wake_range(&self, start: u64, length: u64) {
+        self.wake(|address| (start..start + length).contains(&address));
     }
 
     /// Returns whether the caller is privileged (`CAP_SYS_PTRACE`).
@@ -312,7 +310,7 @@ impl Command<'_> {
     }
 
     fn wake_range(&self, start: u64, length: u64) {
-        self.userfault.wake_range(self.context, start, length);
+        self.userfault.wake_range(start, length);
     }
 
     fn register(&self) -> Result<u64, Errno> {
@@ -434,7 +432,7 @@ impl Command<'_> {
                 return filled;
             }
             // Another thread is filling the huge page, perhaps on another CPU.
-            kernel.scheduler.yield_now(kernel, thread);
+            kernel.scheduler.yield_now(thread);
             kernel.host.relax();
         }
     }

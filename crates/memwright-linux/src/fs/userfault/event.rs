@@ -106,7 +106,7 @@ impl Userfault {
             }
         }
         let kernel = context.kernel;
-        self.messages.wake_all(kernel);
+        self.messages.wake_all();
         let over = || {
             let gone = self.state.lock().agreed.is_none();
             (gone || event.read.load(Ordering::Acquire)).then_some(())

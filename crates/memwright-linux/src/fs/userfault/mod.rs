@@ -182,7 +182,6 @@ impl Userfaults {
 /// The open file behind a descriptor of `userfaultfd`.
 pub struct UserfaultFile {
     userfault: Arc<Userfault>,
-    kernel: &'static Kernel,
 }
 
 impl UserfaultFile {
@@ -202,7 +201,7 @@ impl UserfaultFile {
 
     fn open_as(kernel: &'static Kernel, userfault: Arc<Userfault>) -> Arc<OpenFile> {
         let status = raw::O_RDONLY | userfault.opened_as.status & raw::O_NONBLOCK;
-        let file = Box::new(Self { userfault, kernel });
+        let file = Box::new(Self { userfault });
         let mounts = &kernel.mounts;
         mounts.open_anonymous(kernel, "[userfaultfd]", status, file)
     }
@@ -234,7 +233,7 @@ impl Drop for UserfaultFile {
         // No thread can read these events any more.
         let events = core::mem::take(&mut self.userfault.state.lock().events);
         drop(events);
-        self.userfault.wake(self.kernel, |_| true);
+        self.userfault.wake(|_| true);
     }
 }
 
@@ -270,7 +269,7 @@ impl Userfault {
     }
 
     /// Wakes the waiting threads whose addresses `chosen` accepts.
-    fn wake(&self, kernel: &Kernel, chosen: impl Fn(u64) -> bool) {
+    fn wake(&self, chosen: impl Fn(u64) -> bool) {
         self.state.lock().waiting.retain(|one| {
             let stays = !chosen(one.address);
             if !stays {
@@ -278,7 +277,7 @@ impl Userfault {
             }
             stays
         });
-        self.resolved.wake_all(kernel);
+        self.resolved.wake_all();
     }
 
     /// Returns the oldest unread fault, or the oldest unread event if no fault is unread. With `take`, marks it as
@@ -380,7 +379,7 @@ impl File for UserfaultFile {
             let put = sink.put(&bytes);
             if let Unread::Event(event) = unread {
                 event.read.store(true, Ordering::Release);
-                userfault.resolved.wake_all(context.kernel);
+                userfault.resolved.wake_all();
             }
             done += put?;
         }

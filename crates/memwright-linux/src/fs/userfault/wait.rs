@@ -74,7 +74,7 @@ pub(crate) fn wait_for_watcher(
     let still = matches!(space.fault(place, access), Err(FaultError::Watched(_)));
     let mut interrupted = false;
     if still {
-        userfault.messages.wake_all(kernel);
+        userfault.messages.wake_all();
         let interest = match accessor {
             Accessor::Program => Interest::Signals,
             Accessor::Kernel => Interest::Fatal,

@@ -198,7 +198,7 @@ fn set_lock(
         raw::F_UNLCK => {
             let locks = &open.inode().locks;
             return locks
-                .release(context.kernel, family, (holder, first, last), held)
+                .release(family, (holder, first, last), held)
                 .map(|()| 0);
         }
         raw::F_RDLCK if open.is_readable() => Strength::Shared,
@@ -261,9 +261,7 @@ fn flock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         raw::LOCK_UN => {
             let family = LockFamily::Whole;
             let all = (open.holder(), 0, u64::MAX);
-            return locks
-                .release(context.kernel, family, all, &open.locked)
-                .map(|()| 0);
+            return locks.release(family, all, &open.locked).map(|()| 0);
         }
         _ => return Err(Errno::EINVAL),
     };

@@ -39,9 +39,7 @@ pub const CALLS: &[SystemCall] = &[
 
 fn close(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let process = context.process().id;
-    context
-        .files()
-        .close(context.kernel, process, descriptor(arguments[0]))?;
+    context.files().close(process, descriptor(arguments[0]))?;
     context.kernel.mounts.reap();
     Ok(0)
 }
@@ -60,7 +58,7 @@ fn close_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if flags & CLOSE_RANGE_CLOEXEC != 0 {
         files.mark_range(first, last);
     } else {
-        files.close_range(context.kernel, context.process().id, first, last);
+        files.close_range(context.process().id, first, last);
         context.kernel.mounts.reap();
     }
     Ok(0)
@@ -77,7 +75,7 @@ fn duplicate_to(context: &Context<'_>, old: i32, new: i32, close_on_exec: bool) 
     let open = files.get(old)?;
     let before = files.put(new, context.descriptor_limit(), open, close_on_exec)?;
     if let Some(before) = before {
-        files.release_locks(context.kernel, context.process().id, &before);
+        files.release_locks(context.process().id, &before);
     }
     Ok(new as u64)
 }

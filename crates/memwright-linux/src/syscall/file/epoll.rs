@@ -163,7 +163,7 @@ fn wait(
         points.round();
         let place = address + (index * Event::SIZE) as u64;
         if let Err(error) = context.write_value(place, &one.event) {
-            epoll.return_events(context, found.iter_from(index));
+            epoll.return_events(found.iter_from(index));
             return if index > 0 {
                 Ok(index as u64)
             } else {

@@ -135,7 +135,7 @@ fn mount(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if flags & raw::MS_REMOUNT != 0 {
         let decode = |before| MountFlags::decode(flags & !raw::MS_REMOUNT, Some(before));
         mounts.remount(&at, &text, decode)?;
-        mounts.changes.note(context.kernel);
+        mounts.changes.note();
         return Ok(0);
     }
     let flags = MountFlags::decode(flags, None)?;
@@ -152,7 +152,7 @@ fn mount(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let tmpfs = Tmpfs::new(memory, options, flags, source);
     let now = Moment::now(context.kernel);
     mounts.mount_tmpfs(&at, tmpfs, now)?;
-    mounts.changes.note(context.kernel);
+    mounts.changes.note();
     Ok(0)
 }
 
@@ -177,6 +177,6 @@ fn umount2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         mounts.unmount(root)
     };
     unmounted?;
-    mounts.changes.note(context.kernel);
+    mounts.changes.note();
     Ok(0)
 }

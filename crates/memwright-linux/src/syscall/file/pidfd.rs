@@ -134,13 +134,13 @@ fn pidfd_send_signal(context: &Context<'_>, arguments: &Arguments) -> CallResult
     let info = given.unwrap_or_else(|| sent_by(context, signal, code::SI_USER));
     match flags {
         TO_GROUP => {
-            send_to_group(kernel, process.group(), info);
+            send_to_group(kernel.tasks, process.group(), info);
         }
         TO_THREAD => {
             let thread = kernel.tasks.thread(process.id).ok_or(Errno::ESRCH)?;
-            queue(kernel, &process, Some(&thread), info)?;
+            queue(&process, Some(&thread), info)?;
         }
-        _ => queue(kernel, &process, None, info)?,
+        _ => queue(&process, None, info)?,
     }
     Ok(0)
 }

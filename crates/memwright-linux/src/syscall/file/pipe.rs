@@ -55,7 +55,7 @@ fn make(context: &Context<'_>, address: u64, flags: u32) -> CallResult {
     let (reader, writer) = (end(true), end(false));
     let first = context.add_descriptor(reader, flags)?;
     let files = context.files();
-    let close = |number: u64| files.close(kernel, context.process().id, number as i32);
+    let close = |number: u64| files.close(context.process().id, number as i32);
     let second = match context.add_descriptor(writer, flags) {
         Ok(second) => second,
         Err(error) => {

@@ -102,7 +102,7 @@ fn timerfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let offset = clock_offset(kernel, arguments[0])?;
     context.check_heap()?;
     context.check_open_files()?;
-    let file = Box::new(TimerFile::new(kernel, offset));
+    let file = Box::new(TimerFile::new(kernel.scheduler, offset));
     let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
     let open = kernel
         .mounts

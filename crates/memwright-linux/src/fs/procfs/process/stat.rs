@@ -40,7 +40,7 @@ stubs! {
 /// Those of `text`.
 pub fn stat(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt::Result {
     let process = &subject.process;
-    let usage = process.total_usage(context.kernel);
+    let usage = process.total_usage();
     let children = process.children_usage.snapshot();
     let addresses = process
         .image()

@@ -163,7 +163,7 @@ pub fn status(context: &Context<'_>, subject: &Subject, text: &mut Text) -> fmt:
     let nodes = context.kernel.memory.frames().topology().all();
     write_allowed(text, nodes, MOST_NODES)?;
     let usage = match &subject.thread {
-        Some(thread) => context.kernel.scheduler.usage_of(context.kernel, thread),
+        Some(thread) => context.kernel.scheduler.usage_of(thread),
         None => process.usage.snapshot(),
     };
     writeln!(text, "voluntary_ctxt_switches:\t{}", usage.voluntary)?;

@@ -133,7 +133,7 @@ fn socketpair(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (one, other) = pair(context, kind)?;
     let (one, other) = (open(context, one, flags), open(context, other, flags));
     let files = context.files();
-    let close = |number: u64| files.close(context.kernel, context.process().id, number as i32);
+    let close = |number: u64| files.close(context.process().id, number as i32);
     let first = context.add_descriptor(one, flags)?;
     let second = match context.add_descriptor(other, flags) {
         Ok(second) => second,
@@ -251,7 +251,5 @@ fn getpeername(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 
 fn shutdown(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = opened(context, arguments[0])?;
-    socket_of(&open)?
-        .shut(context.kernel, arguments[1] as u32)
-        .map(|()| 0)
+    socket_of(&open)?.shut(arguments[1] as u32).map(|()| 0)
 }
