@@ -8,23 +8,27 @@ use crate::{
     cpio::CpioArchive,
     errno::Errno,
     events::Events,
-    fs::{Mounts, file_limits::FileLimits, lock_waits::LockWaits, userfault::Userfaults},
+    fs::Mounts,
+    fs::file_limits::FileLimits,
+    fs::lock_waits::LockWaits,
+    fs::userfault::Userfaults,
     futex::Futexes,
     host::Host,
     huge_scan::HugeScan,
+    identity::{Limits, Users},
     ipc::Segments,
     manifest::Manifest,
     merge_scan::MergeScan,
     numa::Balancing,
     probes::Probes,
     process::{
-        ExitStatus, Life, Limits, Member, PROGRAM, Parts, Process, REAPER, Start, Tasks, Thread,
-        Users,
+        ExitStatus, Life, Member, PROGRAM, Parts, Process, REAPER, Start, Stop, Tasks, Thread,
+        ThreadSignals, kill_process, send_to_process,
     },
     random::Random,
     reclaim::Reclaim,
     scheduler::{Expiry, IdleWork, Scheduler, TimerKey},
-    signal::{Signal, SignalInfo, Stop, ThreadSignals, kill_process, send_to_process},
+    signal::{Signal, SignalInfo},
     swap::Swaps,
     sync::{Lock, Rank, pause_point},
     wait::{Interest, WaitError, WaitQueue, Waiter},
@@ -207,7 +211,7 @@ impl Kernel {
         let root = self.users.get(0).map_err(|_| crate::errno::Errno::ENOMEM)?;
         let reaper = Process::new(self.tasks, REAPER, 0, None, limits.clone(), root.clone());
         let reaper = Arc::new(reaper);
-        let space = crate::memory::new_space(self, &limits, crate::process::Capabilities::FULL)?;
+        let space = crate::memory::new_space(self, &limits, crate::identity::Capabilities::FULL)?;
         let (files, fs) = self.mounts.first_files(self)?;
         let name = [0; 16];
         let parts = Parts {

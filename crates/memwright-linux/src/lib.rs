@@ -26,6 +26,7 @@ pub mod changes;
 pub mod channel;
 pub mod context;
 pub mod cpio;
+mod deliver;
 #[cfg(test)]
 mod draws;
 pub mod errno;
@@ -37,6 +38,7 @@ mod futex;
 mod hand;
 pub mod host;
 mod huge_scan;
+pub mod identity;
 mod ipc;
 pub mod kernel;
 pub mod manifest;

@@ -1,6 +1,6 @@
 //! The parameters of the run: the control entries of the archive.
 
-use crate::{cpio::CpioArchive, swap};
+use crate::cpio::CpioArchive;
 use alloc::{string::String, vec::Vec};
 use memwright::{LARGEST_ORDER, SMALLEST_ORDER, SizeMode};
 
@@ -15,6 +15,39 @@ pub enum Stream {
     Pipe,
     /// A terminal.
     Terminal,
+}
+
+/// The kinds of storage behind a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwapKind {
+    /// Compressed memory.
+    Zram,
+    /// The disk of the machine.
+    Disk,
+}
+
+/// A swap device that the command requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwapRequest {
+    /// The kind of storage.
+    pub kind: SwapKind,
+    /// Size in bytes.
+    pub size: u64,
+}
+
+impl SwapRequest {
+    /// Parses `zram:BYTES` or `disk:BYTES`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (kind, size) = text.split_once(':')?;
+        let kind = match kind {
+            "zram" => SwapKind::Zram,
+            "disk" => SwapKind::Disk,
+            _ => return None,
+        };
+        let size = size.parse().ok()?;
+        Some(Self { kind, size })
+    }
 }
 
 /// The program to run and its parameters.
@@ -49,7 +82,7 @@ pub struct Manifest {
     /// Terminal height in lines.
     pub rows: u16,
     /// Swap devices.
-    pub swap: Vec<swap::Request>,
+    pub swap: Vec<SwapRequest>,
     /// Policies by name, including those of other parts of the kernel.
     pub policies: Vec<(String, String)>,
 }
@@ -99,7 +132,7 @@ impl Manifest {
             #[expect(clippy::disallowed_methods, reason = "before any program runs")]
             "thp_size" => self.sizes.extend(parse_size(value)),
             #[expect(clippy::disallowed_methods, reason = "before any program runs")]
-            "swap" => self.swap.extend(swap::Request::parse(value)),
+            "swap" => self.swap.extend(SwapRequest::parse(value)),
             "columns" => self.columns = value.parse().unwrap_or(80),
             "rows" => self.rows = value.parse().unwrap_or(24),
             _ => {
@@ -141,8 +174,8 @@ fn strings(data: &[u8]) -> Vec<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::{Manifest, Stream};
+    use super::{SwapKind, SwapRequest};
     use crate::cpio::{CpioArchive, tests::append};
-    use crate::swap::{Kind, Request};
     use alloc::vec::Vec;
 
     #[test]
@@ -169,8 +202,8 @@ mod tests {
         assert_eq!(manifest.policies[1], ("x".into(), "y".into()));
         assert_eq!((manifest.columns, manifest.rows), (80, 24));
         assert_eq!(manifest.sizes, [(4, memwright::SizeMode::Always)]);
-        let [zram, disk] = [(Kind::Zram, 8192), (Kind::Disk, 4096)];
-        let swap = [zram, disk].map(|(kind, size)| Request { kind, size });
+        let [zram, disk] = [(SwapKind::Zram, 8192), (SwapKind::Disk, 4096)];
+        let swap = [zram, disk].map(|(kind, size)| SwapRequest { kind, size });
         assert_eq!(manifest.swap, swap);
     }
 }

@@ -3,8 +3,9 @@
 use crate::{
     Space,
     errno::Errno,
+    identity::{Capabilities, Limits, Resource},
     kernel::Kernel,
-    process::{Capabilities, Limits, Process, Resource},
+    process::Process,
     user::USER_END,
 };
 use alloc::sync::Arc;

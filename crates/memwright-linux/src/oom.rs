@@ -4,8 +4,7 @@ use crate::{
     cgroup::{Cgroup, living},
     host::Channel,
     kernel::Kernel,
-    process::{Process, REAPER, Thread},
-    signal::kill_process,
+    process::{Process, REAPER, Thread, kill_process},
 };
 use alloc::{format, string::String, sync::Arc};
 use core::sync::atomic::Ordering;

@@ -1,22 +1,19 @@
 //! The main loop of a thread: user mode, a trap, handling the trap, and back.
 
 use crate::{
-    Space,
-    arch::x86_64::{
-        exception::{floating_point_code, signal_for},
-        regs::FpuArea,
-        signal_frame::LastFault,
-    },
-    cgroup,
+    arch::x86_64::exception::{floating_point_code, signal_for},
+    arch::x86_64::regs::FpuArea,
+    arch::x86_64::signal_frame::LastFault,
     context::Context,
-    exec,
+    deliver::{After, deliver},
     fs::userfault::{Waited, wait_for_watcher},
     host::Trap,
     kernel::Kernel,
-    process::{ExitStatus, Start, Thread, exit_thread},
+    process::{ExitStatus, Start, Thread, exit_thread, force_fault},
     scheduler::Work,
-    signal::{After, Detail, Signal, SignalInfo, code, deliver, force_fault},
+    signal::{Detail, Signal, SignalInfo, code},
     user::USER_END,
+    {Space, cgroup, exec},
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;

@@ -34,10 +34,10 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-linux/src",
         modules: &[
-            "draws", "sync", "sweep", "short", "paged", "errno", "wait", "channel", "batch", "abi", "flags", "ordered", "arch", "host", "lib", "scheduler", "time", "trace", "cpio", "manifest", "context", "user", "random", "process", "kernel", "relief", "probes", "signal", "oom", "ptrace", "memory", "merge_scan", "hand", "reclaim", "numa", "futex", "faulted_in", "changes", "cgroup", "run", "huge_scan", "fs", "exec", "semaphores", "ipc", "swap", "audit", "syscall", "account", "events",
+            "draws", "sync", "sweep", "short", "paged", "errno", "wait", "channel", "batch", "abi", "flags", "ordered", "signal", "arch", "host", "lib", "scheduler", "time", "identity", "trace", "cpio", "manifest", "context", "user", "random", "process", "kernel", "relief", "probes", "oom", "ptrace", "deliver", "memory", "merge_scan", "hand", "reclaim", "numa", "futex", "faulted_in", "changes", "cgroup", "run", "huge_scan", "fs", "exec", "semaphores", "ipc", "swap", "audit", "syscall", "account", "events",
         ],
-        upward: 569,
-        circles: 31,
+        upward: 299,
+        circles: 27,
     },
     Crate {
         source: "crates/memwright-kernel/src",

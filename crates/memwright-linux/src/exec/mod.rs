@@ -16,19 +16,21 @@ pub use strings::Strings;
 
 use crate::{
     Space,
-    arch::x86_64::{
-        regs::{FpuArea, UserState},
-        signal_frame::FRAME_SIZE,
-        xstate,
-    },
+    arch::x86_64::regs::{FpuArea, UserState},
+    arch::x86_64::signal_frame::FRAME_SIZE,
+    arch::x86_64::xstate,
     context::Context,
     errno::Errno,
-    fs::{Executable, dentry::Dentry, walk::LastLink},
+    fs::Executable,
+    fs::dentry::Dentry,
+    fs::walk::LastLink,
+    identity::Resource,
     kernel::Kernel,
     memory::{Layouts, map_errno, new_space},
-    process::{Heap, Image, Resource},
-    signal::{AlternateStack, Signal, SignalInfo, code, end_others},
-    syscall::{file::place, keys},
+    process::{Heap, Image, end_others},
+    signal::{AlternateStack, Signal, SignalInfo, code},
+    syscall::file::place,
+    syscall::keys,
     wait::Interest,
 };
 use alloc::{format, string::String, sync::Arc, vec::Vec};

@@ -1,11 +1,7 @@
 //! The initial stack of a program: arguments, environment and auxiliary vector.
 
 use super::Strings;
-use crate::{
-    errno::Errno,
-    process::{Credentials, ImageAddresses},
-    sync::pause_point,
-};
+use crate::{errno::Errno, identity::Credentials, process::ImageAddresses, sync::pause_point};
 use alloc::vec::Vec;
 use linux_raw_sys::auxvec as at;
 use memwright_table::{OutOfMemory, TryPush};

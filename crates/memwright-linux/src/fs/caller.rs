@@ -12,9 +12,10 @@ use super::{
 use crate::{
     context::Context,
     errno::Errno,
+    identity::{Capabilities, Resource},
     kernel::Kernel,
-    process::{Capabilities, Resource},
-    signal::{Detail, Signal, SignalInfo, SignalSet, code, send_to_thread},
+    process::send_to_thread,
+    signal::{Detail, Signal, SignalInfo, SignalSet, code},
     syscall::signal::{restore_mask, with_mask_until_return},
 };
 use alloc::sync::Arc;

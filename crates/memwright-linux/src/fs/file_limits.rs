@@ -1,7 +1,7 @@
 //! The limits in `/proc/sys/fs`, and the checks against them.
 
 use super::pipe::ring::{DEFAULT_PAGES, MAX_PAGES};
-use crate::{context::Context, errno::Errno, process::Capabilities};
+use crate::{context::Context, errno::Errno, identity::Capabilities};
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright_table::PAGE_SIZE;
 

@@ -2,8 +2,9 @@
 
 use super::Process;
 use crate::{
+    process::send_to_process,
     scheduler::{Expiry, TimerKey, Timers},
-    signal::{Signal, SignalInfo, send_to_process},
+    signal::{Signal, SignalInfo},
 };
 use alloc::sync::{Arc, Weak};
 use memwright_table::OutOfMemory;

@@ -1,6 +1,7 @@
 //! `clone` in all its forms: the requests and their validation.
 
-use super::{Capabilities, Resource, fork::clone_process, thread_start::clone_thread};
+use super::{fork::clone_process, thread_start::clone_thread};
+use crate::identity::{Capabilities, Resource};
 use crate::{
     arch::x86_64::regs::UserState, context::Context, errno::Errno, signal::Signal, user::USER_END,
 };

@@ -5,11 +5,13 @@
 //! at which the process can reach the limit, assuming that it runs on all CPUs. If the process has used less CPU time
 //! when the deadline expires, the next deadline is set in the same way.
 
-use super::{INFINITY, Limit, Process, Resource};
+use super::Process;
+use crate::identity::{INFINITY, Limit, Resource};
 use crate::{
     abi::{MILLISECOND, SECOND},
+    process::send_to_process,
     scheduler::Expiry,
-    signal::{Signal, SignalInfo, send_to_process},
+    signal::{Signal, SignalInfo},
 };
 use alloc::sync::Arc;
 use memwright_table::OutOfMemory;

@@ -3,10 +3,8 @@
 use super::{Change, ExitStatus, Life, PROGRAM, Process, Thread, wait::reap_unwanted};
 use crate::{
     kernel::Kernel,
-    signal::{
-        Detail, Signal, SignalInfo, begin_end, code, notify_parent, report_change, send_to_process,
-        waits_for_ended,
-    },
+    process::{begin_end, notify_parent, report_change, send_to_process, waits_for_ended},
+    signal::{Detail, Signal, SignalInfo, code},
     sync::pause_point,
 };
 use alloc::sync::Arc;

@@ -7,7 +7,8 @@ use crate::{
     errno::Errno,
     fs::{pidfd, userfault},
     memory::fork_errno,
-    signal::{AlternateStack, ThreadSignals},
+    process::ThreadSignals,
+    signal::AlternateStack,
     wait::Interest,
 };
 use alloc::sync::Arc;

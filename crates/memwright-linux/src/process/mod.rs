@@ -1,46 +1,46 @@
 //! Processes and threads.
 
 mod alarm;
-mod capabilities;
 mod clone;
 mod cpu_limit;
-mod credentials;
 mod exit;
 mod fork;
 mod group;
 mod image;
-mod limits;
 mod report;
+mod send;
+mod signals;
 mod status;
 mod tasks;
 mod thread;
 mod thread_start;
 mod usage;
-mod users;
 mod wait;
 
 pub use alarm::Alarm;
-pub use capabilities::{Capabilities, CapabilitySets};
 pub use clone::{CloneFlags, CloneRequest, clone};
-pub use credentials::{Credentials, Ids, UNCHANGED};
 pub use exit::{end_group, exit_thread};
 
 pub use group::{set_group, set_session};
 pub use image::{Heap, Image, ImageAddresses};
-pub use limits::{INFINITY, Limit, Limits, Resource};
+pub(crate) use send::{begin_end, end_others, notify_tracer, report_change, waits_for_ended};
+pub use send::{
+    force_fault, kill_process, notify_parent, queue, send_to_group, send_to_process, send_to_thread,
+};
+pub use signals::{Signals, Stop, ThreadSignals};
 pub use status::{Change, ExitStatus, Life};
 pub use tasks::{END as ID_END, Member, PROGRAM, REAPER, Tasks};
 pub use thread::{RestartBlock, Start, Thread};
 pub use usage::{ResourceUsage, TICKS_PER_SECOND, ticks};
-pub use users::{Tally, User, Users};
 pub use wait::{WaitOptions, WaitTarget, Waited, wait_for_child};
 
 use crate::{
     Space,
     cgroup::Membership,
     fs::{FileTable, FsContext},
+    identity::{Credentials, Limits, User},
     scheduler::{Usage, UsageSnapshot},
-    signal::{Signal, Signals},
+    signal::Signal,
     sync::{Lock, Rank},
     time::NextLook,
     wait::WaitQueue,

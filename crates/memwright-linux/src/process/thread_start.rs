@@ -5,8 +5,8 @@ use crate::{
     context::Context,
     errno::Errno,
     kernel::Kernel,
+    process::{Stop, ThreadSignals},
     scheduler::{AdmitError, Work},
-    signal::{Stop, ThreadSignals},
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;

@@ -5,12 +5,12 @@ use crate::{
     context::Context,
     errno::Errno,
     kernel::Kernel,
-    process::{ExitStatus, Process, REAPER, Thread},
-    scheduler::Work,
-    signal::{
-        Detail, Signal, SignalInfo, Signals, Stop, code, kill_process, notify_tracer,
+    process::{
+        ExitStatus, Process, REAPER, Signals, Stop, Thread, kill_process, notify_tracer,
         send_to_thread,
     },
+    scheduler::Work,
+    signal::{Detail, Signal, SignalInfo, code},
     sync::pause_point,
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};

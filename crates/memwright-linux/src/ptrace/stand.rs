@@ -5,8 +5,8 @@ use crate::{
     arch::x86_64::regs::{FpuArea, TRAP_FLAG},
     context::Context,
     errno::Errno,
-    process::{Change, Process, Thread},
-    signal::{Detail, Signal, SignalInfo, code, notify_tracer, report_change},
+    process::{Change, Process, Thread, notify_tracer, report_change},
+    signal::{Detail, Signal, SignalInfo, code},
     wait::Interest,
 };
 use alloc::{boxed::Box, sync::Arc};

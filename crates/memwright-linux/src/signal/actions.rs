@@ -52,7 +52,7 @@ impl Actions {
 
     /// Returns the action for a signal that is being delivered. With `SA_RESETHAND`, also resets the action to the
     /// default.
-    pub(super) fn deliver(&mut self, signal: Signal) -> Action {
+    pub(crate) fn deliver(&mut self, signal: Signal) -> Action {
         let index = signal.number() as usize - 1;
         self.with(|table| {
             let action = table[index];
@@ -66,7 +66,7 @@ impl Actions {
 
     /// Resets the action for a signal to the default if `forced`, or if the signal is ignored. Returns whether it was
     /// reset.
-    pub(super) fn force_default(&mut self, signal: Signal, forced: bool) -> bool {
+    pub(crate) fn force_default(&mut self, signal: Signal, forced: bool) -> bool {
         let index = signal.number() as usize - 1;
         self.with(|table| {
             let handler = &mut table[index].handler;

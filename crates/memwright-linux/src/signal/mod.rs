@@ -1,27 +1,20 @@
-//! Signals: pending signals, actions, and delivery to handlers.
+//! Signals: their numbers, sets, causes and actions.
 
 mod action;
 mod actions;
-mod deliver;
+mod alternate_stack;
 mod info;
 mod pending;
 mod restart;
-mod send;
 mod set;
-mod state;
 
 pub use action::{Action, ActionFlags, DefaultAction, Handler, KernelAction, default_action};
 pub use actions::Actions;
-pub use deliver::{After, deliver};
+pub use alternate_stack::AlternateStack;
 pub use info::{Detail, SignalInfo, code};
 pub use pending::Pending;
 pub use restart::{Restart, restart_decision};
-pub(crate) use send::{begin_end, end_others, notify_tracer, report_change, waits_for_ended};
-pub use send::{
-    force_fault, kill_process, notify_parent, queue, send_to_group, send_to_process, send_to_thread,
-};
 pub use set::SignalSet;
-pub use state::{AlternateStack, Signals, Stop, ThreadSignals};
 
 use core::fmt;
 

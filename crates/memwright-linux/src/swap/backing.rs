@@ -1,6 +1,7 @@
 //! The storage behind a disk.
 
-use super::{Kind, zram::Zram};
+use super::zram::Zram;
+use crate::manifest::SwapKind;
 use crate::{M, errno::Errno, host::BlockDevice};
 use memwright::{DeviceError, Direction, Submission, Ticket, Transfer};
 use memwright_table::{FrameKind, FrameRef, Frames};
@@ -26,10 +27,10 @@ fn errno(error: DeviceError) -> Errno {
 
 impl Backing {
     /// Returns the kind of storage.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> SwapKind {
         match self {
-            Self::Zram(_) => Kind::Zram,
-            Self::Machine(_) => Kind::Disk,
+            Self::Zram(_) => SwapKind::Zram,
+            Self::Machine(_) => SwapKind::Disk,
         }
     }
 

@@ -1,6 +1,7 @@
 //! A disk, which is used as swap or by programs.
 
-use super::{Kind, backing::Backing, faults::Faults, header};
+use super::{backing::Backing, faults::Faults, header};
+use crate::manifest::SwapKind;
 use crate::{
     M, Memory,
     errno::Errno,
@@ -56,7 +57,7 @@ impl Disk {
 
     /// Returns the kind of its storage.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> SwapKind {
         self.backing.kind()
     }
 
@@ -65,8 +66,8 @@ impl Disk {
     pub fn name(&self) -> String {
         match self.kind() {
             #[expect(clippy::disallowed_macros, reason = "a short name")]
-            Kind::Zram => alloc::format!("zram{}", self.minor),
-            Kind::Disk => String::from("vda"),
+            SwapKind::Zram => alloc::format!("zram{}", self.minor),
+            SwapKind::Disk => String::from("vda"),
         }
     }
 
@@ -74,8 +75,8 @@ impl Disk {
     #[must_use]
     pub fn device_number(&self) -> DeviceNumber {
         match self.kind() {
-            Kind::Zram => DeviceNumber::new(ZRAM_MAJOR, self.minor),
-            Kind::Disk => DeviceNumber::new(VIRTIO_MAJOR, self.minor),
+            SwapKind::Zram => DeviceNumber::new(ZRAM_MAJOR, self.minor),
+            SwapKind::Disk => DeviceNumber::new(VIRTIO_MAJOR, self.minor),
         }
     }
 

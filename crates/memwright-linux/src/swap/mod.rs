@@ -14,7 +14,13 @@ pub use disk::Disk;
 pub use file::DiskFile;
 pub(crate) use remove::remove;
 
-use crate::{Memory, changes::Changes, errno::Errno, host::Host};
+use crate::{
+    Memory,
+    changes::Changes,
+    errno::Errno,
+    host::Host,
+    manifest::{SwapKind, SwapRequest},
+};
 use alloc::{string::String, sync::Arc, vec::Vec};
 use backing::Backing;
 use memwright_table::{PAGE_SIZE, TryPush};
@@ -22,39 +28,6 @@ use zram::Zram;
 
 /// Priority of a device if the caller does not specify one (`DEF_SWAP_PRIO`).
 pub const DEFAULT_PRIORITY: i32 = -1;
-
-/// The kinds of storage behind a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Compressed memory.
-    Zram,
-    /// The disk of the machine.
-    Disk,
-}
-
-/// A swap device that the command requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// The kind of storage.
-    pub kind: Kind,
-    /// Size in bytes.
-    pub size: u64,
-}
-
-impl Request {
-    /// Parses `zram:BYTES` or `disk:BYTES`.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let (kind, size) = text.split_once(':')?;
-        let kind = match kind {
-            "zram" => Kind::Zram,
-            "disk" => Kind::Disk,
-            _ => return None,
-        };
-        let size = size.parse().ok()?;
-        Some(Self { kind, size })
-    }
-}
 
 /// The disks of a machine.
 #[derive(Default)]
@@ -72,7 +45,7 @@ impl Swaps {
     pub fn start(
         host: &'static dyn Host,
         memory: &Memory,
-        requests: &[Request],
+        requests: &[SwapRequest],
     ) -> Result<Self, Errno> {
         let frames = memory.frames();
         if !requests.is_empty() {
@@ -84,11 +57,11 @@ impl Swaps {
         for request in requests {
             let wanted = u32::try_from(request.size / PAGE_SIZE as u64).unwrap_or(u32::MAX);
             let (backing, pages) = match request.kind {
-                Kind::Zram => {
+                SwapKind::Zram => {
                     let zram = Zram::new(frames, wanted).map_err(|_| Errno::ENOMEM)?;
                     (Backing::Zram(zram), wanted)
                 }
-                Kind::Disk => {
+                SwapKind::Disk => {
                     let disk = host.disk().ok_or(Errno::ENXIO)?;
                     (Backing::Machine(disk), disk.pages())
                 }

@@ -6,7 +6,7 @@ use crate::{
     context::Context,
     errno::Errno,
     futex::{ANY, RequeueRequest, Scope, WaitRequest, requeue, wait, wake, wake_and_operate},
-    process::Capabilities,
+    identity::Capabilities,
 };
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;

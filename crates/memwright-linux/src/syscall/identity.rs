@@ -6,8 +6,8 @@ use crate::{
     abi_struct,
     context::Context,
     errno::Errno,
+    identity::{Capabilities, CapabilitySets, Credentials, Ids},
     memory::space_limits,
-    process::{Capabilities, CapabilitySets, Credentials, Ids},
 };
 use alloc::{sync::Arc, vec::Vec};
 use memwright_table::{OutOfMemory, TryPush};

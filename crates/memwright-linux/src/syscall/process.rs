@@ -8,10 +8,10 @@ use crate::{
     errno::Errno,
     exec::{self, Request, STRING_MAX, Strings, strings_limit, strings_room},
     fs::pidfd::ProcessFile,
+    identity::{Capabilities, Resource},
     process::{
-        Capabilities, CloneFlags, CloneRequest, ExitStatus, Process, Resource, ResourceUsage,
-        WaitOptions, WaitTarget, Waited, clone as process_clone, end_group, set_group, set_session,
-        wait_for_child,
+        CloneFlags, CloneRequest, ExitStatus, Process, ResourceUsage, WaitOptions, WaitTarget,
+        Waited, clone as process_clone, end_group, set_group, set_session, wait_for_child,
     },
     signal::{Detail, Signal, SignalInfo},
     user::USER_END,

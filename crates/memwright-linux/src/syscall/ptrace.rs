@@ -8,12 +8,12 @@ use crate::{
     arch::x86_64::regs::FpuArea,
     context::Context,
     errno::Errno,
-    process::Thread,
+    process::{Thread, kill_process},
     ptrace::{
         Extended, Resume, Standing, Tracing, UserRegisters, attach, be_traced, detach, general,
         resume, set_general, with_standing,
     },
-    signal::{Signal, SignalInfo, SignalSet, kill_process},
+    signal::{Signal, SignalInfo, SignalSet},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::{elf_uapi as elf, ptrace as raw};

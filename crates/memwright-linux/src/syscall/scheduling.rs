@@ -5,7 +5,8 @@ use crate::{
     abi::Timespec,
     context::Context,
     errno::Errno,
-    process::{Capabilities, Process, Thread},
+    identity::Capabilities,
+    process::{Process, Thread},
     scheduler::TIME_SLICE,
 };
 use alloc::sync::Arc;

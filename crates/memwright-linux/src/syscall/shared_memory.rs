@@ -5,10 +5,11 @@ use crate::{
     abi_struct,
     context::Context,
     errno::Errno,
-    fs::{attributes::Moment, permission::Permission},
+    fs::attributes::Moment,
+    fs::permission::Permission,
+    identity::{Capabilities, Resource},
     ipc::{Contents, MOST_SEGMENTS, Segment, Wanted},
     memory::{map_errno, unmap_errno},
-    process::{Capabilities, Resource},
 };
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;

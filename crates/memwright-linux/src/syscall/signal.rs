@@ -3,20 +3,15 @@
 use super::{Arguments, CallResult, int, keys};
 use crate::{
     abi::{Plain, Timespec},
-    arch::x86_64::{
-        regs::FpuArea,
-        signal_frame::{FrameHead, restore, selectors_return},
-        uapi::FP_XSTATE_MAGIC2,
-        xstate::{self, Extent, Unloadable},
-    },
+    arch::x86_64::regs::FpuArea,
+    arch::x86_64::signal_frame::{FrameHead, restore, selectors_return},
+    arch::x86_64::uapi::FP_XSTATE_MAGIC2,
+    arch::x86_64::xstate::{self, Extent, Unloadable},
     cgroup,
     context::Context,
     errno::Errno,
-    process::{Process, REAPER},
-    signal::{
-        Action, AlternateStack, Detail, KernelAction, Signal, SignalInfo, SignalSet, code,
-        force_fault, queue, send_to_process,
-    },
+    process::{Process, REAPER, force_fault, queue, send_to_process},
+    signal::{Action, AlternateStack, Detail, KernelAction, Signal, SignalInfo, SignalSet, code},
     sync::PausePoints,
     wait::WaitError,
 };

@@ -4,8 +4,9 @@ use super::{Arguments, CallResult};
 use crate::{
     context::Context,
     errno::Errno,
-    fs::{kind::Kind, open::OpenRequest},
-    process::Capabilities,
+    fs::kind::Kind,
+    fs::open::OpenRequest,
+    identity::Capabilities,
     swap::{self, DEFAULT_PRIORITY, Disk},
 };
 use alloc::sync::Arc;

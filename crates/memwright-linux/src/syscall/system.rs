@@ -6,9 +6,10 @@ use crate::{
     abi_struct,
     context::Context,
     errno::Errno,
+    identity::{Capabilities, Limit, Resource},
     kernel::Kernel,
     memory::space_limits,
-    process::{Capabilities, Life, Limit, Process, REAPER, Resource, ResourceUsage, ticks},
+    process::{Life, Process, REAPER, ResourceUsage, ticks},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;

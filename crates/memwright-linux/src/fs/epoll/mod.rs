@@ -28,7 +28,8 @@ use super::{
 use crate::{
     context::Context,
     errno::Errno,
-    process::{Process, User},
+    identity::User,
+    process::Process,
     sync::{Lock, PausePoints, Rank},
     wait::{Queues, WaitQueue},
 };

@@ -9,14 +9,14 @@ pub use end::{PIPE_FLAGS, PipeEnd};
 pub use room::Room;
 
 use crate::{
-    M, Memory,
     context::Context,
     errno::Errno,
     fs::open_file::Readiness,
+    identity::Capabilities,
     kernel::Kernel,
-    process::Capabilities,
     sync::{Lock, Rank},
     wait::WaitQueue,
+    {M, Memory},
 };
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;

@@ -4,7 +4,7 @@ use super::{Page, ring::DEFAULT_PAGES};
 use crate::{
     context::Context,
     errno::Errno,
-    process::{Capabilities, User},
+    identity::{Capabilities, User},
 };
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;

@@ -1,15 +1,13 @@
 //! `/proc/PID/pagemap`: one word for each page of an address space.
 
 use crate::{
-    M, Memory, Space,
     context::Context,
     errno::Errno,
-    fs::{
-        open_file::{File, OpenFile},
-        procfs::scan::{PAGEMAP_SCAN, scan},
-        transfer::Sink,
-    },
-    process::Capabilities,
+    fs::open_file::{File, OpenFile},
+    fs::procfs::scan::{PAGEMAP_SCAN, scan},
+    fs::transfer::Sink,
+    identity::Capabilities,
+    {M, Memory, Space},
 };
 use alloc::sync::{Arc, Weak};
 use memwright::{Area, AreaFlags, Sight};

@@ -6,11 +6,9 @@ use super::{
     text::{Text, kibibyte_row},
 };
 use crate::{
-    context::Context,
-    fs::{descriptors::DESCRIPTORS_MAX, file_system::FileSystemKind},
-    process::{Capabilities, ID_END},
-    random::Random,
-    syscall::{file::perf_event::UPROBE, identity::GROUPS_MAX, system::NAMES},
+    context::Context, fs::descriptors::DESCRIPTORS_MAX, fs::file_system::FileSystemKind,
+    identity::Capabilities, process::ID_END, random::Random, syscall::file::perf_event::UPROBE,
+    syscall::identity::GROUPS_MAX, syscall::system::NAMES,
 };
 use core::fmt::{self, Write};
 use memwright_table::{FOLIO_FRAMES, FrameKind, PAGE_SIZE};

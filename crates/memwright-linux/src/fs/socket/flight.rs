@@ -10,8 +10,8 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::open_file::OpenFile,
+    identity::{Capabilities, Resource},
     kernel::Kernel,
-    process::{Capabilities, Resource},
     sync::{Lock, Rank},
 };
 use alloc::{

@@ -2,13 +2,13 @@
 
 use super::{Features, Userfault};
 use crate::{
-    Space, abi_struct,
     context::Context,
     errno::Errno,
+    identity::Capabilities,
     memory::watch_errno,
-    process::Capabilities,
     sync::PausePoints,
     user::{USER_END, check_range},
+    {Space, abi_struct},
 };
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;

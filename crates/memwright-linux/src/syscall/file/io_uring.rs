@@ -4,22 +4,16 @@ use super::{descriptor, real};
 use crate::{
     context::Context,
     errno::Errno,
-    fs::{
-        OpenFile,
-        io_uring::{
-            Buffers, Ring,
-            layout::{
-                COMPLETE_ENTRIES, COMPLETE_FLAGS, COMPLETE_HEAD, COMPLETE_MASK, COMPLETE_TAIL,
-                COMPLETIONS, DROPPED, OVERFLOW, SUBMIT_ENTRIES, SUBMIT_FLAGS, SUBMIT_HEAD,
-                SUBMIT_MASK, SUBMIT_TAIL, Sizes,
-            },
-        },
+    fs::OpenFile,
+    fs::io_uring::layout::{
+        COMPLETE_ENTRIES, COMPLETE_FLAGS, COMPLETE_HEAD, COMPLETE_MASK, COMPLETE_TAIL, COMPLETIONS,
+        DROPPED, OVERFLOW, SUBMIT_ENTRIES, SUBMIT_FLAGS, SUBMIT_HEAD, SUBMIT_MASK, SUBMIT_TAIL,
+        Sizes,
     },
-    process::{Capabilities, Resource},
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    fs::io_uring::{Buffers, Ring},
+    identity::{Capabilities, Resource},
+    syscall::table::{Kind, SystemCall},
+    syscall::{Arguments, CallResult},
 };
 use alloc::{boxed::Box, sync::Arc};
 use linux_raw_sys::{general as raw, io_uring as uapi};

@@ -4,15 +4,11 @@ use super::real;
 use crate::{
     context::Context,
     errno::Errno,
-    fs::{
-        attributes::Moment,
-        tmpfs::{MountFlags, Tmpfs, TmpfsOptions},
-    },
-    process::Capabilities,
-    syscall::{
-        Arguments, CallResult,
-        table::{Kind, SystemCall},
-    },
+    fs::attributes::Moment,
+    fs::tmpfs::{MountFlags, Tmpfs, TmpfsOptions},
+    identity::Capabilities,
+    syscall::table::{Kind, SystemCall},
+    syscall::{Arguments, CallResult},
 };
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;

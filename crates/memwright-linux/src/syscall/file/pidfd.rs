@@ -4,18 +4,14 @@ use super::{descriptor, real};
 use crate::{
     context::Context,
     errno::Errno,
-    fs::{
-        inode::Body,
-        pidfd::{self, ProcessFile},
-        procfs::ProcNode,
-    },
-    process::{Life, Process},
-    signal::{Signal, SignalInfo, code, queue, send_to_group},
-    syscall::{
-        Arguments, CallResult,
-        signal::{may_signal, sent_by},
-        table::{Kind, SystemCall},
-    },
+    fs::inode::Body,
+    fs::pidfd::{self, ProcessFile},
+    fs::procfs::ProcNode,
+    process::{Life, Process, queue, send_to_group},
+    signal::{Signal, SignalInfo, code},
+    syscall::signal::{may_signal, sent_by},
+    syscall::table::{Kind, SystemCall},
+    syscall::{Arguments, CallResult},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;

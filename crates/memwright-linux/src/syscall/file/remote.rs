@@ -6,17 +6,13 @@ use crate::{
     abi::IoVector,
     context::Context,
     errno::Errno,
-    fs::{
-        transfer::{Sink, Source},
-        userfault::awaiting,
-    },
+    fs::transfer::{Sink, Source},
+    fs::userfault::awaiting,
+    identity::Capabilities,
     memory::unmap_errno,
-    process::Capabilities,
-    syscall::{
-        Arguments, CallResult,
-        memory::{advice, advise},
-        table::{Kind, SystemCall},
-    },
+    syscall::memory::{advice, advise},
+    syscall::table::{Kind, SystemCall},
+    syscall::{Arguments, CallResult},
     user::USER_END,
 };
 use alloc::{sync::Arc, vec::Vec};

@@ -3,7 +3,7 @@
 use super::{PAGE, make_resident, telling};
 use crate::{
     context::Context,
-    process::Resource,
+    identity::Resource,
     syscall::{Arguments, CallResult},
     user::USER_END,
 };

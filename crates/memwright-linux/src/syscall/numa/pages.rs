@@ -5,7 +5,8 @@ use crate::{
     Space,
     context::Context,
     errno::Errno,
-    process::{Capabilities, Process},
+    identity::Capabilities,
+    process::Process,
     sync::PausePoints,
     syscall::{Arguments, CallResult, int},
 };

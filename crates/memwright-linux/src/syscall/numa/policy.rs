@@ -4,8 +4,8 @@ use super::mask::{self, Named};
 use crate::{
     context::Context,
     errno::Errno,
+    identity::Capabilities,
     numa::advance,
-    process::Capabilities,
     syscall::{Arguments, CallResult},
 };
 use linux_raw_sys::mempolicy as raw;

@@ -1,7 +1,7 @@
 //! `/proc/PID/limits` and `/proc/PID/oom_score_adj`.
 
 use super::Subject;
-use crate::{context::Context, errno::Errno, fs::procfs::Text, process::INFINITY};
+use crate::{context::Context, errno::Errno, fs::procfs::Text, identity::INFINITY};
 use core::{
     fmt::{self, Write},
     sync::atomic::Ordering,

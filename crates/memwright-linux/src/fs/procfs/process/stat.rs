@@ -2,9 +2,7 @@
 
 use super::{Subject, strings::trimmed};
 use crate::{
-    context::Context,
-    fs::procfs::{Text, stub::stubs},
-    process::{Resource, ticks},
+    context::Context, fs::procfs::Text, fs::procfs::stub::stubs, identity::Resource, process::ticks,
 };
 use core::{
     fmt::{self, Write},

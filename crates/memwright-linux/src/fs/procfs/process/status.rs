@@ -3,13 +3,11 @@
 use super::{Subject, strings::trimmed};
 use crate::{
     context::Context,
-    fs::procfs::{
-        Text,
-        nodes::write_allowed,
-        processors::{write_list, write_mask},
-        stub::stubs,
-    },
-    process::{Ids, Resource},
+    fs::procfs::Text,
+    fs::procfs::nodes::write_allowed,
+    fs::procfs::processors::{write_list, write_mask},
+    fs::procfs::stub::stubs,
+    identity::{Ids, Resource},
     signal::{Handler, Signal},
     syscall::numa::MOST_NODES,
 };
@@ -220,7 +218,7 @@ const _: () = assert!(Signal::MAX == 64);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::Capabilities;
+    use crate::identity::Capabilities;
     use alloc::string::{String, ToString};
 
     #[test]

@@ -6,12 +6,10 @@ use crate::{
     abi_struct,
     context::Context,
     errno::Errno,
-    fs::{
-        OpenFile,
-        socket::{Address, Credentials, Received, Request, SocketKind},
-        transfer::{Sink, Source},
-    },
-    process::Capabilities,
+    fs::OpenFile,
+    fs::socket::{Address, Credentials, Received, Request, SocketKind},
+    fs::transfer::{Sink, Source},
+    identity::Capabilities,
     syscall::{Arguments, CallResult},
 };
 use alloc::{sync::Arc, vec::Vec};

@@ -131,7 +131,7 @@ impl CapabilitySets {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::identity::capabilities::*;
 
     const NONE: Capabilities = Capabilities::empty();
 

@@ -1,10 +1,14 @@
 //! Sending signals.
 
-use super::{ActionFlags, Detail, Handler, Signal, SignalInfo, SignalSet, Signals, Stop, code};
 use crate::{
     errno::Errno,
-    process::{Change, ExitStatus, Life, Process, REAPER, Resource, Tasks, Thread, ticks},
+    identity::Resource,
+    process::{Change, ExitStatus, Life, Process, REAPER, Tasks, Thread, ticks},
     scheduler::Work,
+};
+use crate::{
+    process::{Signals, Stop},
+    signal::{ActionFlags, Detail, Handler, Signal, SignalInfo, SignalSet, code},
 };
 use alloc::sync::Arc;
 

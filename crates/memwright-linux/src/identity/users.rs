@@ -110,7 +110,7 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    use super::{Shared, Tally, Users};
+    use crate::identity::users::{Shared, Tally, Users};
 
     #[test]
     fn a_user_is_one_while_it_has_something() {

@@ -1,7 +1,7 @@
 //! User and group ids.
 
-use super::{Capabilities, CapabilitySets};
 use crate::errno::Errno;
+use crate::identity::{Capabilities, CapabilitySets};
 use alloc::{sync::Arc, vec::Vec};
 
 /// The four ids of one kind.
@@ -180,7 +180,7 @@ impl Credentials {
 
 #[cfg(test)]
 mod tests {
-    use super::{Capabilities, Credentials, Errno, Ids, UNCHANGED};
+    use crate::identity::credentials::{Capabilities, Credentials, Errno, Ids, UNCHANGED};
 
     const fn all(id: u32) -> Ids {
         Ids {

@@ -91,7 +91,7 @@ impl Limits {
     }
 
     /// Sets the soft limit of one resource.
-    pub(super) fn set_current(&mut self, resource: Resource, value: u64) {
+    pub(crate) fn set_current(&mut self, resource: Resource, value: u64) {
         self.0[resource as usize].current = value;
     }
 
@@ -108,7 +108,7 @@ impl Limits {
 
 #[cfg(test)]
 mod tests {
-    use super::{INFINITY, Limits, Resource};
+    use crate::identity::limits::{INFINITY, Limits, Resource};
 
     #[test]
     fn linux_defaults() {

@@ -1,9 +1,5 @@
 //! Signal delivery on return to user mode.
 
-use super::{
-    Action, ActionFlags, AlternateStack, DefaultAction, Handler, Restart, Signal, SignalInfo,
-    SignalSet, Signals, Stop, default_action, force_fault, report_change, restart_decision,
-};
 use crate::{
     abi::Plain,
     arch::x86_64::{
@@ -21,6 +17,13 @@ use crate::{
     ptrace::stand_still,
     syscall::keys,
     wait::Interest,
+};
+use crate::{
+    process::{Signals, Stop, force_fault, report_change},
+    signal::{
+        Action, ActionFlags, AlternateStack, DefaultAction, Handler, Restart, Signal, SignalInfo,
+        SignalSet, default_action, restart_decision,
+    },
 };
 use alloc::sync::Arc;
 

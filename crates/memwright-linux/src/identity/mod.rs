@@ -1,0 +1,11 @@
+//! Who a process acts for, and what that permits: credentials, capabilities, users, resource limits.
+
+mod capabilities;
+mod credentials;
+mod limits;
+mod users;
+
+pub use capabilities::{Capabilities, CapabilitySets};
+pub use credentials::{Credentials, Ids, UNCHANGED};
+pub use limits::{INFINITY, Limit, Limits, Resource};
+pub use users::{Tally, User, Users};
