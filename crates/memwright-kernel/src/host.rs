@@ -8,9 +8,11 @@ use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
 use memwright_linux::channel::Channel;
 use memwright_linux::context::Context;
 use memwright_linux::host::{
-    BlockDevice, ContextId, CpuTimes, Host, InterruptKind, KernelEvents, OutOfMemory, StackDepth,
-    Stretch, Trap, UserFault,
+    BlockDevice, Channels, Clock, ContextId, Contexts, CpuTimes, Cpus, Host, Instruments,
+    InterruptKind, KernelEvents, OutOfMemory, Registers, StackDepth, Stretch, Trap, UserAccess,
+    UserFault,
 };
+use memwright_linux::run::Execution;
 use memwright_linux::syscall;
 use memwright_table::{CpuId, Frame};
 
@@ -24,43 +26,34 @@ use crate::trap::entry::{self, LOOK, SYSTEM_CALL};
 use crate::trap::frame::{FAULT_FETCH, FAULT_KEY, FAULT_PRESENT, FAULT_RESERVED, FAULT_WRITE};
 use crate::{apic, context, control, disk, heap, input, ipi, percpu, smp, usercopy};
 
-impl Host for Hardware {
+impl Execution for Hardware {
     fn run_user(&self, context: &Context<'_>) -> Trap {
         let argument = core::ptr::from_ref(context).cast();
         // SAFETY: the personality has loaded a root made from the template and keeps the bases canonical. It borrows
         // the state only while `serve_call` runs, which receives the context.
         unsafe { run(context.state_pointer(), serve_call as *const (), argument) }
     }
+}
 
-    fn load_bases(&self, user: &UserState) {
-        // SAFETY: the personality accepts only user addresses, which are canonical.
-        unsafe { arch::load_user_bases(user.fs_base, user.gs_base) };
+impl Clock for Hardware {
+    fn now(&self) -> u64 {
+        clock::now()
     }
 
-    fn store_bases(&self, user: &mut UserState) {
-        (user.fs_base, user.gs_base) = arch::user_bases();
+    fn set_deadline(&self, deadline: Option<u64>) {
+        clock::set_deadline(deadline);
     }
 
-    fn most_contexts(&self) -> usize {
-        context::MOST
+    fn pause_clock(&self) {
+        clock::pause();
     }
 
-    fn create_context(&self, argument: usize) -> Result<ContextId, OutOfMemory> {
-        context::create(argument)
+    fn resume_clock(&self) {
+        clock::resume();
     }
+}
 
-    fn switch_context(&self, from: ContextId, to: ContextId) {
-        context::switch(from, to);
-    }
-
-    fn destroy_context(&self, context: ContextId) {
-        context::destroy(context);
-    }
-
-    fn boot_context(&self) -> ContextId {
-        smp::idle_context()
-    }
-
+impl Cpus for Hardware {
     fn start_cpus(&self) {
         smp::start_all();
     }
@@ -92,6 +85,58 @@ impl Host for Hardware {
         arch::cpuid(leaf, subleaf)
     }
 
+    fn hardware_capabilities(&self) -> u64 {
+        arch::hardware_capabilities()
+    }
+
+    fn idle(&self) {
+        let cpu = percpu::current();
+        // Measure by the guest's clock: it does not advance while another CPU has stopped this one.
+        let start = clock::elapsed();
+        arch::wait_for_interrupt();
+        // The caller checks everything after the return, so no recorded interrupt must be raised again.
+        cpu.missed.store(0, Ordering::Relaxed);
+        percpu::add(&cpu.idle_ticks, clock::elapsed() - start);
+        cpu.changed.store(arch::ticks(), Ordering::Relaxed);
+    }
+}
+
+impl Contexts for Hardware {
+    fn most_contexts(&self) -> usize {
+        context::MOST
+    }
+
+    fn create_context(&self, argument: usize) -> Result<ContextId, OutOfMemory> {
+        context::create(argument)
+    }
+
+    fn switch_context(&self, from: ContextId, to: ContextId) {
+        context::switch(from, to);
+    }
+
+    fn destroy_context(&self, context: ContextId) {
+        context::destroy(context);
+    }
+
+    fn boot_context(&self) -> ContextId {
+        smp::idle_context()
+    }
+
+    fn kernel_root(&self) -> Option<Frame> {
+        Some(Frame::new((paging::template() / 4096) as u32))
+    }
+}
+
+impl Registers for Hardware {
+    fn load_bases(&self, user: &UserState) {
+        // SAFETY: the personality accepts only user addresses, which are canonical.
+        unsafe { arch::load_user_bases(user.fs_base, user.gs_base) };
+    }
+
+    fn store_bases(&self, user: &mut UserState) {
+        (user.fs_base, user.gs_base) = arch::user_bases();
+    }
+
     fn save_fpu(&self, area: &mut FpuArea) {
         fpu::save(area);
     }
@@ -111,30 +156,34 @@ impl Host for Hardware {
     fn set_key_rights(&self, rights: u32) {
         fpu::set_key_rights(rights);
     }
+}
 
-    fn hardware_capabilities(&self) -> u64 {
-        arch::hardware_capabilities()
+impl Channels for Hardware {
+    fn output(&self, channel: Channel, bytes: &[u8]) {
+        match channel {
+            Channel::Log | Channel::Account | Channel::Trace | Channel::SystemCalls => {
+                clock::pause();
+                console::frame(channel, bytes);
+                clock::resume();
+            }
+            Channel::Stdout
+            | Channel::Stderr
+            | Channel::InputRequest
+            | Channel::Panic
+            | Channel::Result => console::frame(channel, bytes),
+        }
     }
 
-    fn now(&self) -> u64 {
-        clock::now()
+    fn input(&self, to: &mut [u8]) -> Option<usize> {
+        input::read(to)
     }
 
-    fn set_deadline(&self, deadline: Option<u64>) {
-        clock::set_deadline(deadline);
+    fn control(&self) -> Option<u8> {
+        control::take()
     }
+}
 
-    fn idle(&self) {
-        let cpu = percpu::current();
-        // Measure by the guest's clock: it does not advance while another CPU has stopped this one.
-        let start = clock::elapsed();
-        arch::wait_for_interrupt();
-        // The caller checks everything after the return, so no recorded interrupt must be raised again.
-        cpu.missed.store(0, Ordering::Relaxed);
-        percpu::add(&cpu.idle_ticks, clock::elapsed() - start);
-        cpu.changed.store(arch::ticks(), Ordering::Relaxed);
-    }
-
+impl UserAccess for Hardware {
     fn copy_from_user(&self, to: &mut [u8], from: u64) -> Result<(), UserFault> {
         usercopy::copy_from_user(to, from)
     }
@@ -182,46 +231,9 @@ impl Host for Hardware {
     fn user_try_exchange32(&self, address: u64, old: u32, new: u32) -> Option<u32> {
         usercopy::user_try_exchange32(address, old, new)
     }
+}
 
-    fn set_events(&self, events: &'static dyn KernelEvents) {
-        usercopy::set_events(Box::leak(Box::new(events)));
-    }
-
-    fn output(&self, channel: Channel, bytes: &[u8]) {
-        match channel {
-            Channel::Log | Channel::Account | Channel::Trace | Channel::SystemCalls => {
-                clock::pause();
-                console::frame(channel, bytes);
-                clock::resume();
-            }
-            Channel::Stdout
-            | Channel::Stderr
-            | Channel::InputRequest
-            | Channel::Panic
-            | Channel::Result => console::frame(channel, bytes),
-        }
-    }
-
-    fn input(&self, to: &mut [u8]) -> Option<usize> {
-        input::read(to)
-    }
-
-    fn disk(&self) -> Option<&'static dyn BlockDevice> {
-        disk::get()
-    }
-
-    fn control(&self) -> Option<u8> {
-        control::take()
-    }
-
-    fn pause_clock(&self) {
-        clock::pause();
-    }
-
-    fn resume_clock(&self) {
-        clock::resume();
-    }
-
+impl Instruments for Hardware {
     fn mark_run_begins(&self) {
         arch::mark_run_begins();
     }
@@ -246,10 +258,6 @@ impl Host for Hardware {
         clock::nanoseconds(percpu::current().interrupt_ticks.load(Ordering::Relaxed))
     }
 
-    fn kernel_root(&self) -> Option<Frame> {
-        Some(Frame::new((paging::template() / 4096) as u32))
-    }
-
     fn heap_low(&self) -> bool {
         heap::is_low()
     }
@@ -268,6 +276,16 @@ impl Host for Hardware {
 
     fn forget_stretches(&self) {
         stretch::forget();
+    }
+}
+
+impl Host for Hardware {
+    fn set_events(&self, events: &'static dyn KernelEvents) {
+        usercopy::set_events(Box::leak(Box::new(events)));
+    }
+
+    fn disk(&self) -> Option<&'static dyn BlockDevice> {
+        disk::get()
     }
 
     fn power_off(&self, code: u8) -> ! {

@@ -2,87 +2,29 @@
 
 use crate::{
     audit::{Baseline, audit},
+    call_counts::{CallCounts, Listed},
     channel::{Channel, NO_ROOM, Outcome},
     host::Host,
     kernel::Kernel,
-    sync::{Lock, Rank},
-    syscall::table::{self, Status},
+    syscall::{described::LongestStretch, table},
 };
-use alloc::{collections::BTreeMap, format, string::String};
+use alloc::{format, string::String};
 use core::fmt::Write;
 use memwright_table::{
     Machine as _,
     sync::stat::{self, Waits},
 };
 
-/// Counts of the system calls that the report lists: stubs by name, and unimplemented calls by number.
-pub struct CallCounts {
-    counts: Lock<Counts>,
-}
-
-#[derive(Default)]
-struct Counts {
-    /// Stubs, by name.
-    stubs: BTreeMap<&'static str, u64>,
-    /// Unimplemented calls, by number.
-    missing: BTreeMap<u64, u64>,
-}
-
-/// Most unknown call numbers that are counted individually. A program can try any number of them.
-const MOST_UNKNOWN: usize = 1024;
-
-/// The key for all further unknown numbers.
-const OTHERS: u64 = u64::MAX;
-
-impl Counts {
-    fn count_missing(&mut self, number: u64) {
-        let is_counted = table::find(number).is_some() || self.missing.contains_key(&number);
-        let number = if is_counted || self.missing.len() < MOST_UNKNOWN {
-            number
-        } else {
-            OTHERS
-        };
-        *self.missing.entry(number).or_default() += 1;
-    }
-}
-
-impl CallCounts {
-    /// Returns counters that are all zero.
-    pub(crate) fn new() -> Self {
-        Self {
-            counts: Lock::new(Rank::Lists, Counts::default()),
-        }
-    }
-
-    /// Counts a call that is a stub or is not implemented; does nothing for other calls.
-    pub(crate) fn count(&self, number: u64, status: Status) {
-        match status {
-            Status::Real => {}
-            Status::Stub => {
-                self.count_stub(table::find(number).map_or("unknown", |call| call.name));
-            }
-            Status::Missing => self.counts.lock().count_missing(number),
-        }
-    }
-
-    /// Counts a call that succeeded without having an effect.
-    pub fn count_stub(&self, name: &'static str) {
-        *self.counts.lock().stubs.entry(name).or_default() += 1;
-    }
-
-    fn write(&self, out: &mut String) {
-        let counts = self.counts.lock();
-        for (name, count) in &counts.stubs {
-            line(out, format_args!("stub {name}"), count);
-        }
-        for (number, count) in &counts.missing {
-            match table::find(*number) {
-                Some(call) => line(out, format_args!("unknown {}", call.name), count),
-                None if *number == OTHERS => line(out, "unknown syscall_others", count),
-                None => line(out, format_args!("unknown syscall_{number}"), count),
-            }
-        }
-    }
+/// Writes the counts of the system calls that the report lists.
+fn write_calls(calls: &CallCounts, out: &mut String) {
+    calls.each(|call, count| match call {
+        Listed::Stub(name) => line(out, format_args!("stub {name}"), count),
+        Listed::Missing(number) => match table::find(number) {
+            Some(call) => line(out, format_args!("unknown {}", call.name), count),
+            None => line(out, format_args!("unknown syscall_{number}"), count),
+        },
+        Listed::Others => line(out, "unknown syscall_others", count),
+    });
 }
 
 fn line(out: &mut String, name: impl core::fmt::Display, value: impl core::fmt::Display) {
@@ -131,7 +73,7 @@ pub fn lines(kernel: &Kernel) -> String {
             line(&mut out, name, stat::waits(waits));
         }
     }
-    kernel.calls.write(&mut out);
+    write_calls(&kernel.calls, &mut out);
     out
 }
 
@@ -200,7 +142,7 @@ pub(crate) fn finish(kernel: &'static Kernel, before: &Baseline) -> ! {
     let mut text = lines(kernel);
     let stretch = host.longest_stretch();
     if stretch.is_critical() {
-        kernel.log(&format!("{stretch}"));
+        kernel.log(&format!("{}", LongestStretch(stretch)));
     }
     let ended = kernel.ended.lock().take();
     let (outcome, message, killed) = match ended {
@@ -227,19 +169,19 @@ pub(crate) fn finish(kernel: &'static Kernel, before: &Baseline) -> ! {
 
 #[cfg(test)]
 mod tests {
-    use super::{CallCounts, Status};
+    use super::{CallCounts, write_calls};
     use alloc::string::String;
 
     #[test]
     fn a_program_may_try_any_number_of_calls() {
         let counts = CallCounts::new();
         for number in 0..5000 {
-            counts.count(10_000 + number, Status::Missing);
+            counts.count_missing(10_000 + number, false);
         }
-        counts.count(10_000, Status::Missing);
-        counts.count(101, Status::Missing);
+        counts.count_missing(10_000, false);
+        counts.count_missing(101, true);
         let mut out = String::new();
-        counts.write(&mut out);
+        write_calls(&counts, &mut out);
         assert!(out.starts_with("unknown ptrace 1\nunknown syscall_10000 2\n"));
         assert!(out.ends_with("unknown syscall_others 3976\n"), "{out}");
         assert_eq!(out.lines().count(), 1026);
@@ -248,14 +190,13 @@ mod tests {
     #[test]
     fn stubs_and_missing_calls_are_listed_by_name() {
         let counts = CallCounts::new();
-        counts.count(141, Status::Stub);
-        counts.count(101, Status::Missing);
-        counts.count(101, Status::Missing);
-        counts.count(9999, Status::Missing);
-        counts.count(39, Status::Real);
+        counts.count_stub("setpriority");
+        counts.count_missing(101, true);
+        counts.count_missing(101, true);
+        counts.count_missing(9999, false);
         counts.count_stub("MADV_COLD");
         let mut out = String::new();
-        counts.write(&mut out);
+        write_calls(&counts, &mut out);
         let expected = "stub MADV_COLD 1\nstub setpriority 1\nunknown ptrace 2\n\
                         unknown syscall_9999 1\n";
         assert_eq!(out, expected);

@@ -1,6 +1,7 @@
 //! Checks that a run released everything it used.
 
-use crate::{Memory, host::Host, kernel::Kernel, process::REAPER, swap::Swaps};
+use crate::syscall::described::DeepestStack;
+use crate::{Memory, kernel::Kernel, process::REAPER, swap::Swaps};
 use alloc::{format, string::String, sync::Arc, vec::Vec};
 use memwright_table::FrameKind;
 
@@ -25,7 +26,7 @@ pub struct Baseline {
 
 impl Baseline {
     /// Records the resources in use now.
-    pub fn take(_host: &dyn Host, memory: &Arc<Memory>, swaps: &Swaps) -> Self {
+    pub fn take(memory: &Arc<Memory>, swaps: &Swaps) -> Self {
         let audit = memory.frames().audit();
         Self {
             frames: RETURNED.map(|kind| audit.of(kind)),
@@ -59,13 +60,13 @@ pub(crate) fn audit(kernel: &'static Kernel, before: &Baseline) -> Vec<String> {
         findings.push(format!("{kind} that nothing holds: {count}"));
     }
     if let Some(depth) = kernel.host.deepest_stack() {
-        let text = format!("{depth}");
+        let text = format!("{}", DeepestStack(depth));
         kernel.log(&text);
         if depth.is_critical() {
             findings.push(text);
         }
     }
-    let after = Baseline::take(kernel.host, &kernel.memory, &kernel.swaps);
+    let after = Baseline::take(&kernel.memory, &kernel.swaps);
     for (index, kind) in RETURNED.iter().enumerate() {
         if after.frames[index] != before.frames[index] {
             findings.push(format!(

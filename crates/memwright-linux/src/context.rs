@@ -9,6 +9,7 @@ use crate::{
     process::{Process, Thread},
     scheduler::Work,
     syscall::table::{self, Handlers},
+    user::UserMemory,
     wait::{Interest, WaitError, WaitQueue},
 };
 use alloc::sync::Arc;
@@ -22,6 +23,8 @@ pub struct Context<'a> {
     pub thread: &'a Arc<Thread>,
     /// The handlers of its system calls.
     pub(crate) handlers: &'static Handlers,
+    /// The memory of its program.
+    pub user: UserMemory<'static>,
     state: RefCell<UserState>,
     space: RefCell<Arc<Space>>,
 }
@@ -37,6 +40,7 @@ impl<'a> Context<'a> {
             kernel,
             thread,
             handlers: table::handlers(kernel.manifest.system_calls),
+            user: UserMemory::new(kernel.host),
             state: RefCell::new(state),
             space,
         }

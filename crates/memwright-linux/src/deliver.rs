@@ -282,8 +282,9 @@ fn enter_handler(
     // The stack can have a protection key that denies writes to the interrupted code.
     let key_rights = keys::permit_all(host);
     let written = context
+        .user
         .write_bytes(place.extended_state, &area.bytes[..size])
-        .and_then(|()| context.write_bytes(place.frame, &frame));
+        .and_then(|()| context.user.write_bytes(place.frame, &frame));
     if let Err(error) = written {
         keys::restore(host, key_rights);
         return Err(error);

@@ -4,7 +4,7 @@ use crate::{
     account, cgroup,
     host::{Channel, KernelEvents},
     kernel::Kernel,
-    run::{self, Accessor, Resolved},
+    run::{self, Accessor, Execution, Resolved},
     scheduler::Work,
     user::USER_END,
 };
@@ -14,12 +14,13 @@ use memwright_table::sync::GaveWay;
 /// Receives the machine's events for one kernel.
 pub struct Events {
     kernel: &'static Kernel,
+    machine: &'static dyn Execution,
 }
 
 impl Events {
     /// Creates the receiver for this kernel.
-    pub fn new(kernel: &'static Kernel) -> Self {
-        Self { kernel }
+    pub fn new(kernel: &'static Kernel, machine: &'static dyn Execution) -> Self {
+        Self { kernel, machine }
     }
 }
 
@@ -57,7 +58,7 @@ impl KernelEvents for Events {
     }
 
     fn context_start(&self, argument: usize) -> ! {
-        run::thread_main(self.kernel, argument as u32)
+        run::thread_main(self.kernel, self.machine, argument as u32)
     }
 
     fn cpu_start(&self) -> ! {

@@ -2,12 +2,9 @@
 
 use crate::{
     Memory,
-    account::{CallCounts, refuse},
+    call_counts::CallCounts,
     cgroup::Cgroups,
     channel::{CONTROL_INTERRUPT, Channel, Outcome},
-    cpio::CpioArchive,
-    errno::Errno,
-    events::Events,
     fs::Mounts,
     fs::file_limits::FileLimits,
     fs::lock_waits::LockWaits,
@@ -15,15 +12,15 @@ use crate::{
     futex::Futexes,
     host::Host,
     huge_scan::HugeScan,
-    identity::{Limits, Users},
+    identity::Users,
     ipc::Segments,
     manifest::Manifest,
     merge_scan::MergeScan,
     numa::Balancing,
     probes::Probes,
     process::{
-        ExitStatus, Life, Member, PROGRAM, Parts, Process, REAPER, Start, Stop, Tasks, Thread,
-        ThreadSignals, kill_process, send_to_process,
+        ExitStatus, Life, Member, PROGRAM, Process, REAPER, Stop, Tasks, Thread, kill_process,
+        send_to_process,
     },
     random::Random,
     reclaim::Reclaim,
@@ -31,11 +28,11 @@ use crate::{
     signal::{Signal, SignalInfo},
     swap::Swaps,
     sync::{Lock, Rank, pause_point},
-    wait::{Interest, WaitError, WaitQueue, Waiter},
+    wait::{Interest, WaitError, WaitQueue},
 };
 use alloc::{boxed::Box, string::String, sync::Arc};
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use memwright_table::{OutOfMemory, TryPush};
+use core::sync::atomic::{AtomicU64, AtomicUsize};
+use memwright_table::OutOfMemory;
 
 /// The outcome of the run.
 #[derive(Clone, Debug)]
@@ -128,17 +125,16 @@ impl IdleWork for Kernel {
 }
 
 impl Kernel {
-    /// Runs the program of the manifest and powers the machine off when the program has exited. If the swap devices,
-    /// the files or the first process cannot be set up, the machine powers off without running the program.
-    pub fn start(
+    /// Creates the state of a machine on which nothing runs yet, with the swap devices of the manifest.
+    ///
+    /// # Errors
+    /// Those of [`Swaps::start`].
+    pub(crate) fn create(
         host: &'static dyn Host,
         memory: Arc<Memory>,
         manifest: Manifest,
-        files: CpioArchive<'static>,
-    ) -> ! {
-        let swaps = Swaps::start(host, &memory, &manifest.swap);
-        let swaps = swaps.unwrap_or_else(|_| refuse(host, "no memory for the swap devices"));
-        let before = crate::audit::Baseline::take(host, &memory, &swaps);
+        swaps: Swaps,
+    ) -> &'static Self {
         let file_limits = FileLimits::new(memory.frames().total());
         let balancing = Balancing::new(memory.frames().topology().nodes());
         let scheduler: &'static Scheduler<Thread> = Box::leak(Box::new(Scheduler::new(host)));
@@ -175,73 +171,8 @@ impl Kernel {
             ended: Lock::new(Rank::Leaf, None),
         }));
         kernel.start_daemons();
-        host.set_events(Box::leak(Box::new(Events::new(kernel))));
         kernel.memory.set_fault_sink(kernel);
-        if kernel.manifest.trace {
-            kernel
-                .memory
-                .set_trace(Some(Box::leak(Box::new(crate::trace::Trace::new(host)))));
-        }
-        let filled = kernel.mounts.fill(kernel, files);
-        let instructions = host.kernel_instructions();
         kernel
-            .boot_instructions
-            .store(instructions, Ordering::Relaxed);
-        host.forget_stretches();
-        if kernel.memory.policy().count_locks() {
-            kernel.memory.set_lock_statistics(true);
-        }
-        match filled.and_then(|()| kernel.make_program()) {
-            Ok(()) => {
-                host.start_cpus();
-                kernel.huge_scan.wake(kernel);
-                kernel.balancing.wake(kernel);
-                kernel.reclaim.wake(kernel);
-                kernel.scheduler.idle(kernel);
-                kernel.scheduler.await_all_parked();
-            }
-            Err(_) => refuse(host, "no memory for the files and the first process"),
-        }
-        crate::account::finish(kernel, &before)
-    }
-
-    /// Creates the reaper process, and the process of the program with its first thread.
-    fn make_program(&'static self) -> Result<(), Errno> {
-        let limits = Limits::initial(self.memory.frames().total() * 4096);
-        let root = self.users.get(0).map_err(|_| crate::errno::Errno::ENOMEM)?;
-        let reaper = Process::new(self.tasks, REAPER, 0, None, limits.clone(), root.clone());
-        let reaper = Arc::new(reaper);
-        let space = crate::memory::new_space(self, &limits, crate::identity::Capabilities::FULL)?;
-        let (files, fs) = self.mounts.first_files(self)?;
-        let name = [0; 16];
-        let parts = Parts {
-            space,
-            image: None,
-            files,
-            fs,
-            limits: limits.clone(),
-            name,
-        };
-        let process = {
-            let mut tasks = self.tasks.lock();
-            let _reaper = tasks.allocate_id();
-            tasks.enter(&reaper, 0)?;
-            let _program = tasks.allocate_id();
-            let now = self.host.now();
-            let process = Process::new(self.tasks, PROGRAM, now, Some(parts), limits, root);
-            let process = Arc::new(process);
-            tasks.enter(&process, REAPER)?;
-            tasks.lead_session(&process);
-            process
-        };
-        let thread = Thread::create(self, PROGRAM, &process, Start::Program)?;
-        let state = ThreadSignals::default();
-        let first = (thread.clone(), state);
-        process.signals.lock().threads.try_push(first)?;
-        self.tasks.lock().threads.insert(PROGRAM, thread.clone());
-        self.processes_made.fetch_add(1, Ordering::Relaxed);
-        thread.wake();
-        Ok(())
     }
 
     /// Waits like [`Context::wait_until`](crate::context::Context::wait_until).

@@ -7,7 +7,7 @@ use crate::{
     context::Context,
     deliver::{After, deliver},
     fs::userfault::{Waited, wait_for_watcher},
-    host::Trap,
+    host::{Host, Trap},
     kernel::Kernel,
     process::{ExitStatus, Start, Thread, exit_thread, force_fault},
     scheduler::Work,
@@ -24,8 +24,16 @@ use memwright_table::VirtAddr;
 /// (`MAX_RECLAIM_RETRIES`).
 const MOST_WAITS: u32 = 16;
 
+/// A machine that runs user mode.
+pub trait Execution: Host {
+    /// Runs a thread in user mode until a trap. Returns the trap on the same kernel stack, with interrupts disabled.
+    /// [`serve`](crate::syscall::serve) serves system calls; user mode continues after a call unless `serve` returns
+    /// false. The machine accesses the state through [`Context::state_pointer`], and only while user mode runs.
+    fn run_user(&self, context: &Context<'_>) -> Trap;
+}
+
 /// Entry point on a thread's kernel stack.
-pub(crate) fn thread_main(kernel: &'static Kernel, id: u32) -> ! {
+pub(crate) fn thread_main(kernel: &'static Kernel, machine: &dyn Execution, id: u32) -> ! {
     kernel.scheduler.finish_switch();
     let thread = kernel
         .tasks
@@ -34,9 +42,9 @@ pub(crate) fn thread_main(kernel: &'static Kernel, id: u32) -> ! {
     let status = match thread.take_start() {
         Some(Start::User(state)) => {
             kernel.host.load_bases(&state);
-            run(&Context::new(kernel, &thread, state))
+            run(machine, &Context::new(kernel, &thread, state))
         }
-        Some(Start::Program) => run_program(kernel, &thread),
+        Some(Start::Program) => run_program(kernel, machine, &thread),
         None => unreachable!("a thread starts once"),
     };
     exit_thread(kernel, &thread, status);
@@ -44,11 +52,15 @@ pub(crate) fn thread_main(kernel: &'static Kernel, id: u32) -> ! {
 }
 
 /// Executes the program of the manifest.
-fn run_program(kernel: &'static Kernel, thread: &Arc<Thread>) -> ExitStatus {
+fn run_program(
+    kernel: &'static Kernel,
+    machine: &dyn Execution,
+    thread: &Arc<Thread>,
+) -> ExitStatus {
     let context = Context::new(kernel, thread, Default::default());
     kernel.host.mark_run_begins();
     match exec::execute_manifest(&context) {
-        Ok(()) => run(&context),
+        Ok(()) => run(machine, &context),
         Err((error, text)) => {
             kernel.not_started(error, &text);
             ExitStatus::Exited(127)
@@ -57,8 +69,7 @@ fn run_program(kernel: &'static Kernel, thread: &Arc<Thread>) -> ExitStatus {
 }
 
 /// Runs user code until the thread exits.
-fn run(context: &Context<'_>) -> ExitStatus {
-    let host = context.kernel.host;
+fn run(machine: &dyn Execution, context: &Context<'_>) -> ExitStatus {
     loop {
         let work = context.thread.work();
         if !work.is_empty() {
@@ -75,7 +86,7 @@ fn run(context: &Context<'_>) -> ExitStatus {
                 return status;
             }
         }
-        match host.run_user(context) {
+        match machine.run_user(context) {
             // The call is complete; its work flags are handled above.
             Trap::Syscall => {}
             Trap::PageFault {

@@ -3,11 +3,11 @@
 //! # Locks
 //! No function here may be called with a lock held: a copy can fault, wait and allocate.
 
-use crate::sync;
 use crate::{
     abi::{IoVector, PLAIN_MAX, Plain},
-    context::Context,
     errno::Errno,
+    host::UserAccess,
+    sync,
 };
 use alloc::vec::Vec;
 use memwright_table::TryPush;
@@ -34,41 +34,44 @@ pub fn check_range(address: u64, length: usize) -> Result<(), Errno> {
     }
 }
 
-impl Context<'_> {
+/// The memory of the program that the calling thread runs.
+#[derive(Clone, Copy)]
+pub struct UserMemory<'a>(&'a dyn UserAccess);
+
+impl<'a> UserMemory<'a> {
+    /// Returns the user memory of the threads of this machine.
+    pub fn new(access: &'a dyn UserAccess) -> Self {
+        Self(access)
+    }
+
     /// Copies bytes from user memory.
     ///
     /// # Errors
     /// `EFAULT` if any of them cannot be read.
-    pub fn read_bytes(&self, from: u64, to: &mut [u8]) -> Result<(), Errno> {
+    pub fn read_bytes(self, from: u64, to: &mut [u8]) -> Result<(), Errno> {
         sync::assert_none_held();
         check_range(from, to.len())?;
-        self.kernel
-            .host
-            .copy_from_user(to, from)
-            .map_err(|_| Errno::EFAULT)
+        self.0.copy_from_user(to, from).map_err(|_| Errno::EFAULT)
     }
 
     /// Copies bytes to user memory.
     ///
     /// # Errors
     /// `EFAULT` if any of them cannot be written.
-    pub fn write_bytes(&self, to: u64, from: &[u8]) -> Result<(), Errno> {
+    pub fn write_bytes(self, to: u64, from: &[u8]) -> Result<(), Errno> {
         sync::assert_none_held();
         check_range(to, from.len())?;
-        self.kernel
-            .host
-            .copy_to_user(to, from)
-            .map_err(|_| Errno::EFAULT)
+        self.0.copy_to_user(to, from).map_err(|_| Errno::EFAULT)
     }
 
     /// Copies bytes from user memory up to the first fault. Returns the number of bytes copied.
     ///
     /// # Errors
     /// `EFAULT` if not even the first byte can be read.
-    pub fn read_some(&self, from: u64, to: &mut [u8]) -> Result<usize, Errno> {
+    pub fn read_some(self, from: u64, to: &mut [u8]) -> Result<usize, Errno> {
         sync::assert_none_held();
         check_range(from, to.len())?;
-        match self.kernel.host.copy_from_user(to, from) {
+        match self.0.copy_from_user(to, from) {
             Ok(()) => Ok(to.len()),
             Err(fault) if fault.done > 0 => Ok(fault.done),
             Err(_) => Err(Errno::EFAULT),
@@ -79,10 +82,10 @@ impl Context<'_> {
     ///
     /// # Errors
     /// `EFAULT` if not even the first byte can be written.
-    pub fn write_some(&self, to: u64, from: &[u8]) -> Result<usize, Errno> {
+    pub fn write_some(self, to: u64, from: &[u8]) -> Result<usize, Errno> {
         sync::assert_none_held();
         check_range(to, from.len())?;
-        match self.kernel.host.copy_to_user(to, from) {
+        match self.0.copy_to_user(to, from) {
             Ok(()) => Ok(from.len()),
             Err(fault) if fault.done > 0 => Ok(fault.done),
             Err(_) => Err(Errno::EFAULT),
@@ -93,20 +96,17 @@ impl Context<'_> {
     ///
     /// # Errors
     /// `EFAULT` if any of it cannot be written.
-    pub fn clear_bytes(&self, to: u64, length: usize) -> Result<(), Errno> {
+    pub fn clear_bytes(self, to: u64, length: usize) -> Result<(), Errno> {
         sync::assert_none_held();
         check_range(to, length)?;
-        self.kernel
-            .host
-            .clear_user(to, length)
-            .map_err(|_| Errno::EFAULT)
+        self.0.clear_user(to, length).map_err(|_| Errno::EFAULT)
     }
 
     /// Reads a value.
     ///
     /// # Errors
     /// `EFAULT` if it cannot be read.
-    pub fn read_value<T: Plain>(&self, from: u64) -> Result<T, Errno> {
+    pub fn read_value<T: Plain>(self, from: u64) -> Result<T, Errno> {
         const { assert!(T::SIZE <= PLAIN_MAX) };
         let mut buffer = [0; PLAIN_MAX];
         let bytes = &mut buffer[..T::SIZE];
@@ -118,7 +118,7 @@ impl Context<'_> {
     ///
     /// # Errors
     /// `EFAULT` if it cannot be written.
-    pub fn write_value<T: Plain>(&self, to: u64, value: &T) -> Result<(), Errno> {
+    pub fn write_value<T: Plain>(self, to: u64, value: &T) -> Result<(), Errno> {
         const { assert!(T::SIZE <= PLAIN_MAX) };
         let mut buffer = [0; PLAIN_MAX];
         let bytes = &mut buffer[..T::SIZE];
@@ -130,7 +130,7 @@ impl Context<'_> {
     ///
     /// # Errors
     /// `EFAULT` if it cannot be written.
-    pub fn write_optional<T: Plain>(&self, to: u64, value: &T) -> Result<(), Errno> {
+    pub fn write_optional<T: Plain>(self, to: u64, value: &T) -> Result<(), Errno> {
         if to == 0 {
             Ok(())
         } else {
@@ -142,7 +142,7 @@ impl Context<'_> {
     ///
     /// # Errors
     /// `EFAULT` if it cannot be read.
-    pub fn read_optional<T: Plain>(&self, from: u64) -> Result<Option<T>, Errno> {
+    pub fn read_optional<T: Plain>(self, from: u64) -> Result<Option<T>, Errno> {
         if from == 0 {
             Ok(None)
         } else {
@@ -154,7 +154,7 @@ impl Context<'_> {
     ///
     /// # Errors
     /// `EFAULT` if it cannot be read, `too_long` if there is no NUL within `limit`, `ENOMEM`.
-    pub fn read_string(&self, from: u64, limit: usize, too_long: Errno) -> Result<Vec<u8>, Errno> {
+    pub fn read_string(self, from: u64, limit: usize, too_long: Errno) -> Result<Vec<u8>, Errno> {
         let mut string = Vec::new();
         self.each_string_part(from, limit, too_long, |part| {
             string.try_push_all(part).map_err(|_| Errno::ENOMEM)
@@ -168,7 +168,7 @@ impl Context<'_> {
     /// # Errors
     /// Those of [`Self::read_string`] and of `take`.
     pub fn each_string_part(
-        &self,
+        self,
         from: u64,
         limit: usize,
         too_long: Errno,
@@ -197,7 +197,7 @@ impl Context<'_> {
     ///
     /// # Errors
     /// `EFAULT`, `ENAMETOOLONG`, `ENOMEM`.
-    pub fn read_path(&self, from: u64) -> Result<Vec<u8>, Errno> {
+    pub fn read_path(self, from: u64) -> Result<Vec<u8>, Errno> {
         self.read_string(from, PATH_MAX, Errno::ENAMETOOLONG)
     }
 
@@ -205,7 +205,7 @@ impl Context<'_> {
     ///
     /// # Errors
     /// `EINVAL` for more than 1,024 vectors or a length beyond `isize::MAX`, `EFAULT`, `ENOMEM`.
-    pub fn read_vectors(&self, from: u64, count: u64) -> Result<Vec<IoVector>, Errno> {
+    pub fn read_vectors(self, from: u64, count: u64) -> Result<Vec<IoVector>, Errno> {
         let mut vectors = self.read_vectors_of_other(from, count)?;
         let mut room = TRANSFER_MAX;
         for vector in &mut vectors {
@@ -221,7 +221,7 @@ impl Context<'_> {
     ///
     /// # Errors
     /// `EINVAL` for too many vectors or a negative length, `EFAULT` if the array itself cannot be read, `ENOMEM`.
-    pub fn read_vectors_of_other(&self, from: u64, count: u64) -> Result<Vec<IoVector>, Errno> {
+    pub fn read_vectors_of_other(self, from: u64, count: u64) -> Result<Vec<IoVector>, Errno> {
         if count > 1024 {
             return Err(Errno::EINVAL);
         }
@@ -244,7 +244,7 @@ impl Context<'_> {
     ///
     /// # Errors
     /// `EFAULT` if the range is not in user space.
-    pub fn transfer_length(&self, address: u64, length: u64) -> Result<usize, Errno> {
+    pub fn transfer_length(self, address: u64, length: u64) -> Result<usize, Errno> {
         let length = length.min(TRANSFER_MAX) as usize;
         check_range(address, length).map(|()| length)
     }

@@ -7,6 +7,7 @@ use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memwright_linux::channel::Channel;
+use memwright_linux::syscall::described::DeepestStack;
 
 use super::console::{self, Text};
 use super::{DEEPEST, frames, place, short_backtrace, state};
@@ -85,7 +86,7 @@ pub fn begin() -> Text {
 pub fn finish(mut text: Text) -> ! {
     let _ = state(&mut text, percpu::current());
     if let Some(deepest) = depth::known() {
-        let _ = writeln!(text, "{deepest}");
+        let _ = writeln!(text, "{}", DeepestStack(deepest));
     }
     // A second report must not query the other CPUs or the personality, because that may be what failed in the first
     // one.

@@ -1,6 +1,7 @@
 //! Tests of the clock and the timer.
 
-use memwright_linux::host::Host;
+use memwright_linux::host::Channels;
+use memwright_linux::host::Cpus;
 
 use memwright_linux::channel::Channel;
 

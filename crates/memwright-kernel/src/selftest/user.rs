@@ -2,9 +2,11 @@
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
+use memwright_linux::host::Instruments;
+use memwright_linux::host::Registers;
 
 use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
-use memwright_linux::host::{Host, Trap};
+use memwright_linux::host::Trap;
 use memwright_table::addr::MAX_CPUS;
 use memwright_table::{Frame, Machine};
 

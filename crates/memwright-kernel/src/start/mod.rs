@@ -14,7 +14,6 @@ use memwright_kernel_logic::acpi::{self, ApicIds};
 use memwright_kernel_logic::nodes::NodeMap;
 use memwright_linux::account::refuse;
 use memwright_linux::cpio::CpioArchive;
-use memwright_linux::kernel::Kernel;
 use memwright_linux::manifest::Manifest;
 use memwright_table::addr::{Frame, FrameRange};
 use memwright_table::frame::{Frames, Region};
@@ -79,7 +78,7 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     fill_pool(&memory, manifest.huge_pages);
     // Start the program's time here: the time before depends on the size of memory, not on the program.
     clock::start();
-    Kernel::start(&HARDWARE, memory, manifest, archive)
+    memwright_linux::boot::start(&HARDWARE, memory, manifest, archive)
 }
 
 /// Reads the start info and replaces the boot tables. Returns the free memory, the archive and the NUMA nodes.

@@ -130,7 +130,7 @@ impl Context<'_> {
         address: u64,
         last_link: LastLink,
     ) -> Result<Walked, Errno> {
-        let path = self.read_path(address)?;
+        let path = self.user.read_path(address)?;
         self.walk_path(directory, &path, last_link)
     }
 
@@ -175,7 +175,7 @@ impl Context<'_> {
             let path = if address == 0 {
                 Default::default()
             } else {
-                self.read_path(address)?
+                self.user.read_path(address)?
             };
             if path.is_empty() {
                 return self.path_start(directory, b"");
@@ -201,7 +201,7 @@ impl Context<'_> {
         if size != 8 {
             return Err(Errno::EINVAL);
         }
-        let mask: u64 = self.read_value(address)?;
+        let mask: u64 = self.user.read_value(address)?;
         with_mask_until_return(self, SignalSet(mask));
         let result = act();
         // If a signal interrupted `act`, its handler runs under the temporary mask, and the previous mask is restored

@@ -325,16 +325,19 @@ impl File for ConsoleStream {
     ) -> Result<u64, Errno> {
         if command == ioctl::FIONREAD && self.reads() {
             let (waiting, _) = self.console.waiting();
-            return context.write_value(argument, &(waiting as u32)).map(|()| 0);
+            return context
+                .user
+                .write_value(argument, &(waiting as u32))
+                .map(|()| 0);
         }
         if !self.terminal {
             return Err(Errno::ENOTTY);
         }
         match command {
-            ioctl::TCGETS => context.write_value(argument, &COOKED).map(|()| 0),
+            ioctl::TCGETS => context.user.write_value(argument, &COOKED).map(|()| 0),
             // The command owns the terminal's modes. Setting the present modes succeeds, and setting any others fails.
             ioctl::TCSETS | ioctl::TCSETSW | ioctl::TCSETSF => {
-                let wanted: Termios = context.read_value(argument)?;
+                let wanted: Termios = context.user.read_value(argument)?;
                 if wanted == COOKED {
                     Ok(0)
                 } else {
@@ -349,7 +352,7 @@ impl File for ConsoleStream {
                     columns,
                     ..WindowSize::default()
                 };
-                context.write_value(argument, &size).map(|()| 0)
+                context.user.write_value(argument, &size).map(|()| 0)
             }
             _ => Err(Errno::ENOTTY),
         }

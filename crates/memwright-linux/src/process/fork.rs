@@ -123,7 +123,7 @@ fn store_ids(
         context.check_open_files()?;
         let open = pidfd::open(context.kernel, child, 0);
         let descriptor = context.add_descriptor(open, raw::O_CLOEXEC)? as i32;
-        if let Err(error) = context.write_value(request.descriptor, &descriptor) {
+        if let Err(error) = context.user.write_value(request.descriptor, &descriptor) {
             let process = context.process().id;
             // The descriptor is new. Closing it fails only if another thread has already closed it.
             let _ = context.files().close(process, descriptor);
@@ -131,7 +131,7 @@ fn store_ids(
         }
     }
     if flags.contains(CloneFlags::PARENT_SETTID) {
-        let _ = context.write_value(request.parent_tid, &child.id);
+        let _ = context.user.write_value(request.parent_tid, &child.id);
     }
     Ok(())
 }

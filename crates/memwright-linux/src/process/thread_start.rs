@@ -56,10 +56,10 @@ pub(super) fn clone_thread(context: &Context<'_>, request: &CloneRequest) -> Res
     }
     // As on Linux, a bad address is not an error.
     if flags.contains(CloneFlags::PARENT_SETTID) {
-        let _ = context.write_value(request.parent_tid, &id);
+        let _ = context.user.write_value(request.parent_tid, &id);
     }
     if flags.contains(CloneFlags::CHILD_SETTID) {
-        let _ = context.write_value(request.child_tid, &id);
+        let _ = context.user.write_value(request.child_tid, &id);
     }
     thread.inherit_placement(context.thread);
     if let Err(error) = enter(context, &thread) {

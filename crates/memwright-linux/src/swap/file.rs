@@ -144,14 +144,16 @@ impl File for DiskFile {
     ) -> Result<u64, Errno> {
         let size = self.disk.size();
         match command {
-            raw::BLKGETSIZE64 => context.write_value(argument, &size)?,
-            raw::BLKGETSIZE => context.write_value(argument, &(size / u64::from(SECTOR)))?,
+            raw::BLKGETSIZE64 => context.user.write_value(argument, &size)?,
+            raw::BLKGETSIZE => context
+                .user
+                .write_value(argument, &(size / u64::from(SECTOR)))?,
             // The sector size is a page, because the disk stores complete pages.
             raw::BLKSSZGET | raw::BLKPBSZGET => {
-                context.write_value(argument, &(PAGE_SIZE as u32))?;
+                context.user.write_value(argument, &(PAGE_SIZE as u32))?;
             }
-            raw::BLKBSZGET => context.write_value(argument, &(PAGE_SIZE as u64))?,
-            raw::BLKROGET => context.write_value(argument, &0_u32)?,
+            raw::BLKBSZGET => context.user.write_value(argument, &(PAGE_SIZE as u64))?,
+            raw::BLKROGET => context.user.write_value(argument, &0_u32)?,
             // There is nothing to flush: a write is complete when it returns.
             raw::BLKFLSBUF => {}
             _ => return Err(Errno::ENOTTY),

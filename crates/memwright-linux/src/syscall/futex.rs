@@ -110,7 +110,7 @@ pub fn futex(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 
 /// Reads a timeout from user memory and converts it to a time of the host's clock. Returns `None` for a null pointer.
 fn deadline(context: &Context<'_>, address: u64, timeout: Timeout) -> Result<Option<u64>, Errno> {
-    let Some(time): Option<Timespec> = context.read_optional(address)? else {
+    let Some(time): Option<Timespec> = context.user.read_optional(address)? else {
         return Ok(None);
     };
     let time = time.to_nanoseconds().ok_or(Errno::EINVAL)?;
@@ -150,9 +150,9 @@ pub fn get_robust_list(context: &Context<'_>, arguments: &Arguments) -> CallResu
             return Err(Errno::EPERM);
         }
     }
-    context.write_value(length, &ROBUST_HEAD)?;
+    context.user.write_value(length, &ROBUST_HEAD)?;
     let list = thread.robust_list.load(Ordering::Relaxed);
-    context.write_value(head, &list).map(|()| 0)
+    context.user.write_value(head, &list).map(|()| 0)
 }
 
 #[cfg(test)]

@@ -142,7 +142,7 @@ pub fn setfsgid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 
 fn write_three(context: &Context<'_>, arguments: &Arguments, ids: Ids) -> CallResult {
     for (address, id) in arguments.iter().zip([ids.real, ids.effective, ids.saved]) {
-        context.write_value(*address, &id)?;
+        context.user.write_value(*address, &id)?;
     }
     Ok(0)
 }
@@ -178,7 +178,7 @@ pub fn getgroups(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             for (bytes, group) in bytes.chunks_exact_mut(4).zip(part) {
                 group.to_bytes(bytes);
             }
-            context.write_bytes(to, bytes)?;
+            context.user.write_bytes(to, bytes)?;
             to = to.wrapping_add(bytes.len() as u64);
         }
     }
@@ -203,7 +203,7 @@ pub fn setgroups(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let room = groups.try_make_room(count as usize);
     room.map_err(|_| Errno::ENOMEM)?;
     for index in 0..count {
-        let group = context.read_value(list.wrapping_add(index * 4))?;
+        let group = context.user.read_value(list.wrapping_add(index * 4))?;
         groups.try_push(group).map_err(|_| Errno::ENOMEM)?;
     }
     let groups = Arc::new(groups);
@@ -231,12 +231,12 @@ const VERSION_3: u32 = 0x2008_0522;
 
 /// Returns the header and the number of words in each set of its version.
 fn header(context: &Context<'_>, address: u64) -> Result<(CapabilityHeader, u64), Errno> {
-    let header: CapabilityHeader = context.read_value(address)?;
+    let header: CapabilityHeader = context.user.read_value(address)?;
     match header.version {
         VERSION_1 => Ok((header, 1)),
         VERSION_2 | VERSION_3 => Ok((header, WORDS)),
         _ => {
-            context.write_value(address, &VERSION_3)?;
+            context.user.write_value(address, &VERSION_3)?;
             Err(Errno::EINVAL)
         }
     }
@@ -269,7 +269,7 @@ pub fn capget(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     for index in 0..words {
         let word = |set: Capabilities| (set.bits() >> (32 * index)) as u32;
         let triple = [sets.effective, sets.permitted, sets.inheritable].map(word);
-        context.write_value(data + index * 12, &triple)?;
+        context.user.write_value(data + index * 12, &triple)?;
     }
     Ok(0)
 }
@@ -283,7 +283,7 @@ pub fn capset(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let mut sets = [0; 3];
     for index in 0..words {
-        let triple: [u32; 3] = context.read_value(data.wrapping_add(index * 12))?;
+        let triple: [u32; 3] = context.user.read_value(data.wrapping_add(index * 12))?;
         for (set, word) in sets.iter_mut().zip(triple) {
             *set |= u64::from(word) << (32 * index);
         }

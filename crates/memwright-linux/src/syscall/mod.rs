@@ -1,5 +1,6 @@
 //! System calls: one module per group, one table for all.
 
+pub mod described;
 pub mod file;
 pub(crate) mod futex;
 pub(crate) mod hugetlb;
@@ -71,9 +72,14 @@ fn observed(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let kernel = context.kernel;
     let number = context.state().regs.orig_rax;
     let call = table::find(number);
-    kernel
-        .calls
-        .count(number, call.map_or(Status::Missing, |call| call.status));
+    match call.map_or(Status::Missing, |call| call.status) {
+        Status::Real => {}
+        Status::Stub => {
+            let name = call.map_or("unknown", |call| call.name);
+            kernel.calls.count_stub(name);
+        }
+        Status::Missing => kernel.calls.count_missing(number, call.is_some()),
+    }
     if !kernel.manifest.system_calls {
         return call.map_or(Err(Errno::ENOSYS), |call| {
             (call.handler)(context, arguments)

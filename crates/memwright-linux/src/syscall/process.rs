@@ -101,10 +101,10 @@ pub fn clone3(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if size > 4096 {
         return Err(Errno::E2BIG);
     }
-    let wanted: CloneArguments = context.read_value(address)?;
+    let wanted: CloneArguments = context.user.read_value(address)?;
     // Fields of later versions of the structure must be zero.
     for offset in (64..size).step_by(8) {
-        let word: u64 = context.read_value(address + offset)?;
+        let word: u64 = context.user.read_value(address + offset)?;
         if word != 0 {
             return Err(if offset < 88 {
                 Errno::EINVAL
@@ -149,7 +149,7 @@ fn count_strings(context: &Context<'_>, address: u64, most: u64) -> Result<u64, 
 /// Reads the pointer number `index` of an array of string pointers.
 fn string_at(context: &Context<'_>, array: u64, index: u64) -> Result<u64, Errno> {
     let at = array.checked_add(index * 8).ok_or(Errno::EFAULT)?;
-    context.read_value(at)
+    context.user.read_value(at)
 }
 
 /// Reads `count` strings of an array. `room` is the number of bytes that strings can still occupy, and is reduced by
@@ -178,16 +178,18 @@ fn read_string(
     strings: &mut Strings,
 ) -> Result<usize, Errno> {
     let limit = STRING_MAX.min(usize::try_from(room).unwrap_or(STRING_MAX));
-    let length = context.each_string_part(from, limit, Errno::E2BIG, |part| {
-        strings.push_part(part).map_err(|_| Errno::ENOMEM)
-    })?;
+    let length = context
+        .user
+        .each_string_part(from, limit, Errno::E2BIG, |part| {
+            strings.push_part(part).map_err(|_| Errno::ENOMEM)
+        })?;
     strings.end(length).map_err(|_| Errno::ENOMEM)?;
     Ok(length)
 }
 
 /// Implements `execve`.
 pub fn execve(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let path = context.read_path(arguments[0])?;
+    let path = context.user.read_path(arguments[0])?;
     let start = context.fs().directory();
     execute(context, path, start, arguments[1], arguments[2])
 }
@@ -257,8 +259,12 @@ pub fn wait4(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let Some(waited) = wait_for_child(context, target, options)? else {
         return Ok(0);
     };
-    context.write_optional(status, &waited.change.wait_status())?;
-    context.write_optional(usage, &ResourceUsage::from(waited.usage))?;
+    context
+        .user
+        .write_optional(status, &waited.change.wait_status())?;
+    context
+        .user
+        .write_optional(usage, &ResourceUsage::from(waited.usage))?;
     Ok(waited.process.into())
 }
 
@@ -300,7 +306,9 @@ pub fn waitid(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         write_wait_info(context, info, waited.as_ref())?;
     }
     if let Some(waited) = waited {
-        context.write_optional(usage, &ResourceUsage::from(waited.usage))?;
+        context
+            .user
+            .write_optional(usage, &ResourceUsage::from(waited.usage))?;
     }
     Ok(0)
 }
@@ -312,7 +320,7 @@ fn write_wait_info(
     waited: Option<&Waited>,
 ) -> Result<(), Errno> {
     let Some(waited) = waited else {
-        return context.clear_bytes(address, 28);
+        return context.user.clear_bytes(address, 28);
     };
     let (code, status) = waited.change.signal_fields();
     let detail = Detail::Child {
@@ -328,7 +336,7 @@ fn write_wait_info(
         errno: 0,
         detail,
     };
-    context.write_bytes(address, &info.to_bytes()[..28])
+    context.user.write_bytes(address, &info.to_bytes()[..28])
 }
 
 /// Implements `getpid`.
@@ -412,11 +420,11 @@ pub fn arch_prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         }
         ARCH_GET_FS => {
             let base = context.state().fs_base;
-            context.write_value(address, &base).map(|()| 0)
+            context.user.write_value(address, &base).map(|()| 0)
         }
         ARCH_GET_GS => {
             let base = context.state().gs_base;
-            context.write_value(address, &base).map(|()| 0)
+            context.user.write_value(address, &base).map(|()| 0)
         }
         _ => Err(Errno::EINVAL),
     }
@@ -430,17 +438,18 @@ pub fn prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     match operation as u32 {
         prctl::PR_SET_NAME => {
             let mut name = [0; 16];
-            let text = context.read_string(value, 16, Errno::E2BIG);
+            let text = context.user.read_string(value, 16, Errno::E2BIG);
             match text {
                 Ok(text) => name[..text.len()].copy_from_slice(&text),
                 // Longer names are truncated.
-                Err(Errno::E2BIG) => context.read_bytes(value, &mut name)?,
+                Err(Errno::E2BIG) => context.user.read_bytes(value, &mut name)?,
                 Err(error) => return Err(error),
             }
             context.thread.set_name(&name[..15]);
             Ok(0)
         }
         prctl::PR_GET_NAME => context
+            .user
             .write_bytes(value, &context.thread.name())
             .map(|()| 0),
         prctl::PR_SET_PDEATHSIG => {
@@ -454,7 +463,7 @@ pub fn prctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         }
         prctl::PR_GET_PDEATHSIG => {
             let signal = i32::from(process.parent_death_signal.load(Ordering::SeqCst));
-            context.write_value(value, &signal).map(|()| 0)
+            context.user.write_value(value, &signal).map(|()| 0)
         }
         prctl::PR_GET_DUMPABLE => Ok(process.dumpable.load(Ordering::SeqCst).into()),
         prctl::PR_SET_DUMPABLE if value <= 1 => {

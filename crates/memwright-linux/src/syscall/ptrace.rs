@@ -143,7 +143,7 @@ impl Tracee<'_> {
         self.space()?
             .read_forced(VirtAddr::new(address), &mut bytes)
             .map_err(|_| Errno::EIO)?;
-        self.context.write_bytes(data, &bytes)?;
+        self.context.user.write_bytes(data, &bytes)?;
         Ok(0)
     }
 
@@ -163,7 +163,7 @@ impl Tracee<'_> {
             general(&standing.state).to_bytes(&mut bytes);
             Ok(bytes.get(at..at + WORD).map_or(0, u64::from_bytes))
         })?;
-        self.context.write_value(data, &value)?;
+        self.context.user.write_value(data, &value)?;
         Ok(0)
     }
 
@@ -207,13 +207,13 @@ impl Tracee<'_> {
 
     fn signal_info(&self, data: u64) -> CallResult {
         let info = self.standing(|standing| standing.info.ok_or(Errno::EINVAL))?;
-        self.context.write_bytes(data, &info.to_bytes())?;
+        self.context.user.write_bytes(data, &info.to_bytes())?;
         Ok(0)
     }
 
     fn set_signal_info(&self, data: u64) -> CallResult {
         let mut bytes = [0; SignalInfo::SIZE];
-        self.context.read_bytes(data, &mut bytes)?;
+        self.context.user.read_bytes(data, &mut bytes)?;
         let number = u32::from_bytes(&bytes[..4]);
         let signal = Signal::new(number.into()).ok_or(Errno::EINVAL)?;
         self.standing(|standing| {
@@ -233,7 +233,7 @@ impl Tracee<'_> {
             let state = signals.find(self.thread).ok_or(Errno::ESRCH)?;
             state.saved_mask.unwrap_or(state.blocked)
         };
-        self.context.write_value(data, &mask.0)?;
+        self.context.user.write_value(data, &mask.0)?;
         Ok(0)
     }
 
@@ -241,7 +241,7 @@ impl Tracee<'_> {
         if size != WORD as u64 {
             return Err(Errno::EINVAL);
         }
-        let mask = SignalSet(self.context.read_value(data)?);
+        let mask = SignalSet(self.context.user.read_value(data)?);
         let mut signals = self.thread.process.signals.lock();
         let state = signals.find(self.thread).ok_or(Errno::ESRCH)?;
         state.blocked = mask.minus(SignalSet::UNBLOCKABLE);
@@ -257,14 +257,14 @@ impl Tracee<'_> {
         vector: u64,
         act: fn(&Self, RegisterSet, u64, usize) -> CallResult,
     ) -> CallResult {
-        let mut wanted: IoVector = self.context.read_value(vector)?;
+        let mut wanted: IoVector = self.context.user.read_value(vector)?;
         let set = RegisterSet::named(kind).ok_or(Errno::EINVAL)?;
         if wanted.length % WORD as u64 != 0 {
             return Err(Errno::EINVAL);
         }
         let moved = act(self, set, wanted.base, wanted.length as usize)?;
         wanted.length = moved;
-        self.context.write_value(vector, &wanted)?;
+        self.context.user.write_value(vector, &wanted)?;
         Ok(moved)
     }
 
@@ -287,7 +287,7 @@ impl Tracee<'_> {
             }
         };
         let size = size.min(limit);
-        self.context.write_bytes(to, &area.bytes[..size])?;
+        self.context.user.write_bytes(to, &area.bytes[..size])?;
         Ok(size as u64)
     }
 
@@ -300,7 +300,9 @@ impl Tracee<'_> {
         };
         let length = length.min(size);
         let mut area = FpuArea::INITIAL;
-        self.context.read_bytes(from, &mut area.bytes[..length])?;
+        self.context
+            .user
+            .read_bytes(from, &mut area.bytes[..length])?;
         let bytes = &area.bytes[..length];
         self.standing(|standing| match set {
             RegisterSet::General => {

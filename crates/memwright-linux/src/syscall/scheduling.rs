@@ -41,7 +41,7 @@ pub fn sched_getaffinity(context: &Context<'_>, arguments: &Arguments) -> CallRe
         return Err(Errno::EINVAL);
     }
     let allowed = find(context, id)?.affinity().bits() & scheduler.all_cpus().bits();
-    context.write_value(mask, &allowed)?;
+    context.user.write_value(mask, &allowed)?;
     Ok(8)
 }
 
@@ -51,7 +51,7 @@ pub fn sched_setaffinity(context: &Context<'_>, arguments: &Arguments) -> CallRe
     let [id, size, mask, ..] = *arguments;
     let mut bytes = [0; 8];
     let length = bytes.len().min(size as usize);
-    context.read_bytes(mask, &mut bytes[..length])?;
+    context.user.read_bytes(mask, &mut bytes[..length])?;
     let thread = find(context, id)?;
     if !may_change(context, &thread) {
         return Err(Errno::EPERM);
@@ -90,7 +90,7 @@ pub fn sched_getparam(context: &Context<'_>, arguments: &Arguments) -> CallResul
         return Err(Errno::EINVAL);
     }
     check(context, arguments[0])?;
-    context.write_value(arguments[1], &0i32).map(|()| 0)
+    context.user.write_value(arguments[1], &0i32).map(|()| 0)
 }
 
 /// Returns the lowest and the highest priority of a policy.
@@ -122,7 +122,7 @@ pub fn sched_setscheduler(context: &Context<'_>, arguments: &Arguments) -> CallR
     if parameter == 0 || int(policy) < 0 || int(id) < 0 {
         return Err(Errno::EINVAL);
     }
-    let priority: i32 = context.read_value(parameter)?;
+    let priority: i32 = context.user.read_value(parameter)?;
     check(context, id)?;
     change_policy(int(policy), priority).map(|()| 0)
 }
@@ -133,7 +133,7 @@ pub fn sched_setparam(context: &Context<'_>, arguments: &Arguments) -> CallResul
     if parameter == 0 || int(id) < 0 {
         return Err(Errno::EINVAL);
     }
-    let priority: i32 = context.read_value(parameter)?;
+    let priority: i32 = context.user.read_value(parameter)?;
     check(context, id)?;
     change_policy(raw::SCHED_NORMAL as i32, priority).map(|()| 0)
 }
@@ -152,6 +152,7 @@ pub fn sched_get_priority_min(_context: &Context<'_>, arguments: &Arguments) -> 
 pub fn sched_rr_get_interval(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     check(context, arguments[0])?;
     context
+        .user
         .write_value(arguments[1], &Timespec::from_nanoseconds(TIME_SLICE))
         .map(|()| 0)
 }
@@ -196,8 +197,12 @@ pub fn setpriority(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 pub fn getcpu(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let cpu = context.kernel.host.cpu();
     let node = context.kernel.memory.frames().topology().node_of(cpu);
-    context.write_optional(arguments[0], &(cpu.index() as u32))?;
-    context.write_optional(arguments[1], &u32::from(node))?;
+    context
+        .user
+        .write_optional(arguments[0], &(cpu.index() as u32))?;
+    context
+        .user
+        .write_optional(arguments[1], &u32::from(node))?;
     Ok(0)
 }
 

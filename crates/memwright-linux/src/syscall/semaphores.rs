@@ -103,7 +103,7 @@ pub fn semop(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// Implements `semtimedop`.
 pub fn semtimedop(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, operations, count, timeout, ..] = *arguments;
-    let timeout: Option<Timespec> = context.read_optional(timeout)?;
+    let timeout: Option<Timespec> = context.user.read_optional(timeout)?;
     let timeout = match timeout {
         Some(timeout) => Some(timeout.to_nanoseconds().ok_or(Errno::EINVAL)?),
         None => None,
@@ -166,7 +166,8 @@ fn read_operations(
     let mut operations = Vec::new();
     operations.try_make_room(count as usize)?;
     for place in 0..u64::from(count) {
-        let [number, add, flags]: [u16; 3] = context.read_value(address.wrapping_add(6 * place))?;
+        let [number, add, flags]: [u16; 3] =
+            context.user.read_value(address.wrapping_add(6 * place))?;
         operations.try_push(Operation {
             number,
             add: add as i16,
@@ -194,7 +195,10 @@ pub fn semctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     match command {
         ipc::IPC_STAT => {
             may(context, &set, Permission::READ)?;
-            context.write_value(argument, &status(&set)).map(|()| 0)
+            context
+                .user
+                .write_value(argument, &status(&set))
+                .map(|()| 0)
         }
         ipc::IPC_SET | ipc::IPC_RMID => administer(context, &set, command, argument),
         raw::GETALL | raw::SETALL => all_values(context, &set, command, argument),
@@ -236,7 +240,7 @@ fn number_in(set: &Set, number: u64) -> Result<usize, Errno> {
 /// Changes the owner and permissions of the set, or removes it.
 fn administer(context: &Context<'_>, set: &Arc<Set>, command: u32, address: u64) -> CallResult {
     let wanted: Option<SetStatus> = match command {
-        ipc::IPC_SET => Some(context.read_value(address)?),
+        ipc::IPC_SET => Some(context.user.read_value(address)?),
         _ => None,
     };
     if !set.is_owned_by(context.subject()) {
@@ -266,7 +270,9 @@ fn all_values(context: &Context<'_>, set: &Set, command: u32, address: u64) -> C
             for (word, value) in words.chunks_mut(WORD).zip(values) {
                 word.copy_from_slice(&(*value as u16).to_ne_bytes());
             }
-            context.write_bytes(at(part), &words[..values.len() * WORD])?;
+            context
+                .user
+                .write_bytes(at(part), &words[..values.len() * WORD])?;
         }
         return Ok(0);
     }
@@ -274,7 +280,9 @@ fn all_values(context: &Context<'_>, set: &Set, command: u32, address: u64) -> C
     context.check_heap()?;
     let mut values = set.values()?;
     for (part, values) in values.chunks_mut(TOGETHER).enumerate() {
-        context.read_bytes(at(part), &mut words[..values.len() * WORD])?;
+        context
+            .user
+            .read_bytes(at(part), &mut words[..values.len() * WORD])?;
         for (word, value) in words.chunks(WORD).zip(values) {
             *value = u16::from_ne_bytes([word[0], word[1]]).into();
             if *value > MOST_VALUE {
@@ -312,7 +320,7 @@ fn tell_limits(context: &Context<'_>, address: u64, used: bool) -> CallResult {
         most,
         undone,
     ];
-    context.write_value(address, &words)?;
+    context.user.write_value(address, &words)?;
     Ok(sets.saturating_sub(1) as u64)
 }
 

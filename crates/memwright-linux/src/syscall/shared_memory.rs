@@ -296,7 +296,7 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let id = u32::try_from(int(id)).map_err(|_| Errno::EINVAL)?;
     // Read the new attributes before searching for the segment.
     let wanted: Option<SegmentStatus> = match command {
-        ipc::IPC_SET => Some(context.read_value(address)?),
+        ipc::IPC_SET => Some(context.user.read_value(address)?),
         _ => None,
     };
     let segment = segments.find(id).ok_or(Errno::EINVAL)?;
@@ -306,7 +306,10 @@ pub fn shmctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     match command {
         ipc::IPC_STAT => {
             ipc::check(segment.permits(context.subject(), Permission::READ))?;
-            context.write_value(address, &status(&segment)).map(|()| 0)
+            context
+                .user
+                .write_value(address, &status(&segment))
+                .map(|()| 0)
         }
         ipc::IPC_RMID if !segment.is_owned_by(context.subject()) => Err(Errno::EPERM),
         ipc::IPC_RMID => {
@@ -382,7 +385,10 @@ fn write_words(context: &Context<'_>, address: u64, words: &[u64], size: usize) 
     for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());
     }
-    context.write_bytes(address, &bytes[..size]).map(|()| 0)
+    context
+        .user
+        .write_bytes(address, &bytes[..size])
+        .map(|()| 0)
 }
 
 fn status(segment: &Segment) -> SegmentStatus {

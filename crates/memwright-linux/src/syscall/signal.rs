@@ -35,7 +35,7 @@ fn check_size(size: u64) -> Result<(), Errno> {
 pub fn rt_sigaction(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [signal, new, old, size, ..] = *arguments;
     check_size(size)?;
-    let new: Option<KernelAction> = context.read_optional(new)?;
+    let new: Option<KernelAction> = context.user.read_optional(new)?;
     let signal = Signal::new(u64::from(signal as u32)).ok_or(Errno::EINVAL)?;
     if new.is_some() && SignalSet::UNBLOCKABLE.contains(signal) {
         return Err(Errno::EINVAL);
@@ -58,7 +58,9 @@ pub fn rt_sigaction(context: &Context<'_>, arguments: &Arguments) -> CallResult 
         }
         before
     };
-    context.write_optional(old, &KernelAction::from(before))?;
+    context
+        .user
+        .write_optional(old, &KernelAction::from(before))?;
     Ok(0)
 }
 
@@ -66,7 +68,7 @@ pub fn rt_sigaction(context: &Context<'_>, arguments: &Arguments) -> CallResult 
 pub fn rt_sigprocmask(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [how, new, old, size, ..] = *arguments;
     check_size(size)?;
-    let new: Option<u64> = context.read_optional(new)?;
+    let new: Option<u64> = context.user.read_optional(new)?;
     let before = {
         let mut signals = context.process().signals.lock();
         let before = signals.thread(context.thread).blocked;
@@ -81,7 +83,7 @@ pub fn rt_sigprocmask(context: &Context<'_>, arguments: &Arguments) -> CallResul
         }
         before
     };
-    context.write_optional(old, &before.0)?;
+    context.user.write_optional(old, &before.0)?;
     Ok(0)
 }
 
@@ -101,7 +103,9 @@ pub fn rt_sigpending(context: &Context<'_>, arguments: &Arguments) -> CallResult
             .intersection(state.blocked)
     };
     let bytes = pending.0.to_le_bytes();
-    context.write_bytes(arguments[0], &bytes[..arguments[1] as usize])?;
+    context
+        .user
+        .write_bytes(arguments[0], &bytes[..arguments[1] as usize])?;
     Ok(0)
 }
 
@@ -126,7 +130,7 @@ pub fn restore_mask(context: &Context<'_>) {
 /// Implements `rt_sigsuspend`.
 pub fn rt_sigsuspend(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     check_size(arguments[1])?;
-    let mask: u64 = context.read_value(arguments[0])?;
+    let mask: u64 = context.user.read_value(arguments[0])?;
     with_mask_until_return(context, SignalSet(mask));
     wait_for_signal(context)
 }
@@ -146,9 +150,9 @@ fn wait_for_signal(context: &Context<'_>) -> CallResult {
 pub fn rt_sigtimedwait(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [set, info, timeout, size, ..] = *arguments;
     check_size(size)?;
-    let set: u64 = context.read_value(set)?;
+    let set: u64 = context.user.read_value(set)?;
     let set = SignalSet(set).minus(SignalSet::UNBLOCKABLE);
-    let timeout: Option<Timespec> = context.read_optional(timeout)?;
+    let timeout: Option<Timespec> = context.user.read_optional(timeout)?;
     let deadline = match timeout {
         Some(timeout) => {
             let length = timeout.to_nanoseconds().ok_or(Errno::EINVAL)?;
@@ -168,7 +172,7 @@ pub fn rt_sigtimedwait(context: &Context<'_>, arguments: &Arguments) -> CallResu
     process.signals.lock().thread(context.thread).waited = SignalSet::EMPTY;
     let taken = result.map_err(WaitError::interrupt)?;
     if info != 0 {
-        context.write_bytes(info, &taken.to_bytes())?;
+        context.user.write_bytes(info, &taken.to_bytes())?;
     }
     Ok(taken.signal.number().into())
 }
@@ -177,7 +181,7 @@ pub fn rt_sigtimedwait(context: &Context<'_>, arguments: &Arguments) -> CallResu
 pub fn sigaltstack(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     /// `MINSIGSTKSZ` of `asm/signal.h`.
     const LEAST: u64 = 2048;
-    let new: Option<AlternateStack> = context.read_optional(arguments[0])?;
+    let new: Option<AlternateStack> = context.user.read_optional(arguments[0])?;
     let pointer = context.state().regs.rsp;
     let before = {
         let mut signals = context.process().signals.lock();
@@ -203,7 +207,7 @@ pub fn sigaltstack(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         before.flags |= now;
         before
     };
-    context.write_optional(arguments[1], &before)?;
+    context.user.write_optional(arguments[1], &before)?;
     Ok(0)
 }
 
@@ -224,7 +228,7 @@ pub fn rt_sigreturn(context: &Context<'_>, _arguments: &Arguments) -> CallResult
 
 fn restore_frame(context: &Context<'_>, frame: u64) -> Result<(), Errno> {
     let mut bytes = [0; FrameHead::SIZE];
-    context.read_bytes(frame, &mut bytes)?;
+    context.user.read_bytes(frame, &mut bytes)?;
     let head = FrameHead::from_bytes(&bytes);
     restore_extended(context, head.context.extended_state)?;
     let regs = restore(&head.context, &context.state().regs);
@@ -262,13 +266,17 @@ fn restore_extended(context: &Context<'_>, address: u64) -> Result<(), Errno> {
     if address % 64 != 0 {
         return Err(Errno::EFAULT);
     }
-    context.read_bytes(address, &mut area.bytes[..FpuArea::HEADER])?;
+    context
+        .user
+        .read_bytes(address, &mut area.bytes[..FpuArea::HEADER])?;
     let mut extended = false;
     if let Extent::Extended(size) = xstate::extent(&area.bytes[..512], host.fpu_size()) {
-        let end: u32 = context.read_value(address + size as u64)?;
+        let end: u32 = context.user.read_value(address + size as u64)?;
         if end == FP_XSTATE_MAGIC2 {
             let rest = &mut area.bytes[FpuArea::HEADER..size];
-            context.read_bytes(address + FpuArea::HEADER as u64, rest)?;
+            context
+                .user
+                .read_bytes(address + FpuArea::HEADER as u64, rest)?;
             extended = true;
         }
     }
@@ -416,7 +424,7 @@ fn send_to_one(
 pub fn rt_sigqueueinfo(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, number, info, ..] = *arguments;
     let mut bytes = [0; SignalInfo::SIZE];
-    context.read_bytes(info, &mut bytes)?;
+    context.user.read_bytes(info, &mut bytes)?;
     let number = u64::from(number as u32);
     let signal = Signal::new(number);
     // The code is checked for signal 0 as well, which only tests whether the process exists.

@@ -36,7 +36,7 @@ fn may(context: &Context<'_>) -> bool {
 
 /// Opens the file at a path in the caller's memory. Returns the disk; `None` if the file is not a disk.
 fn disk_at(context: &Context<'_>, path: u64, flags: u32) -> Result<Option<Arc<Disk>>, Errno> {
-    let path = context.read_path(path)?;
+    let path = context.user.read_path(path)?;
     let request = OpenRequest::new(raw::O_RDWR | raw::O_LARGEFILE | flags, 0)?;
     let start = context.path_start(raw::AT_FDCWD, &path)?;
     let open = context.open_path(&start, &path, request)?;

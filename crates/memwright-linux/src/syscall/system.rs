@@ -32,7 +32,7 @@ pub fn uname(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     for (name, bytes) in NAMES.iter().zip(names.chunks_exact_mut(NAME_SIZE)) {
         bytes[..name.len()].copy_from_slice(name.as_bytes());
     }
-    context.write_bytes(arguments[0], &names).map(|()| 0)
+    context.user.write_bytes(arguments[0], &names).map(|()| 0)
 }
 
 abi_struct! {
@@ -89,7 +89,7 @@ pub fn sysinfo(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         unit: 1,
         ..SystemInfo::default()
     };
-    context.write_value(arguments[0], &info).map(|()| 0)
+    context.user.write_value(arguments[0], &info).map(|()| 0)
 }
 
 fn living(kernel: &Kernel) -> u16 {
@@ -109,13 +109,16 @@ pub fn getrandom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if flags as u32 & !known != 0 || flags as u32 & both == both {
         return Err(Errno::EINVAL);
     }
-    let length = context.transfer_length(address, length)?;
+    let length = context.user.transfer_length(address, length)?;
     let mut buffer = [0; 256];
     let mut done = 0;
     while done < length {
         let step = (length - done).min(buffer.len());
         context.kernel.random.lock().fill(&mut buffer[..step]);
-        match context.write_some(address + done as u64, &buffer[..step]) {
+        match context
+            .user
+            .write_some(address + done as u64, &buffer[..step])
+        {
             Ok(count) if count == step => done += count,
             Ok(count) => return Ok((done + count) as u64),
             Err(_) if done > 0 => return Ok(done as u64),
@@ -143,6 +146,7 @@ pub fn getrusage(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         _ => return Err(Errno::EINVAL),
     };
     context
+        .user
         .write_value(arguments[1], &ResourceUsage::from(usage))
         .map(|()| 0)
 }
@@ -152,7 +156,7 @@ pub fn times(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let own = context.process().total_usage();
     let children = context.process().children_usage.snapshot();
     let values = [own.user, own.system, children.user, children.system].map(ticks);
-    context.write_optional(arguments[0], &values)?;
+    context.user.write_optional(arguments[0], &values)?;
     Ok(ticks(context.kernel.host.now()))
 }
 
@@ -164,12 +168,12 @@ pub fn getrlimit(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         .lock()
         .by_number(arguments[0])
         .ok_or(Errno::EINVAL)?;
-    context.write_value(arguments[1], &limit).map(|()| 0)
+    context.user.write_value(arguments[1], &limit).map(|()| 0)
 }
 
 /// Implements `setrlimit`.
 pub fn setrlimit(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let new: Limit = context.read_value(arguments[1])?;
+    let new: Limit = context.user.read_value(arguments[1])?;
     set_limit(context, context.process(), arguments[0], new)?;
     Ok(0)
 }
@@ -177,7 +181,7 @@ pub fn setrlimit(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// Implements `prlimit64`.
 pub fn prlimit64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [id, resource, new, old, ..] = *arguments;
-    let new: Option<Limit> = context.read_optional(new)?;
+    let new: Option<Limit> = context.user.read_optional(new)?;
     let process = match int(id) {
         0 => context.process().clone(),
         id => context
@@ -199,7 +203,7 @@ pub fn prlimit64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if let Some(new) = new {
         set_limit(context, &process, resource, new)?;
     }
-    context.write_optional(old, &before)?;
+    context.user.write_optional(old, &before)?;
     Ok(0)
 }
 

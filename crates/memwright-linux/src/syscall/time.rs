@@ -56,6 +56,7 @@ fn read(context: &Context<'_>, clock: &Clock) -> u64 {
 pub fn clock_gettime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let now = read(context, &clock(arguments[0])?);
     context
+        .user
         .write_value(arguments[1], &Timespec::from_nanoseconds(now))
         .map(|()| 0)
 }
@@ -64,6 +65,7 @@ pub fn clock_gettime(context: &Context<'_>, arguments: &Arguments) -> CallResult
 pub fn clock_getres(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     clock(arguments[0])?;
     context
+        .user
         .write_optional(arguments[1], &Timespec::from_nanoseconds(1))
         .map(|()| 0)
 }
@@ -71,16 +73,16 @@ pub fn clock_getres(context: &Context<'_>, arguments: &Arguments) -> CallResult 
 /// Implements `gettimeofday`.
 pub fn gettimeofday(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let now = Timeval::from_nanoseconds(context.kernel.real_time());
-    context.write_optional(arguments[0], &now)?;
+    context.user.write_optional(arguments[0], &now)?;
     // `struct timezone` for UTC.
-    context.write_optional(arguments[1], &0u64)?;
+    context.user.write_optional(arguments[1], &0u64)?;
     Ok(0)
 }
 
 /// Implements `time`.
 pub fn time(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let now = context.kernel.real_time() / SECOND;
-    context.write_optional(arguments[0], &now)?;
+    context.user.write_optional(arguments[0], &now)?;
     Ok(now)
 }
 
@@ -92,7 +94,9 @@ fn sleep_until(context: &Context<'_>, deadline: u64, remaining: Option<u64>) -> 
             None => Err(Errno::ERESTARTNOHAND),
             Some(address) => {
                 let left = deadline.saturating_sub(context.kernel.host.now());
-                context.write_optional(address, &Timespec::from_nanoseconds(left))?;
+                context
+                    .user
+                    .write_optional(address, &Timespec::from_nanoseconds(left))?;
                 let block = RestartBlock::Sleep {
                     deadline,
                     remaining: address,
@@ -106,7 +110,7 @@ fn sleep_until(context: &Context<'_>, deadline: u64, remaining: Option<u64>) -> 
 
 /// Implements `nanosleep`.
 pub fn nanosleep(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let wanted: Timespec = context.read_value(arguments[0])?;
+    let wanted: Timespec = context.user.read_value(arguments[0])?;
     let length = wanted.to_nanoseconds().ok_or(Errno::EINVAL)?;
     let deadline = context.kernel.host.now().saturating_add(length);
     sleep_until(context, deadline, Some(arguments[1]))
@@ -120,7 +124,7 @@ pub fn clock_nanosleep(context: &Context<'_>, arguments: &Arguments) -> CallResu
         Clock::Real => context.kernel.manifest.epoch * SECOND,
         Clock::Process | Clock::Thread => return Err(Errno::EOPNOTSUPP),
     };
-    let wanted: Timespec = context.read_value(wanted)?;
+    let wanted: Timespec = context.user.read_value(wanted)?;
     let length = wanted.to_nanoseconds().ok_or(Errno::EINVAL)?;
     if flags & u64::from(raw::TIMER_ABSTIME) != 0 {
         return sleep_until(context, length.saturating_sub(offset), None);
@@ -178,19 +182,19 @@ pub fn getitimer(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     check_timer(arguments[0])?;
     let alarm = *context.process().alarm.lock();
     let timer = described(alarm, context.kernel.host.now());
-    context.write_value(arguments[1], &timer).map(|()| 0)
+    context.user.write_value(arguments[1], &timer).map(|()| 0)
 }
 
 /// Implements `setitimer`.
 pub fn setitimer(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let [which, new, old, ..] = *arguments;
     check_timer(which)?;
-    let new: IntervalTimer = context.read_optional(new)?.unwrap_or_default();
+    let new: IntervalTimer = context.user.read_optional(new)?.unwrap_or_default();
     let value = new.value.to_nanoseconds().ok_or(Errno::EINVAL)?;
     let interval = new.interval.to_nanoseconds().ok_or(Errno::EINVAL)?;
     let now = context.kernel.host.now();
     let before = context.process().set_alarm(value, interval)?;
-    context.write_optional(old, &described(before, now))?;
+    context.user.write_optional(old, &described(before, now))?;
     Ok(0)
 }
 

@@ -7,9 +7,11 @@ use memwright_linux::arch::x86_64::regs::{FpuArea, UserState};
 use memwright_linux::channel::Channel;
 use memwright_linux::context::Context;
 use memwright_linux::host::{
-    BlockDevice, ContextId, CpuTimes, Host, InterruptKind, KernelEvents, OutOfMemory, StackDepth,
-    Stretch, Trap, UserFault,
+    self, BlockDevice, Channels, Clock, ContextId, CpuTimes, Cpus, Host, Instruments,
+    InterruptKind, KernelEvents, OutOfMemory, Registers, StackDepth, Stretch, Trap, UserAccess,
+    UserFault,
 };
+use memwright_linux::run::Execution;
 use memwright_table::{CpuId, Frame, Machine, PAGE_SIZE, VirtAddr};
 
 use super::calls::Calls;
@@ -129,15 +131,66 @@ impl Simulated {
     }
 }
 
-impl Host for Simulated {
+impl Execution for Simulated {
     fn run_user(&self, context: &Context<'_>) -> Trap {
         self.run_program(context)
     }
+}
 
-    fn load_bases(&self, _user: &UserState) {}
+impl Clock for Simulated {
+    fn now(&self) -> u64 {
+        self.more.clock.load(Ordering::Relaxed)
+    }
 
-    fn store_bases(&self, _user: &mut UserState) {}
+    fn set_deadline(&self, deadline: Option<u64>) {
+        *locked(&self.more.deadline) = deadline;
+    }
 
+    fn pause_clock(&self) {}
+
+    fn resume_clock(&self) {}
+}
+
+impl Cpus for Simulated {
+    fn start_cpus(&self) {}
+
+    fn kick(&self, _cpu: CpuId) {
+        self.more.kicked.store(true, Ordering::Relaxed);
+    }
+
+    fn interrupts(&self, _cpu: CpuId, _kind: InterruptKind) -> u64 {
+        0
+    }
+
+    fn times(&self, _cpu: CpuId) -> CpuTimes {
+        CpuTimes::default()
+    }
+
+    fn cpuid(&self, _leaf: u32, _subleaf: u32) -> [u32; 4] {
+        [0; 4]
+    }
+
+    fn hardware_capabilities(&self) -> u64 {
+        0
+    }
+
+    fn idle(&self) {
+        if self.more.interrupt().is_some() {
+            return;
+        }
+        let deadline = locked(&self.more.deadline).take();
+        let waits = self.more.waits.fetch_add(1, Ordering::Relaxed);
+        match deadline.filter(|_| waits < MOST_WAITS) {
+            Some(at) => {
+                self.more.clock.fetch_max(at, Ordering::Relaxed);
+            }
+            // All threads sleep and no timer is armed, so the run is over.
+            None => self.more.contexts.end(),
+        }
+    }
+}
+
+impl host::Contexts for Simulated {
     fn most_contexts(&self) -> usize {
         /// Each is a thread of the host.
         const MOST: usize = 4096;
@@ -166,27 +219,15 @@ impl Host for Simulated {
         ContextId(0)
     }
 
-    fn start_cpus(&self) {}
-
-    fn disk(&self) -> Option<&'static dyn BlockDevice> {
-        None
+    fn kernel_root(&self) -> Option<Frame> {
+        self.template()
     }
+}
 
-    fn kick(&self, _cpu: CpuId) {
-        self.more.kicked.store(true, Ordering::Relaxed);
-    }
+impl Registers for Simulated {
+    fn load_bases(&self, _user: &UserState) {}
 
-    fn interrupts(&self, _cpu: CpuId, _kind: InterruptKind) -> u64 {
-        0
-    }
-
-    fn times(&self, _cpu: CpuId) -> CpuTimes {
-        CpuTimes::default()
-    }
-
-    fn cpuid(&self, _leaf: u32, _subleaf: u32) -> [u32; 4] {
-        [0; 4]
-    }
+    fn store_bases(&self, _user: &mut UserState) {}
 
     fn save_fpu(&self, area: &mut FpuArea) {
         *area = FpuArea::INITIAL;
@@ -204,34 +245,23 @@ impl Host for Simulated {
 
     /// The simulated CPUs have no protection keys.
     fn set_key_rights(&self, _rights: u32) {}
+}
 
-    fn hardware_capabilities(&self) -> u64 {
-        0
+impl Channels for Simulated {
+    fn output(&self, channel: Channel, bytes: &[u8]) {
+        locked(&self.more.output).push((channel, bytes.to_vec()));
     }
 
-    fn now(&self) -> u64 {
-        self.more.clock.load(Ordering::Relaxed)
+    fn input(&self, _to: &mut [u8]) -> Option<usize> {
+        Some(0)
     }
 
-    fn set_deadline(&self, deadline: Option<u64>) {
-        *locked(&self.more.deadline) = deadline;
+    fn control(&self) -> Option<u8> {
+        None
     }
+}
 
-    fn idle(&self) {
-        if self.more.interrupt().is_some() {
-            return;
-        }
-        let deadline = locked(&self.more.deadline).take();
-        let waits = self.more.waits.fetch_add(1, Ordering::Relaxed);
-        match deadline.filter(|_| waits < MOST_WAITS) {
-            Some(at) => {
-                self.more.clock.fetch_max(at, Ordering::Relaxed);
-            }
-            // All threads sleep and no timer is armed, so the run is over.
-            None => self.more.contexts.end(),
-        }
-    }
-
+impl UserAccess for Simulated {
     fn copy_from_user(&self, to: &mut [u8], from: u64) -> Result<(), UserFault> {
         self.read_user(to, from)
     }
@@ -301,27 +331,9 @@ impl Host for Simulated {
             .ok()?;
         Some(found)
     }
+}
 
-    fn set_events(&self, events: &'static dyn KernelEvents) {
-        *locked(&self.more.events) = Some(events);
-    }
-
-    fn output(&self, channel: Channel, bytes: &[u8]) {
-        locked(&self.more.output).push((channel, bytes.to_vec()));
-    }
-
-    fn input(&self, _to: &mut [u8]) -> Option<usize> {
-        Some(0)
-    }
-
-    fn control(&self) -> Option<u8> {
-        None
-    }
-
-    fn pause_clock(&self) {}
-
-    fn resume_clock(&self) {}
-
+impl Instruments for Simulated {
     fn mark_run_begins(&self) {}
 
     fn mark_run_ends(&self) {}
@@ -336,10 +348,6 @@ impl Host for Simulated {
 
     fn interrupt_instructions(&self) -> u64 {
         0
-    }
-
-    fn kernel_root(&self) -> Option<Frame> {
-        self.template()
     }
 
     fn heap_low(&self) -> bool {
@@ -359,6 +367,16 @@ impl Host for Simulated {
     }
 
     fn forget_stretches(&self) {}
+}
+
+impl Host for Simulated {
+    fn disk(&self) -> Option<&'static dyn BlockDevice> {
+        None
+    }
+
+    fn set_events(&self, events: &'static dyn KernelEvents) {
+        *locked(&self.more.events) = Some(events);
+    }
 
     fn power_off(&self, code: u8) -> ! {
         *locked(&self.more.code) = Some(code);

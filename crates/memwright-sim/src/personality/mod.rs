@@ -20,11 +20,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use memwright::Policy;
+use memwright_linux::boot;
 use memwright_linux::channel::Channel;
 use memwright_linux::cpio::CpioArchive;
-use memwright_linux::kernel::Kernel;
-use memwright_linux::manifest::Manifest;
-use memwright_linux::swap;
+use memwright_linux::host::Host;
+use memwright_linux::manifest::{Manifest, SwapKind, SwapRequest};
+
 use memwright_table::{Frame, FrameKind, FrameRange, Frames, Machine as _, Region};
 
 use crate::locked::locked;
@@ -107,7 +108,7 @@ fn run(file: &[u8], operations: Vec<program::Operation>, leaks: bool) -> Ended {
     }));
     let _running = machine.run_on(CPU);
     let files = Box::leak(archive::archive(file).into_boxed_slice());
-    contexts.run_first(|| boot(host, files, leaks));
+    contexts.run_first(|| run_machine(host, files, leaks));
     let panic = contexts.end_all();
     let powered_off = locked(&host.more.code).is_some();
     let mut findings: Vec<String> = panic.into_iter().collect();
@@ -137,8 +138,8 @@ fn run(file: &[u8], operations: Vec<program::Operation>, leaks: bool) -> Ended {
     }
 }
 
-fn boot(host: &'static Simulated, files: &'static [u8], leaks: bool) {
-    let machine: &'static dyn memwright_linux::host::Host = host;
+fn run_machine(host: &'static Simulated, files: &'static [u8], leaks: bool) {
+    let machine: &'static dyn Host = host;
     let half = host.machine.memory().frames() / 2;
     let region = |node, start, count| Region {
         range: FrameRange {
@@ -165,11 +166,11 @@ fn boot(host: &'static Simulated, files: &'static [u8], leaks: bool) {
     manifest.program = b"/program".to_vec();
     manifest.arguments = vec![b"program".to_vec()];
     manifest.huge_pages = 1;
-    manifest.swap.push(swap::Request {
-        kind: swap::Kind::Zram,
+    manifest.swap.push(SwapRequest {
+        kind: SwapKind::Zram,
         size: SWAP,
     });
-    Kernel::start(machine, memory, manifest, archive)
+    boot::start(host, memory, manifest, archive)
 }
 
 #[cfg(test)]

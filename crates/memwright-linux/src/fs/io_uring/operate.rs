@@ -114,12 +114,14 @@ impl Ring {
         match operation {
             Operation::Nothing => Ok(0),
             Operation::Vectors { write } => {
-                let pieces = context.read_vectors(wanted.address, wanted.length.into())?;
+                let pieces = context
+                    .user
+                    .read_vectors(wanted.address, wanted.length.into())?;
                 transfer(context, &open, wanted.offset, &pieces, write)
             }
             Operation::Plain { write } => {
                 let length = u64::from(wanted.length);
-                let length = context.transfer_length(wanted.address, length)? as u64;
+                let length = context.user.transfer_length(wanted.address, length)? as u64;
                 let piece = IoVector {
                     base: wanted.address,
                     length,

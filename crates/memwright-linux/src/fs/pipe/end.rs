@@ -250,6 +250,7 @@ impl File for PipeEnd {
             return Err(Errno::ENOTTY);
         }
         context
+            .user
             .write_value(argument, &(self.pipe.waiting() as u32))
             .map(|()| 0)
     }

@@ -155,7 +155,7 @@ impl Request {
 /// `EINVAL` for invalid flags or masks, `EFAULT` for invalid addresses, `EPERM` for memory without write tracking if
 /// the request requires it, `ENOMEM`.
 pub fn scan(context: &Context<'_>, space: Option<Arc<Space>>, argument: u64) -> Result<u64, Errno> {
-    let request: Request = context.read_value(argument)?;
+    let request: Request = context.user.read_value(argument)?;
     let (scan, told) = request.scan().ok_or(Errno::EINVAL)?;
     let range = request.range()?;
     if request.runs == 0 && request.room > 0 {
@@ -182,7 +182,9 @@ pub fn scan(context: &Context<'_>, space: Option<Arc<Space>>, argument: u64) -> 
     let (mut next, mut written) = (range.start, 0);
     let mut result = Ok(());
     let Some(space) = space else {
-        context.write_value(argument + WALK_END, &range.end.address().as_u64())?;
+        context
+            .user
+            .write_value(argument + WALK_END, &range.end.address().as_u64())?;
         return Ok(0);
     };
     while next < range.end {
@@ -224,7 +226,9 @@ pub fn scan(context: &Context<'_>, space: Option<Arc<Space>>, argument: u64) -> 
             break;
         }
     }
-    context.write_value(argument + WALK_END, &next.address().as_u64())?;
+    context
+        .user
+        .write_value(argument + WALK_END, &next.address().as_u64())?;
     result.map(|()| written)
 }
 
@@ -235,7 +239,7 @@ fn write_runs(context: &Context<'_>, to: u64, runs: &[Run]) -> Result<(), Errno>
     for (run, bytes) in runs.iter().zip(bytes.chunks_exact_mut(Run::SIZE)) {
         run.to_bytes(bytes);
     }
-    context.write_bytes(to, bytes)
+    context.user.write_bytes(to, bytes)
 }
 
 #[cfg(test)]

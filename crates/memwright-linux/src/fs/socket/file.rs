@@ -128,7 +128,10 @@ impl File for SocketFile {
             ioctl::TIOCOUTQ => self.socket.unreceived(),
             _ => return Err(Errno::ENOTTY),
         };
-        context.write_value(argument, &(count as u32)).map(|()| 0)
+        context
+            .user
+            .write_value(argument, &(count as u32))
+            .map(|()| 0)
     }
 }
 

@@ -240,7 +240,9 @@ impl Userfault {
             _ => return Ok(()),
         };
         if let Some(offset) = told_at {
-            context.write_value(argument + offset, &Errno::EAGAIN.as_result())?;
+            context
+                .user
+                .write_value(argument + offset, &Errno::EAGAIN.as_result())?;
         }
         Err(Errno::EAGAIN)
     }
@@ -248,7 +250,7 @@ impl Userfault {
     /// Executes the handshake `UFFDIO_API` (`userfaultfd_api`). It succeeds once, and only for supported features. If
     /// the result cannot be copied to the caller, no features are enabled.
     fn agree(&self, context: &Context<'_>, argument: u64) -> Result<u64, Errno> {
-        let wanted: Api = context.read_value(argument)?;
+        let wanted: Api = context.user.read_value(argument)?;
         let offer = Api {
             api: wanted.api,
             features: Features::all().bits(),
@@ -256,13 +258,13 @@ impl Userfault {
         };
         let agreed = match acceptable(&wanted, Self::is_privileged(context)) {
             Ok(features) => {
-                context.write_value(argument, &offer)?;
+                context.user.write_value(argument, &offer)?;
                 self.settle(features)
             }
             Err(error) => Err(error),
         };
         if agreed.is_err() {
-            context.write_value(argument, &Api::default())?;
+            context.user.write_value(argument, &Api::default())?;
         }
         agreed.map(|()| 0)
     }
@@ -304,7 +306,7 @@ impl Command<'_> {
 
     /// Reads and checks an argument that is a `struct uffdio_range`.
     fn range(&self) -> Result<Range, Errno> {
-        let range: Range = self.context.read_value(self.argument)?;
+        let range: Range = self.context.user.read_value(self.argument)?;
         check_pages(range.start, range.length)?;
         Ok(range)
     }
@@ -314,7 +316,7 @@ impl Command<'_> {
     }
 
     fn register(&self) -> Result<u64, Errno> {
-        let wanted: Register = self.context.read_value(self.argument)?;
+        let wanted: Register = self.context.user.read_value(self.argument)?;
         let modes = u8::try_from(wanted.mode)
             .ok()
             .and_then(WatchModes::from_bits);
@@ -339,7 +341,9 @@ impl Command<'_> {
         if modes.contains(WatchModes::MINOR) {
             commands |= offered::CONTINUE;
         }
-        self.context.write_value(self.argument + 24, &commands)?;
+        self.context
+            .user
+            .write_value(self.argument + 24, &commands)?;
         Ok(0)
     }
 
@@ -360,7 +364,7 @@ impl Command<'_> {
     }
 
     fn write_protect(&self) -> Result<u64, Errno> {
-        let wanted: Register = self.context.read_value(self.argument)?;
+        let wanted: Register = self.context.user.read_value(self.argument)?;
         check_pages(wanted.start, wanted.length)?;
         // Bit 0 requests write protection. Bit 1 requests that no thread be woken, and is invalid together with bit 0.
         if wanted.mode > 2 {
@@ -381,7 +385,7 @@ impl Command<'_> {
     }
 
     fn copy(&self) -> Result<u64, Errno> {
-        let wanted: Copy = self.context.read_value(self.argument)?;
+        let wanted: Copy = self.context.user.read_value(self.argument)?;
         check_pages(wanted.to, wanted.length)?;
         check_range(wanted.from, wanted.length as usize).map_err(|_| Errno::EINVAL)?;
         if wanted.mode & !u64::from(raw::UFFDIO_COPY_MODE_DONTWAKE | raw::UFFDIO_COPY_MODE_WP) != 0
@@ -397,7 +401,9 @@ impl Command<'_> {
             if unit != PageSize::Size4K {
                 return self.copy_huge(&space, &wanted, ahead, &mut bytes);
             }
-            self.context.read_bytes(wanted.from + ahead, &mut bytes)?;
+            self.context
+                .user
+                .read_bytes(wanted.from + ahead, &mut bytes)?;
             let contents: &[u8; PAGE_SIZE] =
                 bytes.as_slice().try_into().map_err(|_| Errno::EFAULT)?;
             let page = VirtAddr::new(wanted.to + ahead).page();
@@ -424,7 +430,7 @@ impl Command<'_> {
         loop {
             let filled = space.fill_hugetlb(page, protect, &mut |frame, part| {
                 let from = wanted.from + ahead + part * PAGE_SIZE as u64;
-                self.context.read_bytes(from, bytes)?;
+                self.context.user.read_bytes(from, bytes)?;
                 frames.write(frame, 0, bytes);
                 Ok(())
             });
@@ -438,7 +444,7 @@ impl Command<'_> {
     }
 
     fn relocate(&self) -> Result<u64, Errno> {
-        let wanted: Copy = self.context.read_value(self.argument)?;
+        let wanted: Copy = self.context.user.read_value(self.argument)?;
         // Pages can be moved only within the caller's own address space.
         let own = Arc::downgrade(&self.context.space());
         if !own.ptr_eq(&self.userfault.space) {
@@ -467,7 +473,7 @@ impl Command<'_> {
 
     /// Executes `UFFDIO_ZEROPAGE`, `UFFDIO_CONTINUE` and `UFFDIO_POISON`.
     fn fill(&self, fill: Fill<'_>) -> Result<u64, Errno> {
-        let wanted: Register = self.context.read_value(self.argument)?;
+        let wanted: Register = self.context.user.read_value(self.argument)?;
         check_pages(wanted.start, wanted.length)?;
         let known = if matches!(fill, Fill::Object) { 3 } else { 1 };
         if wanted.mode & !known != 0 {
@@ -530,6 +536,7 @@ impl Command<'_> {
         let result = if done == 0 { result } else { Ok(()) };
         let told = result.map_or_else(Errno::as_result, |()| done);
         self.context
+            .user
             .write_value(self.argument + target.told_at, &told)?;
         result?;
         if target.wakes {

@@ -24,7 +24,7 @@ pub const CALLS: &[SystemCall] = &[real(
 fn cachestat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, range, answer, flags, ..] = arguments;
     let open = context.files().get_usable(descriptor(number))?;
-    let range: [u64; 2] = context.read_value(range)?;
+    let range: [u64; 2] = context.user.read_value(range)?;
     let inode = open.inode();
     let regular = inode.regular();
     if regular.is_some_and(|regular| regular.pages().huge().is_some()) {
@@ -44,7 +44,7 @@ fn cachestat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let (cached, evicted) = regular.map_or((0, 0), |regular| regular.cached(first, end));
     // Files exist only in memory, so no page is dirty or under writeback.
     let counts = [cached, 0, 0, evicted, 0];
-    context.write_value(answer, &counts).map(|()| 0)
+    context.user.write_value(answer, &counts).map(|()| 0)
 }
 
 /// Returns the number of the first page that a range of bytes touches, and one past the number of the last. A length of

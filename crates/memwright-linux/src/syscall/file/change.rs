@@ -292,7 +292,7 @@ fn set_times(context: &Context<'_>, inode: &Inode, times: [NewTime; 2]) -> CallR
 fn utimensat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[directory, path, times, flags, ..] = arguments;
     let flags = flags as u32;
-    let times = match context.read_optional::<[Timespec; 2]>(times)? {
+    let times = match context.user.read_optional::<[Timespec; 2]>(times)? {
         Some([accessed, modified]) => [NewTime::decode(accessed)?, NewTime::decode(modified)?],
         None => [NewTime::Now; 2],
     };
@@ -309,7 +309,7 @@ fn utimensat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 fn set_timevals(context: &Context<'_>, directory: u64, path: u64, times: u64) -> CallResult {
-    let times = match context.read_optional::<[Timeval; 2]>(times)? {
+    let times = match context.user.read_optional::<[Timeval; 2]>(times)? {
         Some([accessed, modified]) => [
             NewTime::from_timeval(accessed)?,
             NewTime::from_timeval(modified)?,
@@ -329,7 +329,7 @@ fn futimesat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 fn utime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
-    let times = match context.read_optional::<[i64; 2]>(arguments[1])? {
+    let times = match context.user.read_optional::<[i64; 2]>(arguments[1])? {
         Some(seconds) => seconds.map(|seconds| {
             NewTime::At(Moment {
                 seconds,

@@ -167,7 +167,7 @@ fn lock_request(
     address: u64,
     by_file: bool,
 ) -> Result<(FileLock, Holder, u64, u64), Errno> {
-    let lock: FileLock = context.read_value(address)?;
+    let lock: FileLock = context.user.read_value(address)?;
     let base = match lock.whence as u32 {
         raw::SEEK_SET => 0,
         raw::SEEK_CUR => open.position(),
@@ -248,7 +248,7 @@ fn query_lock(context: &Context<'_>, open: &OpenFile, address: u64, by_file: boo
             };
         }
     }
-    context.write_value(address, &lock).map(|()| 0)
+    context.user.write_value(address, &lock).map(|()| 0)
 }
 
 fn flock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
@@ -285,7 +285,7 @@ fn control(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         ioctl::FIOCLEX => files.set_close_on_exec(number, true).map(|()| 0),
         ioctl::FIONCLEX => files.set_close_on_exec(number, false).map(|()| 0),
         ioctl::FIONBIO => {
-            let on: i32 = context.read_value(argument)?;
+            let on: i32 = context.user.read_value(argument)?;
             let rest = open.flags() & !raw::O_NONBLOCK;
             open.set_flags(if on != 0 {
                 rest | raw::O_NONBLOCK
@@ -296,7 +296,10 @@ fn control(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         }
         ioctl::FIONREAD if matches!(open.inode().body, Body::Regular(_)) => {
             let left = open.attributes(context).size as i64 - open.position() as i64;
-            context.write_value(argument, &(left as i32)).map(|()| 0)
+            context
+                .user
+                .write_value(argument, &(left as i32))
+                .map(|()| 0)
         }
         _ => open.file.control(context, &open, command, argument),
     }

@@ -111,7 +111,7 @@ fn epoll_ctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let operation = operation as u32;
     let mut interest = Interest::default();
     if operation != raw::EPOLL_CTL_DEL {
-        let event: Event = context.read_value(event)?;
+        let event: Event = context.user.read_value(event)?;
         interest = Interest {
             events: event.events,
             data: event.data,
@@ -162,7 +162,7 @@ fn wait(
     for (index, one) in found.iter().enumerate() {
         points.round();
         let place = address + (index * Event::SIZE) as u64;
-        if let Err(error) = context.write_value(place, &one.event) {
+        if let Err(error) = context.user.write_value(place, &one.event) {
             epoll.return_events(found.iter_from(index));
             return if index > 0 {
                 Ok(index as u64)

@@ -53,7 +53,7 @@ type Parameters = [u32; 30];
 /// Implements `io_uring_setup`.
 fn io_uring_setup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[entries, address, ..] = arguments;
-    let mut words: Parameters = context.read_value(address)?;
+    let mut words: Parameters = context.user.read_value(address)?;
     let [_, completions, flags, _, _, _, _, reserved @ ..] = words;
     if reserved[..3] != [0; 3] {
         return Err(Errno::EINVAL);
@@ -95,7 +95,7 @@ fn io_uring_setup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         0,
         0,
     ]);
-    context.write_value(address, &words)?;
+    context.user.write_value(address, &words)?;
     let open = kernel
         .mounts
         .open_anonymous(kernel, "[io_uring]", raw::O_RDWR, Box::new(ring));
@@ -147,7 +147,7 @@ fn io_uring_register(context: &Context<'_>, arguments: &Arguments) -> CallResult
     if !is(uapi::io_uring_register_op::IORING_REGISTER_BUFFERS) || count as u32 == 0 {
         return Err(Errno::EINVAL);
     }
-    let pieces = context.read_vectors(address, count)?;
+    let pieces = context.user.read_vectors(address, count)?;
     let process = context.process();
     let space = process.space().ok_or(Errno::EFAULT)?;
     let free = process.credentials.lock().has(Capabilities::LOCK_MEMORY);

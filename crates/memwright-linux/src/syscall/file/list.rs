@@ -61,7 +61,7 @@ fn list(context: &Context<'_>, arguments: &Arguments, layout: Layout) -> CallRes
     if too_small {
         return Err(Errno::EINVAL);
     }
-    if let Err(error) = context.write_bytes(address, &records[..length]) {
+    if let Err(error) = context.user.write_bytes(address, &records[..length]) {
         // The entries did not reach the caller: move the position back, so that the next call returns them again.
         let start = crate::fs::seek::Whence::Start;
         open.seek(context, before as i64, start)?;

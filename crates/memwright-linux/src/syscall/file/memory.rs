@@ -68,7 +68,9 @@ fn memfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     context.check_heap()?;
-    let name = context.read_string(name, NAME_MAX + 1, Errno::EINVAL)?;
+    let name = context
+        .user
+        .read_string(name, NAME_MAX + 1, Errno::EINVAL)?;
     context.check_free_descriptor()?;
     if huge && !hugetlb::has_size(flags) {
         return Err(Errno::ENODEV);

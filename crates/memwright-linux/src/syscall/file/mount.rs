@@ -82,7 +82,7 @@ fn string(context: &Context<'_>, address: u64) -> Result<Option<Vec<u8>>, Errno>
     if address == 0 {
         return Ok(None);
     }
-    let read = context.read_string(address, PAGE_SIZE, Errno::EINVAL);
+    let read = context.user.read_string(address, PAGE_SIZE, Errno::EINVAL);
     read.map(Some)
 }
 
@@ -95,9 +95,9 @@ fn options(context: &Context<'_>, address: u64) -> Result<Vec<u8>, Errno> {
     text.try_fill(PAGE_SIZE, 0)?;
     // The rest of the first page must be readable; the next page need not be.
     let first = PAGE_SIZE - address as usize % PAGE_SIZE;
-    context.read_bytes(address, &mut text[..first])?;
+    context.user.read_bytes(address, &mut text[..first])?;
     let after = address.checked_add(first as u64).ok_or(Errno::EFAULT)?;
-    if context.read_bytes(after, &mut text[first..]).is_err() {
+    if context.user.read_bytes(after, &mut text[first..]).is_err() {
         text[first..].fill(0);
     }
     text[PAGE_SIZE - 1] = 0;

@@ -351,7 +351,7 @@ fn linkat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 }
 
 fn symlink_at(context: &Context<'_>, target: u64, directory: u64, path: u64) -> CallResult {
-    let target = context.read_path(target)?;
+    let target = context.user.read_path(target)?;
     if target.is_empty() {
         return Err(Errno::ENOENT);
     }
@@ -383,14 +383,14 @@ fn read_link(
     let flags = raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH;
     let entry = match context.resolve_at(descriptor(directory), path, flags) {
         // An empty path is valid only together with a descriptor.
-        Ok(_) if directory == HERE && context.read_path(path)?.is_empty() => {
+        Ok(_) if directory == HERE && context.user.read_path(path)?.is_empty() => {
             return Err(Errno::ENOENT);
         }
         result => result?,
     };
     let target: Vec<u8> = entry.inode.shown_link(context)?;
     let length = target.len().min(size as usize);
-    context.write_bytes(address, &target[..length])?;
+    context.user.write_bytes(address, &target[..length])?;
     Ok(length as u64)
 }
 

@@ -80,7 +80,7 @@ abi_struct! {
 
 fn open_at(context: &Context<'_>, directory: i32, path: u64, flags: u32, mode: u32) -> CallResult {
     let request = OpenRequest::new(flags & KNOWN as u32, mode)?;
-    let path = context.read_path(path)?;
+    let path = context.user.read_path(path)?;
     let start = context.path_start(directory, &path)?;
     let open = context.open_path(&start, &path, request)?;
     context.add_descriptor(open, flags)
@@ -118,7 +118,7 @@ fn openat2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if size > 24 {
         return Err(Errno::E2BIG);
     }
-    let how: OpenHow = context.read_value(how)?;
+    let how: OpenHow = context.user.read_value(how)?;
     if how.flags & !KNOWN != 0 || how.mode & !0o7777 != 0 || how.resolve != 0 {
         return Err(Errno::EINVAL);
     }

@@ -72,10 +72,10 @@ fn perf_event_open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if flags & !CLOSE_ON_EXEC != 0 {
         return Err(Errno::EINVAL);
     }
-    let attributes: EventAttributes = context.read_value(attributes)?;
+    let attributes: EventAttributes = context.user.read_value(attributes)?;
     check(&attributes, int(cpu), int(group))?;
     let thread = counted(context, int(id))?;
-    let path = context.read_path(attributes.path)?;
+    let path = context.user.read_path(attributes.path)?;
     let start = context.path_start(raw::AT_FDCWD, &path)?;
     let file = context.open_path(&start, &path, OpenRequest::new(raw::O_RDONLY, 0)?)?;
     let enabled = attributes.flags & DISABLED == 0;

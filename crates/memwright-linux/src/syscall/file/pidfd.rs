@@ -107,7 +107,7 @@ fn pidfd_send_signal(context: &Context<'_>, arguments: &Arguments) -> CallResult
         None
     } else {
         let mut bytes = [0; SignalInfo::SIZE];
-        context.read_bytes(info, &mut bytes)?;
+        context.user.read_bytes(info, &mut bytes)?;
         let named = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         if u64::from(named) != number {
             return Err(Errno::EINVAL);

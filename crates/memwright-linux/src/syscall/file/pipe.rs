@@ -63,7 +63,10 @@ fn make(context: &Context<'_>, address: u64, flags: u32) -> CallResult {
             return Err(error);
         }
     };
-    if let Err(error) = context.write_value(address, &[first as i32, second as i32]) {
+    if let Err(error) = context
+        .user
+        .write_value(address, &[first as i32, second as i32])
+    {
         close(first)?;
         close(second)?;
         return Err(error);

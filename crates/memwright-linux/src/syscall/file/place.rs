@@ -50,8 +50,10 @@ fn getcwd(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if length as u64 > size {
         return Err(Errno::ERANGE);
     }
-    context.write_bytes(address, before)?;
-    context.write_bytes(address.wrapping_add(before.len() as u64), &path)?;
+    context.user.write_bytes(address, before)?;
+    context
+        .user
+        .write_bytes(address.wrapping_add(before.len() as u64), &path)?;
     Ok(length as u64)
 }
 

@@ -200,7 +200,7 @@ pub fn deadline_after(context: &Context<'_>, nanoseconds: u64) -> Option<u64> {
 /// # Errors
 /// `EFAULT`; `EINVAL` for a negative or unnormalised timeout.
 pub fn timeout_argument(context: &Context<'_>, address: u64) -> Result<Option<u64>, Errno> {
-    match context.read_optional::<Timespec>(address)? {
+    match context.user.read_optional::<Timespec>(address)? {
         None => Ok(None),
         Some(time) => {
             let nanoseconds = time.to_nanoseconds().ok_or(Errno::EINVAL)?;
@@ -241,7 +241,9 @@ pub fn finish_timespec(
     address: u64,
 ) -> CallResult {
     finish(context, result, deadline, |left| {
-        context.write_optional(address, &Timespec::from_nanoseconds(left))
+        context
+            .user
+            .write_optional(address, &Timespec::from_nanoseconds(left))
     })
 }
 
@@ -266,7 +268,7 @@ fn poll_until(
     let mut points = PausePoints::every(WATCHES);
     for watch in watches.iter() {
         points.round();
-        context.write_value(place, &watch.found())?;
+        context.user.write_value(place, &watch.found())?;
         place = place.wrapping_add(ENTRY as u64);
     }
     result
@@ -283,7 +285,9 @@ fn read_watches(context: &Context<'_>, address: u64, count: usize) -> Result<Wat
         let now = TOGETHER.min(count - watches.len());
         let place = address.checked_add((watches.len() * ENTRY) as u64);
         let bytes = &mut buffer[..now * ENTRY];
-        context.read_bytes(place.ok_or(Errno::EFAULT)?, bytes)?;
+        context
+            .user
+            .read_bytes(place.ok_or(Errno::EFAULT)?, bytes)?;
         for entry in bytes.chunks_exact(ENTRY) {
             let (number, rest) = entry.split_at(4);
             let number = i32::from_bytes(number);

@@ -78,7 +78,7 @@ fn process_madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if flags as u32 != 0 {
         return Err(Errno::EINVAL);
     }
-    let pieces = context.read_vectors(vectors, count)?;
+    let pieces = context.user.read_vectors(vectors, count)?;
     let process = named_process(context, descriptor(number))?;
     let own = Arc::ptr_eq(&process, context.process());
     if !own {
@@ -153,11 +153,11 @@ impl RemoteCopy {
         if flags != 0 {
             return Err(Errno::EINVAL);
         }
-        let own = context.read_vectors(own, own_count)?;
+        let own = context.user.read_vectors(own, own_count)?;
         if own.iter().all(|piece| piece.length == 0) {
             return Ok(None);
         }
-        let others = context.read_vectors_of_other(others, others_count)?;
+        let others = context.user.read_vectors_of_other(others, others_count)?;
         if others.iter().all(|piece| piece.length == 0) {
             return Ok(None);
         }

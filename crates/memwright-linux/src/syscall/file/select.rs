@@ -61,7 +61,9 @@ fn read_set(context: &Context<'_>, address: u64, words: usize) -> Result<Option<
     }
     let mut set = empty_set(words)?;
     for (index, word) in set.iter_mut().enumerate() {
-        *word = context.read_value(address.wrapping_add(index as u64 * 8))?;
+        *word = context
+            .user
+            .read_value(address.wrapping_add(index as u64 * 8))?;
     }
     Ok(Some(set))
 }
@@ -124,7 +126,7 @@ fn select_until(context: &Context<'_>, arguments: &Arguments, deadline: Option<u
         if set.is_some() {
             for (index, word) in result.iter().enumerate() {
                 points.round();
-                context.write_value(address + index as u64 * 8, word)?;
+                context.user.write_value(address + index as u64 * 8, word)?;
             }
         }
     }
@@ -133,7 +135,7 @@ fn select_until(context: &Context<'_>, arguments: &Arguments, deadline: Option<u
 
 fn select(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let timeout = arguments[4];
-    let deadline = match context.read_optional::<Timeval>(timeout)? {
+    let deadline = match context.user.read_optional::<Timeval>(timeout)? {
         None => None,
         Some(time) => {
             if time.seconds < 0 || time.microseconds < 0 {
@@ -146,7 +148,9 @@ fn select(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     };
     let result = select_until(context, arguments, deadline);
     finish(context, result, deadline, |left| {
-        context.write_optional(timeout, &Timeval::from_nanoseconds(left))
+        context
+            .user
+            .write_optional(timeout, &Timeval::from_nanoseconds(left))
     })
 }
 
@@ -154,7 +158,10 @@ fn pselect6(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[_, _, _, _, timeout, mask] = arguments;
     let deadline = timeout_argument(context, timeout)?;
     // The last argument points to the address and the size of the mask.
-    let [address, size] = context.read_optional::<[u64; 2]>(mask)?.unwrap_or_default();
+    let [address, size] = context
+        .user
+        .read_optional::<[u64; 2]>(mask)?
+        .unwrap_or_default();
     let result =
         context.with_signal_mask(address, size, || select_until(context, arguments, deadline));
     finish_timespec(context, result, deadline, timeout)

@@ -38,7 +38,7 @@ fn make(context: &Context<'_>, arguments: &Arguments, flags: u32) -> CallResult 
     if size != 8 {
         return Err(Errno::EINVAL);
     }
-    let mask: u64 = context.read_value(mask)?;
+    let mask: u64 = context.user.read_value(mask)?;
     if flags & !FLAGS != 0 {
         return Err(Errno::EINVAL);
     }

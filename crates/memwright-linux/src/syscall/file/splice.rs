@@ -124,8 +124,8 @@ fn splice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if (input.is_pipe && has(input_offset)) || (output.is_pipe && has(output_offset)) {
         return Err(Errno::ESPIPE);
     }
-    output.offset = context.read_optional(output_offset)?;
-    input.offset = context.read_optional(input_offset)?;
+    output.offset = context.user.read_optional(output_offset)?;
+    input.offset = context.user.read_optional(input_offset)?;
     if !input.open.is_readable() || !output.open.is_writable() {
         return Err(Errno::EBADF);
     }
@@ -160,7 +160,7 @@ fn splice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }?;
     for (side, address) in [(&output, output_offset), (&input, input_offset)] {
         if let Some(offset) = &side.offset {
-            context.write_value(address, offset)?;
+            context.user.write_value(address, offset)?;
         }
     }
     Ok(done)
@@ -276,7 +276,7 @@ fn vmsplice(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let waits = waits(flags)?;
     let open = context.files().get_usable(descriptor(number))?;
     let end = open.as_kind::<PipeEnd>().ok_or(Errno::EBADF)?;
-    let pieces = context.read_vectors(vectors, count)?;
+    let pieces = context.user.read_vectors(vectors, count)?;
     let (_, writes) = end.sides();
     if !writes {
         let mut sink = Sink::user(context, &pieces);

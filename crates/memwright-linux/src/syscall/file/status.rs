@@ -60,7 +60,7 @@ pub const CALLS: &[SystemCall] = &[
 
 fn store(context: &Context<'_>, entry: &Dentry, address: u64) -> CallResult {
     let record = entry.inode.attributes(Some(context)).to_stat();
-    context.write_bytes(address, &record).map(|()| 0)
+    context.user.write_bytes(address, &record).map(|()| 0)
 }
 
 fn stat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
@@ -101,7 +101,7 @@ fn statx(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let mount = entry.inode.file_system.mount;
     let root = context.kernel.mounts.is_root(&entry);
     let bytes = entry.inode.attributes(Some(context)).to_statx(mount, root);
-    context.write_bytes(record, &bytes).map(|()| 0)
+    context.user.write_bytes(record, &bytes).map(|()| 0)
 }
 
 fn check(context: &Context<'_>, directory: u64, path: u64, mode: u64, flags: u32) -> CallResult {
@@ -137,6 +137,7 @@ fn faccessat2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 fn store_status(context: &Context<'_>, entry: &Dentry, address: u64) -> CallResult {
     let status = entry.inode.file_system.status(&context.kernel.memory);
     context
+        .user
         .write_bytes(address, &status.to_statfs())
         .map(|()| 0)
 }

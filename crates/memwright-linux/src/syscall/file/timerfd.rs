@@ -116,7 +116,7 @@ fn open_timer(context: &Context<'_>, number: u64) -> Result<Arc<OpenFile>, Errno
 
 fn timerfd_settime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, flags, new, old, ..] = arguments;
-    let new: TimerSetting = context.read_value(new)?;
+    let new: TimerSetting = context.user.read_value(new)?;
     let known = raw::TFD_TIMER_ABSTIME | raw::TFD_TIMER_CANCEL_ON_SET;
     if flags as u32 & !known != 0 {
         return Err(Errno::EINVAL);
@@ -127,7 +127,9 @@ fn timerfd_settime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let timer = open.as_kind::<TimerFile>().ok_or(Errno::EINVAL)?;
     let now = context.kernel.host.now();
     let before = timer.set(new.schedule(now, absolute, timer.clock_offset)?)?;
-    context.write_optional(old, &TimerSetting::from_nanoseconds(before))?;
+    context
+        .user
+        .write_optional(old, &TimerSetting::from_nanoseconds(before))?;
     Ok(0)
 }
 
@@ -135,7 +137,7 @@ fn timerfd_gettime(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = open_timer(context, arguments[0])?;
     let timer = open.as_kind::<TimerFile>().ok_or(Errno::EINVAL)?;
     let setting = TimerSetting::from_nanoseconds(timer.get());
-    context.write_value(arguments[1], &setting).map(|()| 0)
+    context.user.write_value(arguments[1], &setting).map(|()| 0)
 }
 
 #[cfg(test)]

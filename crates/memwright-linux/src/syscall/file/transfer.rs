@@ -120,7 +120,7 @@ fn one_piece(
 ) -> Result<(Arc<OpenFile>, [IoVector; 1]), Errno> {
     let &[number, address, length, ..] = arguments;
     let open = usable(context, number, writes)?;
-    let length = context.transfer_length(address, length)? as u64;
+    let length = context.user.transfer_length(address, length)? as u64;
     Ok((
         open,
         [IoVector {
@@ -166,14 +166,14 @@ fn pwrite64(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 fn readv(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, vectors, count, ..] = arguments;
     let open = usable(context, number, false)?;
-    let pieces = context.read_vectors(vectors, count)?;
+    let pieces = context.user.read_vectors(vectors, count)?;
     transfer_in(context, &open, &pieces, At::Position)
 }
 
 fn writev(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, vectors, count, ..] = arguments;
     let open = usable(context, number, true)?;
-    let pieces = context.read_vectors(vectors, count)?;
+    let pieces = context.user.read_vectors(vectors, count)?;
     transfer_out(context, &open, &pieces, At::Position)
 }
 
@@ -200,14 +200,14 @@ fn flagged_offset(arguments: &Arguments) -> Result<At, Errno> {
 fn vectors_in(context: &Context<'_>, arguments: &Arguments, at: At) -> CallResult {
     let &[number, vectors, count, ..] = arguments;
     let open = usable(context, number, false)?;
-    let pieces = context.read_vectors(vectors, count)?;
+    let pieces = context.user.read_vectors(vectors, count)?;
     transfer_in(context, &open, &pieces, at)
 }
 
 fn vectors_out(context: &Context<'_>, arguments: &Arguments, at: At) -> CallResult {
     let &[number, vectors, count, ..] = arguments;
     let open = usable(context, number, true)?;
-    let pieces = context.read_vectors(vectors, count)?;
+    let pieces = context.user.read_vectors(vectors, count)?;
     transfer_out(context, &open, &pieces, at)
 }
 
@@ -301,7 +301,7 @@ fn copy(
 
 /// Returns the offset at `address`, or the position if the pointer is null.
 fn offset_argument(context: &Context<'_>, address: u64) -> Result<At, Errno> {
-    match context.read_optional::<i64>(address)? {
+    match context.user.read_optional::<i64>(address)? {
         Some(offset) => explicit(offset).map(At::Offset),
         None => Ok(At::Position),
     }
@@ -309,7 +309,7 @@ fn offset_argument(context: &Context<'_>, address: u64) -> Result<At, Errno> {
 
 fn store_offset(context: &Context<'_>, address: u64, at: At) -> Result<(), Errno> {
     match at {
-        At::Offset(offset) => context.write_value(address, &offset),
+        At::Offset(offset) => context.user.write_value(address, &offset),
         At::Position => Ok(()),
     }
 }

@@ -35,7 +35,7 @@ pub fn mincore(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             })
         });
         // Write the results for the pages below a hole before failing for the hole.
-        context.write_bytes(out, &bytes)?;
+        context.user.write_bytes(out, &bytes)?;
         found.map_err(advise_errno)?;
         out += bytes.len() as u64;
         next += step;

@@ -60,7 +60,7 @@ pub(super) fn read(context: &Context<'_>, address: u64, count: u64) -> Result<Na
         return Err(Errno::EINVAL);
     }
     for word in 0..bits.div_ceil(WORD) {
-        let value: u64 = context.read_value(address + 8 * word)?;
+        let value: u64 = context.user.read_value(address + 8 * word)?;
         let used = (bits - word * WORD).min(WORD);
         let value = value & (u64::MAX >> (WORD - used));
         match named.0.get_mut(word as usize) {
@@ -89,7 +89,7 @@ pub(super) fn write(
     }
     for word in 0..words {
         let value = if word == 0 { nodes.bits() } else { 0 };
-        context.write_value(address + 8 * word, &value)?;
+        context.user.write_value(address + 8 * word, &value)?;
     }
     Ok(())
 }

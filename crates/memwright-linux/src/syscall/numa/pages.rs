@@ -96,15 +96,15 @@ pub(super) fn move_pages(context: &Context<'_>, arguments: &Arguments) -> CallRe
     let mut points = PausePoints::every(PAGES);
     for index in 0..count {
         points.round();
-        let address: u64 = context.read_value(pages.wrapping_add(8 * index))?;
+        let address: u64 = context.user.read_value(pages.wrapping_add(8 * index))?;
         let page = VirtAddr::new(address).page();
         let to = statuses.wrapping_add(4 * index);
         if nodes == 0 {
             let status = status_of(space.node_of(page).map(Moved::Stays));
-            context.write_value(to, &status_word(status))?;
+            context.user.write_value(to, &status_word(status))?;
             continue;
         }
-        let node: i32 = context.read_value(nodes.wrapping_add(4 * index))?;
+        let node: i32 = context.user.read_value(nodes.wrapping_add(4 * index))?;
         let node = u8::try_from(node).ok().filter(|node| all.contains(*node));
         let node = node.ok_or(Errno::ENODEV)?;
         match space.migrate(page, only(node), moving) {
@@ -114,7 +114,9 @@ pub(super) fn move_pages(context: &Context<'_>, arguments: &Arguments) -> CallRe
             moved @ (Ok(_)
             | Err(
                 Unmoved::NoArea | Unmoved::Absent | Unmoved::Unmovable | Unmoved::Shared(_),
-            )) => context.write_value(to, &status_word(status_of(moved)))?,
+            )) => context
+                .user
+                .write_value(to, &status_word(status_of(moved)))?,
         }
     }
     Ok(0)

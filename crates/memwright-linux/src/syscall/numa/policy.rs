@@ -243,7 +243,7 @@ pub(super) fn get_mempolicy(context: &Context<'_>, arguments: &Arguments) -> Cal
         if flags & (NODE | ADDR) != 0 {
             return Err(Errno::EINVAL);
         }
-        context.write_optional(to, &(DEFAULT as i32))?;
+        context.user.write_optional(to, &(DEFAULT as i32))?;
         return write_nodes(context, nodes_to, count, all);
     }
     let thread = &context.thread.placement;
@@ -263,7 +263,7 @@ pub(super) fn get_mempolicy(context: &Context<'_>, arguments: &Arguments) -> Cal
         let next = policy.and_then(|policy| advance(&policy, thread.turn(), all));
         u32::from(next.ok_or(Errno::EINVAL)?)
     };
-    context.write_optional(to, &(told as i32))?;
+    context.user.write_optional(to, &(told as i32))?;
     let nodes = policy.map_or(NodeSet::EMPTY, |policy| {
         policy.named.unwrap_or(policy.nodes)
     });
@@ -286,7 +286,7 @@ fn node_at(context: &Context<'_>, address: u64) -> Result<u8, Errno> {
         Err(Unmoved::Unmovable) => return Ok(zero_node(context)),
         Err(_) => {}
     }
-    let _: u8 = context.read_value(address)?;
+    let _: u8 = context.user.read_value(address)?;
     match look() {
         Ok(node) => Ok(node),
         Err(Unmoved::Unmovable) => Ok(zero_node(context)),

@@ -97,14 +97,14 @@ pub fn control(
     let mut bytes = [0; Query::SIZE];
     query.to_bytes(&mut bytes);
     let known = query.size.min(Query::SIZE as u64) as usize;
-    context.write_bytes(argument, &bytes[..known])?;
+    context.user.write_bytes(argument, &bytes[..known])?;
     Ok(0)
 }
 
 /// Reads the fields that the program knows. Fields that it does not know are 0. Bytes beyond the structure that the
 /// kernel knows must be 0.
 fn read(context: &Context<'_>, address: u64) -> Result<Query, Errno> {
-    let size: u64 = context.read_value(address)?;
+    let size: u64 = context.user.read_value(address)?;
     if size > 4096 {
         return Err(Errno::E2BIG);
     }
@@ -113,9 +113,11 @@ fn read(context: &Context<'_>, address: u64) -> Result<Query, Errno> {
     }
     let mut bytes = [0; Query::SIZE];
     let known = size.min(Query::SIZE as u64);
-    context.read_bytes(address, &mut bytes[..known as usize])?;
+    context
+        .user
+        .read_bytes(address, &mut bytes[..known as usize])?;
     for more in known..size {
-        let byte: u8 = context.read_value(address + more)?;
+        let byte: u8 = context.user.read_value(address + more)?;
         if byte != 0 {
             return Err(Errno::E2BIG);
         }
@@ -182,7 +184,9 @@ fn write_name(context: &Context<'_>, found: &Noted, query: &Query) -> Result<u32
     if name.len() > query.name_size as usize {
         return Err(Errno::ENAMETOOLONG);
     }
-    context.write_bytes(query.name_address, name.as_bytes())?;
+    context
+        .user
+        .write_bytes(query.name_address, name.as_bytes())?;
     Ok(name.len() as u32)
 }
 

@@ -77,7 +77,7 @@ fn target(
 /// Implements `sendto`.
 pub fn sendto(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, address, length, flags, name, name_length] = arguments;
-    let length = context.transfer_length(address, length)? as u64;
+    let length = context.user.transfer_length(address, length)? as u64;
     let open = opened(context, number)?;
     let socket = socket_of(&open)?;
     let request = Request {
@@ -97,7 +97,7 @@ pub fn sendto(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// Implements `recvfrom`.
 pub fn recvfrom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let &[number, address, length, flags, name, name_length] = arguments;
-    let length = context.transfer_length(address, length)? as u64;
+    let length = context.user.transfer_length(address, length)? as u64;
     let open = opened(context, number)?;
     let socket = socket_of(&open)?;
     let pieces = [IoVector {
@@ -133,7 +133,7 @@ fn store_sender(
 ) -> Result<(), Errno> {
     match &received.address {
         Some(name) => store_address(context, address, room, Some(name)),
-        None => context.write_value(room, &0u32),
+        None => context.user.write_value(room, &0u32),
     }
 }
 
@@ -143,7 +143,7 @@ pub fn sendmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = opened(context, number)?;
     let socket = socket_of(&open)?;
     context.check_heap()?;
-    let header: MessageHeader = context.read_value(address)?;
+    let header: MessageHeader = context.user.read_value(address)?;
     let mut request = Request {
         address: target(context, socket.kind, header.name, header.name_length.into())?,
         flags: flags as u32,
@@ -152,7 +152,7 @@ pub fn sendmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     if header.count > 1024 {
         return Err(Errno::EMSGSIZE);
     }
-    let pieces = context.read_vectors(header.vectors, header.count)?;
+    let pieces = context.user.read_vectors(header.vectors, header.count)?;
     read_control(context, &header, &mut request)?;
     let mut source = Source::user(context, &pieces);
     let sent = socket.send(context, &open, request, &mut source)?;
@@ -172,7 +172,7 @@ fn read_control(
     let head = ControlHeader::SIZE as u64;
     while header.control_length.saturating_sub(at) >= head {
         let place = header.control.wrapping_add(at);
-        let message: ControlHeader = context.read_value(place)?;
+        let message: ControlHeader = context.user.read_value(place)?;
         if message.length < head || message.length > header.control_length - at {
             return Err(Errno::EINVAL);
         }
@@ -183,7 +183,7 @@ fn read_control(
                 if length != Credentials::SIZE {
                     return Err(Errno::EINVAL);
                 }
-                let given: Credentials = context.read_value(data)?;
+                let given: Credentials = context.user.read_value(data)?;
                 check_credentials(context, &given)?;
                 request.credentials = Some(given);
             }
@@ -207,7 +207,7 @@ fn take_rights(
     }
     let files = context.files();
     for index in 0..count {
-        let number: i32 = context.read_value(data + index as u64 * 4)?;
+        let number: i32 = context.user.read_value(data + index as u64 * 4)?;
         request.rights.try_push(files.get(number)?)?;
     }
     Ok(())
@@ -236,11 +236,11 @@ pub fn recvmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = opened(context, number)?;
     let socket = socket_of(&open)?;
     context.check_heap()?;
-    let mut header: MessageHeader = context.read_value(address)?;
+    let mut header: MessageHeader = context.user.read_value(address)?;
     if header.count > 1024 {
         return Err(Errno::EMSGSIZE);
     }
-    let pieces = context.read_vectors(header.vectors, header.count)?;
+    let pieces = context.user.read_vectors(header.vectors, header.count)?;
     let mut sink = Sink::user(context, &pieces);
     let mut received = socket.receive(context, &open, flags, &mut sink)?;
     header.flags = flags & net::MSG_CMSG_CLOEXEC;
@@ -257,7 +257,7 @@ pub fn recvmsg(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let passes = socket.passes_credentials();
     store_control(context, &mut header, passes, &mut received, flags)?;
-    context.write_value(address, &header)?;
+    context.user.write_value(address, &header)?;
     Ok(result_of(socket.kind, flags, &received))
 }
 
@@ -272,7 +272,9 @@ fn store_sender_in(
     };
     let bytes = Address::to_bytes(Some(name));
     let room = usize::try_from(header.name_length as i32).map_err(|_| Errno::EINVAL)?;
-    context.write_bytes(header.name, &bytes[..bytes.len().min(room)])?;
+    context
+        .user
+        .write_bytes(header.name, &bytes[..bytes.len().min(room)])?;
     header.name_length = bytes.len() as u32;
     Ok(())
 }
@@ -333,8 +335,9 @@ impl ControlWriter<'_> {
             level: net::SOL_SOCKET,
             kind,
         };
-        self.context.write_value(self.at, &header)?;
+        self.context.user.write_value(self.at, &header)?;
         self.context
+            .user
             .write_bytes(self.at + ControlHeader::SIZE as u64, &data[..count])?;
         let step = length.next_multiple_of(8).min(self.left);
         self.at += step as u64;

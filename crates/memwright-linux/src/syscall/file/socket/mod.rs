@@ -142,7 +142,9 @@ fn socketpair(context: &Context<'_>, arguments: &Arguments) -> CallResult {
             return Err(error);
         }
     };
-    let stored = context.write_value(arguments[3], &[first as i32, second as i32]);
+    let stored = context
+        .user
+        .write_value(arguments[3], &[first as i32, second as i32]);
     if let Err(error) = stored {
         close(first)?;
         close(second)?;
@@ -170,7 +172,7 @@ fn read_address(context: &Context<'_>, address: u64, length: u64) -> Result<Addr
         return Err(Errno::EINVAL);
     }
     let mut bytes = [0; ADDRESS_MAX];
-    context.read_bytes(address, &mut bytes[..length])?;
+    context.user.read_bytes(address, &mut bytes[..length])?;
     Address::from_bytes(&bytes[..length])
 }
 
@@ -181,11 +183,13 @@ fn store_address(
     room: u64,
     name: Option<&Address>,
 ) -> Result<(), Errno> {
-    let limit: i32 = context.read_value(room)?;
+    let limit: i32 = context.user.read_value(room)?;
     let limit = usize::try_from(limit).map_err(|_| Errno::EINVAL)?;
     let bytes = Address::to_bytes(name);
-    context.write_bytes(address, &bytes[..bytes.len().min(limit)])?;
-    context.write_value(room, &(bytes.len() as u32))
+    context
+        .user
+        .write_bytes(address, &bytes[..bytes.len().min(limit)])?;
+    context.user.write_value(room, &(bytes.len() as u32))
 }
 
 fn bind(context: &Context<'_>, arguments: &Arguments) -> CallResult {

@@ -24,7 +24,7 @@ pub fn getsockopt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = opened(context, number)?;
     let socket = socket_of(&open)?;
     check_level(level)?;
-    let room: i32 = context.read_value(length)?;
+    let room: i32 = context.user.read_value(length)?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
     let mut bytes = [0; Timeval::SIZE];
     let size = match socket.option(name as u32)? {
@@ -42,8 +42,8 @@ pub fn getsockopt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         }
     };
     let size = size.min(room);
-    context.write_bytes(address, &bytes[..size])?;
-    context.write_value(length, &(size as u32)).map(|()| 0)
+    context.user.write_bytes(address, &bytes[..size])?;
+    context.user.write_value(length, &(size as u32)).map(|()| 0)
 }
 
 pub fn setsockopt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
@@ -59,9 +59,9 @@ pub fn setsockopt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         if (length as usize) < Timeval::SIZE {
             return Err(Errno::EINVAL);
         }
-        let time: Timeval = context.read_value(address)?;
+        let time: Timeval = context.user.read_value(address)?;
         return socket.set_timeout(name, time).map(|()| 0);
     }
-    let value: i32 = context.read_value(address)?;
+    let value: i32 = context.user.read_value(address)?;
     socket.set_option(name, value).map(|()| 0)
 }

@@ -1,0 +1,100 @@
+//! The run of the manifest's program, from boot to power-off.
+
+use crate::{
+    Memory,
+    account::{self, refuse},
+    audit::Baseline,
+    cpio::CpioArchive,
+    errno::Errno,
+    events::Events,
+    identity::{Capabilities, Limits},
+    kernel::Kernel,
+    manifest::Manifest,
+    process::{PROGRAM, Parts, Process, REAPER, Start, Thread, ThreadSignals},
+    run::Execution,
+    swap::Swaps,
+    trace::Trace,
+    wait::Waiter,
+};
+use alloc::{boxed::Box, sync::Arc};
+use core::sync::atomic::Ordering;
+use memwright_table::TryPush;
+
+/// Runs the program of the manifest and powers the machine off when the program has exited. If the swap devices, the
+/// files or the first process cannot be set up, the machine powers off without running the program.
+pub fn start(
+    machine: &'static dyn Execution,
+    memory: Arc<Memory>,
+    manifest: Manifest,
+    files: CpioArchive<'static>,
+) -> ! {
+    let swaps = Swaps::start(machine, &memory, &manifest.swap);
+    let swaps = swaps.unwrap_or_else(|_| refuse(machine, "no memory for the swap devices"));
+    let before = Baseline::take(&memory, &swaps);
+    let kernel = Kernel::create(machine, memory, manifest, swaps);
+    machine.set_events(Box::leak(Box::new(Events::new(kernel, machine))));
+    if kernel.manifest.trace {
+        let trace = Box::leak(Box::new(Trace::new(machine)));
+        kernel.memory.set_trace(Some(trace));
+    }
+    let filled = kernel.mounts.fill(kernel, files);
+    let instructions = machine.kernel_instructions();
+    kernel
+        .boot_instructions
+        .store(instructions, Ordering::Relaxed);
+    machine.forget_stretches();
+    if kernel.memory.policy().count_locks() {
+        kernel.memory.set_lock_statistics(true);
+    }
+    match filled.and_then(|()| make_program(kernel)) {
+        Ok(()) => {
+            machine.start_cpus();
+            kernel.huge_scan.wake(kernel);
+            kernel.balancing.wake(kernel);
+            kernel.reclaim.wake(kernel);
+            kernel.scheduler.idle(kernel);
+            kernel.scheduler.await_all_parked();
+        }
+        Err(_) => refuse(machine, "no memory for the files and the first process"),
+    }
+    account::finish(kernel, &before)
+}
+
+/// Creates the reaper process, and the process of the program with its first thread.
+fn make_program(kernel: &'static Kernel) -> Result<(), Errno> {
+    let limits = Limits::initial(kernel.memory.frames().total() * 4096);
+    let root = kernel.users.get(0).map_err(|_| Errno::ENOMEM)?;
+    let reaper = Process::new(kernel.tasks, REAPER, 0, None, limits.clone(), root.clone());
+    let reaper = Arc::new(reaper);
+    let space = crate::memory::new_space(kernel, &limits, Capabilities::FULL)?;
+    let (files, fs) = kernel.mounts.first_files(kernel)?;
+    let name = [0; 16];
+    let parts = Parts {
+        space,
+        image: None,
+        files,
+        fs,
+        limits: limits.clone(),
+        name,
+    };
+    let process = {
+        let mut tasks = kernel.tasks.lock();
+        let _reaper = tasks.allocate_id();
+        tasks.enter(&reaper, 0)?;
+        let _program = tasks.allocate_id();
+        let now = kernel.host.now();
+        let process = Process::new(kernel.tasks, PROGRAM, now, Some(parts), limits, root);
+        let process = Arc::new(process);
+        tasks.enter(&process, REAPER)?;
+        tasks.lead_session(&process);
+        process
+    };
+    let thread = Thread::create(kernel, PROGRAM, &process, Start::Program)?;
+    let state = ThreadSignals::default();
+    let first = (thread.clone(), state);
+    process.signals.lock().threads.try_push(first)?;
+    kernel.tasks.lock().threads.insert(PROGRAM, thread.clone());
+    kernel.processes_made.fetch_add(1, Ordering::Relaxed);
+    thread.wake();
+    Ok(())
+}

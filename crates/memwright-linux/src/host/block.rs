@@ -1,0 +1,19 @@
+//! Disks.
+
+use memwright::{DeviceError, Submission, Ticket, Transfer};
+
+/// A disk of the machine, accessed in pages.
+pub trait BlockDevice: Sync {
+    /// Returns the size in pages.
+    fn pages(&self) -> u32;
+
+    /// Starts copying a page between a frame and the given page of the disk: see
+    /// [`SwapDevice::submit`](memwright::SwapDevice::submit).
+    fn submit(&self, transfer: Transfer) -> Submission;
+
+    /// Waits for a transfer to complete: see [`SwapDevice::complete`](memwright::SwapDevice::complete).
+    ///
+    /// # Errors
+    /// The disk reported an error.
+    fn complete(&self, ticket: Ticket) -> Result<(), DeviceError>;
+}

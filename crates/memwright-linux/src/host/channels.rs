@@ -1,0 +1,17 @@
+//! The channels to the command.
+
+pub use crate::channel::Channel;
+
+/// The channels between the machine and the command.
+pub trait Channels: Sync {
+    /// Writes one frame to the output channel. `Account`, `Trace`, `Log` and `SystemCalls` frames take no guest time.
+    fn output(&self, channel: Channel, bytes: &[u8]);
+
+    /// Requests standard input from the command and waits for it, with the guest clock and the other CPUs stopped.
+    /// Returns the number of bytes; 0 at the end of the input. Returns `None` if a control byte arrived first, which
+    /// [`control`](Self::control) then returns.
+    fn input(&self, to: &mut [u8]) -> Option<usize>;
+
+    /// Takes the next control byte, if there is one.
+    fn control(&self) -> Option<u8>;
+}

@@ -1,0 +1,37 @@
+//! Kernel stacks.
+
+use memwright_table::Frame;
+
+/// A kernel stack and the registers saved on it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
+pub struct ContextId(pub u32);
+
+/// The host has not enough memory for a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct OutOfMemory;
+
+/// Kernel stacks, and the switch from one to another.
+pub trait Contexts: Sync {
+    /// Returns the largest number of contexts from [`create_context`](Self::create_context) that can exist at the same
+    /// time. This is the limit on threads, `/proc/sys/kernel/threads-max`.
+    fn most_contexts(&self) -> usize;
+
+    /// Creates a kernel stack with a guard page. The first switch to it calls [`KernelEvents::context_start`] with
+    /// `argument`.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if there is no memory for a stack.
+    fn create_context(&self, argument: usize) -> Result<ContextId, OutOfMemory>;
+
+    /// Saves the running context as `from` and resumes `to`. Returns when another context switches back to `from`.
+    fn switch_context(&self, from: ContextId, to: ContextId);
+
+    /// Frees a context that does not run on any CPU and will not run again.
+    fn destroy_context(&self, context: ContextId);
+
+    /// Returns the context on which this CPU booted. It becomes the CPU's idle loop.
+    fn boot_context(&self) -> ContextId;
+
+    /// Returns the root table whose kernel half is copied into every new address space; `None` if the host has none.
+    fn kernel_root(&self) -> Option<Frame>;
+}

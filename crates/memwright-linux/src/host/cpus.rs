@@ -1,0 +1,61 @@
+//! The CPUs and their interrupts.
+
+use memwright_table::CpuId;
+
+/// The counted kinds of interrupts, with their names in `/proc/interrupts`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum InterruptKind {
+    /// `LOC`: the CPU's timer.
+    Timer,
+    /// `RES`: another CPU requested that this one check its run queue.
+    Reschedule,
+    /// `CAL`: another CPU made some other request.
+    Call,
+    /// `TLB`: another CPU requested a TLB invalidation.
+    Invalidation,
+}
+
+impl InterruptKind {
+    /// Number of kinds.
+    pub const COUNT: usize = 4;
+}
+
+/// How a CPU spent its time since boot, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct CpuTimes {
+    /// In user mode. The current stretch of user mode counts only up to the last interrupt.
+    pub user: u64,
+    /// In the kernel.
+    pub system: u64,
+    /// Waiting for an interrupt.
+    pub idle: u64,
+}
+
+/// The CPUs and their interrupts.
+pub trait Cpus: Sync {
+    /// Starts all other CPUs; each calls [`KernelEvents::cpu_start`]. Called once, on the boot CPU, after
+    /// [`set_events`](Self::set_events). Returns when all CPUs run.
+    fn start_cpus(&self);
+
+    /// Interrupts another CPU, so that its [`run_user`](Self::run_user) returns [`Trap::Reschedule`] or its
+    /// [`idle`](Self::idle) returns. Does not wait. Kicks coalesce, but none is lost: after the return that a kick
+    /// causes, the target sees what this CPU stored before the kick. If the target is in the kernel when it is kicked,
+    /// its next `run_user` or `idle` returns at once.
+    fn kick(&self, cpu: CpuId);
+
+    /// Returns the number of interrupts of a kind that CPU `cpu` has taken; 0 before it was started.
+    fn interrupts(&self, cpu: CpuId, kind: InterruptKind) -> u64;
+
+    /// Returns how a CPU spent its time since boot; all zero before it was started.
+    fn times(&self, cpu: CpuId) -> CpuTimes;
+
+    /// Returns EAX, EBX, ECX and EDX of a CPUID leaf, which are the same on all CPUs.
+    fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4];
+
+    /// Returns CPUID leaf 1 EDX, for AT_HWCAP.
+    fn hardware_capabilities(&self) -> u64;
+
+    /// Waits for an interrupt while serving TLB invalidations. Returns at once if an interrupt arrived since interrupts
+    /// were last enabled, or if the CPU was kicked since `idle` or `run_user` last returned.
+    fn idle(&self);
+}

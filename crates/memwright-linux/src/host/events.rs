@@ -1,0 +1,33 @@
+//! The calls from the machine into the kernel.
+
+use memwright_table::sync::GaveWay;
+
+/// The callbacks from the host into the kernel.
+pub trait KernelEvents: Sync {
+    /// Handles a fault at a user address while the kernel copies to or from it. Returns true if the access may be
+    /// retried.
+    ///
+    /// # Locks
+    /// Called on the copying thread, which holds none of the locks that this function takes.
+    fn user_fault(&self, address: u64, write: bool) -> bool;
+
+    /// Lets the threads that are ready on this CPU run before the calling one: see
+    /// [`Hooks::give_way`](memwright_table::sync::Hooks::give_way).
+    fn give_way(&self, waits: bool) -> GaveWay;
+
+    /// Returns whether the thread that runs on this CPU should yield now.
+    fn pause_due(&self) -> bool;
+
+    /// Entry point of a context created by [`Host::create_context`].
+    fn context_start(&self, argument: usize) -> !;
+
+    /// Entry point of a CPU started by [`Host::start_cpus`]. It runs on the CPU's boot context, with interrupts
+    /// disabled and the kernel's own page table loaded.
+    fn cpu_start(&self) -> !;
+
+    /// Writes the state of the personality for a panic or backtrace report: threads, held locks and counters.
+    ///
+    /// # Locks
+    /// Must not wait for a lock that the failing code may hold.
+    fn fatal_report(&self, out: &mut dyn core::fmt::Write);
+}

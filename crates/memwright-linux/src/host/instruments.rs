@@ -1,0 +1,80 @@
+//! What the machine measures.
+
+/// The largest depth that a kernel stack reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackDepth {
+    /// Bytes used.
+    pub used: u64,
+    /// Size of the stack in bytes.
+    pub size: u64,
+    /// The system call after which the depth was found; `None` if another call, a trap or the boot can also have
+    /// reached it.
+    pub call: Option<u64>,
+}
+
+impl StackDepth {
+    /// Returns whether more than three quarters are used. The last quarter is for an interrupt that arrives during the
+    /// deepest call.
+    #[must_use]
+    pub const fn is_critical(&self) -> bool {
+        self.used > self.size / 4 * 3
+    }
+}
+
+/// The longest stretch of kernel instructions without a scheduling point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stretch {
+    /// Length in instructions; in nanoseconds if the CPUs run by the host's clock.
+    pub instructions: u64,
+    /// The system call whose return ended the stretch; `None` if the return from another trap or a scheduling point
+    /// inside a call ended it.
+    pub call: Option<u64>,
+}
+
+impl Stretch {
+    /// Returns whether the stretch exceeds the bound on the latency of a runnable thread. Debug builds execute many
+    /// times as many instructions, so they have no bound and this is always false.
+    #[must_use]
+    pub const fn is_critical(&self) -> bool {
+        const BOUND: u64 = 2_000_000;
+        self.instructions > BOUND && !cfg!(debug_assertions)
+    }
+}
+
+/// What the machine measures.
+pub trait Instruments: Sync {
+    /// Marks the start of the program's run for tools that count from outside the machine. Called by the program's
+    /// first thread just before it executes the program.
+    fn mark_run_begins(&self);
+
+    /// Marks the end of the program's run for tools that count from outside the machine. Called when the program's
+    /// process has exited; other processes that it created can still run.
+    fn mark_run_ends(&self);
+
+    /// Returns the instructions that this CPU retired in user mode since boot.
+    fn user_instructions(&self) -> u64;
+
+    /// Returns the instructions that this CPU retired in the kernel since boot, without idle time and clock pauses.
+    fn kernel_instructions(&self) -> u64;
+
+    /// Returns the part of [`kernel_instructions`](Self::kernel_instructions) that was spent in interrupts taken in
+    /// user mode: from the entry to the return, or to a switch to another context.
+    fn interrupt_instructions(&self) -> u64;
+
+    /// Returns whether the kernel heap is using its reserve. System calls that allocate must then fail.
+    fn heap_low(&self) -> bool;
+
+    /// Returns the bytes of kernel heap in use, for the audit at the end of a run.
+    fn heap_used(&self) -> usize;
+
+    /// Returns the largest depth of any kernel stack, for the audit at the end of a run; `None` if the host does not
+    /// measure it.
+    fn deepest_stack(&self) -> Option<StackDepth>;
+
+    /// Returns the longest stretch of kernel instructions between two scheduling points on any CPU since
+    /// [`forget_stretches`](Self::forget_stretches).
+    fn longest_stretch(&self) -> Stretch;
+
+    /// Restarts the measurement of stretches.
+    fn forget_stretches(&self);
+}

@@ -1,0 +1,40 @@
+//! The interface of the personality to the machine below it: a set of ports.
+
+mod block;
+mod channels;
+mod clock;
+mod contexts;
+mod cpus;
+mod events;
+mod instruments;
+mod registers;
+mod trap;
+mod user_access;
+
+pub use block::BlockDevice;
+pub use channels::{Channel, Channels};
+pub use clock::Clock;
+pub use contexts::{ContextId, Contexts, OutOfMemory};
+pub use cpus::{CpuTimes, Cpus, InterruptKind};
+pub use events::KernelEvents;
+pub use instruments::{Instruments, StackDepth, Stretch};
+pub use registers::Registers;
+pub use trap::Trap;
+pub use user_access::{UserAccess, UserFault};
+
+use memwright_table::Machine;
+
+/// The machine: all of its ports. The bare-metal kernel implements it; tests use an implementation on top of the
+/// simulated machine.
+pub trait Host:
+    Machine + Clock + Cpus + Contexts + Registers + Channels + UserAccess + Instruments
+{
+    /// Returns the disk, if there is one. If [`now`](Self::now) counts instructions, a transfer takes no guest time.
+    fn disk(&self) -> Option<&'static dyn BlockDevice>;
+
+    /// Sets the receiver of the callbacks. Called once, before any other method.
+    fn set_events(&self, events: &'static dyn KernelEvents);
+
+    /// Powers the machine off.
+    fn power_off(&self, code: u8) -> !;
+}

@@ -1,0 +1,31 @@
+//! The registers of user mode.
+
+use crate::arch::x86_64::regs::{FpuArea, UserState};
+
+/// The registers of user mode that stay in the processor while the kernel runs.
+pub trait Registers: Sync {
+    /// Loads the FS and GS bases of user mode, which must be canonical. They belong to the running thread:
+    /// [`switch_context`](Self::switch_context) saves and restores them.
+    fn load_bases(&self, user: &UserState);
+
+    /// Stores the FS and GS bases of user mode.
+    fn store_bases(&self, user: &mut UserState);
+
+    /// Stores the extended state of the processor.
+    fn save_fpu(&self, area: &mut FpuArea);
+
+    /// Loads the extended state of the processor. `area` was written by `save_fpu` or checked by
+    /// [`xstate::sanitize`](crate::arch::x86_64::xstate::sanitize).
+    fn restore_fpu(&self, area: &FpuArea);
+
+    /// Returns the number of bytes of [`FpuArea`] in use: the size of the standard XSAVE format for the enabled
+    /// features.
+    fn fpu_size(&self) -> usize;
+
+    /// Returns the features enabled in XCR0.
+    fn fpu_features(&self) -> u64;
+
+    /// Sets the [`key_rights`](Machine::key_rights) of the running thread, if [`fpu_features`](Self::fpu_features)
+    /// includes protection keys.
+    fn set_key_rights(&self, rights: u32);
+}

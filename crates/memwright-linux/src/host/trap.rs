@@ -1,0 +1,39 @@
+//! Exits from user mode.
+
+/// The reason for an exit from user mode.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Trap {
+    /// A system call has been served, and the thread has work flags to handle.
+    Syscall,
+    /// A page fault at this address.
+    PageFault {
+        /// The address that was accessed.
+        address: u64,
+        /// The access was a write.
+        write: bool,
+        /// The access was an instruction fetch.
+        fetch: bool,
+        /// A present entry maps the address, but its rights do not permit the access.
+        present: bool,
+    },
+    /// A data access that the page's protection key denies on this CPU.
+    KeyFault {
+        /// The address that was accessed.
+        address: u64,
+        /// The access was a write.
+        write: bool,
+    },
+    /// Another processor exception.
+    Exception {
+        /// Vector: 0 divide error, 3 breakpoint, 6 invalid opcode, 13 general protection, ...
+        vector: u8,
+        /// Error code; zero for vectors that push none.
+        error: u64,
+    },
+    /// The deadline has passed.
+    Timer,
+    /// A control byte has arrived.
+    Control,
+    /// Another CPU requested that this one check its run queue.
+    Reschedule,
+}

@@ -1,0 +1,38 @@
+//! Descriptions of what the machine measured, with the names of system calls.
+
+use super::table;
+use crate::host::{StackDepth, Stretch};
+use core::fmt;
+
+/// Writes the name of a system call, if it is known.
+fn write_call(out: &mut fmt::Formatter<'_>, call: Option<u64>) -> fmt::Result {
+    match call.and_then(table::find) {
+        Some(call) => write!(out, ", in {}", call.name),
+        None => Ok(()),
+    }
+}
+
+/// The description of the largest depth that a kernel stack reached.
+pub struct DeepestStack(pub StackDepth);
+
+impl fmt::Display for DeepestStack {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let StackDepth { used, size, call } = self.0;
+        write!(out, "kernel stack: {used} of {size} bytes used at most")?;
+        write_call(out, call)
+    }
+}
+
+/// The description of the longest stretch of kernel instructions without a scheduling point.
+pub struct LongestStretch(pub Stretch);
+
+impl fmt::Display for LongestStretch {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stretch { instructions, call } = self.0;
+        write!(
+            out,
+            "longest stretch: {instructions} instructions without a scheduling point"
+        )?;
+        write_call(out, call)
+    }
+}
