@@ -34,9 +34,9 @@ pub const CRATES: &[Crate] = &[
     Crate {
         source: "crates/memwright-linux/src",
         modules: &[
-            "draws", "sync", "sweep", "short", "paged", "errno", "wait", "channel", "batch", "abi", "flags", "ordered", "signal", "arch", "host", "lib", "scheduler", "time", "identity", "trace", "cpio", "manifest", "context", "user", "random", "process", "kernel", "relief", "probes", "oom", "ptrace", "deliver", "memory", "merge_scan", "hand", "reclaim", "numa", "futex", "faulted_in", "changes", "cgroup", "run", "huge_scan", "fs", "exec", "semaphores", "ipc", "swap", "audit", "syscall", "account", "events",
+            "draws", "sync", "sweep", "short", "paged", "errno", "wait", "channel", "batch", "abi", "flags", "ordered", "signal", "arch", "host", "lib", "scheduler", "time", "identity", "user", "call_counts", "trace", "cpio", "manifest", "context", "random", "process", "kernel", "relief", "probes", "oom", "ptrace", "deliver", "memory", "merge_scan", "hand", "reclaim", "numa", "futex", "faulted_in", "changes", "cgroup", "run", "huge_scan", "fs", "exec", "semaphores", "ipc", "swap", "audit", "syscall", "account", "events", "boot",
         ],
-        upward: 299,
+        upward: 268,
         circles: 27,
     },
     Crate {
