@@ -49,9 +49,9 @@ pub fn start(
     match filled.and_then(|()| make_program(kernel)) {
         Ok(()) => {
             machine.start_cpus();
-            kernel.huge_scan.wake(kernel);
-            kernel.balancing.wake(kernel);
-            kernel.reclaim.wake(kernel);
+            kernel.huge_scan.wake();
+            kernel.balancing.wake();
+            kernel.reclaim.wake();
             kernel.scheduler.idle(kernel);
             kernel.scheduler.await_all_parked();
         }

@@ -2,8 +2,7 @@
 
 use crate::{
     Space,
-    kernel::Kernel,
-    process::Process,
+    process::{Process, Tasks},
     sync::{Lock, Rank},
 };
 use memwright_table::Page;
@@ -21,11 +20,11 @@ impl Position {
     /// walk stops there. Returns whether the round is complete; the next call then begins another round.
     pub(crate) fn go_on(
         &mut self,
-        kernel: &Kernel,
+        tasks: &Tasks,
         wanted: &impl Fn(&Process) -> bool,
         mut visit: impl FnMut(&Space, Page) -> Option<Page>,
     ) -> bool {
-        for process in kernel.tasks.processes() {
+        for process in tasks.processes() {
             if process.id < self.id || !wanted(&process) {
                 continue;
             }
@@ -62,21 +61,21 @@ impl Hand {
     /// Continues the round over all processes like [`Position::go_on`].
     pub(crate) fn go_on(
         &self,
-        kernel: &Kernel,
+        tasks: &Tasks,
         visit: impl FnMut(&Space, Page) -> Option<Page>,
     ) -> bool {
-        self.go_on_among(kernel, &|_: &Process| true, visit)
+        self.go_on_among(tasks, &|_: &Process| true, visit)
     }
 
     /// Continues the round over the processes for which `wanted` holds.
     pub(crate) fn go_on_among(
         &self,
-        kernel: &Kernel,
+        tasks: &Tasks,
         wanted: &impl Fn(&Process) -> bool,
         visit: impl FnMut(&Space, Page) -> Option<Page>,
     ) -> bool {
         let mut place = *self.place.lock();
-        let is_over = place.go_on(kernel, wanted, visit);
+        let is_over = place.go_on(tasks, wanted, visit);
         *self.place.lock() = place;
         is_over
     }

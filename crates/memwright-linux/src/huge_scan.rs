@@ -4,8 +4,11 @@
 //! runs a program. So the scan progresses even if all CPUs are busy. No deadline is set while no area is allowed to
 //! have huge pages.
 
-use crate::{abi::MILLISECOND, hand::Hand, kernel::Kernel, scheduler::Expiry, time::Daemon};
-use alloc::sync::Arc;
+use crate::Memory;
+use crate::process::Tasks;
+use crate::scheduler::TimerKey;
+use crate::{abi::MILLISECOND, hand::Hand, scheduler::Expiry, time::Daemon};
+use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use memwright::Scanned;
 
@@ -14,6 +17,8 @@ pub struct HugeScan {
     /// Some area is, or was, allowed to have huge pages.
     wanted: AtomicBool,
     next: Daemon,
+    memory: Arc<Memory>,
+    tasks: &'static Tasks,
     hand: Hand,
     /// Pages left to scan in a pass that is suspended because no huge page could be allocated; 0 if there is no such
     /// pass.
@@ -23,26 +28,28 @@ pub struct HugeScan {
 impl HugeScan {
     /// Creates a scan that does not run.
     #[must_use]
-    pub fn new() -> Self {
-        Self {
+    pub fn new(memory: Arc<Memory>, tasks: &'static Tasks) -> Arc<Self> {
+        Arc::new_cyclic(|own: &Weak<Self>| Self {
             wanted: AtomicBool::new(false),
-            next: Daemon::new(),
+            next: Daemon::new(own.clone(), tasks.scheduler),
+            memory,
+            tasks,
             hand: Hand::new(),
             left: AtomicU64::new(0),
-        }
+        })
     }
 
     /// Starts the scan, if this is the first area that is allowed to have huge pages.
-    pub fn want(&self, kernel: &Kernel) {
+    pub fn want(&self) {
         if !self.wanted.swap(true, Ordering::Relaxed) {
-            self.wake(kernel);
+            self.wake();
         }
     }
 
     /// Sets the time of the next step. Called after a change of a setting.
-    pub fn wake(&self, kernel: &Kernel) {
-        let memory = &kernel.memory;
-        self.next.set(kernel.scheduler, || {
+    pub fn wake(&self) {
+        let memory = &self.memory;
+        self.next.set(|| {
             let goes_on = memory.may_collapse(self.wanted.load(Ordering::Relaxed));
             let settings = &memory.huge().scan;
             let sleep = match self.left.load(Ordering::Relaxed) {
@@ -56,8 +63,8 @@ impl HugeScan {
 
     /// Scans as many pages as the settings request. A pass that cannot allocate a huge page is suspended once, and ends
     /// if the allocation fails again (`khugepaged_do_scan`).
-    fn look(&self, kernel: &Kernel) {
-        let settings = &kernel.memory.huge().scan;
+    fn look(&self) {
+        let settings = &self.memory.huge().scan;
         let left = self.left.swap(0, Ordering::Relaxed);
         let has_slept = left > 0;
         let mut budget = match left {
@@ -65,7 +72,7 @@ impl HugeScan {
             left => left,
         };
         let mut failed = false;
-        let is_over = self.hand.go_on(kernel, |space, page| {
+        let is_over = self.hand.go_on(self.tasks, |space, page| {
             match space.scan_for_huge(page, &mut budget) {
                 Scanned::Until(next) => Some(next),
                 Scanned::End => None,
@@ -84,17 +91,11 @@ impl HugeScan {
     }
 }
 
-impl HugeScan {
-    /// Sets the action of the deadline: [`Self::step`].
-    pub(crate) fn start(&self, step: Arc<dyn Expiry>) {
-        self.next.start(step);
-    }
-
-    /// Executes the next step, and sets the time of the one after it.
-    pub(crate) fn step(&self, kernel: &Kernel) {
-        if kernel.memory.may_collapse(true) {
-            self.look(kernel);
+impl Expiry for HugeScan {
+    fn expire(self: Arc<Self>, _key: TimerKey) {
+        if self.memory.may_collapse(true) {
+            self.look();
         }
-        self.wake(kernel);
+        self.wake();
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     },
     random::Random,
     reclaim::Reclaim,
-    scheduler::{Expiry, IdleWork, Scheduler, TimerKey},
+    scheduler::{IdleWork, Scheduler},
     signal::{Signal, SignalInfo},
     swap::Swaps,
     sync::{Lock, Rank, pause_point},
@@ -72,15 +72,15 @@ pub struct Kernel {
     /// System V semaphore sets.
     pub(crate) semaphores: crate::semaphores::Sets,
     /// Collapses base pages into huge pages in the background.
-    pub(crate) huge_scan: HugeScan,
+    pub(crate) huge_scan: Arc<HugeScan>,
     /// Merges pages with equal contents in the background.
-    pub(crate) merge_scan: MergeScan,
+    pub(crate) merge_scan: Arc<MergeScan>,
     /// Moves pages to the nodes of the CPUs that use them.
-    pub(crate) balancing: Balancing,
+    pub(crate) balancing: Arc<Balancing>,
     /// Groups of processes with memory limits.
     pub(crate) cgroups: Cgroups,
     /// Reclaims pages when memory is short.
-    pub(crate) reclaim: Reclaim,
+    pub(crate) reclaim: Arc<Reclaim>,
     /// The swap devices.
     pub swaps: Swaps,
     /// Breakpoints that count their hits.
@@ -100,18 +100,6 @@ pub struct Kernel {
     /// Instructions executed while booting and filling the file-system tree.
     pub(crate) boot_instructions: AtomicU64,
     pub(crate) ended: Lock<Option<Ended>>,
-}
-
-/// A step of one of the kernel's daemons.
-struct Step {
-    kernel: &'static Kernel,
-    step: fn(&Kernel),
-}
-
-impl Expiry for Step {
-    fn expire(self: Arc<Self>, _key: TimerKey) {
-        (self.step)(self.kernel);
-    }
 }
 
 impl IdleWork for Kernel {
@@ -136,8 +124,8 @@ impl Kernel {
         swaps: Swaps,
     ) -> &'static Self {
         let file_limits = FileLimits::new(memory.frames().total());
-        let balancing = Balancing::new(memory.frames().topology().nodes());
         let scheduler: &'static Scheduler<Thread> = Box::leak(Box::new(Scheduler::new(host)));
+        let tasks: &'static Tasks = Box::leak(Box::new(Tasks::new(scheduler)));
         let kernel: &'static Self = Box::leak(Box::new(Self {
             host,
             mounts: Mounts::new(&memory, &manifest),
@@ -146,9 +134,8 @@ impl Kernel {
             layout_random: manifest
                 .layout_seed
                 .map(|seed| Lock::new(Rank::Leaf, Random::new(seed))),
-            memory,
             manifest,
-            tasks: Box::leak(Box::new(Tasks::new(scheduler))),
+            tasks,
             users: Users::default(),
             file_limits,
             scheduler,
@@ -157,20 +144,20 @@ impl Kernel {
             segments: Segments::default(),
             lock_waits: LockWaits::default(),
             semaphores: crate::semaphores::Sets::default(),
-            huge_scan: HugeScan::new(),
-            merge_scan: MergeScan::new(),
-            balancing,
+            huge_scan: HugeScan::new(memory.clone(), tasks),
+            merge_scan: MergeScan::new(memory.clone(), scheduler),
+            balancing: Balancing::new(memory.clone(), tasks),
             cgroups: Cgroups::default(),
-            reclaim: Reclaim::new(),
+            reclaim: Reclaim::new(memory.clone(), tasks),
             swaps,
             calls: CallCounts::new(),
             processes_made: AtomicU64::new(0),
             memory_kills: AtomicU64::new(0),
             most_areas: AtomicUsize::new(crate::memory::MOST_AREAS),
             boot_instructions: AtomicU64::new(0),
+            memory,
             ended: Lock::new(Rank::Leaf, None),
         }));
-        kernel.start_daemons();
         kernel.memory.set_fault_sink(kernel);
         kernel
     }
@@ -215,19 +202,6 @@ impl Kernel {
         self.scheduler.yield_now(thread);
         // The thread that frees the memory may run on another CPU.
         self.host.relax();
-    }
-
-    /// Connects the background work of the kernel to its timers.
-    fn start_daemons(&'static self) {
-        let step = |step: fn(&Self)| Arc::new(Step { kernel: self, step });
-        self.huge_scan
-            .start(step(|kernel| kernel.huge_scan.step(kernel)));
-        self.merge_scan
-            .start(step(|kernel| kernel.merge_scan.step(kernel)));
-        self.balancing
-            .start(step(|kernel| kernel.balancing.step(kernel)));
-        self.reclaim
-            .start(step(|kernel| kernel.reclaim.step(kernel)));
     }
 
     /// Handles the control bytes that have arrived.

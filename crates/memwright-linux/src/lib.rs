@@ -29,6 +29,7 @@ pub mod channel;
 pub mod context;
 pub mod cpio;
 mod deliver;
+mod direct_reclaim;
 #[cfg(test)]
 mod draws;
 pub mod errno;
@@ -55,7 +56,6 @@ pub mod process;
 mod ptrace;
 pub mod random;
 mod reclaim;
-mod relief;
 pub mod run;
 pub mod scheduler;
 mod semaphores;

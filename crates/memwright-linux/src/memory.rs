@@ -1,5 +1,6 @@
 //! The memory manager as seen by system calls: error numbers, layouts, new address spaces.
 
+use crate::direct_reclaim::Retry;
 use crate::{
     Space,
     errno::Errno,
@@ -87,7 +88,9 @@ pub fn new_space(
         highest: VirtAddr::new(USER_END),
     };
     let root = kernel.host.kernel_root();
-    let space = kernel.with_relief(|| Space::new(kernel.memory.clone(), layout, root));
+    let space = kernel
+        .reclaim
+        .retry(|| Space::new(kernel.memory.clone(), layout, root));
     let space = space.map_err(|_| Errno::ENOMEM)?;
     space.set_limits(space_limits(kernel, limits, capabilities));
     Ok(Arc::new(space))

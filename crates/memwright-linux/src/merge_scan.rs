@@ -7,8 +7,13 @@
 //! Here a batch is split into steps of bounded length. After each step the scan pauses until the threads of its CPU
 //! have had the share of time that Linux gives them.
 
-use crate::{abi::MILLISECOND, errno::Errno, kernel::Kernel, scheduler::Expiry, time::Daemon};
-use alloc::sync::Arc;
+use crate::Memory;
+use crate::process::Thread;
+use crate::scheduler::Scheduler;
+use crate::scheduler::TimerKey;
+use crate::scheduler::Timers;
+use crate::{abi::MILLISECOND, errno::Errno, scheduler::Expiry, time::Daemon};
+use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// Most pages that one step scans. A batch of the default length is one step.
@@ -61,6 +66,8 @@ pub struct MergeScan {
     /// Time at which stale KSM frames, which are no longer mapped, are freed next.
     prune: AtomicU64,
     next: Daemon,
+    memory: Arc<Memory>,
+    scheduler: &'static Scheduler<Thread>,
     /// Pages left to scan in this batch.
     left: AtomicU64,
 }
@@ -68,13 +75,15 @@ pub struct MergeScan {
 impl MergeScan {
     /// Creates a scan that is stopped.
     #[must_use]
-    pub fn new() -> Self {
-        Self {
+    pub fn new(memory: Arc<Memory>, scheduler: &'static Scheduler<Thread>) -> Arc<Self> {
+        Arc::new_cyclic(|own: &Weak<Self>| Self {
             run: AtomicU8::new(Run::Stop as u8),
             prune: AtomicU64::new(0),
-            next: Daemon::new(),
+            next: Daemon::new(own.clone(), scheduler),
+            memory,
+            scheduler,
             left: AtomicU64::new(0),
-        }
+        })
     }
 
     /// Returns the state as a number.
@@ -86,11 +95,11 @@ impl MergeScan {
     ///
     /// # Errors
     /// `ENOMEM` if there are not enough frames to unmerge all pages. The scan is then stopped.
-    pub fn set(&self, kernel: &Kernel, run: Run) -> Result<(), Errno> {
+    pub fn set(&self, run: Run) -> Result<(), Errno> {
         let before = self.run.swap(run as u8, Ordering::SeqCst);
-        self.wake(kernel);
+        self.wake();
         if run == Run::Unmerge && before != run as u8 {
-            kernel.memory.unmerge_all().map_err(|_| {
+            self.memory.unmerge_all().map_err(|_| {
                 self.run.store(Run::Stop as u8, Ordering::SeqCst);
                 Errno::ENOMEM
             })?;
@@ -99,23 +108,23 @@ impl MergeScan {
     }
 
     /// Starts the scan after some memory has become mergeable, if the scan is not running.
-    pub fn want(&self, kernel: &Kernel) {
+    pub fn want(&self) {
         if !self.next.is_set() {
-            self.wake(kernel);
+            self.wake();
         }
     }
 
     /// Begins a new batch at once. Called after a change of a setting.
-    pub fn wake(&self, kernel: &Kernel) {
+    pub fn wake(&self) {
         self.left.store(0, Ordering::Relaxed);
-        self.go_on_after(kernel, 0);
+        self.go_on_after(0);
     }
 
     /// Sets the time of the next step: in `rest` nanoseconds within a batch, after the configured sleep between two
     /// batches. Sets none if the scan is stopped or no memory is mergeable.
-    fn go_on_after(&self, kernel: &Kernel, rest: u64) {
-        let merging = kernel.memory.merging();
-        self.next.set(kernel.scheduler, || {
+    fn go_on_after(&self, rest: u64) {
+        let merging = self.memory.merging();
+        self.next.set(|| {
             let goes_on = self.state() == Run::Merge as u8 && merging.is_wanted();
             let sleep = match self.left.load(Ordering::Relaxed) {
                 0 => u64::from(merging.settings().sleep.load(Ordering::Relaxed).max(1)),
@@ -126,8 +135,8 @@ impl MergeScan {
     }
 
     /// Executes one step: scans the rest of the batch, at most `LOOK` pages of it.
-    fn look(&self, kernel: &Kernel) {
-        let memory = &kernel.memory;
+    fn look(&self) {
+        let memory = &self.memory;
         let merging = memory.merging();
         let left = match self.left.load(Ordering::Relaxed) {
             0 => merging.settings().pages.load(Ordering::Relaxed).into(),
@@ -141,7 +150,7 @@ impl MergeScan {
             left - pages
         };
         self.left.store(left, Ordering::Relaxed);
-        let now = kernel.host.now();
+        let now = self.scheduler.now();
         if now >= self.prune.load(Ordering::Relaxed) {
             merging.shed(memory);
             let wait = u64::from(merging.settings().prune.load(Ordering::Relaxed));
@@ -151,20 +160,14 @@ impl MergeScan {
     }
 }
 
-impl MergeScan {
-    /// Sets the action of the deadline: [`Self::step`].
-    pub(crate) fn start(&self, step: Arc<dyn Expiry>) {
-        self.next.start(step);
-    }
-
-    /// Executes the next step, and sets the time of the one after it.
-    pub(crate) fn step(&self, kernel: &Kernel) {
-        let start = kernel.host.now();
+impl Expiry for MergeScan {
+    fn expire(self: Arc<Self>, _key: TimerKey) {
+        let start = self.scheduler.now();
         if self.state() == Run::Merge as u8 {
-            self.look(kernel);
+            self.look();
         }
-        let took = kernel.host.now().saturating_sub(start);
-        self.go_on_after(kernel, rest(took, kernel.scheduler.active_here()));
+        let took = self.scheduler.now().saturating_sub(start);
+        self.go_on_after(rest(took, self.scheduler.active_here()));
     }
 }
 

@@ -5,18 +5,20 @@
 //! first passes the pages of all processes, then the pages of objects that are not mapped. A page that the cursor
 //! passes twice without an access in between is reclaimed. No deadline is set while there is no swap.
 
+use crate::direct_reclaim::DirectReclaim;
+use crate::process::Tasks;
+use crate::scheduler::TimerKey;
 use crate::{
-    Space, hand,
-    kernel::Kernel,
+    Memory, Space, hand,
     process::Process,
     scheduler::Expiry,
     sync::{Lock, Rank},
     time::Daemon,
 };
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};
 use memwright::{Effort, Memcg, ObjectPlace};
-use memwright_table::sync::pause_point;
+use memwright_table::{Machine as _, sync::pause_point};
 
 /// Nanoseconds between two checks of the number of free frames.
 const INTERVAL: u64 = 10_000_000;
@@ -24,6 +26,9 @@ const INTERVAL: u64 = 10_000_000;
 const BACKGROUND: u64 = 16_384;
 /// Pages that direct reclaim frees (`SWAP_CLUSTER_MAX`).
 const DIRECT: u64 = 32;
+
+/// Most retries of one operation. Each retry reclaims more pages: about 260 MiB in total after the last.
+const MOST_RETRIES: u64 = 64;
 
 /// Most rounds of reclaim to fill the reserve.
 const MOST_ROUNDS: usize = 64;
@@ -42,17 +47,17 @@ impl Position {
     /// Returns whether the round is complete.
     fn go_on(
         &mut self,
-        kernel: &Kernel,
+        (memory, tasks): (&Memory, &Tasks),
         wanted: &impl Fn(&Process) -> bool,
         memcg: Option<Memcg>,
         effort: &mut Effort,
     ) -> bool {
         let mapped = |space: &Space, page| space.reclaim(page, effort);
-        if self.unmapped.is_none() && !self.mapped.go_on(kernel, wanted, mapped) {
+        if self.unmapped.is_none() && !self.mapped.go_on(tasks, wanted, mapped) {
             return false;
         }
         let mut place = self.unmapped.take().unwrap_or_default();
-        let is_over = kernel.memory.reclaim_objects(&mut place, memcg, effort);
+        let is_over = memory.reclaim_objects(&mut place, memcg, effort);
         if !is_over {
             self.unmapped = Some(place);
         }
@@ -82,7 +87,7 @@ impl Clock {
     /// The caller holds no lock.
     fn go_round(
         &self,
-        kernel: &Kernel,
+        all: (&Memory, &Tasks),
         wanted: &impl Fn(&Process) -> bool,
         memcg: Option<Memcg>,
         effort: &mut Effort,
@@ -91,7 +96,7 @@ impl Clock {
         // The rest of the current round, a round that ages pages, and one that reclaims them.
         for _ in 0..3 {
             pause_point();
-            if !place.go_on(kernel, wanted, memcg, effort) || effort.is_over() {
+            if !place.go_on(all, wanted, memcg, effort) || effort.is_over() {
                 break;
             }
         }
@@ -102,6 +107,8 @@ impl Clock {
 /// The state of reclaim.
 pub struct Reclaim {
     next: Daemon,
+    memory: Arc<Memory>,
+    tasks: &'static Tasks,
     clock: Clock,
     /// Number of threads that reclaim for a page fault.
     reclaiming: AtomicU64,
@@ -119,12 +126,14 @@ impl Drop for Reclaiming<'_> {
 impl Reclaim {
     /// Creates the state without background reclaim.
     #[must_use]
-    pub fn new() -> Self {
-        Self {
-            next: Daemon::new(),
+    pub fn new(memory: Arc<Memory>, tasks: &'static Tasks) -> Arc<Self> {
+        Arc::new_cyclic(|own: &Weak<Self>| Self {
+            next: Daemon::new(own.clone(), tasks.scheduler),
+            memory,
+            tasks,
             clock: Clock::new(),
             reclaiming: AtomicU64::new(0),
-        }
+        })
     }
 
     /// Permits the calling thread to reclaim for a page fault until the returned guard is dropped. Returns `None` if as
@@ -138,23 +147,23 @@ impl Reclaim {
     }
 
     /// Sets the next step of background reclaim, or stops it if there is no swap.
-    pub fn wake(&self, kernel: &Kernel) {
-        let swap = kernel.memory.swap();
+    pub fn wake(&self) {
+        let swap = self.memory.swap();
         let wait = || swap.is_on().then_some(INTERVAL);
-        self.next.set(kernel.scheduler, wait);
+        self.next.set(wait);
     }
 
     /// Reclaims pages for a thread that found no free frame: `often` times the number for one attempt. Returns false if
     /// none could be reclaimed.
-    pub fn relieve(&self, kernel: &Kernel, often: u64) -> bool {
-        if kernel.memory.merging().shed(&kernel.memory) > 0 {
+    pub fn relieve(&self, often: u64) -> bool {
+        if self.memory.merging().shed(&self.memory) > 0 {
             return true;
         }
-        if !kernel.memory.swap().is_on() && !kernel.memory.may_lose_pages() {
+        if !self.memory.swap().is_on() && !self.memory.may_lose_pages() {
             return false;
         }
-        let memory = &kernel.memory;
-        self.relieve_some(kernel, &self.clock, DIRECT * often, |_| true, None)
+        let memory = &self.memory;
+        self.relieve_some(&self.clock, DIRECT * often, |_| true, None)
             || memory.swap().shed_some(memory, DIRECT * often) > 0
     }
 
@@ -162,29 +171,28 @@ impl Reclaim {
     /// of objects, only those charged to `memcg` if that is given. Returns false if none could be reclaimed.
     pub(crate) fn relieve_some(
         &self,
-        kernel: &Kernel,
         clock: &Clock,
         pages: u64,
         wanted: impl Fn(&Process) -> bool,
         memcg: Option<Memcg>,
     ) -> bool {
-        if !kernel.memory.swap().is_on() && !kernel.memory.may_lose_pages() {
+        if !self.memory.swap().is_on() && !self.memory.may_lose_pages() {
             return false;
         }
         let mut effort = Effort {
             look: u64::MAX,
             wanted: pages,
         };
-        clock.go_round(kernel, &wanted, memcg, &mut effort);
+        clock.go_round((&self.memory, self.tasks), &wanted, memcg, &mut effort);
         effort.wanted < pages
     }
 
     /// Reclaims until the reserve is full again, no page can be reclaimed, or `MOST_ROUNDS` rounds are done. Called
     /// before an operation that can use much of the reserve.
-    pub fn make_room(&self, kernel: &Kernel) {
-        let frames = kernel.memory.frames();
+    pub fn make_room(&self) {
+        let frames = self.memory.frames();
         for _ in 0..MOST_ROUNDS {
-            if frames.free() >= frames.reserve() || !self.relieve(kernel, 1) {
+            if frames.free() >= frames.reserve() || !self.relieve(1) {
                 return;
             }
         }
@@ -197,15 +205,27 @@ const fn marks(reserve: u64, total: u64) -> (u64, u64) {
     (reserve + total / 64, reserve + total / 32)
 }
 
-impl Reclaim {
-    /// Sets the action of the deadline: [`Self::step`].
-    pub(crate) fn start(&self, step: Arc<dyn Expiry>) {
-        self.next.start(step);
+impl DirectReclaim for Reclaim {
+    #[cold]
+    #[inline(never)]
+    fn after_round(&self, round: u64) -> Option<u64> {
+        let next = round + 1;
+        let frames = self.memory.frames();
+        let allocations = frames.allocations();
+        if round >= MOST_RETRIES {
+            return None;
+        }
+        if self.relieve(next) {
+            return Some(next);
+        }
+        frames.machine().relax();
+        (frames.allocations() != allocations).then_some(next)
     }
+}
 
-    /// Executes the next step, and sets the time of the one after it.
-    pub(crate) fn step(&self, kernel: &Kernel) {
-        let frames = kernel.memory.frames();
+impl Expiry for Reclaim {
+    fn expire(self: Arc<Self>, _key: TimerKey) {
+        let frames = self.memory.frames();
         let (low, high) = marks(frames.reserve(), frames.total());
         let free = frames.free();
         if free < low {
@@ -214,8 +234,9 @@ impl Reclaim {
                 wanted: high - free,
             };
             let all = |_: &Process| true;
-            self.clock.go_round(kernel, &all, None, &mut effort);
+            self.clock
+                .go_round((&self.memory, self.tasks), &all, None, &mut effort);
         }
-        self.wake(kernel);
+        self.wake();
     }
 }

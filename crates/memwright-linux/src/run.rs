@@ -249,7 +249,7 @@ fn starved_fault(
             return Resolved::Signal(Signal::SIGKILL, code::SI_KERNEL);
         }
         let allocations = frames.allocations();
-        if kernel.reclaim.relieve(kernel, 1) {
+        if kernel.reclaim.relieve(1) {
             return Resolved::Retry;
         }
         kernel.scheduler.yield_now(thread);

@@ -89,8 +89,6 @@ impl Cgroup {
     fn send_out(&self, kernel: &Kernel, wanted: u64) -> bool {
         let has = |process: &Process| self.has(process);
         let memcg = Some(self.memcg);
-        kernel
-            .reclaim
-            .relieve_some(kernel, &self.clock, wanted, has, memcg)
+        kernel.reclaim.relieve_some(&self.clock, wanted, has, memcg)
     }
 }

@@ -1,6 +1,7 @@
 //! Maps a program into an address space.
 
 use super::elf::Plan;
+use crate::direct_reclaim::Retry;
 use crate::{M, Space, errno::Errno, fs::Executable, kernel::Kernel, memory::map_errno};
 use alloc::{sync::Arc, vec::Vec};
 use memwright::{AreaFlags, MapRequest, Placement, Rights};
@@ -54,7 +55,7 @@ pub(super) fn map_image(
                 let zeroes = [0; PAGE as usize];
                 let tail = mapped_end - file_end;
                 let (at, zeroes) = (VirtAddr::new(file_end), &zeroes[..tail as usize]);
-                let cleared = kernel.with_relief(|| space.write(at, zeroes));
+                let cleared = kernel.reclaim.retry(|| space.write(at, zeroes));
                 cleared.map_err(|_| Errno::ENOMEM)?;
             }
         }
@@ -73,7 +74,7 @@ fn place(
     address: u64,
 ) -> Result<(), Errno> {
     let request = request.at(Placement::Fixed(VirtAddr::new(address)));
-    let mapped = kernel.with_relief(|| space.map(&request));
+    let mapped = kernel.reclaim.retry(|| space.map(&request));
     mapped.map(|_| ()).map_err(map_errno)
 }
 
@@ -83,10 +84,12 @@ fn find_room(kernel: &Kernel, space: &Space, plan: &Plan) -> Result<u64, Errno> 
     let slack = plan.alignment - PAGE;
     let request = MapRequest::anonymous(length + slack, Rights::empty()).with(AreaFlags::NORESERVE);
     let address = kernel
-        .with_relief(|| space.map(&request))
+        .reclaim
+        .retry(|| space.map(&request))
         .map_err(map_errno)?;
     kernel
-        .with_relief(|| space.unmap(address, length + slack))
+        .reclaim
+        .retry(|| space.unmap(address, length + slack))
         .map_err(|_| Errno::ENOMEM)?;
     Ok(address.as_u64().next_multiple_of(plan.alignment))
 }

@@ -14,6 +14,7 @@ pub use script::{FirstLine, Script};
 pub use stack::{Contents, Facts, StackPlan};
 pub use strings::Strings;
 
+use crate::direct_reclaim::Retry;
 use crate::{
     Space,
     arch::x86_64::regs::{FpuArea, UserState},
@@ -239,9 +240,9 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
     let space = new_space(kernel, &limits, capabilities)?;
     space.refuse_huge(context.with_space(|space| space.huge_refusal()));
     if context.with_space(|space| space.merges_all()) {
-        let merged = kernel.with_relief(|| space.merge_all(true));
+        let merged = kernel.reclaim.retry(|| space.merge_all(true));
         merged.map_err(|_| Errno::ENOMEM)?;
-        kernel.merge_scan.want(kernel);
+        kernel.merge_scan.want();
     }
     space.set_exec_gain(context.with_space(|space| space.exec_gain()).of_successor());
     let layouts = Layouts::choose(kernel);
@@ -345,11 +346,13 @@ fn map_stack(
         .at(Placement::Fixed(VirtAddr::new(start)))
         .with(AreaFlags::GROWSDOWN | AreaFlags::STACK);
     kernel
-        .with_relief(|| space.map(&request))
+        .reclaim
+        .retry(|| space.map(&request))
         .map_err(map_errno)?;
     stack.write(contents, |address, bytes| {
         kernel
-            .with_relief(|| space.write(VirtAddr::new(address), bytes))
+            .reclaim
+            .retry(|| space.write(VirtAddr::new(address), bytes))
             .map_err(|_| Errno::ENOMEM)
     })
 }

@@ -1,4 +1,4 @@
-//! Who a process acts for, and what that permits: credentials, capabilities, users, resource limits.
+//! The identity of a process and what it permits: credentials, capabilities, users, resource limits.
 
 mod capabilities;
 mod credentials;

@@ -5,10 +5,12 @@
 //! memory of the processes that are due. A process whose hints revealed nothing new is due less often. No deadline is
 //! set on a machine with one node, or while balancing is off.
 
+use crate::process::Tasks;
+use crate::scheduler::TimerKey;
 use crate::{
-    abi::MILLISECOND, hand::Hand, kernel::Kernel, process::Process, scheduler::Expiry, time::Daemon,
+    Memory, abi::MILLISECOND, hand::Hand, process::Process, scheduler::Expiry, time::Daemon,
 };
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Pages in a MiB.
@@ -22,6 +24,8 @@ pub struct Balancing {
     /// MiB scanned in one step (`sysctl_numa_balancing_scan_size`).
     size: AtomicU32,
     next: Daemon,
+    memory: Arc<Memory>,
+    tasks: &'static Tasks,
     hand: Hand,
     /// Number of steps so far.
     round: AtomicU64,
@@ -30,15 +34,18 @@ pub struct Balancing {
 impl Balancing {
     /// Creates the scan. Balancing is on if there are several nodes.
     #[must_use]
-    pub fn new(nodes: usize) -> Self {
-        Self {
+    pub fn new(memory: Arc<Memory>, tasks: &'static Tasks) -> Arc<Self> {
+        let nodes = memory.frames().topology().nodes();
+        Arc::new_cyclic(|own: &Weak<Self>| Self {
             is_on: AtomicBool::new(nodes > 1),
             period: AtomicU32::new(1000),
             size: AtomicU32::new(256),
-            next: Daemon::new(),
+            next: Daemon::new(own.clone(), tasks.scheduler),
+            memory,
+            tasks,
             hand: Hand::new(),
             round: AtomicU64::new(0),
-        }
+        })
     }
 
     /// Returns whether balancing is on (`/proc/sys/kernel/numa_balancing`).
@@ -47,9 +54,9 @@ impl Balancing {
     }
 
     /// Turns balancing on or off. Hints that are already set still cause one fault each.
-    pub fn turn(&self, kernel: &Kernel, on: bool) {
+    pub fn turn(&self, on: bool) {
         self.is_on.store(on, Ordering::Relaxed);
-        self.wake(kernel);
+        self.wake();
     }
 
     /// Returns the milliseconds between two steps.
@@ -58,9 +65,9 @@ impl Balancing {
     }
 
     /// Sets the milliseconds between two steps.
-    pub fn set_period(&self, kernel: &Kernel, milliseconds: u32) {
+    pub fn set_period(&self, milliseconds: u32) {
         self.period.store(milliseconds, Ordering::Relaxed);
-        self.wake(kernel);
+        self.wake();
     }
 
     /// Returns the MiB scanned in one step.
@@ -74,23 +81,17 @@ impl Balancing {
     }
 
     /// Sets the next deadline, if the scan runs.
-    pub fn wake(&self, kernel: &Kernel) {
-        let nodes = kernel.memory.frames().topology().nodes();
-        self.next.set(kernel.scheduler, || {
+    pub fn wake(&self) {
+        let nodes = self.memory.frames().topology().nodes();
+        self.next.set(|| {
             let goes_on = self.is_on() && nodes > 1;
             goes_on.then_some(u64::from(self.period()) * MILLISECOND)
         });
     }
 }
 
-impl Balancing {
-    /// Sets the action of the deadline: [`Self::step`].
-    pub(crate) fn start(&self, step: Arc<dyn Expiry>) {
-        self.next.start(step);
-    }
-
-    /// Executes the next step, and sets the time of the one after it.
-    pub(crate) fn step(&self, kernel: &Kernel) {
+impl Expiry for Balancing {
+    fn expire(self: Arc<Self>, _key: TimerKey) {
         if self.is_on() {
             let round = self.round.fetch_add(1, Ordering::Relaxed) + 1;
             let mut budget = u64::from(self.size()) * MEBIBYTE;
@@ -98,7 +99,7 @@ impl Balancing {
                 let space = process.space();
                 space.is_some_and(|space| space.wants_hints(round))
             };
-            self.hand.go_on_among(kernel, &due, |space, page| {
+            self.hand.go_on_among(self.tasks, &due, |space, page| {
                 let rest = space.scan_for_hints(page, &mut budget);
                 if rest.is_none() {
                     space.end_scan_for_hints(round);
@@ -106,6 +107,6 @@ impl Balancing {
                 rest
             });
         }
-        self.wake(kernel);
+        self.wake();
     }
 }

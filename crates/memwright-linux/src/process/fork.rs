@@ -1,6 +1,7 @@
 //! Creation of processes.
 
 use super::{CloneFlags, CloneRequest, Parts, Process, Start, Thread, clone::child_state};
+use crate::direct_reclaim::Retry;
 use crate::{
     Space,
     context::Context,
@@ -116,7 +117,7 @@ fn store_ids(
         if let Some(space) = child.space() {
             // As on Linux, a bad address is not an error.
             let (at, id) = (VirtAddr::new(request.child_tid), child.id.to_le_bytes());
-            let _ = context.kernel.with_relief(|| space.write(at, &id));
+            let _ = context.kernel.reclaim.retry(|| space.write(at, &id));
         }
     }
     if flags.contains(CloneFlags::PIDFD) {
@@ -166,9 +167,9 @@ fn enter(
 fn fork_space(context: &Context<'_>) -> Result<Arc<Space>, Errno> {
     let kernel = context.kernel;
     if kernel.memory.swap().is_on() {
-        kernel.reclaim.make_room(kernel);
+        kernel.reclaim.make_room();
     }
-    let forked = kernel.with_relief(|| userfault::fork(context));
+    let forked = kernel.reclaim.retry(|| userfault::fork(context));
     forked.map_err(fork_errno)
 }
 

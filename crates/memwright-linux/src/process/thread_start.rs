@@ -1,6 +1,7 @@
 //! Creation of threads.
 
 use super::{CloneFlags, CloneRequest, Process, Start, Thread, clone::child_state};
+use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
     errno::Errno,
@@ -23,7 +24,7 @@ impl Thread {
         process: &Arc<Process>,
         start: Start,
     ) -> Result<Arc<Self>, Errno> {
-        let context = kernel.with_relief(|| kernel.scheduler.admit(id))?;
+        let context = kernel.reclaim.retry(|| kernel.scheduler.admit(id))?;
         Ok(Arc::new(Self::new(id, process.clone(), context, start)))
     }
 }

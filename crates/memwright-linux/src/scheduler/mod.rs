@@ -51,7 +51,7 @@ mod place;
 mod report;
 mod state;
 mod task;
-mod timers;
+pub(crate) mod timers;
 mod usage;
 mod wait;
 mod work;

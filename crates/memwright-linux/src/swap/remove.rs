@@ -1,6 +1,7 @@
 //! Turns a swap device off after swapping its pages in (Linux 7.2 `mm/swapfile.c`, `swapoff`).
 
 use super::Disk;
+use crate::direct_reclaim::Retry;
 use crate::{context::Context, errno::Errno, hand::Hand};
 use memwright::{FaultError, ObjectPlace, OvercommitMode};
 
@@ -51,7 +52,7 @@ fn bring_all_back(context: &Context<'_>, number: usize) -> Result<(), Errno> {
     let hand = Hand::new();
     bring_back(context, || {
         let mut failed = None;
-        let is_over = hand.go_on(kernel, |space, page| {
+        let is_over = hand.go_on(kernel.tasks, |space, page| {
             match space.bring_back(number, page, AT_ONCE) {
                 Ok(next) => next,
                 Err(error) => {
@@ -78,7 +79,7 @@ fn bring_back(
 ) -> Result<(), Errno> {
     let kernel = context.kernel;
     loop {
-        match kernel.with_relief(&mut some) {
+        match kernel.reclaim.retry(&mut some) {
             Ok(true) => return Ok(()),
             Ok(false) => {}
             Err(FaultError::OutOfMemory) => return Err(Errno::ENOMEM),

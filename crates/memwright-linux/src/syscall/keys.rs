@@ -8,6 +8,7 @@ use super::memory::{PAGE, rights};
 use super::protect::range_end;
 use super::{Arguments, CallResult};
 use crate::context::Context;
+use crate::direct_reclaim::Retry;
 use crate::errno::Errno;
 use crate::host::Host;
 use crate::memory::protect_errno;
@@ -93,7 +94,7 @@ pub fn pkey_mprotect(context: &Context<'_>, arguments: &Arguments) -> CallResult
     }
     let address = VirtAddr::new(address);
     let protect = || context.with_space(|space| space.protect_by_key(address, length, rights, key));
-    let protected = context.kernel.with_relief(protect);
+    let protected = context.kernel.reclaim.retry(protect);
     protected.map_err(protect_errno)?;
     Ok(0)
 }

@@ -2,6 +2,7 @@
 
 use super::memory::{PAGE, known_rights, rights};
 use super::{Arguments, CallResult, keys};
+use crate::direct_reclaim::Retry;
 use crate::{Space, context::Context, errno::Errno, memory::protect_errno};
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
@@ -56,7 +57,7 @@ fn protect_range(
         return protect_execute_only(context, address, length);
     }
     let protect = || context.with_space(|space| space.protect(address, length, rights));
-    let protected = context.kernel.with_relief(protect);
+    let protected = context.kernel.reclaim.retry(protect);
     protected.map_err(protect_errno)?;
     Ok(0)
 }
@@ -124,7 +125,7 @@ fn protect_failed(context: &Context<'_>, arguments: &Arguments, error: ProtectEr
         Some(error) => Err(error),
         None => context.with_space(|space| space.protect(address, length, rights)),
     };
-    let protected = context.kernel.with_relief(protect);
+    let protected = context.kernel.reclaim.retry(protect);
     protected.map_err(protect_errno)?;
     Ok(0)
 }
@@ -140,7 +141,7 @@ fn protect_execute_only(context: &Context<'_>, address: VirtAddr, length: u64) -
             None => space.protect(address, length, Rights::EXECUTE),
         })
     };
-    let result = context.kernel.with_relief(protect);
+    let result = context.kernel.reclaim.retry(protect);
     result.map_err(protect_errno)?;
     Ok(0)
 }

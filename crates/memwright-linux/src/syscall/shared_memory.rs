@@ -1,6 +1,7 @@
 //! System V shared memory: `shmget`, `shmat`, `shmdt`, `shmctl` (Linux 7.2 `ipc/shm.c`).
 
 use super::{Arguments, CallResult, hugetlb, int, ipc, memory};
+use crate::direct_reclaim::Retry;
 use crate::{
     abi_struct,
     context::Context,
@@ -239,7 +240,7 @@ pub fn shmdt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         let (at, length) = (part.start.address(), part.len() * PAGE);
         // `shmdt` sends no userfaultfd events (Linux 7.2 `ksys_shmdt`).
         let unmap = || context.with_space(|space| space.unmap(at, length));
-        context.kernel.with_relief(unmap).map_err(unmap_errno)?;
+        context.kernel.reclaim.retry(unmap).map_err(unmap_errno)?;
     }
     let segment = found.ok_or(Errno::EINVAL)?;
     let mut standing = segment.standing.lock();

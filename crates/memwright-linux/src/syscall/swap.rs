@@ -72,7 +72,7 @@ pub fn swapon(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         DEFAULT_PRIORITY
     };
     disk.swap_on(&context.kernel.memory, priority)?;
-    context.kernel.reclaim.wake(context.kernel);
+    context.kernel.reclaim.wake();
     context.kernel.swaps.changes.note();
     Ok(0)
 }

@@ -1,33 +1,27 @@
 //! Background work of the kernel: khugepaged, ksmd, NUMA balancing, background reclaim.
 
 use super::NextLook;
-use crate::{
-    scheduler::{Expiry, Timers},
-    sync::{Lock, Rank},
-};
-use alloc::sync::Arc;
+use crate::scheduler::{Expiry, Timers};
+use alloc::sync::Weak;
 
-/// Work that the kernel does in steps for as long as there is a reason. It is a deadline, not a thread: the CPU on which
-/// the deadline passes executes the next step, whether that CPU is idle or runs a program, so the work progresses even
-/// if all CPUs are busy.
+/// The timer of work that the kernel does in steps for as long as there is a reason. The work is a deadline, not a
+/// thread: the CPU on which the deadline passes executes the next step, whether that CPU is idle or runs a program, so
+/// the work progresses even if all CPUs are busy.
 pub(crate) struct Daemon {
     next: NextLook,
-    step: Lock<Option<Arc<dyn Expiry>>>,
+    step: Weak<dyn Expiry>,
+    timers: &'static dyn Timers,
 }
 
 impl Daemon {
-    /// Creates a daemon that does nothing before it is [started](Self::start).
+    /// Creates the timer, which is not set. Each expiration executes `step`, which [sets](Self::set) the next deadline.
     #[must_use]
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(step: Weak<dyn Expiry>, timers: &'static dyn Timers) -> Self {
         Self {
             next: NextLook::none(),
-            step: Lock::new(Rank::Leaf, None),
+            step,
+            timers,
         }
-    }
-
-    /// Sets the step that each deadline executes. The step [sets](Self::set) the next deadline.
-    pub(crate) fn start(&self, step: Arc<dyn Expiry>) {
-        *self.step.lock() = Some(step);
     }
 
     /// Returns whether there is a deadline. It may be one that is just expiring.
@@ -37,10 +31,7 @@ impl Daemon {
 
     /// Replaces the deadline by one after `wait` nanoseconds; `None` for no deadline. `wait` is called under the lock of
     /// the deadline. If there is no memory for the deadline, there is none until the next call.
-    pub(crate) fn set(&self, timers: &dyn Timers, wait: impl FnOnce() -> Option<u64>) {
-        let step = self.step.lock().clone();
-        if let Some(step) = step {
-            let _ = self.next.set(timers, &Arc::downgrade(&step), wait);
-        }
+    pub(crate) fn set(&self, wait: impl FnOnce() -> Option<u64>) {
+        let _ = self.next.set(self.timers, &self.step, wait);
     }
 }

@@ -1,6 +1,7 @@
 //! Buffers that are registered with a ring. Their pages stay pinned until the buffers are unregistered
 //! (`io_uring/rsrc.c` of Linux 7.2).
 
+use crate::direct_reclaim::Retry;
 use crate::{
     Memory, Space, abi::IoVector, context::Context, errno::Errno, fs::userfault::awaiting,
 };
@@ -72,7 +73,7 @@ impl Buffers {
                 let at = VirtAddr::new(page * PAGE_SIZE as u64);
                 let access = Access::WRITE;
                 let pinned = awaiting(context, space, || {
-                    match kernel.with_relief(|| space.pin(at)) {
+                    match kernel.reclaim.retry(|| space.pin(at)) {
                         Err(FaultError::Watched(fault)) => Err(Awaited { at, access, fault }),
                         pinned => Ok(pinned),
                     }

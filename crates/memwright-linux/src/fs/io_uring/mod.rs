@@ -10,6 +10,7 @@ use super::{
     open_file::{File, Mapping, OpenFile, OpenKind, Polling, Positions, Readiness},
     turn::Turn,
 };
+use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
     errno::Errno,
@@ -44,7 +45,7 @@ impl Ring {
     /// `ENOMEM`.
     pub(crate) fn new(kernel: &Kernel, sizes: Sizes) -> Result<Self, Errno> {
         let shared = RingMemory::new(&kernel.memory, sizes).map_err(|_| Errno::ENOMEM)?;
-        let made = kernel.with_relief(|| shared.make());
+        let made = kernel.reclaim.retry(|| shared.make());
         made.map_err(|_| Errno::ENOMEM)?;
         for (offset, value) in [
             (SUBMIT_MASK, sizes.submissions - 1),

@@ -1,6 +1,7 @@
 //! Open ends of pipes: the read side, the write side, or both.
 
 use super::{Pipe, Room, Step};
+use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
     errno::Errno,
@@ -338,7 +339,7 @@ impl PipeEnd {
                     continue;
                 }
             };
-            let mut frame = match self.kernel.with_relief(|| space.lend(at)) {
+            let mut frame = match self.kernel.reclaim.retry(|| space.lend(at)) {
                 Ok(frame) => frame,
                 Err(FaultError::Watched(fault)) => {
                     drop(turn);

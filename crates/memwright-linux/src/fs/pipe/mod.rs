@@ -8,6 +8,7 @@ mod splice;
 pub use end::{PIPE_FLAGS, PipeEnd};
 pub use room::Room;
 
+use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
     errno::Errno,
@@ -214,7 +215,7 @@ impl Pipe {
     /// # Errors
     /// `ENOMEM` if no frame is free, `EAGAIN` if the pipe is full.
     fn begin_write(&self, kernel: &Kernel, limit: usize) -> Result<(Frame, Span), Errno> {
-        let begun = kernel.with_relief(|| self.try_begin_write(limit));
+        let begun = kernel.reclaim.retry(|| self.try_begin_write(limit));
         begun.map_err(|_| Errno::ENOMEM)?.ok_or(Errno::EAGAIN)
     }
 

@@ -21,7 +21,7 @@ pub static BALANCING: SystemControl = SystemControl {
             // 2 is memory tiering, which is not supported.
             _ => return Err(Errno::EINVAL),
         };
-        context.kernel.balancing.turn(context.kernel, on);
+        context.kernel.balancing.turn(on);
         Ok(())
     },
 };
@@ -55,7 +55,7 @@ static PERIOD: SystemControl = SystemControl {
     read: |context, text| writeln!(text, "{}", context.kernel.balancing.period()),
     store: |context, bytes| {
         let period = positive(bytes)?;
-        context.kernel.balancing.set_period(context.kernel, period);
+        context.kernel.balancing.set_period(period);
         Ok(())
     },
 };

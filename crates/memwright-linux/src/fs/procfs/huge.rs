@@ -106,7 +106,7 @@ static ENABLED: SystemControl = SystemControl {
         let words = HugeMode::ALL.map(|(_, name)| name);
         let (mode, _) = HugeMode::ALL[chosen(&words, bytes)?];
         context.kernel.memory.policy().set_huge(mode);
-        context.kernel.huge_scan.wake(context.kernel);
+        context.kernel.huge_scan.wake();
         Ok(())
     },
 };
@@ -139,7 +139,7 @@ static SHARED: SystemControl = SystemControl {
         let words = SharedMode::ALL.map(|(_, name)| name);
         let (mode, _) = SharedMode::ALL[chosen(&words, bytes)?];
         settings(context).set_shared_mode(mode);
-        context.kernel.huge_scan.wake(context.kernel);
+        context.kernel.huge_scan.wake();
         Ok(())
     },
 };
@@ -170,7 +170,7 @@ static SLEEP: SystemControl = SystemControl {
     read: |context, text| read_number(text, &settings(context).scan.sleep),
     store: |context, bytes| {
         store_number(&settings(context).scan.sleep, bytes, 0..=u32::MAX)?;
-        context.kernel.huge_scan.wake(context.kernel);
+        context.kernel.huge_scan.wake();
         Ok(())
     },
 };
@@ -180,7 +180,7 @@ static ALLOCATION_SLEEP: SystemControl = SystemControl {
     store: |context, bytes| {
         let setting = &settings(context).scan.allocation_sleep;
         store_number(setting, bytes, 0..=u32::MAX)?;
-        context.kernel.huge_scan.wake(context.kernel);
+        context.kernel.huge_scan.wake();
         Ok(())
     },
 };

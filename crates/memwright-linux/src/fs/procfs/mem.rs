@@ -2,6 +2,7 @@
 //! write to read-only private memory goes to a private copy of the page (Linux 7.3 `fs/proc/base.c`, `mem_rw` with
 //! `FOLL_FORCE`).
 
+use crate::direct_reclaim::Retry;
 use crate::{
     Space,
     context::Context,
@@ -53,7 +54,11 @@ impl File for MemoryFile {
             let step = CHUNK - (*position % CHUNK as u64) as usize;
             let step = step.min(sink.left());
             let (at, bytes) = (VirtAddr::new(*position), &mut buffer[..step]);
-            let read = match context.kernel.with_relief(|| space.read_forced(at, bytes)) {
+            let read = match context
+                .kernel
+                .reclaim
+                .retry(|| space.read_forced(at, bytes))
+            {
                 Ok(()) => step,
                 Err((_, count)) => count,
             };
@@ -92,7 +97,11 @@ impl File for MemoryFile {
             let step = CHUNK - (*position % CHUNK as u64) as usize;
             let taken = source.take(&mut buffer[..step])?;
             let (at, bytes) = (VirtAddr::new(*position), &buffer[..taken]);
-            let stored = match context.kernel.with_relief(|| space.write_forced(at, bytes)) {
+            let stored = match context
+                .kernel
+                .reclaim
+                .retry(|| space.write_forced(at, bytes))
+            {
                 Ok(()) => taken,
                 Err((_, count)) => count,
             };

@@ -98,7 +98,7 @@ static RUN: SystemControl = SystemControl {
     store: |context, bytes| {
         let run = attribute(bytes).ok().and_then(Run::of);
         let run = run.ok_or(Errno::EINVAL)?;
-        context.kernel.merge_scan.set(context.kernel, run)
+        context.kernel.merge_scan.set(run)
     },
 };
 
@@ -111,7 +111,7 @@ static SLEEP: SystemControl = SystemControl {
     read: |context, text| read_number(text, &settings(context).sleep),
     store: |context, bytes| {
         store_number(&settings(context).sleep, bytes)?;
-        context.kernel.merge_scan.wake(context.kernel);
+        context.kernel.merge_scan.wake();
         Ok(())
     },
 };

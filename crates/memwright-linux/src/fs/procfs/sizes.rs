@@ -58,7 +58,7 @@ impl<const ORDER: u8> Size<ORDER> {
             let words = SizeMode::ALL.map(|(_, name)| name);
             let (mode, _) = SizeMode::ALL[chosen(&words, bytes)?];
             settings(context).sizes.set_mode(ORDER, mode);
-            context.kernel.huge_scan.wake(context.kernel);
+            context.kernel.huge_scan.wake();
             Ok(())
         },
     };
@@ -73,7 +73,7 @@ impl<const ORDER: u8> Size<ORDER> {
             let words = SharedSizeMode::ALL.map(|(_, name)| name);
             let (mode, _) = SharedSizeMode::ALL[chosen(&words, bytes)?];
             settings(context).set_shared_size(ORDER, mode);
-            context.kernel.huge_scan.wake(context.kernel);
+            context.kernel.huge_scan.wake();
             Ok(())
         },
     };

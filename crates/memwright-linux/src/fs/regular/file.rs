@@ -1,6 +1,7 @@
 //! The operations of an open regular file: reads, writes, seeks and mappings.
 
 use super::{Contents, Regular, Seals, object_errno, read_errno};
+use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
     errno::Errno,
@@ -106,7 +107,7 @@ impl RegularFile {
                     });
                 }
                 let index = *position / PAGE_SIZE as u64;
-                let frame = kernel.with_relief(|| regular.frame_for(index, true));
+                let frame = kernel.reclaim.retry(|| regular.frame_for(index, true));
                 let frame = frame.map_err(object_errno)?;
                 let frame = memory.frames().adopt(frame.ok_or(Errno::ENOSPC)?);
                 source.take_frame(memory, frame.frame(), within, step)
@@ -149,7 +150,10 @@ impl File for RegularFile {
             let within = (*position % PAGE_SIZE as u64) as usize;
             let step = (PAGE_SIZE - within).min(wanted - done);
             let index = *position / PAGE_SIZE as u64;
-            let found = context.kernel.with_relief(|| pages.frame_for(index, false));
+            let found = context
+                .kernel
+                .reclaim
+                .retry(|| pages.frame_for(index, false));
             let put = match found {
                 Ok(Some(frame)) => {
                     // The reference keeps the frame allocated during the copy, even if the file is truncated.

@@ -13,6 +13,7 @@ use super::{
     tmpfs::Tmpfs,
     turn::{Turn, TurnGuard},
 };
+use crate::direct_reclaim::Retry;
 use crate::{M, Memory, context::Context, errno::Errno, kernel::Kernel};
 use alloc::{boxed::Box, sync::Arc};
 use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
@@ -189,7 +190,7 @@ impl Regular {
         match &self.pages {
             Contents::Small(pages) => {
                 self.check_rooms(&kernel.memory, start, end)?;
-                let made = kernel.with_relief(|| pages.allocate(start, end));
+                let made = kernel.reclaim.retry(|| pages.allocate(start, end));
                 made.map_err(|_| Errno::ENOSPC)
             }
             Contents::Huge(pages) => pages.allocate(start, end).map_err(object_errno),
@@ -223,7 +224,7 @@ impl Regular {
     pub(crate) fn punch(&self, kernel: &Kernel, start: u64, end: u64) -> Result<(), Errno> {
         match &self.pages {
             Contents::Small(pages) => {
-                let punched = kernel.with_relief(|| pages.punch(start, end));
+                let punched = kernel.reclaim.retry(|| pages.punch(start, end));
                 punched.map_err(read_errno)?;
             }
             Contents::Huge(pages) => pages.punch(start, end),
@@ -336,7 +337,7 @@ impl Regular {
         }
         match &self.pages {
             Contents::Small(pages) => {
-                let set = kernel.with_relief(|| pages.set_size(size));
+                let set = kernel.reclaim.retry(|| pages.set_size(size));
                 set.map_err(read_errno)?;
             }
             Contents::Huge(_) if size % HUGE_BYTES != 0 => return Err(Errno::EINVAL),
@@ -391,7 +392,7 @@ impl Regular {
     ) -> Result<usize, Errno> {
         match &self.pages {
             Contents::Small(pages) => {
-                let read = kernel.with_relief(|| pages.read_at(offset, bytes));
+                let read = kernel.reclaim.retry(|| pages.read_at(offset, bytes));
                 read.map_err(read_errno)
             }
             Contents::Huge(_) => Ok(0),
@@ -410,7 +411,7 @@ impl Regular {
     ) -> Result<usize, Errno> {
         match &self.pages {
             Contents::Small(pages) => {
-                let written = kernel.with_relief(|| pages.write_at(offset, bytes));
+                let written = kernel.reclaim.retry(|| pages.write_at(offset, bytes));
                 written.map_err(object_errno)
             }
             Contents::Huge(_) => Err(Errno::EINVAL),

@@ -1,6 +1,7 @@
 //! The `ioctl` commands of a userfaultfd (`userfaultfd_ioctl`).
 
 use super::{Features, Userfault};
+use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
     errno::Errno,
@@ -329,7 +330,8 @@ impl Command<'_> {
         let watched = self
             .context
             .kernel
-            .with_relief(|| space.watch(start, wanted.length, &self.watch, modes));
+            .reclaim
+            .retry(|| space.watch(start, wanted.length, &self.watch, modes));
         watched.map_err(watch_errno)?;
         let mut commands = offered::RANGE;
         if space.has_hugetlb(start, wanted.length) {
@@ -376,7 +378,8 @@ impl Command<'_> {
         let protected = self
             .context
             .kernel
-            .with_relief(|| space.write_protect(start, wanted.length, protect));
+            .reclaim
+            .retry(|| space.write_protect(start, wanted.length, protect));
         protected.map_err(watch_errno)?;
         if wanted.mode == 0 {
             self.wake_range(wanted.start, wanted.length);
@@ -409,7 +412,7 @@ impl Command<'_> {
             let page = VirtAddr::new(wanted.to + ahead).page();
             let fill = Fill::Bytes(contents);
             let kernel = self.context.kernel;
-            let filled = kernel.with_relief(|| space.fill(page, fill, protect));
+            let filled = kernel.reclaim.retry(|| space.fill(page, fill, protect));
             filled.map_err(fill_errno)
         })
     }
@@ -457,7 +460,7 @@ impl Command<'_> {
         }
         let space = self.space()?;
         let mut done = 0;
-        let result = self.context.kernel.with_relief(|| {
+        let result = self.context.kernel.reclaim.retry(|| {
             let relocation = Relocation {
                 from: VirtAddr::new(wanted.from + done).page(),
                 to: VirtAddr::new(wanted.to + done).page(),
@@ -490,7 +493,7 @@ impl Command<'_> {
         self.fill_pages(&space, &target, |ahead, _| {
             let page = VirtAddr::new(wanted.start + ahead).page();
             let kernel = self.context.kernel;
-            let filled = kernel.with_relief(|| space.fill(page, fill, protect));
+            let filled = kernel.reclaim.retry(|| space.fill(page, fill, protect));
             filled.map_err(fill_errno)
         })
     }

@@ -1,6 +1,7 @@
 //! System calls on the memory of other processes: advice, release, copies.
 
 use super::{descriptor, pidfd::named_process, real};
+use crate::direct_reclaim::Retry;
 use crate::{
     Space,
     abi::IoVector,
@@ -254,7 +255,7 @@ fn moved(
     let mut done = 0;
     let result = awaiting(context, space, || {
         let at = VirtAddr::new(address.as_u64() + done as u64);
-        match context.kernel.with_relief(|| part(at, done)) {
+        match context.kernel.reclaim.retry(|| part(at, done)) {
             Ok(()) => done = length,
             Err((error, count)) => {
                 done += count;

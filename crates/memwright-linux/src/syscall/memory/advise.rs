@@ -1,5 +1,6 @@
 //! The `madvise` system call.
 
+use crate::direct_reclaim::Retry;
 use crate::{
     Space,
     context::Context,
@@ -24,10 +25,10 @@ pub fn madvise(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let address = VirtAddr::new(address);
     let advised = advise(context, &context.space(), (address, length), advice)?;
     if advice == Advice::Huge {
-        context.kernel.huge_scan.want(context.kernel);
+        context.kernel.huge_scan.want();
     }
     if advice == Advice::Mergeable {
-        context.kernel.merge_scan.want(context.kernel);
+        context.kernel.merge_scan.want();
     }
     if advised == Advised::AdvisedOnly {
         context.kernel.calls.count_stub(name);
@@ -56,12 +57,12 @@ pub(in crate::syscall) fn advise(
             announced.tell(context);
         };
         let discard = || space.discard(address, length, advice, &mut tell);
-        let done = context.kernel.with_relief(discard);
+        let done = context.kernel.reclaim.retry(discard);
         done.map(|()| Advised::Done)
     } else {
         awaiting(context, space, || {
             let advise = || space.advise(address, length, advice);
-            match context.kernel.with_relief(advise) {
+            match context.kernel.reclaim.retry(advise) {
                 Err(AdviseError::Watched(awaited)) => Err(awaited),
                 advised => Ok(advised),
             }
@@ -81,7 +82,7 @@ fn populate(
     let mut rest = space.to_populate(address, length).map_err(advise_errno)?;
     awaiting(context, space, || {
         let populate = || (space.populate_onward(&mut rest, write), rest.next());
-        match context.kernel.with_relief_onward(populate) {
+        match context.kernel.reclaim.retry_onward(populate) {
             Err(AdviseError::Watched(awaited)) => Err(awaited),
             populated => Ok(populated),
         }

@@ -1,6 +1,7 @@
 //! The `brk` system call.
 
 use super::{PAGE, make_resident, telling};
+use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
     identity::Resource,
@@ -34,7 +35,7 @@ pub fn brk(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         // The mapping replaces no area, so there are no userfaultfd events to send.
         let map = || context.with_space(|space| space.map_telling(&request, &mut |_, _| {}));
         if context.check_heap().is_ok() {
-            let mapped = context.kernel.with_relief(map).ok();
+            let mapped = context.kernel.reclaim.retry(map).ok();
             to_populate = mapped.map(|mapped| mapped.to_populate);
         }
         to_populate.is_some()
@@ -42,7 +43,7 @@ pub fn brk(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         let end = VirtAddr::new(new);
         let unmapped = telling(context, |space, witness| {
             let unmap = || space.unmap_telling(end, old - new, witness);
-            context.kernel.with_relief(unmap)
+            context.kernel.reclaim.retry(unmap)
         });
         unmapped.is_ok()
     } else {

@@ -1,6 +1,7 @@
 //! The `mlock` family of system calls.
 
 use super::{PAGE, make_resident};
+use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
     errno::Errno,
@@ -34,11 +35,11 @@ fn lock(context: &Context<'_>, address: u64, length: u64, on_fault: bool) -> Cal
     let address = VirtAddr::new(address);
     let space = context.space();
     let lock = || space.begin_lock(address, length, on_fault);
-    let begun = context.kernel.with_relief(lock);
+    let begun = context.kernel.reclaim.retry(lock);
     let mut rest = begun.map_err(|error| lock_failed(context, error))?;
     let locked = awaiting(context, &space, || {
         let populate = || (space.populate_locked(&mut rest), rest.next());
-        match context.kernel.with_relief_onward(populate) {
+        match context.kernel.reclaim.retry_onward(populate) {
             Err(LockError::Watched(awaited)) => Err(awaited),
             locked => Ok(locked),
         }
@@ -53,7 +54,7 @@ fn lock(context: &Context<'_>, address: u64, length: u64, on_fault: bool) -> Cal
 pub fn munlock(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let address = VirtAddr::new(arguments[0]);
     let unlock = || context.with_space(|space| space.unlock(address, arguments[1]));
-    let unlocked = context.kernel.with_relief(unlock);
+    let unlocked = context.kernel.reclaim.retry(unlock);
     unlocked.map_err(|error| lock_failed(context, error))?;
     Ok(0)
 }
@@ -73,7 +74,7 @@ pub fn mlockall(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     };
     let current = flags & raw::MCL_CURRENT != 0;
     let lock = || context.with_space(|space| space.lock_all(current, future, on_fault));
-    let locked = context.kernel.with_relief(lock);
+    let locked = context.kernel.reclaim.retry(lock);
     let to_populate = locked.map_err(|error| lock_failed(context, error))?;
     make_resident(context, to_populate);
     Ok(0)
@@ -82,7 +83,7 @@ pub fn mlockall(context: &Context<'_>, arguments: &Arguments) -> CallResult {
 /// Implements `munlockall`.
 pub fn munlockall(context: &Context<'_>, _arguments: &Arguments) -> CallResult {
     let unlock = || context.with_space(|space| space.unlock_all());
-    let unlocked = context.kernel.with_relief(unlock);
+    let unlocked = context.kernel.reclaim.retry(unlock);
     unlocked.map_err(|error| lock_failed(context, error))?;
     Ok(0)
 }

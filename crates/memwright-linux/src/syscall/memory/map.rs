@@ -7,6 +7,7 @@ use super::{
     plan::{MapPlan, map_plan, placement, secret_plan},
     telling,
 };
+use crate::direct_reclaim::Retry;
 use crate::{
     M, Space,
     context::Context,
@@ -149,7 +150,7 @@ pub(in crate::syscall) fn map(
 ) -> Result<VirtAddr, MapError> {
     let mapped = telling(context, |space, witness| {
         let map = || space.map_telling(request, witness);
-        context.kernel.with_relief(map)
+        context.kernel.reclaim.retry(map)
     })?;
     make_resident(context, mapped.to_populate);
     Ok(mapped.start)

@@ -30,6 +30,7 @@ pub use seal::mseal;
 pub use sync::msync;
 pub use unmap::munmap;
 
+use crate::direct_reclaim::Retry;
 use crate::{
     Space,
     context::Context,
@@ -64,7 +65,7 @@ fn make_resident(context: &Context<'_>, mut rest: ToPopulate) {
     let space = context.space();
     loop {
         let populate = || (space.populate_rest(&mut rest), rest.next());
-        let had = match context.kernel.with_relief_onward(populate) {
+        let had = match context.kernel.reclaim.retry_onward(populate) {
             Ok(()) => return,
             Err(PopulateError::Watched(awaited)) => await_watcher(context, &space, awaited).is_ok(),
             Err(PopulateError::OutOfMemory) => false,

@@ -1,5 +1,6 @@
 //! The `prctl` settings of an address space.
 
+use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
     errno::Errno,
@@ -91,9 +92,9 @@ pub fn set_merging(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     let merge = || context.with_space(|space| space.merge_all(on != 0));
-    let set = context.kernel.with_relief(merge);
+    let set = context.kernel.reclaim.retry(merge);
     set.map_err(|_| Errno::ENOMEM)?;
-    context.kernel.merge_scan.want(context.kernel);
+    context.kernel.merge_scan.want();
     Ok(0)
 }
 

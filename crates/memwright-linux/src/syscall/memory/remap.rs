@@ -1,6 +1,7 @@
 //! The `mremap` system call.
 
 use super::{make_resident, telling};
+use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
     errno::Errno,
@@ -30,7 +31,7 @@ pub fn mremap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     };
     let moved = telling(context, |space, witness| {
         let remap = || space.remap_telling(request, witness);
-        context.kernel.with_relief(remap)
+        context.kernel.reclaim.retry(remap)
     });
     let moved = moved.map_err(remap_errno)?;
     make_resident(context, moved.to_populate);

@@ -1,5 +1,6 @@
 //! The `mseal` system call.
 
+use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
     errno::Errno,
@@ -16,6 +17,6 @@ pub fn mseal(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let address = VirtAddr::new(address);
     let seal = || context.with_space(|space| space.seal(address, length));
-    context.kernel.with_relief(seal).map_err(seal_errno)?;
+    context.kernel.reclaim.retry(seal).map_err(seal_errno)?;
     Ok(0)
 }

@@ -1,6 +1,7 @@
 //! The `munmap` system call.
 
 use super::telling;
+use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
     memory::unmap_errno,
@@ -14,7 +15,7 @@ pub fn munmap(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let address = VirtAddr::new(address);
     telling(context, |space, witness| {
         let unmap = || space.unmap_telling(address, length, witness);
-        context.kernel.with_relief(unmap)
+        context.kernel.reclaim.retry(unmap)
     })
     .map_err(unmap_errno)?;
     Ok(0)

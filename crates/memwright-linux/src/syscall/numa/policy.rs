@@ -1,6 +1,7 @@
 //! Memory policies of areas and threads (Linux 7.2 `mm/mempolicy.c`).
 
 use super::mask::{self, Named};
+use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
     errno::Errno,
@@ -164,7 +165,7 @@ pub(super) fn mbind(context: &Context<'_>, arguments: &Arguments) -> CallResult 
     let strict = flags & STRICT != 0 && policy.is_some();
     let looks = strict && moving == Moving::None;
     let bind = || context.with_space(|space| space.bind(start, length, policy, looks));
-    context.kernel.with_relief(bind).map_err(bind_errno)?;
+    context.kernel.reclaim.retry(bind).map_err(bind_errno)?;
     if moving == Moving::None {
         return Ok(0);
     }

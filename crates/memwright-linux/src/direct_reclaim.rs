@@ -3,18 +3,14 @@
 //!
 //! The memory manager never waits for memory. If it finds no free frame, it returns an error and leaves everything
 //! unchanged, or keeps the part that succeeded. The caller, which then holds no lock, runs direct reclaim and retries.
-//! This module does so for all operations except page faults, for which the OOM killer can run ([`crate::run`]).
+//! This module does so for all operations except page faults, for which the OOM killer can run .
 
-use crate::kernel::Kernel;
 use memwright::{
     AdviseError, BindError, FaultError, ForkError, LockError, MapError, ObjectError, PopulateError,
     ProtectError, RemapError, SealError, UnmapError,
     uffd::{FillError, MoveError, WatchError},
 };
 use memwright_table::{OutOfFrames, OutOfMemory};
-
-/// Most retries of one operation. Each retry reclaims more pages: about 260 MiB in total after the last.
-const MOST_ROUNDS: u64 = 64;
 
 /// The error of an operation.
 pub(crate) trait Failure {
@@ -60,7 +56,19 @@ failures! {
     WatchError: Self::OutOfMemory,
 }
 
-impl Kernel {
+/// Direct reclaim on behalf of an operation that found no memory.
+pub trait DirectReclaim: Sync {
+    /// Reclaims pages after attempt number `round` of an operation, the more the larger the number is. Returns the
+    /// number of the next attempt. Returns `None` if no page can be reclaimed and no other CPU finds a free frame
+    /// either, or after too many attempts.
+    ///
+    /// # Locks
+    /// The caller holds no lock.
+    fn after_round(&self, round: u64) -> Option<u64>;
+}
+
+/// Operations that run direct reclaim and are retried.
+pub(crate) trait Retry {
     /// Calls `attempt`. If it fails for lack of memory, reclaims pages and calls it again, as long as pages can be
     /// reclaimed.
     ///
@@ -69,21 +77,27 @@ impl Kernel {
     ///
     /// # Locks
     /// The caller holds no lock.
-    #[inline]
-    pub(crate) fn with_relief<T, E: Failure>(
-        &self,
-        mut attempt: impl FnMut() -> Result<T, E>,
-    ) -> Result<T, E> {
-        self.with_relief_onward(|| (attempt(), ()))
-    }
+    fn retry<T, E: Failure>(&self, attempt: impl FnMut() -> Result<T, E>) -> Result<T, E>;
 
-    /// Retries like `with_relief`, for operations that continue where they stopped. `attempt` also returns the place
-    /// where it stopped: the count of retries starts again when that place changes.
+    /// Retries like [`Self::retry`], for operations that continue where they stopped. `attempt` also returns the place
+    /// where it stopped: the count of attempts starts again when that place changes.
     ///
     /// # Errors
     /// Those of the last attempt.
+    fn retry_onward<T, E: Failure, P: PartialEq>(
+        &self,
+        attempt: impl FnMut() -> (Result<T, E>, P),
+    ) -> Result<T, E>;
+}
+
+impl<R: DirectReclaim + ?Sized> Retry for R {
     #[inline]
-    pub(crate) fn with_relief_onward<T, E: Failure, P: PartialEq>(
+    fn retry<T, E: Failure>(&self, mut attempt: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+        self.retry_onward(|| (attempt(), ()))
+    }
+
+    #[inline]
+    fn retry_onward<T, E: Failure, P: PartialEq>(
         &self,
         mut attempt: impl FnMut() -> (Result<T, E>, P),
     ) -> Result<T, E> {
@@ -95,7 +109,7 @@ impl Kernel {
                     if place != stopped {
                         (round, place) = (0, stopped);
                     }
-                    match self.relieve_round(round) {
+                    match self.after_round(round) {
                         Some(next) => round = next,
                         None => return Err(error),
                     }
@@ -103,24 +117,6 @@ impl Kernel {
                 (done, _) => return done,
             }
         }
-    }
-
-    /// Reclaims pages after attempt number `round`. Returns the number of the next attempt. Returns `None` if no page
-    /// can be reclaimed and no other CPU finds a free frame either, or after `MOST_ROUNDS` attempts.
-    #[cold]
-    #[inline(never)]
-    fn relieve_round(&self, round: u64) -> Option<u64> {
-        let next = round + 1;
-        let frames = self.memory.frames();
-        let allocations = frames.allocations();
-        if round >= MOST_ROUNDS {
-            return None;
-        }
-        if self.reclaim.relieve(self, next) {
-            return Some(next);
-        }
-        self.host.relax();
-        (frames.allocations() != allocations).then_some(next)
     }
 }
 
