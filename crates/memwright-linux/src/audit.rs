@@ -49,14 +49,14 @@ pub(crate) fn audit(kernel: &'static Kernel, before: &Baseline) -> Vec<String> {
     if left != [REAPER] {
         findings.push(format!("processes left in the table: {left:?}"));
     }
-    kernel.mounts.clear();
+    kernel.vfs.mounts.clear();
     kernel.segments.clear();
     kernel.semaphores.clear();
     kernel.swaps.clear(&kernel.memory);
-    for (kind, count) in kernel.mounts.open.left() {
+    for (kind, count) in kernel.vfs.mounts.open.left() {
         findings.push(format!("{kind} that nothing holds: {count}"));
     }
-    for (kind, count) in kernel.mounts.nameless_nodes() {
+    for (kind, count) in kernel.vfs.mounts.nameless_nodes() {
         findings.push(format!("{kind} that nothing holds: {count}"));
     }
     if let Some(depth) = kernel.host.deepest_stack() {

@@ -37,7 +37,7 @@ pub fn start(
         let trace = Box::leak(Box::new(Trace::new(machine)));
         kernel.memory.set_trace(Some(trace));
     }
-    let filled = kernel.mounts.fill(kernel, files);
+    let filled = kernel.vfs.mounts.fill(kernel.vfs, files, &kernel.swaps);
     let instructions = machine.kernel_instructions();
     kernel
         .boot_instructions
@@ -67,7 +67,7 @@ fn make_program(kernel: &'static Kernel) -> Result<(), Errno> {
     let reaper = Process::new(kernel.tasks, REAPER, 0, None, limits.clone(), root.clone());
     let reaper = Arc::new(reaper);
     let space = crate::memory::new_space(kernel, &limits, Capabilities::FULL)?;
-    let (files, fs) = kernel.mounts.first_files(kernel)?;
+    let (files, fs) = kernel.vfs.mounts.first_files(kernel.vfs)?;
     let name = [0; 16];
     let parts = Parts {
         space,

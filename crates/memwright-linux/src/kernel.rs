@@ -1,5 +1,6 @@
 //! The kernel object: the complete state of one machine.
 
+use crate::fs::vfs::Vfs;
 use crate::{
     Memory,
     call_counts::CallCounts,
@@ -51,14 +52,12 @@ pub struct Kernel {
     pub memory: Arc<Memory>,
     /// The parameters of the run.
     pub manifest: Manifest,
-    /// The file-system tree.
-    pub mounts: Mounts,
+    /// The files.
+    pub vfs: &'static Vfs,
     /// Processes and threads.
     pub tasks: &'static Tasks,
     /// Per-user counts of limited resources.
     pub users: Users,
-    /// Limits of `/proc/sys/fs`.
-    pub file_limits: FileLimits,
     /// The running and runnable threads.
     pub scheduler: &'static Scheduler<Thread>,
     /// Threads waiting on futexes.
@@ -67,8 +66,6 @@ pub struct Kernel {
     pub(crate) userfaults: Userfaults,
     /// System V shared memory.
     pub(crate) segments: Segments,
-    /// Threads waiting for record locks.
-    pub(crate) lock_waits: LockWaits,
     /// System V semaphore sets.
     pub(crate) semaphores: crate::semaphores::Sets,
     /// Collapses base pages into huge pages in the background.
@@ -85,8 +82,6 @@ pub struct Kernel {
     pub swaps: Swaps,
     /// Breakpoints that count their hits.
     pub probes: Probes,
-    /// The source of all random numbers.
-    pub random: Lock<Random>,
     /// The source of random address layouts; `None` for the fixed layout.
     pub layout_random: Option<Lock<Random>>,
     /// Counts of the system calls that the report lists.
@@ -123,32 +118,42 @@ impl Kernel {
         manifest: Manifest,
         swaps: Swaps,
     ) -> &'static Self {
-        let file_limits = FileLimits::new(memory.frames().total());
         let scheduler: &'static Scheduler<Thread> = Box::leak(Box::new(Scheduler::new(host)));
         let tasks: &'static Tasks = Box::leak(Box::new(Tasks::new(scheduler)));
+        let reclaim = Reclaim::new(memory.clone(), tasks);
+        let vfs = Box::leak(Box::new(Vfs {
+            reclaim: reclaim.clone(),
+            clock: host,
+            channels: host,
+            instruments: host,
+            epoch: manifest.epoch,
+            terminal_size: (manifest.rows, manifest.columns),
+            mounts: Mounts::new(&memory, &manifest),
+            file_limits: FileLimits::new(memory.frames().total()),
+            lock_waits: LockWaits::default(),
+            random: Lock::new(Rank::Leaf, Random::new(manifest.seed)),
+            memory: memory.clone(),
+        }));
         let kernel: &'static Self = Box::leak(Box::new(Self {
             host,
-            mounts: Mounts::new(&memory, &manifest),
             probes: Probes::default(),
-            random: Lock::new(Rank::Leaf, Random::new(manifest.seed)),
             layout_random: manifest
                 .layout_seed
                 .map(|seed| Lock::new(Rank::Leaf, Random::new(seed))),
             manifest,
+            vfs,
             tasks,
             users: Users::default(),
-            file_limits,
             scheduler,
             futexes: Futexes::new(),
             userfaults: Userfaults::default(),
             segments: Segments::default(),
-            lock_waits: LockWaits::default(),
             semaphores: crate::semaphores::Sets::default(),
             huge_scan: HugeScan::new(memory.clone(), tasks),
             merge_scan: MergeScan::new(memory.clone(), scheduler),
             balancing: Balancing::new(memory.clone(), tasks),
             cgroups: Cgroups::default(),
-            reclaim: Reclaim::new(memory.clone(), tasks),
+            reclaim,
             swaps,
             calls: CallCounts::new(),
             processes_made: AtomicU64::new(0),

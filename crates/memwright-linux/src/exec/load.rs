@@ -103,7 +103,7 @@ pub(super) fn read(
 ) -> Result<Vec<u8>, Errno> {
     let mut bytes = Vec::new();
     bytes.try_fill(length, 0).map_err(|_| Errno::ENOMEM)?;
-    let count = file.read_at(kernel, offset, &mut bytes)?;
+    let count = file.read_at(kernel.vfs, offset, &mut bytes)?;
     bytes.truncate(count);
     Ok(bytes)
 }

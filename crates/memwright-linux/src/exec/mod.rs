@@ -273,7 +273,7 @@ fn load(context: &Context<'_>, file: Executable, request: &Request) -> Result<Lo
         random: [0; 16],
         credentials,
     };
-    kernel.random.lock().fill(&mut facts.random);
+    kernel.vfs.random.lock().fill(&mut facts.random);
     let contents = Contents {
         path: &request.path,
         arguments: &request.arguments,
@@ -444,7 +444,7 @@ fn own_files(context: &Context<'_>) {
     let files = context.files();
     // The process and this call each hold one reference.
     if Arc::strong_count(&files) > 2 {
-        if let Ok(own) = files.duplicate(context.kernel) {
+        if let Ok(own) = files.duplicate(context.kernel.vfs) {
             let old = process.replace_files(Arc::new(own));
             drop(old);
         }

@@ -2,7 +2,6 @@
 //! resolution.
 
 use super::{
-    attributes::Moment,
     dentry::Dentry,
     open_file::OpenFile,
     permission::Subject,
@@ -13,21 +12,12 @@ use crate::{
     context::Context,
     errno::Errno,
     identity::{Capabilities, Resource},
-    kernel::Kernel,
     process::send_to_thread,
     signal::{Detail, Signal, SignalInfo, SignalSet, code},
     syscall::signal::{restore_mask, with_mask_until_return},
 };
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
-
-impl Moment {
-    /// Returns the current time of the real-time clock, in the form in which inodes record times.
-    #[must_use]
-    pub fn now(kernel: &Kernel) -> Self {
-        Self::from_nanoseconds(kernel.manifest.epoch * crate::abi::SECOND + kernel.host.now())
-    }
-}
 
 impl Context<'_> {
     /// Returns the ids and the override capability that permission checks use.
@@ -101,7 +91,7 @@ impl Context<'_> {
     pub fn change(&self) -> Change {
         Change {
             subject: self.subject(),
-            now: Moment::now(self.kernel),
+            now: self.kernel.vfs.now(),
         }
     }
 

@@ -13,7 +13,6 @@ use crate::{
     context::Context,
     errno::Errno,
     host::Channel,
-    kernel::Kernel,
     manifest::Stream,
     sync::{Lock, Rank},
 };
@@ -70,14 +69,14 @@ impl Console {
     ///
     /// # Errors
     /// `ERESTARTSYS` if a control byte arrived instead of input.
-    fn fetch(&self, kernel: &Kernel) -> Result<(), Errno> {
+    fn fetch(&self, context: &Context<'_>) -> Result<(), Errno> {
         let mut input = self.input.lock();
         if input.start < input.end || input.ended {
             return Ok(());
         }
-        let Some(count) = kernel.host.input(&mut input.bytes) else {
+        let Some(count) = context.kernel.vfs.channels.input(&mut input.bytes) else {
             drop(input);
-            kernel.serve_control();
+            context.kernel.serve_control();
             return Err(Errno::ERESTARTSYS);
         };
         input.start = 0;
@@ -134,7 +133,7 @@ impl Console {
             return Ok(0);
         }
         let turn = self.reading.take(context)?;
-        self.fetch(context.kernel)?;
+        self.fetch(context)?;
         let done = with_buffer(sink.left(), |buffer| self.deliver(sink, buffer))?;
         if done == 0 && terminal {
             // After a user types end-of-file at a terminal, more input can follow.
@@ -307,7 +306,7 @@ impl File for ConsoleStream {
         if self.reads() {
             // After a control byte, the stream is not ready. The signal that the control byte generates interrupts the
             // caller's wait.
-            let _ = self.console.fetch(context.kernel);
+            let _ = self.console.fetch(context);
             let (waiting, ended) = self.console.waiting();
             ready.set(Readiness::READ, waiting > 0 || (ended && self.terminal));
             ready.set(Readiness::HANGUP, waiting == 0 && ended && !self.terminal);
@@ -345,8 +344,7 @@ impl File for ConsoleStream {
                 }
             }
             ioctl::TIOCGWINSZ => {
-                let manifest = &context.kernel.manifest;
-                let (rows, columns) = (manifest.rows, manifest.columns);
+                let (rows, columns) = context.kernel.vfs.terminal_size;
                 let size = WindowSize {
                     rows,
                     columns,
@@ -378,7 +376,11 @@ pub fn write_channel(
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             };
-            context.kernel.host.output(channel, &buffer[..count]);
+            context
+                .kernel
+                .vfs
+                .channels
+                .output(channel, &buffer[..count]);
             done += count;
             if count < wanted {
                 break;

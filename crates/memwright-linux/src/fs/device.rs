@@ -99,7 +99,7 @@ impl File for Device {
                 let mut done = 0;
                 while sink.left() > 0 {
                     let count = sink.left().min(CHUNK);
-                    context.kernel.random.lock().fill(&mut buffer[..count]);
+                    context.kernel.vfs.random.lock().fill(&mut buffer[..count]);
                     match sink.put(&buffer[..count]) {
                         Ok(put) => done += put,
                         Err(_) if done > 0 => break,

@@ -11,7 +11,7 @@ use super::{
     tmpfs::MountFlags,
     walk::{LastLink, Walker},
 };
-use crate::{M, context::Context, errno::Errno, kernel::Kernel};
+use crate::{M, context::Context, errno::Errno, fs::vfs::Vfs};
 use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 use memwright::object::Object;
@@ -122,14 +122,9 @@ impl Executable {
     ///
     /// # Errors
     /// Those of [`Regular::read_at`].
-    pub(crate) fn read_at(
-        &self,
-        kernel: &Kernel,
-        offset: u64,
-        bytes: &mut [u8],
-    ) -> Result<usize, Errno> {
+    pub(crate) fn read_at(&self, vfs: &Vfs, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
         self.regular()
-            .map_or(Ok(0), |regular| regular.read_at(kernel, offset, bytes))
+            .map_or(Ok(0), |regular| regular.read_at(vfs, offset, bytes))
     }
 }
 

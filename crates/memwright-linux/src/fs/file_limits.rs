@@ -75,8 +75,13 @@ impl Context<'_> {
     /// # Errors
     /// `ENFILE` if the system-wide limit is reached and the process is unprivileged.
     pub fn check_open_files(&self) -> Result<(), Errno> {
-        let most = self.kernel.file_limits.open_files.load(Ordering::Relaxed);
-        if self.kernel.mounts.open.total() < most || self.has_any(Capabilities::ADMINISTER) {
+        let most = self
+            .kernel
+            .vfs
+            .file_limits
+            .open_files
+            .load(Ordering::Relaxed);
+        if self.kernel.vfs.mounts.open.total() < most || self.has_any(Capabilities::ADMINISTER) {
             Ok(())
         } else {
             Err(Errno::ENFILE)

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     cpio::{CpioArchive, CpioEntry},
     errno::Errno,
-    kernel::Kernel,
+    fs::vfs::Vfs,
     manifest::CONTROL_FOLDER,
     swap::Swaps,
 };
@@ -81,13 +81,18 @@ fn brings_link(mut archive: CpioArchive<'_>, path: &[u8]) -> bool {
 ///
 /// # Errors
 /// `ENOSPC` if the files do not fit into memory.
-pub fn fill(mounts: &Mounts, kernel: &Kernel, archive: CpioArchive<'_>) -> Result<(), Errno> {
+pub fn fill(
+    mounts: &Mounts,
+    vfs: &Vfs,
+    archive: CpioArchive<'_>,
+    swaps: &Swaps,
+) -> Result<(), Errno> {
     let now = Moment {
-        seconds: kernel.manifest.epoch as i64,
+        seconds: vfs.epoch as i64,
         nanoseconds: 0,
     };
     let filler = Filler {
-        kernel,
+        vfs,
         mounts,
         change: Change {
             subject: Subject::ROOT,
@@ -110,7 +115,7 @@ pub fn fill(mounts: &Mounts, kernel: &Kernel, archive: CpioArchive<'_>) -> Resul
             filler.file(path, 0o644, now, text)?;
         }
     }
-    filler.devices(&kernel.swaps)?;
+    filler.devices(swaps)?;
     let mount = |path: &[u8], kind, node| -> Result<Arc<Dentry>, Errno> {
         let at = mounts
             .boot_walker()
@@ -138,7 +143,7 @@ fn mount_cgroups(mounts: &Mounts, system: &Arc<Dentry>, now: Moment) {
 }
 
 struct Filler<'a> {
-    kernel: &'a Kernel,
+    vfs: &'a Vfs,
     mounts: &'a Mounts,
     change: Change,
 }
@@ -225,7 +230,7 @@ impl Filler<'_> {
     ) -> Result<Arc<Dentry>, Errno> {
         let node = self.mounts.new_system_file(permissions, now)?;
         if let Body::Regular(regular) = &node.body {
-            if regular.write_at(self.kernel, 0, data)? < data.len() {
+            if regular.write_at(self.vfs, 0, data)? < data.len() {
                 return Err(Errno::ENOSPC);
             }
         }
@@ -297,7 +302,7 @@ impl Filler<'_> {
     /// Adds the hard link `name` to the file `first`. In a cpio archive, the last link of a file has its contents.
     fn second_name(&self, name: &[u8], first: &Arc<Dentry>, data: &[u8]) -> Result<(), Errno> {
         if let Body::Regular(regular) = &first.inode.body {
-            if !data.is_empty() && regular.write_at(self.kernel, 0, data)? < data.len() {
+            if !data.is_empty() && regular.write_at(self.vfs, 0, data)? < data.len() {
                 return Err(Errno::ENOSPC);
             }
         }

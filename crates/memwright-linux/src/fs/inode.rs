@@ -210,7 +210,7 @@ impl Inode {
         if !sets_ids(self.metadata.lock().permissions) || self.kind() != Kind::Regular {
             return;
         }
-        let (subject, now) = (context.subject(), Moment::now(context.kernel));
+        let (subject, now) = (context.subject(), context.kernel.vfs.now());
         self.change(|metadata| {
             let (mode, group) = (metadata.permissions, metadata.owner.group);
             let left = before_write(subject, mode, group);

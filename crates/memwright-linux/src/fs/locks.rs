@@ -131,7 +131,7 @@ impl FileLocks {
         held: &Held,
     ) -> Result<(), Errno> {
         context.check_heap()?;
-        let (locks, kernel) = (&inode.locks, context.kernel);
+        let (locks, vfs) = (&inode.locks, context.kernel.vfs);
         locks.used.store(true, Ordering::Relaxed);
         if locks.attempt(family, wanted, held)?.is_none() {
             // Replacing a lock by a weaker one can unblock other requests.
@@ -148,7 +148,7 @@ impl FileLocks {
         });
         locks.state.lock().family(family).requests.remove(&request);
         if let Holder::Process(process) = wanted.holder {
-            kernel.lock_waits.end(process, context.thread.id().into());
+            vfs.lock_waits.end(process, context.thread.id().into());
         }
         // Wakes the requests that earlier wake-ups skipped because they conflict with this request.
         locks.wake(family);
@@ -272,7 +272,7 @@ fn note_wait(
     wanted: &Record,
     blocker: Holder,
 ) -> Result<(), Errno> {
-    let waits = &context.kernel.lock_waits;
+    let waits = &context.kernel.vfs.lock_waits;
     let thread = context.thread.id().into();
     match (wanted.holder, blocker) {
         (Holder::Process(process), Holder::Process(blocker)) => waits

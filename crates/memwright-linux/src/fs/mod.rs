@@ -56,6 +56,7 @@ pub mod tree;
 pub mod turn;
 pub mod used;
 pub mod userfault;
+pub mod vfs;
 pub mod walk;
 
 pub use executable::Executable;

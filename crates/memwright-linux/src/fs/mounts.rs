@@ -17,13 +17,14 @@ use super::{
     tree::Namespace,
     walk::{LastLink, Walker},
 };
+use crate::swap::Swaps;
 use crate::{
     Memory,
     batch::Batch,
     changes::Changes,
     cpio::CpioArchive,
     errno::Errno,
-    kernel::Kernel,
+    fs::vfs::Vfs,
     manifest::Manifest,
     short::Short,
     sync::{Lock, Rank},
@@ -315,24 +316,24 @@ impl Mounts {
     #[must_use]
     pub fn open_anonymous(
         &self,
-        kernel: &'static Kernel,
+        vfs: &'static Vfs,
         name: &str,
         flags: u32,
         file: Box<dyn File>,
     ) -> Arc<OpenFile> {
-        let now = Moment::now(kernel);
+        let now = vfs.now();
         let inode = Inode::new(&self.anonymous, Body::Anonymous, 0o600, Subject::ROOT, now);
         let path = Short::of(format_args!("anon_inode:{name}"));
         let entry = Arc::new(Dentry::detached(path.as_bytes(), Arc::new(inode)));
-        Arc::new(OpenFile::new(Some(kernel), entry, flags, file))
+        Arc::new(OpenFile::new(Some(vfs), entry, flags, file))
     }
 
     /// Populates the tree with the files of the initrd and with the files and mounts that every guest has.
     ///
     /// # Errors
     /// `ENOSPC` if the files do not fit into memory.
-    pub fn fill(&self, kernel: &Kernel, archive: CpioArchive<'_>) -> Result<(), Errno> {
-        super::initrd::fill(self, kernel, archive)
+    pub fn fill(&self, vfs: &Vfs, archive: CpioArchive<'_>, swaps: &Swaps) -> Result<(), Errno> {
+        super::initrd::fill(self, vfs, archive, swaps)
     }
 
     /// Returns the first of the standard streams that is a terminal, or `None` if no stream is.
@@ -353,7 +354,7 @@ impl Mounts {
     /// `ENOMEM`.
     pub fn first_files(
         &self,
-        kernel: &'static Kernel,
+        vfs: &'static Vfs,
     ) -> Result<(Arc<FileTable>, Arc<FsContext>), Errno> {
         let table = FileTable::new();
         for entry in &self.streams {
@@ -370,7 +371,7 @@ impl Mounts {
                 Ok(console) if stream.is_terminal() => console,
                 Ok(_) | Err(_) => entry.clone(),
             };
-            let open = OpenFile::new(Some(kernel), entry, stream.flags(), file);
+            let open = OpenFile::new(Some(vfs), entry, stream.flags(), file);
             table.add(0, usize::MAX, Arc::new(open), false)?;
         }
         Ok((Arc::new(table), Arc::new(FsContext::new(&self.root))))

@@ -1,7 +1,6 @@
 //! Opening files: creates an open file from a path and flags.
 
 use super::{
-    attributes::Moment,
     dentry::Dentry,
     directory::DirectoryFile,
     file_system::FileSystemKind,
@@ -144,7 +143,7 @@ impl Context<'_> {
         if matches!(walked.parent.inode.body, Body::Proc(_)) {
             return Err(Errno::ENOENT);
         }
-        let now = Moment::now(self.kernel);
+        let now = self.kernel.vfs.now();
         let change = Change {
             subject: self.subject(),
             now,
@@ -153,10 +152,12 @@ impl Context<'_> {
         let permissions = request.permissions & !fs.mask();
         let inode =
             self.kernel
+                .vfs
                 .mounts
                 .new_regular(file_system, permissions, self.subject(), now)?;
         match self
             .kernel
+            .vfs
             .mounts
             .names
             .create(&change, &walked.parent, name, inode)
@@ -187,11 +188,12 @@ impl Context<'_> {
         directory
             .inode
             .check(self.subject(), Permission::WRITE | Permission::EXECUTE)?;
-        let now = Moment::now(self.kernel);
+        let now = self.kernel.vfs.now();
         let permissions = request.permissions & !mask;
         let file_system = &directory.inode.file_system;
         let inode =
             self.kernel
+                .vfs
                 .mounts
                 .new_regular(file_system, permissions, self.subject(), now)?;
         if file_system.is_full() {
@@ -223,7 +225,7 @@ impl Context<'_> {
         }
         if request.has(raw::O_PATH) {
             let open = OpenFile::new(
-                Some(self.kernel),
+                Some(self.kernel.vfs),
                 entry.clone(),
                 request.flags,
                 Box::new(PathFile),
@@ -261,7 +263,7 @@ impl Context<'_> {
             self.truncate_at_open(inode)?;
         }
         let flags = request.flags & !CREATION_FLAGS;
-        let open = OpenFile::new(Some(self.kernel), entry.clone(), flags, file);
+        let open = OpenFile::new(Some(self.kernel.vfs), entry.clone(), flags, file);
         Ok(Arc::new(open))
     }
 
@@ -276,13 +278,13 @@ impl Context<'_> {
         let emptied = self.empty(regular);
         regular.end_writing();
         emptied?;
-        inode.touch_modified(Moment::now(self.kernel));
+        inode.touch_modified(self.kernel.vfs.now());
         Ok(())
     }
 
     fn empty(&self, regular: &Regular) -> Result<(), Errno> {
         let _turn = regular.take_turn(self)?;
-        regular.set_size(self.kernel, 0)
+        regular.set_size(self.kernel.vfs, 0)
     }
 
     /// Creates the file operations for an inode.
@@ -314,7 +316,7 @@ impl Context<'_> {
 
     /// Returns the file operations of `/dev/tty`: those of the first standard stream that is a terminal.
     fn terminal(&self) -> Result<Box<dyn File>, Errno> {
-        let terminal = self.kernel.mounts.terminal().ok_or(Errno::ENXIO)?;
+        let terminal = self.kernel.vfs.mounts.terminal().ok_or(Errno::ENXIO)?;
         Ok(Box::new(terminal))
     }
 }

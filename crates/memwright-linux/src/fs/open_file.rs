@@ -14,7 +14,7 @@ use super::{
     turn::Turn,
     used::Used,
 };
-use crate::{M, Memory, context::Context, errno::Errno, kernel::Kernel, wait::Queues};
+use crate::{M, Memory, context::Context, errno::Errno, fs::vfs::Vfs, wait::Queues};
 use alloc::{boxed::Box, sync::Arc};
 use core::{
     any::Any,
@@ -371,7 +371,7 @@ pub struct OpenFile {
     /// Serialises threads that use or move the position.
     turn: Turn,
     identity: u64,
-    kernel: Option<&'static Kernel>,
+    vfs: Option<&'static Vfs>,
     /// The number of locks that the open file owns.
     pub locked: Held,
     /// The epolls that watch it.
@@ -382,17 +382,17 @@ pub struct OpenFile {
 static NEXT_IDENTITY: AtomicU64 = AtomicU64::new(1);
 
 impl OpenFile {
-    /// Creates an open file for the inode of `entry`, with these `O_` flags. If `kernel` is given, the open file is
+    /// Creates an open file for the inode of `entry`, with these `O_` flags. If `vfs` is given, the open file is
     /// counted there.
     #[must_use]
     pub fn new(
-        kernel: Option<&'static Kernel>,
+        vfs: Option<&'static Vfs>,
         entry: Arc<Dentry>,
         flags: u32,
         file: Box<dyn File>,
     ) -> Self {
-        if let Some(kernel) = kernel {
-            kernel.mounts.open.add(file.counted_as());
+        if let Some(vfs) = vfs {
+            vfs.mounts.open.add(file.counted_as());
         }
         Self {
             entry: Used::new(entry),
@@ -401,7 +401,7 @@ impl OpenFile {
             position: AtomicU64::new(0),
             turn: Turn::new(),
             identity: NEXT_IDENTITY.fetch_add(1, Ordering::Relaxed),
-            kernel,
+            vfs,
             locked: Held::new(),
             watches: Watches::new(),
         }
@@ -633,10 +633,10 @@ impl OpenFile {
 impl Drop for OpenFile {
     fn drop(&mut self) {
         self.watches.forget();
-        if let Some(kernel) = self.kernel {
+        if let Some(vfs) = self.vfs {
             let locks = &self.inode().locks;
             locks.forget(self.holder(), &self.locked);
-            kernel.mounts.open.remove(self.file.counted_as());
+            vfs.mounts.open.remove(self.file.counted_as());
         }
     }
 }

@@ -40,8 +40,9 @@ pub fn open(kernel: &'static Kernel, process: &Arc<Process>, flags: u32) -> Arc<
     };
     let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
     kernel
+        .vfs
         .mounts
-        .open_anonymous(kernel, "[pidfd]", status, Box::new(file))
+        .open_anonymous(kernel.vfs, "[pidfd]", status, Box::new(file))
 }
 
 impl File for ProcessFile {

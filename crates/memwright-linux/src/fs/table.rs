@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     errno::Errno,
-    kernel::Kernel,
+    fs::vfs::Vfs,
     process::Process,
     sync::{Lock, PausePoints, Rank},
 };
@@ -44,8 +44,8 @@ impl FileTable {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn duplicate(&self, kernel: &Kernel) -> Result<Self, Errno> {
-        if kernel.host.heap_low() {
+    pub fn duplicate(&self, vfs: &Vfs) -> Result<Self, Errno> {
+        if vfs.instruments.heap_low() {
             return Err(Errno::ENOMEM);
         }
         let mut copy = Self::new();

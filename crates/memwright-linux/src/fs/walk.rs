@@ -156,7 +156,7 @@ impl Walker<'_> {
         }
         // An unmount checks from the top down whether the file system is in use. During that check, no path walk is
         // allowed to ascend past the directories that are still to be checked.
-        let names = self.context.map(|context| &context.kernel.mounts.names);
+        let names = self.context.map(|context| &context.kernel.vfs.mounts.names);
         let turn = names.map(Namespace::keep);
         let above = directory.parent();
         drop(turn);

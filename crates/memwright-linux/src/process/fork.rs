@@ -181,7 +181,7 @@ fn child_parts(context: &Context<'_>, flags: CloneFlags) -> Result<Parts, Errno>
     let files = if flags.contains(CloneFlags::FILES) {
         files
     } else {
-        Arc::new(files.duplicate(context.kernel)?)
+        Arc::new(files.duplicate(context.kernel.vfs)?)
     };
     let (space, image) = if flags.contains(CloneFlags::VM) {
         (context.space(), parent.image())

@@ -6,7 +6,7 @@ use crate::{
     abi_struct,
     context::Context,
     errno::Errno,
-    fs::{attributes::Moment, permission::Permission},
+    fs::permission::Permission,
     semaphores::{MOST_IN_SET, MOST_SETS, MOST_VALUE, Operated, Operation, Set, Standing},
     wait::WaitError,
 };
@@ -89,7 +89,7 @@ fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> 
         owner: context.subject(),
         mode: flags & 0o777,
         operated: 0,
-        changed: Moment::now(context.kernel).seconds,
+        changed: context.kernel.vfs.now().seconds,
     };
     ipc::Got::of(sets.add(key, count, standing))
 }
@@ -142,7 +142,7 @@ fn operate(
         Permission::READ
     };
     may(context, &set, wanted)?;
-    let now = Moment::now(context.kernel).seconds;
+    let now = context.kernel.vfs.now().seconds;
     let process = context.process().id;
     let pending = match set.operate(process, operations, now)? {
         Operated::Done => return Ok(0),
@@ -205,7 +205,7 @@ pub fn semctl(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         raw::SETVAL => {
             let number = number_in(&set, number)?;
             may(context, &set, Permission::WRITE)?;
-            let now = Moment::now(context.kernel).seconds;
+            let now = context.kernel.vfs.now().seconds;
             let process = context.process().id;
             set.set(number, &[value], process, now);
             Ok(0)
@@ -251,7 +251,7 @@ fn administer(context: &Context<'_>, set: &Arc<Set>, command: u32, address: u64)
         sets.remove(set.id);
         return Ok(0);
     };
-    let now = Moment::now(context.kernel).seconds;
+    let now = context.kernel.vfs.now().seconds;
     let (owner, mode) = wanted.ownership.wanted();
     set.set_owner(owner, mode, now);
     Ok(0)
@@ -290,7 +290,7 @@ fn all_values(context: &Context<'_>, set: &Set, command: u32, address: u64) -> C
             }
         }
     }
-    let now = Moment::now(context.kernel).seconds;
+    let now = context.kernel.vfs.now().seconds;
     let process = context.process().id;
     set.set(0, &values, process, now);
     Ok(0)

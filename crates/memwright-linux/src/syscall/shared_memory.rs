@@ -6,7 +6,6 @@ use crate::{
     abi_struct,
     context::Context,
     errno::Errno,
-    fs::attributes::Moment,
     fs::permission::Permission,
     identity::{Capabilities, Resource},
     ipc::{Contents, MOST_SEGMENTS, Segment, Wanted},
@@ -95,7 +94,7 @@ fn get(context: &Context<'_>, arguments: &Arguments) -> Result<ipc::Got, Errno> 
         size,
         mode: flags,
         maker: (context.subject(), context.process().id),
-        now: Moment::now(context.kernel).seconds,
+        now: context.kernel.vfs.now().seconds,
     };
     let contents = contents(context, size, flags)?;
     ipc::Got::of(segments.add(&wanted, contents))
@@ -190,7 +189,7 @@ pub fn shmat(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         other => map_errno(other),
     })?;
     let mut standing = segment.standing.lock();
-    standing.times[0] = Moment::now(context.kernel).seconds;
+    standing.times[0] = context.kernel.vfs.now().seconds;
     standing.last = context.process().id;
     Ok(mapped.as_u64())
 }
@@ -244,7 +243,7 @@ pub fn shmdt(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let segment = found.ok_or(Errno::EINVAL)?;
     let mut standing = segment.standing.lock();
-    standing.times[1] = Moment::now(context.kernel).seconds;
+    standing.times[1] = context.kernel.vfs.now().seconds;
     standing.last = context.process().id;
     Ok(0)
 }
@@ -376,7 +375,7 @@ fn set_status(context: &Context<'_>, segment: &Segment, wanted: &SegmentStatus) 
     }
     let mut standing = segment.standing.lock();
     (standing.owner, standing.mode) = wanted.ownership.wanted();
-    standing.times[2] = Moment::now(context.kernel).seconds;
+    standing.times[2] = context.kernel.vfs.now().seconds;
     Ok(0)
 }
 

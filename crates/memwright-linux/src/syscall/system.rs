@@ -114,7 +114,7 @@ pub fn getrandom(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let mut done = 0;
     while done < length {
         let step = (length - done).min(buffer.len());
-        context.kernel.random.lock().fill(&mut buffer[..step]);
+        context.kernel.vfs.random.lock().fill(&mut buffer[..step]);
         match context
             .user
             .write_some(address + done as u64, &buffer[..step])

@@ -47,8 +47,8 @@ impl Epoll {
                 // Another thread is collecting. It returns the entries that stay ready to the list when it finishes.
                 Ok(()) if self.ready.is_looked_at() => {
                     relax();
-                    let (kernel, thread) = (context.kernel, context.thread);
-                    kernel.scheduler.yield_now(thread);
+                    let (scheduler, thread) = (context.kernel.scheduler, context.thread);
+                    scheduler.yield_now(thread);
                 }
                 Ok(()) => {}
                 Err(WaitError::TimedOut) => break Ok(Paged::new()),

@@ -110,7 +110,12 @@ impl Epoll {
         if let (Some(nesting), Some(inner)) = (&mut nesting, inner) {
             nesting.check_loop(self, inner)?;
         }
-        let most = context.kernel.file_limits.watches.load(Ordering::Relaxed);
+        let most = context
+            .kernel
+            .vfs
+            .file_limits
+            .watches
+            .load(Ordering::Relaxed);
         let only_new = |old: Option<&Arc<Item>>| match old {
             Some(_) => Err(Errno::EEXIST),
             None if self.user.watches.add_below(most) => Ok(()),

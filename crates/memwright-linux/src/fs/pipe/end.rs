@@ -5,12 +5,12 @@ use crate::direct_reclaim::Retry;
 use crate::{
     context::Context,
     errno::Errno,
+    fs::vfs::Vfs,
     fs::{
         open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness},
         transfer::{Sink, Source},
         userfault::await_watcher,
     },
-    kernel::Kernel,
     wait::{Queues, WaitQueue},
 };
 use alloc::sync::Arc;
@@ -22,7 +22,7 @@ use memwright_table::{Frame, PAGE_SIZE, VirtAddr};
 pub struct PipeEnd {
     /// The pipe.
     pub pipe: Arc<Pipe>,
-    kernel: &'static Kernel,
+    vfs: &'static Vfs,
     reads: bool,
     writes: bool,
 }
@@ -32,7 +32,7 @@ impl PipeEnd {
     /// `room` becomes its charge and provides its slots.
     #[must_use]
     pub fn new(
-        kernel: &'static Kernel,
+        vfs: &'static Vfs,
         pipe: &Arc<Pipe>,
         room: Option<Room>,
         (reads, writes): (bool, bool),
@@ -40,7 +40,7 @@ impl PipeEnd {
         pipe.open(room, reads, writes);
         Self {
             pipe: pipe.clone(),
-            kernel,
+            vfs,
             reads,
             writes,
         }
@@ -67,7 +67,7 @@ impl PipeEnd {
             (state.reader_openings, state.writer_openings)
         };
         let room = Room::new(context)?;
-        let end = Self::new(context.kernel, pipe, Some(room), (reads, writes));
+        let end = Self::new(context.kernel.vfs, pipe, Some(room), (reads, writes));
         if reads == writes || !wait {
             return Ok(end);
         }
@@ -262,15 +262,15 @@ impl PipeEnd {
     fn fill(&self, source: &mut Source<'_>, room: usize) -> Result<usize, Errno> {
         let mut done = 0;
         while done < room {
-            let stored =
-                self.pipe
-                    .begin_write(self.kernel, room - done)
-                    .and_then(|(frame, span)| {
-                        let (offset, length) = (span.offset, span.length);
-                        let taken = source.take_frame(&self.pipe.memory, frame, offset, length);
-                        self.pipe.finish_write(span.slot, taken.unwrap_or(0));
-                        taken.map(|count| (count, length))
-                    });
+            let stored = self
+                .pipe
+                .begin_write(self.vfs, room - done)
+                .and_then(|(frame, span)| {
+                    let (offset, length) = (span.offset, span.length);
+                    let taken = source.take_frame(&self.pipe.memory, frame, offset, length);
+                    self.pipe.finish_write(span.slot, taken.unwrap_or(0));
+                    taken.map(|count| (count, length))
+                });
             match stored {
                 Ok((count, length)) => {
                     done += count;
@@ -339,7 +339,7 @@ impl PipeEnd {
                     continue;
                 }
             };
-            let mut frame = match self.kernel.reclaim.retry(|| space.lend(at)) {
+            let mut frame = match self.vfs.reclaim.retry(|| space.lend(at)) {
                 Ok(frame) => frame,
                 Err(FaultError::Watched(fault)) => {
                     drop(turn);
@@ -372,7 +372,7 @@ impl PipeEnd {
         let mut done = 0;
         while done < length {
             let limit = (length - done).min(buffer.len());
-            let (page, span) = self.pipe.begin_write(self.kernel, limit)?;
+            let (page, span) = self.pipe.begin_write(self.vfs, limit)?;
             let part = &mut buffer[..span.length];
             frames.read(frame, offset + done, part);
             frames.write(page, span.offset, part);
@@ -383,8 +383,8 @@ impl PipeEnd {
     }
 
     /// Returns the kernel.
-    pub(super) const fn kernel(&self) -> &'static Kernel {
-        self.kernel
+    pub(super) const fn vfs(&self) -> &'static Vfs {
+        self.vfs
     }
 
     /// Returns whether this end reads, and whether it writes.

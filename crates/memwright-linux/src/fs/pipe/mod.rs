@@ -13,8 +13,8 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::open_file::Readiness,
+    fs::vfs::Vfs,
     identity::Capabilities,
-    kernel::Kernel,
     sync::{Lock, Rank},
     wait::WaitQueue,
     {M, Memory},
@@ -214,8 +214,8 @@ impl Pipe {
     ///
     /// # Errors
     /// `ENOMEM` if no frame is free, `EAGAIN` if the pipe is full.
-    fn begin_write(&self, kernel: &Kernel, limit: usize) -> Result<(Frame, Span), Errno> {
-        let begun = kernel.reclaim.retry(|| self.try_begin_write(limit));
+    fn begin_write(&self, vfs: &Vfs, limit: usize) -> Result<(Frame, Span), Errno> {
+        let begun = vfs.reclaim.retry(|| self.try_begin_write(limit));
         begun.map_err(|_| Errno::ENOMEM)?.ok_or(Errno::EAGAIN)
     }
 
@@ -314,7 +314,7 @@ impl Pipe {
         let size = rounded_size(bytes).ok_or(Errno::EINVAL)?;
         let pages = size / PAGE_SIZE;
         let grows = pages > self.state.lock().ring.capacity() / PAGE_SIZE;
-        let largest = &context.kernel.file_limits.largest_pipe;
+        let largest = &context.kernel.vfs.file_limits.largest_pipe;
         if grows
             && size as u64 > largest.load(Ordering::Relaxed)
             && !context.has_any(Capabilities::RESOURCES)

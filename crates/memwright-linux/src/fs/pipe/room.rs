@@ -41,7 +41,7 @@ impl Room {
     /// # Errors
     /// `ENFILE` if the pipes of the user have too many pages, `ENOMEM`.
     pub fn new(context: &Context<'_>) -> Result<Self, Errno> {
-        let limits = &context.kernel.file_limits;
+        let limits = &context.kernel.vfs.file_limits;
         let mut pages = DEFAULT_PAGES as u64;
         let largest = limits.largest_pipe.load(Ordering::Relaxed) / PAGE_SIZE as u64;
         if pages > largest && !context.has_any(Capabilities::RESOURCES) {
@@ -80,7 +80,7 @@ impl Room {
         pages: u64,
         grows: bool,
     ) -> Result<(), Errno> {
-        let limits = &context.kernel.file_limits;
+        let limits = &context.kernel.vfs.file_limits;
         let before = self.pages;
         let all = self.count(pages);
         let over = limits.is_soft_over(all) || limits.is_hard_over(all);

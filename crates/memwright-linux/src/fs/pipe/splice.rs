@@ -176,7 +176,7 @@ impl PipeEnd {
         buffer: &mut [u8],
         get: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
     ) -> (Result<usize, Errno>, usize) {
-        let begun = self.pipe.begin_write(self.kernel(), buffer.len());
+        let begun = self.pipe.begin_write(self.vfs(), buffer.len());
         let (frame, span) = match begun {
             Ok(begun) => begun,
             Err(error) => return (Err(error), 0),
@@ -303,7 +303,7 @@ impl PipeEnd {
     fn store(&self, bytes: &[u8]) -> Result<usize, Errno> {
         let mut done = 0;
         while done < bytes.len() {
-            let (frame, span) = match self.pipe.begin_write(self.kernel(), bytes.len() - done) {
+            let (frame, span) = match self.pipe.begin_write(self.vfs(), bytes.len() - done) {
                 Ok(begun) => begun,
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,

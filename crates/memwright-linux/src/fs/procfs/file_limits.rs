@@ -26,7 +26,7 @@ macro_rules! limit {
             read: |context, text| show(context, text, |limits| &limits.$field),
             store: |context, bytes| {
                 let value = plain(bytes)?;
-                let limits = &context.kernel.file_limits;
+                let limits = &context.kernel.vfs.file_limits;
                 limits.$field.store(value, Ordering::Relaxed);
                 Ok(())
             },
@@ -52,7 +52,7 @@ pub static LARGEST_PIPE: SystemControl = SystemControl {
     store: |context, bytes| {
         let asked = usize::try_from(setting(bytes)?).map_err(|_| Errno::EINVAL)?;
         let size = rounded_size(asked).ok_or(Errno::EINVAL)?;
-        let limits = &context.kernel.file_limits;
+        let limits = &context.kernel.vfs.file_limits;
         limits.largest_pipe.store(size as u64, Ordering::Relaxed);
         Ok(())
     },
@@ -61,8 +61,8 @@ pub static LARGEST_PIPE: SystemControl = SystemControl {
 /// Writes `/proc/sys/fs/file-nr`: the number of open files, the number of free file structures, which is always 0, and
 /// the limit.
 pub fn open_files(context: &Context<'_>, text: &mut Text) -> fmt::Result {
-    let open = context.kernel.mounts.open.total();
-    let most = &context.kernel.file_limits.open_files;
+    let open = context.kernel.vfs.mounts.open.total();
+    let most = &context.kernel.vfs.file_limits.open_files;
     let most = most.load(Ordering::Relaxed);
     writeln!(text, "{open}\t{UNUSED_FILES}\t{most}")
 }
@@ -72,7 +72,7 @@ fn show(
     text: &mut Text,
     limit: impl Fn(&FileLimits) -> &AtomicU64,
 ) -> fmt::Result {
-    let value = limit(&context.kernel.file_limits).load(Ordering::Relaxed);
+    let value = limit(&context.kernel.vfs.file_limits).load(Ordering::Relaxed);
     writeln!(text, "{value}")
 }
 

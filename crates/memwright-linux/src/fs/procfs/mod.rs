@@ -36,7 +36,7 @@ pub use node::{PlaceLink, ProcNode};
 pub use text::Text;
 
 use super::{dentry::Dentry, inode::Inode, permission::Subject};
-use crate::{context::Context, errno::Errno, fs::attributes::Moment};
+use crate::{context::Context, errno::Errno};
 use alloc::sync::Arc;
 use node::Child;
 
@@ -54,10 +54,10 @@ impl ProcNode {
         context.check_heap()?;
         let child = self.child(context, name)?;
         if let Some(kind) = child.node.covered_by() {
-            return context.kernel.mounts.root_of(kind).ok_or(Errno::ENOENT);
+            return context.kernel.vfs.mounts.root_of(kind).ok_or(Errno::ENOENT);
         }
         let file_system = &directory.inode.file_system;
-        let now = Moment::now(context.kernel);
+        let now = context.kernel.vfs.now();
         let inode = Inode::numbered(
             file_system,
             child.number,

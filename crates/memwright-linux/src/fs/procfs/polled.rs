@@ -146,7 +146,7 @@ impl ProcNode {
         match self {
             Self::SystemEvents(_, changes) => Some(*changes),
             Self::ProcessText(_, _, ProcessWriter { needs, .. }) => match needs {
-                Needs::Mounts => Some(|kernel| &kernel.mounts.changes),
+                Needs::Mounts => Some(|kernel| &kernel.vfs.mounts.changes),
                 Needs::Nothing | Needs::Memory => None,
             },
             _ => None,

@@ -202,7 +202,7 @@ pub fn probe_type(_context: &Context<'_>, text: &mut Text) -> fmt::Result {
 /// Writes `/proc/sys/kernel/random/uuid`, a new UUID for each read.
 pub fn uuid(context: &Context<'_>, text: &mut Text) -> fmt::Result {
     let mut bytes = [0; 8];
-    context.kernel.random.lock().fill(&mut bytes);
+    context.kernel.vfs.random.lock().fill(&mut bytes);
     write_uuid(text, &mut Random::new(u64::from_le_bytes(bytes)))
 }
 

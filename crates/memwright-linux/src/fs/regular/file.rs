@@ -6,7 +6,6 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::{
-        attributes::Moment,
         file_system::FileSystemKind,
         inode::{Body, Inode},
         open_file::{File, Mapping, OpenFile, Splices},
@@ -86,8 +85,8 @@ impl RegularFile {
         wanted: usize,
     ) -> Result<(usize, Result<(), Errno>), Errno> {
         let regular = self.regular()?;
-        let kernel = context.kernel;
-        let memory = &kernel.memory;
+        let vfs = context.kernel.vfs;
+        let memory = &vfs.memory;
         regular.charge(context, wanted, true);
         let mut done = 0;
         let mut prepared = *position;
@@ -103,11 +102,11 @@ impl RegularFile {
                 if *position + step as u64 > regular.size() {
                     return with_buffer(step, |buffer| {
                         let count = source.take(buffer)?;
-                        regular.write_at(kernel, *position, &buffer[..count])
+                        regular.write_at(vfs, *position, &buffer[..count])
                     });
                 }
                 let index = *position / PAGE_SIZE as u64;
-                let frame = kernel.reclaim.retry(|| regular.frame_for(index, true));
+                let frame = vfs.reclaim.retry(|| regular.frame_for(index, true));
                 let frame = frame.map_err(object_errno)?;
                 let frame = memory.frames().adopt(frame.ok_or(Errno::ENOSPC)?);
                 source.take_frame(memory, frame.frame(), within, step)
@@ -142,7 +141,7 @@ impl File for RegularFile {
         sink: &mut Sink<'_>,
     ) -> Result<usize, Errno> {
         let pages = self.regular()?;
-        let memory = &context.kernel.memory;
+        let memory = &context.kernel.vfs.memory;
         let wanted = readable(*position, sink.left(), pages.size());
         pages.charge(context, wanted, false);
         let mut done = 0;
@@ -177,7 +176,7 @@ impl File for RegularFile {
             }
         }
         if done > 0 {
-            self.inode.touch_accessed(Moment::now(context.kernel));
+            self.inode.touch_accessed(context.kernel.vfs.now());
         }
         Ok(done)
     }
@@ -229,7 +228,7 @@ impl File for RegularFile {
         let (done, result) = self.store(context, position, source, wanted)?;
         drop(turn);
         if done > 0 {
-            self.inode.touch_modified(Moment::now(context.kernel));
+            self.inode.touch_modified(context.kernel.vfs.now());
             return Ok(done);
         }
         result.map(|()| 0)

@@ -14,7 +14,7 @@ use super::{
     turn::{Turn, TurnGuard},
 };
 use crate::direct_reclaim::Retry;
-use crate::{M, Memory, context::Context, errno::Errno, kernel::Kernel};
+use crate::{M, Memory, context::Context, errno::Errno, fs::vfs::Vfs};
 use alloc::{boxed::Box, sync::Arc};
 use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use memwright::SharedSetting;
@@ -186,11 +186,11 @@ impl Regular {
     ///
     /// # Errors
     /// `ENOSPC`.
-    pub(crate) fn allocate(&self, kernel: &Kernel, start: u64, end: u64) -> Result<(), Errno> {
+    pub(crate) fn allocate(&self, vfs: &Vfs, start: u64, end: u64) -> Result<(), Errno> {
         match &self.pages {
             Contents::Small(pages) => {
-                self.check_rooms(&kernel.memory, start, end)?;
-                let made = kernel.reclaim.retry(|| pages.allocate(start, end));
+                self.check_rooms(&vfs.memory, start, end)?;
+                let made = vfs.reclaim.retry(|| pages.allocate(start, end));
                 made.map_err(|_| Errno::ENOSPC)
             }
             Contents::Huge(pages) => pages.allocate(start, end).map_err(object_errno),
@@ -221,10 +221,10 @@ impl Regular {
     ///
     /// # Errors
     /// `ENOMEM` or `EIO` if a partly zeroed page is swapped out and cannot be swapped in.
-    pub(crate) fn punch(&self, kernel: &Kernel, start: u64, end: u64) -> Result<(), Errno> {
+    pub(crate) fn punch(&self, vfs: &Vfs, start: u64, end: u64) -> Result<(), Errno> {
         match &self.pages {
             Contents::Small(pages) => {
-                let punched = kernel.reclaim.retry(|| pages.punch(start, end));
+                let punched = vfs.reclaim.retry(|| pages.punch(start, end));
                 punched.map_err(read_errno)?;
             }
             Contents::Huge(pages) => pages.punch(start, end),
@@ -320,7 +320,7 @@ impl Regular {
     /// `EPERM` if a seal forbids it, `EFBIG` beyond the maximum size, `EINVAL` if the file has huge pages and `size` is
     /// not a multiple of their size, `ENOMEM` or `EIO` if the page that the new size cuts is swapped out and cannot be
     /// swapped in.
-    pub(crate) fn set_size(&self, kernel: &Kernel, size: u64) -> Result<(), Errno> {
+    pub(crate) fn set_size(&self, vfs: &Vfs, size: u64) -> Result<(), Errno> {
         let now = self.size();
         let forbidden = if size < now {
             Seals::SHRINK
@@ -337,7 +337,7 @@ impl Regular {
         }
         match &self.pages {
             Contents::Small(pages) => {
-                let set = kernel.reclaim.retry(|| pages.set_size(size));
+                let set = vfs.reclaim.retry(|| pages.set_size(size));
                 set.map_err(read_errno)?;
             }
             Contents::Huge(_) if size % HUGE_BYTES != 0 => return Err(Errno::EINVAL),
@@ -384,15 +384,10 @@ impl Regular {
     ///
     /// # Errors
     /// `ENOMEM` or `EIO` if a page is swapped out and cannot be swapped in.
-    pub(crate) fn read_at(
-        &self,
-        kernel: &Kernel,
-        offset: u64,
-        bytes: &mut [u8],
-    ) -> Result<usize, Errno> {
+    pub(crate) fn read_at(&self, vfs: &Vfs, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
         match &self.pages {
             Contents::Small(pages) => {
-                let read = kernel.reclaim.retry(|| pages.read_at(offset, bytes));
+                let read = vfs.reclaim.retry(|| pages.read_at(offset, bytes));
                 read.map_err(read_errno)
             }
             Contents::Huge(_) => Ok(0),
@@ -403,15 +398,10 @@ impl Regular {
     ///
     /// # Errors
     /// `ENOSPC` if no frame is free; `EIO` if a page is swapped out and cannot be read; `EINVAL` for huge pages.
-    pub(crate) fn write_at(
-        &self,
-        kernel: &Kernel,
-        offset: u64,
-        bytes: &[u8],
-    ) -> Result<usize, Errno> {
+    pub(crate) fn write_at(&self, vfs: &Vfs, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
         match &self.pages {
             Contents::Small(pages) => {
-                let written = kernel.reclaim.retry(|| pages.write_at(offset, bytes));
+                let written = vfs.reclaim.retry(|| pages.write_at(offset, bytes));
                 written.map_err(object_errno)
             }
             Contents::Huge(_) => Err(Errno::EINVAL),

@@ -5,7 +5,6 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::{
-        attributes::Moment,
         dentry::Dentry,
         inode::{Body, Inode},
         open_file::OpenFile,
@@ -57,7 +56,7 @@ pub fn find(context: &Context<'_>, address: &Address) -> Result<Arc<Socket>, Err
             place_of(&entry)
         }
     };
-    let registry = &context.kernel.mounts.sockets;
+    let registry = &context.kernel.vfs.mounts.sockets;
     registry.find(&place).ok_or(Errno::ECONNREFUSED)
 }
 
@@ -70,7 +69,7 @@ impl Socket {
         if self.state.lock().address.is_some() {
             return Err(Errno::EINVAL);
         }
-        let registry = &context.kernel.mounts.sockets;
+        let registry = &context.kernel.vfs.mounts.sockets;
         let address = match address {
             Address::Automatic => registry.bind_any(self)?,
             Address::Abstract(name) => {
@@ -246,7 +245,8 @@ impl Socket {
             }
         };
         let timeout = self.options().receive_timeout;
-        let deadline = (timeout > 0).then(|| context.kernel.host.now().saturating_add(timeout));
+        let deadline =
+            (timeout > 0).then(|| context.kernel.vfs.clock.now().saturating_add(timeout));
         let accepted = match take() {
             Some(accepted) => accepted?,
             None if open.is_nonblocking() => return Err(Errno::EAGAIN),
@@ -284,9 +284,9 @@ fn make_node(context: &Context<'_>, path: &[u8]) -> Result<Arc<Dentry>, Errno> {
         Body::Socket,
         permissions,
         context.subject(),
-        Moment::now(context.kernel),
+        context.kernel.vfs.now(),
     );
-    let names = &context.kernel.mounts.names;
+    let names = &context.kernel.vfs.mounts.names;
     names
         .create(&context.change(), &walked.parent, name, inode)
         .map_err(|error| match error {

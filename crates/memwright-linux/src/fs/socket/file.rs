@@ -4,14 +4,13 @@ use super::{Remains, Request, Socket};
 use crate::{
     context::Context,
     errno::Errno,
+    fs::vfs::Vfs,
     fs::{
-        attributes::Moment,
         dentry::Dentry,
         inode::{Body, Inode},
         open_file::{File, OpenFile, OpenKind, Polling, Positions, Readiness, Splices},
         transfer::{Sink, Source},
     },
-    kernel::Kernel,
     short::Short,
     wait::Queues,
 };
@@ -22,7 +21,7 @@ use linux_raw_sys::{general as raw, ioctl};
 pub struct SocketFile {
     /// The socket.
     pub socket: Arc<Socket>,
-    kernel: &'static Kernel,
+    vfs: &'static Vfs,
 }
 
 impl Drop for SocketFile {
@@ -31,7 +30,7 @@ impl Drop for SocketFile {
         self.socket.readable.sweep();
         self.socket.writable.sweep();
         if closed {
-            self.kernel.mounts.sockets.flights.note_close();
+            self.vfs.mounts.sockets.flights.note_close();
         }
     }
 }
@@ -39,15 +38,15 @@ impl Drop for SocketFile {
 /// Creates an open file for a socket. `flags` can contain `O_NONBLOCK`.
 #[must_use]
 pub fn open(context: &Context<'_>, socket: Arc<Socket>, flags: u32) -> Arc<OpenFile> {
-    let kernel = context.kernel;
-    let now = Moment::now(kernel);
-    let file_system = kernel.mounts.socket_files();
+    let vfs = context.kernel.vfs;
+    let now = vfs.now();
+    let file_system = vfs.mounts.socket_files();
     let inode = Inode::new(file_system, Body::Socket, 0o777, context.subject(), now);
     let name = Short::of(format_args!("socket:[{}]", inode.number));
     let entry = Arc::new(Dentry::detached(name.as_bytes(), Arc::new(inode)));
-    let file = Box::new(SocketFile { socket, kernel });
+    let file = Box::new(SocketFile { socket, vfs });
     let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
-    Arc::new(OpenFile::new(Some(kernel), entry, status, file))
+    Arc::new(OpenFile::new(Some(vfs), entry, status, file))
 }
 
 impl File for SocketFile {

@@ -10,8 +10,8 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::open_file::OpenFile,
+    fs::vfs::Vfs,
     identity::{Capabilities, Resource},
-    kernel::Kernel,
     sync::{Lock, Rank},
 };
 use alloc::{
@@ -28,7 +28,7 @@ pub struct Cargo {
     files: Vec<Arc<OpenFile>>,
     /// The id of the sending user.
     user: u32,
-    kernel: &'static Kernel,
+    vfs: &'static Vfs,
 }
 
 impl Cargo {
@@ -41,7 +41,7 @@ impl Cargo {
     pub fn unload(&mut self) -> Vec<Arc<OpenFile>> {
         let files = core::mem::take(&mut self.files);
         if !files.is_empty() {
-            flights(self.kernel).arrive(self.user, &files);
+            flights(self.vfs).arrive(self.user, &files);
         }
         files
     }
@@ -55,7 +55,7 @@ impl Cargo {
         to.try_make_room(count)?;
         if count > 0 {
             // A garbage collection compares reference counts, so no reference must be added while it runs.
-            let _traffic = flights(self.kernel).traffic.lock();
+            let _traffic = flights(self.vfs).traffic.lock();
             #[expect(clippy::disallowed_methods, reason = "there is room")]
             to.extend(self.files.iter().cloned());
         }
@@ -73,8 +73,8 @@ impl Drop for Cargo {
     }
 }
 
-fn flights(kernel: &Kernel) -> &Flights {
-    &kernel.mounts.sockets.flights
+fn flights(vfs: &Vfs) -> &Flights {
+    &vfs.mounts.sockets.flights
 }
 
 /// A socket in flight.
@@ -150,7 +150,7 @@ impl Flights {
     /// `ETOOMANYREFS` if the caller's user has more files in flight than the caller is allowed to have open
     /// (`too_many_unix_fds` of Linux 7.2, `net/core/scm.c`); `ENOMEM`.
     pub fn depart(context: &Context<'_>, files: Vec<Arc<OpenFile>>) -> Result<Cargo, Errno> {
-        let kernel = context.kernel;
+        let vfs = context.kernel.vfs;
         let (user, exempt) = {
             let credentials = context.process().credentials.lock();
             let exempt = credentials.has(Capabilities::RESOURCES)
@@ -159,7 +159,7 @@ impl Flights {
         };
         if !files.is_empty() {
             let most = context.process().limits.lock().get(Resource::Files).current;
-            let flights = flights(kernel);
+            let flights = flights(vfs);
             flights.collect_if_due();
             if !exempt && flights.of_user(user) as u64 > most {
                 flights.collect();
@@ -169,11 +169,7 @@ impl Flights {
             }
             flights.count(user, &files)?;
         }
-        Ok(Cargo {
-            files,
-            user,
-            kernel,
-        })
+        Ok(Cargo { files, user, vfs })
     }
 
     fn of_user(&self, user: u32) -> usize {

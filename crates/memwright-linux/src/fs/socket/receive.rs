@@ -30,7 +30,8 @@ impl Socket {
             return Ok(received);
         }
         let timeout = self.options().receive_timeout;
-        let deadline = (timeout > 0).then(|| context.kernel.host.now().saturating_add(timeout));
+        let deadline =
+            (timeout > 0).then(|| context.kernel.vfs.clock.now().saturating_add(timeout));
         loop {
             let turn = self.receiving.take(context)?;
             let Some(message) = self.take_first() else {

@@ -87,7 +87,8 @@ impl Socket {
             return Err(Errno::EAGAIN);
         }
         let timeout = self.options().send_timeout;
-        let deadline = (timeout > 0).then(|| context.kernel.host.now().saturating_add(timeout));
+        let deadline =
+            (timeout > 0).then(|| context.kernel.vfs.clock.now().saturating_add(timeout));
         let changed = || (look() != Ok(Look::Full)).then_some(());
         context
             .wait_until(&[queue], deadline, changed)

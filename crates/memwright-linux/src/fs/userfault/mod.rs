@@ -202,8 +202,8 @@ impl UserfaultFile {
     fn open_as(kernel: &'static Kernel, userfault: Arc<Userfault>) -> Arc<OpenFile> {
         let status = raw::O_RDONLY | userfault.opened_as.status & raw::O_NONBLOCK;
         let file = Box::new(Self { userfault });
-        let mounts = &kernel.mounts;
-        mounts.open_anonymous(kernel, "[userfaultfd]", status, file)
+        let mounts = &kernel.vfs.mounts;
+        mounts.open_anonymous(kernel.vfs, "[userfaultfd]", status, file)
     }
 
     /// Installs the userfaultfd of a child's memory in the reader's descriptor table, and returns the message that

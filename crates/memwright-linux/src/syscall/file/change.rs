@@ -127,7 +127,7 @@ fn change_mode(context: &Context<'_>, inode: &Inode, mode: u64) -> CallResult {
         | Body::Console(_)
         | Body::Anonymous => {}
     }
-    let now = Moment::now(context.kernel);
+    let now = context.kernel.vfs.now();
     let subject = context.subject();
     inode.change(|metadata| {
         metadata.permissions = mode as u32 & 0o7777;
@@ -178,7 +178,7 @@ fn change_owner(context: &Context<'_>, inode: &Inode, user: u64, group: u64) -> 
     if matches!(inode.body, Body::Proc(_)) {
         return Err(Errno::EPERM);
     }
-    let now = Moment::now(context.kernel);
+    let now = context.kernel.vfs.now();
     let directory = inode.is_directory();
     inode.change(|metadata| {
         if !directory {
@@ -276,7 +276,7 @@ fn set_times(context: &Context<'_>, inode: &Inode, times: [NewTime; 2]) -> CallR
     } else {
         own(context, inode)?;
     }
-    let now = Moment::now(context.kernel);
+    let now = context.kernel.vfs.now();
     inode.change(|metadata| {
         if let Some(time) = times[0].resolve(now) {
             metadata.accessed = time;
@@ -366,9 +366,9 @@ fn resize(context: &Context<'_>, inode: &Inode, size: u64) -> CallResult {
         return Err(Errno::EINVAL);
     }
     inode.drop_set_ids(context);
-    regular.set_size(context.kernel, size)?;
+    regular.set_size(context.kernel.vfs, size)?;
     drop(turn);
-    inode.touch_modified(Moment::now(context.kernel));
+    inode.touch_modified(context.kernel.vfs.now());
     Ok(0)
 }
 
@@ -442,13 +442,13 @@ fn fallocate(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         if end > regular.size() && regular.seals().contains(Seals::GROW) {
             return Err(Errno::EPERM);
         }
-        regular.allocate(context.kernel, start, end)?;
+        regular.allocate(context.kernel.vfs, start, end)?;
         if grows {
             regular.grow_to(end);
         }
     }
     drop(turn);
-    inode.touch_modified(Moment::now(context.kernel));
+    inode.touch_modified(context.kernel.vfs.now());
     Ok(0)
 }
 
@@ -459,7 +459,7 @@ fn punch(kernel: &Kernel, regular: &Regular, start: u64, end: u64) -> Result<(),
     {
         return Err(Errno::EPERM);
     }
-    regular.punch(kernel, start, end)
+    regular.punch(kernel.vfs, start, end)
 }
 
 fn fsync(context: &Context<'_>, arguments: &Arguments) -> CallResult {

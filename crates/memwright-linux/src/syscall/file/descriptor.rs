@@ -40,7 +40,7 @@ pub const CALLS: &[SystemCall] = &[
 fn close(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let process = context.process().id;
     context.files().close(process, descriptor(arguments[0]))?;
-    context.kernel.mounts.reap();
+    context.kernel.vfs.mounts.reap();
     Ok(0)
 }
 
@@ -51,7 +51,7 @@ fn close_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EINVAL);
     }
     if flags & CLOSE_RANGE_UNSHARE != 0 {
-        let own = context.files().duplicate(context.kernel)?;
+        let own = context.files().duplicate(context.kernel.vfs)?;
         drop(context.process().replace_files(Arc::new(own)));
     }
     let files = context.files();
@@ -59,7 +59,7 @@ fn close_range(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         files.mark_range(first, last);
     } else {
         files.close_range(context.process().id, first, last);
-        context.kernel.mounts.reap();
+        context.kernel.vfs.mounts.reap();
     }
     Ok(0)
 }

@@ -88,9 +88,11 @@ fn make(context: &Context<'_>, flags: u32) -> CallResult {
         epoll: Arc::new(Epoll::new(context.process().user())),
     };
     let kernel = context.kernel;
-    let open = kernel
-        .mounts
-        .open_anonymous(kernel, "[eventpoll]", raw::O_RDWR, Box::new(file));
+    let open =
+        kernel
+            .vfs
+            .mounts
+            .open_anonymous(kernel.vfs, "[eventpoll]", raw::O_RDWR, Box::new(file));
     context.add_descriptor(open, flags)
 }
 

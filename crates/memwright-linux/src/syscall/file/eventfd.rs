@@ -34,8 +34,9 @@ fn make(context: &Context<'_>, count: u64, flags: u32) -> CallResult {
     let kernel = context.kernel;
     let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
     let open = kernel
+        .vfs
         .mounts
-        .open_anonymous(kernel, "[eventfd]", status, Box::new(counter));
+        .open_anonymous(kernel.vfs, "[eventfd]", status, Box::new(counter));
     context.add_descriptor(open, flags)
 }
 

@@ -96,9 +96,11 @@ fn io_uring_setup(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         0,
     ]);
     context.user.write_value(address, &words)?;
-    let open = kernel
-        .mounts
-        .open_anonymous(kernel, "[io_uring]", raw::O_RDWR, Box::new(ring));
+    let open =
+        kernel
+            .vfs
+            .mounts
+            .open_anonymous(kernel.vfs, "[io_uring]", raw::O_RDWR, Box::new(ring));
     context.add_descriptor(open, raw::O_CLOEXEC)
 }
 

@@ -6,7 +6,6 @@ use crate::{
     errno::Errno,
     fs::{
         OpenFile,
-        attributes::Moment,
         dentry::Dentry,
         file_system::FileSystem,
         inode::{Body, Inode},
@@ -88,10 +87,20 @@ fn memfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let kernel = context.kernel;
     let inode = if huge {
         let contents = Regular::huge(&kernel.memory, seals);
-        nameless(context, kernel.mounts.huge_files(), contents, permissions)
+        nameless(
+            context,
+            kernel.vfs.mounts.huge_files(),
+            contents,
+            permissions,
+        )
     } else {
         let contents = Regular::nameless(&kernel.memory, seals)?;
-        nameless(context, kernel.mounts.memory_files(), contents, permissions)
+        nameless(
+            context,
+            kernel.vfs.mounts.memory_files(),
+            contents,
+            permissions,
+        )
     };
     let file = Box::new(RegularFile::new(&inode, true)?);
     let path = [b"/memfd:", &name[..]].concat();
@@ -113,7 +122,7 @@ fn memfd_secret(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     context.check_free_descriptor()?;
     context.check_open_files()?;
     let contents = Regular::secret(&context.kernel.memory)?;
-    let home = context.kernel.mounts.memory_files();
+    let home = context.kernel.vfs.mounts.memory_files();
     let inode = nameless(context, home, contents, 0o600);
     add(context, b"/secretmem", inode, Box::new(SecretFile), flags)
 }
@@ -125,7 +134,7 @@ fn nameless(
     contents: Regular,
     permissions: u32,
 ) -> Arc<Inode> {
-    let now = Moment::now(context.kernel);
+    let now = context.kernel.vfs.now();
     let body = Body::Regular(contents);
     let inode = Inode::new(home, body, permissions, context.subject(), now);
     inode.change(|metadata| metadata.links = 0);
@@ -143,6 +152,6 @@ fn add(
     let entry = Arc::new(Dentry::detached(path, inode));
     entry.mark_removed();
     let flags = raw::O_RDWR | raw::O_LARGEFILE;
-    let open = OpenFile::new(Some(context.kernel), entry, flags, file);
+    let open = OpenFile::new(Some(context.kernel.vfs), entry, flags, file);
     context.add_descriptor(Arc::new(open), close)
 }

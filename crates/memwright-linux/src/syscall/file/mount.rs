@@ -4,7 +4,6 @@ use super::real;
 use crate::{
     context::Context,
     errno::Errno,
-    fs::attributes::Moment,
     fs::tmpfs::{MountFlags, Tmpfs, TmpfsOptions},
     identity::Capabilities,
     syscall::table::{Kind, SystemCall},
@@ -127,7 +126,7 @@ fn mount(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let at = context.resolve_at(raw::AT_FDCWD, path, 0)?;
     may(context)?;
     let flags = without_magic(flags as u32);
-    let mounts = &context.kernel.mounts;
+    let mounts = &context.kernel.vfs.mounts;
     if flags & raw::MS_REMOUNT != 0 {
         let decode = |before| MountFlags::decode(flags & !raw::MS_REMOUNT, Some(before));
         mounts.remount(&at, &text, decode)?;
@@ -146,7 +145,7 @@ fn mount(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let source = source.filter(|source| !source.is_empty());
     let source = source.unwrap_or_else(|| b"none".to_vec());
     let tmpfs = Tmpfs::new(memory, options, flags, source);
-    let now = Moment::now(context.kernel);
+    let now = context.kernel.vfs.now();
     mounts.mount_tmpfs(&at, tmpfs, now)?;
     mounts.changes.note();
     Ok(0)
@@ -166,7 +165,7 @@ fn umount2(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     };
     let root = context.resolve_at(raw::AT_FDCWD, path, follow)?;
     may(context)?;
-    let mounts = &context.kernel.mounts;
+    let mounts = &context.kernel.vfs.mounts;
     let unmounted = if flags & unmount::DETACH != 0 {
         mounts.detach(root)
     } else {

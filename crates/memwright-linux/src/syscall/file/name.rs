@@ -5,7 +5,7 @@ use crate::{
     context::Context,
     errno::Errno,
     fs::{
-        attributes::{DeviceNumber, Moment},
+        attributes::DeviceNumber,
         device::Device,
         inode::{Body, Inode},
         permission::Permission,
@@ -114,12 +114,13 @@ fn walk_new(
 
 /// Creates a node and links it under the name that `walked` found.
 fn make(context: &Context<'_>, walked: &Walked, body: Body, permissions: u32) -> CallResult {
-    let now = Moment::now(context.kernel);
+    let now = context.kernel.vfs.now();
     let file_system = &walked.parent.inode.file_system;
     let inode = Inode::new(file_system, body, permissions, context.subject(), now);
     let name = walked.last_name(Errno::EEXIST)?;
     context
         .kernel
+        .vfs
         .mounts
         .names
         .create(&context.change(), &walked.parent, name, inode)?;
@@ -185,7 +186,7 @@ fn make_node(
     match body {
         Some(body) => make(context, &walked, body, permissions),
         None => {
-            let (now, mounts) = (Moment::now(context.kernel), &context.kernel.mounts);
+            let (now, mounts) = (context.kernel.vfs.now(), &context.kernel.vfs.mounts);
             let file_system = &walked.parent.inode.file_system;
             let inode = mounts.new_regular(file_system, permissions, context.subject(), now)?;
             let name = walked.last_name(Errno::EEXIST)?;
@@ -235,6 +236,7 @@ fn remove(context: &Context<'_>, directory: u64, path: u64, removal: Removal) ->
     }
     context
         .kernel
+        .vfs
         .mounts
         .names
         .remove(&context.change(), &walked.parent, name, removal)?;
@@ -285,6 +287,7 @@ fn rename_at(
     };
     context
         .kernel
+        .vfs
         .mounts
         .names
         .rename(&context.change(), from_side, to_side, mode)?;
@@ -324,7 +327,7 @@ fn link_at(context: &Context<'_>, old: (u64, u64), new: (u64, u64), flags: u32) 
     let name = walked.last_name(Errno::EEXIST)?;
     // A file opened with `O_TMPFILE` never had a name, but can be linked.
     let nameless = entry.is_removed() && entry.name().first() == Some(&b'#');
-    let mounts = &context.kernel.mounts;
+    let mounts = &context.kernel.vfs.mounts;
     mounts.names.link(
         &context.change(),
         &entry.inode,

@@ -83,8 +83,9 @@ fn perf_event_open(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let kernel = context.kernel;
     let event = Box::new(EventFile::new(kernel, probe)?);
     let open = kernel
+        .vfs
         .mounts
-        .open_anonymous(kernel, "[perf_event]", raw::O_RDWR, event);
+        .open_anonymous(kernel.vfs, "[perf_event]", raw::O_RDWR, event);
     let close = if flags & CLOSE_ON_EXEC != 0 {
         raw::O_CLOEXEC
     } else {
@@ -135,7 +136,7 @@ fn probe(
     let mut code = [0; 16];
     let read = match &file.inode().body {
         Body::Regular(regular) if offset < regular.size() => {
-            regular.read_at(kernel, offset, &mut code)?
+            regular.read_at(kernel.vfs, offset, &mut code)?
         }
         _ => return Err(Errno::EINVAL),
     };

@@ -6,7 +6,6 @@ use crate::{
     errno::Errno,
     fs::{
         OpenFile,
-        attributes::Moment,
         dentry::Dentry,
         inode::{Body, Inode},
         mounts::pipe_name,
@@ -42,15 +41,26 @@ fn make(context: &Context<'_>, address: u64, flags: u32) -> CallResult {
     let mut room = Some(Room::new(context)?);
     let pipe = Arc::new(Pipe::new(&kernel.memory));
     let body = Body::Fifo(pipe.clone());
-    let now = Moment::now(kernel);
-    let inode = Inode::new(kernel.mounts.pipes(), body, 0o600, context.subject(), now);
+    let now = kernel.vfs.now();
+    let inode = Inode::new(
+        kernel.vfs.mounts.pipes(),
+        body,
+        0o600,
+        context.subject(),
+        now,
+    );
     let name = pipe_name(inode.number);
     let entry = Arc::new(Dentry::detached(name.as_bytes(), Arc::new(inode)));
     let mut end = |reads: bool| {
         let access = if reads { raw::O_RDONLY } else { raw::O_WRONLY };
-        let side = Box::new(PipeEnd::new(kernel, &pipe, room.take(), (reads, !reads)));
+        let side = Box::new(PipeEnd::new(
+            kernel.vfs,
+            &pipe,
+            room.take(),
+            (reads, !reads),
+        ));
         let status = access | flags & raw::O_NONBLOCK;
-        Arc::new(OpenFile::new(Some(kernel), entry.clone(), status, side))
+        Arc::new(OpenFile::new(Some(kernel.vfs), entry.clone(), status, side))
     };
     let (reader, writer) = (end(true), end(false));
     let first = context.add_descriptor(reader, flags)?;

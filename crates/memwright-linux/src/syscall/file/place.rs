@@ -68,7 +68,7 @@ fn chdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let entry = context.resolve_at(raw::AT_FDCWD, arguments[0], 0)?;
     check(context, &entry)?;
     context.fs().set_directory(entry);
-    context.kernel.mounts.reap();
+    context.kernel.vfs.mounts.reap();
     Ok(0)
 }
 
@@ -93,7 +93,7 @@ fn fchdir(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let open = context.files().get(descriptor(arguments[0]))?;
     check(context, &open.entry)?;
     context.fs().set_directory(open.entry.clone());
-    context.kernel.mounts.reap();
+    context.kernel.vfs.mounts.reap();
     Ok(0)
 }
 
@@ -104,6 +104,6 @@ fn chroot(context: &Context<'_>, arguments: &Arguments) -> CallResult {
         return Err(Errno::EPERM);
     }
     context.fs().set_root(entry);
-    context.kernel.mounts.reap();
+    context.kernel.vfs.mounts.reap();
     Ok(0)
 }

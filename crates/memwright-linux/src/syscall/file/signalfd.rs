@@ -55,8 +55,9 @@ fn make(context: &Context<'_>, arguments: &Arguments, flags: u32) -> CallResult 
     let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
     let file = Box::new(SignalFile::new(mask));
     let open = kernel
+        .vfs
         .mounts
-        .open_anonymous(kernel, "[signalfd]", status, file);
+        .open_anonymous(kernel.vfs, "[signalfd]", status, file);
     context.add_descriptor(open, flags)
 }
 

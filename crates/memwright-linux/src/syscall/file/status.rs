@@ -99,7 +99,7 @@ fn statx(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     }
     let entry = context.resolve_at(descriptor(directory), path, flags)?;
     let mount = entry.inode.file_system.mount;
-    let root = context.kernel.mounts.is_root(&entry);
+    let root = context.kernel.vfs.mounts.is_root(&entry);
     let bytes = entry.inode.attributes(Some(context)).to_statx(mount, root);
     context.user.write_bytes(record, &bytes).map(|()| 0)
 }

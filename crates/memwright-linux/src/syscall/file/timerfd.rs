@@ -105,8 +105,9 @@ fn timerfd_create(context: &Context<'_>, arguments: &Arguments) -> CallResult {
     let file = Box::new(TimerFile::new(kernel.scheduler, offset));
     let status = raw::O_RDWR | flags & raw::O_NONBLOCK;
     let open = kernel
+        .vfs
         .mounts
-        .open_anonymous(kernel, "[timerfd]", status, file);
+        .open_anonymous(kernel.vfs, "[timerfd]", status, file);
     context.add_descriptor(open, flags)
 }
 

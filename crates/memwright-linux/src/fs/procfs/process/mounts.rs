@@ -65,7 +65,7 @@ fn each(
     text: &mut Text,
     mut write: impl FnMut(&mut Text, &Arc<Dentry>, u64) -> fmt::Result,
 ) -> fmt::Result {
-    let mounts = &context.kernel.mounts;
+    let mounts = &context.kernel.vfs.mounts;
     // The lock is held until the piece is written, so that the batch's references to the roots do not make an `umount`
     // fail with `EBUSY`.
     let _names = mounts.names.keep();
@@ -81,7 +81,7 @@ fn each(
 /// # Errors
 /// Those of `text`.
 pub fn mounts(context: &Context<'_>, _subject: &Subject, text: &mut Text) -> fmt::Result {
-    let mounts = &context.kernel.mounts;
+    let mounts = &context.kernel.vfs.mounts;
     each(context, text, |text, root, _| {
         let file_system = &root.inode.file_system;
         write_source(text, file_system)?;
@@ -99,7 +99,7 @@ pub fn mounts(context: &Context<'_>, _subject: &Subject, text: &mut Text) -> fmt
 /// # Errors
 /// Those of `text`.
 pub fn mount_info(context: &Context<'_>, _subject: &Subject, text: &mut Text) -> fmt::Result {
-    let mounts = &context.kernel.mounts;
+    let mounts = &context.kernel.vfs.mounts;
     each(context, text, |text, root, upper| {
         let file_system = &root.inode.file_system;
         let (number, device) = (file_system.mount, file_system.device);

@@ -1,0 +1,44 @@
+//! The state that all file systems and open files share.
+
+use super::{attributes::Moment, file_limits::FileLimits, lock_waits::LockWaits, mounts::Mounts};
+use crate::{
+    Memory,
+    direct_reclaim::DirectReclaim,
+    host::{Channels, Clock, Instruments},
+    random::Random,
+    sync::Lock,
+};
+use alloc::sync::Arc;
+
+/// The virtual file system: the tree, the limits, and what files need of the rest of the machine.
+pub struct Vfs {
+    /// Physical memory.
+    pub memory: Arc<Memory>,
+    /// Reclaims pages for operations that find no memory.
+    pub(crate) reclaim: Arc<dyn DirectReclaim + Send>,
+    /// The clock.
+    pub clock: &'static dyn Clock,
+    /// The channels behind the standard streams.
+    pub channels: &'static dyn Channels,
+    /// Tells when the kernel heap is low.
+    pub instruments: &'static dyn Instruments,
+    /// Seconds since 1970 at boot.
+    pub epoch: u64,
+    /// Rows and columns of the terminal.
+    pub terminal_size: (u16, u16),
+    /// The file-system tree.
+    pub mounts: Mounts,
+    /// Limits of `/proc/sys/fs`.
+    pub file_limits: FileLimits,
+    /// Threads waiting for record locks.
+    pub(crate) lock_waits: LockWaits,
+    /// The source of all random numbers.
+    pub random: Lock<Random>,
+}
+
+impl Vfs {
+    /// Returns the current time of the real-time clock, in the form in which inodes record times.
+    pub fn now(&self) -> Moment {
+        Moment::from_nanoseconds(self.epoch * crate::abi::SECOND + self.clock.now())
+    }
+}
