@@ -96,7 +96,7 @@ impl<'a> UserPieces<'a> {
 
 enum Place<'a, K> {
     User(UserPieces<'a>),
-    Vfs(K),
+    Kernel(K),
 }
 
 /// The destination of a read.
@@ -113,14 +113,14 @@ impl<'a> Sink<'a> {
     /// Creates a destination in kernel memory.
     #[must_use]
     pub fn kernel(bytes: &'a mut [u8]) -> Self {
-        Self(Place::Vfs(bytes))
+        Self(Place::Kernel(bytes))
     }
 
     /// Returns the user address of the next bytes, and their number; `None` for kernel memory.
     pub fn front(&mut self) -> Option<(u64, usize)> {
         match &mut self.0 {
             Place::User(pieces) => pieces.front(),
-            Place::Vfs(_) => None,
+            Place::Kernel(_) => None,
         }
     }
 
@@ -129,7 +129,7 @@ impl<'a> Sink<'a> {
     pub fn left(&self) -> usize {
         match &self.0 {
             Place::User(pieces) => pieces.left,
-            Place::Vfs(bytes) => bytes.len(),
+            Place::Kernel(bytes) => bytes.len(),
         }
     }
 
@@ -149,7 +149,7 @@ impl<'a> Sink<'a> {
                     host.copy_to_user(address, &bytes[done..done + part])
                 })
             }
-            Place::Vfs(target) => {
+            Place::Kernel(target) => {
                 let count = bytes.len().min(target.len());
                 let (now, later) = core::mem::take(target).split_at_mut(count);
                 now.copy_from_slice(&bytes[..count]);
@@ -177,7 +177,7 @@ impl<'a> Sink<'a> {
                     host.copy_frame_to_user(address, frame, offset + done, part)
                 })
             }
-            Place::Vfs(target) => {
+            Place::Kernel(target) => {
                 let count = length.min(target.len());
                 let (now, later) = core::mem::take(target).split_at_mut(count);
                 memory.frames().read(frame, offset, now);
@@ -220,14 +220,14 @@ impl<'a> Source<'a> {
     /// Creates a source in kernel memory.
     #[must_use]
     pub const fn kernel(bytes: &'a [u8]) -> Self {
-        Self(Place::Vfs(bytes))
+        Self(Place::Kernel(bytes))
     }
 
     /// Returns the user address of the next bytes, and their number; `None` for kernel memory.
     pub fn front(&mut self) -> Option<(u64, usize)> {
         match &mut self.0 {
             Place::User(pieces) => pieces.front(),
-            Place::Vfs(_) => None,
+            Place::Kernel(_) => None,
         }
     }
 
@@ -236,7 +236,7 @@ impl<'a> Source<'a> {
     pub fn left(&self) -> usize {
         match &self.0 {
             Place::User(pieces) => pieces.left,
-            Place::Vfs(bytes) => bytes.len(),
+            Place::Kernel(bytes) => bytes.len(),
         }
     }
 
@@ -256,7 +256,7 @@ impl<'a> Source<'a> {
                     host.copy_from_user(&mut buffer[done..done + part], address)
                 })
             }
-            Place::Vfs(source) => {
+            Place::Kernel(source) => {
                 let count = buffer.len().min(source.len());
                 buffer[..count].copy_from_slice(&source[..count]);
                 *source = &source[count..];
@@ -283,7 +283,7 @@ impl<'a> Source<'a> {
                     host.copy_frame_from_user(frame, offset + done, part, address)
                 })
             }
-            Place::Vfs(source) => {
+            Place::Kernel(source) => {
                 let count = length.min(source.len());
                 memory.frames().write(frame, offset, &source[..count]);
                 *source = &source[count..];
@@ -302,7 +302,7 @@ impl<'a> Source<'a> {
                     left -= length;
                 }
             }
-            Place::Vfs(source) => *source = &source[left..],
+            Place::Kernel(source) => *source = &source[left..],
         }
     }
 }
